@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's API requests and its endless watches."""
+"""The operator's API requests and watches."""
 
 import asyncio
 import contextlib
@@ -38,39 +38,41 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         return api.Api(self.server.connection(), before_write,
                        dataclasses.replace(api.CLIENT_OPTIONS, **options))
 
-    def answers(self, method, path=VM, code=200, body=None):
+    def respond(self, method, path=VM, code=200, body=None):
         self.server.rule(method, path, (
             code, {} if body is None else body, None))
 
     @property
-    def last(self):
+    def last_request(self):
         return self.server.requests[-1]
 
-    # One request
+    # Single requests
 
     async def test_get(self):
         found = await self.api.get(api_resources.VM, 'default', 'a')
         self.assertEqual('a', found['metadata']['name'])
-        self.assertEqual('application/json, */*', self.last[3]['Accept'])
+        self.assertEqual('application/json, */*',
+                         self.last_request[3]['Accept'])
         await self.api.get(api_resources.VM, 'default', 'a',
                            metadata_only=True)
-        self.assertIn('as=PartialObjectMetadata;', self.last[3]['Accept'])
+        self.assertIn('as=PartialObjectMetadata;',
+                      self.last_request[3]['Accept'])
 
     async def test_create(self):
-        self.answers('POST', 'roles', 201, {'metadata': {'name': 'x'}})
+        self.respond('POST', 'roles', 201, {'metadata': {'name': 'x'}})
         made = await self.api.create(bmc_resources.ROLE, 'lab', {
             'metadata': {'name': 'x'}})
         self.assertEqual({'metadata': {'name': 'x'}}, made)
-        method, path, query, headers, body = self.last
+        method, path, query, headers, body = self.last_request
         self.assertEqual(('POST', '/apis/rbac.authorization.k8s.io/v1/'
                           'namespaces/lab/roles', {}), (method, path, query))
         self.assertEqual('application/json', headers['Content-Type'])
 
     async def test_apply(self):
-        self.answers('PATCH', 'services/x')
+        self.respond('PATCH', 'services/x')
         await self.api.apply(bmc_resources.SERVICE, 'lab', 'x',
                              {'kind': 'Service'})
-        _, path, query, headers, body = self.last
+        _, path, query, headers, body = self.last_request
         self.assertEqual('/api/v1/namespaces/lab/services/x', path)
         self.assertEqual({'fieldManager': 'sushy-kubevirt-operator',
                           'force': 'true'}, query)
@@ -78,37 +80,37 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                          headers['Content-Type'])
         self.assertEqual({'kind': 'Service'}, body)
 
-    async def test_patches(self):
+    async def test_patch_types(self):
         for body, kind in (({'a': 1}, 'merge'), ([{'op': 'test'}], 'json')):
-            self.answers('PATCH', 'virtualmachinebmcs/x')
+            self.respond('PATCH', 'virtualmachinebmcs/x')
             await self.api.patch(bmc_resources.BMC, 'lab', 'x', body, 'status')
-            self.assertTrue(self.last[1].endswith('/x/status'))
+            self.assertTrue(self.last_request[1].endswith('/x/status'))
             self.assertEqual(f'application/{kind}-patch+json',
-                             self.last[3]['Content-Type'])
+                             self.last_request[3]['Content-Type'])
 
     async def test_replace(self):
-        self.answers('PUT', 'leases/x')
+        self.respond('PUT', 'leases/x')
         await self.api.replace(bmc_resources.LEASE, 'lab', 'x', {'a': 1})
-        self.assertEqual({'a': 1}, self.last[4])
+        self.assertEqual({'a': 1}, self.last_request[4])
 
     async def test_delete(self):
-        for uid, wanted in ((None, {}), ('u', {'preconditions': {
+        for uid, expected in ((None, {}), ('u', {'preconditions': {
                 'uid': 'u'}})):
-            self.answers('DELETE', 'services/x')
+            self.respond('DELETE', 'services/x')
             await self.api.delete(bmc_resources.SERVICE, 'lab', 'x', uid)
-            self.assertEqual({'propagationPolicy': 'Background', **wanted},
-                             self.last[4])
+            self.assertEqual({'propagationPolicy': 'Background', **expected},
+                             self.last_request[4])
 
     async def test_check_readable(self):
         await self.api.check_readable(api_resources.VM)
-        self.answers('GET', 'virtualmachinebmcs$', 404,
+        self.respond('GET', 'virtualmachinebmcs$', 404,
                      {'message': 'the server could not find it'})
         with self.assertRaises(errors.Unavailable) as caught:
             await self.api.check_readable(bmc_resources.BMC)
         self.assertIn('install its CustomResourceDefinition',
                       str(caught.exception))
 
-    async def test_refusals(self):
+    async def test_errors_by_status(self):
         for code, message, error in (
                 (401, 'Unauthorized', errors.AccessDenied),
                 (403, 'forbidden', errors.AccessDenied),
@@ -121,7 +123,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                 (422, 'invalid', errors.Rejected),
                 (429, 'later', errors.TooManyRequests),
                 (500, 'oh', errors.ServerError)):
-            self.answers('POST', 'roles', code, {'message': message})
+            self.respond('POST', 'roles', code, {'message': message})
             with self.assertRaises(error) as caught:
                 await self.api.create(bmc_resources.ROLE, 'lab', {
                     'metadata': {'name': 'x'}})
@@ -131,12 +133,12 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
             await self.api.get(api_resources.VM, 'default', 'a')
         self.assertEqual(7, caught.exception.retry_after)
 
-    async def test_no_answer(self):
+    async def test_connection_errors(self):
         self.server.rule('PATCH', VM, 'reset')
         with self.assertRaises(errors.ConnectionLost) as caught:
             await self.api.patch(api_resources.VM, 'default', 'a', {})
         self.assertTrue(caught.exception.maybe_done)
-        self.answers('GET', body=b'no JSON')
+        self.respond('GET', body=b'no JSON')
         with self.assertRaises(errors.Unavailable):
             await self.api.get(api_resources.VM, 'default', 'a')
         self.server.stop()
@@ -146,14 +148,14 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.assertFalse(caught.exception.maybe_done)
         self.server.start()
 
-    async def test_no_redirect_is_followed(self):
-        # It would take the token along.
+    async def test_redirects_are_not_followed(self):
+        # A redirected request would send the token to another server.
         self.server.rule('GET', VM, (302, {}, {
             'Location': 'http://127.0.0.1:1/'}))
         with self.assertRaises(errors.MachineError):
             await self.api.get(api_resources.VM, 'default', 'a')
 
-    async def test_who_may_not_write_does_not(self):
+    async def test_writes_need_leadership(self):
         def refuse():
             raise errors.Unavailable('not now')
 
@@ -175,10 +177,10 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
 
     @contextlib.asynccontextmanager
     async def watching(self, **more):
-        """A watch; what it yields is a function that waits for the next."""
+        """Watch VMs; yields a function that waits for the next event."""
         watch = self.api.watch(api_resources.VM, **more)
 
-        async def next_():
+        async def next_event():
             async with asyncio.timeout(30):
                 kind, found = await anext(watch)
             if kind == api.LISTED:
@@ -186,12 +188,12 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
             return kind, found['metadata']['name']
 
         try:
-            yield next_
+            yield next_event
         finally:
             await watch.aclose()
 
     async def opened(self, count=1):
-        """Wait until the server has so many watches."""
+        """Wait until the server has had so many watches."""
         async with asyncio.timeout(30):
             while self.server.count('WATCH') < count:
                 await asyncio.sleep(0.01)
@@ -200,198 +202,199 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         await asyncio.to_thread(self.server.put, 'virtualmachines',
                                 fake_api.vm(name))
 
-    async def test_what_is_there_and_what_happens(self):
-        async with self.watching() as following:
-            self.assertEqual(('ADDED', 'a'), await following())
-            self.assertEqual(('LISTED', ['a']), await following())
-            changes = asyncio.ensure_future(following())
+    async def test_watch_yields_existing_and_changed_objects(self):
+        async with self.watching() as next_event:
+            self.assertEqual(('ADDED', 'a'), await next_event())
+            self.assertEqual(('LISTED', ['a']), await next_event())
+            pending = asyncio.ensure_future(next_event())
             await self.opened()
             await self.put('b')
-            self.assertEqual(('ADDED', 'b'), await changes)
+            self.assertEqual(('ADDED', 'b'), await pending)
             await self.put('b')
-            self.assertEqual(('MODIFIED', 'b'), await following())
+            self.assertEqual(('MODIFIED', 'b'), await next_event())
             self.server.delete('virtualmachines', self.vm)
-            self.assertEqual(('DELETED', 'a'), await following())
+            self.assertEqual(('DELETED', 'a'), await next_event())
         self.assertEqual(1, self.server.count('GET', 'virtualmachines$'))
 
-    async def test_pages(self):
+    async def test_lists_in_pages(self):
         self.api = self.new_api(page_size=2)
         self.addCleanup(self.api.close)
         for name in 'bcde':
             await self.put(name)
-        async with self.watching() as following:
+        async with self.watching() as next_event:
             for name in 'abcde':
-                self.assertEqual(('ADDED', name), await following())
-            self.assertEqual(('LISTED', list('abcde')), await following())
+                self.assertEqual(('ADDED', name), await next_event())
+            self.assertEqual(('LISTED', list('abcde')), await next_event())
         self.assertEqual(3, self.server.count('GET', 'virtualmachines$'))
 
-    async def test_a_page_fails(self):
-        # Half a list is none: it is begun again, and told when it is whole.
+    async def test_list_starts_again_after_failed_page(self):
+        # LISTED follows a complete list only; an incomplete one is repeated.
         self.api = self.new_api(page_size=2)
         self.addCleanup(self.api.close)
         for name in 'bcde':
             await self.put(name)
         for code in 500, 410:
-            async with self.watching() as following:
-                self.assertEqual(('ADDED', 'a'), await following())
+            async with self.watching() as next_event:
+                self.assertEqual(('ADDED', 'a'), await next_event())
                 self.server.rule('GET', 'virtualmachines$',
                                  (code, {'message': 'oh'}, None))
-                self.assertEqual(('ADDED', 'b'), await following())
+                self.assertEqual(('ADDED', 'b'), await next_event())
                 for name in 'abcde':
-                    self.assertEqual(('ADDED', name), await following())
+                    self.assertEqual(('ADDED', name), await next_event())
                 self.assertEqual(('LISTED', list('abcde')),
-                                 await following())
+                                 await next_event())
 
-    async def test_selectors(self):
+    async def test_selectors_are_sent_with_lists_and_watches(self):
         async with self.watching(label_selector='a in (b)',
                                  field_selector='metadata.name=a',
-                                 metadata_only=True) as following:
-            await following()
-            await following()
-            changes = asyncio.ensure_future(following())
+                                 metadata_only=True) as next_event:
+            await next_event()
+            await next_event()
+            pending = asyncio.ensure_future(next_event())
             await self.opened()
-            changes.cancel()
-            await asyncio.gather(changes, return_exceptions=True)
+            pending.cancel()
+            await asyncio.gather(pending, return_exceptions=True)
         for request in self.server.requests:
             self.assertEqual(('a in (b)', 'metadata.name=a'), (
                 request[2]['labelSelector'], request[2]['fieldSelector']))
         self.assertIn('as=PartialObjectMetadataList;',
                       self.server.requests[0][3]['Accept'])
-        self.assertIn('as=PartialObjectMetadata;', self.last[3]['Accept'])
+        self.assertIn('as=PartialObjectMetadata;',
+                      self.last_request[3]['Accept'])
 
-    async def test_a_connection_breaks(self):
+    async def test_resumes_after_broken_connection(self):
         with self.assertNoLogs(watcher.LOG, 'WARNING'):
-            async with self.watching() as following:
-                await following()
-                await following()
-                changes = asyncio.ensure_future(following())
+            async with self.watching() as next_event:
+                await next_event()
+                await next_event()
+                pending = asyncio.ensure_future(next_event())
                 await self.opened()
                 await self.put('b')
-                self.assertEqual(('ADDED', 'b'), await changes)
-                changes = asyncio.ensure_future(following())
+                self.assertEqual(('ADDED', 'b'), await pending)
+                pending = asyncio.ensure_future(next_event())
                 self.server.cut()
                 await self.put('c')
-                # Nothing is lost, nothing told twice or listed again.
-                self.assertEqual(('ADDED', 'c'), await changes)
+                # No event is lost or repeated, and nothing is listed again.
+                self.assertEqual(('ADDED', 'c'), await pending)
         self.assertEqual(1, self.server.count('GET', 'virtualmachines$'))
 
-    async def test_it_is_too_late(self):
-        async with self.watching() as following:
-            await following()
-            await following()
+    async def test_lists_again_after_expired_watch(self):
+        async with self.watching() as next_event:
+            await next_event()
+            await next_event()
             await self.opened()
             with self.server.lock:
                 self.server.cut()
                 self.server.put('virtualmachines', fake_api.vm('b'))
                 self.server.delete('virtualmachines', self.vm)
                 self.server.oldest = self.server.version
-            self.assertEqual(('ADDED', 'b'), await following())
-            self.assertEqual(('LISTED', ['b']), await following())
+            self.assertEqual(('ADDED', 'b'), await next_event())
+            self.assertEqual(('LISTED', ['b']), await next_event())
 
-    async def test_the_server_is_away(self):
+    async def test_outage_is_logged_once(self):
         self.server.stop()
         with self.assertLogs(watcher.LOG, 'INFO') as logged:
-            async with self.watching() as following:
-                first = asyncio.ensure_future(following())
+            async with self.watching() as next_event:
+                first = asyncio.ensure_future(next_event())
                 await asyncio.sleep(0.1)
                 self.server.start()
                 self.assertEqual(('ADDED', 'a'), await first)
-                await following()
-                changes = asyncio.ensure_future(following())
+                await next_event()
+                pending = asyncio.ensure_future(next_event())
                 await self.opened()
                 await self.put('b')
-                await changes
-        # Said once, however often it was tried.
+                await pending
+        # Logged once for several attempts.
         self.assertEqual(2, len(logged.output), logged.output)
         self.assertIn('does not answer', logged.output[0])
         self.assertIn('again', logged.output[1])
 
-    async def test_what_is_nested_too_deep(self):
-        # Whoever follows does not end by it, nor waits for ever.
+    async def test_watches_deeply_nested_objects(self):
+        # The watch neither fails nor blocks.
         deep = (b'{"metadata": {"resourceVersion": "1"}, "items": ['
                 b'{"metadata": {"name": "deep", "namespace": "default",'
                 b'"managedFields": [%s1%s]}}]}' % (b'[' * 9000, b']' * 9000))
         self.server.rule('GET', 'virtualmachines$', (200, deep, None), 1)
-        async with self.watching() as following:
-            self.assertEqual(('ADDED', 'deep'), await following())
+        async with self.watching() as next_event:
+            self.assertEqual(('ADDED', 'deep'), await next_event())
 
-    async def test_a_right_is_missing(self):
+    async def test_missing_permission_is_logged_once(self):
         self.server.rule('GET', 'virtualmachines$',
                          (403, {'message': 'no'}, None), 5)
         with self.assertLogs(watcher.LOG, 'INFO') as logged:
-            async with self.watching() as following:
-                self.assertEqual(('ADDED', 'a'), await following())
+            async with self.watching() as next_event:
+                self.assertEqual(('ADDED', 'a'), await next_event())
         self.assertEqual(1, len(logged.output))
         self.assertIn('lacks the right', logged.output[0])
 
-    async def test_a_server_that_ends_each_watch_at_once(self):
-        # It is not asked as fast as it can answer.
+    async def test_backs_off_if_watches_end_at_once(self):
+        # New watches are delayed.
         pauses = []
 
         def pause(tries, first, longest, least):
             pauses.append(first * 2 ** tries)
             return 0
 
-        async with self.watching() as following:
-            await following()
-            await following()
+        async with self.watching() as next_event:
+            await next_event()
+            await next_event()
             self.server.rule('WATCH', '', (200, b'', None), 6)
             with mock.patch.object(retry, 'pause', pause):
-                changes = asyncio.ensure_future(following())
+                pending = asyncio.ensure_future(next_event())
                 await self.opened(7)
             await self.put('b')
-            self.assertEqual(('ADDED', 'b'), await changes)
-        # The first is made up for at once.
+            self.assertEqual(('ADDED', 'b'), await pending)
+        # The first watch that ends is replaced without a delay.
         self.assertEqual(5, len(pauses))
         self.assertGreater(pauses[-1], 8 * pauses[0])
 
-    async def test_a_server_that_says_nothing(self):
+    async def test_resumes_after_silent_watch(self):
         self.addCleanup(setattr, fake_api, 'WATCHES_END', True)
         fake_api.WATCHES_END = False
         with mock.patch.object(api, 'WATCH_SILENCE', 0.7):
             self.api = self.new_api()
         self.addCleanup(self.api.close)
         with self.assertNoLogs(watcher.LOG, 'WARNING'):
-            async with self.watching() as following:
-                await following()
-                await following()
-                changes = asyncio.ensure_future(following())
+            async with self.watching() as next_event:
+                await next_event()
+                await next_event()
+                pending = asyncio.ensure_future(next_event())
                 await self.opened(3)
                 await self.put('b')
-                self.assertEqual(('ADDED', 'b'), await changes)
+                self.assertEqual(('ADDED', 'b'), await pending)
         self.assertEqual(1, self.server.count('GET', 'virtualmachines$'))
 
-    async def test_watches_take_no_connection_from_others(self):
-        # Of an operator for many namespaces there are many.
+    async def test_watches_do_not_use_up_connection_pool(self):
+        # An operator for many namespaces has many watches.
         with mock.patch.object(api, 'CONNECTIONS', 2):
             self.api = self.new_api()
         self.addCleanup(self.api.close)
         async with contextlib.AsyncExitStack() as stack:
-            # Before the first of them is given up (see `watching`).
+            # Well before the timeout of `watching`.
             await stack.enter_async_context(asyncio.timeout(8))
             for count in range(1, 4):
-                following = await stack.enter_async_context(self.watching())
-                await following()
-                await following()
-                changes = asyncio.ensure_future(following())
+                next_event = await stack.enter_async_context(self.watching())
+                await next_event()
+                await next_event()
+                pending = asyncio.ensure_future(next_event())
                 stack.push_async_callback(
-                    asyncio.gather, changes, return_exceptions=True)
-                stack.callback(changes.cancel)
+                    asyncio.gather, pending, return_exceptions=True)
+                stack.callback(pending.cancel)
                 await self.opened(count)
             await self.api.get(api_resources.VM, 'default', 'a')
 
-    async def test_a_large_object(self):
+    async def test_watches_large_object(self):
         large = fake_api.vm('large', text='x' * 2 ** 20)
-        async with self.watching() as following:
-            await following()
-            await following()
-            changes = asyncio.ensure_future(following())
+        async with self.watching() as next_event:
+            await next_event()
+            await next_event()
+            pending = asyncio.ensure_future(next_event())
             await self.opened()
             threading.Thread(target=self.server.put, args=(
                 'virtualmachines', large)).start()
-            self.assertEqual(('ADDED', 'large'), await changes)
+            self.assertEqual(('ADDED', 'large'), await pending)
 
-    async def test_its_thread_ends_with_a_watch(self):
+    async def test_thread_ends_with_its_watch(self):
         def threads():
             return [one for one in threading.enumerate()
                     if one.name == 'watch-virtualmachines']
@@ -400,81 +403,82 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         self.addCleanup(self.api.close)
         for name in 'bcd':
             await self.put(name)
-        # In the middle of a list, and in the middle of a watch.
+        # During a list, and during a watch.
         for events in 1, 5:
-            async with self.watching() as following:
+            async with self.watching() as next_event:
                 for _ in range(events):
-                    await following()
+                    await next_event()
                 if events == 5:
-                    changes = asyncio.ensure_future(following())
+                    pending = asyncio.ensure_future(next_event())
                     await self.opened()
                     self.assertEqual(1, len(threads()))
-                    changes.cancel()
-                    await asyncio.gather(changes, return_exceptions=True)
+                    pending.cancel()
+                    await asyncio.gather(pending, return_exceptions=True)
             async with asyncio.timeout(30):
                 while threads():
                     await asyncio.sleep(0.01)
 
-    # What a thread does for it
+    # Requests in threads
 
-    async def test_the_loop_goes_on_while_a_request_hangs(self):
+    async def test_hanging_request_does_not_block_others(self):
         self.server.rule('GET', VM, 'hang')
-        asking = asyncio.ensure_future(
+        request = asyncio.ensure_future(
             self.api.get(api_resources.VM, 'default', 'a'))
         await asyncio.sleep(0.05)
-        self.assertFalse(asking.done())
-        # Nor does another one wait for it.
+        self.assertFalse(request.done())
+        # Another request does not wait for it.
         await self.api.get(api_resources.VM, 'default', 'a')
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
+        request.cancel()
+        await asyncio.gather(request, return_exceptions=True)
 
-    async def test_what_it_says_is_about_the_same_object(self):
-        def ask():
+    async def test_threads_inherit_log_context(self):
+        def read_context():
             return logs._about()
 
         with logs.about('lab', 'node'):
-            self.assertEqual(('lab', 'node'), await api.in_thread(ask))
+            self.assertEqual(('lab', 'node'),
+                             await api.in_thread(read_context))
 
-    async def test_who_asks(self):
+    async def test_user_agent(self):
         await self.api.get(api_resources.VM, 'default', 'a')
         self.assertEqual('sushy-kubevirt-operator',
-                         self.last[3]['User-Agent'])
+                         self.last_request[3]['User-Agent'])
 
-    async def test_calls_are_counted(self):
+    async def test_counts_calls(self):
         await self.api.get(api_resources.VM, 'default', 'a')
-        async with self.watching() as following:
-            await following()
-        self.answers('PATCH', 'services/x', 409, {'message': 'no'})
+        async with self.watching() as next_event:
+            await next_event()
+        self.respond('PATCH', 'services/x', 409, {'message': 'no'})
         with self.assertRaises(errors.Conflict):
             await self.api.apply(bmc_resources.SERVICE, 'lab', 'x', {})
         self.assertEqual({('GET', 200): 2, ('PATCH', 409): 1},
                          self.api.calls)
 
-    async def test_a_token_that_changes(self):
-        # The server takes another one from now on; a program that logs in
-        # knows it.
+    async def test_token_is_renewed_after_refusal(self):
+        # The server accepts only the new token from now on; the credential
+        # source has it.
         tokens = ['one', 'two']
-        way = connection.Connection(lambda: connection.Access(
+        conn = connection.Connection(lambda: connection.Access(
             server='http://127.0.0.1:%d' % self.server.port,
             authorization='Bearer ' + tokens[0]))
-        self.api = api.Api(way)
+        self.api = api.Api(conn)
         self.addCleanup(self.api.close)
         self.server.token = 'one'
         await self.api.get(api_resources.VM, 'default', 'a')
         del tokens[0]
         self.server.token = 'two'
-        way._renewed_at -= connection.RENEW_SECONDS
+        conn._renewed_at -= connection.RENEW_SECONDS
         await self.api.get(api_resources.VM, 'default', 'a')
-        # Refused for good: said, and asked twice at most.
+        # A token that stays invalid: reported, with two requests at most.
         self.server.token = 'unknown'
-        way._renewed_at -= connection.RENEW_SECONDS
+        conn._renewed_at -= connection.RENEW_SECONDS
         with self.assertRaises(errors.AccessDenied) as caught:
             await self.api.get(api_resources.VM, 'default', 'a')
         self.assertNotIn('two', str(caught.exception))
         self.assertEqual({('GET', 200): 2, ('GET', 401): 2}, self.api.calls)
 
-    async def test_credentials_that_are_about_to_end(self):
-        # A login may take long: the loop goes on, and one is enough.
+    async def test_credentials_are_renewed_once_in_a_thread(self):
+        # A login may take long: one thread does it, and the loop goes on.
         threads = []
 
         def read():
@@ -483,11 +487,11 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                 server='http://127.0.0.1:%d' % self.server.port,
                 authorization='Bearer x', expiry=1)
 
-        way = connection.Connection(read)
-        self.api = api.Api(way)
+        conn = connection.Connection(read)
+        self.api = api.Api(conn)
         self.addCleanup(self.api.close)
         del threads[:]
-        way._renewed_at -= connection.RENEW_SECONDS
+        conn._renewed_at -= connection.RENEW_SECONDS
         await asyncio.gather(*(
             self.api.get(api_resources.VM, 'default', 'a') for _ in range(3)))
         self.assertEqual(1, len(threads))

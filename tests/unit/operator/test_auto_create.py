@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Select the VMs that get a BMC by their labels."""
+"""Creating and deleting BMCs of VMs that match a label selector."""
 
 import asyncio
 import copy
@@ -17,54 +17,54 @@ LAB = 'lab'
 MACHINE = auto_create.SelectedVm(LAB, 'vm', 'u1')
 
 
-def made(name='vm', vm='vm', automatic_=False, namespace=LAB):
+def existing(name='vm', vm='vm', auto_created=False, namespace=LAB):
     return auto_create.ExistingBmc(namespace, name, 'uid-' + name, (LAB, vm),
-                                   automatic_)
+                                   auto_created)
 
 
-OURS = made(automatic_=True)
-THEIRS = made('mine')
-ELSEWHERE = made('mine', namespace='far')
+AUTO_CREATED = existing(auto_created=True)
+BY_USER = existing('mine')
+FAR = existing('mine', namespace='far')
 
 
 class DecideTestCase(base.BaseTestCase):
 
-    def decides(self, create, delete, machine, *naming_it, of_its_name=None):
-        if of_its_name is None:
-            of_its_name = next((
-                one for one in naming_it
+    def assert_decides(self, create, delete, machine, *bmcs, same_name=None):
+        if same_name is None:
+            same_name = next((
+                one for one in bmcs
                 if (one.namespace, one.name) == (LAB, 'vm')), None)
         self.assertEqual((create, delete), auto_create.decide(
-            machine, list(naming_it), of_its_name))
+            machine, list(bmcs), same_name))
 
-    def test_table(self):
+    def test_decisions(self):
         leaving = auto_create.SelectedVm(LAB, 'vm', 'u1', deleting=True)
         permitting = auto_create.SelectedVm(LAB, 'vm', 'u1', allowed='x, far')
-        other = made('vm', 'other')
-        for create, delete, machine, *naming_it in (
+        other = existing('vm', 'other')
+        for create, delete, machine, *bmcs in (
                 (True, [], MACHINE),
-                (False, [], MACHINE, OURS),
-                (False, [], MACHINE, THEIRS),
-                (False, [], MACHINE, made()),
-                # A user's comes later.
-                (False, [OURS], MACHINE, OURS, THEIRS),
-                (False, [OURS], permitting, OURS, ELSEWHERE),
-                # Nobody stops it from outside.
-                (True, [], MACHINE, ELSEWHERE),
-                (False, [], MACHINE, OURS, ELSEWHERE),
-                (False, [], permitting, ELSEWHERE),
-                # The labels match no more, or the VM is gone.
+                (False, [], MACHINE, AUTO_CREATED),
+                (False, [], MACHINE, BY_USER),
+                (False, [], MACHINE, existing()),
+                # A user creates a BMC later.
+                (False, [AUTO_CREATED], MACHINE, AUTO_CREATED, BY_USER),
+                (False, [AUTO_CREATED], permitting, AUTO_CREATED, FAR),
+                # A BMC in another namespace does not prevent it.
+                (True, [], MACHINE, FAR),
+                (False, [], MACHINE, AUTO_CREATED, FAR),
+                (False, [], permitting, FAR),
+                # The labels do not match any more, or the VM is deleted.
                 (False, [], None),
-                (False, [OURS], None, OURS),
-                (False, [], None, THEIRS),
-                (False, [OURS], None, OURS, THEIRS, ELSEWHERE),
-                # What a VM owns goes with it.
+                (False, [AUTO_CREATED], None, AUTO_CREATED),
+                (False, [], None, BY_USER),
+                (False, [AUTO_CREATED], None, AUTO_CREATED, BY_USER, FAR),
+                # Kubernetes deletes what a deleted VM owns.
                 (False, [], leaving),
-                (False, [], leaving, OURS)):
-            self.decides(create, delete, machine, *naming_it)
-        self.decides(False, [], MACHINE, of_its_name=other)
+                (False, [], leaving, AUTO_CREATED)):
+            self.assert_decides(create, delete, machine, *bmcs)
+        self.assert_decides(False, [], MACHINE, same_name=other)
 
-    def test_what_is_made_is_known_again(self):
+    def test_manifest_is_recognized_as_auto_created(self):
         body = auto_create.manifest(MACHINE)
         self.assertTrue(auto_create.is_auto_created(body))
         self.assertEqual({'virtualMachineRef': {'name': 'vm'}}, body['spec'])
@@ -73,7 +73,7 @@ class DecideTestCase(base.BaseTestCase):
             reference['apiVersion'], reference['kind'], reference['name'],
             reference['uid']))
 
-    def test_what_a_user_made_is_not(self):
+    def test_bmc_of_user_is_not_auto_created(self):
         def without(*keys):
             body = auto_create.manifest(MACHINE)
             for key in keys:
@@ -95,7 +95,7 @@ class DecideTestCase(base.BaseTestCase):
 
 
 class Cluster:
-    """VMs and BMCs, and watches of them."""
+    """A fake API with VMs, BMCs and watches of them."""
 
     def __init__(self):
         self.objects = {bmc_resources.VM: {}, bmc_resources.BMC: {}}
@@ -119,13 +119,13 @@ class Cluster:
         self.uid += 1
         meta.setdefault('uid', 'u%d' % self.uid)
         self.objects[resource][meta['namespace'], meta['name']] = obj
-        self.tell(resource, 'ADDED', obj)
+        self.publish(resource, 'ADDED', obj)
 
     def drop(self, resource, name, namespace=LAB):
-        self.tell(resource, 'DELETED',
-                  self.objects[resource].pop((namespace, name)))
+        self.publish(resource, 'DELETED',
+                     self.objects[resource].pop((namespace, name)))
 
-    def tell(self, resource, kind, obj):
+    def publish(self, resource, kind, obj):
         for watched, namespace, queue in self.watches:
             if watched == resource and namespace in (
                     None, obj['metadata']['namespace']):
@@ -144,13 +144,13 @@ class Cluster:
             else ('', False))
         queue = asyncio.Queue()
         self.watches.append((resource, namespace, queue))
-        there = {key: obj for key, obj in self.objects[resource].items()
+        found = {key: obj for key, obj in self.objects[resource].items()
                  if namespace in (None, key[0])}
-        for obj in there.values():
+        for obj in found.values():
             yield 'ADDED', copy.deepcopy(obj)
-        # A list takes its time.
+        # Listing takes a second.
         await asyncio.sleep(1)
-        yield api.LISTED, set(there)
+        yield api.LISTED, set(found)
         while True:
             yield await queue.get()
 
@@ -174,19 +174,19 @@ class Cluster:
         self.drop(resource, name)
 
 
-class AutomaticTestCase(base.BaseTestCase):
+class AutoCreatorTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
         self.cluster = Cluster()
 
-    def run_with(self, what, **more):
+    def run_with(self, scenario, **more):
         async def main(loop):
             task = asyncio.ensure_future(auto_create.AutoCreator(
                 command_line.Options(auto_create='bmc=auto', **more),
                 self.cluster).run())
             await asyncio.sleep(2)
-            await what()
+            await scenario()
             await asyncio.sleep(1)
             if task.done():
                 task.result()
@@ -196,26 +196,26 @@ class AutomaticTestCase(base.BaseTestCase):
         timeless.run(main)
         return self.cluster.log
 
-    async def nothing(self):
+    async def do_nothing(self):
         pass
 
     def names(self):
         return sorted(
             name for _, name in self.cluster.objects[bmc_resources.BMC])
 
-    def test_what_there_is_when_it_begins(self):
+    def test_existing_objects_at_start(self):
         cluster = self.cluster
         cluster.vm('a')
         cluster.vm('b')
         cluster.bmc('mine', 'b')
-        # Made earlier, for a VM whose labels match no more.
+        # Created earlier, for a VM whose labels do not match any more.
         cluster._put(bmc_resources.BMC, auto_create.manifest(
             auto_create.SelectedVm(LAB, 'c', 'u-c')))
         self.assertEqual({('create', 'a'), ('delete', 'c')},
-                         set(self.run_with(self.nothing)))
+                         set(self.run_with(self.do_nothing)))
         self.assertEqual(['a', 'mine'], self.names())
 
-    def test_one_that_names_no_vm(self):
+    def test_bmc_without_vm_reference_occupies_name(self):
         cluster = self.cluster
         for name in 'ab':
             cluster.vm(name)
@@ -228,16 +228,16 @@ class AutomaticTestCase(base.BaseTestCase):
         self.assertEqual([('create', 'b'), ('create', 'a')],
                          self.run_with(live))
 
-    def test_nothing_is_done_before_all_is_known(self):
-        # The list of BMCs comes first to its end, that of VMs later.
+    def test_waits_until_vms_and_bmcs_are_listed(self):
+        # The list of BMCs is complete before that of VMs.
         cluster = self.cluster
         for name in 'abc':
             cluster.vm(name)
             cluster._put(bmc_resources.BMC, auto_create.manifest(
                 auto_create.SelectedVm(LAB, name, 'u-' + name)))
-        self.assertEqual([], self.run_with(self.nothing))
+        self.assertEqual([], self.run_with(self.do_nothing))
 
-    def test_a_life(self):
+    def test_lifecycle(self):
         cluster = self.cluster
         log = cluster.log
 
@@ -249,14 +249,14 @@ class AutomaticTestCase(base.BaseTestCase):
             cluster.drop(bmc_resources.BMC, 'a')
             await asyncio.sleep(0.1)
             self.assertEqual([('create', 'a')] * 2, log)
-            # The labels match no more.
+            # The labels do not match any more.
             cluster.drop(bmc_resources.VM, 'a')
             await asyncio.sleep(0.1)
             self.assertEqual(('delete', 'a'), log[-1])
 
         self.assertEqual(3, len(self.run_with(live)))
 
-    def test_a_name_that_is_taken_and_then_free(self):
+    def test_creates_when_name_becomes_free(self):
         cluster = self.cluster
         cluster.vm('a')
         cluster.bmc('a', 'other')
@@ -267,14 +267,14 @@ class AutomaticTestCase(base.BaseTestCase):
 
         self.assertEqual([('create', 'a')], self.run_with(free))
 
-    def test_what_vanished_while_the_watch_was_broken(self):
+    def test_notices_deletions_during_broken_watch(self):
         cluster = self.cluster
         cluster.vm('a')
         cluster.vm('b')
 
         async def miss():
             cluster.log.clear()
-            # Nobody is told.
+            # Without events.
             del cluster.objects[bmc_resources.VM][LAB, 'a']
             del cluster.objects[bmc_resources.BMC][LAB, 'b']
             cluster.relist()
@@ -282,7 +282,7 @@ class AutomaticTestCase(base.BaseTestCase):
         self.assertEqual({('delete', 'a'), ('create', 'b')},
                          set(self.run_with(miss)))
 
-    def test_what_failed_is_tried_again(self):
+    def test_failures_are_retried(self):
         cluster = self.cluster
         cluster.problems = [errors.Unavailable('away'),
                             errors.AccessDenied('no')]
@@ -294,7 +294,7 @@ class AutomaticTestCase(base.BaseTestCase):
         self.assertEqual([('create', 'a')] * 3, self.run_with(wait))
         self.assertEqual(['a'], self.names())
 
-    def test_a_namespace_that_goes_is_no_warning(self):
+    def test_terminating_namespace_logs_no_warning(self):
         self.cluster.problems = [errors.NamespaceTerminating('it goes')]
         self.cluster.vm('a')
 
@@ -304,7 +304,7 @@ class AutomaticTestCase(base.BaseTestCase):
         with self.assertNoLogs(auto_create.LOG, 'WARNING'):
             self.run_with(wait)
 
-    def test_a_delete_that_comes_too_late(self):
+    def test_delete_of_missing_bmc_is_not_retried(self):
         cluster = self.cluster
         cluster.vm('a')
 
@@ -316,10 +316,10 @@ class AutomaticTestCase(base.BaseTestCase):
         self.assertEqual([('create', 'a'), ('delete', 'a')],
                          self.run_with(late))
 
-    def test_namespaces(self):
+    def test_only_given_namespaces(self):
         cluster = self.cluster
         cluster.vm('a')
         cluster.vm('b', 'far')
         cluster.vm('c', 'farther')
-        log = self.run_with(self.nothing, namespaces=(LAB, 'far'))
+        log = self.run_with(self.do_nothing, namespaces=(LAB, 'far'))
         self.assertEqual({('create', 'a'), ('create', 'b')}, set(log))

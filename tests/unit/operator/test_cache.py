@@ -38,41 +38,41 @@ class ObjectsTestCase(base.BaseTestCase):
         found = self.objects.get(bmc_resources.SERVICE, 'lab', 'a')
         return found and found['metadata']['resourceVersion']
 
-    def test_the_newer_wins(self):
+    def test_newer_version_wins(self):
         self.assertTrue(self.put(5))
         self.assertFalse(self.put(5))
         self.assertFalse(self.put(4))
         self.assertEqual('5', self.version)
-        # By number, not by letter.
+        # Versions are compared as numbers.
         self.assertTrue(self.put(10))
         self.assertEqual('10', self.version)
 
-    def test_what_is_gone_does_not_come_back(self):
+    def test_late_event_does_not_restore_deleted_object(self):
         self.put(5)
         self.assertTrue(self.deleted(6))
         self.assertFalse(self.put(5))
         self.assertIsNone(self.version)
         self.assertTrue(self.put(7))
 
-    def test_the_end_of_another_one(self):
+    def test_old_deletion_is_ignored(self):
         self.put(7)
         self.assertFalse(self.deleted(6))
         self.assertEqual('7', self.version)
 
-    def test_one_that_lost_its_label(self):
+    def test_object_that_matches_selector_again_is_cached(self):
         self.put(5)
-        # The watch tells of it as gone, with the version that it has.
+        # The watch reports a deletion, with the object's current version.
         self.deleted(6)
         self.assertTrue(self.put(6))
 
-    def test_little_is_remembered_of_what_is_gone(self):
+    def test_number_of_tombstones_is_limited(self):
         for number in range(object_cache._MAX_TOMBSTONES + 10):
             self.objects.deleted(bmc_resources.SERVICE, service(
                 number, name='a%d' % number, uid='u%d' % number))
         self.assertEqual(object_cache._MAX_TOMBSTONES, len(self.objects._of(
             bmc_resources.SERVICE)._tombstones))
 
-    def test_what_is_not_kept(self):
+    def test_unused_metadata_is_trimmed(self):
         self.put(1, managedFields=[{}], annotations={
             'kubectl.kubernetes.io/last-applied-configuration': 'x',
             'b': 'c'})
@@ -80,7 +80,7 @@ class ObjectsTestCase(base.BaseTestCase):
         self.assertNotIn('managedFields', found)
         self.assertEqual({'b': 'c'}, found['annotations'])
 
-    def test_each_kind_for_itself(self):
+    def test_kinds_are_separate(self):
         self.put(1)
         self.assertIsNone(self.objects.get(bmc_resources.ROLE, 'lab', 'a'))
         self.assertEqual(
@@ -93,72 +93,72 @@ class SecretsTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.kube = cluster.Cluster()
-        self.asked = []
+        self.requests = []
         self.kube.faults.append(
-            lambda *what: self.asked.append(what))
+            lambda *what: self.requests.append(what))
         self.secrets = cache.Secrets(self.kube)
 
-    def given(self):
+    def add_secret(self):
         return self.kube.add({'kind': 'Secret', 'type': 'Opaque',
                               **bodies.secret()})
 
     def get(self):
         return asyncio.run(self.secrets.get(AT))
 
-    def test_read_when_it_has_moved(self):
+    def test_secret_is_read_after_change(self):
         self.assertIsNone(self.get())
-        one = self.given()
+        one = self.add_secret()
         self.assertTrue(self.secrets.put(one))
         self.assertEqual(self.get(), self.get())
-        self.assertEqual(1, len(self.asked))
-        two = self.given()
+        self.assertEqual(1, len(self.requests))
+        two = self.add_secret()
         self.assertTrue(self.secrets.put(two))
-        # That is older, or known.
+        # These versions are older, or cached.
         self.assertFalse(self.secrets.put(one))
         self.assertFalse(self.secrets.put(two))
         self.assertEqual(two['metadata']['uid'],
                          self.get().obj['metadata']['uid'])
-        self.assertEqual(2, len(self.asked))
+        self.assertEqual(2, len(self.requests))
 
-    def test_one_that_was_made_anew_is_not_gone(self):
-        one, two = self.given(), self.given()
+    def test_deletion_of_predecessor_is_ignored(self):
+        one, two = self.add_secret(), self.add_secret()
         self.secrets.take(two)
         self.assertFalse(self.secrets.deleted(one))
         self.assertIsNotNone(self.get())
         self.assertTrue(self.secrets.deleted(two))
         self.assertIsNone(self.get())
-        self.assertEqual([], self.asked)
+        self.assertEqual([], self.requests)
 
-    def test_what_one_bmc_has_read_is_news_to_another(self):
-        one, two = self.given(), self.given()
+    def test_event_after_read_is_still_reported_as_change(self):
+        one, two = self.add_secret(), self.add_secret()
         self.secrets.put(one)
-        # It is read before the watch tells.
+        # It is read before the watch event.
         self.assertEqual(two['metadata']['uid'],
                          self.get().obj['metadata']['uid'])
-        # An answer that was late, and the end of one before.
+        # A late response, and the deletion of the predecessor.
         self.secrets.take(one)
         self.assertFalse(self.secrets.deleted(one))
         self.assertTrue(self.secrets.put(two))
         self.assertEqual(two['metadata']['uid'],
                          self.get().obj['metadata']['uid'])
-        self.assertEqual(1, len(self.asked))
+        self.assertEqual(1, len(self.requests))
 
-    def test_an_answer_that_comes_after_its_end(self):
-        one = self.given()
+    def test_late_read_does_not_restore_deleted_secret(self):
+        one = self.add_secret()
         self.secrets.put(one)
-        gone = self.given()
+        gone = self.add_secret()
         self.assertTrue(self.secrets.deleted(gone))
-        # The caller has it all the same.
+        # The caller gets it nevertheless.
         self.assertIsNotNone(self.secrets.take(one))
         self.assertIsNone(self.get())
         self.assertEqual(({}, []), (self.secrets._summaries,
                                     self.secrets.names()))
-        # One that is made anew is there.
-        self.assertTrue(self.secrets.put(self.given()))
+        # A Secret that is created again is cached.
+        self.assertTrue(self.secrets.put(self.add_secret()))
         self.assertIsNotNone(self.get())
 
-    def test_one_that_is_not_there_when_it_is_read(self):
-        self.secrets.put(self.given())
+    def test_secret_deleted_before_read(self):
+        self.secrets.put(self.add_secret())
         self.kube.remove('Secret', 'lab', 'key')
         self.assertIsNone(self.get())
         self.assertEqual({}, self.secrets._summaries)

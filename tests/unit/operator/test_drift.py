@@ -3,7 +3,7 @@ from oslotest import base
 
 from sushy_kubevirt.operator import drift
 
-# What is wanted, what there is, whether that differs
+# (desired object, live object, whether they differ)
 CASES = (
     ({'spec': {'a': 1}}, {'spec': {'a': 1, 'b': 2}}, False),
     ({'spec': {'a': 1}}, {'spec': {'a': 2}}, True),
@@ -13,12 +13,11 @@ CASES = (
     ({'spec': {'a': [{'x': 1}]}}, {'spec': {'a': [{'x': 1}, {}]}}, True),
     ({'spec': {'a': [1, 2]}}, {'spec': {'a': [2, 1]}}, True),
     ({'spec': {'a': {'b': 1}}}, {'spec': {'a': [1]}}, True),
-    # Nothing may be left out, and is no restriction on what others put
-    # into a dict.
+    # Empty values may be missing, and an empty dict allows any content.
     ({'spec': {'a': {}, 'b': [], 'c': '', 'd': None}}, {'spec': {}}, False),
     ({'spec': {'a': {}}}, {'spec': {'a': {'b': 1}}}, False),
     ({'spec': {'a': []}}, {'spec': {'a': [1]}}, True),
-    # False is something.
+    # False is not an empty value.
     ({'automount': False}, {}, True),
     ({'automount': False}, {'automount': False}, False),
     ({'spec': {'limits': {'cpu': '1000m', 'memory': '1024Mi'}}},
@@ -40,8 +39,8 @@ CASES = (
 )
 
 
-# What those may have who touch it.
-TOUCHED = {'data': {}, 'spec': {
+# A live object with fields that other managers may own.
+FOREIGN_FIELDS = {'data': {}, 'spec': {
     'selector': {'a': 'b'}, 'replicas': 2, 'loadBalancerIP': '10.0.0.7',
     'externalIPs': ['10.0.0.8'], 'template': {'metadata': {
         'labels': {'a': 'b'}, 'annotations': {
@@ -50,17 +49,17 @@ TOUCHED = {'data': {}, 'spec': {
 
 class CompareTestCase(base.BaseTestCase):
 
-    def test_cases(self):
-        for wanted, live, differs in CASES:
-            with self.subTest(wanted=wanted, live=live):
+    def test_differs(self):
+        for desired, live, differs in CASES:
+            with self.subTest(desired=desired, live=live):
                 self.assertIs(differs, drift.differs(
-                    {'kind': 'Any', 'metadata': {}, **wanted},
+                    {'kind': 'Any', 'metadata': {}, **desired},
                     {'metadata': {}, **live}))
 
-    def test_who_else_has_a_hand_in_it(self):
+    def test_fields_owned_by_other_managers(self):
         restart = {'f:spec': {'f:template': {'f:metadata': {
             'f:annotations': {'.': {}, 'f:restartedAt': {}}}}}}
-        for entry, there in (
+        for entry, owned in (
                 ({'manager': 'kubectl', 'fieldsV1': {
                     'f:spec': {'f:selector': {'f:a': {}}}}}, True),
                 ({'manager': 'kubectl', 'fieldsV1': {'f:data': {}}}, True),
@@ -87,17 +86,17 @@ class CompareTestCase(base.BaseTestCase):
         ):
             with self.subTest(entry=entry):
                 live = {'metadata': {'managedFields': [entry]},
-                        **TOUCHED}
+                        **FOREIGN_FIELDS}
                 found = drift.touched(live)
-                self.assertIs(there, bool(found))
-                # Little of it is kept, and found again.
+                self.assertIs(owned, bool(found))
+                # The remaining entries are found again.
                 self.assertEqual(found, drift.touched(
-                    {**TOUCHED, 'metadata': {'managedFields': found}}))
-                self.assertIs(there, drift.differs(
+                    {**FOREIGN_FIELDS, 'metadata': {'managedFields': found}}))
+                self.assertIs(owned, drift.differs(
                     {'kind': 'Any', 'metadata': {}}, live))
 
-    def test_a_field_that_is_gone_is_nobodys(self):
-        for fields, there in (
+    def test_managed_fields_without_value_are_ignored(self):
+        for fields, owned in (
                 ({'f:externalTrafficPolicy': {}}, False),
                 ({'f:externalTrafficPolicy': {}, 'f:type': {}}, True),
                 ({'f:ports': {'k:{"port":443,"protocol":"TCP"}': {
@@ -109,15 +108,15 @@ class CompareTestCase(base.BaseTestCase):
                 ({'f:finalizers': {'v:"a"': {}}}, True),
                 ({'f:finalizers': {'v:"b"': {}}}, False)):
             with self.subTest(fields=fields):
-                self.assertIs(there, bool(drift.touched({
+                self.assertIs(owned, bool(drift.touched({
                     'metadata': {'managedFields': [{
                         'manager': 'kubectl-patch',
                         'fieldsV1': {'f:spec': fields}}]},
                     'spec': {'type': 'ClusterIP', 'finalizers': ['a'],
                              'ports': [{'port': 443, 'protocol': 'TCP'}]}})))
 
-    def test_what_no_list_has(self):
-        # As deep as the API server takes it.
+    def test_invalid_list_keys_in_managed_fields(self):
+        # The deepest nesting that the API server accepts.
         for name in ('v:' + '[' * 9000 + ']' * 9000,
                      'k:' + '{"a":' * 9000 + '1' + '}' * 9000, 'k:[1]',
                      'k:none', 'v:none'):
@@ -128,8 +127,8 @@ class CompareTestCase(base.BaseTestCase):
                             'f:spec': {'f:ports': {name: {}}}}}]},
                     'spec': {'ports': [{'port': 80}]}}))
 
-    def test_what_cannot_be_changed(self):
-        for kind, wanted, live, past in (
+    def test_must_recreate(self):
+        for kind, desired, live, recreate in (
                 ('RoleBinding', {'roleRef': {'name': 'a'}},
                  {'roleRef': {'name': 'a'}}, False),
                 ('RoleBinding', {'roleRef': {'name': 'a'}},
@@ -141,5 +140,5 @@ class CompareTestCase(base.BaseTestCase):
                 ('Service', {'spec': {'selector': {'a': 'b'}}},
                  {'spec': {}}, False)):
             with self.subTest(kind=kind, live=live):
-                self.assertIs(past, drift.must_recreate(
-                    {'kind': kind, **wanted}, live))
+                self.assertIs(recreate, drift.must_recreate(
+                    {'kind': kind, **desired}, live))

@@ -10,10 +10,10 @@ from sushy_kubevirt.operator import plan
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
 
-OURS = 'sushy-kubevirt-operator'
+MANAGER = 'sushy-kubevirt-operator'
 
 
-def entry(manager=OURS, operation='Update', subresource='', **fields):
+def entry(manager=MANAGER, operation='Update', subresource='', **fields):
     made = {'manager': manager, 'operation': operation, 'fieldsV1': fields}
     if subresource:
         made['subresource'] = subresource
@@ -23,7 +23,7 @@ def entry(manager=OURS, operation='Update', subresource='', **fields):
 OTHER = entry('kubectl', a={})
 STATUS = entry(subresource='status', s={})
 
-# managedFields, what they become
+# (managedFields, managedFields after adoption or None for no change)
 CASES = (
     ([], None),
     ([OTHER], None),
@@ -37,40 +37,40 @@ CASES = (
 )
 
 
-class AdoptedTestCase(base.BaseTestCase):
+class AdoptFieldsTestCase(base.BaseTestCase):
 
-    def test_cases(self):
-        for entries, wanted in CASES:
+    def test_managed_fields_after_adoption(self):
+        for entries, expected in CASES:
             with self.subTest(entries=entries):
-                self.assertEqual(wanted, executor._adopted(entries))
+                self.assertEqual(expected, executor._adopted(entries))
 
 
-class AnotherTestCase(base.BaseTestCase):
+class ReplacedObjectTestCase(base.BaseTestCase):
 
-    def test_another_of_that_name_is_not_written_to(self):
+    def test_object_with_another_uid_is_not_written_to(self):
         kube = cluster.Cluster()
         body = {'apiVersion': 'v1', 'kind': 'Service',
                 'metadata': {'name': 'a', 'namespace': 'lab'},
                 'spec': {'type': 'NodePort'}}
         for step in plan.Apply, plan.Replace:
-            for there_is in False, True:
-                if there_is:
+            for exists in False, True:
+                if exists:
                     kube.add({**body, 'spec': {'type': 'ClusterIP'}})
                 found = cache.Cache(kube)
-                with self.subTest(step=step, there_is=there_is), \
+                with self.subTest(step=step, exists=exists), \
                         self.assertRaises(executor.PlanOutdated):
                     asyncio.run(executor.Executor(kube, found).execute(
                         bodies.bmc(), step(body, 'other'), None, {}))
-                # But it is known now.
-                self.assertEqual(there_is, found.objects.get(
+                # The cache has the object now.
+                self.assertEqual(exists, found.objects.get(
                     bmc_resources.SERVICE, 'lab', 'a') is not None)
             kube.remove('Service', 'lab', 'a')
         self.assertEqual([], kube.writes)
 
 
-class StubbornTestCase(base.BaseTestCase):
+class AttemptsTestCase(base.BaseTestCase):
 
-    def test_a_service_that_the_cluster_will_have_so(self):
+    def test_attempt_ignores_fields_set_by_cluster(self):
         kube = cluster.Cluster()
         body = {'apiVersion': 'v1', 'kind': 'Service',
                 'metadata': {'name': 'a', 'namespace': 'lab'},
@@ -84,6 +84,6 @@ class StubbornTestCase(base.BaseTestCase):
         asyncio.run(executor.Executor(kube, cache.Cache(kube)).execute(
             bodies.bmc(), plan.Replace(body, kube.objects[ref]['metadata'][
                 'uid']), None, tried))
-        # It is what was asked for, and not what the cluster filled in.
+        # The attempt records the desired object without the cluster's fields.
         self.assertEqual({ref: (plan.Replace, *plan.attempt(
             body, kube.objects[ref]))}, tried)

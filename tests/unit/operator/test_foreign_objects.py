@@ -14,9 +14,9 @@ KEY, OTHER = ('lab', 'a'), ('lab', 'b')
 ONE, TWO = ('Role', 'lab', 'a-virtbmc'), ('Service', 'lab', 'a-virtbmc')
 
 
-class StrangersTestCase(base.BaseTestCase):
+class ForeignObjectsTestCase(base.BaseTestCase):
 
-    def run_with(self, story):
+    def run_with(self, scenario):
         kube = cluster.Cluster()
         for kind, namespace, name in ONE, TWO:
             kube.add({'kind': kind, 'spec': {}, 'metadata': {
@@ -24,44 +24,44 @@ class StrangersTestCase(base.BaseTestCase):
         woken = []
 
         async def run():
-            made = foreign_objects.ForeignObjects(
+            watcher = foreign_objects.ForeignObjects(
                 kube, cache.Cache(kube), woken.extend)
-            await story(made, kube, woken)
-            made.close()
-            self.assertEqual({}, made._tasks)
+            await scenario(watcher, kube, woken)
+            watcher.close()
+            self.assertEqual({}, watcher._tasks)
         asyncio.run(run())
 
-    def test_no_longer_than_they_are_in_the_way(self):
-        async def story(made, kube, woken):
-            made.watch(KEY, [ONE, TWO])
-            made.watch(OTHER, [ONE])
+    def test_watches_while_objects_conflict(self):
+        async def scenario(watcher, kube, woken):
+            watcher.watch(KEY, [ONE, TWO])
+            watcher.watch(OTHER, [ONE])
             self.assertEqual({(KEY, ONE), (KEY, TWO), (OTHER, ONE)},
-                             set(made._tasks))
-            task = made._tasks[KEY, ONE]
-            made.watch(KEY, [TWO])
+                             set(watcher._tasks))
+            task = watcher._tasks[KEY, ONE]
+            watcher.watch(KEY, [TWO])
             await asyncio.wait({task}, timeout=10)
             self.assertTrue(task.cancelled())
-            made.forget(KEY)
-            self.assertEqual({(OTHER, ONE)}, set(made._tasks))
-        self.run_with(story)
+            watcher.forget(KEY)
+            self.assertEqual({(OTHER, ONE)}, set(watcher._tasks))
+        self.run_with(scenario)
 
-    def test_whoever_waits_is_woken(self):
-        async def story(made, kube, woken):
-            # One is gone while it is watched, one before.
+    def test_deletion_wakes_waiting_bmcs(self):
+        async def scenario(watcher, kube, woken):
+            # ONE is deleted while it is watched, TWO before.
             kube.remove(*TWO)
-            made.watch(KEY, [ONE])
-            made.watch(OTHER, [TWO])
-            tasks = set(made._tasks.values())
+            watcher.watch(KEY, [ONE])
+            watcher.watch(OTHER, [TWO])
+            tasks = set(watcher._tasks.values())
             await asyncio.sleep(0)
             kube.remove(*ONE)
             await asyncio.wait(tasks, timeout=10)
             self.assertEqual({KEY, OTHER}, set(woken))
-            self.assertEqual({}, made._tasks)
-        self.run_with(story)
+            self.assertEqual({}, watcher._tasks)
+        self.run_with(scenario)
 
-    def test_so_many(self):
-        async def story(made, kube, woken):
+    def test_number_of_watches_is_limited(self):
+        async def scenario(watcher, kube, woken):
             with mock.patch.object(foreign_objects, 'MOST', 1):
-                made.watch(KEY, [ONE, TWO])
-                self.assertEqual(1, len(made._tasks))
-        self.run_with(story)
+                watcher.watch(KEY, [ONE, TWO])
+                self.assertEqual(1, len(watcher._tasks))
+        self.run_with(scenario)

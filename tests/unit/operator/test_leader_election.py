@@ -17,7 +17,7 @@ SECONDS = 15
 
 
 class Cluster:
-    """An API server that has one Lease, and watches of it."""
+    """A fake API with one Lease and watches of it."""
 
     def __init__(self):
         self.lease = None
@@ -25,7 +25,7 @@ class Cluster:
         self.watches = []
         self.writes = []
         self.problem = None
-        self.lost = False
+        self.lose_response = False
 
     def change(self, holder=None, seconds=SECONDS, **more):
         """Change the Lease as another client."""
@@ -39,7 +39,7 @@ class Cluster:
 
     def delete(self):
         self.lease['metadata']['resourceVersion'] = str(self.version)
-        self._tell('DELETED', self.lease)
+        self._publish('DELETED', self.lease)
         self.lease = None
 
     def _put(self, lease):
@@ -47,13 +47,13 @@ class Cluster:
         lease['metadata']['resourceVersion'] = str(self.version)
         kind = 'ADDED' if self.lease is None else 'MODIFIED'
         self.lease = lease
-        self._tell(kind, lease)
+        self._publish(kind, lease)
 
-    def _tell(self, kind, lease):
+    def _publish(self, kind, lease):
         for queue in self.watches:
             queue.put_nowait((kind, copy.deepcopy(lease)))
 
-    # What an api.Api can do
+    # Requests, as `api.Api` has them
 
     async def watch(self, resource, namespace, field_selector):
         assert (namespace, field_selector) == (
@@ -86,8 +86,8 @@ class Cluster:
     def _write(self, body):
         self.writes.append(body['spec'])
         self._put(copy.deepcopy(body))
-        if self.lost:
-            self.lost = False
+        if self.lose_response:
+            self.lose_response = False
             raise errors.ConnectionLost('no answer', maybe_done=True)
         return copy.deepcopy(self.lease)
 
@@ -96,60 +96,60 @@ class Cluster:
         return self.lease['spec']['holderIdentity']
 
 
-class LeadTestCase(base.BaseTestCase):
+class LeaderElectionTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
         self.cluster = Cluster()
-        self.ends = []
+        self.terminations = []
 
-    def lead(self, loop, name='me'):
+    def elector(self, loop, name='me'):
         def end(message):
-            # The thread that watches over it may say the same: here nobody
-            # has ended before that.
-            if (name, message) not in self.ends:
-                self.ends.append((name, message))
+            # The watchdog thread may report the same, because the process
+            # does not end in a test.
+            if (name, message) not in self.terminations:
+                self.terminations.append((name, message))
         return leader_election.LeaderElector(
             self.cluster, 'system', name, SECONDS, now=loop.time, end=end)
 
-    def run_in(self, seconds, what=None, name='me'):
-        """Have a replica want the Lease for some seconds.
+    def run_in(self, seconds, client=None, name='me'):
+        """Run a candidate for the Lease for some seconds.
 
-        :param what: function of (loop, lead); a coroutine that goes on
+        :param client: coroutine function of (loop, elector) that runs
             meanwhile
-        :returns: (the lead, when it had it or None)
+        :returns: (the elector, time at which it acquired the Lease or None)
         """
         async def main(loop):
-            lead = self.lead(loop, name)
-            had = []
+            elector = self.elector(loop, name)
+            acquired = []
 
             async def acquire():
-                await lead.acquire()
-                had.append(loop.time())
+                await elector.acquire()
+                acquired.append(loop.time())
 
             tasks = [asyncio.ensure_future(acquire())]
-            if what:
-                tasks.append(asyncio.ensure_future(what(loop, lead)))
+            if client:
+                tasks.append(asyncio.ensure_future(client(loop, elector)))
             await asyncio.sleep(seconds)
             for task in tasks:
                 if task.done():
                     task.result()
-            self.lead_holds = self.may(lead)
-            return lead, round(had[0], 2) if had else None
+            self.still_leader = self.may_write(elector)
+            return elector, round(acquired[0], 2) if acquired else None
 
         return timeless.run(main)
 
-    def may(self, lead):
+    def may_write(self, elector):
         try:
-            lead.check_leadership()
+            elector.check_leadership()
         except errors.Unavailable:
             return False
         return True
 
-    def test_nobody_has_it(self):
-        lead, when = self.run_in(1)
-        self.assertEqual(0, when)
-        self.assertTrue(lead.is_leader)
+    def test_acquires_free_lease(self):
+        elector, acquired_at = self.run_in(1)
+        self.assertEqual(0, acquired_at)
+        self.assertTrue(elector.is_leader)
         self.assertEqual('me', self.cluster.holder)
         spec = self.cluster.lease['spec']
         self.assertEqual((0, SECONDS), (spec['leaseTransitions'],
@@ -157,63 +157,63 @@ class LeadTestCase(base.BaseTestCase):
         self.assertRegex(spec['renewTime'],
                          r'^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$')
 
-    def test_it_is_renewed_and_not_more(self):
+    def test_renews_at_fixed_interval(self):
         self.run_in(60.1)
         self.assertEqual(1 + 12, len(self.cluster.writes))
         self.assertEqual(1, len(
             {spec['acquireTime'] for spec in self.cluster.writes}))
-        self.assertTrue(self.lead_holds)
-        self.assertEqual([], self.ends)
+        self.assertTrue(self.still_leader)
+        self.assertEqual([], self.terminations)
 
-    def test_it_was_given_back(self):
+    def test_acquires_released_lease(self):
         self.cluster.change('', 1, labels={'a': 'b'})
-        _, when = self.run_in(1)
-        self.assertEqual(0, when)
+        _, acquired_at = self.run_in(1)
+        self.assertEqual(0, acquired_at)
         self.assertEqual({'a': 'b'}, self.cluster.lease['metadata']['labels'])
 
-    def test_a_lease_without_anything(self):
+    def test_acquires_lease_without_spec(self):
         self.cluster.change()
         self.assertEqual(0, self.run_in(1)[1])
 
-    def test_another_one_has_it_and_is_dead(self):
+    def test_acquires_expired_lease(self):
         self.cluster.change('other')
-        lead, when = self.run_in(20)
-        self.assertEqual(SECONDS, when)
+        elector, acquired_at = self.run_in(20)
+        self.assertEqual(SECONDS, acquired_at)
         self.assertEqual(1, self.cluster.lease['spec']['leaseTransitions'])
 
-    def test_its_holder_says_how_long_it_holds(self):
+    def test_respects_lease_duration_of_holder(self):
         self.cluster.change('other', 40)
         self.assertEqual(40, self.run_in(60)[1])
 
-    def test_another_one_has_it_and_lives(self):
-        async def live(loop, lead):
+    def test_waits_while_holder_renews(self):
+        async def renew(loop, elector):
             while loop.time() < 100:
                 await asyncio.sleep(5)
                 self.cluster.change('other')
 
         self.cluster.change('other')
-        _, when = self.run_in(200, live)
-        self.assertEqual(100 + SECONDS, when)
+        _, acquired_at = self.run_in(200, renew)
+        self.assertEqual(100 + SECONDS, acquired_at)
 
-    def test_another_one_gives_it_back(self):
-        async def live(loop, lead):
+    def test_acquires_at_once_when_released(self):
+        async def renew(loop, elector):
             await asyncio.sleep(3)
             self.cluster.change('', 1)
 
         self.cluster.change('other')
-        self.assertEqual(3, self.run_in(4, live)[1])
+        self.assertEqual(3, self.run_in(4, renew)[1])
 
-    def test_the_lease_of_another_one_is_deleted(self):
-        # That one may not know.
-        async def live(loop, lead):
+    def test_waits_after_lease_of_another_is_deleted(self):
+        # The holder may not have noticed yet.
+        async def renew(loop, elector):
             await asyncio.sleep(3)
             self.cluster.delete()
 
         self.cluster.change('other')
-        self.assertEqual(SECONDS, self.run_in(20, live)[1])
+        self.assertEqual(SECONDS, self.run_in(20, renew)[1])
 
-    def test_what_changes_no_spec_is_no_sign_of_life(self):
-        async def label(loop, lead):
+    def test_change_of_labels_is_no_renewal(self):
+        async def label(loop, elector):
             for number in range(10):
                 await asyncio.sleep(2)
                 self.cluster.change(labels={'n': str(number)})
@@ -221,15 +221,16 @@ class LeadTestCase(base.BaseTestCase):
         self.cluster.change('other')
         self.assertEqual(SECONDS, self.run_in(20, label)[1])
 
-    def test_many_want_it(self):
+    def test_only_one_of_many_candidates_leads(self):
         async def main(loop):
-            leads = [self.lead(loop, str(number)) for number in range(5)]
-            tasks = [asyncio.ensure_future(lead.acquire())
-                     for lead in leads]
+            electors = [self.elector(loop, str(number)) for number in range(5)]
+            tasks = [asyncio.ensure_future(elector.acquire())
+                     for elector in electors]
             order = []
-            for _ in leads:
+            for _ in electors:
                 await asyncio.sleep(30)
-                working = [lead for lead in leads if self.may(lead)]
+                working = [elector for elector in electors
+                           if self.may_write(elector)]
                 self.assertEqual(1, len(working))
                 order.append(working[0])
                 await working[0].release()
@@ -239,12 +240,12 @@ class LeadTestCase(base.BaseTestCase):
                 task.result()
 
         timeless.run(main)
-        self.assertEqual([], self.ends)
+        self.assertEqual([], self.terminations)
 
-    def test_another_one_was_faster(self):
+    def test_another_candidate_was_faster(self):
         async def main(loop):
             self.cluster.change('dead')
-            lead = self.lead(loop)
+            elector = self.elector(loop)
             real = self.cluster.replace
 
             async def slow(*args):
@@ -253,155 +254,159 @@ class LeadTestCase(base.BaseTestCase):
                 return await real(*args)
 
             self.cluster.replace = slow
-            task = asyncio.ensure_future(lead.acquire())
+            task = asyncio.ensure_future(elector.acquire())
             await asyncio.sleep(SECONDS + 1)
-            self.assertFalse(lead.is_leader)
+            self.assertFalse(elector.is_leader)
             self.assertEqual('fast', self.cluster.holder)
             await asyncio.sleep(SECONDS)
-            self.assertTrue(lead.is_leader)
+            self.assertTrue(elector.is_leader)
             task.result()
 
         timeless.run(main)
 
-    def test_the_server_is_away_when_it_is_free(self):
-        async def away(loop, lead):
+    def test_acquires_after_api_outage(self):
+        async def fail(loop, elector):
             self.cluster.problem = errors.Unavailable('away')
             await asyncio.sleep(50)
             self.cluster.problem = None
 
-        _, when = self.run_in(60, away)
-        self.assertTrue(50 <= when <= 51, when)
+        _, acquired_at = self.run_in(60, fail)
+        self.assertTrue(50 <= acquired_at <= 51, acquired_at)
 
-    def test_it_can_never_be_had(self):
+    def test_permanent_errors_are_raised(self):
         for error, raised in (
                 (errors.ObjectNotFound('not found'), errors.ConfigError),
                 (errors.AccessDenied('no'), errors.AccessDenied)):
             self.cluster.problem = error
             self.assertRaises(raised, self.run_in, 1)
 
-    def test_the_server_is_away_for_a_while(self):
-        async def away(loop, lead):
+    def test_keeps_lease_through_short_api_outage(self):
+        async def fail(loop, elector):
             await asyncio.sleep(20.1)
             self.cluster.problem = errors.Unavailable('away')
             await asyncio.sleep(9)
-            self.assertTrue(self.may(lead))
+            self.assertTrue(self.may_write(elector))
             self.cluster.problem = None
 
-        self.run_in(60, away)
-        self.assertTrue(self.lead_holds)
-        self.assertEqual([], self.ends)
+        self.run_in(60, fail)
+        self.assertTrue(self.still_leader)
+        self.assertEqual([], self.terminations)
 
-    def test_the_server_is_away_for_too_long(self):
-        async def away(loop, lead):
+    def test_terminates_after_long_api_outage(self):
+        async def fail(loop, elector):
             await asyncio.sleep(20.1)
             self.cluster.problem = errors.Unavailable('away')
             await asyncio.sleep(9.8)
-            self.assertTrue(self.may(lead))
+            self.assertTrue(self.may_write(elector))
             await asyncio.sleep(0.2)
-            # A third of its time before another one may take it.
-            self.assertFalse(self.may(lead))
+            # A third of the lease duration before another replica may take
+            # the Lease.
+            self.assertFalse(self.may_write(elector))
 
-        self.run_in(35, away)
+        self.run_in(35, fail)
         self.assertEqual(
-            [('me', 'The Lease could not be renewed in time')], self.ends)
+            [('me', 'The Lease could not be renewed in time')],
+            self.terminations)
 
-    def test_the_server_says_nothing(self):
+    def test_hanging_renewal_ends_leadership(self):
         async def hang(*args):
             await asyncio.sleep(1000)
 
-        async def away(loop, lead):
+        async def fail(loop, elector):
             await asyncio.sleep(12)
             self.cluster.replace = hang
             await asyncio.sleep(20)
-            self.assertFalse(self.may(lead))
+            self.assertFalse(self.may_write(elector))
 
-        self.run_in(40, away)
+        self.run_in(40, fail)
 
-    def test_an_answer_is_lost(self):
-        async def lose(loop, lead):
+    def test_keeps_lease_after_lost_response_to_renewal(self):
+        async def lose(loop, elector):
             await asyncio.sleep(12)
-            self.cluster.lost = True
+            self.cluster.lose_response = True
 
         self.run_in(60, lose)
-        self.assertFalse(self.cluster.lost)
-        self.assertTrue(self.lead_holds)
-        self.assertEqual([], self.ends)
+        self.assertFalse(self.cluster.lose_response)
+        self.assertTrue(self.still_leader)
+        self.assertEqual([], self.terminations)
 
-    def test_the_first_answer_is_lost(self):
+    def test_acquires_despite_lost_response(self):
         self.cluster.change('', 1)
-        self.cluster.lost = True
+        self.cluster.lose_response = True
         self.assertLess(self.run_in(10)[1], 2)
         self.assertEqual('me', self.cluster.holder)
 
-    def test_somebody_labels_it(self):
-        async def label(loop, lead):
+    def test_keeps_lease_that_was_labeled(self):
+        async def label(loop, elector):
             await asyncio.sleep(7)
             self.cluster.change(labels={'a': 'b'})
 
         self.run_in(60, label)
-        self.assertTrue(self.lead_holds)
+        self.assertTrue(self.still_leader)
         self.assertEqual({'a': 'b'}, self.cluster.lease['metadata']['labels'])
-        self.assertEqual([], self.ends)
+        self.assertEqual([], self.terminations)
 
-    def test_it_is_taken(self):
-        async def take(loop, lead):
+    def test_terminates_when_lease_is_taken(self):
+        async def take(loop, elector):
             await asyncio.sleep(7)
             self.cluster.change('thief')
             await asyncio.sleep(0.01)
             self.assertEqual(
-                [('me', 'The Lease was taken by thief')], self.ends)
+                [('me', 'The Lease was taken by thief')], self.terminations)
 
         self.run_in(8, take)
 
-    def test_it_is_taken_and_the_watch_is_slow(self):
-        async def take(loop, lead):
+    def test_stops_writing_when_lease_was_taken_unseen(self):
+        async def take(loop, elector):
             await asyncio.sleep(7)
             self.cluster.watches.clear()
             self.cluster.change('thief')
             await asyncio.sleep(5 + 10 - 7)
-            # By its clock; nobody else but a thief could have it yet.
-            self.assertFalse(self.may(lead))
+            # Its own deadline has passed; no other replica would have
+            # taken the Lease yet.
+            self.assertFalse(self.may_write(elector))
             self.assertEqual('thief', self.cluster.holder)
 
         self.run_in(20, take)
 
-    def test_it_is_deleted(self):
-        async def delete(loop, lead):
+    def test_terminates_when_lease_is_deleted(self):
+        async def delete(loop, elector):
             await asyncio.sleep(7)
             self.cluster.delete()
             await asyncio.sleep(0.01)
-            self.assertEqual([('me', 'The Lease was deleted')], self.ends)
+            self.assertEqual([('me', 'The Lease was deleted')],
+                             self.terminations)
 
         self.run_in(7.5, delete)
 
-    def test_an_old_event_is_no_news(self):
-        async def late(loop, lead):
+    def test_old_event_is_ignored(self):
+        async def late(loop, elector):
             await asyncio.sleep(7)
             old = copy.deepcopy(self.cluster.lease)
             old['spec']['holderIdentity'] = 'before me'
             old['metadata']['resourceVersion'] = '3'
-            self.cluster._tell('MODIFIED', old)
+            self.cluster._publish('MODIFIED', old)
 
         self.run_in(8, late)
-        self.assertEqual([], self.ends)
+        self.assertEqual([], self.terminations)
 
-    def test_it_is_given_back(self):
-        async def release(loop, lead):
+    def test_releases_lease(self):
+        async def release(loop, elector):
             await asyncio.sleep(7)
-            await lead.release()
-            self.assertFalse(self.may(lead))
-            self.assertFalse(lead.is_leader)
+            await elector.release()
+            self.assertFalse(self.may_write(elector))
+            self.assertFalse(elector.is_leader)
 
         self.run_in(30, release)
         spec = self.cluster.writes[-1]
         self.assertEqual(('', 1), (spec['holderIdentity'],
                                    spec['leaseDurationSeconds']))
-        # And not had again.
+        # It is not acquired again.
         self.assertEqual('', self.cluster.holder)
-        self.assertEqual([], self.ends)
+        self.assertEqual([], self.terminations)
 
-    def test_it_is_given_back_while_it_is_renewed(self):
-        async def release(loop, lead):
+    def test_releases_lease_during_renewal(self):
+        async def release(loop, elector):
             real = self.cluster.replace
 
             async def slow(*args):
@@ -412,58 +417,58 @@ class LeadTestCase(base.BaseTestCase):
 
             self.cluster.replace = slow
             await asyncio.sleep(5.2)
-            await lead.release()
+            await elector.release()
 
         self.run_in(30, release)
         self.assertEqual('', self.cluster.holder)
         self.assertEqual(3, len(self.cluster.writes))
 
-    def test_it_cannot_be_given_back(self):
-        async def release(loop, lead):
+    def test_release_tolerates_api_error(self):
+        async def release(loop, elector):
             await asyncio.sleep(7)
             self.cluster.problem = errors.Unavailable('away')
-            await lead.release()
-            self.assertFalse(self.may(lead))
+            await elector.release()
+            self.assertFalse(self.may_write(elector))
 
         self.run_in(10, release)
 
-    def test_nobody_answers_when_it_is_given_back(self):
+    def test_release_tolerates_hanging_api(self):
         async def hang(*args):
             await asyncio.sleep(1000)
 
-        async def release(loop, lead):
+        async def release(loop, elector):
             await asyncio.sleep(7)
             self.cluster.replace = hang
-            await lead.release()
+            await elector.release()
             self.assertLess(loop.time(), 11)
 
         self.run_in(12, release)
 
-    def test_what_was_not_had_is_not_given_back(self):
+    def test_candidate_releases_nothing(self):
         async def main(loop):
-            lead = self.lead(loop)
-            waiting = asyncio.ensure_future(lead.acquire())
+            elector = self.elector(loop)
+            waiting = asyncio.ensure_future(elector.acquire())
             await asyncio.sleep(1)
             waiting.cancel()
-            await lead.release()
+            await elector.release()
             await asyncio.sleep(100)
 
         self.cluster.change('other')
         timeless.run(main)
         self.assertEqual([], self.cluster.writes)
 
-    def test_its_process_ends_though_its_loop_hangs(self):
+    def test_terminates_process_if_event_loop_hangs(self):
         ended = threading.Event()
 
         async def main():
-            lead = leader_election.LeaderElector(
+            elector = leader_election.LeaderElector(
                 self.cluster, 'system', 'me', 0.5,
                 end=lambda message: ended.set())
-            await lead.acquire()
+            await elector.acquire()
             before = time.monotonic()
             # The loop hangs.
             self.assertTrue(ended.wait(20))
             self.assertTrue(time.monotonic() - before < 10)
-            self.assertFalse(self.may(lead))
+            self.assertFalse(self.may_write(elector))
 
         asyncio.run(main())

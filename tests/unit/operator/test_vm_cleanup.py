@@ -60,17 +60,17 @@ class VmCleanupTestCase(unittest.IsolatedAsyncioTestCase):
         self.vm = self.machine.vm['metadata']
         self.vm.setdefault('uid', 'v1')
         self.api = Api(self.machine)
-        self.minding, self.roles = [], {}
+        self.bmcs, self.roles = [], {}
         cache = mock.Mock()
-        cache.users_of = lambda resource, *at: self.minding
+        cache.users_of = lambda resource, *at: self.bmcs
         cache.objects.names = lambda resource: list(self.roles)
         cache.objects.get = lambda resource, *at: self.roles[at]
-        self.one = vm_cleanup.VmCleanup(self.api, cache)
+        self.cleanup = vm_cleanup.VmCleanup(self.api, cache)
         patch = mock.patch.object(workqueue, 'FIRST_PAUSE', 0.001)
         patch.start()
         self.addCleanup(patch.stop)
-        task = asyncio.create_task(self.one.watch(None))
-        self.addAsyncCleanup(self.one.close)
+        task = asyncio.create_task(self.cleanup.watch(None))
+        self.addAsyncCleanup(self.cleanup.close)
         self.addCleanup(task.cancel)
 
     def pending(self):
@@ -83,8 +83,8 @@ class VmCleanupTestCase(unittest.IsolatedAsyncioTestCase):
         for _turn in range(20):
             await asyncio.sleep(0.002)
 
-    async def served(self, kind='ADDED', **metadata):
-        """The watch tells of a Secret."""
+    async def publish_secret(self, kind='ADDED', **metadata):
+        """Deliver a watch event of the state Secret."""
         secret = rbac.state({
             'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachine',
             'metadata': self.vm})
@@ -92,11 +92,11 @@ class VmCleanupTestCase(unittest.IsolatedAsyncioTestCase):
         await self.api.events.put((kind, secret))
         await self.settle()
 
-    async def begin(self):
-        self.one.enqueue_all()
+    async def enqueue_all_vms(self):
+        self.cleanup.enqueue_all()
         await self.settle()
 
-    def is_clean(self, strategy='RerunOnFailure'):
+    def assert_cleaned_up(self, strategy='RerunOnFailure'):
         self.assertEqual(fakes.vm(strategy)['spec'], self.machine.vm['spec'])
         kept = self.machine.vm['metadata']['annotations']
         self.assertNotIn(annotations.BOOT, kept)
@@ -105,141 +105,142 @@ class VmCleanupTestCase(unittest.IsolatedAsyncioTestCase):
                          self.api.calls[-1])
 
 
-class SettleTest(VmCleanupTestCase):
+class CleanupTest(VmCleanupTestCase):
 
-    async def test_a_boot_that_has_not_come(self):
+    async def test_removes_override_that_has_not_booted(self):
         self.pending()
-        await self.served()
-        await self.begin()
-        self.is_clean()
+        await self.publish_secret()
+        await self.enqueue_all_vms()
+        self.assert_cleaned_up()
         self.assertEqual('/metadata/uid', self.api.tests[0]['path'])
 
-    async def test_nothing_to_put_back(self):
-        await self.served()
-        await self.begin()
-        self.is_clean()
+    async def test_vm_without_settings_is_not_patched(self):
+        await self.publish_secret()
+        await self.enqueue_all_vms()
+        self.assert_cleaned_up()
         self.assertNotIn('patch', self.api.calls)
 
-    async def test_a_boot_that_runs(self):
+    async def test_waits_for_reboot_in_one_time_boot(self):
         self.pending()
         self.start()
-        await self.served()
-        await self.begin()
-        # Its guest may reboot yet, and shall come back.
+        await self.publish_secret()
+        await self.enqueue_all_vms()
+        # The guest may still reboot and must be started again then.
         self.assertEqual('Always', self.machine.strategy)
         self.assertNotIn('delete', str(self.api.calls))
         calls = len(self.api.calls)
         await self.settle()
         self.assertEqual(calls, len(self.api.calls))
         self.machine.vmi = fakes.vmi('Running', 'u2', of=self.machine.vm)
-        self.one.enqueue(*AT)
+        self.cleanup.enqueue(*AT)
         await self.settle()
-        self.is_clean()
+        self.assert_cleaned_up()
 
-    async def test_a_vm_that_was_switched_off_meanwhile(self):
+    async def test_vm_that_was_halted_during_one_time_boot(self):
         self.pending()
         self.start()
-        await self.served()
-        await self.begin()
+        await self.publish_secret()
+        await self.enqueue_all_vms()
         self.machine.vmi = None
         self.machine.vm['spec']['runStrategy'] = 'Halted'
-        self.one.enqueue(*AT)
+        self.cleanup.enqueue(*AT)
         await self.settle()
-        self.is_clean('Halted')
+        self.assert_cleaned_up('Halted')
 
-    async def test_not_while_there_is_a_bmc(self):
+    async def test_waits_until_vm_has_no_bmc(self):
         self.pending()
-        self.minding.append(('default', 'other'))
-        await self.served()
-        await self.begin()
+        self.bmcs.append(('default', 'other'))
+        await self.publish_secret()
+        await self.enqueue_all_vms()
         self.assertEqual([], self.api.calls)
-        self.minding.clear()
-        self.one.enqueue(*AT)
+        self.bmcs.clear()
+        self.cleanup.enqueue(*AT)
         await self.settle()
-        self.is_clean()
+        self.assert_cleaned_up()
 
-    async def test_not_before_all_bmcs_are_known(self):
+    async def test_waits_until_bmcs_are_listed(self):
         self.pending()
-        await self.served()
-        self.one.enqueue(*AT)
+        await self.publish_secret()
+        self.cleanup.enqueue(*AT)
         await self.settle()
         self.assertEqual([], self.api.calls)
 
-    async def test_not_while_a_pod_may_write(self):
+    async def test_waits_until_roles_are_deleted(self):
         self.pending()
         role = rbac.role(spec.read(bodies.body(
             virtualMachineRef={'name': 'node'})))
         self.roles['default', 'r'] = role
         self.roles['elsewhere', 'r'] = role
-        await self.served()
-        await self.begin()
+        await self.publish_secret()
+        await self.enqueue_all_vms()
         self.assertEqual([], self.api.calls)
         del self.roles['default', 'r']
-        self.one.role_deleted(dict(role, metadata={'namespace': 'default'}))
+        self.cleanup.role_deleted(
+            dict(role, metadata={'namespace': 'default'}))
         await self.settle()
-        self.is_clean()
+        self.assert_cleaned_up()
 
-    async def test_a_bmc_that_comes_while_it_waits(self):
+    async def test_new_bmc_ends_cleanup(self):
         self.pending()
         self.start()
-        await self.served()
-        await self.begin()
+        await self.publish_secret()
+        await self.enqueue_all_vms()
         calls = len(self.api.calls)
-        self.minding.append(('default', 'other'))
-        self.one.enqueue(*AT)
+        self.bmcs.append(('default', 'other'))
+        self.cleanup.enqueue(*AT)
         await self.settle()
         self.assertEqual(calls, len(self.api.calls))
-        self.assertEqual(0, len(self.one._queue))
+        self.assertEqual(0, len(self.cleanup._queue))
 
-    async def test_writes_that_fail(self):
+    async def test_failed_writes_are_retried(self):
         self.pending()
         self.api.failures = [errors.Conflict('no'), errors.Unavailable('no')]
-        await self.served()
-        await self.begin()
-        self.is_clean()
+        await self.publish_secret()
+        await self.enqueue_all_vms()
+        self.assert_cleaned_up()
         self.assertEqual(3, self.api.calls.count('patch'))
 
-    async def test_another_vm_of_that_name(self):
+    async def test_recreated_vm_is_not_patched(self):
         self.pending()
-        await self.served()
+        await self.publish_secret()
         self.vm = self.machine.vm['metadata']
         self.vm['uid'] = 'v2'
-        await self.begin()
+        await self.enqueue_all_vms()
         self.assertNotIn('patch', self.api.calls)
         self.assertEqual('delete Secret default/node-bmc-state s1',
                          self.api.calls[-1])
 
-    async def test_a_vm_that_is_gone(self):
-        await self.served()
+    async def test_deletes_secret_of_deleted_vm(self):
+        await self.publish_secret()
         self.machine.vm = None
-        await self.begin()
+        await self.enqueue_all_vms()
         self.assertEqual('delete Secret default/node-bmc-state s1',
                          self.api.calls[-1])
 
 
 class SecretTest(VmCleanupTestCase):
-    """Which VMs had a BMC of ours."""
+    """State Secrets show which VMs have had a BMC."""
 
-    async def nothing(self):
+    async def assert_not_cleaned_up(self):
         self.pending()
-        await self.begin()
+        await self.enqueue_all_vms()
         self.assertEqual([], self.api.calls)
 
-    async def test_another_secret(self):
-        await self.served(name='node-bmc-auth')
-        await self.nothing()
+    async def test_other_secrets_are_ignored(self):
+        await self.publish_secret(name='node-bmc-auth')
+        await self.assert_not_cleaned_up()
 
-    async def test_of_no_vm(self):
-        await self.served(ownerReferences=[])
-        await self.nothing()
+    async def test_secret_without_owner_is_ignored(self):
+        await self.publish_secret(ownerReferences=[])
+        await self.assert_not_cleaned_up()
 
-    async def test_gone(self):
-        await self.served()
-        await self.served('DELETED')
-        await self.nothing()
+    async def test_deleted_secret_is_ignored(self):
+        await self.publish_secret()
+        await self.publish_secret('DELETED')
+        await self.assert_not_cleaned_up()
 
-    async def test_gone_while_nobody_watched(self):
-        await self.served()
+    async def test_secret_deleted_during_downtime_is_ignored(self):
+        await self.publish_secret()
         await self.api.events.put((api.LISTED, set()))
         await self.settle()
-        await self.nothing()
+        await self.assert_not_cleaned_up()
