@@ -30,12 +30,12 @@ class KubeVirtDriver(vmedia.BaseDriver):
 
     @property
     def driver(self):
-        """:returns: name of the driver, for sushy-emulator's log"""
+        """Return the name of the driver, for sushy-emulator's log."""
         return '<kubevirt-vmedia>'
 
     @property
     def devices(self):
-        """:returns: list of the IDs of the devices that every system has"""
+        """Return a list of the IDs of the devices that every system has."""
         return [device.id for device in media.DEVICES]
 
     def _get_device(self, identity, device):

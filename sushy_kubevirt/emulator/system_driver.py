@@ -150,7 +150,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
 
     @property
     def driver(self):
-        """:returns: name of the driver, for sushy-emulator's log"""
+        """Return the name of the driver, for sushy-emulator's log."""
         return '<kubevirt>'
 
     def _unsupported(self, *_args):

@@ -77,7 +77,7 @@ class Access:
                 self.tls_server_name, self.insecure)
 
     def ssl_context(self):
-        """:returns: a new `ssl.SSLContext`"""
+        """Return a new `ssl.SSLContext`."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if self.insecure:
             context.check_hostname = False

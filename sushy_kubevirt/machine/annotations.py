@@ -131,8 +131,8 @@ def write(obj, key, value):
 
 
 def boot_once_id(obj):
-    """:returns: the ``id`` of the one-time override that a VMI carries or
-    that a template gives to its VMIs; None if there is none
+    """Return the ``id`` of the one-time override that a VMI carries or that a
+    template gives to its VMIs; None if there is none.
 
     :param obj: a VMI or the template of a VM
     """

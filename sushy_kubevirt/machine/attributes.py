@@ -157,7 +157,7 @@ def set_indicator(machine, state):
 
 
 def asset_tag(vm):
-    """:returns: the asset tag that a client set; '' for none"""
+    """Return the asset tag that a client set; '' for none."""
     return _annotations(vm).get(ASSET_TAG, '')
 
 

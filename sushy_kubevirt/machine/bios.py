@@ -160,7 +160,7 @@ def _vm_attributes(vm, vmi):
 
 
 def tpm(template):
-    """:returns: 'Volatile' or 'Persistent'; None if there is no TPM
+    """Return the type of the TPM: 'Volatile', 'Persistent' or None.
 
     :param template: a VM's template, or a VMI
     """

@@ -35,16 +35,16 @@ class Target(enum.Enum):
     """No override: the VM's persistent boot order."""
 
     PXE = 'Pxe'
-    """The network interfaces first."""
+    """Network interfaces first."""
 
     HDD = 'Hdd'
-    """The disks first."""
+    """Disks first."""
 
     CD = 'Cd'
-    """The CD-ROMs first."""
+    """CD-ROMs first."""
 
     UEFI_HTTP = 'UefiHttp'
-    """The image of ``HttpBootUri`` first, in a drive of its own."""
+    """The image of ``HttpBootUri`` first, in a separate CD-ROM."""
 
 
 class Enabled(enum.Enum):
@@ -100,7 +100,7 @@ def state(vm, vmi):
 
 
 def targets(vm, vmi=None):
-    """:returns: tuple of each `Target` that the VM has a device for"""
+    """Return a tuple of the `Target` members that the VM has a device for."""
     return tuple(Target(class_.value)
                  for class_ in boot_order.classes(vm['spec']['template']))
 

@@ -131,7 +131,7 @@ def _without_overrides(vm):
 
 
 def _options(vm):
-    """:returns: list of `Option` in the order in which they are tried"""
+    """Return a list of `Option` in the order in which they are tried."""
     template = vm['spec']['template']
     devices = boot_order.devices(template)
     hardware = ((template.get('spec') or {}).get('domain') or {}).get(

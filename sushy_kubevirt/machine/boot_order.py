@@ -29,7 +29,7 @@ class Class(enum.Enum):
     """A CD-ROM, with or without a medium."""
 
     HTTP = 'UefiHttp'
-    """The CD-ROM that holds what HTTP boot has fetched."""
+    """The CD-ROM with the image of HTTP boot."""
 
 
 #: Types of volumes that carry data for the guest. Their disks are not
@@ -117,7 +117,7 @@ def devices(template):
 
 
 def classes(template):
-    """:returns: tuple of each `Class` that the VM has a bootable device of
+    """Return a tuple of the classes that the VM has a bootable device of.
 
     :param template: the VM's ``spec.template``
     """
@@ -127,8 +127,8 @@ def classes(template):
 
 
 def first(template):
-    """:returns: `Class` of the device that is tried first; None if no device
-    has a number, in which case KubeVirt chooses
+    """Return the `Class` of the device that is tried first; None if no device
+    has a number, in which case KubeVirt chooses.
 
     :param template: the VM's ``spec.template``
     """

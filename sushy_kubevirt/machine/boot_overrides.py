@@ -26,22 +26,22 @@ _REMOVABLE_CLASSES = (boot_order.Class.CD, boot_order.Class.HTTP)
 
 
 def once(vm):
-    """:returns: the one-time override of a VM as a dict, see `annotations`;
-    None if there is none
+    """Return the one-time override of a VM as a dict, see `annotations`; None
+    if there is none.
     """
     return _layers(vm).get('once')
 
 
 def continuous(vm):
-    """:returns: the continuous override of a VM as a dict, see `annotations`;
-    None if there is none
+    """Return the continuous override of a VM as a dict, see `annotations`;
+    None if there is none.
     """
     return _layers(vm).get('continuous')
 
 
 def active_continuous(vm):
-    """:returns: the continuous override of a VM if it is in effect; None if
-    there is none, or if another client has changed the boot order since
+    """Return the continuous override of a VM if it is in effect; None if there
+    is none, or if another client has changed the boot order since.
 
     :param vm: a VM without a one-time override
     """
@@ -111,7 +111,7 @@ def preserve_once(vm, vmi):
 
 
 def new_id():
-    """:returns: a unique ID for a one-time override, 8 hexadecimal digits"""
+    """Return a unique ID for a one-time override, 8 hexadecimal digits."""
     return uuid.uuid4().hex[:8]
 
 
@@ -266,8 +266,8 @@ def remove_unused_http_drive(vm):
 
 
 def ends_at_reboot(vm):
-    """:returns: True if the VM has a one-time override with which the guest's
-    reboot ends the VMI (``rebootPolicy: Terminate``)
+    """Return True if the VM has a one-time override with which the guest's
+    reboot ends the VMI (``rebootPolicy: Terminate``).
     """
     domain = vm['spec']['template']['spec'].get('domain') or {}
     return (once(vm) is not None

@@ -41,8 +41,8 @@ _UEFI_ONLY = ('arm64',)
 
 
 def bootloader(template):
-    """:returns: the bootloader of a template, a dict with ``efi`` or
-    ``bios``; {} if the template has none and KubeVirt chooses
+    """Return the bootloader of a template, a dict with ``efi`` or ``bios``; {}
+    if the template has none and KubeVirt chooses.
 
     :param template: a VM's template, or a VMI
     """
@@ -51,7 +51,7 @@ def bootloader(template):
 
 
 def bootloader_type(loader):
-    """:returns: 'efi' or 'bios'; None for an empty bootloader
+    """Return the type of a bootloader: 'efi' or 'bios'; None if it is empty.
 
     :param loader: a bootloader as `bootloader` returns it, or None
     """
@@ -62,7 +62,7 @@ def bootloader_type(loader):
 
 
 def is_bootloader(value):
-    """:returns: whether a JSON value has the form of a bootloader"""
+    """Return whether a JSON value has the form of a bootloader."""
     return isinstance(value, dict) and all(
         isinstance(value.get(name, {}), dict) for name in ('efi', 'bios'))
 
@@ -132,7 +132,7 @@ def restore_mode(vm, change):
 
 
 def secure_boot(vm, vmi=None):
-    """:returns: True if the VM starts with secure boot
+    """Return True if the VM starts with secure boot.
 
     :param vm: the VM
     :param vmi: its VMI or None, see `mode`

@@ -25,6 +25,7 @@ class Cpus:
 
     @property
     def total(self):
+        """Number of hardware threads."""
         return self.sockets * self.cores * self.threads
 
 
@@ -91,8 +92,8 @@ class Inventory:
 
 
 def needs_sizes(vm, vmi):
-    """:returns: whether a machine's sizes have to be read from its instance
-    type or preference, because it has no VMI
+    """Return whether a machine's sizes have to be read from its instance type
+    or preference, because it has no VMI.
     """
     return vmi is None and ('instancetype' in vm['spec']
                             or 'preference' in vm['spec'])

@@ -65,7 +65,7 @@ def run(machine, step):
             except errors.Rejected as e:
                 # The power action does not depend on it.
                 LOG.warning('%s: settings of an earlier one-time boot could '
-                            'not be restored, the power action goes on: %s',
+                            'not be restored before this power action: %s',
                             machine.qualified_name, e)
         return step(vm, vmi)
 

@@ -138,13 +138,14 @@ def is_claim_of(claim, name):
 
 
 def attempt(volume):
-    """:returns: ID of the `media_annotation.Entry` it was made for, or None"""
+    """Return the ID of the `media_annotation.Entry` of a DataVolume, or None.
+    """
     return (volume['metadata'].get('annotations') or {}).get(
         annotations.MEDIA_ATTEMPT)
 
 
 def status(volume):
-    """:returns: the `Status` of a DataVolume"""
+    """Return the `Status` of a DataVolume."""
     phase = (volume.get('status') or {}).get('phase') or ''
     return dataclasses.replace(_status(volume, phase), phase=phase)
 

@@ -185,13 +185,13 @@ def disable_hotplug(vm, drive):
 
 
 def holds(vm, drive, volume):
-    """:returns: whether this medium is in this drive of the template"""
+    """Return whether this medium is in this drive of the template."""
     source = source_of(vm['spec']['template']['spec'], drive)
     return source is not None and source.get('name') == volume
 
 
 def source_of(spec, drive):
-    """:returns: the ``dataVolume`` of a drive in a spec, or None"""
+    """Return the ``dataVolume`` of a drive in a spec, or None."""
     for each in spec.get('volumes') or ():
         if each.get('name') == drive:
             return each.get('dataVolume')
@@ -199,12 +199,12 @@ def source_of(spec, drive):
 
 
 def has_drive(spec, drive):
-    """:returns: whether a spec has a disk of this name"""
+    """Return whether a spec has a disk of this name."""
     return any(disk['name'] == drive for disk in _disks(spec))
 
 
 def uses(vmi, volume):
-    """:returns: whether a running VMI has this DataVolume"""
+    """Return whether a running VMI has this DataVolume."""
     return run_strategy.is_active(vmi) and any(
         (each.get('dataVolume') or {}).get('name') == volume
         for each in vmi['spec'].get('volumes') or ())

@@ -325,7 +325,7 @@ class _Insertion:
         except errors.ObjectNotFound:
             return None
         if not datavolumes.is_claim_of(claim, name):
-            raise _NameTaken('a claim that CDI did not make has it')
+            raise _NameTaken('a PersistentVolumeClaim not made by CDI has it')
         conflict = errors.Conflict(
             f'The claims of the previous media of {self._device.id} of '
             f'{machine.qualified_name} still exist')
@@ -344,8 +344,7 @@ class _Insertion:
         try:
             image_credentials.check_name(self._machine, self._entry)
         except image_credentials.ForeignSecret:
-            raise _NameTaken(
-                'a Secret that no BMC made has it') from None
+            raise _NameTaken('a Secret not made by a BMC has it') from None
         except image_credentials.StaleSecret:
             self._name_busy(errors.Conflict(
                 f'The Secret of the previous medium of {self._device.id} of '
@@ -373,16 +372,17 @@ class _Insertion:
             self._may_exist = False
             raise conflict from None    # deleted in the meantime: try again
         if not datavolumes.is_ours(volume, machine):
-            raise _NameTaken('a DataVolume that is not for this VM has it')
+            raise _NameTaken('a DataVolume not made for this VM has it')
         attempt = datavolumes.attempt(volume)
         if attempt == self._entry.id:
             return volume
         vm, _ = machine.fetch()
         if attempt in media_annotation.read(vm).attempts():
-            raise _NameTaken('another insert has it')
+            raise _NameTaken('a concurrent insert uses it')
         self._leftovers += 1
         if self._leftovers > _LEFTOVER_TRIES:
-            raise _NameTaken('an abandoned DataVolume cannot be deleted')
+            raise _NameTaken(
+                'an abandoned DataVolume has it and cannot be deleted')
         # Created by a process that crashed or is late: no record lists it.
         datavolume_cleanup.delete(machine, self._media, self._entry.volume,
                                   volume['metadata']['uid'])

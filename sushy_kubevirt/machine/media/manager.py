@@ -72,7 +72,7 @@ class Manager:
     # Reading
 
     def medium(self, machine, device):
-        """:returns: the `model.Medium` in a device of a machine, or None"""
+        """Return the `model.Medium` in a device of a machine, or None."""
         return self._medium(device, *machine.objects())
 
     def _medium(self, device, vm, vmi):
@@ -81,14 +81,14 @@ class Manager:
             device, entry, vm, vmi, self.observed_volume(vm, entry))
 
     def observed_volume(self, vm, entry):
-        """:returns: `import_watcher.ObservedVolume` of an entry, or None"""
+        """Return the `import_watcher.ObservedVolume` of an entry, or None."""
         if entry is None:
             return None
         return self.volumes.get(vm['metadata'].get('namespace', ''),
                                 entry.volume, entry.uid)
 
     def media(self, vm, vmi):
-        """:returns: {device id: `model.Medium`} of the devices with media"""
+        """Return {device id: `model.Medium`} of the devices with media."""
         if not has_record(vm):
             return {}
         found = {id_: self._medium(device, vm, vmi)
@@ -140,7 +140,7 @@ class Manager:
         return now - self._first_seen.setdefault(uid, {}).setdefault(what, now)
 
     def searched_names(self, uid):
-        """:returns: set of the names that `datavolume_cleanup` searched for"""
+        """Return a set of the names that `datavolume_cleanup` searched for."""
         return self._searched_names.setdefault(uid, set())
 
     # Notifications
@@ -251,13 +251,13 @@ class Manager:
 
 
 def now():
-    """:returns: the present time, ISO 8601 in UTC"""
+    """Return the present time, ISO 8601 in UTC."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(
         timespec='milliseconds').replace('+00:00', 'Z')
 
 
 def has_record(vm):
-    """:returns: whether a VM has the media annotation"""
+    """Return whether a VM has the media annotation."""
     return annotations.MEDIA in (vm['metadata'].get('annotations') or {})
 
 

@@ -88,7 +88,7 @@ class Record:
         self.http_uri = ''
 
     def names(self):
-        """:returns: set of the names of all DataVolumes in the record"""
+        """Return a set of the names of all DataVolumes in the record."""
         return {entry.volume for entry in (
             *self.media.values(), *self.nexts.values())} | set(self.gone)
 
@@ -101,7 +101,7 @@ class Record:
             self.gone[entry.volume] = entry.uid
 
     def attempts(self):
-        """:returns: set of the IDs of all entries"""
+        """Return a set of the IDs of all entries."""
         return {entry.id for entry in (*self.media.values(),
                                        *self.nexts.values())}
 
@@ -118,7 +118,7 @@ def slots(vm_name, device_id):
 
 
 def ca_config_map(vm_name, device_id):
-    """:returns: name of the ConfigMap with a device's certificates"""
+    """Return the name of the ConfigMap with a device's certificates."""
     return name(vm_name, _KEYS[device_id]) + '-ca'
 
 
@@ -138,7 +138,7 @@ def name(vm_name, key):
 
 
 def read(vm):
-    """:returns: the `Record` of a VM; an empty one without the annotation"""
+    """Return the `Record` of a VM; an empty one without the annotation."""
     found = Record()
     value = annotations.read(vm, annotations.MEDIA)
     if not value:

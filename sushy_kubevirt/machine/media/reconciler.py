@@ -194,7 +194,7 @@ class Reconciler:
                            (machine.uid, 'revisit'))
 
     def context(self, machine, vm, vmi):
-        """:returns: the `Context` of a machine"""
+        """Return the `Context` of a machine."""
         media = self._media
         return Context(
             lambda entry: media.observed_volume(vm, entry),

@@ -46,7 +46,7 @@ class Stop:
         self._set = False
 
     def is_set(self):
-        """:returns: whether it was stopped"""
+        """Return whether it was stopped."""
         return self._set
 
     def set(self):
