@@ -106,7 +106,7 @@ class EventDispatcher:
         self._is_leader = False
         self._machine_events = machine_events.MachineEvents(
             self._cluster, self._allows, self._queue.put,
-            lambda: self._queue.put(_look))
+            lambda: self._queue.put(_reevaluate_timers))
         self._delivery = None
 
     def after_fork(self):
@@ -340,7 +340,7 @@ class EventDispatcher:
             self._refresh()
 
 
-def _look():
+def _reevaluate_timers():
     """Do nothing; waking the thread re-evaluates its timers."""
 
 

@@ -129,12 +129,12 @@ class TestStateSecret(base.BaseTestCase):
     def test_read_refreshes_old_cache_in_thread(self):
         self.write(x=1)
         self.client.put('a', {'x': 2})
-        told = threading.Event()
-        self.state.subscribe(told.set)
+        changed = threading.Event()
+        self.state.subscribe(changed.set)
         self.useFixture(fixtures.MockPatchObject(
             state_secret, 'MAX_AGE_SECONDS', -1))
         self.state.cached('a')
-        self.assertTrue(told.wait(30))
+        self.assertTrue(changed.wait(30))
         self.assertEqual({'x': 2}, self.state.cached('a'))
 
     def test_sections_are_independent(self):

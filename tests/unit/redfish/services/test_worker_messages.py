@@ -42,10 +42,10 @@ class TestWorkerMessages(base.BaseTestCase):
 
     def worker(self):
         one = worker_messages.WorkerMessages(self.folder)
-        heard = queue.Queue()
-        one.subscribe('news', lambda message: heard.put(message['text']))
+        received = queue.Queue()
+        one.subscribe('news', lambda message: received.put(message['text']))
         self.addCleanup(one.close)
-        return one, heard
+        return one, received
 
     def worker_process(self):
         process = subprocess.Popen(
@@ -60,48 +60,48 @@ class TestWorkerMessages(base.BaseTestCase):
         return process
 
     def test_ignores_invalid_messages(self):
-        one, heard = self.worker()
+        one, received = self.worker()
         one.start()
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             for data in (b'', b'x', b'[]', b'[[], {}]', b'[{}, {}]',
                          b'["news", 5]', b'["news", {}]', b'{"a": 1}',
                          b'\xff' * 100, b'[' * 50000):
                 sender.sendto(data, one._path(one._name))
-        other, _heard = self.worker()
+        other, _received = self.worker()
         other.start()
         other.publish('news', {'text': 'still here'})
-        self.assertEqual('still here', heard.get(timeout=10))
+        self.assertEqual('still here', received.get(timeout=10))
 
     def test_delivers_once_to_every_worker(self):
-        one, heard_one = self.worker()
-        two, heard_two = self.worker()
+        one, received_one = self.worker()
+        two, received_two = self.worker()
         one.start()
         two.start()
         for number in range(50):
             one.publish('news', {'text': number})
             one.publish('else', {'text': 'not this'})
-        for heard in (heard_one, heard_two):
+        for received in (received_one, received_two):
             self.assertEqual(list(range(50)),
-                             [heard.get(timeout=30) for _ in range(50)])
-            self.assertTrue(heard.empty())
+                             [received.get(timeout=30) for _ in range(50)])
+            self.assertTrue(received.empty())
 
     def test_delivers_to_itself_before_start(self):
-        one, heard = self.worker()
+        one, received = self.worker()
         one.publish('news', {'text': 'a'})
-        self.assertEqual('a', heard.get_nowait())
+        self.assertEqual('a', received.get_nowait())
 
     def test_elects_successor_of_killed_leader(self):
         other = self.worker_process()
         said = {other.stdout.readline().strip() for _ in range(2)}
         self.assertEqual({'ready', 'leads'}, said)
-        one, heard = self.worker()
+        one, received = self.worker()
         leads = threading.Event()
         one.on_elected(leads.set)
         one.start()
         one.campaign()
         other.stdin.write('hello\n')
         other.stdin.flush()
-        self.assertEqual('hello', heard.get(timeout=30))
+        self.assertEqual('hello', received.get(timeout=30))
         self.assertFalse(leads.is_set())
         os.kill(other.pid, signal.SIGKILL)
         self.assertTrue(leads.wait(30))
@@ -136,18 +136,18 @@ class TestWorkerMessages(base.BaseTestCase):
         other = self.worker_process()
         self.assertTrue(other.stdout.readline())
         os.kill(other.pid, signal.SIGSTOP)
-        one, heard = self.worker()
+        one, received = self.worker()
         one.start()
         for number in range(300):
             one.publish('news', {'text': number})
-        self.assertEqual(300, heard.qsize())
+        self.assertEqual(300, received.qsize())
         os.kill(other.pid, signal.SIGCONT)
 
     def test_failing_callback_does_not_affect_others(self):
-        one, heard = self.worker()
+        one, received = self.worker()
         one._callbacks['news'].insert(0, lambda message: 1 / 0)
         one.publish('news', {'text': 'a'})
-        self.assertEqual('a', heard.get_nowait())
+        self.assertEqual('a', received.get_nowait())
 
     def test_refuses_too_long_message(self):
         one, _ = self.worker()
