@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The admission policies for BMC accounts, evaluated."""
+"""Evaluate the admission policies for BMC accounts."""
 
 import pathlib
 import types
@@ -22,12 +22,12 @@ PATH = (pathlib.Path(__file__).parents[3]
         / 'etc/kubernetes/base/admission.yaml')
 
 SLOT = media_annotation.slots('vm', model.CD.id)[0]
-BMC = 'system:serviceaccount:lab:' + rbac.account(bodies.bmc())[
+BMC_USER = 'system:serviceaccount:lab:' + rbac.account(bodies.bmc())[
     'metadata']['name']
 
 HTTP = {'url': 'https://a.test/a.iso'}
 
-# Source of a DataVolume, what is said of it
+# (source of a DataVolume, part of the denial or None)
 SOURCES = (
     ({'http': HTTP}, None),
     ({'upload': {}}, None),
@@ -47,7 +47,7 @@ SOURCES = (
 
 STORAGE = {'resources': {'requests': {'storage': '1Gi'}}}
 
-# What else a DataVolume says, what is said of it
+# (other fields of a DataVolume, part of the denial or None)
 VOLUMES = (
     ({'spec': {'storage': {**STORAGE, 'storageClassName': 'a',
                            'accessModes': ['ReadWriteOnce']}}}, None),
@@ -65,7 +65,7 @@ VOLUMES = (
      'its own annotations'),
     ({'annotations': {'cdi.kubevirt.io/storage.checkStaticVolume': 'a'}},
      'its own annotations'),
-    # CDI's own stay when a BMC notes how far it is.
+    # CDI's annotations stay when a BMC records its progress.
     ({'annotations': {'cdi.kubevirt.io/a': 'b'}, 'old': {
         'cdi.kubevirt.io/a': 'b'}}, None),
     ({'annotations': {'cdi.kubevirt.io/a': 'c'}, 'old': {
@@ -80,7 +80,7 @@ LONG = 'v' * 60
 
 
 def spec(**fields):
-    """Of a VM, with such a template."""
+    """Return the spec of a VM whose template has these fields."""
     return {'spec': {'template': {'spec': {'domain': {}, **fields}}}}
 
 
@@ -119,13 +119,13 @@ def kind(**fields):
 
 HTTP_SOURCE = {'source': {'http': HTTP}}
 CLONE = {'source': {'pvc': {'name': 'other', 'namespace': 'lab'}}}
-OURS = 'sushy-kubevirt.openstack.org/boot-once'
+BOOT_ONCE = 'sushy-kubevirt.openstack.org/boot-once'
 SIDECAR = 'hooks.kubevirt.io/hookSidecars'
 
-# A VM as it was, as it is to be, what is said of it
+# (VM before, VM after, part of the denial or None)
 MACHINES = (
     (spec(), spec(), None),
-    # What a BMC does.
+    # Changes that a BMC makes.
     (kind(runStrategy='Halted'), kind(runStrategy='Always'), None),
     (kind(running=True), kind(runStrategy='Always'), None),
     (firmware(), firmware(bootloader={'efi': {'secureBoot': False}}), None),
@@ -137,15 +137,15 @@ MACHINES = (
         ),
         None,
     ),
-    (metadata(), metadata(annotations={OURS: '1'}), None),
-    (metadata(annotations={OURS: '1'}), metadata(), None),
-    (template(), template(annotations={OURS: '1'}), None),
+    (metadata(), metadata(annotations={BOOT_ONCE: '1'}), None),
+    (metadata(annotations={BOOT_ONCE: '1'}), metadata(), None),
+    (template(), template(annotations={BOOT_ONCE: '1'}), None),
     (
-        template(annotations={OURS: '1', 'a': 'b'}),
+        template(annotations={BOOT_ONCE: '1', 'a': 'b'}),
         template(annotations={'a': 'b'}),
         None,
     ),
-    (spec(), template(annotations={OURS: '1'}), None),
+    (spec(), template(annotations={BOOT_ONCE: '1'}), None),
     (spec(volumes=[DISK]), spec(volumes=[DISK, MEDIUM]), None),
     (spec(volumes=[DISK, MEDIUM]), spec(volumes=[DISK]), None),
     (spec(), spec(volumes=[MEDIUM]), None),
@@ -170,7 +170,8 @@ MACHINES = (
         },
         None,
     ),
-    # Of a name that is not shortened yet, and of the longest that is not.
+    # Names of VMs around the length from which names of volumes are
+    # shortened.
     *(
         (
             {'metadata': {'name': name}, **spec()},
@@ -184,7 +185,7 @@ MACHINES = (
         for device in (model.CD, model.USB_STICK, model.HTTP_BOOT)
         for slot in media_annotation.slots(name, device.id)
     ),
-    # What others have set stays, and what KubeVirt fills in.
+    # Fields that users set and KubeVirt fills in are kept.
     (spec(volumes=[STOLEN]), spec(volumes=[STOLEN, MEDIUM]), None),
     (spec(accessCredentials=KEYS), spec(accessCredentials=KEYS), None),
     (firmware(kernelBoot={'a': 'b'}), firmware(kernelBoot={'a': 'b'}), None),
@@ -198,7 +199,7 @@ MACHINES = (
     (named(name='a', creationTimestamp=None), named(name='a'), None),
     (named(name='a'), named(name='a', creationTimestamp=None), None),
     (metadata(annotations={'a': 'b'}), metadata(annotations={'a': 'c'}), None),
-    # What a BMC does not.
+    # Changes that a BMC must not make.
     (spec(volumes=[DISK]), spec(volumes=[DISK, STOLEN]), 'add only volumes'),
     (spec(), spec(volumes=[STOLEN]), 'add only volumes'),
     (
@@ -340,7 +341,7 @@ MACHINES = (
 
 START = [{'action': 'Start'}]
 
-# Status of a VM as it was, as it is to be, whether a BMC may
+# (VM status before, VM status after, whether a BMC may change it)
 STATUSES = (
     ({'ready': False, 'stateChangeRequests': START}, {'ready': False}, True),
     ({'stateChangeRequests': START}, {'stateChangeRequests': START}, True),
@@ -366,43 +367,44 @@ class AdmissionTestCase(base.BaseTestCase):
             for one in documents
             if one['kind'] == 'ValidatingAdmissionPolicyBinding'}
 
-    def said(self, policy, obj, old=None):
+    def denials(self, policy, obj, old=None):
         return [message for message, _ in admission.said(
             {**self.policies[policy], 'matchConditions': []},
             {'object': obj, 'oldObject': old})]
 
-    def assert_said(self, wanted, found):
-        if wanted is None:
+    def assert_denied(self, expected, found):
+        if expected is None:
             self.assertEqual([], found)
         else:
             self.assertEqual(1, len(found))
-            self.assertIn(wanted, found[0])
+            self.assertIn(expected, found[0])
 
-    def test_each_is_bound(self):
+    def test_each_policy_is_bound(self):
         self.assertEqual(dict.fromkeys(self.policies, ['Deny']), self.bound)
 
-    def test_whose_writes(self):
-        for user, wanted in (
-                (BMC, True),
+    def test_policies_match_bmc_accounts_only(self):
+        for user, expected in (
+                (BMC_USER, True),
                 ('system:serviceaccount:lab:default', False),
                 ('jane-virtbmc', False)):
             for name, policy in self.policies.items():
                 with self.subTest(user=user, policy=name):
-                    self.assertEqual([wanted], [
+                    self.assertEqual([expected], [
                         cel.evaluate(one['expression'], {'request': {
                             'userInfo': {'username': user}}})
                         for one in policy['matchConditions']])
 
-    def test_data_volumes(self):
-        for source, wanted in SOURCES:
+    def test_sources_of_datavolumes(self):
+        for source, expected in SOURCES:
             spec = {'storage': {}}
             if source is not None:
                 spec['source'] = source
             with self.subTest(source=source):
-                self.assert_said(wanted, self.said('virtbmc-datavolumes', {
-                    'metadata': {'name': SLOT}, 'spec': spec}))
+                self.assert_denied(expected, self.denials(
+                    'virtbmc-datavolumes',
+                    {'metadata': {'name': SLOT}, 'spec': spec}))
 
-    def test_what_the_bmc_makes_is_let_pass(self):
+    def test_datavolumes_of_bmc_are_admitted(self):
         machine = types.SimpleNamespace(
             namespace='lab', name='vm', uid='u', options=options.Options(),
             cluster=types.SimpleNamespace(vm=('lab', 'vm')))
@@ -414,49 +416,49 @@ class AdmissionTestCase(base.BaseTestCase):
             media_annotation.Entry('1', 'https://a.test', SLOT, verify=False),
         ):
             with self.subTest(entry=entry):
-                self.assertEqual([], self.said(
+                self.assertEqual([], self.denials(
                     'virtbmc-datavolumes', datavolumes.body(
                         machine, model.CD, entry, 1 << 20,
                         media_annotation.ca_config_map('vm', model.CD.id))))
 
-    def test_what_data_volumes_say(self):
-        for says, wanted in VOLUMES:
-            with self.subTest(says=says):
-                meta = {'name': SLOT, 'annotations': says.get(
+    def test_fields_of_datavolumes(self):
+        for fields, expected in VOLUMES:
+            with self.subTest(fields=fields):
+                meta = {'name': SLOT, 'annotations': fields.get(
                     'annotations', {})}
                 old = None
-                if 'old' in says:
-                    old = {'metadata': {'annotations': says['old']}}
-                self.assert_said(wanted, self.said('virtbmc-datavolumes', {
-                    'metadata': meta, 'spec': {
-                        'source': {'http': HTTP}, **says.get('spec', {})}},
-                    old))
+                if 'old' in fields:
+                    old = {'metadata': {'annotations': fields['old']}}
+                new = {'metadata': meta, 'spec': {
+                    'source': {'http': HTTP}, **fields.get('spec', {})}}
+                self.assert_denied(expected, self.denials(
+                    'virtbmc-datavolumes', new, old))
 
-    def test_secrets(self):
+    def test_types_of_secrets(self):
         for type_, allowed in (
                 (image_credentials.TYPE, True), ('Opaque', False),
                 ('kubernetes.io/service-account-token', False)):
             with self.subTest(type=type_):
-                self.assert_said(
+                self.assert_denied(
                     None if allowed else 'only Secrets of type',
-                    self.said('virtbmc-secrets', {'type': type_}))
+                    self.denials('virtbmc-secrets', {'type': type_}))
 
-    def test_virtual_machines(self):
-        for old, new, wanted in MACHINES:
+    def test_changes_of_virtual_machines(self):
+        for old, new, expected in MACHINES:
             old, new = ({'metadata': {'name': 'vm'}, **one}
                         for one in (old, new))
             with self.subTest(old=old, new=new):
-                self.assert_said(wanted, self.said(
+                self.assert_denied(expected, self.denials(
                     'virtbmc-virtualmachines', new, old))
 
-    def test_status_of_virtual_machines(self):
+    def test_changes_of_virtual_machine_status(self):
         for old, new, allowed in STATUSES:
             old, new = ({} if one is None else {'status': one}
                         for one in (old, new))
             with self.subTest(old=old, new=new):
-                self.assert_said(
+                self.assert_denied(
                     None if allowed else 'only remove stateChangeRequests',
-                    self.said('virtbmc-virtualmachines-status', new, old))
+                    self.denials('virtbmc-virtualmachines-status', new, old))
 
     def test_events(self):
         ours = {'reportingComponent': event_log.COMPONENT,
@@ -470,6 +472,6 @@ class AdmissionTestCase(base.BaseTestCase):
         ):
             for new, old in ((event, None), (None, event)):
                 with self.subTest(event=event, deleted=new is None):
-                    self.assert_said(
+                    self.assert_denied(
                         None if allowed else 'entries of its own log',
-                        self.said('virtbmc-events', new, old))
+                        self.denials('virtbmc-events', new, old))

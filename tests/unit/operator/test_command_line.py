@@ -25,7 +25,7 @@ class OptionsTestCase(base.BaseTestCase):
         self.assertEqual(2, end.code)
         return output.getvalue().splitlines()[-1]
 
-    def test_nothing_is_said(self):
+    def test_defaults(self):
         found = parse()
         self.assertEqual((None, None, (), 'sushy-kubevirt-system'), (
             found.kubeconfig, found.context, found.namespaces,
@@ -36,7 +36,7 @@ class OptionsTestCase(base.BaseTestCase):
                                       found.lease_seconds))
         self.assertIsNone(found.auto_create)
 
-    def test_a_pod_says_it(self):
+    def test_defaults_from_pod_environment(self):
         found = parse(POD_NAME='operator-1', POD_NAMESPACE='bmcs',
                       POD_IP='fd00::7')
         self.assertEqual(('bmcs', ('fd00::7', 8080)), (
@@ -45,7 +45,7 @@ class OptionsTestCase(base.BaseTestCase):
         self.assertNotEqual(
             found.identity, parse(POD_NAME='operator-1').identity)
 
-    def test_namespaces(self):
+    def test_namespace_option(self):
         found = parse('--namespace', 'a', '--namespace', 'b',
                       '--namespace', 'a')
         self.assertEqual(('a', 'b'), found.namespaces)
@@ -55,7 +55,7 @@ class OptionsTestCase(base.BaseTestCase):
                 'not a name of a namespace' % wrong,
                 self.refused('--namespace=' + wrong))
 
-    def test_allowed_images_follow_the_image(self):
+    def test_allowed_images_default_to_image(self):
         self.assertEqual(
             ('registry.test:5000/lab/bmc',),
             parse('--image', 'registry.test:5000/lab/bmc:2').allowed_images)
@@ -65,7 +65,7 @@ class OptionsTestCase(base.BaseTestCase):
         self.refused('--image', '')
         self.refused('--image', 'a b')
 
-    def test_selectors(self):
+    def test_auto_create_selectors(self):
         for text in ('bmc=auto', 'bmc==auto', 'bmc!=auto', 'bmc', '!bmc',
                      'bmc.kubevirt.io/auto=true', 'bmc in (a, b)',
                      'bmc notin (a,b),tier=x', 'a=,b', 'a in (x,y),!b',
@@ -76,7 +76,7 @@ class OptionsTestCase(base.BaseTestCase):
                      'a,,b', '=b', 'A/b/c', 'a=b/c', 'a>1', 'a=(b)'):
             self.refused('--auto-create', text)
 
-    def test_addresses(self):
+    def test_metrics_addresses(self):
         for text, found in (('127.0.0.1:0', ('127.0.0.1', 0)),
                             ('[::]:9', ('::', 9)), ('', None)):
             self.assertEqual(found,
@@ -85,7 +85,7 @@ class OptionsTestCase(base.BaseTestCase):
                      '127.0.0.1:x', '127.0.0.1:65536', '127.0.0.1:-1'):
             self.refused('--metrics-address', text)
 
-    def test_upload_proxy(self):
+    def test_upload_proxy_options(self):
         found = parse()
         self.assertEqual((None, None), (found.upload_proxy_url,
                                         found.upload_proxy_ca))
@@ -111,7 +111,7 @@ class OptionsTestCase(base.BaseTestCase):
         self.assertIn('none has no certificates: No such file',
                       self.refused('--upload-proxy-ca', missing))
 
-    def test_numbers(self):
+    def test_numeric_options(self):
         self.assertEqual(3, parse('--lease-seconds', '3').lease_seconds)
         for text in ('2', '3.5', '-5', 'x', '10000', ''):
             self.refused('--lease-seconds=' + text)
@@ -119,7 +119,7 @@ class OptionsTestCase(base.BaseTestCase):
         for text in ('0', '-1', 'x', '1.5'):
             self.refused('--max-unavailable=' + text)
 
-    def test_choices(self):
+    def test_invalid_choices_and_arguments(self):
         self.refused('--log-format', 'xml')
         self.refused('--log-level', 'loud')
         self.refused('--image-pull-policy', 'Sometimes')

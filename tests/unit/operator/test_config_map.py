@@ -22,7 +22,7 @@ ENVIRON = {'POD_IP': '10.1.2.3',
 
 
 def options(bmc, proxy=None, folder='/etc/virtbmc/config'):
-    """What the config file sets, in a pod."""
+    """Return the options that the config file sets in a pod."""
     pod = mock.Mock(spec_set=['environ', 'path'], path=os.path, environ={
         **ENVIRON, 'SUSHY_EMULATOR_CONFIG': folder + '/emulator.conf'})
     return {node.targets[0].id: eval(compile(
@@ -32,7 +32,7 @@ def options(bmc, proxy=None, folder='/etc/virtbmc/config'):
         if isinstance(node, ast.Assign)}
 
 
-# fields of the spec, attribute of the emulator's settings, its value
+# (fields of the spec, attribute of the emulator's settings, its value)
 CASES = (
     ({}, 'vm', 'lab/vm'),
     ({}, 'accounts', ('/etc/virtbmc/auth',)),
@@ -48,42 +48,42 @@ CASES = (
 )
 
 
-class ConfigurationTestCase(base.BaseTestCase):
+class ConfigMapTestCase(base.BaseTestCase):
 
-    def test_the_emulator_understands_it(self):
-        for fields, path, wanted in CASES:
+    def test_emulator_reads_settings(self):
+        for fields, path, expected in CASES:
             with self.subTest(fields=fields, path=path):
                 found = settings.read(options(bodies.bmc(**fields)))
                 for name in path.split('.'):
                     found = getattr(found, name)
-                self.assertEqual(wanted, found)
+                self.assertEqual(expected, found)
 
-    def test_sessions_are_kept_where_nobody_else_writes(self):
-        place = self.useFixture(fixtures.TempDir()).path
-        # As a node makes an emptyDir.
-        os.chmod(place, 0o777)
-        with mock.patch.dict(ENVIRON, TMPDIR=place):
+    def test_state_directory_is_private(self):
+        tmp = self.useFixture(fixtures.TempDir()).path
+        # The mode of an emptyDir.
+        os.chmod(tmp, 0o777)
+        with mock.patch.dict(ENVIRON, TMPDIR=tmp):
             folder = shared_directory.SharedDirectory(options(bodies.bmc()))
         self.addCleanup(folder.close)
-        self.assertEqual(pathlib.Path(place), folder.make().parents[1])
+        self.assertEqual(pathlib.Path(tmp), folder.make().parents[1])
         self.assertEqual('/tmp/redfish', options(bodies.bmc())[
             'SUSHY_EMULATOR_STATE_DIR'])
 
-    def test_vm_elsewhere(self):
+    def test_vm_in_other_namespace(self):
         self.assertEqual('far/vm', settings.read(options(
             spec.read(bodies.cross_namespace()))).vm)
 
-    def test_certificate(self):
-        for fields, wanted in (
+    def test_path_of_certificate(self):
+        for fields, expected in (
                 ({}, '/etc/virtbmc/tls/tls.crt'),
                 ({'redfish': {'tls': {'secretName': 'a'}}},
                  '/etc/virtbmc/tls/tls.crt'),
                 ({'redfish': {'plainHTTP': True}}, None)):
             with self.subTest(fields=fields):
-                self.assertEqual(wanted, options(bodies.bmc(**fields)).get(
+                self.assertEqual(expected, options(bodies.bmc(**fields)).get(
                     'SUSHY_EMULATOR_SSL_CERT'))
 
-    def test_uploads(self):
+    def test_upload_proxy(self):
         folder = self.useFixture(fixtures.TempDir()).path
         certificate = pki.make('a').certificate
         proxy = config_map.Proxy('https://proxy.test', certificate)
@@ -94,7 +94,7 @@ class ConfigurationTestCase(base.BaseTestCase):
         self.assertEqual('https://proxy.test', found.media.upload_proxy_url)
         self.assertEqual(certificate, pathlib.Path(
             found.media.upload_proxy_ca).read_text())
-        # One that the system's authorities know.
+        # A proxy whose certificate the system's CAs have signed.
         known = config_map.Proxy('https://proxy.test')
         self.assertEqual(['emulator.conf'], list(config_map.config_map(
             bodies.bmc(), known)['data']))
@@ -103,25 +103,25 @@ class ConfigurationTestCase(base.BaseTestCase):
         self.assertEqual(3, len({config_map.digest(bodies.bmc(), one)
                                  for one in (None, known, proxy)}))
 
-    def test_a_user_writes_no_python(self):
-        evil = "x'; import os; os.abort() #\n'''\\"
+    def test_fields_are_escaped(self):
+        injection = "x'; import os; os.abort() #\n'''\\"
         found = bodies.bmc(virtualMedia={
-            'storageClassName': evil, 'allowedHosts': [evil]},
-            runStrategy=evil)
-        self.assertEqual(evil, options(found)[
+            'storageClassName': injection, 'allowedHosts': [injection]},
+            runStrategy=injection)
+        self.assertEqual(injection, options(found)[
             'SUSHY_EMULATOR_KUBEVIRT_MEDIA_STORAGE_CLASS'])
         self.assertEqual(
             len(ast.parse(config_map.text(bodies.bmc())).body) + 3,
             len(ast.parse(config_map.text(found)).body))
 
-    def test_digest(self):
+    def test_digest_depends_on_content_only(self):
         bmc = bodies.bmc()
         self.assertEqual(config_map.digest(bmc),
                          config_map.digest(bodies.bmc()))
         self.assertNotEqual(
             config_map.digest(bmc),
             config_map.digest(bodies.bmc(runStrategy='Always')))
-        # What the file does not hold makes no pod anew.
+        # Fields that are not in the file do not restart the pod.
         self.assertEqual(
             config_map.digest(bmc),
             config_map.digest(dataclasses.replace(bmc, generation=9)))

@@ -7,7 +7,7 @@ from oslotest import base
 
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.redfish.services import account_files as services
+from sushy_kubevirt.redfish.services import account_files
 from tests.unit.operator import bodies
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt import mounted_secret
@@ -15,15 +15,15 @@ from vbmc_kubevirt import mounted_secret
 
 class CredentialsTestCase(base.BaseTestCase):
 
-    def test_password(self):
+    def test_generated_password(self):
         made = {credentials.password() for _ in range(100)}
         self.assertEqual(100, len(made))
         for one in made:
             self.assertTrue(one.isalnum())
-            # The most that IPMI 2.0 takes.
+            # The maximum length of IPMI 2.0.
             self.assertEqual(20, len(one.encode()))
 
-    def test_made(self):
+    def test_generated_secret(self):
         bmc = bodies.bmc()
         one, two = credentials.made(bmc), credentials.made(bmc)
         self.assertNotEqual(one['data'], two['data'])
@@ -33,7 +33,7 @@ class CredentialsTestCase(base.BaseTestCase):
         self.assertEqual(bodies.UID,
                          one['metadata']['ownerReferences'][0]['uid'])
 
-    def test_copied(self):
+    def test_copy_has_only_credentials(self):
         bmc = spec.read(bodies.cross_namespace())
         found = bodies.secret('far', username='a', password='b', other='c')
         made = credentials.copied(bmc, found)
@@ -41,14 +41,14 @@ class CredentialsTestCase(base.BaseTestCase):
         self.assertEqual(found['data']['password'], made['data']['password'])
         self.assertEqual(bodies.NAMESPACE, made['metadata']['namespace'])
 
-    def test_a_copy_may_do_no_more(self):
+    def test_copy_keeps_role(self):
         found = bodies.secret('far', username='a', password='b',
                               role='ReadOnly')
         made = credentials.copied(spec.read(bodies.cross_namespace()), found)
         self.assertEqual(found['data'], made['data'])
 
-    def test_missing(self):
-        for data, wanted in (
+    def test_missing_keys(self):
+        for data, expected in (
                 ({'username': 'YQ==', 'password': 'YQ=='}, ()),
                 ({'username': 'YQ=='}, ('password',)),
                 ({'username': '', 'password': 'YQ=='}, ('username',)),
@@ -57,13 +57,13 @@ class CredentialsTestCase(base.BaseTestCase):
                 ({}, ('username', 'password')),
                 (None, ('username', 'password'))):
             with self.subTest(data=data):
-                self.assertEqual(wanted, credentials.missing({'data': data}))
+                self.assertEqual(expected, credentials.missing({'data': data}))
 
-    def test_unfit_is_what_the_container_refuses(self):
+    def test_unfit_equals_what_ipmi_container_refuses(self):
         for value, fits in (
                 ('a', True), ('a' * 16, True), ('a' * 17, False),
                 ('é' * 8, True), ('é' * 9, False),
-                # An editor's, or that of --from-file.
+                # A line end from an editor or from --from-file.
                 ('a' * 16 + '\n', True), ('a' * 16 + '\r\n', True),
                 ('a\n\n', False), ('a\rb', False), ('\x7f', False),
                 ('a\u00a0b', False), ('a\u200bb', False),
@@ -80,19 +80,19 @@ class CredentialsTestCase(base.BaseTestCase):
                     fits, not (credentials.missing(secret)
                                or self.unfit('ipmi', secret)))
 
-    def test_as_long_as_the_container_takes_it(self):
-        for key, most in (('username', constants.USERNAME_MAX),
-                          ('password', constants.PASSWORD_MAX)):
-            for more, wanted in ((0, ()), (1, (key,))):
-                self.assertEqual(wanted, self.unfit('ipmi', bodies.secret(
+    def test_maximum_lengths_for_ipmi(self):
+        for key, maximum in (('username', constants.USERNAME_MAX),
+                             ('password', constants.PASSWORD_MAX)):
+            for more, expected in ((0, ()), (1, (key,))):
+                self.assertEqual(expected, self.unfit('ipmi', bodies.secret(
                     **{'username': 'u', 'password': 'p',
-                       key: 'a' * (most + more)})))
+                       key: 'a' * (maximum + more)})))
 
     def unfit(self, protocol, secret):
         return tuple(key for of, key in credentials.unfit(secret)
                      if of == protocol)
 
-    def test_unfit_is_what_redfish_refuses(self):
+    def test_unfit_equals_what_redfish_container_refuses(self):
         for key, value, fits in (
                 ('username', 'a' * 128, True), ('username', 'a' * 129, False),
                 ('username', 'é' * 64, True), ('username', 'é' * 65, False),
@@ -103,7 +103,7 @@ class CredentialsTestCase(base.BaseTestCase):
                 ('username', '\n', False),
                 ('password', 'a' * 1024, True),
                 ('password', 'a' * 1025, False),
-                # What it reads, not what is left of that.
+                # The limit applies before line ends are stripped.
                 ('password', 'a' * 1024 + '\n', False),
                 ('password', 'a:b\x7f', True), ('password', '\n', False),
                 ('role', 'ReadOnly', True), ('role', 'Operator\n', True),
@@ -114,7 +114,8 @@ class CredentialsTestCase(base.BaseTestCase):
                     tempfile.TemporaryDirectory() as folder:
                 for name, text in data.items():
                     pathlib.Path(folder, name).write_text(text, newline='')
-                accounts = services.Accounts([services.Source(folder)])
+                accounts = account_files.Accounts(
+                    [account_files.Source(folder)])
                 self.assertEqual(fits, bool(accounts.current()))
                 secret = bodies.secret(**data)
                 self.assertEqual(fits, not credentials.missing(secret)

@@ -18,7 +18,7 @@ BMCS = f'/apis/{naming.API_VERSION}/namespaces/default/{naming.PLURAL}'
 VM = {'virtualMachineRef': {'name': 'vm'}}
 OLD = {'virtualMachine': {'name': 'vm', 'namespace': 'far'}}
 
-# spec, part of what is said of it
+# (spec, part of the error message)
 REFUSED = (
     ({}, 'give either virtualMachineRef or virtualMachine'),
     ({**VM, **OLD}, 'give either virtualMachineRef or virtualMachine'),
@@ -28,7 +28,7 @@ REFUSED = (
      'give authSecretRef or authSecret, not both'),
     ({'virtualMachineRef': {'name': ''}}, 'at least 1 chars'),
     ({'virtualMachineRef': {}}, 'spec.virtualMachineRef.name: Required'),
-    # Pods with names that no VM can have would not start.
+    # The pod would not start with a name that no VM can have.
     ({'virtualMachineRef': {'name': 'VM_A'}}, 'should match'),
     ({'virtualMachine': {'name': 'a/b'}}, 'should match'),
     ({'virtualMachine': {'name': 'vm', 'namespace': ''}}, 'at least 1 char'),
@@ -51,7 +51,7 @@ REFUSED = (
     ({**VM, 'tolerations': [{'effect': 'Maybe'}]}, 'Unsupported value'),
 )
 
-TAKEN = (
+ACCEPTED = (
     VM,
     OLD,
     {'virtualMachine': {'name': 'vm'}, 'authSecret': {'name': 'a'}},
@@ -73,7 +73,7 @@ TAKEN = (
     {**VM, 'redfish': {'plainHTTP': True}},
 )
 
-# spec before, spec after, what is said or None
+# (spec before, spec after, part of the error message or None)
 CHANGES = (
     (VM, {'virtualMachineRef': {'name': 'other'}}, 'cannot be changed'),
     (OLD, {'virtualMachine': {'name': 'vm', 'namespace': 'further'}},
@@ -98,36 +98,36 @@ class DefinitionTestCase(server.ServerTestCase):
         body['spec'] = spec
         return await self.call('POST', BMCS, body, expect)
 
-    async def test_refused(self):
-        for spec, said in REFUSED:
+    async def test_invalid_specs_are_refused(self):
+        for spec, message in REFUSED:
             with self.subTest(spec=spec):
                 body = await self.make(spec, 422)
-                self.assertIn(said, body['message'])
+                self.assertIn(message, body['message'])
 
-    async def test_taken_and_kept_whole(self):
-        for number, spec in enumerate(TAKEN):
+    async def test_valid_specs_are_stored_completely(self):
+        for number, spec in enumerate(ACCEPTED):
             with self.subTest(spec=spec):
                 made = await self.make(spec, 201, 'node-%d' % number)
                 for field, value in spec.items():
-                    kept = made['spec'][field]
+                    stored = made['spec'][field]
                     if isinstance(value, dict):
-                        # With defaults beside.
-                        kept = {key: kept[key] for key in value}
-                    self.assertEqual(value, kept)
+                        # Defaults are added.
+                        stored = {key: stored[key] for key in value}
+                    self.assertEqual(value, stored)
                 self.assertEqual(
                     spec.get('service', {}).get('type', 'ClusterIP'),
                     made['spec']['service']['type'])
 
-    async def test_changes(self):
-        for number, (old, new, said) in enumerate(CHANGES):
+    async def test_immutable_fields(self):
+        for number, (old, new, message) in enumerate(CHANGES):
             with self.subTest(old=old, new=new):
                 made = await self.make(old, 201, 'node-%d' % number)
                 made['spec'] = new
                 body = await self.call(
                     'PUT', '%s/node-%d' % (BMCS, number), made,
-                    422 if said else 200)
-                if said:
-                    self.assertIn(said, body['message'])
+                    422 if message else 200)
+                if message:
+                    self.assertIn(message, body['message'])
 
     async def test_status_and_columns(self):
         made = await self.make(VM, 201)
@@ -141,8 +141,8 @@ class DefinitionTestCase(server.ServerTestCase):
                 'type': 'Ready', 'status': 'True', 'reason': 'ServiceReady',
                 'message': 'm', 'lastTransitionTime':
                     '2026-11-21T14:00:00Z', 'observedGeneration': 1}]}
-        kept = await self.call('PUT', BMCS + '/node/status', made, 200)
-        self.assertEqual(made['status'], kept['status'])
+        stored = await self.call('PUT', BMCS + '/node/status', made, 200)
+        self.assertEqual(made['status'], stored['status'])
         table = await self.call('GET', BMCS, expect=200, headers={
             'Accept': 'application/json;as=Table;v=v1;g=meta.k8s.io'})
         self.assertEqual(
@@ -153,7 +153,7 @@ class DefinitionTestCase(server.ServerTestCase):
             ['node', 'vm', '10.0.0.7', '10.0.0.7:623', 'https://10.0.0.7/',
              'True'], table['rows'][0]['cells'][:6])
 
-    async def test_a_rule_that_is_none_is_refused(self):
+    async def test_invalid_validation_rule_is_refused(self):
         schema = self.definition['spec']['versions'][0]['schema'][
             'openAPIV3Schema']
         schema['x-kubernetes-validations'] = [{'rule': 'self ==== 1'}]
@@ -165,7 +165,7 @@ class DefinitionTestCase(server.ServerTestCase):
             CRDS, self.definition['metadata']['name']), self.definition, 422)
         self.assertIn('compilation failed', body['message'])
 
-    def test_each_field_is_described(self):
+    def test_each_field_has_a_description(self):
         def fields(schema, path):
             for name, below in schema.get('properties', {}).items():
                 yield f'{path}.{name}', below

@@ -13,13 +13,13 @@ DEFAULTS = deployments.Defaults('virtbmc:1', {
     'redfish': {'requests': {'memory': '48Mi'}},
     'ipmi': {'requests': {'memory': '24Mi'}}}, 'IfNotPresent')
 
-ALL = (bodies.body(), bodies.body(ipmi={'enabled': False}),
-       bodies.body(redfish={'enabled': False}),
-       bodies.body(redfish={'plainHTTP': True}),
-       bodies.body(redfish={'tls': {'secretName': 'cert'}},
-                   authSecretRef={'name': 'key'}),
-       bodies.body(runStrategy='Always', image='mine:2'),
-       bodies.cross_namespace())
+BODIES = (bodies.body(), bodies.body(ipmi={'enabled': False}),
+          bodies.body(redfish={'enabled': False}),
+          bodies.body(redfish={'plainHTTP': True}),
+          bodies.body(redfish={'tls': {'secretName': 'cert'}},
+                      authSecretRef={'name': 'key'}),
+          bodies.body(runStrategy='Always', image='mine:2'),
+          bodies.cross_namespace())
 
 
 def made(body):
@@ -39,10 +39,10 @@ def secrets(body):
             for one in pod(body)['volumes'] if 'secret' in one}
 
 
-class PodsTestCase(base.BaseTestCase):
+class DeploymentTestCase(base.BaseTestCase):
 
-    def test_each_is_locked_up(self):
-        for body in ALL:
+    def test_security_context_mounts_and_probes(self):
+        for body in BODIES:
             found = pod(body)
             self.assertTrue(found['securityContext']['runAsNonRoot'])
             self.assertEqual({'type': 'RuntimeDefault'},
@@ -64,39 +64,39 @@ class PodsTestCase(base.BaseTestCase):
                             [port['name'] for port in one['ports']])
                     self.assertTrue(one['resources'])
 
-    def test_what_is_mounted_is_there(self):
-        for body in ALL:
+    def test_volumes_equal_mounts(self):
+        for body in BODIES:
             found = pod(body)
             used = {mount['name'] for one in found['containers']
                     for mount in one['volumeMounts']}
             self.assertEqual(used, {one['name'] for one in found['volumes']})
             for one in found['containers']:
-                # A single file of a Secret would never be renewed.
+                # The kubelet does not update files mounted by subPath.
                 self.assertFalse(any('subPath' in mount
                                      for mount in one['volumeMounts']))
 
-    def test_names_of_ports_are_short_enough(self):
-        for body in ALL:
+    def test_length_of_port_names(self):
+        for body in BODIES:
             for one in pod(body)['containers']:
                 for port in one['ports']:
                     self.assertLessEqual(len(port['name']), 15)
 
-    def test_which_containers(self):
-        for fields, wanted in (
+    def test_containers_by_protocol(self):
+        for fields, expected in (
                 ({}, ['redfish', 'ipmi']),
                 ({'ipmi': {'enabled': False}}, ['redfish']),
                 ({'redfish': {'enabled': False}}, ['ipmi'])):
             with self.subTest(fields=fields):
-                self.assertEqual(wanted, list(containers(
+                self.assertEqual(expected, list(containers(
                     bodies.body(**fields))))
 
-    def test_which_secrets(self):
-        for body, wanted in (
+    def test_mounted_secrets(self):
+        for body, expected in (
                 (bodies.body(), {'auth': 'node-virtbmc-auth',
                                  'tls': 'node-virtbmc-tls'}),
                 (bodies.body(authSecretRef={'name': 'key'}),
                  {'auth': 'key', 'tls': 'node-virtbmc-tls'}),
-                # No pod mounts what is elsewhere.
+                # A pod mounts Secrets of its own namespace only.
                 (bodies.cross_namespace(), {'auth': 'node-virtbmc-auth',
                                             'tls': 'node-virtbmc-tls'}),
                 (bodies.body(redfish={'tls': {'secretName': 'cert'}}),
@@ -106,9 +106,9 @@ class PodsTestCase(base.BaseTestCase):
                 (bodies.body(redfish={'enabled': False}),
                  {'auth': 'node-virtbmc-auth'})):
             with self.subTest(spec=body['spec']):
-                self.assertEqual(wanted, secrets(body))
+                self.assertEqual(expected, secrets(body))
 
-    def test_no_secret_in_it(self):
+    def test_contains_no_secret_data(self):
         bmc = bodies.bmc()
         text = repr(deployments.deployment(bmc, DEFAULTS))
         self.assertNotIn(credentials.made(bmc)['data']['password'], text)
@@ -116,7 +116,7 @@ class PodsTestCase(base.BaseTestCase):
             self.assertFalse(any('secretKeyRef' in (
                 variable.get('valueFrom') or {}) for variable in one['env']))
 
-    def test_what_a_user_asks_for(self):
+    def test_fields_of_the_spec(self):
         body = bodies.body(
             image='mine:2', nodeSelector={'a': 'b'}, runStrategy='Manual',
             tolerations=[{'key': 'a'}],
@@ -131,7 +131,7 @@ class PodsTestCase(base.BaseTestCase):
         self.assertIn({'name': 'VIRTBMC_RUN_STRATEGY', 'value': 'Manual'},
                       ipmi['env'])
 
-    def test_what_is_asked_for_when_nobody_says(self):
+    def test_default_resources(self):
         template = deployments.deployment(
             spec.read(bodies.body()), deployments.Defaults('any'))['spec'][
                 'template']['spec']
@@ -139,15 +139,15 @@ class PodsTestCase(base.BaseTestCase):
         for one in template['containers']:
             resources = one['resources']
             self.assertEqual({'cpu', 'memory'}, set(resources['requests']))
-            # A start is not to take long.
+            # A CPU limit would slow down the start.
             self.assertEqual({'memory'}, set(resources['limits']))
 
-    def test_one_at_a_time(self):
+    def test_one_replica_is_recreated(self):
         found = made(bodies.body())['spec']
         self.assertEqual((1, {'type': 'Recreate'}),
                          (found['replicas'], found['strategy']))
 
-    def test_a_change_of_the_config_file_is_a_new_pod(self):
+    def test_changed_config_file_restarts_pod(self):
         def annotations(body):
             return made(body)['spec']['template']['metadata']['annotations']
         self.assertEqual(annotations(bodies.body()),
@@ -157,7 +157,7 @@ class PodsTestCase(base.BaseTestCase):
                 virtualMedia={'mode': 'import'})))
 
     def test_service_and_policy_find_the_pod(self):
-        for body in ALL:
+        for body in BODIES:
             bmc = spec.read(body)
             labels = made(body)['spec']['template']['metadata']['labels']
             service = network.service(bmc)
@@ -172,23 +172,23 @@ class PodsTestCase(base.BaseTestCase):
                                      ports[port['targetPort']])
                 self.assertEqual('node', labels[naming.LABEL])
 
-    def test_ready(self):
+    def test_is_ready(self):
         ready = {'observedGeneration': 2, 'replicas': 1, 'updatedReplicas': 1,
                  'readyReplicas': 1}
-        for status, wanted in (
+        for status, expected in (
                 (ready, True), (None, False), ({}, False),
                 ({**ready, 'observedGeneration': 1}, False),
                 ({**ready, 'readyReplicas': 0}, False),
                 ({**ready, 'updatedReplicas': 0}, False),
-                # The ready one is the one before.
+                # The ready pod is the previous one.
                 ({**ready, 'replicas': 2}, False),
                 # A user scaled it.
                 ({**ready, 'replicas': 3, 'updatedReplicas': 3}, True)):
             with self.subTest(status=status):
-                self.assertIs(wanted, deployments.is_ready({
+                self.assertIs(expected, deployments.is_ready({
                     'metadata': {'generation': 2}, 'status': status}))
 
-    def test_config_file_is_where_the_command_looks(self):
+    def test_path_of_config_file(self):
         redfish = containers(bodies.body())['redfish']
         self.assertIn({'name': 'SUSHY_EMULATOR_CONFIG',
                        'value': '/etc/virtbmc/config/emulator.conf'},

@@ -12,7 +12,7 @@ def balanced(*ingress):
     return bodies.service('LoadBalancer', ingress=ingress)
 
 
-# fields of the spec, the Service, URL of Redfish, address of IPMI
+# (fields of the spec, the Service, URL of Redfish, address of IPMI)
 CASES = (
     ({}, bodies.service(), 'https://10.0.0.7' + PATH, '10.0.0.7:623'),
     ({}, bodies.service(address='fd00::7'), 'https://[fd00::7]' + PATH,
@@ -30,7 +30,7 @@ CASES = (
      '192.0.2.1:623'),
     (BALANCED, balanced({'hostname': 'lb.test'}), 'https://lb.test' + PATH,
      'lb.test:623'),
-    # Not yet.
+    # No address is assigned yet.
     (BALANCED, balanced(), None, None),
     ({}, bodies.service(address=None), None, None),
     ({}, bodies.service(address='None'), None, None),
@@ -40,7 +40,7 @@ CASES = (
 
 class EndpointsTestCase(base.BaseTestCase):
 
-    def test_addresses(self):
+    def test_redfish_url_and_ipmi_address(self):
         for fields, service, url, address in CASES:
             with self.subTest(fields=fields, service=service):
                 found = endpoints.status(
@@ -49,37 +49,36 @@ class EndpointsTestCase(base.BaseTestCase):
                 self.assertEqual(address,
                                  found.get('ipmi', {}).get('address'))
 
-    def test_service_ip_is_the_clusters(self):
+    def test_service_ip_is_cluster_ip(self):
         found = endpoints.status(bodies.bmc(**BALANCED),
                                  balanced({'ip': '192.0.2.1'}))
         self.assertEqual(('10.0.0.7', '10.0.0.7'),
                          (found['serviceIP'], found['clusterIP']))
 
-    def test_where_the_authority_is(self):
-        for fields, wanted in (
+    def test_reference_to_certificate_authority(self):
+        for fields, expected in (
                 ({}, {'configMap': 'node-virtbmc-ca', 'key': 'ca.crt'}),
                 ({'redfish': {'plainHTTP': True}}, None),
                 ({'redfish': {'tls': {'secretName': 'a'}}}, None)):
             with self.subTest(fields=fields):
-                self.assertEqual(wanted, endpoints.status(
+                self.assertEqual(expected, endpoints.status(
                     bodies.bmc(**fields), bodies.service())['endpoints'][
                         'redfish'].get('certificateAuthority'))
 
-    def test_names_of_the_certificate(self):
-        inner = ('node-virtbmc.lab.svc', 'node-virtbmc', 'node-virtbmc.lab',
-                 'node-virtbmc.lab.svc.cluster.local')
-        self.assertEqual((*inner, '10.0.0.7'), endpoints.names(
+    def test_names_in_certificate(self):
+        internal = ('node-virtbmc.lab.svc', 'node-virtbmc', 'node-virtbmc.lab',
+                    'node-virtbmc.lab.svc.cluster.local')
+        self.assertEqual((*internal, '10.0.0.7'), endpoints.names(
             bodies.bmc(), bodies.service()))
-        self.assertEqual((*inner, '10.0.0.7', '192.0.2.1'), endpoints.names(
+        self.assertEqual((*internal, '10.0.0.7', '192.0.2.1'), endpoints.names(
             bodies.bmc(**BALANCED), balanced({'ip': '192.0.2.1'})))
-        # What is no load balancer's own may not be taken for one.
-        # The name of a foreign Service.
+        # Names of other Services are not accepted as a load balancer's name.
         self.assertEqual(
-            (*inner, '10.0.0.7', 'lb.test', 'fd00::9'), endpoints.names(
+            (*internal, '10.0.0.7', 'lb.test', 'fd00::9'), endpoints.names(
                 bodies.bmc(service={'type': 'LoadBalancer'}), balanced(*(
                     {'hostname': name} for name in (
                         'other-virtbmc.far.svc', 'Other-virtbmc.far.SVC.',
                         'other-virtbmc', 'a.far.svc.cluster.local',
                         'lb.test')), {'ip': 'fd00::9'})))
-        self.assertEqual((*inner, '10.0.0.7'), endpoints.names(
+        self.assertEqual((*internal, '10.0.0.7'), endpoints.names(
             bodies.bmc(), balanced({'ip': '192.0.2.1'})))

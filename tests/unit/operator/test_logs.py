@@ -34,28 +34,28 @@ class LogsTestCase(base.BaseTestCase):
         self.assertNotIn('\n', text)
         return json.loads(text)
 
-    def test_json(self):
+    def test_json_fields(self):
         self.assertEqual({
             'time': '2026-09-10T00:26:40.123Z', 'level': 'info',
             'logger': 'a.b', 'message': 'It is so'}, self.json())
 
-    def test_json_of_an_object(self):
+    def test_json_with_object(self):
         with logs.about('lab', 'node'):
             found = self.json()
         self.assertEqual(('lab', 'node'),
                          (found['namespace'], found['name']))
         self.assertNotIn('name', self.json())
 
-    def test_json_of_a_failure(self):
+    def test_json_with_exception(self):
         found = self.json(exc_info=failure(), level=logging.ERROR)
         self.assertEqual('error', found['level'])
         self.assertIn('ValueError: it broke', found['error'])
 
-    def test_json_of_anything(self):
+    def test_json_escapes_control_characters(self):
         self.assertEqual('a\n"b" \u2028 é', self.json(
             '%s', 'a\n"b" \u2028 é')['message'])
 
-    def test_plain(self):
+    def test_plain_format(self):
         form = logs.Plain().format
         self.assertEqual('2026-09-10T00:26:40.123Z INFO    It is so',
                          form(record()))
@@ -65,8 +65,8 @@ class LogsTestCase(base.BaseTestCase):
                 form(record('a\n%s', 'b')))
         self.assertIn('\nTraceback', form(record(exc_info=failure())))
 
-    def test_tasks_know_what_they_are_about(self):
-        async def tell(found):
+    def test_tasks_inherit_object(self):
+        async def log_name(found):
             await asyncio.sleep(0)
             found.append(self.json().get('name'))
 
@@ -75,8 +75,8 @@ class LogsTestCase(base.BaseTestCase):
             tasks = []
             for name in 'abc':
                 with logs.about('lab', name):
-                    tasks.append(asyncio.create_task(tell(found)))
-            tasks.append(asyncio.create_task(tell(found)))
+                    tasks.append(asyncio.create_task(log_name(found)))
+            tasks.append(asyncio.create_task(log_name(found)))
             await asyncio.gather(*tasks)
             return found
 

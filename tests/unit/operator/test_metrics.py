@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus metrics of the operator, and what updates them."""
+"""Prometheus metrics of the operator."""
 
 from oslotest import base
 
@@ -8,9 +8,9 @@ from sushy_kubevirt.operator import metrics
 PREFIX = 'sushy_kubevirt_operator_'
 
 
-def samples(told):
+def samples(exported):
     return dict(line.rsplit(' ', 1)
-                for line in told.text().decode().splitlines()
+                for line in exported.text().decode().splitlines()
                 if line.startswith(PREFIX))
 
 
@@ -24,22 +24,22 @@ class MetricsTestCase(base.BaseTestCase):
         return {name.removeprefix(PREFIX): float(value)
                 for name, value in samples(self.metrics).items()}
 
-    def test_who_waits_tells_nothing_of_bmcs(self):
+    def test_candidate_has_no_metrics_of_bmcs(self):
         self.assertEqual({
             'reconciles_total{result="done"}': 0,
             'reconciles_total{result="failed"}': 0,
             'reconcile_seconds_total': 0, 'leader': 0}, self.samples())
 
-    def test_who_works(self):
-        told = metrics.Metrics(lambda: (
+    def test_metrics_of_leader(self):
+        leader = metrics.Metrics(lambda: (
             {('GET', 200): 1}, {('GET', 200): 1, ('PATCH', 0): 1}))
-        self.metrics = told
-        told.set_leader(True)
-        told.count_reconcile(0.5)
-        told.count_reconcile(0.25, failed=True)
-        told.set_queue_length(3)
-        told.set_bmcs({'ServiceReady': 7, 'EmulatorStarting': 1})
-        told.set_bmcs({'ServiceReady': 8})
+        self.metrics = leader
+        leader.set_leader(True)
+        leader.count_reconcile(0.5)
+        leader.count_reconcile(0.25, failed=True)
+        leader.set_queue_length(3)
+        leader.set_bmcs({'ServiceReady': 7, 'EmulatorStarting': 1})
+        leader.set_bmcs({'ServiceReady': 8})
         self.assertEqual({
             'reconciles_total{result="done"}': 1,
             'reconciles_total{result="failed"}': 1,
@@ -48,6 +48,6 @@ class MetricsTestCase(base.BaseTestCase):
             'api_calls_total{method="GET",code="200"}': 2,
             'api_calls_total{method="PATCH",code="0"}': 1}, self.samples())
 
-    def test_the_process(self):
+    def test_process_metrics(self):
         self.assertIn(b'\nprocess_resident_memory_bytes ',
                       self.metrics.text())

@@ -12,7 +12,7 @@ def ports(**fields):
                 'ports']]
 
 
-# fields of the spec, ports of the Service
+# (fields of the spec, ports of the Service)
 PORTS = (
     ({}, [('redfish', 443, None, 'https'), ('ipmi', 623, None, None)]),
     ({'ipmi': {'enabled': False}}, [('redfish', 443, None, 'https')]),
@@ -27,34 +27,34 @@ PORTS = (
 
 class NetworkTestCase(base.BaseTestCase):
 
-    def test_ports(self):
-        for fields, wanted in PORTS:
+    def test_ports_of_service(self):
+        for fields, expected in PORTS:
             with self.subTest(fields=fields):
-                self.assertEqual(wanted, ports(**fields))
+                self.assertEqual(expected, ports(**fields))
 
-    def test_types(self):
-        for fields, wanted in (
+    def test_types_of_service(self):
+        for fields, expected in (
                 ({}, {'type': 'ClusterIP'}),
                 ({'type': 'NodePort'}, {'type': 'NodePort'}),
                 ({'type': 'LoadBalancer', 'loadBalancerClass': 'c'},
                  {'type': 'LoadBalancer', 'loadBalancerClass': 'c'})):
             made = network.service(bodies.bmc(service=fields))['spec']
             with self.subTest(fields=fields):
-                self.assertEqual(wanted, {
+                self.assertEqual(expected, {
                     key: value for key, value in made.items()
                     if key in ('type', 'loadBalancerClass')})
 
-    def test_another_class(self):
+    def test_has_another_class(self):
         def made(cls=None, type_='LoadBalancer'):
             return network.service(bodies.bmc(service={
                 'type': type_, **({'loadBalancerClass': cls} if cls else {}),
             }))
 
         def chosen(service, cls):
-            # By something else in the cluster.
+            # Chosen by another component of the cluster.
             service['spec']['loadBalancerClass'] = cls
             return service
-        for wanted, live, another in (
+        for desired, live, another in (
                 (made('a'), made('a'), False),
                 (made('a'), made('b'), True),
                 (made('a'), made(), True),
@@ -63,45 +63,45 @@ class NetworkTestCase(base.BaseTestCase):
                 (made(), chosen(made(), 'c'), False),
                 (made(type_='ClusterIP'), made('a'), False),
                 (made('a'), made(type_='NodePort'), False)):
-            with self.subTest(wanted=wanted['spec'], live=live['spec']):
+            with self.subTest(desired=desired['spec'], live=live['spec']):
                 self.assertIs(another, network.has_another_class(
-                    wanted, live))
+                    desired, live))
 
-    def test_allocated(self):
-        wanted = network.service(bodies.bmc(service={'type': 'NodePort'}))
+    def test_allocated_fields_are_kept(self):
+        desired = network.service(bodies.bmc(service={'type': 'NodePort'}))
         live = {'spec': {
             'type': 'NodePort', 'clusterIP': '10.0.0.7',
             'externalIPs': ['1.2.3.4'], 'loadBalancerIP': '1.2.3.5',
             'selector': {'a': 'b'}, 'ports': [
                 {'name': 'redfish', 'port': 1, 'nodePort': 30001},
                 {'name': 'more', 'port': 2, 'nodePort': 30002}]}}
-        made = network.allocated(wanted, live)['spec']
+        made = network.allocated(desired, live)['spec']
         self.assertEqual(
-            ('10.0.0.7', wanted['spec']['selector'],
+            ('10.0.0.7', desired['spec']['selector'],
              [('redfish', 443, 30001), ('ipmi', 623, None)]),
             (made['clusterIP'], made['selector'],
              [(port['name'], port['port'], port.get('nodePort'))
               for port in made['ports']]))
         self.assertNotIn('externalIPs', made)
-        # The controller of load balancers sets this.
+        # The load balancer controller sets this field.
         self.assertEqual('1.2.3.5', made['loadBalancerIP'])
-        # No port of a node is left over from another type.
+        # Node ports of another Service type are not kept.
         live['spec']['type'] = 'LoadBalancer'
-        self.assertNotIn('nodePort', network.allocated(wanted, live)[
+        self.assertNotIn('nodePort', network.allocated(desired, live)[
             'spec']['ports'][0])
 
-    def test_annotations(self):
+    def test_reserved_annotations_are_dropped(self):
         made = network.service(bodies.bmc(service={
             'annotations': {
                 'a': 'b', 'bmc.kubevirt.io/applied': 'c',
                 'kubectl.kubernetes.io/last-applied-configuration': 'd'}}))
         self.assertEqual({'a': 'b'}, made['metadata']['annotations'])
 
-    def test_policy(self):
+    def test_network_policy(self):
         self.assertIsNone(network.policy(bodies.bmc()))
         allowed = [{'protocol': 'TCP', 'port': 8000},
                    {'protocol': 'UDP', 'port': 6230}]
-        for fields, wanted in (
+        for fields, expected in (
                 # An empty list allows no client, not all.
                 ({}, []),
                 ({'allowedCIDRs': ['10.0.0.0/8'],
@@ -113,5 +113,5 @@ class NetworkTestCase(base.BaseTestCase):
             made = network.policy(bodies.bmc(networkPolicy={
                 'enabled': True, **fields}))
             with self.subTest(fields=fields):
-                self.assertEqual(wanted, made['spec']['ingress'])
+                self.assertEqual(expected, made['spec']['ingress'])
                 self.assertEqual(['Ingress'], made['spec']['policyTypes'])

@@ -3,29 +3,29 @@ from oslotest import base
 
 from sushy_kubevirt.operator import permissions
 
-OURS = 'registry.test:5000/lab/virtbmc'
+IMAGE = 'registry.test:5000/lab/virtbmc'
 
-# Image, patterns, whether it is allowed
+# (image, patterns, whether it is allowed)
 IMAGES = (
-    (OURS, (OURS,), True),
-    (OURS + ':2', (OURS,), True),
-    (OURS + '@sha256:0a', (OURS,), True),
-    (OURS + ':2@sha256:0a', (OURS,), True),
-    (OURS + '-evil:2', (OURS,), False),
-    (OURS + '/evil', (OURS,), False),
-    ('registry.test/lab/virtbmc', (OURS,), False),
-    ('evil.test/registry.test:5000/lab/virtbmc', (OURS,), False),
+    (IMAGE, (IMAGE,), True),
+    (IMAGE + ':2', (IMAGE,), True),
+    (IMAGE + '@sha256:0a', (IMAGE,), True),
+    (IMAGE + ':2@sha256:0a', (IMAGE,), True),
+    (IMAGE + '-evil:2', (IMAGE,), False),
+    (IMAGE + '/evil', (IMAGE,), False),
+    ('registry.test/lab/virtbmc', (IMAGE,), False),
+    ('evil.test/registry.test:5000/lab/virtbmc', (IMAGE,), False),
     ('virtbmc:1', ('virtbmc',), True),
-    (OURS + ':2', ('registry.test:5000/lab/*',), True),
+    (IMAGE + ':2', ('registry.test:5000/lab/*',), True),
     ('registry.test:5000/laboratory/a', ('registry.test:5000/lab/*',), False),
-    # That would be more than a folder.
-    (OURS, ('registry.test:5000/la*',), False),
-    (OURS, ('a', OURS), True),
+    # A pattern matches whole path components only.
+    (IMAGE, ('registry.test:5000/la*',), False),
+    (IMAGE, ('a', IMAGE), True),
     ('a', ('*',), True),
     ('a', (), False),
 )
 
-# Annotation, namespace of the BMC, whether it is permitted
+# (annotation, namespace of the BMC, whether the reference is permitted)
 REFERENCES = (
     (None, 'far', True),
     (None, 'lab', False),
@@ -35,7 +35,7 @@ REFERENCES = (
     (' lab ,', 'lab', True),
     ('laboratory', 'lab', False),
     ('other', 'lab', False),
-    # No patterns.
+    # Patterns are not supported.
     ('*', 'lab', False),
     ('lab*', 'lab', False),
     (7, '7', False),
@@ -44,18 +44,18 @@ REFERENCES = (
 
 class PermissionsTestCase(base.BaseTestCase):
 
-    def test_images(self):
-        for image, patterns, wanted in IMAGES:
+    def test_image_allowed(self):
+        for image, patterns, expected in IMAGES:
             with self.subTest(image=image, patterns=patterns):
-                self.assertEqual(wanted, permissions.image_allowed(
+                self.assertEqual(expected, permissions.image_allowed(
                     image, patterns))
 
-    def test_references(self):
-        for annotation, namespace, wanted in REFERENCES:
+    def test_reference_permitted(self):
+        for annotation, namespace, expected in REFERENCES:
             metadata = {'namespace': 'far'}
             if annotation is not None:
                 metadata['annotations'] = {
                     permissions.ANNOTATION: annotation}
             with self.subTest(annotation=annotation, namespace=namespace):
-                self.assertEqual(wanted, permissions.reference_permitted(
+                self.assertEqual(expected, permissions.reference_permitted(
                     namespace, {'metadata': metadata}))

@@ -26,7 +26,7 @@ def days(number):
     return NOW + datetime.timedelta(days=number)
 
 
-class AuthorityTestCase(base.BaseTestCase):
+class PkiTestCase(base.BaseTestCase):
 
     @classmethod
     def setUpClass(cls):
@@ -34,16 +34,21 @@ class AuthorityTestCase(base.BaseTestCase):
         cls.authority = pki.make('an authority', NOW)
         cls.server = pki.issue(cls.authority, NAMES, NOW)
 
-    def shake(self, pair, trusted, name):
-        """A handshake, in memory. :raises: `ssl.SSLError`"""
+    def handshake(self, pair, trusted, name):
+        """Do a TLS handshake in memory.
+
+        :raises: `ssl.SSLError`
+        """
         folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         (folder / 'pem').write_text(pair.certificate + pair.key)
-        serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        serving.load_cert_chain(folder / 'pem')
-        asking = ssl.create_default_context(cadata=trusted.certificate)
-        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-        client = asking.wrap_bio(back, there, server_hostname=name)
-        server = serving.wrap_bio(there, back, server_side=True)
+        server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server_context.load_cert_chain(folder / 'pem')
+        client_context = ssl.create_default_context(cadata=trusted.certificate)
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = client_context.wrap_bio(to_client, to_server,
+                                         server_hostname=name)
+        server = server_context.wrap_bio(to_server, to_client,
+                                         server_side=True)
         for side in (client, server, client, server):
             try:
                 side.do_handshake()
@@ -51,7 +56,7 @@ class AuthorityTestCase(base.BaseTestCase):
                 pass
         self.assertIsNotNone(client.version())
 
-    def test_usable(self):
+    def test_usable_key_types_and_formats(self):
         self.assertTrue(pki.usable(self.server))
         self.assertFalse(pki.usable(pki.Pair(
             self.server.certificate, self.authority.key)))
@@ -79,7 +84,7 @@ class AuthorityTestCase(base.BaseTestCase):
                     PEM, formats.PKCS8, serialization.BestAvailableEncryption(
                         b'x')).decode())))
 
-    def test_what_takes_minutes_is_not_done(self):
+    def test_expensive_key_check_is_avoided(self):
         # Mersenne primes. A check of them takes 11 s and 98 s.
         for one, other in ((4253, 4423), (9689, 9941)):
             p, q, e = 2 ** one - 1, 2 ** other - 1, 65537
@@ -95,9 +100,9 @@ class AuthorityTestCase(base.BaseTestCase):
                 self.server.certificate, text)))
             self.assertLess(time.thread_time() - begin, 1)
 
-    def test_keys_of_other_kinds(self):
-        # OpenSSL finds out what is public of it, and refuses some by an
-        # error that the library does not know.
+    def test_unsupported_key_type(self):
+        # OpenSSL computes the public key and refuses some keys with an error
+        # that the cryptography package does not know.
         large = (b'\x02\x82\x09\xc4' + b'\x7f' * 2500)
         dh = bytes.fromhex('06092a864886f70d010301')
         inner = b'\x30\x82\x13\x90' + large + large
@@ -109,7 +114,7 @@ class AuthorityTestCase(base.BaseTestCase):
         self.assertFalse(pki.usable(pki.Pair(
             self.server.certificate, text)))
 
-    def test_a_certificate_of_no_version(self):
+    def test_certificate_with_invalid_version(self):
         der = x509.load_pem_x509_certificate(
             self.server.certificate.encode()).public_bytes(
                 serialization.Encoding.DER)
@@ -121,31 +126,31 @@ class AuthorityTestCase(base.BaseTestCase):
             odd, self.server.key)))
         self.assertTrue(pki.due(odd, NAMES, self.authority, NOW))
 
-    def test_clients_accept_it(self):
+    def test_clients_accept_issued_certificate(self):
         root = pki.make('an authority')
         server = pki.issue(root, NAMES)
         for name in NAMES:
-            self.shake(server, root, name)
+            self.handshake(server, root, name)
 
-    def test_clients_refuse_it(self):
+    def test_clients_refuse_other_names_issuers_and_dates(self):
         root = pki.make('an authority')
         server = pki.issue(root, NAMES)
         for pair, trusted, name in (
                 (server, root, 'other.lab.svc'),
                 (server, root, '10.0.0.8'),
-                # Of the same name, and another key.
+                # An authority with the same name and another key.
                 (server, pki.make('an authority'), NAMES[0]),
                 (pki.issue(root, NAMES, NOW - datetime.timedelta(
                     days=4000)), root, NAMES[0]),
-                # A server is no authority.
+                # A server certificate cannot issue certificates.
                 (pki.issue(server, NAMES), root, NAMES[0])):
             with self.subTest(name=name):
-                self.assertRaises(ssl.SSLError, self.shake, pair, trusted,
+                self.assertRaises(ssl.SSLError, self.handshake, pair, trusted,
                                   name)
 
-    def test_due(self):
+    def test_renewal_is_due(self):
         other = pki.make('an authority', NOW)
-        for pem, names, signer, now, wanted in (
+        for pem, names, signer, now, expected in (
                 (self.server.certificate, NAMES, self.authority, NOW, False),
                 (self.server.certificate, NAMES[::-1], self.authority, NOW,
                  False),
@@ -164,14 +169,14 @@ class AuthorityTestCase(base.BaseTestCase):
                 (self.authority.certificate, (), None, days(3000), True),
                 ('nothing', (), None, NOW, True)):
             with self.subTest(pem=pem[-40:], names=names, now=now):
-                self.assertEqual(wanted, pki.due(
+                self.assertEqual(expected, pki.due(
                     pem, names, signer, now))
 
-    def test_keys_are_not_shown(self):
+    def test_repr_contains_no_key(self):
         self.assertNotIn('PRIVATE', repr(self.authority))
         self.assertNotIn('PRIVATE', self.server.certificate)
 
-    def test_long_names(self):
+    def test_long_dns_name(self):
         name = 'n' * 63 + '.' + 'm' * 63 + '.svc'
         pair = pki.issue(self.authority, [name], NOW)
         found = x509.load_pem_x509_certificate(pair.certificate.encode())

@@ -18,19 +18,19 @@ from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import process
 
 
-def operator(**said):
+def operator(**options):
     return process.Operator(
-        command_line.Options(**said), connection.Connection(
+        command_line.Options(**options), connection.Connection(
             lambda: connection.Access('http://127.0.0.1:1')))
 
 
 class ProcessTestCase(base.BaseTestCase):
 
     def definition(self, namespaces, rounds):
-        """Ask for the definition.
+        """Wait for the CustomResourceDefinition to be readable.
 
-        :param rounds: what is denied in each
-        :returns: what is left out, and how many rounds that took
+        :param rounds: for each round, {namespace: error that is raised}
+        :returns: (namespaces that are left out, number of rounds)
         """
         asked = []
 
@@ -51,20 +51,20 @@ class ProcessTestCase(base.BaseTestCase):
         with mock.patch.object(process, 'DEFINITION_SECONDS', 0):
             return asyncio.run(main()), len(asked)
 
-    def test_a_namespace_that_is_gone_does_not_keep_others_waiting(self):
+    def test_does_not_wait_for_unreadable_namespaces(self):
         denied, away = errors.AccessDenied, errors.Unavailable
         for namespaces, rounds, left_out, many in (
                 ((), [{}], set(), 1),
                 ((), [{None: denied}, {None: away}, {}], set(), 3),
                 (('a', 'b'), [{}], set(), 1),
-                # Rights may be a moment late.
+                # Permissions may take effect late.
                 (('a', 'b'), [{'b': denied}, {}], set(), 2),
                 (('a', 'b'), [{'b': denied}] * 2, {'b'}, 2),
                 (('a', 'b', 'c'), [{'b': denied}, {'c': denied}] + [
                     {'a': denied, 'c': denied}] * 2, {'a', 'c'}, 4),
                 (('a', 'b'), [{'b': away}, {'b': denied}] + [
                     {'b': denied}], {'b'}, 3),
-                # Never all: that would be another operator.
+                # At least one namespace must be readable.
                 (('a', 'b'), [{'a': denied, 'b': denied}] * 3 + [{}],
                  set(), 4),
                 (('a',), [{'a': denied}] * 3 + [{}], set(), 4)):
@@ -72,7 +72,7 @@ class ProcessTestCase(base.BaseTestCase):
                 self.assertEqual((left_out, many),
                                  self.definition(namespaces, rounds))
 
-    def test_a_namespace_that_is_back_is_told_of(self):
+    def test_ends_when_namespace_is_readable_again(self):
         class Api:
             async def watch(self, resource, namespace, metadata_only):
                 yield 'LISTED', set()
@@ -83,7 +83,7 @@ class ProcessTestCase(base.BaseTestCase):
         self.assertIn('The BMCs of namespace lab may be listed now', str(e))
 
     def run_with(self, beside):
-        """Run beside something that never ends by itself."""
+        """Run an operator with these tasks."""
         async def main():
             made = operator()
             made._controller = mock.Mock(listed=asyncio.Event())
@@ -106,13 +106,13 @@ class ProcessTestCase(base.BaseTestCase):
     async def fail(self, made):
         raise KeyError('a mistake')
 
-    def test_it_is_told_to_end(self):
+    def test_ends_when_stopped(self):
         self.run_with([self.stop, self.sleep])
 
-    def test_it_does_not_go_on_blind(self):
+    def test_ends_when_a_task_fails(self):
         self.assertRaises(KeyError, self.run_with, [self.sleep, self.fail])
 
-    def test_a_loop_that_hangs_is_not_alive(self):
+    def test_hanging_event_loop_fails_liveness(self):
         answers = []
 
         async def main():
@@ -130,7 +130,7 @@ class ProcessTestCase(base.BaseTestCase):
         self.assertEqual(
             [None, 'the event loop has not answered for 0.1 s'], answers)
 
-    def test_readiness(self):
+    def test_readiness_problem(self):
         async def main():
             made = operator()
             found = [made._problem()]
@@ -138,7 +138,7 @@ class ProcessTestCase(base.BaseTestCase):
             found.append(made._problem())
             made._controller.problem.return_value = 'not listed yet: x'
             found.append(made._problem())
-            # One that waits for the Lease is ready.
+            # A replica that waits for the Lease is ready.
             made._elector = mock.Mock(is_leader=False)
             return [*found, made._problem()]
 
@@ -147,7 +147,7 @@ class ProcessTestCase(base.BaseTestCase):
             'the log for the reason', None, 'not listed yet: x', None],
             asyncio.run(main()))
 
-    def test_a_write_needs_the_lease(self):
+    def test_write_needs_lease(self):
         async def main():
             made = operator()
             made._check_leadership()
@@ -162,8 +162,8 @@ class ProcessTestCase(base.BaseTestCase):
 
 class CommandTestCase(base.BaseTestCase):
 
-    def test_the_kubernetes_client_is_not_loaded(self):
-        # Though it is installed where the tests are.
+    def test_kubernetes_package_is_not_imported(self):
+        # It is installed for the tests.
         done = subprocess.run([sys.executable, '-c', (
             'import sys; from sushy_kubevirt.cmd import operator; '
             'operator.main; print([name for name in sys.modules '
@@ -183,7 +183,7 @@ class CommandTestCase(base.BaseTestCase):
               mock.patch.object(command.LOG, 'exception', logged.append)):
             return command.main([]), logged
 
-    def test_how_it_ends(self):
+    def test_exit_status_and_log_by_error(self):
         for error, status, logged in (
                 (errors.ConfigError('no way'), 1, ['no way']),
                 (OSError(98, 'in use'), 1, ['[Errno 98] in use']),
@@ -192,7 +192,7 @@ class CommandTestCase(base.BaseTestCase):
                                     'the operator'])):
             self.assertEqual((status, logged), self.main(error))
 
-    def test_what_should_not_happen_is_a_line_of_json_too(self):
+    def test_unexpected_error_is_logged_as_json(self):
         done = subprocess.run([sys.executable, '-c', (
             'from unittest import mock; '
             'from sushy_kubevirt.cmd import operator; '

@@ -10,16 +10,16 @@ from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 
-EMULATORS = pathlib.Path(__file__).parents[3] / 'etc/kubernetes/bmc.yaml'
+MANIFEST = pathlib.Path(__file__).parents[3] / 'etc/kubernetes/bmc.yaml'
 
-# What a Role cannot name, and may give all the same (see rights).
-UNNAMED = {('', 'events', 'create'), ('', 'events', 'list'),
-           ('', 'events', 'delete'),
-           ('upload.cdi.kubevirt.io', 'uploadtokenrequests', 'create')}
+# Permissions that a Role cannot restrict by name, see `rbac`.
+WITHOUT_NAMES = {('', 'events', 'create'), ('', 'events', 'list'),
+                 ('', 'events', 'delete'),
+                 ('upload.cdi.kubevirt.io', 'uploadtokenrequests', 'create')}
 
 
 def grants(rules):
-    """:returns: {(group, resource, verb): set of names, empty for all}"""
+    """Return {(group, resource, verb): set of names, empty for all}."""
     found = {}
     for rule in rules:
         for group in rule['apiGroups']:
@@ -30,23 +30,23 @@ def grants(rules):
     return found
 
 
-class RightsTestCase(base.BaseTestCase):
+class RbacTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
         self.grants = grants(rbac.rules(bodies.bmc(), True))
 
-    def test_nothing_but_what_is_of_this_vm(self):
-        self.assertEqual(UNNAMED, {
+    def test_names_are_those_of_this_vm(self):
+        self.assertEqual(WITHOUT_NAMES, {
             grant for grant, names in self.grants.items() if not names})
         for grant, names in self.grants.items():
             for name in names:
                 self.assertTrue(name == 'vm' or name.startswith('vm-bmc-'),
                                 (grant, name))
 
-    def test_secrets_that_are_both_made_and_read(self):
-        # Each could be made one with the token of any account, were it not
-        # for a policy: see test_admission.
+    def test_names_of_secrets(self):
+        # Only an admission policy prevents that a BMC creates a Secret with
+        # the token of any ServiceAccount: see test_admission.
         made = self.grants['', 'secrets', 'create']
         self.assertEqual({slot for device in (
             model.CD, model.USB_STICK, model.HTTP_BOOT)
@@ -58,27 +58,26 @@ class RightsTestCase(base.BaseTestCase):
         for verb in ('list', 'watch', 'update', 'delete'):
             self.assertNotIn(('', 'secrets', verb), self.grants)
 
-    def test_what_the_emulators_are_known_to_need(self):
-        documents = list(yaml.safe_load_all(EMULATORS.read_text()))
+    def test_rules_equal_those_of_manifest(self):
+        documents = list(yaml.safe_load_all(MANIFEST.read_text()))
         role = next(one for one in documents if one['kind'] == 'Role')
-        # Both ways: nothing forgotten, nothing more; but what is created by
-        # server-side apply takes a patch, too.
+        # The same permissions, but server-side apply also needs patch.
         self.assertEqual(
             set(grants(role['rules'])) | {('', 'secrets', 'patch')},
             set(self.grants))
 
-    def test_uploads(self):
+    def test_upload_tokens(self):
         self.assertEqual(
             {('upload.cdi.kubevirt.io', 'uploadtokenrequests', 'create')},
             set(self.grants) - set(grants(rbac.rules(bodies.bmc()))))
 
-    def test_without_redfish_there_are_no_media(self):
+    def test_no_media_permissions_without_redfish(self):
         found = grants(rbac.rules(bodies.bmc(redfish={'enabled': False})))
         self.assertEqual({'', 'kubevirt.io', 'subresources.kubevirt.io'},
                          {group for group, resource, verb in found})
         self.assertNotIn(('', 'secrets', 'create'), found)
 
-    def test_where_they_are(self):
+    def test_namespaces_and_subjects(self):
         for body, namespace, name in (
                 (bodies.body(), 'lab', 'node-virtbmc'),
                 (bodies.cross_namespace(), 'far', 'node-virtbmc-from-lab')):
@@ -99,7 +98,7 @@ class RightsTestCase(base.BaseTestCase):
         account = rbac.account(spec.read(bodies.cross_namespace()))
         self.assertEqual('lab', account['metadata']['namespace'])
 
-    def test_state_goes_with_its_vm(self):
+    def test_state_secret_is_owned_by_vm(self):
         made = rbac.state(bodies.vm())
         self.assertEqual(('vm-bmc-state', 'Opaque'),
                          (made['metadata']['name'], made['type']))

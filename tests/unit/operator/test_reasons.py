@@ -17,40 +17,40 @@ TYPES = (conditions.VM, conditions.SECRET, conditions.EMULATOR,
 
 
 def reasons():
-    """What conditions.py makes: {(type, reason)}.
+    """Return {(type, reason)} of all conditions that conditions.py creates.
 
-    Read from its source, so that a new one is not forgotten: each is made
-    by ``Condition(TYPE, status, REASON, message)`` or by one of the
-    functions that do so for a type they are given.
+    They are read from its source, so that new ones are included: each is
+    created by ``Condition(TYPE, status, REASON, message)`` or by a function
+    with a parameter ``type_`` that calls it.
     """
     tree = ast.parse(pathlib.Path(conditions.__file__).read_text())
     helpers = {}
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
-            for call in made(function):
+            for call in condition_calls(function):
                 if getattr(call.args[0], 'id', '') == 'type_':
                     helpers[function.name] = value(call.args[2])
-    found = set()
+    produced = set()
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         name = getattr(node.func, 'id', '')
         if name in helpers:
-            found.add((value(node.args[0]), helpers[name]))
+            produced.add((value(node.args[0]), helpers[name]))
         elif name == 'Condition' and getattr(
                 node.args[0], 'id', '') != 'type_':
-            found.add((value(node.args[0]), value(node.args[2])))
-    return found
+            produced.add((value(node.args[0]), value(node.args[2])))
+    return produced
 
 
-def made(function):
+def condition_calls(function):
     return [node for node in ast.walk(function)
             if isinstance(node, ast.Call)
             and getattr(node.func, 'id', '') == 'Condition']
 
 
 def value(node):
-    """Of a literal, or of a name of the module."""
+    """Return the value of a literal or of a name of conditions.py."""
     return (node.value if isinstance(node, ast.Constant)
             else getattr(conditions, node.id))
 
@@ -70,12 +70,12 @@ class ReasonsTestCase(base.BaseTestCase):
     def test_every_type_has_a_section(self):
         self.assertEqual(list(TYPES), list(self.sections))
 
-    def test_every_reason_is_explained_and_no_other(self):
-        told = {(title, reason) for title, text in self.sections.items()
-                for line in text.splitlines() if line.startswith('``')
-                for reason in re.findall(r'``(\w+)``', line)
-                if reason not in TYPES}
-        found = reasons()
-        self.assertGreater(len(found), 20)
-        self.assertEqual([], sorted(found - told), 'not explained')
-        self.assertEqual([], sorted(told - found), 'no longer there')
+    def test_every_reason_is_documented_and_no_other(self):
+        documented = {(title, reason) for title, text in self.sections.items()
+                      for line in text.splitlines() if line.startswith('``')
+                      for reason in re.findall(r'``(\w+)``', line)
+                      if reason not in TYPES}
+        produced = reasons()
+        self.assertGreater(len(produced), 20)
+        self.assertEqual([], sorted(produced - documented), 'not explained')
+        self.assertEqual([], sorted(documented - produced), 'no longer there')

@@ -18,25 +18,25 @@ def encoded(text):
     return base64.b64encode(text.encode()).decode()
 
 
-class SecretsTestCase(base.BaseTestCase):
+class SecretSummaryTestCase(base.BaseTestCase):
 
-    def test_nothing_secret_is_kept(self):
+    def test_contains_no_secret_data(self):
         pair = pki.make('any')
         secret = bodies.secret(annotations={
             'kubectl.kubernetes.io/last-applied-configuration': 'a secret',
             'bmc.kubevirt.io/allow-from': 'lab'})
         secret['data'].update(secret_summary.data(pair))
-        seen = secret_summary.summarize(secret)
+        summary = secret_summary.summarize(secret)
         for text in ('a secret', encoded('a secret'), 'PRIVATE KEY',
                      secret['data'][secret_summary.KEY]):
-            self.assertNotIn(text, repr(seen))
-        self.assertEqual(pair.certificate, seen.certificate)
+            self.assertNotIn(text, repr(summary))
+        self.assertEqual(pair.certificate, summary.certificate)
         self.assertEqual({'bmc.kubevirt.io/allow-from': 'lab'},
-                         seen.obj['metadata']['annotations'])
+                         summary.obj['metadata']['annotations'])
         del secret['metadata']['annotations']['bmc.kubevirt.io/allow-from']
         self.assertNotIn('a secret', repr(secret_summary.summarize(secret)))
 
-    def test_digest(self):
+    def test_digest_depends_on_credentials_and_role(self):
         one = secret_summary.summarize(bodies.secret()).digest
         self.assertEqual(one, secret_summary.summarize(
             bodies.secret('far')).digest)
@@ -48,7 +48,7 @@ class SecretsTestCase(base.BaseTestCase):
             self.assertNotEqual(one, secret_summary.summarize(
                 bodies.secret(**other)).digest)
 
-    def test_certificate(self):
+    def test_certificate_is_kept_if_usable(self):
         pair, other = pki.make('one'), pki.make('other')
         for certificate, key, good in (
                 (pair.certificate, pair.key, True),
@@ -56,17 +56,18 @@ class SecretsTestCase(base.BaseTestCase):
                 (pair.certificate, 'no key', False),
                 ('none', pair.key, False),
                 (pair.certificate, '', False)):
-            seen = secret_summary.summarize({
+            summary = secret_summary.summarize({
                 'metadata': {}, 'data': secret_summary.data(
                     pki.Pair(certificate, key))})
-            self.assertEqual(certificate if good else None, seen.certificate)
+            self.assertEqual(certificate if good else None,
+                             summary.certificate)
         for data in (None, {}, {'tls.crt': '!', 'tls.key': '!'},
                      {'tls.crt': '/w==', 'tls.key': '/w=='}):
             self.assertIsNone(secret_summary.summarize(
                 {'metadata': {}, 'data': data}).certificate)
 
-    def test_what_is_remembered_is_small(self):
-        # Anybody may write into a Secret of his, again and again.
+    def test_memory_per_secret_is_limited(self):
+        # Users may write large Secrets repeatedly.
         issuer = pki.make('issuer')
         pair = pki.issue(issuer, ['node'])
         tracemalloc.start()
@@ -74,20 +75,20 @@ class SecretsTestCase(base.BaseTestCase):
         before = tracemalloc.get_traced_memory()[0]
         for number in range(20):
             long = '%s# %d %s' % (pair.certificate, number, 'x' * 500000)
-            seen = secret_summary.summarize({
+            summary = secret_summary.summarize({
                 'metadata': {}, 'data': secret_summary.data(
                     pki.Pair(long, pair.key))})
-            self.assertEqual(pair.certificate, seen.certificate)
-            # Of whom else this is asked.
+            self.assertEqual(pair.certificate, summary.certificate)
+            # These functions have caches, too.
             pki.renewal(long)
             self.assertFalse(pki.due(long, ['node'], issuer))
-            del long, seen
+            del long, summary
         self.assertLess(tracemalloc.get_traced_memory()[0] - before, 1000000)
 
-    def test_a_certificate_that_is_too_long_to_remember(self):
+    def test_oversized_certificate_is_a_fault(self):
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([])
-        for size, wanted in ((60000, ''), (70000, 'more than 65536 bytes')):
+        for size, expected in ((60000, ''), (70000, 'more than 65536 bytes')):
             now = datetime.datetime.now(datetime.UTC)
             made = x509.CertificateBuilder(
                 name, name, key.public_key(), 1, now,
@@ -95,7 +96,7 @@ class SecretsTestCase(base.BaseTestCase):
                     x509.UnrecognizedExtension(
                         x509.ObjectIdentifier('1.2.3'), bytes(size)),
                     False).sign(key, hashes.SHA256())
-            seen = secret_summary.summarize({
+            summary = secret_summary.summarize({
                 'metadata': {}, 'data': secret_summary.data(
                     pki.Pair(
                         made.public_bytes(serialization.Encoding.PEM).decode(),
@@ -103,10 +104,10 @@ class SecretsTestCase(base.BaseTestCase):
                             serialization.Encoding.PEM,
                             serialization.PrivateFormat.PKCS8,
                             serialization.NoEncryption()).decode()))})
-            self.assertIn(wanted, seen.fault)
-            self.assertEqual(not wanted, bool(seen.certificate))
+            self.assertIn(expected, summary.fault)
+            self.assertEqual(not expected, bool(summary.certificate))
 
-    def test_unfit(self):
+    def test_unfit_keys_by_protocol(self):
         ipmi = (('ipmi', 'username'), ('ipmi', 'password'))
         name = (('redfish', 'username'),)
         for data, unfit in (

@@ -15,7 +15,7 @@ def old(**fields):
     return made
 
 
-# Field of Bmc, the resource, what is read
+# (field of `spec.Bmc`, VirtualMachineBMC, expected value)
 CASES = (
     ('vm', bodies.body(), spec.Reference(LAB, 'vm')),
     ('vm', old(virtualMachine={'name': 'vm'}), spec.Reference(LAB, 'vm')),
@@ -66,28 +66,28 @@ CASES = (
 
 class SpecTestCase(base.BaseTestCase):
 
-    def test_cases(self):
-        for field, body, wanted in CASES:
+    def test_value_of_each_field(self):
+        for field, body, expected in CASES:
             with self.subTest(field=field, spec=body['spec']):
-                self.assertEqual(wanted, getattr(spec.read(body), field))
+                self.assertEqual(expected, getattr(spec.read(body), field))
 
-    def test_every_field_is_read(self):
+    def test_every_field_has_a_case(self):
         self.assertEqual(
             set(), {field.name for field in dataclasses.fields(spec.Bmc)}
             - {case[0] for case in CASES} - {'name', 'namespace'})
 
-    def test_both_spellings_mean_the_same(self):
+    def test_old_and_new_spelling_are_equal(self):
         self.assertEqual(
             spec.read(bodies.body(authSecretRef={'name': 'a'})),
             spec.read(old(virtualMachine={'name': 'vm', 'namespace': LAB},
                           authSecret={'name': 'a', 'namespace': LAB})))
 
-    def test_deletion(self):
+    def test_deleting(self):
         body = bodies.body()
         body['metadata']['deletionTimestamp'] = '2026-11-21T14:00:00Z'
         self.assertTrue(spec.read(body).deleting)
 
-    def test_stored_under_a_definition_that_requires_nothing(self):
+    def test_tolerates_spec_without_required_fields(self):
         body = bodies.body()
         body['spec'] = {'virtualMachineRef': {'name': 'vm'},
                         'authSecretRef': {'name': ''}}
