@@ -345,15 +345,15 @@ class Accounts:
         if problems:
             raise Invalid('\n'.join(problems))
 
-    def current(self, sure=False):
+    def current(self, recheck=False):
         """Return the accounts, after reading changed sources again.
 
-        :param sure: whether to check for changes even if the last check was
+        :param recheck: whether to check for changes even if the last check was
             less than `_CHECK_SECONDS` ago
         :returns: dict of user name to `Account`; must not be modified
         """
-        if (sure or time.monotonic() >= self._next) and self._lock.acquire(
-                blocking=sure):
+        if (recheck or time.monotonic() >= self._next) and self._lock.acquire(
+                blocking=recheck):
             try:
                 begin = time.thread_time()
                 changed = self._changed()

@@ -30,7 +30,7 @@ LOG = logging.getLogger(__name__)
 _MAX_PASSWORD_BYTES = 72
 
 #: Number of wrong passwords in the cache.
-_MAX_WRONG = 4096
+_MAX_REJECTED = 4096
 
 #: Seconds until the same wrong password is logged again.
 _REPORT_SECONDS = 60
@@ -75,10 +75,10 @@ class Authenticator:
         self._admitted = threading.BoundedSemaphore(
             _MAX_PARALLEL + _MAX_WAITING)
         self._slots = threading.BoundedSemaphore(_MAX_PARALLEL)
-        self._right = {}
-        self._wrong = collections.OrderedDict()
+        self._accepted = {}
+        self._rejected = collections.OrderedDict()
         # Keyed hash: event that is set when bcrypt has finished.
-        self._asked = {}
+        self._pending = {}
         # Digest for unknown users; matches no password.
         self._dummy = bcrypt.hashpw(secrets.token_bytes(16).hex().encode(),
                                     bcrypt.gensalt(4))
@@ -98,13 +98,13 @@ class Authenticator:
         return sorted(self._accounts.current().values(),
                       key=lambda account: account.name)
 
-    def account(self, name, sure=False):
+    def account(self, name, recheck=False):
         """Return the account with a name.
 
-        :param sure: see `account_files.Accounts.current`
+        :param recheck: see `account_files.Accounts.current`
         :returns: an `account_files.Account` or None
         """
-        return self._accounts.current(sure).get(name)
+        return self._accounts.current(recheck).get(name)
 
     def check(self, name, password, source):
         """Authenticate a user.
@@ -117,44 +117,44 @@ class Authenticator:
         """
         accounts = self._accounts.current()
         account = accounts.get(name)
-        mark = self._mark(name, account, password)
-        if not self._is_right(name, mark):
+        cache_key = self._cache_key(name, account, password)
+        if not self._is_accepted(name, cache_key):
             # The password may have been changed a moment ago.
-            accounts = self._accounts.current(sure=True)
+            accounts = self._accounts.current(recheck=True)
             account = accounts.get(name)
-            mark = self._mark(name, account, password)
-        if self._is_wrong(mark):
-            self._report_refused(mark, name, account, source)
+            cache_key = self._cache_key(name, account, password)
+        if self._is_rejected(cache_key):
+            self._report_refused(cache_key, name, account, source)
             raise LoginRefused()
         wait = self._throttle.admit(name, source)
         if wait > 0:
             raise LoginThrottled(wait)
-        if self._is_right(name, mark) or self._check_with_bcrypt(
-                mark, source, accounts, name, account, password):
+        if self._is_accepted(name, cache_key) or self._check_with_bcrypt(
+                cache_key, source, accounts, name, account, password):
             self._throttle.succeeded(name, source)
             return account
-        self._report_refused(mark, name, account, source)
+        self._report_refused(cache_key, name, account, source)
         raise LoginRefused()
 
-    def _mark(self, name, account, password):
+    def _cache_key(self, name, account, password):
         """Return the keyed hash of a user name, its digest and a password."""
         digest = account.digest if account else b''
         parts = (name.encode(errors='surrogatepass'), digest, password)
         return hmac.digest(self._key, b''.join(
             len(part).to_bytes(4, 'big') + part for part in parts), 'sha256')
 
-    def _is_right(self, name, mark):
-        known = self._right.get(name)
-        return known is not None and hmac.compare_digest(known, mark)
+    def _is_accepted(self, name, cache_key):
+        known = self._accepted.get(name)
+        return known is not None and hmac.compare_digest(known, cache_key)
 
-    def _is_wrong(self, mark):
+    def _is_rejected(self, cache_key):
         with self._lock:
-            if mark not in self._wrong:
+            if cache_key not in self._rejected:
                 return False
-            self._wrong.move_to_end(mark)
+            self._rejected.move_to_end(cache_key)
             return True
 
-    def _check_with_bcrypt(self, mark, source, accounts,
+    def _check_with_bcrypt(self, cache_key, source, accounts,
                            name, account, password):
         """Check a password with bcrypt, or wait for the same check.
 
@@ -167,36 +167,36 @@ class Authenticator:
         end = time.monotonic() + _QUEUE_SECONDS
         while True:
             with self._lock:
-                if self._is_right(name, mark):
+                if self._is_accepted(name, cache_key):
                     return True
-                if mark in self._wrong:
+                if cache_key in self._rejected:
                     return False
-                asked = self._asked.get(mark)
-                if asked is None:
-                    asked = self._asked[mark] = threading.Event()
+                pending = self._pending.get(cache_key)
+                if pending is None:
+                    pending = self._pending[cache_key] = threading.Event()
                     break
-            asked.wait(max(0, end - time.monotonic()))
+            pending.wait(max(0, end - time.monotonic()))
             if time.monotonic() >= end:
                 raise LoginThrottled(1)
         try:
-            fits = self._fits_limited(accounts, name, account, password)
-            if not fits:
+            is_right = self._verify_limited(accounts, name, account, password)
+            if not is_right:
                 self._throttle.failed(name, source)
             with self._lock:
-                if fits:
-                    self._right[name] = mark
+                if is_right:
+                    self._accepted[name] = cache_key
                 else:
-                    self._wrong[mark] = 0
-                    while len(self._wrong) > _MAX_WRONG:
-                        self._wrong.popitem(last=False)
-            return fits
+                    self._rejected[cache_key] = 0
+                    while len(self._rejected) > _MAX_REJECTED:
+                        self._rejected.popitem(last=False)
+            return is_right
         finally:
             with self._lock:
-                del self._asked[mark]
-            asked.set()
+                del self._pending[cache_key]
+            pending.set()
 
-    def _fits_limited(self, *args):
-        """Call `_fits` once a slot is free.
+    def _verify_limited(self, *args):
+        """Call `_verify` once a slot is free.
 
         :raises: `LoginThrottled` if none becomes free in `_QUEUE_SECONDS`
         """
@@ -206,13 +206,13 @@ class Authenticator:
             if not self._slots.acquire(timeout=_QUEUE_SECONDS):
                 raise LoginThrottled(1)
             try:
-                return self._fits(*args)
+                return self._verify(*args)
             finally:
                 self._slots.release()
         finally:
             self._admitted.release()
 
-    def _fits(self, accounts, name, account, password):
+    def _verify(self, accounts, name, account, password):
         if account is None:
             bcrypt.checkpw(account_files.prehash(password),
                            self._dummy_digest(accounts, name))
@@ -236,15 +236,15 @@ class Authenticator:
             errors='surrogatepass'), 'sha256')[0] % len(costs)
         return b'$2b$%02d' % costs[chosen] + self._dummy[6:]
 
-    def _report_refused(self, mark, name, account, source):
+    def _report_refused(self, cache_key, name, account, source):
         """Log a refused login and call `refused`, unless just reported."""
         now = time.monotonic()
         with self._lock:
-            reported = self._wrong.get(mark)
+            reported = self._rejected.get(cache_key)
             if reported and now - reported < _REPORT_SECONDS:
                 return
             if reported is not None:
-                self._wrong[mark] = now
+                self._rejected[cache_key] = now
         # An unknown user name may be a password typed into the wrong field.
         known = name if account else None
         LOG.warning('Login refused: %s, from %s', f'user {known}'

@@ -88,10 +88,10 @@ class Sessions:
     @property
     def timeout(self):
         """Seconds without a request after which a session ends."""
-        kept = self._state.cached(_SECTION).get(_TIMEOUT)
-        if (isinstance(kept, int) and not isinstance(kept, bool)
-                and MIN_TIMEOUT <= kept <= MAX_TIMEOUT):
-            return kept
+        stored = self._state.cached(_SECTION).get(_TIMEOUT)
+        if (isinstance(stored, int) and not isinstance(stored, bool)
+                and MIN_TIMEOUT <= stored <= MAX_TIMEOUT):
+            return stored
         return self._default
 
     def set_timeout(self, seconds):
@@ -137,13 +137,13 @@ class Sessions:
 
         :raises: `TooMany`
         """
-        there = self._valid_sessions()
-        own = sorted((found for found in there if found[1].user == user),
-                     key=lambda found: found[0])
+        found_sessions = self._valid_sessions()
+        own = sorted((one for one in found_sessions if one[1].user == user),
+                     key=lambda one: one[0])
         surplus = max(0, len(own) - MAX_PER_ACCOUNT + 1)
         for _used, session in own[:surplus]:
             self.close(session)
-        if len(there) - surplus >= MAX_SESSIONS:
+        if len(found_sessions) - surplus >= MAX_SESSIONS:
             raise TooMany()
 
     def _write(self, session):
@@ -164,7 +164,7 @@ class Sessions:
         :returns: a `Session`; None if there is none or it has ended
         """
         digest = _digest(token)
-        found = self._look(_id(digest))
+        found = self._load(_id(digest))
         if found is None or not hmac.compare_digest(found[1].digest, digest):
             return None
         used, session = found
@@ -179,7 +179,7 @@ class Sessions:
         """Find a session by its Id. :returns: a `Session` or None"""
         if len(id) != _ID_LENGTH or not id.isalnum() or not id.isascii():
             return None
-        found = self._look(id)
+        found = self._load(id)
         return found and found[1]
 
     def all(self):
@@ -199,9 +199,9 @@ class Sessions:
         for id in set(self._cache).difference(names):
             self._cache.pop(id, None)
         return [found for found in map(
-            self._look, (name for name in names if name[0] != '.')) if found]
+            self._load, (name for name in names if name[0] != '.')) if found]
 
-    def _look(self, id):
+    def _load(self, id):
         """Find a valid session; close it if its timeout has passed.
 
         :returns: (time of the last use, `Session`) or None
@@ -253,7 +253,7 @@ class Sessions:
                 session.signature, account.signature):
             return True
         # Another worker may have read the accounts later than this one.
-        account = self._login.account(session.user, sure=True)
+        account = self._login.account(session.user, recheck=True)
         if account is None:
             # The account file may be in the middle of a write. If the
             # account is gone, the timeout ends the session.

@@ -127,7 +127,7 @@ class TestAuthentication(base.AccountsTestCase):
         self.ask(SYSTEMS, 200, headers=headers)
         self.ask(SYSTEMS, 200, headers=self.auth('Administrator'))
         self.write('Operator')
-        self.app.sushy_kubevirt.services.login.account('x', sure=True)
+        self.app.sushy_kubevirt.services.login.account('x', recheck=True)
         self.assert_refused(401, headers)
         self.assert_refused(401, self.auth('Administrator'))
         self.ask(SYSTEMS, 200, headers=self.auth('Operator'))

@@ -115,5 +115,5 @@ class TestPrivileges(base.AccountsTestCase):
         self.ask(reset, 204, 'POST', **body)
         text = self.accounts.read_text()
         self.accounts.write_text(text.replace(':Operator\n', ':ReadOnly\n'))
-        self.app.sushy_kubevirt.services.login.account('x', sure=True)
+        self.app.sushy_kubevirt.services.login.account('x', recheck=True)
         self.ask(reset, 403, 'POST', **body)

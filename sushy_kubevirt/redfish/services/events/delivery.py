@@ -38,11 +38,11 @@ MAX_PAUSE_SECONDS = 300.0
 
 #: Seconds between messages to the other workers about positions of
 #: subscribers.
-MARK_SECONDS = 0.1
+POSITION_SECONDS = 0.1
 
 
 @dataclasses.dataclass
-class Mark:
+class Position:
     """Position of a subscriber.
 
     :param number: of the last event that was delivered or filtered out
@@ -60,19 +60,19 @@ class Delivery:
         without blocking
     :param settings: function that returns the `service_settings.Settings`
     :param store: the `subscriptions.Subscriptions`
-    :param publish_marks: function of a dict of subscription id to
-        (number, failures), see `Mark`; called after changes
+    :param publish_positions: function of a dict of subscription id to
+        (number, failures), see `Position`; called after changes
     """
 
-    def __init__(self, cached, settings, store, publish_marks):
+    def __init__(self, cached, settings, store, publish_positions):
         self._cached = cached
         self._settings = settings
         self._store = store
-        self._publish_marks = publish_marks
+        self._publish_positions = publish_positions
         self._lock = threading.Lock()
         self._subscribers = {}
         self._changed = set()
-        self._marking = False
+        self._position_scheduled = False
         self._contexts = {}
         self._closed = False
         self._loop = asyncio.new_event_loop()
@@ -89,15 +89,15 @@ class Delivery:
         """Queue a record for all subscribers that select it."""
         self._call(self._distribute, record)
 
-    def refresh(self, history=(), marks=None):
+    def refresh(self, history=(), positions=None):
         """Apply changed subscriptions.
 
         :param history: the last `event_record.Record`, for subscribers that
             the previous leader did not serve completely
-        :param marks: dict of subscription id to (number, failures), the
+        :param positions: dict of subscription id to (number, failures), the
             last known positions
         """
-        self._call(self._refresh, tuple(history), dict(marks or {}))
+        self._call(self._refresh, tuple(history), dict(positions or {}))
 
     def close(self):
         """Stop the thread; undelivered events are left to the next leader."""
@@ -126,7 +126,7 @@ class Delivery:
 
     # Called in the event loop
 
-    def _refresh(self, history, marks):
+    def _refresh(self, history, positions):
         active = {one.id: one for one in self._cached()
                   if not one.suspended}
         for id_ in set(self._subscribers) - set(active):
@@ -144,12 +144,12 @@ class Delivery:
                 known.end()
                 known = None
             if known is None:
-                self._begin(one, history, marks.get(id_))
+                self._begin(one, history, positions.get(id_))
 
-    def _begin(self, one, history, mark):
+    def _begin(self, one, history, position):
         subscriber = self._subscribers[one.id] = _Subscriber(self, one)
-        number, failures = mark or (0, 0)
-        subscriber.mark = Mark(number, failures)
+        number, failures = position or (0, 0)
+        subscriber.position = Position(number, failures)
         for record in history:
             if record.number > number and record.time >= one.created:
                 subscriber.take(record)
@@ -180,23 +180,23 @@ class Delivery:
         return self.run_blocking(self._store.addresses, url)
 
     def changed(self, subscriber):
-        """Schedule a message to other workers about a changed mark."""
+        """Schedule a message to other workers about a changed position."""
         self._changed.add(subscriber.subscription.id)
-        if not self._marking:
-            self._marking = True
-            self._loop.call_later(MARK_SECONDS, self._send_marks)
+        if not self._position_scheduled:
+            self._position_scheduled = True
+            self._loop.call_later(POSITION_SECONDS, self._send_positions)
 
-    def _send_marks(self):
-        self._marking = False
-        marks = {}
+    def _send_positions(self):
+        self._position_scheduled = False
+        positions = {}
         for id_ in self._changed:
             subscriber = self._subscribers.get(id_)
             if subscriber is not None:
-                mark = subscriber.mark
-                marks[id_] = (mark.number, mark.failures)
+                position = subscriber.position
+                positions[id_] = (position.number, position.failures)
         self._changed.clear()
-        if marks:
-            self.run_blocking(self._publish_marks, marks)
+        if positions:
+            self.run_blocking(self._publish_positions, positions)
 
     async def give_up(self, subscriber):
         """Delete or suspend a subscription, depending on its policy.
@@ -204,7 +204,7 @@ class Delivery:
         :returns: whether that succeeded
         """
         one = subscriber.subscription
-        tries = subscriber.mark.failures
+        tries = subscriber.position.failures
         try:
             if one.policy is subscriptions.Policy.TERMINATE:
                 LOG.warning('Subscription %s is deleted after %d failed '
@@ -232,7 +232,7 @@ class _Subscriber:
         self._delivery = delivery
         self.subscription = subscription
         self.given_up = False
-        self.mark = Mark()
+        self.position = Position()
         self._queue = collections.deque()
         self._lost = False
         self._queued = asyncio.Event()
@@ -247,7 +247,7 @@ class _Subscriber:
     def take(self, record):
         if not self.subscription.filter.matches(record):
             if not self._queue:
-                self.mark.number = record.number
+                self.position.number = record.number
             return
         if len(self._queue) >= MAX_QUEUE:
             self._queue.popleft()
@@ -301,14 +301,14 @@ class _Subscriber:
             raise
         except Exception as e:
             return await self._failed(e)
-        if self.mark.failures:
+        if self.position.failures:
             LOG.info('Subscription %s: %s accepts events again', one.id,
                      _shown(one))
         self._lost = False
         last = batch[-1].number
         while self._queue and self._queue[0].number <= last:
             self._queue.popleft()
-        self.mark = Mark(max(last, self.mark.number), 0)
+        self.position = Position(max(last, self.position.number), 0)
         self._delivery.changed(self)
         return True
 
@@ -317,24 +317,24 @@ class _Subscriber:
 
         :returns: whether to continue
         """
-        one, mark = self.subscription, self.mark
-        mark.failures += 1
+        one, position = self.subscription, self.position
+        position.failures += 1
         self._delivery.changed(self)
-        log = LOG.warning if mark.failures == 1 else LOG.debug
+        log = LOG.warning if position.failures == 1 else LOG.debug
         log('Subscription %s: sending an event to %s failed: %s', one.id,
             _shown(one), str(error) or type(error).__name__)
         settings = self._delivery.settings()
         pause = settings.interval * random.uniform(0.9, 1.1)
         if one.policy in (subscriptions.Policy.TERMINATE,
                           subscriptions.Policy.SUSPEND):
-            if mark.failures > settings.attempts:
+            if position.failures > settings.attempts:
                 if await self._delivery.give_up(self):
                     self.given_up = True
                     return False
                 pause = MAX_PAUSE_SECONDS
         elif one.policy is subscriptions.Policy.BACKOFF:
             # The first retries come sooner, because most failures are short.
-            pause = min(settings.interval * 2.0 ** (mark.failures - 4),
+            pause = min(settings.interval * 2.0 ** (position.failures - 4),
                         MAX_PAUSE_SECONDS) * random.uniform(0.5, 1.0)
         await asyncio.sleep(pause)
         return True

@@ -44,7 +44,7 @@ HANDOVER_SECONDS = 0.2
 _OBSERVED = 'event-observed'
 _MISSED = 'event-missed'
 _PUBLISHED = 'event'
-_MARKS = 'event-marks'
+_POSITIONS = 'event-positions'
 _JOINED = 'event-worker-joined'
 _HISTORY = 'event-history'
 
@@ -85,7 +85,7 @@ class EventDispatcher:
             lambda: self._on_missed(event_record.unpacked(data))))
         worker_messages.subscribe(_PUBLISHED, self._on_published)
         worker_messages.subscribe(
-            _MARKS, lambda data: self._marks.update(data))
+            _POSITIONS, lambda data: self._positions.update(data))
         worker_messages.subscribe(_JOINED, lambda data: self._queue.put(
             self._publish_history))
         worker_messages.subscribe(_HISTORY, self._merge_history)
@@ -99,7 +99,7 @@ class EventDispatcher:
         self._queue = queue.SimpleQueue()
         self._history = collections.deque(maxlen=HISTORY)
         self._number = 0
-        self._marks = {}
+        self._positions = {}
         self._observed = collections.deque()     # of (time, record)
         self._reminders = collections.deque()   # of (time, record)
         self._unmatched = collections.deque()
@@ -176,8 +176,8 @@ class EventDispatcher:
 
         :param id_: subscription id
         """
-        mark = self._marks.get(id_)
-        return mark[1] if mark else 0
+        position = self._positions.get(id_)
+        return position[1] if position else 0
 
     # Observing and publishing
 
@@ -287,7 +287,7 @@ class EventDispatcher:
         """Send the history to a worker that has just started."""
         if not self._is_leader:
             return
-        self._worker_messages.publish(_MARKS, self._marks)
+        self._worker_messages.publish(_POSITIONS, self._positions)
         past = [record.packed() for record in self.history()]
         for start in range(0, len(past), _PAGE):
             self._worker_messages.publish(
@@ -331,9 +331,10 @@ class EventDispatcher:
                 self._delivery = delivery.Delivery(
                     self.subscriptions.cached, self.settings,
                     self.subscriptions,
-                    lambda marks: self._worker_messages.publish(_MARKS, marks))
+                    lambda positions: self._worker_messages.publish(
+                        _POSITIONS, positions))
         if self._delivery is not None:
-            self._delivery.refresh(self.history(), self._marks)
+            self._delivery.refresh(self.history(), self._positions)
 
     def _state_changed(self):
         if self._is_leader:

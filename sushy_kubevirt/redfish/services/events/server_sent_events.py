@@ -114,14 +114,14 @@ class Streams:
                 raise TooMany
             stream = Stream(self, expression, client, connected, authorized,
                             disconnect)
-            path = self._path(stream.shown.id)
+            path = self._path(stream.info.id)
             stream.descriptor = os.open(
                 path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
                 0o600)
             fcntl.flock(stream.descriptor, fcntl.LOCK_EX)
             os.write(stream.descriptor, json.dumps(
-                dataclasses.asdict(stream.shown)).encode())
-            self._open[stream.shown.id] = stream
+                dataclasses.asdict(stream.info)).encode())
+            self._open[stream.info.id] = stream
             if last is not None:
                 stream.replay(self._history(), last)
         return stream
@@ -172,16 +172,16 @@ class Streams:
         timer.start()
 
     def _disconnect(self, stream):
-        if stream.shown.id in self._open:
+        if stream.info.id in self._open:
             stream.disconnect()
 
     def unregister(self, stream):
         """Remove a closed stream from the open ones."""
         with self._lock:
-            if self._open.pop(stream.shown.id, None) is None:
+            if self._open.pop(stream.info.id, None) is None:
                 return
         with contextlib.suppress(OSError):
-            os.unlink(self._path(stream.shown.id))
+            os.unlink(self._path(stream.info.id))
         os.close(stream.descriptor)
 
     def _path(self, name):
@@ -226,8 +226,8 @@ class Stream:
         self._ended = False
         self._first = True
         self.descriptor = None
-        self.shown = StreamInfo(secrets.token_hex(8), client,
-                                secrets.token_urlsafe(12), expression.text)
+        self.info = StreamInfo(secrets.token_hex(8), client,
+                               secrets.token_urlsafe(12), expression.text)
 
     def take(self, record):
         """Queue a record if the stream selects it; end it if it is full."""
@@ -240,7 +240,7 @@ class Stream:
                 self._condition.notify_all()
         if full and not self._ended:
             LOG.warning('Event stream %s closed: client %s is too slow, %d '
-                        'events wait', self.shown.id, self.shown.client,
+                        'events wait', self.info.id, self.info.client,
                         MAX_QUEUE)
             self._streams.terminate(self)
 
@@ -287,7 +287,7 @@ class Stream:
         if not self._authorized():
             raise StopIteration
         if record is not None:
-            return _message(record, self.shown.context)
+            return _message(record, self.info.context)
         if self._ended or self._is_over():
             raise StopIteration
         return b': still here\n\n'

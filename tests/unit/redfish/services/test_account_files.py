@@ -35,7 +35,7 @@ class AccountFilesTestCase(base.BaseTestCase):
         return found
 
     def names(self, accounts):
-        return sorted(accounts.current(sure=True))
+        return sorted(accounts.current(recheck=True))
 
     def wait_for_new_timestamp(self):
         """Wait until the next write gets another timestamp."""
@@ -107,7 +107,7 @@ class FileTestCase(AccountFilesTestCase):
         self.assertNotEqual(before, accounts.current()['admin'].signature)
         self.wait_for_new_timestamp()
         self.write(f'admin:{ADMIN}:ReadOnly\n')
-        found = accounts.current(sure=True)['admin']
+        found = accounts.current(recheck=True)['admin']
         self.assertEqual('ReadOnly', found.role)
         self.assertNotEqual(before, found.signature)
 
@@ -118,7 +118,7 @@ class FileTestCase(AccountFilesTestCase):
             new = digest(b'another')
             self.write(f'admin:{new}\n')
             self.assertEqual(
-                new.encode(), accounts.current(sure=True)['admin'].digest)
+                new.encode(), accounts.current(recheck=True)['admin'].digest)
 
     def test_ignores_incomplete_lines(self):
         self.write(f'admin:{ADMIN}\nbob:{ADMIN}\n')
@@ -138,7 +138,8 @@ class FileTestCase(AccountFilesTestCase):
         self.write(f'admin:{ADMIN}\nann:{ADMIN}')
         self.assertEqual(['admin'], self.names(accounts))
         self.write(f'admin:{ADMIN}\nann:{ADMIN}:ReadOnly\n')
-        self.assertEqual('ReadOnly', accounts.current(sure=True)['ann'].role)
+        self.assertEqual(
+            'ReadOnly', accounts.current(recheck=True)['ann'].role)
         # A last line without line end is valid after a while.
         self.write(f'ann:{ADMIN}')
         self.assertEqual([], self.names(accounts))
@@ -164,11 +165,11 @@ class FileTestCase(AccountFilesTestCase):
         self.write(f'admin:{ADMIN}\n')
         accounts = self.accounts(self.path)
         self.wait_for_new_timestamp()
-        accounts.current(sure=True)
+        accounts.current(recheck=True)
         reads = self.useFixture(fixtures.MockPatchObject(
             account_files, '_read')).mock
         for _ in range(10):
-            accounts.current(sure=True)
+            accounts.current(recheck=True)
         self.assertFalse(reads.called)
 
     def test_limits_age_of_accounts(self):
@@ -257,7 +258,7 @@ class SecretTestCase(AccountFilesTestCase):
         before = accounts.current()['admin']
         self.wait_for_new_timestamp()
         self.mount(self.base, username=b'admin', password=b'secreu')
-        after = accounts.current(sure=True)['admin']
+        after = accounts.current(recheck=True)['admin']
         self.assertNotEqual(before.signature, after.signature)
         self.assertTrue(bcrypt.checkpw(account_files.prehash(b'secreu'),
                                        after.digest))
@@ -270,7 +271,7 @@ class SecretTestCase(AccountFilesTestCase):
         self.mount(self.base, username=b'admin', password=b'secret',
                    role=b'ReadOnly')
         self.assertEqual('ReadOnly', accounts.current(
-            sure=True)['admin'].role)
+            recheck=True)['admin'].role)
         self.assertEqual(1, made.call_count)
 
     def test_error_for_invalid_secret(self):
@@ -312,4 +313,4 @@ class SecretTestCase(AccountFilesTestCase):
         self.assertEqual([], self.names(accounts))
         (self.base / 'role').write_text('ReadOnly')
         self.assertEqual('ReadOnly', accounts.current(
-            sure=True)['other'].role)
+            recheck=True)['other'].role)

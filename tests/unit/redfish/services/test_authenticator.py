@@ -161,7 +161,7 @@ class AuthenticatorTestCase(base.BaseTestCase):
     def test_concurrent_correct_logins_hash_once(self):
         """All threads of a client send the same password."""
         self.path.write_text(line('admin', b'secret', 8))
-        self.login.account('admin', sure=True)
+        self.login.account('admin', recheck=True)
         barrier = threading.Barrier(20)
 
         def one(_number):
@@ -175,7 +175,7 @@ class AuthenticatorTestCase(base.BaseTestCase):
     def test_concurrent_wrong_logins_hash_once(self):
         """Concurrent attempts with one wrong password count once."""
         self.path.write_text(line('admin', b'secret', 8))
-        self.login.account('admin', sure=True)
+        self.login.account('admin', recheck=True)
         barrier = threading.Barrier(20)
 
         def one(_number):
@@ -236,11 +236,11 @@ class AuthenticatorTestCase(base.BaseTestCase):
 
     def test_limits_cached_wrong_passwords(self):
         self.useFixture(fixtures.MockPatchObject(
-            authenticator, '_MAX_WRONG', 10))
+            authenticator, '_MAX_REJECTED', 10))
         for number in range(50):
             self.assert_refused('admin', b'%d' % number, f'from-{number}') \
                 if number < login_throttle.ACCOUNT.free else None
-        self.assertEqual(10, len(self.login._wrong))
+        self.assertEqual(10, len(self.login._rejected))
 
     def test_no_credentials(self):
         login = authenticator.Authenticator(None)

@@ -37,10 +37,10 @@ class Login:
 
     def __init__(self, *given):
         self.given = {account.name: account for account in given}
-        self.behind = None   # accounts of lookups that are not sure
+        self.behind = None   # outdated accounts, found without recheck
 
-    def account(self, name, sure=False):
-        if self.behind is not None and not sure:
+    def account(self, name, recheck=False):
+        if self.behind is not None and not recheck:
             return self.behind.get(name)
         return self.given.get(name)
 

@@ -150,7 +150,7 @@ class EventsTestCase(DispatcherTestCase):
         for number in range(45):
             one.emit(self.record(str(number)))
         self.keys(streamed_one, 46)
-        one._marks['sub'] = (7, 1)
+        one._positions['sub'] = (7, 1)
         two, streamed_two = self.worker()
         with fixtures.Timeout(30, gentle=True):
             while len(two.history()) < 46:
@@ -196,20 +196,20 @@ class StreamsTestCase(DispatcherTestCase):
         text = next(one).decode()
         self.assertTrue(text.startswith(f'id: {record.id}\ndata: {{'))
         self.assertTrue(text.endswith('}\n\n'))
-        self.assertEqual('192.0.2.1:5', all_.get(one.shown.id).client)
+        self.assertEqual('192.0.2.1:5', all_.get(one.info.id).client)
         one.close()
-        self.assertIsNone(all_.get(one.shown.id))
+        self.assertIsNone(all_.get(one.info.id))
         self.assertRaises(StopIteration, next, one)
 
     def test_streams_of_other_workers_are_visible(self):
         here, there = self.streams(), self.streams()
         one = self.open(here)
-        self.assertEqual((one.shown,), there.all())
+        self.assertEqual((one.info,), there.all())
         next(one)
-        self.assertTrue(there.remove(one.shown.id))
+        self.assertTrue(there.remove(one.info.id))
         self.assertRaises(StopIteration, next, one)
         one.close()
-        self.assertFalse(there.remove(one.shown.id))
+        self.assertFalse(there.remove(one.info.id))
 
     def test_limits_number_of_streams(self):
         all_ = self.streams(streams=2)
@@ -262,8 +262,8 @@ class StreamsTestCase(DispatcherTestCase):
         one = self.open(all_, disconnect=stuck.set)
         two = self.open(all_, disconnect=full.set)
         three = self.open(all_, disconnect=done.set)
-        self.assertTrue(all_.remove(one.shown.id))
-        self.assertTrue(all_.remove(three.shown.id))
+        self.assertTrue(all_.remove(one.info.id))
+        self.assertTrue(all_.remove(three.info.id))
         three.close()
         for _ in range(server_sent_events.MAX_QUEUE + 1):
             two.take(event_record.make(messages.TEST, event_record.OTHER))
