@@ -93,9 +93,10 @@ def state(vm, vmi):
         vm = copy.deepcopy(vm)
         boot_overrides.remove_once(vm)
     mode = firmware.mode(vm, vmi)
-    lasting = boot_overrides.active_continuous(vm)
-    if lasting is not None:
-        return BootState(Target(lasting['target']), Enabled.CONTINUOUS, mode)
+    continuous = boot_overrides.active_continuous(vm)
+    if continuous is not None:
+        return BootState(Target(continuous['target']), Enabled.CONTINUOUS,
+                         mode)
     return BootState(Target.NONE, Enabled.DISABLED, mode)
 
 

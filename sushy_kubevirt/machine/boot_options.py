@@ -92,14 +92,14 @@ def edit(vm, vmi, references):
         pending = None
     terminate = boot_overrides.ends_at_reboot(vm)
     boot_overrides.remove_once(vm)
-    lasting = boot_overrides.active_continuous(vm)
+    continuous = boot_overrides.active_continuous(vm)
     boot_overrides.remove_all(vm)
     boot_overrides.remove_order(vm)
     if references is not None:
         boot_overrides.apply_order(vm, _chosen(vm, references))
-    if lasting is not None:
+    if continuous is not None:
         boot_overrides.apply_continuous(
-            vm, boot_order.Class(lasting['target']))
+            vm, boot_order.Class(continuous['target']))
     if pending is not None:
         boot_overrides.reapply_once(vm, vmi, pending, terminate)
 

@@ -171,9 +171,9 @@ def _cpus(spec, domain, status):
     if not any(sizes):
         resources = domain.get('resources') or {}
         for kind in ('limits', 'requests'):
-            wanted = (resources.get(kind) or {}).get('cpu')
-            if wanted is not None:
-                sizes[0] = quantity.to_int(wanted) or 0
+            cpus = (resources.get(kind) or {}).get('cpu')
+            if cpus is not None:
+                sizes[0] = quantity.to_int(cpus) or 0
                 break
     return Cpus(*(max(1, size) for size in sizes),
                 model=cpu.get('model') or '',
@@ -183,13 +183,13 @@ def _cpus(spec, domain, status):
 def _memory(domain, status):
     memory = domain.get('memory') or {}
     resources = domain.get('resources') or {}
-    for wanted in (
+    for text in (
             (status.get('memory') or {}).get('guestCurrent'),
             memory.get('guest'),
             (resources.get('requests') or {}).get('memory'),
             (resources.get('limits') or {}).get('memory'),
             (memory.get('hugepages') or {}).get('pageSize')):
-        size = quantity.to_int(wanted) if wanted is not None else None
+        size = quantity.to_int(text) if text is not None else None
         if size:
             return size
     return 0
@@ -267,18 +267,18 @@ def _capacity(volume, state, vm):
     volume, its DataVolume template, the size that the VMI's status has.
     """
     claim = state.get('persistentVolumeClaimInfo') or {}
-    wanted = [(claim.get(each) or {}).get('storage')
-              for each in ('capacity', 'requests')]
-    wanted.append((volume.get('emptyDisk') or {}).get('capacity'))
-    wanted.append((volume.get('hostDisk') or {}).get('capacity'))
+    sizes = [(claim.get(each) or {}).get('storage')
+             for each in ('capacity', 'requests')]
+    sizes.append((volume.get('emptyDisk') or {}).get('capacity'))
+    sizes.append((volume.get('hostDisk') or {}).get('capacity'))
     name = ((volume.get('dataVolume') or {}).get('name')
             or (volume.get('persistentVolumeClaim') or {}).get('claimName'))
     for template in vm['spec'].get('dataVolumeTemplates') or ():
         if name and template['metadata']['name'] == name:
             for kind in ('storage', 'pvc'):
-                wanted.append(((template['spec'].get(kind) or {}).get(
+                sizes.append(((template['spec'].get(kind) or {}).get(
                     'resources') or {}).get('requests', {}).get('storage'))
-    for each in wanted:
+    for each in sizes:
         size = quantity.to_int(each) if each is not None else None
         if size:
             return size

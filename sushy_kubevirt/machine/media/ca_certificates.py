@@ -29,21 +29,21 @@ _CA_FILE_KEY = 'operator.pem'
 
 def verify(machine, device):
     """See `machine.Machine.media_verify`."""
-    found = media_annotation.read(machine.objects()[0])
-    return found.verify.get(device.id, machine.options.media.verify)
+    record = media_annotation.read(machine.objects()[0])
+    return record.verify.get(device.id, machine.options.media.verify)
 
 
 def set_verify(machine, device, value):
     """See `machine.Machine.set_media_verify`."""
     def step(vm, _vmi):
-        found = media_annotation.read(vm)
-        if found.verify.get(device.id) == value:
+        record = media_annotation.read(vm)
+        if record.verify.get(device.id) == value:
             return
-        if device.id not in found.verify and (
+        if device.id not in record.verify and (
                 value == machine.options.media.verify):
             return
-        found.verify[device.id] = value
-        _write(machine, vm, found)
+        record.verify[device.id] = value
+        _write(machine, vm, record)
 
     machine.write(step)
 
@@ -73,8 +73,8 @@ def add(machine, device, text):
     number = []
 
     def step(vm, _vmi):
-        found = media_annotation.read(vm)
-        kept = found.certificates.setdefault(device.id, {})
+        record = media_annotation.read(vm)
+        kept = record.certificates.setdefault(device.id, {})
         for known, known_digest in kept.items():
             if known_digest == digest:
                 number[:] = [known]
@@ -86,7 +86,7 @@ def add(machine, device, text):
         number[:] = [str(next(n for n in range(1, MAX_CERTIFICATES + 1)
                               if str(n) not in kept))]
         kept[number[0]] = digest
-        _write(machine, vm, found)
+        _write(machine, vm, record)
 
     machine.write(step)
     _put(machine, device, number[0] + '.pem', text)
@@ -96,17 +96,17 @@ def add(machine, device, text):
 
 def delete(machine, device, number):
     """See `machine.Machine.delete_media_certificate`."""
-    found = media_annotation.read(machine.objects()[0])
-    if number not in found.certificates.get(device.id, {}):
+    record = media_annotation.read(machine.objects()[0])
+    if number not in record.certificates.get(device.id, {}):
         raise errors.InvalidValue(
             'Certificate', number,
             message=f'{device.id} of {machine.qualified_name} has no '
             f'certificate {number}')
 
     def step(vm, _vmi):
-        found = media_annotation.read(vm)
-        if found.certificates.get(device.id, {}).pop(number, None):
-            _write(machine, vm, found)
+        record = media_annotation.read(vm)
+        if record.certificates.get(device.id, {}).pop(number, None):
+            _write(machine, vm, record)
 
     machine.write(step)
     _remove(machine, device, number + '.pem')
@@ -147,9 +147,9 @@ def _digest(text):
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _write(machine, vm, found):
+def _write(machine, vm, record):
     edited = copy.deepcopy(vm)
-    media_annotation.write(edited, found)
+    media_annotation.write(edited, record)
     json_patch.send(machine, vm, edited)
 
 

@@ -25,26 +25,26 @@ def due(vm, context):
     :param vm: the VM
     :param context: a `reconciler.Context`
     """
-    found = media_annotation.read(vm)
-    return bool(_unsearched(found, context) or _deletable(found, context))
+    record = media_annotation.read(vm)
+    return bool(_unsearched(record, context) or _deletable(record, context))
 
 
-def _unsearched(found, context):
+def _unsearched(record, context):
     """Return names without a uid that were not searched for yet.
 
     Such a DataVolume may or may not have been created.
     """
-    return [name for name, uid in found.gone.items()
+    return [name for name, uid in record.obsolete.items()
             if not uid and name not in context.searched]
 
 
-def _deletable(found, context):
+def _deletable(record, context):
     """Return what can be deleted and removed from the record: {name: uid}.
 
     A name without a uid stays for `lapse` seconds: the process that reserved
     it may still create the DataVolume.
     """
-    return {name: uid for name, uid in found.gone.items()
+    return {name: uid for name, uid in record.obsolete.items()
             if not context.in_use(name)
             and (uid or context.due(('gone', name), context.lapse))}
 
@@ -58,11 +58,11 @@ def clean(machine, media, vm, context):
     :param context: a `reconciler.Context`
     :raises: `errors.MachineError`
     """
-    found = media_annotation.read(vm)
-    deletable = _deletable(found, context)
-    for name in {*_unsearched(found, context), *deletable}:
-        delete(machine, media, name, found.gone[name])
-        if not found.gone[name]:
+    record = media_annotation.read(vm)
+    deletable = _deletable(record, context)
+    for name in {*_unsearched(record, context), *deletable}:
+        delete(machine, media, name, record.obsolete[name])
+        if not record.obsolete[name]:
             context.searched.add(name)
     if deletable:
         remove_from_record(machine, vm, deletable)
@@ -116,11 +116,11 @@ def remove_from_record(machine, vm, names):
     :param names: {name: uid} as the record lists them
     """
     edited = copy.deepcopy(vm)
-    found = media_annotation.read(edited)
+    record = media_annotation.read(edited)
     for name, uid in names.items():
-        if found.gone.get(name) == uid:
-            del found.gone[name]
-    media_annotation.write(edited, found)
+        if record.obsolete.get(name) == uid:
+            del record.obsolete[name]
+    media_annotation.write(edited, record)
     json_patch.send(machine, vm, edited)
 
 

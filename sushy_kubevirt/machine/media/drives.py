@@ -253,12 +253,12 @@ def _without_overrides(vm, vmi, edit):
         once = None
     terminate = boot_overrides.ends_at_reboot(vm)
     boot_overrides.remove_once(vm)
-    lasting = boot_overrides.active_continuous(vm)
+    continuous = boot_overrides.active_continuous(vm)
     boot_overrides.remove_all(vm)
     edit()
-    if lasting is not None:
+    if continuous is not None:
         boot_overrides.apply_continuous(
-            vm, boot_order.Class(lasting['target']))
+            vm, boot_order.Class(continuous['target']))
     if once is not None:
         boot_overrides.reapply_once(vm, vmi, once, terminate)
 

@@ -33,21 +33,21 @@ def eject(machine, device):
     ejected = []
 
     def step(vm, vmi):
-        found = media_annotation.read(vm)
-        entry = found.media.pop(device.id, None)
-        reserved = found.nexts.pop(device.id, None)
+        record = media_annotation.read(vm)
+        entry = record.media.pop(device.id, None)
+        reserved = record.reservations.pop(device.id, None)
         if entry is None and reserved is None:
             return
-        found.discard(reserved)
-        found.discard(entry)
+        record.discard(reserved)
+        record.discard(entry)
         keep = machine.gates.enabled(_GATE)
         try:
-            _patch_vm(machine, device, vm, vmi, entry, found, keep)
+            _patch_vm(machine, device, vm, vmi, entry, record, keep)
         except errors.Rejected as e:
             # The feature gate was disabled: drives may not be empty.
             if _GATE not in str(e):
                 raise
-            _patch_vm(machine, device, vm, vmi, entry, found, False, True)
+            _patch_vm(machine, device, vm, vmi, entry, record, False, True)
         ejected.extend(each for each in (entry, reserved) if each)
 
     machine.write(step)
@@ -61,7 +61,7 @@ def eject(machine, device):
     insert.delete_obsolete(machine)
 
 
-def _patch_vm(machine, device, vm, vmi, entry, found, keep, any_drive=False):
+def _patch_vm(machine, device, vm, vmi, entry, record, keep, any_drive=False):
     """Remove a medium from its drive and write the media record.
 
     :param keep: whether a drive may be empty
@@ -73,5 +73,5 @@ def _patch_vm(machine, device, vm, vmi, entry, found, keep, any_drive=False):
         if any_drive and not drives.source_of(
                 edited['spec']['template']['spec'], entry.drive):
             drives.remove(edited, vmi, entry.drive)
-    media_annotation.write(edited, found)
+    media_annotation.write(edited, record)
     json_patch.send(machine, vm, edited)

@@ -91,7 +91,7 @@ def _is_requested(vm, vmi, target, enabled):
 
 def _store_uri(machine, vm, http_uri):
     edited = copy.deepcopy(vm)
-    found = media_annotation.read(edited)
-    found.http_uri = http_uri
-    media_annotation.write(edited, found)
+    record = media_annotation.read(edited)
+    record.http_uri = http_uri
+    media_annotation.write(edited, record)
     json_patch.send(machine, vm, edited)

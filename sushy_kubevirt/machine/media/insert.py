@@ -209,17 +209,19 @@ class _Insertion:
     # Step 2
 
     def _reserve(self, vm, vmi):
-        found = media_annotation.read(vm)
-        mine = found.nexts.get(self._device.id)
-        if (mine is not None and mine.id == self._entry.id
-                and mine.volume not in self._taken_names | self._busy_names):
-            self._entry = mine      # an earlier attempt was carried out
+        record = media_annotation.read(vm)
+        reservation = record.reservations.get(self._device.id)
+        is_own = (reservation is not None
+                  and reservation.id == self._entry.id)
+        if is_own and reservation.volume not in (
+                self._taken_names | self._busy_names):
+            self._entry = reservation   # an earlier attempt was carried out
             self._reserved = True
             return
-        if self._reserved and (mine is None or mine.id != self._entry.id):
+        if self._reserved and not is_own:
             raise _superseded(self._machine, self._device)
-        if mine is not None and mine.id != self._entry.id:
-            found.discard(mine)
+        if reservation is not None and not is_own:
+            record.discard(reservation)
         names = [name for name in media_annotation.slots(
             self._machine.name, self._device.id)
             if name not in self._taken_names]
@@ -229,27 +231,27 @@ class _Insertion:
                 f'{self._machine.qualified_name} are used by other objects: '
                 f'{", ".join(sorted(self._taken_names))}. Delete those that '
                 'are not needed')
-        if mine is not None and mine.id == self._entry.id:
-            del found.nexts[self._device.id]
+        if is_own:
+            del record.reservations[self._device.id]
         # Prefer names that are not listed as obsolete: a late process may
         # still create those. Names whose claim still exists come last.
-        taken = found.names() - {
-            name for name, uid in found.gone.items() if not uid}
+        taken = record.names() - {
+            name for name, uid in record.obsolete.items() if not uid}
         free = sorted((name for name in names if name not in taken),
                       key=lambda name: (name in self._busy_names,
-                                        name in found.gone))
+                                        name in record.obsolete))
         if not free:
             delete_obsolete(self._machine)
             raise errors.Conflict(
                 f'The previous media of {self._device.id} of '
                 f'{self._machine.qualified_name} are still being deleted')
-        found.gone.pop(free[0], None)
+        record.obsolete.pop(free[0], None)
         self._wait_for_claim = free[0] in self._busy_names
         self._busy_names.discard(free[0])
         self._entry = dataclasses.replace(self._entry, volume=free[0])
-        found.nexts[self._device.id] = self._entry
+        record.reservations[self._device.id] = self._entry
         edited = copy.deepcopy(vm)
-        media_annotation.write(edited, found)
+        media_annotation.write(edited, record)
         json_patch.send(self._machine, vm, edited)
         self._reserved = True
 
@@ -409,13 +411,13 @@ class _Insertion:
             self._patch_vm(vm, vmi, False)
 
     def _patch_vm(self, vm, vmi, hotplug):
-        found = media_annotation.read(vm)
-        before = found.media.get(self._device.id)
+        record = media_annotation.read(vm)
+        before = record.media.get(self._device.id)
         if before is not None and before.id == self._entry.id:
             self._entry = before
             return              # an earlier attempt was carried out
-        mine = found.nexts.pop(self._device.id, None)
-        if mine is None or mine.id != self._entry.id:
+        reservation = record.reservations.pop(self._device.id, None)
+        if reservation is None or reservation.id != self._entry.id:
             raise _superseded(self._machine, self._device)
         edited = copy.deepcopy(vm)
         drive = None
@@ -440,10 +442,10 @@ class _Insertion:
                          False)
         drives.fill(edited, vmi, self._device, drive, self._entry.volume,
                     hotplug, self._entry.write_protected)
-        found.discard(before)
-        self._entry = found.media[self._device.id] = dataclasses.replace(
+        record.discard(before)
+        self._entry = record.media[self._device.id] = dataclasses.replace(
             self._entry, uid=self._uid, drive=drive)
-        media_annotation.write(edited, found)
+        media_annotation.write(edited, record)
         json_patch.send(self._machine, vm, edited)
 
     # After a failure
@@ -466,17 +468,18 @@ class _Insertion:
                         machine.qualified_name, self._device.id, e)
 
     def _remove_reservation(self, vm, _vmi):
-        found = media_annotation.read(vm)
-        mine = found.nexts.get(self._device.id)
-        if mine is not None and mine.id == self._entry.id:
-            del found.nexts[self._device.id]
+        record = media_annotation.read(vm)
+        reservation = record.reservations.get(self._device.id)
+        if reservation is not None and reservation.id == self._entry.id:
+            del record.reservations[self._device.id]
             if self._may_exist:
-                found.discard(mine)
-        elif found.gone.get(self._entry.volume) == '' and not self._may_exist:
+                record.discard(reservation)
+        elif (record.obsolete.get(self._entry.volume) == ''
+                and not self._may_exist):
             # Listed by the operation that replaced this one.
-            del found.gone[self._entry.volume]
+            del record.obsolete[self._entry.volume]
         edited = copy.deepcopy(vm)
-        media_annotation.write(edited, found)
+        media_annotation.write(edited, record)
         json_patch.send(self._machine, vm, edited)
 
 

@@ -184,7 +184,7 @@ class Manager:
         `datavolume_cleanup.clean`.
         """
         vm, _ = self.cluster.cached_objects(machine)
-        if vm is None or not media_annotation.read(vm).gone:
+        if vm is None or not media_annotation.read(vm).obsolete:
             return
         vm, vmi = machine.fetch()
         datavolume_cleanup.clean(machine, self, vm,
@@ -206,9 +206,9 @@ class Manager:
                 return
             key = (machine.namespace, machine.name)
             self._machines[key] = machine
-            found = media_annotation.read(vm)
+            record = media_annotation.read(vm)
             self.volumes.watch(key, {
-                entry.volume for entry in found.media.values()
+                entry.volume for entry in record.media.values()
                 if not (entry.ready or entry.reason)})
             self._notify(machine, self.media(vm, vmi))
         self._reconciler.enqueue_if_needed(machine, vm, vmi)

@@ -71,8 +71,8 @@ class Record:
     """The content of the annotation.
 
     :ivar media: {device id: `Entry`}, what is in the drives
-    :ivar nexts: {device id: `Entry`}, reservations of inserts in progress
-    :ivar gone: {name of a DataVolume: its uid}, obsolete DataVolumes to be
+    :ivar reservations: {device id: `Entry`}, media that are being inserted
+    :ivar obsolete: {name of a DataVolume: its uid}, obsolete DataVolumes to be
         deleted; the uid is '' if it may not have been created
     :ivar verify: {device id: bool}
     :ivar certificates: {device id: {certificate id: digest}}
@@ -81,16 +81,16 @@ class Record:
 
     def __init__(self):
         self.media = {}
-        self.nexts = {}
-        self.gone = {}
+        self.reservations = {}
+        self.obsolete = {}
         self.verify = {}
         self.certificates = {}
         self.http_uri = ''
 
     def names(self):
         """Return a set of the names of all DataVolumes in the record."""
-        return {entry.volume for entry in (
-            *self.media.values(), *self.nexts.values())} | set(self.gone)
+        entries = *self.media.values(), *self.reservations.values()
+        return {entry.volume for entry in entries} | set(self.obsolete)
 
     def discard(self, entry):
         """List an entry's DataVolume as obsolete.
@@ -98,12 +98,12 @@ class Record:
         :param entry: an `Entry` or None
         """
         if entry is not None:
-            self.gone[entry.volume] = entry.uid
+            self.obsolete[entry.volume] = entry.uid
 
     def attempts(self):
         """Return a set of the IDs of all entries."""
         return {entry.id for entry in (*self.media.values(),
-                                       *self.nexts.values())}
+                                       *self.reservations.values())}
 
 
 def slots(vm_name, device_id):
@@ -139,32 +139,32 @@ def name(vm_name, key):
 
 def read(vm):
     """Return the `Record` of a VM; an empty one without the annotation."""
-    found = Record()
+    record = Record()
     value = annotations.read(vm, annotations.MEDIA)
     if not value:
-        return found
+        return record
     vm_name = vm['metadata']['name']
     for id_ in _KEYS:
         names = slots(vm_name, id_)
-        for member, entries in (('media', found.media),
-                                ('next', found.nexts)):
+        for member, entries in (('media', record.media),
+                                ('next', record.reservations)):
             entry = _entry(_dict(value.get(member)).get(id_))
             if entry is not None and entry.volume in names:
                 entries[id_] = entry
-        found.gone.update(
+        record.obsolete.update(
             (slot, uid) for slot, uid in _dict(value.get('gone')).items()
             if slot in names and isinstance(uid, str))
         verify = _dict(value.get('verify')).get(id_)
         if isinstance(verify, bool):
-            found.verify[id_] = verify
+            record.verify[id_] = verify
         kept = {number: digest for number, digest in _dict(_dict(
             value.get('certificates')).get(id_)).items()
             if number.isdecimal() and isinstance(digest, str)}
         if kept:
-            found.certificates[id_] = kept
+            record.certificates[id_] = kept
     if isinstance(value.get('httpUri'), str):
-        found.http_uri = value['httpUri']
-    return found
+        record.http_uri = value['httpUri']
+    return record
 
 
 def write(vm, record):
@@ -175,8 +175,9 @@ def write(vm, record):
     """
     value = {
         'media': {id_: _json(entry) for id_, entry in record.media.items()},
-        'next': {id_: _json(entry) for id_, entry in record.nexts.items()},
-        'gone': record.gone,
+        'next': {id_: _json(entry)
+                 for id_, entry in record.reservations.items()},
+        'gone': record.obsolete,
         'verify': record.verify,
         'certificates': {id_: kept for id_, kept in
                          record.certificates.items() if kept},

@@ -96,18 +96,18 @@ def desired_vm(vm, vmi, context):
     """
     if run_strategy.is_deleting(vm):
         return None
-    found = media_annotation.read(vm)
+    record = media_annotation.read(vm)
     edited = copy.deepcopy(vm)
-    for id_, entry in list(found.nexts.items()):
+    for id_, entry in list(record.reservations.items()):
         if entry.id not in context.inserting and context.due(
                 ('next', entry.id), context.lapse):
-            found.discard(found.nexts.pop(id_))
-    for id_, entry in list(found.media.items()):
+            record.discard(record.reservations.pop(id_))
+    for id_, entry in list(record.media.items()):
         if not drives.holds(vm, entry.drive, entry.volume):
             # A user removed it from the VM. A running guest that has it keeps
             # it until it ends.
             if not drives.uses(vmi, entry.volume):
-                found.discard(found.media.pop(id_))
+                record.discard(record.media.pop(id_))
             continue
         if (id_ == model.HTTP_BOOT.id and not _http_boot_requested(vm)
                 and context.due(('http', entry.id), context.lapse)):
@@ -121,8 +121,8 @@ def desired_vm(vm, vmi, context):
             # The VMI was created before the drive was added, and KubeVirt
             # adds no drive to a running guest.
             drives.disable_hotplug(edited, entry.drive)
-        found.media[id_] = _updated_entry(entry, context)
-    media_annotation.write(edited, found)
+        record.media[id_] = _updated_entry(entry, context)
+    media_annotation.write(edited, record)
     return None if edited == vm else edited
 
 

@@ -177,12 +177,12 @@ class Upload:
         """Write the reason into the media annotation."""
         def step(vm, _vmi):
             edited = copy.deepcopy(vm)
-            found = media_annotation.read(edited)
-            for id_, entry in found.media.items():
+            record = media_annotation.read(edited)
+            for id_, entry in record.media.items():
                 if entry.id == self._entry.id and not entry.reason:
-                    found.media[id_] = dataclasses.replace(
+                    record.media[id_] = dataclasses.replace(
                         entry, reason=reason, message=message[:500])
-            media_annotation.write(edited, found)
+            media_annotation.write(edited, record)
             json_patch.send(self.machine, vm, edited)
 
         try:

@@ -24,8 +24,8 @@ class RecordTestCase(base.BaseTestCase):
             uid='u', drive='cd', since='s', write_protected=False,
             upload=True, verify=False, credentials=True, method='Stream',
             protocol='HTTP', ready=True, reason='r', message='m')
-        made.nexts['USBStick'] = entry(volume='node-bmc-usb-2')
-        made.gone['node-bmc-cd-1'] = ''
+        made.reservations['USBStick'] = entry(volume='node-bmc-usb-2')
+        made.obsolete['node-bmc-cd-1'] = ''
         made.verify['Cd'] = False
         made.certificates['Cd'] = {'1': 'digest'}
         made.http_uri = 'http://h/y.efi'

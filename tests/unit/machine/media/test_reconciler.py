@@ -80,7 +80,7 @@ class DesiredVmTestCase(base.BaseTestCase):
     def test_abandoned_insert_is_cleaned_up(self):
         vm = fakes.vm()
         found = media_annotation.Record()
-        found.nexts['Cd'] = entry(uid='', drive='')
+        found.reservations['Cd'] = entry(uid='', drive='')
         media_annotation.write(vm, found)
         self.assertIsNone(self.desired(vm, ages=59))
         self.assertEqual(1, self.last_context.revisit_seconds)
@@ -89,8 +89,8 @@ class DesiredVmTestCase(base.BaseTestCase):
         self.assertEqual(
             ({}, {NAME: ''}),
             (
-                media_annotation.read(edited).nexts,
-                media_annotation.read(edited).gone,
+                media_annotation.read(edited).reservations,
+                media_annotation.read(edited).obsolete,
             ),
         )
         # The DataVolume may exist or may still be created: it is searched for
@@ -108,7 +108,7 @@ class DesiredVmTestCase(base.BaseTestCase):
     def test_medium_removed_by_owner_is_deleted(self):
         vm = inserted(drop=True)
         self.assertEqual({NAME: 'dv-uid'}, media_annotation.read(
-            self.desired(vm)).gone)
+            self.desired(vm)).obsolete)
         # A running guest that has it keeps it.
         self.assertIsNone(self.desired(vm, fakes.vmi(of=inserted())))
 
@@ -217,6 +217,6 @@ class MediumTestCase(base.BaseTestCase):
         self.assertIsNone(device_status.problem({}, ejected, None))
         # While it is not deleted yet, the guest can still start.
         found = media_annotation.Record()
-        found.gone[NAME] = 'dv-uid'
+        found.obsolete[NAME] = 'dv-uid'
         media_annotation.write(ejected, found)
         self.assertIsNone(device_status.problem({}, ejected, pending))
