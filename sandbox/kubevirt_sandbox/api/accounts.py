@@ -83,8 +83,8 @@ class Accounts:
         server.register_subresource(
             '', 'v1', account.plural, 'token', self._request, ('POST',),
             kind='TokenRequest')
-        self._store.subscribe(account, self._saw_account)
-        self._store.subscribe(secret, self._saw_secret)
+        self._store.subscribe(account, self._on_account)
+        self._store.subscribe(secret, self._on_secret)
 
     # -- tokens -----------------------------------------------------------
 
@@ -243,7 +243,7 @@ class Accounts:
 
     # -- objects ----------------------------------------------------------
 
-    def _saw_account(self, type_, obj, old):
+    def _on_account(self, type_, obj, old):
         if type_ != 'DELETED':
             return
         meta = obj['metadata']
@@ -269,7 +269,7 @@ class Accounts:
                     notes.get(_ACCOUNT_OF + 'uid') == uid):
                 self._store.delete(self._secret, *record.key)
 
-    def _saw_secret(self, type_, obj, old):
+    def _on_secret(self, type_, obj, old):
         if type_ != 'DELETED' and obj.get('type') == TOKEN_SECRET and (
                 'token' not in obj.get('data', {})):
             self._server.soon(self._fill, obj['metadata']['namespace'],

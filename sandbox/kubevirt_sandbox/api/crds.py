@@ -205,7 +205,7 @@ class Definitions:
         self._served = {}
         self._built_in = set()
         server.register_kind(CRD)
-        self._store.subscribe(CRD, self._saw)
+        self._store.subscribe(CRD, self._on_event)
         for kind in server.kinds:
             self._registered(kind)
         server.on_kind(self._registered)
@@ -233,7 +233,7 @@ class Definitions:
                 versions[-1]['storage'] = False
         self._store.change(CRD, '', name, change, manager='virt-operator')
 
-    def _saw(self, type_, definition, old):
+    def _on_event(self, type_, definition, old):
         name = definition['metadata']['name']
         if type_ == 'DELETED':
             for kind in self._served.pop(name, (None, ()))[1]:

@@ -28,7 +28,7 @@ class Collector:
         self._dependents = collections.defaultdict(set)
         #: uid: (kind, key)
         self._known = {}
-        server.store.listen(None, self._saw)
+        server.store.listen(None, self._on_event)
 
     @staticmethod
     def _owners(record):
@@ -37,7 +37,7 @@ class Collector:
         return {r.get('uid') for r in record.obj['metadata'].get(
             'ownerReferences', ())}
 
-    def _saw(self, event):
+    def _on_event(self, event):
         meta = event.record.obj['metadata']
         kind = self._store.kinds.of_object(
             event.record.obj['apiVersion'], event.record.obj['kind'])
@@ -56,11 +56,11 @@ class Collector:
         if gone:
             self._known.pop(meta['uid'], None)
             for dependent in list(self._dependents.get(meta['uid'], ())):
-                self._soon(self._attend, *dependent)
+                self._soon(self._collect, *dependent)
         else:
             self._known[meta['uid']] = place
             if after - before:
-                self._soon(self._attend, *place)
+                self._soon(self._collect, *place)
             if 'deletionTimestamp' in meta:
                 self._soon(self._finish, *place)
         for uid in before | after:
@@ -68,7 +68,7 @@ class Collector:
             if owner is not None:
                 self._soon(self._finish, *owner)
 
-    def _attend(self, kind, key):
+    def _collect(self, kind, key):
         """Delete an object whose owners are all gone."""
         obj = self._store.find(kind, *key)
         if obj is None or 'deletionTimestamp' in obj['metadata']:

@@ -52,8 +52,8 @@ class Lifecycle:
         self._config_map = config_map
         self._ending = set()
         self._store.gates.append(self._check)
-        self._store.subscribe(namespace, self._saw)
-        self._store.listen(None, self._saw_any)
+        self._store.subscribe(namespace, self._on_event)
+        self._store.listen(None, self._on_any_event)
 
     def _check(self, kind, admission):
         """Refuse to create objects in a missing or terminating namespace."""
@@ -72,7 +72,7 @@ class Lifecycle:
                      'metadata.namespace', 'message':
                      f'namespace {name} is being terminated'}])
 
-    def _saw(self, type_, obj, old):
+    def _on_event(self, type_, obj, old):
         name = obj['metadata']['name']
         if type_ == 'DELETED':
             self._ending.discard(name)
@@ -90,7 +90,7 @@ class Lifecycle:
                     'data': {'ca.crt': self._server.ca.decode()}},
                     manager='kube-controller-manager')
 
-    def _saw_any(self, event):
+    def _on_any_event(self, event):
         namespace = event.record.key[0]
         if event.type == 'DELETED' and namespace in self._ending:
             self._server.soon(self._empty, namespace)

@@ -70,7 +70,7 @@ class Policing:
                         match, kind, admission, True):
                     continue
                 if found is None:
-                    found = list(said(spec, self._inputs(
+                    found = list(failed_validations(spec, self._inputs(
                         kind, admission, dry_run)))
                 for message, reason in found:
                     actions = binding['spec']['validationActions']
@@ -170,7 +170,7 @@ def _is_resource(wanted, plural, subresource):
         sub == '*' or bool(subresource) and sub == subresource)
 
 
-def said(spec, inputs):
+def failed_validations(spec, inputs):
     """Evaluate a policy; yield the failed validations.
 
     :param spec: of the policy.
@@ -209,9 +209,10 @@ def _message(one, inputs, variables, seen):
     text = one.get('messageExpression')
     if text:
         try:
-            said = _evaluate(text, inputs, variables, seen)
-            if isinstance(said, str) and said.strip() and '\n' not in said:
-                return said.strip()
+            message = _evaluate(text, inputs, variables, seen)
+            if isinstance(message, str) and message.strip() and (
+                    '\n' not in message):
+                return message.strip()
         except ValueError:
             pass
     return (one.get('message') or '').strip() or (

@@ -41,7 +41,7 @@ QUOTA = kinds.Kind(
                           description=tables.AGE_TEXT)))
 
 
-def _asks(name, kind, obj):
+def _usage(name, kind, obj):
     """Return how much an object uses of a quota's resource.
 
     :param name: as in ``spec.hard``, e.g. ``requests.storage``.
@@ -84,7 +84,7 @@ class Quotas:
         self._soon = server.soon
         self._shelf = self._store.shelf(QUOTA)
         self._store.gates.append(self._check)
-        self._store.listen(None, self._saw)
+        self._store.listen(None, self._on_event)
 
     def _check(self, kind, admission):
         """Turn an object away that would be too much."""
@@ -103,7 +103,7 @@ class Quotas:
             quota = record.obj
             hard = (quota.get('spec') or {}).get('hard') or {}
             wanted = {name: amount for name in sorted(hard)
-                      if (amount := _asks(name, kind, obj))}
+                      if (amount := _usage(name, kind, obj))}
             if not wanted:
                 continue
             used = self._used(namespace, wanted)
@@ -128,15 +128,15 @@ class Quotas:
                 continue
             for record in shelf.now(namespace):
                 for name in names:
-                    used[name] += _asks(name, shelf.kind, record.obj)
+                    used[name] += _usage(name, shelf.kind, record.obj)
         return used
 
-    def _saw(self, event):
+    def _on_event(self, event):
         if self._shelf.records and event.record.key[0]:
             for record in self._shelf.now(event.record.key[0]):
-                self._soon(self._tell, record.key)
+                self._soon(self._update_status, record.key)
 
-    def _tell(self, key):
+    def _update_status(self, key):
         """Write into the status of a quota what is used."""
         quota = self._store.find(QUOTA, *key)
         if quota is None:

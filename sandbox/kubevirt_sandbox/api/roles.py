@@ -244,9 +244,9 @@ class Aggregation:
     def __init__(self, server):
         self._store = server.store
         self._soon = server.soon
-        self._store.listen(CLUSTER_ROLE, self._saw)
+        self._store.listen(CLUSTER_ROLE, self._on_event)
 
-    def _saw(self, event):
+    def _on_event(self, event):
         for record in self._store.shelf(CLUSTER_ROLE).now(None):
             if record.obj.get('aggregationRule'):
                 self._soon(self._fill, record.key[1])

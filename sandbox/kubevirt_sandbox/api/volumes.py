@@ -163,7 +163,7 @@ class Provisioner:
                 'metadata': {'name': name, 'annotations': {
                     DEFAULT_CLASS: 'true'} if mode != LATE else {}},
                 'provisioner': PROVISIONER, 'volumeBindingMode': mode})
-        self._store.subscribe(kind, self._saw)
+        self._store.subscribe(kind, self._on_event)
 
     def add_user(self, uses):
         """Keep claims as long as they are in use.
@@ -195,7 +195,7 @@ class Provisioner:
             claim = self._store.get(self._kind, namespace, name)
         return (claim.get('status') or {}).get('phase') == 'Bound'
 
-    def _saw(self, type_, claim, _old):
+    def _on_event(self, type_, claim, _old):
         key = (claim['metadata']['namespace'], claim['metadata']['name'])
         if type_ == 'DELETED':
             self._leaving.discard(key)

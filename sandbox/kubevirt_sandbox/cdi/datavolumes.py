@@ -40,10 +40,10 @@ class Controller:
         self._seconds = seconds
         self._queue = workqueue.WorkQueue(loop, self._sync, 'datavolume',
                                           lag)
-        self._ends = [store.subscribe(kind, self._saw),
-                      store.subscribe(core.CLAIM, self._saw)]
+        self._ends = [store.subscribe(kind, self._on_event),
+                      store.subscribe(core.CLAIM, self._on_event)]
         for volume in store.list(kind):
-            self._saw('ADDED', volume, None)
+            self._on_event('ADDED', volume, None)
 
     def close(self):
         """Stop."""
@@ -51,7 +51,7 @@ class Controller:
             end()
         self._queue.close()
 
-    def _saw(self, _type, obj, _old):
+    def _on_event(self, _type, obj, _old):
         # A claim has the name of its DataVolume.
         key = (obj['metadata']['namespace'], obj['metadata']['name'])
         if self._store.find(self._kind, *key) is not None:
@@ -74,7 +74,7 @@ class Controller:
                 if 'exceeded quota:' in exc.message:
                     trouble = 'ErrExceededQuota', exc.message
         # The status is written after every failure, too.
-        self._tell(key, trouble)
+        self._update_status(key, trouble)
         if failure is not None:
             raise workqueue.Again(str(failure))
 
@@ -103,10 +103,10 @@ class Controller:
                     made['metadata']['ownerReferences']), manager=_MANAGER)
 
     def _complain(self, volume, reason, message):
-        self._say(volume, status.WARNING, reason, message)
+        self._record(volume, status.WARNING, reason, message)
         raise workqueue.Again(message)
 
-    def _tell(self, key, trouble):
+    def _update_status(self, key, trouble):
         old = self._store.find(self._kind, *key)
         if old is None:
             return
@@ -116,21 +116,21 @@ class Controller:
             reason, message = trouble
             phase = 'Pending' if reason == 'ErrExceededQuota' else ''
             new.setdefault('status', {})['phase'] = phase
-            status.tell_conditions(new, None, reason, message)
+            status.set_conditions(new, None, reason, message)
             event = status.WARNING, reason, message
             if phase == (old.get('status') or {}).get('phase', ''):
                 event = None
         else:
             event = status.update(new, claim, self._store)
-            self._tell_progress(key, new, claim)
+            self._update_progress(key, new, claim)
         if new.get('status') == old.get('status'):
             return
         self._store.update(self._kind, new, subresource='status',
                            manager=_MANAGER)
         for said in ([event] if event else []) + status.events(new, old):
-            self._say(new, *said)
+            self._record(new, *said)
 
-    def _tell_progress(self, key, volume, claim):
+    def _update_progress(self, key, volume, claim):
         if claim is None or volume['status'].get('phase') not in (
                 'ImportInProgress', 'CloneInProgress'):
             return
@@ -139,5 +139,5 @@ class Controller:
             volume['status']['progress'] = f'{percent:.2f}%'
         self._queue.add_after(key, self._seconds)
 
-    def _say(self, volume, kind, reason, message):
+    def _record(self, volume, kind, reason, message):
         self._recorder.event(volume, kind, reason, message, _COMPONENT)

@@ -87,7 +87,7 @@ class Importers:
         self._closed = False
         self._queue = workqueue.WorkQueue(loop, self._sync, 'import', lag)
         self._provisioner.add_user(self._uses)
-        self._end = self._store.subscribe(core.CLAIM, self._saw)
+        self._end = self._store.subscribe(core.CLAIM, self._on_event)
 
     def close(self):
         """End all importers."""
@@ -110,7 +110,7 @@ class Importers:
 
     # -- what happens in the cluster -------------------------------------
 
-    def _saw(self, type_, claim, _old):
+    def _on_event(self, type_, claim, _old):
         meta = claim['metadata']
         if type_ == 'DELETED' or 'deletionTimestamp' in meta:
             self._remove(meta['uid'])
@@ -250,8 +250,8 @@ class Importers:
                 claim_annotations.RUNNING_REASON: 'Completed',
             },
         )
-        self._say(claim, events.NORMAL, 'ImportSucceeded',
-                  'Import Successful')
+        self._record(claim, events.NORMAL, 'ImportSucceeded',
+                     'Import Successful')
 
     def _fail(self, key, pod, failure):
         fatal = getattr(failure, 'fatal', False)
@@ -284,14 +284,14 @@ class Importers:
                 'ImagePullFailed' if 'failed to pull image' in message
                 else 'Error', shown))
             self._queue.add_after(key, wait)
-        self._say(claim, events.WARNING, 'ErrImportFailed', message)
+        self._record(claim, events.WARNING, 'ErrImportFailed', message)
 
     def _note(self, key, values):
         self._store.change(
             core.CLAIM, *key, lambda new: new['metadata'].setdefault(
                 'annotations', {}).update(values), manager=_MANAGER)
 
-    def _say(self, claim, kind, reason, message):
+    def _record(self, claim, kind, reason, message):
         self._recorder.event(claim, kind, reason, message, _COMPONENT)
 
     # -- work of a pod ---------------------------------------------------

@@ -49,17 +49,17 @@ def update(volume, claim, store):
             status['phase'] = 'Pending'
     elif 'deletionTimestamp' not in claim['metadata']:
         status['claimName'] = claim['metadata']['name']
-        event = _tell_phase(volume, claim, store)
+        event = _set_phase(volume, claim, store)
         restarts = claim_annotations.of(claim).get(
             claim_annotations.RESTARTS, '')
         if restarts.isdigit() and int(restarts):
             status['restartCount'] = int(restarts)
         status.setdefault('progress', 'N/A')
-    tell_conditions(volume, claim)
+    set_conditions(volume, claim)
     return event if status.get('phase', '') != before else None
 
 
-def _tell_phase(volume, claim, store):
+def _set_phase(volume, claim, store):
     status = volume['status']
     if not claim_annotations.requires_work(claim, volume):
         status['phase'] = 'Succeeded'
@@ -117,19 +117,19 @@ def find(volume, kind):
     return None
 
 
-def tell_conditions(volume, claim, reason='', message=''):
+def set_conditions(volume, claim, reason='', message=''):
     """Bring the conditions up to date with phase and claim.
 
     :param reason: why there is no claim; so is ``message``.
     """
     phase = volume['status'].get('phase')
     ready = {'Succeeded': 'True', 'Unknown': 'Unknown'}.get(phase, 'False')
-    _tell_bound(volume, claim, reason, message)
+    _set_bound(volume, claim, reason, message)
     _put(volume, 'Ready', ready, reason, message)
-    _tell_running(volume, claim_annotations.of(claim) if claim else {})
+    _set_running(volume, claim_annotations.of(claim) if claim else {})
 
 
-def _tell_bound(volume, claim, reason, message):
+def _set_bound(volume, claim, reason, message):
     if claim is None:
         _put(volume, 'Bound', 'False', reason or 'NotFound',
              message or 'No PVC found')
@@ -146,7 +146,7 @@ def _tell_bound(volume, claim, reason, message):
         _put(volume, 'Bound', 'False', '', '')
 
 
-def _tell_running(volume, found):
+def _set_running(volume, found):
     running = found.get(claim_annotations.RUNNING)
     reason = found.get(claim_annotations.RUNNING_REASON, '')
     message = found.get(claim_annotations.RUNNING_MESSAGE, '')

@@ -63,26 +63,26 @@ class Proxy:
     async def start(self):
         """Start the proxy and set :attr:`url`."""
         self._thread.start()
-        port = await self._there(self._serve())
+        port = await self._run_in_proxy(self._serve())
         host = f'[{self._host}]' if ':' in self._host else self._host
         self.url = f'https://{host}:{port}'
 
     async def stop(self):
         """End uploads and serve no more."""
         if self._runner is not None:
-            await self._there(self._runner.cleanup())
+            await self._run_in_proxy(self._runner.cleanup())
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(2)
         self._loop.close()
 
-    def _there(self, work):
+    def _run_in_proxy(self, work):
         return asyncio.wrap_future(
             asyncio.run_coroutine_threadsafe(work, self._loop))
 
     # -- in the proxy's loop ----------------------------------------------
 
-    def _here(self, work):
+    def _run_in_server(self, work):
         """Run a coroutine in the API server's event loop."""
         return asyncio.wrap_future(
             asyncio.run_coroutine_threadsafe(work, self._main))
@@ -115,7 +115,8 @@ class Proxy:
         except tokens.TokenError:
             return web.Response(status=401)
         try:
-            claim = await self._here(self._pods.ready(namespace, name))
+            claim = await self._run_in_server(
+                self._pods.ready(namespace, name))
         except uploads.NotReadyError as exc:
             return web.Response(status=503, text=html.escape(str(exc)))
         later = request.path.endswith('-async')
@@ -141,7 +142,7 @@ class Proxy:
         image, done, later_ends = None, False, False
         try:
             # Who hangs up now cancels this, and it may have begun already.
-            if not await self._here(self._pods.begin(claim, stop)):
+            if not await self._run_in_server(self._pods.begin(claim, stop)):
                 return web.Response(status=503)
             image = self._image(claim)
             async for piece in _content(request):

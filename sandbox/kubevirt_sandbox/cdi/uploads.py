@@ -42,14 +42,14 @@ class Uploads:
         #: {uid of a claim: function that ends the upload into it}
         self._active = {}
         self._provisioner.add_user(self._uses)
-        self._end = self._store.subscribe(core.CLAIM, self._saw)
+        self._end = self._store.subscribe(core.CLAIM, self._on_event)
 
     def close(self):
         """Stop."""
         self._end()
         self._queue.close()
 
-    def _saw(self, type_, claim, _old):
+    def _on_event(self, type_, claim, _old):
         meta = claim['metadata']
         if type_ == 'DELETED' or 'deletionTimestamp' in meta:
             stop = self._active.get(meta['uid'])

@@ -31,7 +31,7 @@ def data_volume(store, namespace, name):
     return kind and store.find(kind, namespace, name)
 
 
-def matters(event):
+def is_relevant(event):
     """Tell whether machines may wait for a change of a claim or DataVolume.
 
     Most of what is written of an import is its progress and the like.

@@ -41,7 +41,7 @@ class Consoles:
         self._guests = machines.guests
         self._displays = {}
 
-    def offered(self):
+    def handlers(self):
         """Return ``{verb: (method, handler)}``."""
         return {'console': ('GET', self.console), 'vnc': ('GET', self.vnc)}
 

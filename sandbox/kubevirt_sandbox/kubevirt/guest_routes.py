@@ -37,7 +37,7 @@ class Routes:
         if not (self._guests.known(namespace, name) or any(
                 self._store.find(kind, namespace, name)
                 for kind in (self._kinds.vm, self._kinds.vmi))):
-            return _say(404, f'there is no machine {namespace}/{name}')
+            return _error(404, f'there is no machine {namespace}/{name}')
         return web.json_response(self._guests.record(namespace, name))
 
     async def act(self, request):
@@ -45,11 +45,11 @@ class Routes:
         namespace, name = self._of(request)
         action = request.match_info['action']
         if action not in _ACTIONS:
-            return _say(404, f'a guest can {", ".join(_ACTIONS)}, not '
-                        f'{action}')
+            return _error(404, f'a guest can {", ".join(_ACTIONS)}, not '
+                          f'{action}')
         why = self._guests.act(namespace, name, action)
         if why:
-            return _say(409, why)
+            return _error(409, why)
         return web.json_response(self._guests.record(namespace, name))
 
     async def console(self, request):
@@ -57,8 +57,8 @@ class Routes:
         namespace, name = self._of(request)
         said = self._guests.console_log(namespace, name)
         if said is None:
-            return _say(404, f'{namespace}/{name} has no guest with a serial '
-                        'port now')
+            return _error(404, f'{namespace}/{name} has no guest with a '
+                          'serial port now')
         return web.Response(body=said, content_type='text/plain',
                             charset='utf-8')
 
@@ -67,5 +67,5 @@ class Routes:
         return request.match_info['namespace'], request.match_info['name']
 
 
-def _say(status, message):
+def _error(status, message):
     return web.json_response({'message': message}, status=status)

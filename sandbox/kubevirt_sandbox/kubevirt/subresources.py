@@ -49,16 +49,16 @@ def install(server, kinds, config, controller, version):
     vms = verbs_vm.Verbs(kinds)
     vmis = verbs_vmi.Verbs(kinds, controller)
     volumes = verbs_volumes.Verbs(kinds, config)
-    offered = {
-        _VMS: {**vms.offered(), 'addvolume': ('PUT', volumes.add_to_vm),
+    handlers = {
+        _VMS: {**vms.handlers(), 'addvolume': ('PUT', volumes.add_to_vm),
                'removevolume': ('PUT', volumes.remove_from_vm)},
-        _VMIS: {**vmis.offered(),
-                **consoles.Consoles(kinds, controller).offered(),
+        _VMIS: {**vmis.handlers(),
+                **consoles.Consoles(kinds, controller).handlers(),
                 'addvolume': ('PUT', volumes.add_to_vmi),
                 'removevolume': ('PUT', volumes.remove_from_vmi)},
     }
     for group_version in VERSIONS:
-        for plural, verbs in offered.items():
+        for plural, verbs in handlers.items():
             for name, (method, handler) in verbs.items():
                 server.register_subresource(
                     GROUP, group_version, plural, name,

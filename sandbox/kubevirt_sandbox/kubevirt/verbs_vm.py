@@ -74,7 +74,7 @@ class Verbs:
     def __init__(self, kinds):
         self._kinds = kinds
 
-    def offered(self):
+    def handlers(self):
         """Return ``{verb: (method, handler)}``."""
         return {'start': ('PUT', self.start), 'stop': ('PUT', self.stop),
                 'restart': ('PUT', self.restart),

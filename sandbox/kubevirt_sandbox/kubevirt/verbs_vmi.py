@@ -27,7 +27,7 @@ class Verbs:
         self._kinds = kinds
         self._controller = controller
 
-    def offered(self):
+    def handlers(self):
         """Return ``{verb: (method, handler)}``."""
         return {
             'pause': ('PUT', self.pause), 'unpause': ('PUT', self.unpause),
@@ -53,7 +53,7 @@ class Verbs:
         return vmi
 
     def _done(self, vmi):
-        self._controller.look_again(paths.key(vmi))
+        self._controller.enqueue(paths.key(vmi))
         return 200, None
 
     async def pause(self, request):

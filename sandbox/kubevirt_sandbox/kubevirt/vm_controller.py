@@ -51,9 +51,9 @@ class Controller:
         #: {uid of a VM: the VM at the time its VMI was created}
         self._started = {}
         self._queue = workqueue.WorkQueue(loop, self._sync, 'vm', lag)
-        self._ends = [store.subscribe(kind, self._saw),
-                      store.subscribe(vmis, self._saw_vmi),
-                      store.listen(None, self._saw_any)]
+        self._ends = [store.subscribe(kind, self._on_event),
+                      store.subscribe(vmis, self._on_vmi),
+                      store.listen(None, self._on_any_event)]
         for vm in store.list(kind):
             self._queue.add(paths.key(vm))
 
@@ -65,17 +65,17 @@ class Controller:
 
     # -- what happens in the cluster -------------------------------------
 
-    def _saw(self, type_, vm, _old):
+    def _on_event(self, type_, vm, _old):
         if type_ == 'DELETED':
             self._started.pop(vm['metadata']['uid'], None)
         self._queue.add(paths.key(vm))
 
-    def _saw_vmi(self, _type, vmi, _old):
+    def _on_vmi(self, _type, vmi, _old):
         self._queue.add(paths.key(vmi))
 
-    def _saw_any(self, event):
+    def _on_any_event(self, event):
         obj = event.record.obj
-        if claims.matters(event):
+        if claims.is_relevant(event):
             meta = obj['metadata']
             for vm in self._store.list(self._kind, meta['namespace']):
                 if any(paths.claim_name(v) == meta['name'] for v in
@@ -285,18 +285,18 @@ class Controller:
         try:
             if not self._data_volumes.make(vm):
                 return
-            self._forgive_restart(key)
+            self._reset_back_off(key)
             vmi = self._new_vmi(vm)
             self._started[vm['metadata']['uid']] = vm
             self._store.create(self._vmis, vmi, manager=_MANAGER)
         except (errors.ApiError, defaults.DefaultsError) as error:
-            self._say(vm, events.WARNING, 'FailedCreate',
-                      f'Error creating virtual machine instance: {error}')
+            self._record(vm, events.WARNING, 'FailedCreate',
+                         f'Error creating virtual machine instance: {error}')
             raise vm_model.SyncError('FailedCreate',
                                      f'Failure while starting VMI: {error}')
-        self._say(vm, events.NORMAL, 'SuccessfulCreate',
-                  'Started the virtual machine by creating the new virtual '
-                  f'machine instance {key[1]}')
+        self._record(vm, events.NORMAL, 'SuccessfulCreate',
+                     'Started the virtual machine by creating the new virtual '
+                     f'machine instance {key[1]}')
 
     def _new_vmi(self, vm):
         meta = vm['metadata']
@@ -338,18 +338,18 @@ class Controller:
         except errors.ApiError as error:
             raise vm_model.SyncError(
                 'FailedDelete', f'Failure attempting to delete VMI: {error}')
-        self._forgive_restart(key)
-        self._say(vm, events.NORMAL, 'SuccessfulDelete',
-                  'Stopped the virtual machine by deleting the virtual '
-                  f'machine instance {vmi["metadata"]["uid"]}')
+        self._reset_back_off(key)
+        self._record(vm, events.NORMAL, 'SuccessfulDelete',
+                     'Stopped the virtual machine by deleting the virtual '
+                     f'machine instance {vmi["metadata"]["uid"]}')
 
-    def _forgive_restart(self, key):
+    def _reset_back_off(self, key):
         vm = self._vm(key)
         if vm is not None and conditions.find(vm, vm_model.RESTART_REQUIRED):
             self._change(key, lambda new: conditions.drop(
                 new, vm_model.RESTART_REQUIRED), subresource='status')
 
-    def _say(self, vm, kind, reason, message):
+    def _record(self, vm, kind, reason, message):
         self._recorder.event(vm, kind, reason, message, vm_model.COMPONENT)
 
     # -- a running machine -----------------------------------------------

@@ -47,8 +47,8 @@ class DataVolumes:
             if phase not in _FILLED:
                 ready = False
             if phase == 'Failed':
-                self._say(vm, events.WARNING, 'FailedDataVolumeImport',
-                          f'DataVolume {name} failed to import disk image')
+                self._record(vm, events.WARNING, 'FailedDataVolumeImport',
+                             f'DataVolume {name} failed to import disk image')
         return ready
 
     def _make_one(self, vm, template):
@@ -68,13 +68,13 @@ class DataVolumes:
                 'metadata': meta, 'spec': json_copy.copy(template['spec'])},
                 manager='virt-controller')
         except errors.ApiError as error:
-            self._say(vm, events.WARNING, 'FailedDataVolumeCreate',
-                      f'Error creating DataVolume {name}: {error}')
+            self._record(vm, events.WARNING, 'FailedDataVolumeCreate',
+                         f'Error creating DataVolume {name}: {error}')
             raise vm_model.SyncError(
                 'FailedCreate', 'Error encountered while creating '
                 f'DataVolumes: failed to create DataVolume: {error}')
-        self._say(vm, events.NORMAL, 'SuccessfulDataVolumeCreate',
-                  f'Created DataVolume {name}')
+        self._record(vm, events.NORMAL, 'SuccessfulDataVolumeCreate',
+                     f'Created DataVolume {name}')
 
-    def _say(self, vm, kind, reason, message):
+    def _record(self, vm, kind, reason, message):
         self._recorder.event(vm, kind, reason, message, vm_model.COMPONENT)

@@ -51,8 +51,8 @@ def update(vm, vmi, strategy, failure, store):
     if not status.get('stateChangeRequests'):
         status.pop('stateChangeRequests', None)
     _count_failures(vm, vmi, strategy)
-    _tell_conditions(vm, vmi, failure)
-    _tell_snapshots(vm)
+    _set_conditions(vm, vmi, failure)
+    _set_snapshots(vm)
     status['printableStatus'] = printable(vm, vmi, strategy, store)
 
 
@@ -115,7 +115,7 @@ def _count_failures(vm, vmi, strategy):
 
 # -- conditions ----------------------------------------------------------
 
-def _tell_conditions(vm, vmi, failure):
+def _set_conditions(vm, vmi, failure):
     ready = conditions.find(vmi, 'Ready')
     if vmi is None:
         conditions.put(vm, 'Ready', False, 'VMINotExists',
@@ -151,7 +151,7 @@ def require_restart(vm, message):
     conditions.put(vm, vm_model.RESTART_REQUIRED, True, '', message)
 
 
-def _tell_snapshots(vm):
+def _set_snapshots(vm):
     found = []
     for volume in paths.volumes(paths.at(vm, 'spec', 'template', 'spec')):
         name = volume['name']

@@ -68,9 +68,9 @@ class Controller:
         self._stopping = {}
         self._homeless = set()
         self._queue = workqueue.WorkQueue(loop, self._sync, 'vmi', lag)
-        self._ends = [store.subscribe(kind, self._saw),
-                      store.subscribe(core.NODE, self._saw_node),
-                      store.listen(None, self._saw_any)]
+        self._ends = [store.subscribe(kind, self._on_event),
+                      store.subscribe(core.NODE, self._on_node),
+                      store.listen(None, self._on_any_event)]
         for vmi in store.list(kind):
             self._queue.add(paths.key(vmi))
 
@@ -81,7 +81,7 @@ class Controller:
         self._queue.close()
         self.guests.close()
 
-    def look_again(self, key):
+    def enqueue(self, key):
         """Queue a VMI for reconciliation."""
         self._queue.add(key)
 
@@ -90,7 +90,7 @@ class Controller:
     def _look(self, namespace, name):
         return self._store.find(self._kind, namespace, name)
 
-    def _saw(self, type_, vmi, _old):
+    def _on_event(self, type_, vmi, _old):
         if type_ == 'DELETED':
             self._forget(vmi['metadata']['uid'])
         self._queue.add(paths.key(vmi))
@@ -108,13 +108,13 @@ class Controller:
                 return True
         return False
 
-    def _saw_node(self, _type, _node, _old):
+    def _on_node(self, _type, _node, _old):
         for key in self._homeless:
             self._queue.add(key)
 
-    def _saw_any(self, event):
+    def _on_any_event(self, event):
         """Queue the VMIs that may wait for a volume."""
-        if not claims.matters(event):
+        if not claims.is_relevant(event):
             return
         meta = event.record.obj['metadata']
         for vmi in self._store.list(self._kind, meta['namespace']):
@@ -160,9 +160,9 @@ class Controller:
             self._queue.add(key)
             return
         if before != after:
-            self._announce(vmi, after)
+            self._record_phase(vmi, after)
 
-    def _announce(self, vmi, phase):
+    def _record_phase(self, vmi, phase):
         said = {
             vmi_status.RUNNING: (events.NORMAL, 'Started',
                                  'VirtualMachineInstance started.'),
@@ -173,22 +173,22 @@ class Controller:
                                 'The VirtualMachineInstance crashed.'),
         }.get(phase)
         if said:
-            self._say(vmi, *said)
+            self._record(vmi, *said)
 
-    def _say(self, vmi, kind, reason, message, component=_HANDLER):
+    def _record(self, vmi, kind, reason, message, component=_HANDLER):
         self._recorder.event(vmi, kind, reason, message, component)
 
     # -- phases ----------------------------------------------------------
 
     def _prepare(self, _key, vmi):
         """Handle phase Pending, until the volumes are ready."""
-        vmi_status.tell_ready(vmi, None)
+        vmi_status.set_ready(vmi, None)
         if 'deletionTimestamp' in vmi['metadata']:
             vmi_status.move(vmi, vmi_status.FAILED)
             return
         namespace = vmi['metadata']['namespace']
         volumes = paths.volumes(vmi['spec'])
-        vmi_status.tell_data_volumes(vmi, self._store)
+        vmi_status.set_data_volumes(vmi, self._store)
         vmi_status.move(vmi, vmi_status.PENDING)
         missing = claims.missing(self._store, namespace, volumes)
         if missing:
@@ -196,20 +196,20 @@ class Controller:
                        'for it to appear')
             conditions.put(vmi, 'PodScheduled', False, 'Unschedulable',
                            message)
-            vmi_status.tell_failure(vmi, 'FailedPvcNotFound', message)
-            self._say(vmi, events.NORMAL, 'FailedPvcNotFound', message,
-                      _CONTROLLER)
+            vmi_status.set_synchronized(vmi, 'FailedPvcNotFound', message)
+            self._record(vmi, events.NORMAL, 'FailedPvcNotFound', message,
+                         _CONTROLLER)
             return
-        vmi_status.tell_failure(vmi)
+        vmi_status.set_synchronized(vmi)
         self._bind_claims(namespace, volumes, self._some_node())
         if not claims.ready(self._store, namespace, volumes):
             return
         conditions.drop(vmi, 'PodScheduled')
         pod = self._pods.create(vmi)
-        self._say(vmi, events.NORMAL, 'SuccessfulCreate',
-                  f'Created virtual machine pod {pod.name}', _CONTROLLER)
-        self._tell_pod(vmi, pod)
-        vmi_status.tell_ready(vmi, pod)
+        self._record(vmi, events.NORMAL, 'SuccessfulCreate',
+                     f'Created virtual machine pod {pod.name}', _CONTROLLER)
+        self._set_pod(vmi, pod)
+        vmi_status.set_ready(vmi, pod)
         vmi_status.move(vmi, vmi_status.SCHEDULING)
 
     def _bind_claims(self, namespace, volumes, node):
@@ -225,7 +225,7 @@ class Controller:
         return nodes[0]['metadata']['name'] if nodes else ''
 
     @staticmethod
-    def _tell_pod(vmi, pod):
+    def _set_pod(vmi, pod):
         vmi['status']['activePods'] = {pod.uid: pod.node or ''}
 
     def _schedule(self, key, vmi):
@@ -234,7 +234,7 @@ class Controller:
         if pod is None or 'deletionTimestamp' in vmi['metadata']:
             self._give_up(vmi)
             return
-        vmi_status.tell_ready(vmi, pod)
+        vmi_status.set_ready(vmi, pod)
         vmi['status']['qosClass'] = 'Burstable'
         if pod.node is None:
             why = self._pods.place(vmi, pod)
@@ -253,10 +253,10 @@ class Controller:
                                why)
                 return
         conditions.drop(vmi, 'PodScheduled')
-        self._tell_pod(vmi, pod)
+        self._set_pod(vmi, pod)
         if self._image_fails(key, vmi, pod):
             return
-        vmi_status.tell_failure(vmi)
+        vmi_status.set_synchronized(vmi)
         if self._wait(key, pod.moved + self._seconds * _POD_SHARE):
             return
         pod.moved = self._loop.time()
@@ -264,9 +264,9 @@ class Controller:
         vmi['status'].update(
             nodeName=pod.node, migrationTransport='Unix',
             launcherContainerImageVersion=self._image)
-        self._tell_volumes(vmi, running=False)
+        self._set_volumes(vmi, running=False)
         vmi_status.move(vmi, vmi_status.SCHEDULED)
-        vmi_status.tell_ready(vmi, pod)
+        vmi_status.set_ready(vmi, pod)
 
     def _image_fails(self, key, vmi, pod):
         image = launcher.missing_image(vmi) or self.guests.missing_image(vmi)
@@ -276,9 +276,9 @@ class Controller:
                'resolve reference: not found')
         back_off = pod.moved + max(self._seconds, 0.5)
         if self._wait(key, back_off):
-            vmi_status.tell_failure(vmi, 'ErrImagePull', why)
+            vmi_status.set_synchronized(vmi, 'ErrImagePull', why)
         else:
-            vmi_status.tell_failure(
+            vmi_status.set_synchronized(
                 vmi, 'ImagePullBackOff',
                 f'Back-off pulling image "{image}": ErrImagePull: {why}')
         return True
@@ -294,7 +294,7 @@ class Controller:
     def _give_up(self, vmi):
         self._forget(vmi['metadata']['uid'])
         vmi_status.move(vmi, vmi_status.FAILED)
-        vmi_status.tell_ready(vmi, None)
+        vmi_status.set_ready(vmi, None)
 
     def _start(self, key, vmi):
         """Handle phase Scheduled, until the guest runs."""
@@ -302,7 +302,7 @@ class Controller:
         if pod is None or 'deletionTimestamp' in vmi['metadata']:
             self._give_up(vmi)
             return
-        self._tell_volumes(vmi, running=False)
+        self._set_volumes(vmi, running=False)
         if self._wait(key, pod.moved + self._seconds * (1 - _POD_SHARE)):
             return
         if launcher.fails_to_start(vmi):
@@ -312,40 +312,40 @@ class Controller:
             self._queue.add_after(key, self._seconds / 10)
             return
         why = self.guests.refusal(vmi)
-        vmi_status.tell_failure(
+        vmi_status.set_synchronized(
             vmi, why and 'Synchronizing with the Domain failed.', why)
         if why:
             return
-        self._say(vmi, events.NORMAL, 'Created',
-                  'VirtualMachineInstance defined.')
+        self._record(vmi, events.NORMAL, 'Created',
+                     'VirtualMachineInstance defined.')
         vmi_status.move(vmi, vmi_status.RUNNING)
         self.guests.start(vmi, vmi['spec'].get('startStrategy') == 'Paused')
         vmi['status']['machine'] = {'type': paths.at(
             vmi, 'spec', 'domain', 'machine', 'type')}
         self._observe(key, vmi, pod)
 
-    def _tell_volumes(self, vmi, running):
+    def _set_volumes(self, vmi, running):
         uid = vmi['metadata']['uid']
-        return vmi_status.tell_volumes(
+        return vmi_status.set_volumes(
             vmi, self._store, running,
             lambda volume: self.guests.plugged(uid, volume))
 
     def _observe(self, key, vmi, pod):
         """Write the state of the guest to the status."""
         agent = self.guests.has_agent(vmi)
-        vmi_status.tell_migratable(vmi, self._store)
-        vmi_status.tell_data_volumes(vmi, self._store)
-        vmi_status.tell_interfaces(vmi, pod, agent)
-        vmi_status.tell_agent(vmi, agent)
-        vmi_status.tell_paused(vmi, self.guests.paused(vmi['metadata']['uid']))
-        vmi_status.tell_sizes(vmi)
+        vmi_status.set_migratable(vmi, self._store)
+        vmi_status.set_data_volumes(vmi, self._store)
+        vmi_status.set_interfaces(vmi, pod, agent)
+        vmi_status.set_agent(vmi, agent)
+        vmi_status.set_paused(vmi, self.guests.paused(vmi['metadata']['uid']))
+        vmi_status.set_size_changes(vmi)
         self._bind_claims(key[0], paths.volumes(vmi['spec']), pod.node)
         if not self._lacks_volume(key[0], vmi):
-            if self._tell_volumes(vmi, running=True):
+            if self._set_volumes(vmi, running=True):
                 self._queue.add_after(key, self._seconds / 10)
             self.guests.plug(vmi)
         alive = 'deletionTimestamp' not in vmi['metadata']
-        vmi_status.tell_ready(vmi, pod, alive)
+        vmi_status.set_ready(vmi, pod, alive)
 
     def _lacks_volume(self, namespace, vmi):
         """Tell whether KubeVirt no longer updates a guest's volumes.
@@ -357,15 +357,15 @@ class Controller:
         volumes = paths.volumes(vmi['spec'])
         gone = claims.orphaned(self._store, namespace, volumes)
         if gone is None:
-            vmi_status.tell_failure(vmi)
+            vmi_status.set_synchronized(vmi)
             return False
         why = f'unable to find datavolume {namespace}/{gone}'
         if not conditions.has(vmi, 'Synchronized', 'False',
                               'FailedDataVolumeImport'):
-            self._say(vmi, events.WARNING, 'FailedPvcNotFound',
-                      f'Error determining if volume is ready: {why}',
-                      _CONTROLLER)
-        vmi_status.tell_failure(
+            self._record(vmi, events.WARNING, 'FailedPvcNotFound',
+                         f'Error determining if volume is ready: {why}',
+                         _CONTROLLER)
+        vmi_status.set_synchronized(
             vmi, 'FailedDataVolumeImport',
             f'Error determining if volume is ready {why}')
         return True
@@ -398,8 +398,8 @@ class Controller:
         if grace > 0:
             if uid not in self._stopping:
                 self._stopping[uid] = now
-                self._say(vmi, events.NORMAL, 'ShuttingDown',
-                          'Signaled Graceful Shutdown')
+                self._record(vmi, events.NORMAL, 'ShuttingDown',
+                             'Signaled Graceful Shutdown')
             left = self._stopping[uid] + grace - now
             if left > 0:
                 # repeat it: a guest that still boots may miss the first one
@@ -407,8 +407,8 @@ class Controller:
                 self._queue.add_after(key, min(left, _ASK_AGAIN))
                 return False
         self.guests.kill(uid)
-        self._say(vmi, events.NORMAL, 'Deleted',
-                  'VirtualMachineInstance stopping')
+        self._record(vmi, events.NORMAL, 'Deleted',
+                     'VirtualMachineInstance stopping')
         # a guest with ACPI that did not shut down in time has failed
         acpi = paths.at(vmi, 'spec', 'domain', 'features', 'acpi') or {}
         expired = grace > 0 and acpi.get('enabled', True)
@@ -421,11 +421,12 @@ class Controller:
         meta = vmi['metadata']
         pod = self._pods.remove(meta['uid'])
         if pod is not None:
-            self._say(vmi, events.NORMAL, 'SuccessfulDelete',
-                      f'Deleted virtual machine pod {pod.name}', _CONTROLLER)
+            self._record(vmi, events.NORMAL, 'SuccessfulDelete',
+                         f'Deleted virtual machine pod {pod.name}',
+                         _CONTROLLER)
         self._forget(meta['uid'])
-        vmi_status.tell_ready(vmi, None)
-        vmi_status.tell_paused(vmi, False)
+        vmi_status.set_ready(vmi, None)
+        vmi_status.set_paused(vmi, False)
         vmi['status'].pop('launcherContainerImageVersion', None)
         gone = {defaults.VMI_FINALIZER}
         if self._owner(vmi) is None:

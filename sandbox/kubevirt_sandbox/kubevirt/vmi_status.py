@@ -49,7 +49,7 @@ def move(vmi, to):
                        'phaseTransitionTimestamp': metadata.now()})
 
 
-def tell_ready(vmi, pod, alive=True):
+def set_ready(vmi, pod, alive=True):
     """Set the condition Ready.
 
     :param pod: the launcher pod, or None.
@@ -73,7 +73,7 @@ def tell_ready(vmi, pod, alive=True):
     conditions.put(vmi, 'Ready', *facts)
 
 
-def tell_paused(vmi, paused):
+def set_paused(vmi, paused):
     """Set or remove the condition Paused."""
     if paused:
         conditions.put(vmi, 'Paused', True, 'PausedByUser',
@@ -82,7 +82,7 @@ def tell_paused(vmi, paused):
         conditions.drop(vmi, 'Paused')
 
 
-def tell_failure(vmi, reason='', message=''):
+def set_synchronized(vmi, reason='', message=''):
     """Set the condition Synchronized after a failure, or remove it."""
     if reason:
         conditions.put(vmi, 'Synchronized', False, reason, message)
@@ -102,7 +102,7 @@ def mac_of(vmi, card):
         digest[i:i + 2] for i in range(0, 6, 2))
 
 
-def tell_interfaces(vmi, pod, agent):
+def set_interfaces(vmi, pod, agent):
     """Set ``status.interfaces``.
 
     :param agent: whether a guest agent tells addresses.
@@ -134,7 +134,7 @@ def tell_interfaces(vmi, pod, agent):
         vmi['status'].pop('interfaces', None)
 
 
-def tell_agent(vmi, agent):
+def set_agent(vmi, agent):
     """Set the condition AgentConnected and the agent's information."""
     if agent:
         if conditions.find(vmi, 'AgentConnected') is None:
@@ -145,7 +145,7 @@ def tell_agent(vmi, agent):
         vmi['status']['guestOSInfo'] = {}
 
 
-def tell_volumes(vmi, store, running, plugged):
+def set_volumes(vmi, store, running, plugged):
     """Set ``status.volumeStatus``, including the steps of hotplug.
 
     :param running: whether the guest runs and sees disks.
@@ -165,7 +165,7 @@ def tell_volumes(vmi, store, running, plugged):
             else {})})
         claim = paths.claim_name(volume)
         if claim:
-            _tell_claim(status, claims.find(store, namespace, claim))
+            _set_claim(status, claims.find(store, namespace, claim))
         if status.get('hotplugVolume') is not None:
             more |= _plug(status, claims.find(store, namespace, claim or ''),
                           claim, targets.get(name, ''), plugged,
@@ -192,7 +192,7 @@ def tell_volumes(vmi, store, running, plugged):
     return more
 
 
-def _tell_claim(status, claim):
+def _set_claim(status, claim):
     if claim is None:
         return
     spec = claim.get('spec') or {}
@@ -227,35 +227,35 @@ def _plug(status, claim, name, target, plugged, filled, mountable):
     if current == 'Ready':
         return False
     if claim is None:
-        _say(status, 'Pending', 'FailedPvcNotFound',
-             f'PVC {name} not found')
+        _set_state(status, 'Pending', 'FailedPvcNotFound',
+                   f'PVC {name} not found')
         return False
     if paths.at(claim, 'status', 'phase') != 'Bound':
-        _say(status, 'Pending', 'PVCNotReady', 'PVC is in phase '
-             'ClaimPending')
+        _set_state(status, 'Pending', 'PVCNotReady', 'PVC is in phase '
+                   'ClaimPending')
         return False
     if not filled:
-        _say(status, 'Bound', 'PVCNotReady', 'PVC is in phase Bound')
+        _set_state(status, 'Bound', 'PVCNotReady', 'PVC is in phase Bound')
         return False
     volume = status['name']
     if current == 'AttachedToNode':
         if not mountable:
             return False
-        _say(status, 'MountedToPod', 'VolumeMountedToPod', f'Volume '
-             f'{volume} has been mounted in virt-launcher pod')
+        _set_state(status, 'MountedToPod', 'VolumeMountedToPod', f'Volume '
+                   f'{volume} has been mounted in virt-launcher pod')
         return True
     if current == 'MountedToPod':
         if not plugged(volume):
             return False
         status['target'] = target
-        _say(status, 'Ready', 'VolumeReady', 'Successfully attach '
-             f'hotplugged volume {volume} to VM')
+        _set_state(status, 'Ready', 'VolumeReady', 'Successfully attach '
+                   f'hotplugged volume {volume} to VM')
         return False
     pod = metadata.generate('hp-volume-')
     status['hotplugVolume'] = {'attachPodName': pod,
                                'attachPodUID': str(uuid.uuid4())}
-    _say(status, 'AttachedToNode', 'SuccessfulCreate', 'Created hotplug '
-         f'attachment pod {pod}, for volume {volume}')
+    _set_state(status, 'AttachedToNode', 'SuccessfulCreate', 'Created hotplug '
+               f'attachment pod {pod}, for volume {volume}')
     return True
 
 
@@ -264,13 +264,13 @@ def _unplug(status):
     if not status['hotplugVolume'] or status.get('phase') == 'Detaching':
         return False
     status['target'] = ''
-    _say(status, 'Detaching', 'SuccessfulDelete', 'Deleted hotplug '
-         f'attachment pod {status["hotplugVolume"]["attachPodName"]}, for '
-         f'volume {status["name"]}')
+    _set_state(status, 'Detaching', 'SuccessfulDelete', 'Deleted hotplug '
+               f'attachment pod {status["hotplugVolume"]["attachPodName"]}, '
+               f'for volume {status["name"]}')
     return True
 
 
-def _say(status, phase_, reason, message):
+def _set_state(status, phase_, reason, message):
     status.update(phase=phase_, reason=reason, message=message)
 
 
@@ -287,7 +287,7 @@ def _targets(spec):
     return found
 
 
-def tell_migratable(vmi, store):
+def set_migratable(vmi, store):
     """Set the conditions LiveMigratable and StorageLiveMigratable."""
     namespace = vmi['metadata']['namespace']
     networks = paths.named(paths.networks(vmi['spec']))
@@ -316,7 +316,7 @@ def tell_migratable(vmi, store):
     vmi['status']['migrationMethod'] = method
 
 
-def tell_data_volumes(vmi, store):
+def set_data_volumes(vmi, store):
     """Set the condition DataVolumesReady if there are DataVolumes."""
     found = claims.data_volumes(store, vmi['metadata']['namespace'],
                                 paths.volumes(vmi['spec']))
@@ -334,7 +334,7 @@ def tell_data_volumes(vmi, store):
                        "Not all of the VMI's DVs are ready")
 
 
-def tell_sizes(vmi):
+def set_size_changes(vmi):
     """Set the conditions for added CPUs and memory that need a migration."""
     spec, status = vmi['spec']['domain'], vmi['status']
     sockets = paths.at(spec, 'cpu', 'sockets') or 1

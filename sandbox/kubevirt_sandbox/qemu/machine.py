@@ -44,7 +44,7 @@ class Machine:
         self._loop = asyncio.get_running_loop()
         self._tasks = set()
         self._begun = asyncio.Event()
-        self._shut = self._killed = self._reboots = False
+        self._shut_down = self._killed = self._reboots = False
         self._process = self._pidfd = self._qmp = None
 
     @property
@@ -81,7 +81,7 @@ class Machine:
         self._loop.add_reader(self._pidfd, self._ended)
         ours.setblocking(False)
         line.setblocking(False)
-        self._qmp = qmp.Client(ours, self._saw)
+        self._qmp = qmp.Client(ours, self._on_event)
         self._begun.set()
         self._spawn(self._qmp.run())
         self._spawn(self.serial.attach(line))
@@ -110,13 +110,13 @@ class Machine:
 
     def ask(self, command, **arguments):
         """Execute a QMP command in the background, ignoring its result."""
-        self._spawn(self._tell(command, arguments))
+        self._spawn(self._execute(command, arguments))
 
-    async def _tell(self, command, arguments):
+    async def _execute(self, command, arguments):
         try:
             await self.execute(command, **arguments)
         except qmp.QmpError as exc:
-            if not self._shut and not self.gone.is_set():
+            if not self._shut_down and not self.gone.is_set():
                 LOG.warning('%s: %s: %s', self.name, command, exc)
 
     def soft_reboot(self, terminate):
@@ -150,7 +150,7 @@ class Machine:
 
     # -- events ----------------------------------------------------------
 
-    def _saw(self, event, data):
+    def _on_event(self, event, data):
         LOG.debug('%s: %s %s', self.name, event, data)
         if event == 'RESET':
             self._on_reset(data.get('guest', False))
@@ -160,7 +160,7 @@ class Machine:
                 self.ask('system_reset')
                 self.ask('cont')
                 return
-            self._shut = True
+            self._shut_down = True
             self.ask('quit')
 
     def _ended(self):
@@ -173,7 +173,7 @@ class Machine:
         self._log.seek(0)
         said = self._log.read(4096).decode(errors='replace').strip()
         self._log.close()
-        if code != 0 and not self._shut and not self._killed:
+        if code != 0 and not self._shut_down and not self._killed:
             LOG.warning('%s: QEMU ended with %d%s%s', self.name, code,
                         ': ' if said else '', said)
-        self._on_end(self._shut)
+        self._on_end(self._shut_down)

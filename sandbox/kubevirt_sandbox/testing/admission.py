@@ -3,5 +3,6 @@
 
 from kubevirt_sandbox.api import policy_admission
 
-#: Messages of the policies that deny a request; see `policy_admission.said`.
-said = policy_admission.said
+#: Messages of the policies that deny a request; see
+#: `policy_admission.failed_validations`.
+failed_validations = policy_admission.failed_validations

@@ -129,12 +129,12 @@ class QemuTestCase(case.SandboxTestCase):
             obj['spec']['runStrategy'] = run_strategy
         self.console = self.useFixture(console.Console(self.sandbox,
                                                        self.name))
-        self.addOnException(self._tell_console)
+        self.addOnException(self._attach_console)
         # Delete it afterwards to free processor time for other tests.
         self.addCleanup(self.sandbox.delete, 'virtualmachines', self.name)
         self.vm = self.sandbox.create('virtualmachines', obj)
         return self.vm
 
-    def _tell_console(self, _exc_info):
+    def _attach_console(self, _exc_info):
         self.addDetail('console of ' + self.name,
                        content.text_content(self.console.said[-20000:]))

@@ -40,7 +40,7 @@ def delay(first, failures):
                                       first * _LONGEST)
 
 
-def again(policy, code):
+def is_restarted(policy, code):
     """Tell whether an ended container is restarted.
 
     :param policy: ``restartPolicy``.
@@ -67,7 +67,7 @@ class Container:
         self.ready = self.started = False
         self.log = self.previous = None
         #: Whether it has ended and will not be restarted.
-        self.over = False
+        self.has_ended = False
         self._pod = pod
         self._policy = policy
         self._process = self._env = None
@@ -119,18 +119,19 @@ class Container:
                 try:
                     words, env = self._make()
                 except fields.Missing as exc:
-                    turn.over()
+                    turn.end()
                     self._wait('CreateContainerConfigError', str(exc))
                     self._pod.event(events.WARNING, 'Failed', f'Error: {exc}')
-                    await self._pod.something(self._stopping)
+                    await self._pod.wait_change(self._stopping)
                     continue
                 await self._one(words, env, turn)
             ran = asyncio.get_running_loop().time() - self._began
-            if self._stopping.is_set() or not again(self._policy, self.code):
+            if self._stopping.is_set() or not is_restarted(
+                    self._policy, self.code):
                 break
             await self._back_off(ran)
-        self.over = True
-        self._pod.tell()
+        self.has_ended = True
+        self._pod.schedule_status()
 
     def _make(self):
         """Build the command and the environment from the current state."""
@@ -164,9 +165,9 @@ class Container:
         self.ready = self.started and 'readinessProbe' not in self.spec
         self._pod.event(events.NORMAL, 'Started',
                         f'Started container {self.name}')
-        self._pod.tell()
+        self._pod.schedule_status()
         if self.ready:
-            turn.over()
+            turn.end()
         self._clock = probes.Clock(self._pod.began, self._began)
         noticed = loop.call_later(_NOTICED, self.look)
         task = asyncio.create_task(self._probe(env, turn))
@@ -187,11 +188,11 @@ class Container:
             'exitCode': code, 'reason': reason, 'startedAt': since,
             'finishedAt': metadata.now(), 'containerID': self._identity,
             **({'message': message} if message else {})}}
-        self._pod.tell()
+        self._pod.schedule_status()
 
     def _wait(self, reason, message):
         self.state = {'waiting': {'reason': reason, 'message': message}}
-        self._pod.tell()
+        self._pod.schedule_status()
 
     async def _back_off(self, ran):
         first = self._pod.back_off
@@ -263,11 +264,11 @@ class Container:
                 await passed.wait()
             finally:
                 task.cancel()
-            turn.over()
+            turn.end()
             self.started = True
             self.ready = 'readinessProbe' not in self.spec
             self._clock.nudge.set()
-            self._pod.tell()
+            self._pod.schedule_status()
         async with asyncio.TaskGroup() as group:
             if 'readinessProbe' in self.spec:
                 group.create_task(self._follow(
@@ -287,10 +288,10 @@ class Container:
             self._clock, name == 'Readiness')
 
     def _set_ready(self, good, turn):
-        turn.over()
+        turn.end()
         if self.running:
             self.ready = good
-            self._pod.tell()
+            self._pod.schedule_status()
 
     def _restart(self, why):
         if self._stopping.is_set():
@@ -298,10 +299,10 @@ class Container:
         self._pod.event(events.NORMAL, 'Killing', f'Container {self.name} '
                         f'{why}, will be restarted')
         self.ready = False
-        self._pod.tell()
+        self._pod.schedule_status()
         self._pod.spawn(self._terminate(self._pod.grace))
 
-    def beside(self, command):
+    def prepare_exec(self, command):
         """Prepare a command that runs in the container and ends with it.
 
         :returns: (arguments, environment, working directory)

@@ -69,7 +69,7 @@ class ControllerManager:
         self._pods = addresses.Pool(addresses.PODS)
         self._nodes = addresses.Pool(addresses.NODES)
         self._hosts = {}
-        self._end_nodes = self._store.subscribe(core.NODE, self._saw_node)
+        self._end_nodes = self._store.subscribe(core.NODE, self._on_node)
         self._services = services.Services(
             self._store, recorder, lambda: list(self._hosts.values()),
             options.pods == 'pretended')
@@ -98,7 +98,7 @@ class ControllerManager:
     async def start(self):
         """Start to run pods and to open ports."""
         for one in self._store.list(core.NODE):
-            self._saw_node('ADDED', one, None)
+            self._on_node('ADDED', one, None)
         self._show_api()
         await self._services.start()
         await self._node.start()
@@ -127,7 +127,7 @@ class ControllerManager:
             pod['metadata']['namespace'], pod['spec']['serviceAccountName'],
             audiences, seconds, pod)[0]
 
-    def _saw_node(self, type_, obj, old):
+    def _on_node(self, type_, obj, old):
         name = obj['metadata']['name']
         if type_ == 'DELETED':
             self._nodes.release(self._hosts.pop(name, ''))

@@ -41,9 +41,9 @@ class Controller:
         self._pods = index.by_owner(store, core.POD)
         self._ends = [
             self._sets.close, self._pods.close,
-            store.subscribe(workload_kinds.DEPLOYMENT, self._saw),
-            store.subscribe(workload_kinds.REPLICA_SET, self._saw_set),
-            store.subscribe(core.POD, self._saw_pod)]
+            store.subscribe(workload_kinds.DEPLOYMENT, self._on_event),
+            store.subscribe(workload_kinds.REPLICA_SET, self._on_set),
+            store.subscribe(core.POD, self._on_pod)]
 
     def close(self):
         """Stop the controller."""
@@ -51,17 +51,17 @@ class Controller:
             end()
         self._queue.close()
 
-    def _saw(self, type_, obj, old):
+    def _on_event(self, type_, obj, old):
         if type_ != 'DELETED':
             self._queue.add((obj['metadata']['namespace'],
                              obj['metadata']['name']))
 
-    def _saw_set(self, type_, obj, old):
+    def _on_set(self, type_, obj, old):
         found = owner_references.controller(obj)
         if found and found['kind'] == 'Deployment':
             self._queue.add((obj['metadata']['namespace'], found['name']))
 
-    def _saw_pod(self, type_, pod, old):
+    def _on_pod(self, type_, pod, old):
         # Recreate waits until the last pod is really gone.
         found = owner_references.controller(pod)
         if type_ == 'DELETED' and found and found['kind'] == 'ReplicaSet':
@@ -69,7 +69,7 @@ class Controller:
                 workload_kinds.REPLICA_SET, pod['metadata']['namespace'],
                 found['name'])
             if owner is not None:
-                self._saw_set(type_, owner, None)
+                self._on_set(type_, owner, None)
 
     # -- a turn -----------------------------------------------------------
 
@@ -94,15 +94,15 @@ class Controller:
         olds = [s for s in sets if new is None
                 or s['metadata']['name'] != new['metadata']['name']]
         if new is not None:
-            self._carry(deployment, new)
+            self._set_revision(deployment, new)
             if not paused:
-                self._go_on(deployment, new, olds)
+                self._continue_rollout(deployment, new, olds)
             elif new['spec']['replicas'] != deployment['spec'].get(
                     'replicas', 1) and not any(
                         o['spec']['replicas'] for o in olds):
                 self._scale(deployment, new,
                             deployment['spec'].get('replicas', 1))
-        self._tell(deployment, key, new, made)
+        self._update_status(deployment, key, new, made)
         if not paused:
             self._forget(deployment, key)
 
@@ -133,7 +133,7 @@ class Controller:
             lambda one: one['metadata'].setdefault('annotations', {}).update(
                 {rollout.REVISION: str(number)}), manager=_MANAGER)
 
-    def _carry(self, deployment, new):
+    def _set_revision(self, deployment, new):
         """Set the revision of a Deployment to that of its newest ReplicaSet.
         """
         number = str(_revision(new))
@@ -145,9 +145,9 @@ class Controller:
                     'annotations', {}).update({rollout.REVISION: number}),
                 manager=_MANAGER)
 
-    def _go_on(self, deployment, new, olds):
+    def _continue_rollout(self, deployment, new, olds):
         def numbers(one):
-            pods = len(self._living(one))
+            pods = len(self._active_pods(one))
             return (one['spec']['replicas'], pods,
                     one.get('status', {}).get('availableReplicas', 0))
         wanted, left = rollout.step(
@@ -156,10 +156,10 @@ class Controller:
         for old, count in zip(olds, left, strict=True):
             self._scale(deployment, old, count)
 
-    def _living(self, owner):
+    def _active_pods(self, owner):
         """List the pods of a ReplicaSet that have not ended."""
         return [p for p in self._pods.get(owner['metadata']['uid'])
-                if not podstate.over(p)]
+                if not podstate.has_ended(p)]
 
     def _scale(self, deployment, one, count):
         was = one['spec']['replicas']
@@ -189,7 +189,7 @@ class Controller:
 
     # -- status -----------------------------------------------------------
 
-    def _tell(self, deployment, key, new, made):
+    def _update_status(self, deployment, key, new, made):
         sets = self._sets.get(deployment['metadata']['uid'])
 
         def total(name, of=sets):
@@ -228,12 +228,12 @@ class Controller:
                  'Deployment has minimum availability.') if enough else
                 ('MinimumReplicasUnavailable',
                  'Deployment does not have minimum availability.')))
-            self._tell_progress(one, key, new, made, complete,
-                                before != counts, limit)
+            self._set_progressing(one, key, new, made, complete,
+                                  before != counts, limit)
         self._store.change(workload_kinds.DEPLOYMENT, *key, change,
                            subresource='status', manager=_MANAGER)
 
-    def _tell_progress(self, one, key, new, made, complete, moved, limit):
+    def _set_progressing(self, one, key, new, made, complete, moved, limit):
         status = one['status']
         if new is None:
             _put(status, 'Progressing', 'Unknown', 'DeploymentPaused',

@@ -57,8 +57,8 @@ class Controller:
         self._store = store
         self._queue = workqueue.WorkQueue(loop, self._sync, 'disruption', lag)
         self._ends = [
-            store.subscribe(workload_kinds.DISRUPTION_BUDGET, self._saw),
-            store.subscribe(core.POD, self._saw_pod),
+            store.subscribe(workload_kinds.DISRUPTION_BUDGET, self._on_event),
+            store.subscribe(core.POD, self._on_pod),
         ]
 
     def close(self):
@@ -67,13 +67,13 @@ class Controller:
             end()
         self._queue.close()
 
-    def _saw(self, type_, budget, old):
+    def _on_event(self, type_, budget, old):
         self._queue.add((budget['metadata']['namespace'],
                          budget['metadata']['name']))
 
-    def _saw_pod(self, type_, pod, old):
+    def _on_pod(self, type_, pod, old):
         for budget in self._about(pod):
-            self._saw(type_, budget, None)
+            self._on_event(type_, budget, None)
 
     def _about(self, pod):
         """List the budgets that select a pod."""
@@ -85,7 +85,7 @@ class Controller:
     def _numbers(self, budget):
         meta, spec = budget['metadata'], budget['spec']
         pods = [pod for pod in self._store.list(core.POD, meta['namespace'])
-                if not podstate.over(pod) and labels.matches(
+                if not podstate.has_ended(pod) and labels.matches(
                     spec.get('selector') or {}, pod['metadata'].get(
                         'labels'))]
         owners = {}

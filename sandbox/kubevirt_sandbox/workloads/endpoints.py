@@ -82,8 +82,8 @@ class Controller:
             store, core.SERVICE, lambda service: (_first(service),)
             if service['spec'].get('selector') else ())
         self._ends = [self._pods.close, self._services.close,
-                      store.subscribe(core.SERVICE, self._saw),
-                      store.subscribe(core.POD, self._saw_pod)]
+                      store.subscribe(core.SERVICE, self._on_event),
+                      store.subscribe(core.POD, self._on_pod)]
 
     def close(self):
         """Stop the controller."""
@@ -91,17 +91,17 @@ class Controller:
             end()
         self._queue.close()
 
-    def _saw(self, type_, service, old):
+    def _on_event(self, type_, service, old):
         self._queue.add((service['metadata']['namespace'],
                          service['metadata']['name']))
 
-    def _saw_pod(self, type_, pod, old):
+    def _on_pod(self, type_, pod, old):
         pairs = {
             (pod['metadata']['namespace'], *pair) for one in (pod, old) if one
             for pair in (one['metadata'].get('labels') or {}).items()}
         for service in self._services.get(*pairs):
             if selected(service, pod) or (old and selected(service, old)):
-                self._saw(type_, service, None)
+                self._on_event(type_, service, None)
 
     def _sync(self, key):
         service = self._store.find(core.SERVICE, *key)
@@ -114,7 +114,7 @@ class Controller:
                 'selector') or owner_references.ends(service):
             return
         pods = [p for p in self._pods.get(_first(service))
-                if selected(service, p) and not podstate.over(p)
+                if selected(service, p) and not podstate.has_ended(p)
                 and (p.get('status') or {}).get('podIP')]
         found = subsets(service, pods)
         self._write_slices(service, key, found)

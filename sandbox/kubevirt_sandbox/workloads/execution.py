@@ -89,7 +89,7 @@ class Route:
         return socket
 
     async def _run(self, container, command, wanted, socket):
-        words, env, folder = container.beside(command)
+        words, env, folder = container.prepare_exec(command)
         ours = theirs = None
         pipe = asyncio.subprocess.PIPE
         null = asyncio.subprocess.DEVNULL
@@ -122,7 +122,7 @@ class Route:
                                         (process.stderr, _STDERR))
                 if stream is not None]
         hearing = asyncio.create_task(
-            _hear(socket, process, terminal, wanted['stdin']))
+            _read_input(socket, process, terminal, wanted['stdin']))
         try:
             ended = asyncio.create_task(process.wait())
             await asyncio.wait([ended, hearing],
@@ -196,7 +196,7 @@ async def _pass(read, channel, socket):
         await socket.send_bytes(bytes([channel]) + data)
 
 
-async def _hear(socket, process, terminal, wanted):
+async def _read_input(socket, process, terminal, wanted):
     """Pass on the client's input until the client disconnects."""
     async for message in socket:
         if message.type != WSMsgType.BINARY or not message.data:

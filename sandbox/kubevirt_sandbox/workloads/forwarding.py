@@ -162,15 +162,15 @@ class Udp(asyncio.DatagramProtocol):
             self._transport, _ = await self._loop.create_datagram_endpoint(
                 lambda: self, self._where)
         elif not backends:
-            await self._shut()
+            await self._close_socket()
 
     async def close(self):
         """Close the port and forget all senders."""
-        await self._shut()
+        await self._close_socket()
         for sender in list(self._flows):
             self._end(sender)
 
-    async def _shut(self):
+    async def _close_socket(self):
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
@@ -193,7 +193,7 @@ class Udp(asyncio.DatagramProtocol):
             task = self._loop.create_task(self._connect(flow))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        self._stay(sender, flow)
+        self._extend(sender, flow)
         flow.send(data)
 
     def error_received(self, exc):
@@ -208,10 +208,10 @@ class Udp(asyncio.DatagramProtocol):
 
     def _answer(self, sender, data):
         if self._transport is not None and sender in self._flows:
-            self._stay(sender, self._flows[sender])
+            self._extend(sender, self._flows[sender])
             self._transport.sendto(data, sender)
 
-    def _stay(self, sender, flow):
+    def _extend(self, sender, flow):
         if flow.handle is not None:
             flow.handle.cancel()
         flow.handle = self._loop.call_later(IDLE, self._end, sender)

@@ -18,9 +18,9 @@ class Index:
         self._keys = keys
         self._found = {}
         for obj in store.list(kind):
-            self._saw('ADDED', obj, None)
+            self._on_event('ADDED', obj, None)
         #: Ends it.
-        self.close = store.subscribe(kind, self._saw)
+        self.close = store.subscribe(kind, self._on_event)
 
     def get(self, *keys):
         """List the objects with one of some keys, by namespace and name."""
@@ -31,7 +31,7 @@ class Index:
                  for name in sorted(names))
         return [obj for obj in found if obj is not None]
 
-    def _saw(self, type_, obj, old):
+    def _on_event(self, type_, obj, old):
         name = (obj['metadata'].get('namespace', ''), obj['metadata']['name'])
         before = set(self._keys(old)) if old is not None else set()
         after = set(self._keys(obj)) if type_ != 'DELETED' else set()

@@ -5,7 +5,7 @@ Those in queries are the business of :mod:`sandbox.api.selectors`.
 """
 
 
-def says(selector):
+def has_requirements(selector):
     """Tell whether a selector has any requirement."""
     selector = selector or {}
     return bool(selector.get('matchLabels')

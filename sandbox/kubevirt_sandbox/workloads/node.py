@@ -88,8 +88,8 @@ class Node:
         self._queue = workqueue.WorkQueue(loop, self._schedule, 'scheduler',
                                           lag)
         self._ends = [
-            self.store.subscribe(core.POD, self._saw),
-            self.store.subscribe(core.NODE, self._saw_node)]
+            self.store.subscribe(core.POD, self._on_event),
+            self.store.subscribe(core.NODE, self._on_node)]
         for kind in (core.SECRET, core.CONFIG_MAP):
             self._ends.append(self.store.subscribe(
                 kind, lambda type_, obj, old, kind=kind: self._renew(
@@ -104,7 +104,7 @@ class Node:
         """Start to run pods."""
         self._begun = True
         for pod in self.store.list(core.POD):
-            self._saw('ADDED', pod, None)
+            self._on_event('ADDED', pod, None)
 
     async def stop(self):
         """End all pods."""
@@ -141,7 +141,7 @@ class Node:
 
     # -- what happens -----------------------------------------------------
 
-    def _saw(self, type_, pod, old):
+    def _on_event(self, type_, pod, old):
         if not self._begun:
             return
         uid = pod['metadata']['uid']
@@ -150,15 +150,15 @@ class Node:
             if known:
                 known.kill()
         elif known:
-            known.saw(pod)
+            known.on_change(pod)
         elif not pod['spec'].get('nodeName'):
             self._queue.add((pod['metadata']['namespace'],
                              pod['metadata']['name']))
-        elif not podstate.over(pod):
+        elif not podstate.has_ended(pod):
             made = self._pods[uid] = self._make(self, pod)
-            made.saw(pod)
+            made.on_change(pod)
 
-    def _saw_node(self, type_, node, old):
+    def _on_node(self, type_, node, old):
         for pod in self.store.list(core.POD):
             if not pod['spec'].get('nodeName'):
                 self._queue.add((pod['metadata']['namespace'],

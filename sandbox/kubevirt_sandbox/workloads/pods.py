@@ -147,7 +147,7 @@ class Pod:
         if not task.cancelled() and task.exception() is not None:
             LOG.error('pod %s/%s', *self.key, exc_info=task.exception())
 
-    async def something(self, *others):
+    async def wait_change(self, *others):
         """Wait for a change of the pod's inputs, or for one of the events."""
         waits = [asyncio.ensure_future(e.wait())
                  for e in (self._news, *others)]
@@ -192,7 +192,7 @@ class Pod:
         """Handle a change of an object that the pod uses."""
         self._news.set()
 
-    def saw(self, obj):
+    def on_change(self, obj):
         """Handle a change of the pod's object."""
         old, self._obj = self._obj, obj
         meta = obj['metadata']
@@ -256,7 +256,7 @@ class Pod:
         # Write it immediately: containers may read the status.
         self._write_status()
         while not self._fill():
-            await self.something()
+            await self.wait_change()
             self._news.clear()
         self.spawn(self._keep_volumes())
         for one in self.init:
@@ -264,7 +264,7 @@ class Pod:
             if one.code != 0:
                 return
         self._initialized = True
-        self.tell()
+        self.schedule_status()
         for one in self.containers:
             self.spawn(one.run())
 
@@ -281,7 +281,7 @@ class Pod:
         while not self._ending.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(self._tokens.due()):
-                    await self.something(self._ending)
+                    await self.wait_change(self._ending)
             self._news.clear()
             with contextlib.suppress(fields.Missing, errors.ApiError):
                 # The content of a deleted object stays mounted.
@@ -289,7 +289,7 @@ class Pod:
 
     # -- status -----------------------------------------------------------
 
-    def tell(self):
+    def schedule_status(self):
         """Schedule a write of the status."""
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_soon(
@@ -301,7 +301,7 @@ class Pod:
             failed = policy == 'Never' and any(
                 c.code for c in self.init)
             return 'Failed' if failed else 'Pending'
-        if self.containers and all(c.over for c in self.containers):
+        if self.containers and all(c.has_ended for c in self.containers):
             codes = [c.code for c in self.containers]
             if all(code == 0 for code in codes):
                 return 'Succeeded'

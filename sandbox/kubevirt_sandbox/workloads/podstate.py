@@ -36,7 +36,7 @@ def available(pod, seconds, now=None):
     return max(0, seconds - (now - since).total_seconds())
 
 
-def over(pod):
+def has_ended(pod):
     """Tell whether a pod has ended and is not restarted."""
     return (pod.get('status') or {}).get('phase') in ('Succeeded', 'Failed')
 

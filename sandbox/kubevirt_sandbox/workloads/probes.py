@@ -24,7 +24,7 @@ class Plan:
 
     @classmethod
     def read(cls, spec):
-        """From a probe's spec."""
+        """Make the parameters from a probe's spec."""
         return cls(spec.get('initialDelaySeconds') or 0,
                    spec.get('periodSeconds') or 10,
                    spec.get('timeoutSeconds') or 1,

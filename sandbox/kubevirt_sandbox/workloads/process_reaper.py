@@ -52,7 +52,7 @@ def _mark(process):
         errors='replace')
 
 
-def bury(ended):
+def kill_all(ended):
     """Kill all remaining processes of some containers.
 
     :param ended: ``{session: mark}``.
@@ -80,7 +80,7 @@ def main(folder):
             alive.pop(-int(number), None)
     for _ in range(_ROUNDS):
         # A child of a process that forks now is found in the next round.
-        if not alive or not bury(alive):
+        if not alive or not kill_all(alive):
             break
         time.sleep(0.01)
     shutil.rmtree(folder, ignore_errors=True)

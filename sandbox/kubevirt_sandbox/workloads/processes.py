@@ -76,11 +76,11 @@ class Process:
             except OSError:
                 data = b''
             if not data:
-                self._shut()
+                self._close_output()
                 return
             self._say(data)
 
-    def _shut(self):
+    def _close_output(self):
         if self._output is not None:
             self._loop.remove_reader(self._output)
             os.close(self._output)
@@ -96,7 +96,7 @@ class Process:
         code = self._popen.wait()
         self.code = code if code >= 0 else 128 - code
         self._read(most=1024)
-        self._shut()
+        self._close_output()
         self.gone.set()
         self._ended(self.pid)
         self._on_end()
@@ -109,7 +109,7 @@ class Process:
             self._reap()
 
 
-def _give_way(pid):
+def _lower_priority(pid):
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, _NICENESS)
     # With autogroup scheduling the niceness alone has no effect.
@@ -164,9 +164,9 @@ class Processes:
                              ) from None
         finally:
             os.close(theirs)
-        _give_way(popen.pid)
+        _lower_priority(popen.pid)
         self._marks[popen.pid] = mark
-        self._tell(popen.pid, mark)
+        self._notify_reaper(popen.pid, mark)
         made = Process(popen, ours, say, on_end, self._forget)
         self._alive[popen.pid] = made
         return made
@@ -215,7 +215,7 @@ class Processes:
                 stdout=subprocess.DEVNULL, start_new_session=True,
                 env={})
 
-    def _tell(self, number, mark):
+    def _notify_reaper(self, number, mark):
         with contextlib.suppress(OSError):
             self._watch.stdin.write(f'{number} {mark}\n'.encode())
             self._watch.stdin.flush()
@@ -232,7 +232,7 @@ class Processes:
         # Scan /proc once for all containers that have ended.
         self._sweeping = None
         if self._ended:
-            process_reaper.bury(self._ended)
+            process_reaper.kill_all(self._ended)
             for number, mark in self._ended.items():
-                self._tell(-number, mark)
+                self._notify_reaper(-number, mark)
             self._ended.clear()

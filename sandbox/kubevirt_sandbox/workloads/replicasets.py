@@ -34,8 +34,8 @@ class Controller:
         self._pods = index.by_owner(store, core.POD)
         self._ends = [
             self._pods.close,
-            store.subscribe(workload_kinds.REPLICA_SET, self._saw),
-            store.subscribe(core.POD, self._saw_pod)]
+            store.subscribe(workload_kinds.REPLICA_SET, self._on_event),
+            store.subscribe(core.POD, self._on_pod)]
 
     def close(self):
         """Stop the controller."""
@@ -43,12 +43,12 @@ class Controller:
             end()
         self._queue.close()
 
-    def _saw(self, type_, obj, old):
+    def _on_event(self, type_, obj, old):
         if type_ != 'DELETED':
             self._queue.add((obj['metadata']['namespace'],
                              obj['metadata']['name']))
 
-    def _saw_pod(self, type_, pod, old):
+    def _on_pod(self, type_, pod, old):
         for one in (pod, old):
             found = one and owner_references.controller(one)
             if found and found['kind'] == 'ReplicaSet':
@@ -59,14 +59,14 @@ class Controller:
         owner = self._store.find(workload_kinds.REPLICA_SET, *key)
         if owner is None:
             return
-        pods = self._living(owner)
+        pods = self._active_pods(owner)
         if not owner_references.ends(owner):
             self._adjust(owner, pods)
-        self._tell(owner, key)
+        self._update_status(owner, key)
 
-    def _living(self, owner):
+    def _active_pods(self, owner):
         return [p for p in self._pods.get(owner['metadata']['uid'])
-                if not podstate.over(p) and not owner_references.ends(p)]
+                if not podstate.has_ended(p) and not owner_references.ends(p)]
 
     def _adjust(self, owner, pods):
         wanted = owner['spec'].get('replicas', 1)
@@ -109,8 +109,8 @@ class Controller:
             owner, events.NORMAL, 'SuccessfulCreate',
             f'Created pod: {pod["metadata"]["name"]}', _NAME)
 
-    def _tell(self, owner, key):
-        pods = self._living(owner)
+    def _update_status(self, owner, key):
+        pods = self._active_pods(owner)
         template = owner['spec']['template'].get('metadata') or {}
         wanted = {'matchLabels': template.get('labels') or {}}
         waits = [podstate.available(

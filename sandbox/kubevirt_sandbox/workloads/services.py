@@ -75,11 +75,11 @@ class Services:
         self._slices = index.by_labels(store, workload_kinds.ENDPOINT_SLICE)
         self._ends = [
             self._slices.close,
-            store.subscribe(core.SERVICE, self._saw),
-            store.subscribe(workload_kinds.ENDPOINT_SLICE, self._saw_slice),
+            store.subscribe(core.SERVICE, self._on_event),
+            store.subscribe(workload_kinds.ENDPOINT_SLICE, self._on_slice),
         ]
         for service in store.list(core.SERVICE):
-            self._move(service)
+            self._replace_address(service)
 
     async def start(self):
         """Start to open ports."""
@@ -97,14 +97,14 @@ class Services:
         self._services.close()
         self._balancers.close()
 
-    def _move(self, service):
+    def _replace_address(self, service):
         """Replace the address of a service created before the controller."""
         meta = service['metadata']
 
         def change(new):
             new['spec']['clusterIP'] = self._services.peek()
         if service['spec'].get('clusterIP') not in (None, 'None'):
-            self._saw('ADDED', self._store.change(
+            self._on_event('ADDED', self._store.change(
                 core.SERVICE, meta['namespace'], meta['name'], change), None)
 
     # -- admission --------------------------------------------------------
@@ -180,7 +180,7 @@ class Services:
 
     # -- what is served ---------------------------------------------------
 
-    def _saw(self, type_, service, old):
+    def _on_event(self, type_, service, old):
         uid = service['metadata']['uid']
         key = (service['metadata']['namespace'], service['metadata']['name'])
         if type_ == 'DELETED':
@@ -196,7 +196,7 @@ class Services:
         self._dirty[key] = None
         self._wake.set()
 
-    def _saw_slice(self, type_, one, old):
+    def _on_slice(self, type_, one, old):
         name = (one['metadata'].get('labels') or {}).get(
             endpoints.SERVICE_NAME)
         if name:

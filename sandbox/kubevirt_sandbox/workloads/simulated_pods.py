@@ -35,7 +35,7 @@ class Pod:
         """Return False: a simulated pod mounts nothing."""
         return False
 
-    def saw(self, obj):
+    def on_change(self, obj):
         """Handle a change of the pod's object: report it running, or delete
         it.
         """

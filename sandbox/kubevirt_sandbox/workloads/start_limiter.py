@@ -46,7 +46,7 @@ class Turns:
         try:
             yield turn
         finally:
-            turn.over()
+            turn.end()
 
     def _release(self):
         while self._waiting:
@@ -67,9 +67,9 @@ class Turn:
     def begin(self):
         """Mark the start, after which other containers may have to wait."""
         self._end = asyncio.get_running_loop().call_later(
-            LONGEST, self.over)
+            LONGEST, self.end)
 
-    def over(self):
+    def end(self):
         """End the turn, so that the next container can start."""
         release, self._release = self._release, None
         if release is not None:

@@ -82,7 +82,7 @@ def _check(kind):
         template = spec.get('template') or {}
         selector = spec.get('selector') or {}
         has = (template.get('metadata') or {}).get('labels') or {}
-        if not labels.says(selector):
+        if not labels.has_requirements(selector):
             causes.append(errors.Cause(
                 'FieldValueRequired', 'Required value', 'spec.selector'))
         elif not labels.matches(selector, has):

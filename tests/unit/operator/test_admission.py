@@ -368,7 +368,7 @@ class AdmissionTestCase(base.BaseTestCase):
             if one['kind'] == 'ValidatingAdmissionPolicyBinding'}
 
     def denials(self, policy, obj, old=None):
-        return [message for message, _ in admission.said(
+        return [message for message, _ in admission.failed_validations(
             {**self.policies[policy], 'matchConditions': []},
             {'object': obj, 'oldObject': old})]
 

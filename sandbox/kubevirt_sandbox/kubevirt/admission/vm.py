@@ -31,7 +31,7 @@ class Admission:
         self._config = config
 
     @staticmethod
-    def _concerns(request):
+    def _is_validated(request):
         """Tell whether virt-api validates a request: not of the status, and
         not of VMs being deleted.
         """
@@ -44,7 +44,7 @@ class Admission:
         :raises: ApiError 400 for what Go cannot decode, 422 for what has
             not the shape of a VM.
         """
-        if not self._concerns(request):
+        if not self._is_validated(request):
             return
         vm = request.new
         template = paths.at(vm, 'spec', 'template')
@@ -65,7 +65,7 @@ class Admission:
 
         :raises: ApiError 422
         """
-        if not self._concerns(request):
+        if not self._is_validated(request):
             return
         vm = json_copy.copy(request.new)
         vm_spec = vm['spec']

@@ -11,7 +11,8 @@ from kubevirt_sandbox.workloads import start_limiter
 
 class ClockTestCase(unittest.IsolatedAsyncioTestCase):
 
-    async def until_next(self, began, container, period, delay=0, nudged=False):
+    async def until_next(self, began, container, period, delay=0,
+                         nudged=False):
         """Return the seconds until the next probe."""
         loop = asyncio.get_running_loop()
         clock = probes.Clock(loop.time() + began, loop.time() + container)
@@ -21,7 +22,8 @@ class ClockTestCase(unittest.IsolatedAsyncioTestCase):
         return loop.time() - begin
 
     async def test_probe_period_starts_with_the_pod(self):
-        self.assertAlmostEqual(0.2, await self.until_next(-0.8, 0, 1), delta=0.15)
+        self.assertAlmostEqual(0.2, await self.until_next(-0.8, 0, 1),
+                               delta=0.15)
         self.assertAlmostEqual(0.4, await self.until_next(-1.6, -1.6, 1),
                                delta=0.15)
 
@@ -133,8 +135,8 @@ class StartLimiterTestCase(unittest.IsolatedAsyncioTestCase):
                 order.append(name)
                 if event:
                     await event.wait()
-                turn.over()
-                turn.over()
+                turn.end()
+                turn.end()
         tasks = [asyncio.create_task(run('a', first)),
                  asyncio.create_task(run('b')),
                  asyncio.create_task(run('c'))]

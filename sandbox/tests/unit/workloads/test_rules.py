@@ -23,7 +23,7 @@ class BackOffTestCase(base.BaseTestCase):
 
     def test_restart_policy(self):
         self.assertEqual([True, True, False, True, False, False], [
-            containers.again(policy, code)
+            containers.is_restarted(policy, code)
             for policy in ('Always', 'OnFailure', 'Never')
             for code in (0, 1)])
 
