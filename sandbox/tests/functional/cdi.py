@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of CDI's facts have in common: images, and DataVolumes.
+"""Test case for the behaviour of CDI: images and DataVolumes.
 
-As those of KubeVirt's facts they can run against another cluster, whose
-importers must reach this host's loopback then; what only the sandbox can
-show is skipped there.
+Like those of KubeVirt, the tests can run against another cluster, whose
+importers must reach this host's loopback. Tests that need access to the
+content of claims are skipped there.
 """
 
 import base64
@@ -18,7 +18,7 @@ import fixtures
 from kubevirt_sandbox.testing import certificates
 from kubevirt_sandbox.testing import sandbox
 from kubevirt_sandbox.testing import webserver
-from tests.functional import facts
+from tests.functional import kubevirt
 
 VOLUMES = '/apis/cdi.kubevirt.io/v1beta1/namespaces/%s/datavolumes'
 MIB = 1 << 20
@@ -27,12 +27,11 @@ MIB = 1 << 20
 class Web(fixtures.Fixture):
     """A web server with images.
 
-    ``files`` is what there is: {path: bytes, or a function of the request
-    handler that answers itself}. ``gate`` holds answers to paths below
-    ``/gate/`` back until it is set. ``requests`` are those that came:
-    (method, path, headers).
-
-    :param tls: a :class:`certificates.Certificate` to serve HTTPS.
+    :param tls: `certificates.Certificate` to serve HTTPS
+    :ivar files: dict of path to content in bytes, or to a function of the
+        request handler that sends the response
+    :ivar gate: Event for which responses below ``/gate/`` wait
+    :ivar requests: list of (method, path, headers)
     """
 
     def __init__(self, tls=None):
@@ -78,24 +77,24 @@ class Web(fixtures.Fixture):
         self.addCleanup(self.gate.set)
 
     def put(self, path, content):
-        """Serve something; returns its URL."""
+        """Serve a file; return its URL."""
         self.files[path] = content
         return self.url + path
 
 
-class CdiTestCase(facts.FactsTestCase):
-    """A test case with a cluster, a web server and DataVolumes."""
+class CdiTestCase(kubevirt.KubeVirtTestCase):
+    """Test case with a cluster, a web server and DataVolumes."""
 
     ARGUMENTS = ()
 
     @classmethod
     def setUpClass(cls):
-        # Not of FactsTestCase itself: its sandbox keeps no images.
-        super(facts.FactsTestCase, cls).setUpClass()
-        cls.elsewhere = bool(os.environ.get('KUBEVIRT_API'))
+        # Skip that of KubeVirtTestCase, whose sandbox stores no images.
+        super(kubevirt.KubeVirtTestCase, cls).setUpClass()
+        cls.external = bool(os.environ.get('KUBEVIRT_API'))
         cls.storage = pathlib.Path(cls.share(fixtures.TempDir()).path)
         cls.cluster = cls.share(
-            facts.GivenCluster() if cls.elsewhere else sandbox.Sandbox(
+            kubevirt.GivenCluster() if cls.external else sandbox.Sandbox(
                 0, cls.BOOT_SECONDS, (
                     '--storage', cls.storage, '--import-back-off', '0.05',
                     *cls.ARGUMENTS)))
@@ -105,26 +104,26 @@ class CdiTestCase(facts.FactsTestCase):
         self.web = self.useFixture(Web())
 
     def need_sandbox(self):
-        """Skip the test where one cannot look into claims."""
-        if self.elsewhere:
-            self.skipTest('only the sandbox shows this')
+        """Skip the test if it cannot read the content of claims."""
+        if self.external:
+            self.skipTest('only the sandbox shows the content of claims')
 
     # DataVolumes
 
     def volume(self, source, size='64Mi', name=None, immediate=True,
                **spec):
-        """Describe a DataVolume.
+        """Return a DataVolume.
 
-        :param source: a URL, or ``spec.source``.
-        :param size: None for none.
-        :param spec: members of ``spec``, in place of what is described.
+        :param source: URL, or ``spec.source``
+        :param size: requested storage, or None
+        :param spec: replacements of members of ``spec``
         """
         if isinstance(source, str):
             source = {'http': {'url': source}}
         storage = {'accessModes': ['ReadWriteOnce']}
         if size:
             storage['resources'] = {'requests': {'storage': size}}
-        meta = {'name': name or 'fact-' + uuid.uuid4().hex[:10]}
+        meta = {'name': name or 'test-' + uuid.uuid4().hex[:10]}
         if immediate:
             meta['annotations'] = {
                 'cdi.kubevirt.io/storage.bind.immediate.requested': 'true'}
@@ -134,7 +133,7 @@ class CdiTestCase(facts.FactsTestCase):
                                       **spec}.items() if v is not None}}
 
     def create_volume(self, source, size='64Mi', **more):
-        """Make one; it goes when the test ends. Returns its name."""
+        """Create one until the end of the test; return its name."""
         body = self.volume(source, size, **more)
         self.cluster.request('POST', VOLUMES % 'default', body, expect=201)
         name = body['metadata']['name']
@@ -142,12 +141,12 @@ class CdiTestCase(facts.FactsTestCase):
         return name
 
     def refuse_volume(self, source, size='64Mi', code=422, **more):
-        """Try to make one that must not be; returns the message."""
+        """Create an invalid one; return the message of the error."""
         return self.call('POST', VOLUMES % 'default',
                          self.volume(source, size, **more), code)
 
     def delete_volume(self, name):
-        """Delete one, and wait until its claim is gone."""
+        """Delete one and wait until its claim is gone."""
         where = VOLUMES % 'default' + '/' + name
         response = self.cluster.request('DELETE', where)
         if response.status_code != 404:
@@ -156,13 +155,13 @@ class CdiTestCase(facts.FactsTestCase):
                           lambda claim: claim is None)
 
     def get_volume(self, name):
-        """Read one; None when there is none."""
+        """Return one, or None."""
         response = self.cluster.request(
             'GET', VOLUMES % 'default' + '/' + name)
         return None if response.status_code == 404 else response.json()
 
     def wait_volume(self, name, condition, timeout=20):
-        """Wait, by a watch, until one is as wanted; returns it."""
+        """Watch one until it meets a condition; return it."""
         return self.cluster.wait('datavolumes', name, condition,
                                  timeout=timeout)
 
@@ -172,26 +171,23 @@ class CdiTestCase(facts.FactsTestCase):
                 'phase') in phases, timeout)
 
     def wait_running(self, name, reason, status='False'):
-        """Wait for a reason in the condition Running.
-
-        :returns: its message.
-        """
+        """Wait for a reason of the condition Running; return its message."""
         volume = self.wait_volume(name, lambda volume: (
             self.condition(volume, 'Running').get('reason') == reason
             and self.condition(volume, 'Running')['status'] == status))
         return self.condition(volume, 'Running').get('message', '')
 
     def wait_failure(self, source, size='64Mi', reason='Error', **more):
-        """Make one that must fail.
+        """Create one whose import fails.
 
-        :returns: its name and the message of the condition Running.
+        :returns: its name and the message of the condition Running
         """
         name = self.create_volume(source, size, **more)
         return name, self.wait_running(name, reason)
 
     @staticmethod
     def condition(obj, kind):
-        """A condition; an empty one when there is none of its type."""
+        """Return a condition, or an empty dict."""
         return next((c for c in obj.get('status', {}).get('conditions', ())
                      if c['type'] == kind), {})
 
@@ -204,18 +200,18 @@ class CdiTestCase(facts.FactsTestCase):
         return [(e['type'], e['reason'], e['message']) for e in found
                 if e['involvedObject']['name'] == name]
 
-    # What claims hold
+    # Content of claims
 
     def disk(self, name, namespace='default'):
-        """The path of a claim's disk."""
+        """Return the path of a claim's disk."""
         self.need_sandbox()
         return self.storage / namespace / name / 'disk.img'
 
     # Other objects
 
     def create_secret(self, **values):
-        """Make a Secret; returns its name."""
-        name = 'fact-' + uuid.uuid4().hex[:10]
+        """Create a Secret; return its name."""
+        name = 'test-' + uuid.uuid4().hex[:10]
         self.cluster.create('secrets', {
             'metadata': {'name': name}, 'data': {
                 key: base64.b64encode(value.encode()).decode()
@@ -224,14 +220,14 @@ class CdiTestCase(facts.FactsTestCase):
         return name
 
     def create_config_map(self, **values):
-        """Make a ConfigMap; returns its name."""
-        name = 'fact-' + uuid.uuid4().hex[:10]
+        """Create a ConfigMap; return its name."""
+        name = 'test-' + uuid.uuid4().hex[:10]
         self.cluster.create('configmaps', {'metadata': {'name': name},
                                            'data': values})
         self.addCleanup(self.cluster.delete, 'configmaps', name)
         return name
 
     def secure_web(self):
-        """A web server with HTTPS, and the fixture of its certificate."""
+        """Start an HTTPS server; return it and its certificate fixture."""
         tls = self.useFixture(certificates.Certificate())
         return self.useFixture(Web(tls)), tls

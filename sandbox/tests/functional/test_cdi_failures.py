@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CDI's facts of imports that fail, and of claims: quota, classes, races."""
+"""CDI: failed imports; claims: quota, storage classes, races."""
 
 import gzip
 import os
@@ -17,7 +17,7 @@ class FailureTest(cdi.CdiTestCase):
 
     PREFIX = 'Unable to connect to http data source: '
 
-    def test_missing_is_tried_again_and_found_at_last(self):
+    def test_retries_until_image_exists(self):
         name, message = self.wait_failure(self.web.url + '/a.iso')
         self.assertEqual(
             self.PREFIX + 'expected status code 200, got 404. Status: 404 '
@@ -26,14 +26,14 @@ class FailureTest(cdi.CdiTestCase):
             name, lambda volume: volume['status'].get('restartCount', 0) > 1)
         self.assertEqual('ImportInProgress', volume['status']['phase'])
         self.assertEqual('False', self.condition(volume, 'Ready')['status'])
-        said = self.events(name)
-        self.assertIn(('Warning', 'Error', message), said)
-        self.assertIn(('Warning', 'ErrImportFailed', message), said)
+        events = self.events(name)
+        self.assertIn(('Warning', 'Error', message), events)
+        self.assertIn(('Warning', 'ErrImportFailed', message), events)
         self.web.put('/a.iso', IMAGE)
         volume = self.wait_phase(name, 'Succeeded')
         self.assertLess(1, volume['status']['restartCount'])
 
-    def test_restarts_become_rarer(self):
+    def test_back_off_doubles(self):
         self.need_sandbox()
         name = self.create_volume(self.web.url + '/a.iso')
         self.wait_volume(name, lambda volume: volume.get('status', {}).get(
@@ -42,21 +42,21 @@ class FailureTest(cdi.CdiTestCase):
         # The back-off is 0.05 s, doubled each time; HEAD and GET each.
         self.assertLess(count, 20)
 
-    def test_nobody_listens(self):
+    def test_connection_refused(self):
         with socket.create_server(('127.0.0.1', 0)) as server:
             port = server.getsockname()[1]
-        url = 'http://127.0.0.1:%d/a.iso' % port
+        url = f'http://127.0.0.1:{port}/a.iso'
         _, message = self.wait_failure(url)
         self.assertEqual(
-            '%sHTTP request errored: Get "%s": dial tcp 127.0.0.1:%d: '
-            'connect: connection refused' % (self.PREFIX, url, port), message)
+            f'{self.PREFIX}HTTP request errored: Get "{url}": dial tcp '
+            f'127.0.0.1:{port}: connect: connection refused', message)
 
-    def test_no_such_host(self):
+    def test_unknown_host(self):
         _, message = self.wait_failure('http://images.invalid/a.iso')
         self.assertIn('dial tcp: lookup images.invalid', message)
         self.assertIn('no such host', message)
 
-    def test_a_connection_that_breaks(self):
+    def test_broken_connection(self):
         def half(handler):
             handler.send_response(200)
             handler.send_header('Content-Length', '1000000')
@@ -68,21 +68,21 @@ class FailureTest(cdi.CdiTestCase):
                                        reason='ImagePullFailed')
         self.assertIn('unexpected EOF', message)
 
-    def test_an_image_that_is_too_large(self):
+    def test_image_larger_than_claim(self):
         url = self.web.put('/a.iso', bytes(3 * cdi.MIB))
         name, message = self.wait_failure(url, '2Mi')
         self.assertEqual(TOO_SMALL, message)
-        said = [message for _, reason, message in self.events(name)
-                if reason == 'ErrImportFailed']
+        messages = [message for _, reason, message in self.events(name)
+                    if reason == 'ErrImportFailed']
         self.assertEqual(
             'Unable to process data: virtual image size 3145728 is larger '
             'than the reported available storage 2097152. A larger PVC is '
-            'required', said[0])
+            'required', messages[0])
         url = self.web.put('/a.gz', gzip.compress(bytes(3 * cdi.MIB)))
         _, message = self.wait_failure(url, '2Mi')
         self.assertEqual(TOO_SMALL, message)
 
-    def test_an_image_that_is_none(self):
+    def test_invalid_image(self):
         _, message = self.wait_failure(self.web.put('/a.iso', b'hello'))
         self.assertEqual(
             'Unable to process data: Unable to obtain information about '
@@ -93,10 +93,10 @@ class FailureTest(cdi.CdiTestCase):
             reason='ImagePullFailed')
         self.assertIn('unexpected EOF', message)
 
-    def test_a_storm_of_images_leaves_no_file(self):
+    def test_deletion_during_import_leaves_no_file(self):
         self.need_sandbox()
         names = [self.create_volume(self.web.put(
-            '/gate/%d.iso' % number, IMAGE)) for number in range(5)]
+            f'/gate/{number}.iso', IMAGE)) for number in range(5)]
         for name in names:
             self.wait_phase(name, 'ImportInProgress')
             self.delete_volume(name)  # while its server is silent
@@ -106,7 +106,7 @@ class FailureTest(cdi.CdiTestCase):
 
 class ClaimTest(cdi.CdiTestCase):
 
-    def test_quota(self):
+    def test_quota_delays_import(self):
         namespace = 'quota-' + os.urandom(4).hex()
         self.cluster.create('namespaces', {'metadata': {'name': namespace}},
                             namespace=None)
@@ -150,16 +150,16 @@ class ClaimTest(cdi.CdiTestCase):
                 'POST', sandbox.path('persistentvolumeclaims',
                                      namespace=namespace), claim, 403))
 
-    def late(self, **more):
+    def create_late_binding(self, **more):
         return self.create_volume(
             self.web.put('/a.iso', IMAGE), storage={
                 'storageClassName': 'late', 'accessModes': ['ReadWriteOnce'],
                 'resources': {'requests': {'storage': '64Mi'}}}, **more)
 
-    def test_a_class_that_binds_late(self):
+    def test_wait_for_first_consumer(self):
         self.need_sandbox()
-        self.wait_phase(self.late(), 'Succeeded')
-        name = self.late(immediate=False)
+        self.wait_phase(self.create_late_binding(), 'Succeeded')
+        name = self.create_late_binding(immediate=False)
         volume = self.wait_phase(name, 'WaitForFirstConsumer')
         bound = self.condition(volume, 'Bound')
         self.assertEqual(
@@ -175,7 +175,7 @@ class ClaimTest(cdi.CdiTestCase):
         self.assertEqual('Succeeded',
                          self.get_volume(name)['status']['phase'])
 
-    def test_a_class_that_is_not_there(self):
+    def test_missing_storage_class(self):
         name = self.create_volume(
             self.web.put('/a.iso', IMAGE), storage=None, pvc={
                 'storageClassName': 'none', 'accessModes': ['ReadWriteOnce'],
@@ -184,7 +184,7 @@ class ClaimTest(cdi.CdiTestCase):
         self.assertEqual('Pending',
                          self.condition(volume, 'Bound')['reason'])
 
-    def test_claims(self):
+    def test_validation_and_defaults_of_claims(self):
         for spec, message in (
                 ({}, 'spec.accessModes: Required value: at least 1 access '
                  'mode is required'),
@@ -204,7 +204,7 @@ class ClaimTest(cdi.CdiTestCase):
             claim['spec']['storageClassName'], claim['status']['phase'],
             claim['spec']['volumeMode']))
 
-    def test_a_claim_that_is_deleted_comes_again(self):
+    def test_deleted_claim_is_recreated(self):
         name = self.create_volume(self.web.put('/a.iso', IMAGE))
         self.wait_phase(name, 'Succeeded')
         first = self.claim(name)['metadata']['uid']
@@ -214,13 +214,13 @@ class ClaimTest(cdi.CdiTestCase):
             and claim['metadata']['uid'] != first)
         self.wait_phase(name, 'Succeeded')
 
-    def test_the_same_name_again_and_again(self):
+    def test_recreated_volume_gets_its_own_image(self):
         bodies = []
         name = 'again-' + os.urandom(4).hex()
         for number in range(10):
             content = IMAGE + b'%d' % number
             bodies.append(content)
-            self.create_volume(self.web.put('/%d.iso' % number, content),
+            self.create_volume(self.web.put(f'/{number}.iso', content),
                                name=name)
             if number % 3 == 0:
                 self.wait_phase(name, 'Succeeded')
@@ -229,8 +229,8 @@ class ClaimTest(cdi.CdiTestCase):
             if number < 9:
                 where = cdi.VOLUMES % 'default' + '/' + name
                 self.cluster.request('DELETE', where, expect=200)
-        # Until the claim is its own, a DataVolume may tell of that of the
-        # one before it.
+        # Until its own claim exists, the status of a DataVolume may be that
+        # of its predecessor.
         uid = self.get_volume(name)['metadata']['uid']
         self.cluster.wait(
             'persistentvolumeclaims', name, lambda claim: claim and claim[
@@ -238,11 +238,11 @@ class ClaimTest(cdi.CdiTestCase):
                     'metadata']['annotations'].get(
                         'cdi.kubevirt.io/storage.pod.phase') == 'Succeeded')
         self.wait_phase(name, 'Succeeded')
-        if not self.elsewhere:
+        if not self.external:
             self.assertTrue(self.disk(name).read_bytes().startswith(
                 bodies[-1]))
 
-    def test_everything_goes_with_its_namespace(self):
+    def test_namespace_deletion_removes_disks(self):
         namespace = 'gone-' + os.urandom(4).hex()
         self.cluster.create('namespaces', {'metadata': {'name': namespace}},
                             namespace=None)
@@ -252,6 +252,6 @@ class ClaimTest(cdi.CdiTestCase):
         self.cluster.delete('namespaces', namespace, None)
         self.cluster.wait('namespaces', namespace,
                           lambda found: found is None, None)
-        if not self.elsewhere:
-            # What is empty may stay.
+        if not self.external:
+            # An empty folder may remain.
             self.assertEqual([], list((self.storage / namespace).glob('*')))

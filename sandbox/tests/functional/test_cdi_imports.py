@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CDI's facts of DataVolumes that are imported, and of what is refused."""
+"""CDI: imports of DataVolumes and validation."""
 
 import gzip
 import hashlib
@@ -16,7 +16,7 @@ IMAGE = os.urandom(70000) + bytes(900000) + b'the end'
 
 class ImportTest(cdi.CdiTestCase):
 
-    def test_over_http(self):
+    def test_imports_over_http(self):
         name = self.create_volume(self.web.put('/a.iso', IMAGE))
         volume = self.wait_phase(name, 'Succeeded')
         status = volume['status']
@@ -29,13 +29,13 @@ class ImportTest(cdi.CdiTestCase):
              ('Running', 'False', 'Completed', 'Import Complete')],
             sorted((c['type'], c['status'], c.get('reason'),
                     c.get('message')) for c in status['conditions']))
-        said = self.events(name)
+        events = self.events(name)
         for reason, message in (
                 ('Bound', f'PVC {name} Bound'),
                 ('ImportSucceeded', f'Successfully imported into PVC {name}')):
-            self.assertIn(('Normal', reason, message), said)
+            self.assertIn(('Normal', reason, message), events)
 
-    def test_the_claim_has_room_for_a_file_system_too(self):
+    def test_claim_has_room_for_file_system(self):
         name = self.create_volume(self.web.put('/a.iso', IMAGE), '10Mi')
         self.wait_phase(name, 'Succeeded')
         claim = self.claim(name)
@@ -46,7 +46,7 @@ class ImportTest(cdi.CdiTestCase):
             owner['kind'], owner['name'], owner['controller'],
             owner['blockOwnerDeletion']))
 
-    def test_what_is_written(self):
+    def test_writes_sparse_disk(self):
         name = self.create_volume(self.web.put('/a.iso', IMAGE), '10Mi')
         self.wait_phase(name, 'Succeeded')
         disk = self.disk(name)
@@ -57,16 +57,16 @@ class ImportTest(cdi.CdiTestCase):
         self.delete_volume(name)
         self.assertFalse(disk.exists())
 
-    def test_packed_images_are_unpacked(self):
+    def test_decompresses_images(self):
         for ending, pack in (('gz', gzip.compress), ('xz', lzma.compress)):
             name = self.create_volume(
                 self.web.put('/a.' + ending, pack(IMAGE)))
             self.wait_phase(name, 'Succeeded')
-            if not self.elsewhere:
+            if not self.external:
                 self.assertTrue(self.disk(name).read_bytes().startswith(
                     IMAGE), ending)
 
-    def test_qcow2_becomes_raw(self):
+    def test_converts_qcow2_to_raw(self):
         if shutil.which('qemu-img') is None:
             self.skipTest('qemu-img is not installed')
         with tempfile.TemporaryDirectory() as home:
@@ -81,31 +81,31 @@ class ImportTest(cdi.CdiTestCase):
                             '-b', '/etc/hostname', made, '1M'], check=True,
                            stdout=subprocess.DEVNULL)
             with open(made, 'rb') as file:
-                thief = file.read()
+                hostile = file.read()
         name = self.create_volume(self.web.put('/a.qcow2', content))
         self.wait_phase(name, 'Succeeded')
         self.assertTrue(self.disk(name).read_bytes().startswith(IMAGE))
-        _, message = self.wait_failure(self.web.put('/b.qcow2', thief))
+        _, message = self.wait_failure(self.web.put('/b.qcow2', hostile))
         self.assertIn('invalid backing file /etc/hostname', message)
 
-    def test_an_empty_disk(self):
+    def test_blank_disk(self):
         name = self.create_volume({'blank': {}}, '4Mi')
         self.assertEqual('100.0%', self.wait_phase(
             name, 'Succeeded')['status']['progress'])
-        if not self.elsewhere:
+        if not self.external:
             self.assertEqual(bytes(4 * cdi.MIB),
                              self.disk(name).read_bytes())
 
-    def test_a_copy_of_a_claim(self):
+    def test_clones_claim(self):
         first = self.create_volume(self.web.put('/a.iso', IMAGE))
         self.wait_phase(first, 'Succeeded')
         copy = self.create_volume(
             {'pvc': {'namespace': 'default', 'name': first}}, size=None)
         self.wait_phase(copy, 'Succeeded')
-        if not self.elsewhere:
+        if not self.external:
             self.assertTrue(self.disk(copy).read_bytes().startswith(IMAGE))
 
-    def test_progress_is_seen(self):
+    def test_reports_progress(self):
         self.need_sandbox()
         url = self.web.put('/slow.iso', os.urandom(600000))
         self.cluster.request('POST', '/sandbox/imports', {
@@ -125,22 +125,22 @@ class ImportTest(cdi.CdiTestCase):
                    if c['type'] != 'Bound'))
         self.wait_phase(name, 'Succeeded')
 
-    def test_many_at_once(self):
+    def test_concurrent_imports(self):
         for number in range(20):
-            self.web.put('/gate/%d.iso' % number,
+            self.web.put(f'/gate/{number}.iso',
                          os.urandom(500000) + b'%d' % number)
-        names = [self.create_volume(self.web.url + '/gate/%d.iso' % number)
+        names = [self.create_volume(self.web.url + f'/gate/{number}.iso')
                  for number in range(20)]
         for name in names:
             self.wait_phase(name, 'ImportInProgress')
         self.web.gate.set()
         for number, name in enumerate(names):
             self.wait_phase(name, 'Succeeded')
-            if not self.elsewhere:
+            if not self.external:
                 self.assertTrue(self.disk(name).read_bytes().startswith(
-                    self.web.files['/gate/%d.iso' % number]))
+                    self.web.files[f'/gate/{number}.iso']))
 
-    def test_checksums(self):
+    def test_verifies_checksum(self):
         url = self.web.put('/a.iso', IMAGE)
         good = hashlib.sha256(IMAGE).hexdigest()
         name = self.create_volume({'http': {
@@ -153,22 +153,22 @@ class ImportTest(cdi.CdiTestCase):
             volume, 'Running')['reason'])
         self.assertIn('checksum mismatch: expected md5:00',
                       self.condition(volume, 'Running')['message'])
-        if not self.elsewhere:
+        if not self.external:
             self.assertFalse(self.disk(name).exists())
 
 
-class WaysTest(cdi.CdiTestCase):
-    """Credentials, headers, certificates, redirects."""
+class HttpOptionsTest(cdi.CdiTestCase):
+    """Credentials, headers, certificates and redirects."""
 
-    def guarded(self, handler):
+    def require_password(self, handler):
         wanted = 'Basic bWU6c2VjcmV0'  # me:secret
         if handler.headers.get('Authorization') == wanted:
             handler.answer(200, IMAGE)
         else:
             handler.answer(401, WWW_Authenticate='Basic realm="images"')
 
-    def test_user_name_and_password(self):
-        url = self.web.put('/a.iso', self.guarded)
+    def test_credentials_of_secret(self):
+        url = self.web.put('/a.iso', self.require_password)
         secret = self.create_secret(accessKeyId='me', secretKey='secret')
         name = self.create_volume({'http': {'url': url,
                                             'secretRef': secret}})
@@ -183,15 +183,15 @@ class WaysTest(cdi.CdiTestCase):
                      str(self.claim(name))):
             self.assertNotIn('other', text)
 
-    def test_credentials_of_the_url_are_not_shown(self):
-        url = self.web.put('/a.iso', self.guarded)
+    def test_hides_credentials_of_url(self):
+        url = self.web.put('/a.iso', self.require_password)
         name = self.create_volume(url.replace('//', '//me:secret@'))
         self.wait_phase(name, 'Succeeded')
         _, message = self.wait_failure('http://me:secret@127.0.0.1:1/a.iso')
         self.assertIn('"http://me:***@127.0.0.1:1/a.iso"', message)
 
-    def test_a_secret_that_comes_late_is_waited_for(self):
-        url = self.web.put('/a.iso', self.guarded)
+    def test_waits_for_missing_secret(self):
+        url = self.web.put('/a.iso', self.require_password)
         secret = self.create_secret(accessKeyId='me', secretKey='secret')
         self.cluster.delete('secrets', secret)
         name = self.create_volume({'http': {'url': url,
@@ -205,7 +205,7 @@ class WaysTest(cdi.CdiTestCase):
                 'accessKeyId': 'me', 'secretKey': 'secret'}})
         self.wait_phase(name, 'Succeeded')
 
-    def test_further_headers(self):
+    def test_extra_headers(self):
         secret = self.create_secret(any='X-Secret: hidden')
         url = self.web.put('/a.iso', IMAGE)
         name = self.create_volume({'http': {
@@ -217,14 +217,14 @@ class WaysTest(cdi.CdiTestCase):
                 headers['X-Plain'], headers['X-Secret'],
                 headers['User-Agent']))
 
-    def test_certificates(self):
+    def test_verifies_certificate(self):
         web, tls = self.secure_web()
         url = web.put('/a.iso', IMAGE)
         _, message = self.wait_failure(url)
         self.assertEqual(
             'Unable to connect to http data source: HTTP request errored: '
-            'Get "%s": tls: failed to verify certificate: x509: certificate '
-            'signed by unknown authority' % url, message)
+            f'Get "{url}": tls: failed to verify certificate: x509: '
+            'certificate signed by unknown authority', message)
         trusted = self.create_config_map(**{'any.pem': tls.ca.read_text()})
         name = self.create_volume({'http': {'url': url,
                                             'certConfigMap': trusted}})
@@ -233,29 +233,30 @@ class WaysTest(cdi.CdiTestCase):
                                             'insecureSkipVerify': True}})
         self.wait_phase(name, 'Succeeded')
 
-    def test_https_that_is_none(self):
+    def test_https_to_http_server(self):
         _, message = self.wait_failure(self.web.put('/a.iso', IMAGE).replace(
             'http:', 'https:'))
         self.assertTrue(message.endswith(
             'http: server gave HTTP response to HTTPS client'), message)
 
-    def test_redirects(self):
-        target = self.web.put('/a.iso', self.guarded)
+    def test_follows_redirects(self):
+        target = self.web.put('/a.iso', self.require_password)
 
-        def elsewhere(handler):
+        def redirect(handler):
             handler.answer(302, Location=target)
-        url = self.web.put('/b.iso', elsewhere)
+        url = self.web.put('/b.iso', redirect)
         secret = self.create_secret(accessKeyId='me', secretKey='secret')
         name = self.create_volume({'http': {'url': url,
                                             'secretRef': secret}})
         self.wait_phase(name, 'Succeeded')
 
-        def around(handler):
+        def redirect_to_itself(handler):
             handler.answer(302, Location='/c.iso')
-        _, message = self.wait_failure(self.web.put('/c.iso', around))
+        _, message = self.wait_failure(self.web.put(
+            '/c.iso', redirect_to_itself))
         self.assertIn('stopped after 10 redirects', message)
 
-    def test_a_server_without_head_or_length(self):
+    def test_server_without_head_or_length(self):
         def answer(handler):
             if handler.command == 'HEAD':
                 handler.answer(405)
@@ -269,11 +270,11 @@ class WaysTest(cdi.CdiTestCase):
             handler.wfile.write(b'0\r\n\r\n')
         name = self.create_volume(self.web.put('/a.iso', answer))
         self.wait_phase(name, 'Succeeded')
-        if not self.elsewhere:
+        if not self.external:
             self.assertTrue(self.disk(name).read_bytes().startswith(IMAGE))
 
 
-class RefusedTest(cdi.CdiTestCase):
+class AdmissionTest(cdi.CdiTestCase):
 
     DENIED = ('admission webhook "datavolume-validate.cdi.kubevirt.io" '
               'denied the request:  ')
@@ -282,7 +283,7 @@ class RefusedTest(cdi.CdiTestCase):
         self.assertEqual(self.DENIED + message,
                          self.refuse_volume(*args, **more))
 
-    def test_urls(self):
+    def test_rejects_invalid_urls(self):
         for url, message in (
                 ('', 'spec.source source URL is empty'),
                 ('not a url', 'spec.source Invalid source URL: not a url'),
@@ -295,7 +296,7 @@ class RefusedTest(cdi.CdiTestCase):
                 ('/a.iso', 'spec.source Invalid source URL scheme: /a.iso')):
             self.assert_refused(message, {'http': {'url': url}})
 
-    def test_sizes(self):
+    def test_rejects_invalid_sizes(self):
         self.assert_refused('Storage size is missing', self.web.url,
                             size=None)
         self.assert_refused('Storage size can\'t be equal or less than zero',
@@ -306,7 +307,7 @@ class RefusedTest(cdi.CdiTestCase):
                             storage=None,
                             pvc={'accessModes': ['ReadWriteOnce']})
 
-    def test_shapes(self):
+    def test_rejects_invalid_specs(self):
         self.assert_refused('Missing Data volume PVC', self.web.url,
                             storage=None)
         self.assert_refused(
@@ -329,12 +330,12 @@ class RefusedTest(cdi.CdiTestCase):
             'hex characters, got 2',
             {'http': {'url': self.web.url, 'checksum': 'md5:ab'}})
 
-    def test_what_no_schema_allows(self):
+    def test_rejects_violations_of_schema(self):
         self.refuse_volume({'http': {}})
         self.refuse_volume(self.web.url, 'much')
         self.refuse_volume(self.web.url, contentType='iso')
 
-    def test_a_spec_stays(self):
+    def test_spec_is_immutable(self):
         name = self.create_volume(self.web.put('/a.iso', IMAGE))
         self.assertEqual(
             self.DENIED + 'Cannot update DataVolume Spec', self.call(
@@ -342,17 +343,17 @@ class RefusedTest(cdi.CdiTestCase):
                 {'spec': {'preallocation': True}}, 422,
                 content_type='application/merge-patch+json'))
 
-    def test_a_claim_in_the_way(self):
+    def test_rejects_name_of_existing_claim(self):
         claim = self.cluster.create('persistentvolumeclaims', {
-            'metadata': {'generateName': 'fact-'}, 'spec': {
+            'metadata': {'generateName': 'test-'}, 'spec': {
                 'accessModes': ['ReadWriteOnce'],
                 'resources': {'requests': {'storage': '1Mi'}}}})
         name = claim['metadata']['name']
         self.addCleanup(self.cluster.delete, 'persistentvolumeclaims', name)
-        self.assert_refused('Destination PVC default/%s already exists'
-                            % name, self.web.url, name=name)
+        self.assert_refused(f'Destination PVC default/{name} already exists',
+                            self.web.url, name=name)
 
-    def test_a_second_one_of_the_name(self):
+    def test_rejects_existing_name(self):
         name = self.create_volume(self.web.put('/a.iso', IMAGE))
         self.assertIn('already exists', self.refuse_volume(
             self.web.url, name=name, code=409))

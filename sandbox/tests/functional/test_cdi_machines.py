@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of machines and their DataVolumes: waiting, media, deletion."""
+"""VMs and their DataVolumes: waiting, media, deletion."""
 
 import os
 import time
 
 from kubevirt_sandbox.testing import sandbox
 from tests.functional import cdi
-from tests.functional import facts
+from tests.functional import kubevirt
 
 IMAGE = os.urandom(70000)
 
@@ -17,13 +17,13 @@ def _drive(_vm, spec):
 
 
 def _medium(name, hotpluggable=True):
-    return [{'op': 'add', 'path': facts.VOLUMES + '/-', 'value': {
+    return [{'op': 'add', 'path': kubevirt.VOLUMES + '/-', 'value': {
         'name': 'cd', 'dataVolume': {
             'name': name, **({'hotpluggable': True} if hotpluggable
                              else {})}}}]
 
 
-EJECT = [{'op': 'remove', 'path': facts.VOLUMES + '/1'}]
+EJECT = [{'op': 'remove', 'path': kubevirt.VOLUMES + '/1'}]
 
 
 class MachineTest(cdi.CdiTestCase):
@@ -40,7 +40,7 @@ class MachineTest(cdi.CdiTestCase):
         return change
 
     def wait_medium(self, name, condition):
-        """Wait for the status of the CD-ROM's volume; returns it."""
+        """Wait for the status of the CD-ROM's volume; return it."""
         def find(vmi):
             return next((s for s in vmi['status'].get('volumeStatus', ())
                          if s['name'] == 'cd'), None)
@@ -51,7 +51,7 @@ class MachineTest(cdi.CdiTestCase):
         return self.wait_medium(name, lambda status: status and status.get(
             'phase') == 'Ready')
 
-    def test_a_start_waits_for_the_import(self):
+    def test_start_waits_for_import(self):
         volume = self.import_one('/gate/a.iso')
         name = self.make('Always', change=self.with_disk(volume))
         self.wait_word(name, 'Provisioning')
@@ -62,14 +62,14 @@ class MachineTest(cdi.CdiTestCase):
         self.web.gate.set()
         self.uid(name)
 
-    def test_a_failed_import_is_told_by_the_machine(self):
+    def test_vm_reports_failed_import(self):
         volume = self.create_volume(self.web.url + '/missing.iso')
         name = self.make('Always', change=self.with_disk(volume))
         self.wait_word(name, 'DataVolumeError')
         self.web.put('/missing.iso', IMAGE)
         self.uid(name)
 
-    def test_templates(self):
+    def test_data_volume_templates(self):
         def change(vm, spec):
             template = self.volume({'blank': {}})
             volume = template['metadata']['name']
@@ -84,7 +84,7 @@ class MachineTest(cdi.CdiTestCase):
         self.cluster.wait('persistentvolumeclaims', volume,
                           lambda claim: claim is None)
 
-    def test_a_medium_comes_and_goes_while_the_machine_runs(self):
+    def test_inserts_and_ejects_medium_of_running_vm(self):
         volume = self.import_one()
         name, first = self.make_running(change=_drive)
         for _ in range(2):
@@ -102,7 +102,7 @@ class MachineTest(cdi.CdiTestCase):
         self.assertIn('cd', [d['name'] for d in
                              self.devices(name)['disks']])
 
-    def test_a_medium_that_is_still_imported_comes_later(self):
+    def test_medium_is_inserted_after_its_import(self):
         volume = self.import_one('/gate/a.iso')
         name, _ = self.make_running(change=_drive)
         self.cluster.patch('virtualmachines', name, _medium(volume))
@@ -113,7 +113,7 @@ class MachineTest(cdi.CdiTestCase):
         self.web.gate.set()
         self.ready(name)
 
-    def test_a_medium_that_is_not_there(self):
+    def test_missing_medium(self):
         name, _ = self.make_running(change=_drive)
         self.cluster.patch('virtualmachines', name, _medium('nothing'))
         status = self.wait_medium(name, lambda status: status
@@ -122,20 +122,20 @@ class MachineTest(cdi.CdiTestCase):
         self.cluster.patch('virtualmachines', name, EJECT)
         self.wait_medium(name, lambda status: status is None)
 
-    def test_another_medium_replaces_the_first(self):
+    def test_replaces_medium(self):
         first, second = self.import_one(), self.import_one('/b.iso')
         name, uid = self.make_running(change=_drive)
         self.cluster.patch('virtualmachines', name, _medium(first))
         self.ready(name)
         self.cluster.patch('virtualmachines', name, [
-            {'op': 'replace', 'path': facts.VOLUMES + '/1/dataVolume/name',
+            {'op': 'replace', 'path': kubevirt.VOLUMES + '/1/dataVolume/name',
              'value': second}])
         self.wait_medium(name, lambda status: status and status.get(
             'phase') == 'Ready' and status['persistentVolumeClaimInfo'][
                 'claimName'] == second)
         self.assertEqual(uid, self.uid(name))
 
-    def test_what_a_machine_uses_stays_until_it_is_let_go(self):
+    def test_used_claim_is_protected_until_eject(self):
         volume = self.import_one()
         name, _ = self.make_running(change=_drive)
         self.cluster.patch('virtualmachines', name, _medium(volume))
@@ -150,7 +150,7 @@ class MachineTest(cdi.CdiTestCase):
         self.cluster.wait('persistentvolumeclaims', volume,
                           lambda claim: claim is None)
 
-    def test_what_a_machine_used_goes_when_it_stops(self):
+    def test_used_claim_is_protected_until_stop(self):
         volume = self.import_one()
         name, _ = self.make_running(change=self.with_disk(volume))
         self.cluster.delete('datavolumes', volume)
@@ -166,7 +166,7 @@ class WithoutCdiTest(cdi.CdiTestCase):
 
     ARGUMENTS = ('--no-cdi',)
 
-    def test_there_are_no_data_volumes(self):
+    def test_api_has_no_data_volumes(self):
         self.need_sandbox()
         self.assertIn('could not find the requested resource', self.call(
             'POST', cdi.VOLUMES % 'default', self.volume(self.web.url), 404))
@@ -174,7 +174,7 @@ class WithoutCdiTest(cdi.CdiTestCase):
         self.assertNotIn('cdi.kubevirt.io', [g['name'] for g in groups])
         self.make_running()
 
-    def test_they_can_come(self):
+    def test_installation_of_cdi(self):
         self.need_sandbox()
         cluster = self.useFixture(sandbox.Sandbox(0, 0.1, self.ARGUMENTS))
         name = 'a-machine'
@@ -184,7 +184,7 @@ class WithoutCdiTest(cdi.CdiTestCase):
         cluster.request('POST', '/sandbox/cdi', {'seconds': 1}, expect=201)
         cluster.request('POST', '/sandbox/cdi', {}, expect=409)
         verb = ('/apis/subresources.kubevirt.io/v1/namespaces/default/'
-                'virtualmachines/%s/start' % name)
+                f'virtualmachines/{name}/start')
         cluster.request('PUT', verb, {}, expect=503)
         response = cluster.request(
             'PATCH', sandbox.path('virtualmachines', name),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CDI's facts of uploads: tokens, the proxy, and what may go wrong."""
+"""CDI: uploads, their tokens and proxy, and failures."""
 
 import base64
 import gzip
@@ -45,7 +45,7 @@ class UploadTest(cdi.CdiTestCase):
                 method, self.proxy + path, data=data, verify=str(self.ca),
                 headers=headers, timeout=30, **more)
 
-    def test_a_disk(self):
+    def test_uploads_disk(self):
         name = self.ready()
         volume = self.get_volume(name)
         self.assertEqual('N/A', volume['status']['progress'])
@@ -60,14 +60,14 @@ class UploadTest(cdi.CdiTestCase):
         self.assertIn(('Normal', 'UploadSucceeded',
                        f'Successfully uploaded into {name}'),
                       self.events(name))
-        if not self.elsewhere:
+        if not self.external:
             self.assertTrue(self.disk(name).read_bytes().startswith(IMAGE))
         answer = self.send(self.token(name), IMAGE)
         self.assertEqual(
-            (503, 'rejecting Upload Request for PVC %s that already '
-             'finished uploading' % name), (answer.status_code, answer.text))
+            (503, f'rejecting Upload Request for PVC {name} that already '
+             'finished uploading'), (answer.status_code, answer.text))
 
-    def test_ways_to_send_one(self):
+    def test_upload_endpoints(self):
         def pieces():
             for at in range(0, len(IMAGE), 100000):
                 yield IMAGE[at:at + 100000]
@@ -81,11 +81,11 @@ class UploadTest(cdi.CdiTestCase):
                                files=files)
             self.assertEqual(200, answer.status_code, path)
             self.wait_phase(name, 'Succeeded')
-            if not self.elsewhere:
+            if not self.external:
                 self.assertTrue(
                     self.disk(name).read_bytes().startswith(IMAGE), path)
 
-    def test_a_look_before(self):
+    def test_head_and_put(self):
         name = self.ready()
         for path, code in (('/v1beta1/upload-async', 200),
                            ('/v1beta1/upload', 404)):
@@ -96,7 +96,7 @@ class UploadTest(cdi.CdiTestCase):
         self.assertEqual('UploadReady',
                          self.get_volume(name)['status']['phase'])
 
-    def test_who_may(self):
+    def test_rejects_invalid_tokens(self):
         name = self.ready()
         token = self.token(name)
         head, body, signature = token.split('.')
@@ -114,7 +114,7 @@ class UploadTest(cdi.CdiTestCase):
         self.assertEqual('UploadReady',
                          self.get_volume(name)['status']['phase'])
 
-    def test_nothing_to_fill(self):
+    def test_rejects_upload_without_upload_volume(self):
         answer = self.send(self.token('nowhere'), IMAGE)
         self.assertEqual(
             (503, 'rejecting Upload Request for PVC nowhere that doesn&#x27;'
@@ -123,7 +123,7 @@ class UploadTest(cdi.CdiTestCase):
         self.assertEqual(503, self.send(self.token(name),
                                         IMAGE).status_code)
 
-    def test_a_disk_that_is_too_large(self):
+    def test_rejects_large_disk_and_accepts_another(self):
         name = self.ready('2Mi')
         answer = self.send(self.token(name), bytes(3 * cdi.MIB))
         self.assertEqual(400, answer.status_code)
@@ -133,35 +133,35 @@ class UploadTest(cdi.CdiTestCase):
                                         IMAGE).status_code)
         self.wait_phase(name, 'Succeeded')
 
-    def test_one_at_a_time(self):
+    def test_rejects_concurrent_upload(self):
         name = self.ready()
-        token, begun, go_on = (self.token(name), threading.Event(),
-                               threading.Event())
+        token = self.token(name)
+        begun, unblock = threading.Event(), threading.Event()
 
         def slowly():
             yield IMAGE[:500000]
             begun.set()
-            go_on.wait(40)
+            unblock.wait(40)
             yield IMAGE[500000:]
         answers = []
         thread = threading.Thread(
             target=lambda: answers.append(self.send(token, slowly())))
         thread.start()
         self.addCleanup(thread.join)
-        self.addCleanup(go_on.set)
+        self.addCleanup(unblock.set)
         self.assertTrue(begun.wait(20))
         deadline = time.monotonic() + 30
-        # The proxy may not have seen its beginning yet.
-        while not self.elsewhere and not self.disk(name).exists():
+        # The proxy may not have received the first upload yet.
+        while not self.external and not self.disk(name).exists():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
         self.assertEqual(503, self.send(token, IMAGE).status_code)
-        go_on.set()
+        unblock.set()
         thread.join()
         self.assertEqual([200], [a.status_code for a in answers])
         self.wait_phase(name, 'Succeeded')
 
-    def test_a_client_that_goes(self):
+    def test_interrupted_upload_can_be_repeated(self):
         name = self.ready()
 
         def broken():
@@ -173,21 +173,21 @@ class UploadTest(cdi.CdiTestCase):
                          self.get_volume(name)['status']['phase'])
         deadline = time.monotonic() + 30
         while True:
-            # The proxy may still be busy with the first one.
+            # The proxy may not have ended the first upload yet.
             code = self.send(self.token(name), IMAGE).status_code
             if code == 200 or time.monotonic() > deadline:
                 break
         self.assertEqual(200, code)
         self.wait_phase(name, 'Succeeded')
 
-    def test_a_volume_that_goes_meanwhile(self):
+    def test_deletion_during_upload_removes_disk(self):
         self.need_sandbox()
         name = self.ready()
-        go_on = threading.Event()
+        unblock = threading.Event()
 
         def slowly():
             yield IMAGE[:500000]
-            go_on.wait(40)
+            unblock.wait(40)
             yield IMAGE[500000:]
         answers = []
 
@@ -200,13 +200,13 @@ class UploadTest(cdi.CdiTestCase):
         thread = threading.Thread(target=send)
         thread.start()
         self.addCleanup(thread.join)
-        self.addCleanup(go_on.set)
+        self.addCleanup(unblock.set)
         deadline = time.monotonic() + 30
         while not self.disk(name).exists():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
         self.delete_volume(name)
         self.assertFalse(self.disk(name).parent.exists())
-        go_on.set()
+        unblock.set()
         thread.join()
         self.assertNotIn(200, answers)

@@ -40,7 +40,7 @@ class CommandTestCase(base.BaseTestCase):
         self.addCleanup(process.kill)
         return process, process.stdout.readline()
 
-    def test_it_serves_and_ends(self):
+    def test_prints_address_and_ends_after_signal(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             process, line = self.start()
             self.assertRegex(line, r'^ready https://127\.0\.0\.1:\d+\n$')
@@ -49,7 +49,7 @@ class CommandTestCase(base.BaseTestCase):
             self.assertEqual((0, ''), (process.returncode, out), err)
             self.assertNotIn('Traceback', err)
 
-    def test_it_ends_though_watched(self):
+    def test_ends_despite_open_watch(self):
         process, line = self.start()
         config = yaml.safe_load(self.kubeconfig.read_text())
         token = config['users'][0]['user']['token']
@@ -63,13 +63,13 @@ class CommandTestCase(base.BaseTestCase):
         self.assertEqual(0, process.returncode, err)
         self.assertNotIn(token, out + err)
 
-    def test_the_kubeconfig_is_the_owners_alone(self):
+    def test_only_owner_can_read_kubeconfig(self):
         self.start()
         mode = stat.S_IMODE(os.stat(self.kubeconfig).st_mode)
         self.assertEqual(0o600, mode)
         self.assertEqual([self.kubeconfig], list(self.home.iterdir()))
 
-    def test_it_lets_a_client_verify_the_server(self):
+    def test_client_library_verifies_the_server(self):
         process, line = self.start('--vms', '2')
         # The Kubernetes client library reads the file and verifies.
         done = subprocess.run([sys.executable, '-c', (
@@ -86,7 +86,7 @@ class CommandTestCase(base.BaseTestCase):
         self.assertIn("['vm-0', 'vm-1']\n", done.stdout, done.stderr)
         self.assertIn("'kube-system'", done.stdout)
 
-    def test_it_is_known_by_the_names_of_its_service(self):
+    def test_certificate_has_names_of_kubernetes_service(self):
         process, line = self.start()
         cluster = yaml.safe_load(self.kubeconfig.read_text())['clusters'][0][
             'cluster']
@@ -114,7 +114,7 @@ class CommandTestCase(base.BaseTestCase):
                 ssl.SSLCertVerificationError, context.wrap_socket, plain,
                 server_hostname='evil.default.svc')
 
-    def test_a_port_that_is_taken(self):
+    def test_error_for_port_in_use(self):
         process, line = self.start()
         port = line.strip().rpartition(':')[2]
         done = self.run_command('--listen', '127.0.0.1:' + port,
@@ -124,7 +124,7 @@ class CommandTestCase(base.BaseTestCase):
         self.assertNotIn('Traceback', done.stderr)
         self.assertFalse((self.home / 'other').exists())
 
-    def test_a_kubeconfig_that_cannot_be_written(self):
+    def test_error_for_kubeconfig_that_cannot_be_written(self):
         done = self.run_command('--listen', '127.0.0.1:0', '--kubeconfig',
                                 str(self.home / 'none' / 'kubeconfig'))
         self.assertEqual(1, done.returncode)

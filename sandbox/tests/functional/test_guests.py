@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guests of the sandbox: what they boot, and what keeps them from it."""
+"""Guests of the sandbox: their boots, and failures to start."""
 
 import time
 
-from tests.functional import facts
+from tests.functional import kubevirt
 
 _ANNOTATION = 'sandbox.sushy-kubevirt/'
 
 
 def _annotate(**annotations):
-    """A change that annotates the instances of a machine."""
+    """Return a change that annotates the VMIs of a VM."""
     def change(vm, spec):
         vm['spec']['template']['metadata']['annotations'] = {
             _ANNOTATION + key.replace('_', '-'): value
@@ -17,19 +17,19 @@ def _annotate(**annotations):
     return change
 
 
-class SandboxFactsTestCase(facts.FactsTestCase):
+class SandboxGuestsTestCase(kubevirt.KubeVirtTestCase):
 
     def setUp(self):
         super().setUp()
         self.need_guests()
 
 
-class BootsTest(SandboxFactsTestCase):
+class BootsTest(SandboxGuestsTestCase):
 
     def _devices(self, name):
         return [boot['device'] for boot in self.cluster.boots(name)]
 
-    def test_a_boot_is_recorded_with_its_instance(self):
+    def test_records_boot_with_its_vmi(self):
         name, uid = self.make_running()
         record = self.cluster.guest(name)
         self.assertEqual((uid, True), (record['vmi'], record['running']))
@@ -39,7 +39,7 @@ class BootsTest(SandboxFactsTestCase):
             'device': 'disk:root', 'class': 'Hdd', 'firmware': 'bios',
             'vmi': uid, 'cause': 'start', 'tried': ['disk:root']}, boot)
 
-    def test_the_lowest_number_that_boots(self):
+    def test_boots_first_bootable_device(self):
         def change(vm, spec):
             _annotate(unbootable='root')(vm, spec)
             devices = spec['domain']['devices']
@@ -57,7 +57,7 @@ class BootsTest(SandboxFactsTestCase):
         self.assertEqual(['cdrom:cd', 'disk:root', 'interface:default'],
                          boot['tried'])
 
-    def test_nothing_to_boot_hears_no_power_button(self):
+    def test_guest_without_boot_device_ignores_power_button(self):
         def change(vm, spec):
             _annotate(unbootable='root')(vm, spec)
             spec['terminationGracePeriodSeconds'] = 1
@@ -70,7 +70,7 @@ class BootsTest(SandboxFactsTestCase):
         self.cluster.wait_stopped(name)
         self.assertGreaterEqual(time.monotonic() - began, 0.9)
 
-    def test_firmware(self):
+    def test_records_firmware(self):
         for loader, smm, wanted in (
                 ({'bios': {}}, False, 'bios'),
                 ({'efi': {'secureBoot': False}}, False, 'efi'),
@@ -80,11 +80,11 @@ class BootsTest(SandboxFactsTestCase):
                 features={'smm': {'enabled': smm}})
             self.assertEqual(wanted, self.cluster.boots(name)[0]['firmware'])
 
-    def test_the_instance_decides_not_the_machine(self):
+    def test_boot_order_of_vmi_counts_until_restart(self):
         name, first = self.make_running()
         self.cluster.patch('virtualmachines', name, [
-            {'op': 'add', 'path': facts.CARDS + '/0/bootOrder', 'value': 1},
-            {'op': 'replace', 'path': facts.DISKS + '/0/bootOrder',
+            {'op': 'add', 'path': kubevirt.CARDS + '/0/bootOrder', 'value': 1},
+            {'op': 'replace', 'path': kubevirt.DISKS + '/0/bootOrder',
              'value': 2}])
         self.wait_condition(name, 'RestartRequired', 'True')
         for verb in ('reset', 'softreboot'):
@@ -100,7 +100,7 @@ class BootsTest(SandboxFactsTestCase):
         self.assertEqual('interface:default', boots[-1]['device'])
         self.assertNotEqual(first, boots[-1]['vmi'])
 
-    def test_media_are_seen_by_the_next_boot(self):
+    def test_next_boot_sees_inserted_medium(self):
         def change(vm, spec):
             spec['domain']['devices']['disks'].append(
                 {'name': 'cd', 'bootOrder': 2, 'cdrom': {'bus': 'sata'}})
@@ -113,7 +113,7 @@ class BootsTest(SandboxFactsTestCase):
                 'accessModes': ['ReadWriteOnce'],
                 'resources': {'requests': {'storage': '1Gi'}}}})
         self.cluster.patch('virtualmachines', name, [{
-            'op': 'add', 'path': facts.VOLUMES + '/-', 'value': {
+            'op': 'add', 'path': kubevirt.VOLUMES + '/-', 'value': {
                 'name': 'cd', 'persistentVolumeClaim': {
                     'claimName': name, 'hotpluggable': True}}}])
         self.wait_vmi(name, lambda vmi: any(
@@ -121,7 +121,7 @@ class BootsTest(SandboxFactsTestCase):
             for status in vmi['status']['volumeStatus']))
         self.cluster.guest_does(name, 'reboot')
         self.cluster.patch('virtualmachines', name, [
-            {'op': 'remove', 'path': facts.VOLUMES + '/1'}])
+            {'op': 'remove', 'path': kubevirt.VOLUMES + '/1'}])
         self.wait_vmi(name, lambda vmi: all(
             status['name'] != 'cd'
             for status in vmi['status']['volumeStatus']))
@@ -129,24 +129,23 @@ class BootsTest(SandboxFactsTestCase):
         self.assertEqual(['disk:root', 'cdrom:cd', 'disk:root'],
                          self._devices(name))
 
-    def test_soft_reboot_and_reset_end_the_instance_under_terminate(self):
+    def test_reset_and_soft_reboot_end_vmi_with_policy_terminate(self):
         for verb in ('reset', 'softreboot'):
             name, first = self.make_running(rebootPolicy='Terminate')
             self.verb(name, verb, 200, vmi=True)
             self.uid(name, other_than=first)
 
-    def test_a_paused_guest_does_nothing(self):
+    def test_paused_guest_cannot_shut_down(self):
         name, _ = self.make_running()
         self.verb(name, 'pause', 200, vmi=True)
         self.wait_word(name, 'Paused')
         response = self.cluster.request(
             'POST', f'/sandbox/guests/default/{name}/shutdown')
         self.assertEqual(409, response.status_code)
-        # a paused guest hears no power button either
         self.verb(name, 'unpause', 200, vmi=True)
         self.wait_word(name, 'Running')
 
-    def test_who_is_unknown_has_no_record(self):
+    def test_unknown_guest_has_no_record(self):
         self.cluster.request('GET', '/sandbox/guests/default/nobody',
                              expect=404)
         self.cluster.request('POST', '/sandbox/guests/default/nobody/crash',
@@ -156,9 +155,9 @@ class BootsTest(SandboxFactsTestCase):
                          self.cluster.guest(name))
 
 
-class FailuresTest(SandboxFactsTestCase):
+class FailuresTest(SandboxGuestsTestCase):
 
-    def test_an_image_that_is_not_there(self):
+    def test_missing_image(self):
         name = self.make('Always', lambda vm, spec: spec['volumes'][
             0].update(containerDisk={'image': 'example.test/missing:1'}))
         self.wait_word(name, 'ErrImagePull', 'ImagePullBackOff')
@@ -169,7 +168,7 @@ class FailuresTest(SandboxFactsTestCase):
         self.cluster.do(name, 'stop')
         self.cluster.wait_stopped(name)
 
-    def test_no_node_that_fits(self):
+    def test_unschedulable(self):
         for change in (
                 lambda vm, spec: spec.update(nodeSelector={'disk': 'gold'}),
                 lambda vm, spec: spec['domain']['memory'].update(
@@ -183,7 +182,7 @@ class FailuresTest(SandboxFactsTestCase):
             self.cluster.do(name, 'stop')
             self.cluster.wait_stopped(name)
 
-    def test_a_launcher_that_dies_is_tried_again_later(self):
+    def test_failed_launcher_is_retried_with_back_off(self):
         name = self.make('Always', _annotate(fail_start='true'))
         vm = self.wait_word(name, 'CrashLoopBackOff')
         self.assertEqual(
@@ -193,7 +192,7 @@ class FailuresTest(SandboxFactsTestCase):
         self.assertNotIn('startFailure',
                          self.cluster.vm(name)['status'])
 
-    def test_a_gate_that_is_lost_stops_the_next_start(self):
+    def test_disabled_feature_gate_prevents_start(self):
         gates = ('RebootPolicy', 'DeclarativeHotplugVolumes')
         name = self.make('Manual', rebootPolicy='Terminate')
         self.addCleanup(self.cluster.set_gates, gates)
@@ -209,16 +208,16 @@ class FailuresTest(SandboxFactsTestCase):
         self.wait_condition(name, 'Failure', None)
 
 
-class AgentTest(SandboxFactsTestCase):
+class AgentTest(SandboxGuestsTestCase):
 
-    def test_an_agent_tells_of_its_guest(self):
+    def test_guest_agent_reports_guest(self):
         name, _ = self.make_running(change=_annotate(guest_agent='true'))
         vmi = self.wait_vmi(name, lambda vmi: self.state(
             vmi, 'AgentConnected') == 'True')
         self.assertTrue(vmi['status']['guestOSInfo']['name'])
         self.assertIn('guest-agent', vmi['status']['interfaces'][0][
             'infoSource'])
-        where = (f'{facts.SUBRESOURCES}/virtualmachineinstances/{name}/'
+        where = (f'{kubevirt.SUBRESOURCES}/virtualmachineinstances/{name}/'
                  'guestosinfo')
         info = self.cluster.request('GET', where, expect=200).json()
         self.assertEqual(name, info['hostname'])
@@ -228,14 +227,14 @@ class AgentTest(SandboxFactsTestCase):
         card = self.cluster.vmi(name)['status']['interfaces'][0]
         self.assertRegex(card['mac'], '^52:54:00(:[0-9a-f]{2}){3}$')
         self.assertTrue(card['ipAddress'])
-        self.call('GET', f'{facts.SUBRESOURCES}/virtualmachineinstances/'
+        self.call('GET', f'{kubevirt.SUBRESOURCES}/virtualmachineinstances/'
                   f'{name}/guestosinfo', code=409)
 
 
-class ChangesTest(SandboxFactsTestCase):
-    """Changes that a running machine takes over."""
+class ChangesTest(SandboxGuestsTestCase):
+    """Live updates of a running VM."""
 
-    def test_more_sockets(self):
+    def test_adds_sockets(self):
         name, _ = self.make_running(cpu={'sockets': 1, 'cores': 2})
         self.cluster.patch('virtualmachines', name, {'spec': {'template': {
             'spec': {'domain': {'cpu': {'sockets': 2}}}}}})
@@ -250,12 +249,12 @@ class ChangesTest(SandboxFactsTestCase):
             'spec': {'domain': {'cpu': {'cores': 4}}}}}})
         self.wait_condition(name, 'RestartRequired', 'True')
 
-    def test_memory(self):
+    def test_adds_memory(self):
         def grow(name, guest):
             self.cluster.patch('virtualmachines', name, {'spec': {
                 'template': {'spec': {'domain': {'memory': {
                     'guest': guest}}}}}})
-        name, _ = self.make_running()  # too small for it
+        name, _ = self.make_running()  # too small for memory hotplug
         self.assertNotIn('maxGuest', self.cluster.vmi(name)['spec'][
             'domain']['memory'])
         grow(name, '128Mi')
@@ -269,20 +268,20 @@ class ChangesTest(SandboxFactsTestCase):
         self.assertIsNone(self.state(self.cluster.vm(name),
                                      'RestartRequired'))
 
-    def test_a_network_card_comes_and_goes(self):
+    def test_plugs_and_unplugs_network_interface(self):
         name, first = self.make_running()
         template = '/spec/template/spec/'
         self.cluster.patch('virtualmachines', name, [
             {'op': 'add', 'path': template + 'networks/-', 'value': {
                 'name': 'more', 'multus': {'networkName': 'blue'}}},
-            {'op': 'add', 'path': facts.CARDS + '/-', 'value': {
+            {'op': 'add', 'path': kubevirt.CARDS + '/-', 'value': {
                 'name': 'more', 'bridge': {}}}])
         self.wait_vmi(name, lambda vmi: len(
             vmi['status']['interfaces']) == 2)
         self.assertIsNone(self.state(self.cluster.vm(name),
                                      'RestartRequired'))
         self.cluster.patch('virtualmachines', name, [
-            {'op': 'add', 'path': facts.CARDS + '/1/state',
+            {'op': 'add', 'path': kubevirt.CARDS + '/1/state',
              'value': 'absent'}])
         self.wait_vm(name, lambda vm: len(
             vm['spec']['template']['spec']['networks']) == 1)
@@ -292,7 +291,7 @@ class ChangesTest(SandboxFactsTestCase):
         self.assertIsNone(self.state(self.cluster.vm(name),
                                      'RestartRequired'))
 
-    def test_volumes_by_verb(self):
+    def test_addvolume_and_removevolume(self):
         name, _ = self.make_running()
         self.verb(name, 'addvolume', 400, {'name': 'more'})
         self.verb(name, 'addvolume', 202, {

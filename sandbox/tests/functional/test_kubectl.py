@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sandbox through the eyes of ``kubectl``.
+"""``kubectl`` with the sandbox.
 
-What is asserted of its words is what a user of a real cluster reads.
+The asserted output is that of a real cluster.
 """
 
 import json
@@ -28,7 +28,7 @@ def config_map(**data):
 
 @unittest.skipUnless(KUBECTL, 'kubectl is not installed')
 class KubectlTestCase(case.FunctionalTestCase):
-    """Each test has a namespace of its own."""
+    """Each test has its own namespace."""
 
     @classmethod
     def setUpClass(cls):
@@ -51,22 +51,23 @@ class KubectlTestCase(case.FunctionalTestCase):
                 'KUBECONFIG': str(self.sandbox.kubeconfig)})
 
     def kubectl(self, *words, stdin=None):
-        """What it prints; it must succeed."""
+        """Run kubectl, which must succeed; return its output."""
         done = self.run_kubectl(*words, stdin=stdin)
         self.assertEqual(0, done.returncode, done.stderr + done.stdout)
         return done.stdout
 
-    def refused(self, *words, stdin=None):
-        """What it complains of; it must fail."""
+    def failed(self, *words, stdin=None):
+        """Run kubectl, which must fail; return its error output."""
         done = self.run_kubectl(*words, stdin=stdin)
         self.assertNotEqual(0, done.returncode, done.stdout)
         return done.stderr
 
-    def mine(self, *words, **more):
+    def call(self, *words, **more):
+        """Run kubectl in the namespace of the test."""
         return self.kubectl('-n', self.namespace, *words, **more)
 
-    def mine_refused(self, *words, **more):
-        return self.refused('-n', self.namespace, *words, **more)
+    def call_fails(self, *words, **more):
+        return self.failed('-n', self.namespace, *words, **more)
 
     def file(self, obj, name='object.yaml'):
         path = self.home / name
@@ -74,22 +75,22 @@ class KubectlTestCase(case.FunctionalTestCase):
         return str(path)
 
     def get(self, *words):
-        return json.loads(self.mine('get', *words, '-o', 'json',
+        return json.loads(self.call('get', *words, '-o', 'json',
                                     '--show-managed-fields'))
 
     def make_vm(self, name='box'):
         vm = json.loads(self.kubectl('get', 'vm', 'vm-0', '-o', 'json'))
-        # The firmware is a VM's own: without, this one is given another.
+        # Firmware UUID and serial are unique; the new VM gets its own.
         vm['spec']['template']['spec']['domain'].pop('firmware', None)
         for nic in vm['spec']['template']['spec']['domain']['devices'][
                 'interfaces']:
             nic.pop('macAddress', None)
         obj = {'apiVersion': vm['apiVersion'], 'kind': vm['kind'],
                'metadata': {'name': name}, 'spec': vm['spec']}
-        self.mine('create', '-f', self.file(obj))
+        self.call('create', '-f', self.file(obj))
         return obj
 
-    def test_what_there_is(self):
+    def test_api_resources_and_versions(self):
         lines = self.kubectl('api-resources').splitlines()
         names = {line.split()[0] for line in lines}
         self.assertLessEqual({
@@ -103,7 +104,7 @@ class KubectlTestCase(case.FunctionalTestCase):
                                                'virtualmachines'))
         self.assertIn('kubernetes-admin', self.kubectl('auth', 'whoami'))
 
-    def test_get(self):
+    def test_get_and_selectors(self):
         rows = [line.split() for line in self.kubectl(
             'get', 'vm').splitlines()]
         self.assertEqual(['NAME', 'AGE', 'STATUS', 'READY'], rows[0])
@@ -120,25 +121,25 @@ class KubectlTestCase(case.FunctionalTestCase):
         self.assertEqual(3, len(self.kubectl(
             'get', 'vm', '--chunk-size=2', '--no-headers').splitlines()))
 
-    def test_what_is_not_there(self):
+    def test_missing_objects(self):
         self.assertEqual(
             'Error from server (NotFound): virtualmachines.kubevirt.io '
-            '"nix" not found\n', self.refused('get', 'vm', 'nix'))
+            '"nix" not found\n', self.failed('get', 'vm', 'nix'))
         self.assertIn("the server doesn't have a resource type",
-                      self.refused('get', 'nix'))
-        self.assertIn('namespaces "nix" not found', self.refused(
+                      self.failed('get', 'nix'))
+        self.assertIn('namespaces "nix" not found', self.failed(
             'create', 'configmap', 'x', '-n', 'nix'))
 
     def test_describe(self):
         self.make_vm()
-        self.mine('patch', 'vm', 'box', '--type=merge', '-p',
+        self.call('patch', 'vm', 'box', '--type=merge', '-p',
                   '{"spec":{"runStrategy":"Always"}}')
-        self.mine('wait', 'vm/box', '--for=condition=Ready',
-                  '--timeout=30s')
-        text = self.mine('describe', 'vm', 'box')
+        self.call('wait', 'vm/box', '--for=condition=Ready',
+                          '--timeout=30s')
+        text = self.call('describe', 'vm', 'box')
         self.assertRegex(text, r'Run Strategy: +Always')
         self.assertRegex(text, r'Normal +SuccessfulCreate')
-        self.assertIn('SuccessfulCreate', self.mine('events'))
+        self.assertIn('SuccessfulCreate', self.call('events'))
 
     def test_explain(self):
         self.assertRegex(self.kubectl('explain', 'vm.spec.runStrategy'),
@@ -146,47 +147,47 @@ class KubectlTestCase(case.FunctionalTestCase):
         self.assertIn('data\t<map[string]string>',
                       self.kubectl('explain', 'configmap'))
         self.assertIn('does not exist',
-                      self.refused('explain', 'vm.spec.nix'))
+                      self.failed('explain', 'vm.spec.nix'))
 
     def test_apply(self):
         path = self.file(config_map(a='1', b='2'))
         self.assertEqual('configmap/settings created\n',
-                         self.mine('apply', '-f', path))
+                         self.call('apply', '-f', path))
         self.assertEqual('configmap/settings unchanged\n',
-                         self.mine('apply', '-f', path))
+                         self.call('apply', '-f', path))
         path = self.file(config_map(a='1', c='3'))
         done = self.run_kubectl('-n', self.namespace, 'diff', '-f', path)
         self.assertEqual(1, done.returncode, done.stderr)
         self.assertIn('-  b: "2"', done.stdout)
         self.assertIn('+  c: "3"', done.stdout)
         self.assertEqual('configmap/settings configured\n',
-                         self.mine('apply', '-f', path))
+                         self.call('apply', '-f', path))
         self.assertEqual({'a': '1', 'c': '3'},
                          self.get('configmap', 'settings')['data'])
 
-    def test_apply_a_vm(self):
+    def test_apply_vm(self):
         obj = self.make_vm()
         obj['spec']['template']['spec']['domain']['memory'] = {
             'guest': '128Mi'}
         path = self.file(obj)
-        self.mine('apply', '-f', path)
-        self.assertIn('unchanged', self.mine('apply', '-f', path))
+        self.call('apply', '-f', path)
+        self.assertIn('unchanged', self.call('apply', '-f', path))
         self.assertEqual('128Mi', self.get('vm', 'box')['spec']['template'][
             'spec']['domain']['memory']['guest'])
 
     def test_apply_server_side(self):
         path = self.file(config_map(a='1', b='2'))
         self.assertEqual('configmap/settings serverside-applied\n',
-                         self.mine('apply', '--server-side', '-f', path))
-        self.mine('patch', 'configmap', 'settings', '-p',
+                         self.call('apply', '--server-side', '-f', path))
+        self.call('patch', 'configmap', 'settings', '-p',
                   '{"data":{"a":"9","z":"0"}}')
         path = self.file(config_map(a='1'))
-        said = self.mine_refused('apply', '--server-side', '-f', path)
+        message = self.call_fails('apply', '--server-side', '-f', path)
         self.assertIn('Apply failed with 1 conflict: conflict with '
-                      '"kubectl-patch" using v1: .data.a', said)
-        self.mine('apply', '--server-side', '--force-conflicts', '-f', path)
+                      '"kubectl-patch" using v1: .data.a', message)
+        self.call('apply', '--server-side', '--force-conflicts', '-f', path)
         made = self.get('configmap', 'settings')
-        # b is applied no longer; z is another's.
+        # b is no longer applied; z belongs to another manager.
         self.assertEqual({'a': '1', 'z': '0'}, made['data'])
         managers = {m['manager']: m['fieldsV1']
                     for m in made['metadata']['managedFields']}
@@ -194,20 +195,20 @@ class KubectlTestCase(case.FunctionalTestCase):
             'f:labels': {'f:app': {}}}}, managers['kubectl'])
         self.assertEqual({'f:data': {'f:z': {}}}, managers['kubectl-patch'])
 
-    def test_from_client_side_to_server_side_apply(self):
+    def test_migrates_from_client_side_to_server_side_apply(self):
         path = self.file(config_map(a='1', b='2'))
-        self.mine('apply', '-f', path)
+        self.call('apply', '-f', path)
         path = self.file(config_map(a='2'))
-        self.mine('apply', '--server-side', '-f', path)
+        self.call('apply', '--server-side', '-f', path)
         self.assertEqual({'a': '2'}, self.get('configmap', 'settings')[
             'data'])
 
-    def test_fields_that_are_unknown(self):
+    def test_unknown_fields(self):
         obj = self.make_vm()
         obj['spec']['nix'] = 1
-        said = self.mine_refused('apply', '-f', self.file(obj))
-        self.assertIn('unknown field "spec.nix"', said)
-        self.assertIn('unknown field "spec.nix"', self.mine_refused(
+        message = self.call_fails('apply', '-f', self.file(obj))
+        self.assertIn('unknown field "spec.nix"', message)
+        self.assertIn('unknown field "spec.nix"', self.call_fails(
             'apply', '--server-side', '-f', self.file(obj)))
         done = self.run_kubectl('-n', self.namespace, 'apply',
                                 '--validate=warn', '-f', self.file(obj))
@@ -216,34 +217,34 @@ class KubectlTestCase(case.FunctionalTestCase):
 
     def test_patch(self):
         self.make_vm()
-        self.mine('patch', 'vm', 'box', '--type=json', '-p', json.dumps([
+        self.call('patch', 'vm', 'box', '--type=json', '-p', json.dumps([
             {'op': 'test', 'path': '/spec/runStrategy', 'value': 'Halted'},
             {'op': 'add', 'path': '/metadata/labels', 'value': {'x': 'y'}}]))
         self.assertEqual({'x': 'y'}, self.get('vm', 'box')['metadata'][
             'labels'])
-        said = self.mine_refused('patch', 'vm', 'box', '--type=json', '-p',
-                                 json.dumps([{'op': 'test', 'path':
-                                              '/spec/runStrategy',
-                                              'value': 'Manual'}]))
+        message = self.call_fails('patch', 'vm', 'box', '--type=json', '-p',
+                                           json.dumps([{'op': 'test', 'path':
+                                                        '/spec/runStrategy',
+                                                        'value': 'Manual'}]))
         self.assertEqual('The request is invalid: the server rejected our '
-                         'request due to an error in our request\n', said)
-        self.assertIn('Sometimes', self.mine_refused(
+                         'request due to an error in our request\n', message)
+        self.assertIn('Sometimes', self.call_fails(
             'patch', 'vm', 'box', '--type=merge', '-p',
             '{"spec":{"runStrategy":"Sometimes"}}'))
-        self.mine('create', '-f', self.file(config_map(a='1')))
-        self.mine('patch', 'configmap', 'settings', '--type=strategic',
+        self.call('create', '-f', self.file(config_map(a='1')))
+        self.call('patch', 'configmap', 'settings', '--type=strategic',
                   '-p', '{"data":{"b":"2","a":null}}')
         self.assertEqual({'b': '2'},
                          self.get('configmap', 'settings')['data'])
 
     def test_label_and_annotate(self):
         self.make_vm()
-        self.mine('label', 'vm', 'box', 'a=b')
-        self.mine('annotate', 'vm', 'box', 'c=d')
-        self.assertIn('box', self.mine('get', 'vm', '-l', 'a in (b,c)'))
-        self.assertEqual('', self.mine('get', 'vm', '-l', 'a=c', '-o',
+        self.call('label', 'vm', 'box', 'a=b')
+        self.call('annotate', 'vm', 'box', 'c=d')
+        self.assertIn('box', self.call('get', 'vm', '-l', 'a in (b,c)'))
+        self.assertEqual('', self.call('get', 'vm', '-l', 'a=c', '-o',
                                        'name'))
-        self.mine('label', 'vm', 'box', 'a-')
+        self.call('label', 'vm', 'box', 'a-')
         meta = self.get('vm', 'box')['metadata']
         self.assertNotIn('a', meta.get('labels', {}))
         self.assertEqual('d', meta['annotations']['c'])
@@ -253,10 +254,10 @@ class KubectlTestCase(case.FunctionalTestCase):
         old = self.get('vm', 'box')
         old['metadata']['labels'] = {'x': 'z'}
         path = self.file(old)
-        self.mine('label', 'vm', 'box', 'later=1')
+        self.call('label', 'vm', 'box', 'later=1')
         self.assertIn('the object has been modified; please apply your '
                       'changes to the latest version and try again',
-                      self.mine_refused('replace', '-f', path))
+                      self.call_fails('replace', '-f', path))
         editor = self.home / 'editor'
         editor.write_text('#!/bin/sh\nsed -i "s/later: .*/later: two/" "$1"')
         editor.chmod(0o700)
@@ -279,66 +280,66 @@ class KubectlTestCase(case.FunctionalTestCase):
                      'KUBECONFIG': str(self.sandbox.kubeconfig)}) as watch:
             try:
                 self.assertIn('Stopped', watch.stdout.readline())
-                self.mine('patch', 'vm', 'box', '--type=merge', '-p',
+                self.call('patch', 'vm', 'box', '--type=merge', '-p',
                           '{"spec":{"runStrategy":"Always"}}')
-                self.mine('wait', 'vm/box', '--timeout=30s',
+                self.call('wait', 'vm/box', '--timeout=30s',
                           '--for=jsonpath={.status.printableStatus}=Running')
                 for line in watch.stdout:
                     if 'Running' in line:
                         break
             finally:
                 watch.kill()
-        self.mine('delete', 'vm', 'box', '--timeout=30s')
-        self.assertEqual('', self.mine('get', 'vm,vmi', '-o', 'name'))
+        self.call('delete', 'vm', 'box', '--timeout=30s')
+        self.assertEqual('', self.call('get', 'vm,vmi', '-o', 'name'))
 
     def test_delete(self):
         for name in ('a', 'b', 'c'):
-            self.mine('create', 'configmap', name, '--from-literal=x=' + name)
+            self.call('create', 'configmap', name, '--from-literal=x=' + name)
         self.assertIn('configmap "a" deleted',
-                      self.mine('delete', 'configmap', 'a'))
-        self.mine('delete', 'configmap', '--all')
-        self.assertEqual('', self.mine('get', 'configmap', '-o', 'name'))
-        self.assertIn('(NotFound)', self.mine_refused(
+                      self.call('delete', 'configmap', 'a'))
+        self.call('delete', 'configmap', '--all')
+        self.assertEqual('', self.call('get', 'configmap', '-o', 'name'))
+        self.assertIn('(NotFound)', self.call_fails(
             'delete', 'configmap', 'a'))
         self.assertIn('may not be deleted',
-                      self.refused('delete', 'namespace', 'default'))
+                      self.failed('delete', 'namespace', 'default'))
 
-    def test_objects_made_by_commands(self):
-        self.mine('create', 'secret', 'generic', 's', '--from-literal=a=b')
+    def test_create_commands(self):
+        self.call('create', 'secret', 'generic', 's', '--from-literal=a=b')
         self.assertEqual({'a': 'Yg=='}, self.get('secret', 's')['data'])
-        self.mine('create', 'serviceaccount', 'robot')
-        self.mine('create', 'service', 'clusterip', 'web', '--tcp=80:8080')
+        self.call('create', 'serviceaccount', 'robot')
+        self.call('create', 'service', 'clusterip', 'web', '--tcp=80:8080')
         self.assertEqual(
             [{'name': '80-8080', 'port': 80, 'protocol': 'TCP',
               'targetPort': 8080}],
             self.get('service', 'web')['spec']['ports'])
-        self.assertIn('"robot" already exists', self.mine_refused(
+        self.assertIn('"robot" already exists', self.call_fails(
             'create', 'serviceaccount', 'robot'))
 
-    def test_a_list_of_objects(self):
-        # For this kubectl reads the OpenAPI document in protobuf.
+    def test_list_of_objects(self):
+        # kubectl reads the OpenAPI document in protobuf for lists.
         objects = [config_map(a='1') for _ in range(2)]
         for number, obj in enumerate(objects):
             obj['metadata']['name'] = f'c{number}'
         path = self.file({'apiVersion': 'v1', 'kind': 'List',
                           'items': objects})
         self.assertEqual('configmap/c0 created\nconfigmap/c1 created\n',
-                         self.mine('create', '-f', path))
+                         self.call('create', '-f', path))
         self.assertEqual(
             'configmap/c0 configured\nconfigmap/c1 configured\n',
-            self.mine('apply', '-f', path))
+            self.call('apply', '-f', path))
 
-    def test_the_node(self):
+    def test_get_nodes(self):
         self.assertRegex(self.kubectl('get', 'nodes', '--no-headers'),
                          r'^node-0 +Ready ')
 
     def test_dry_run(self):
-        self.mine('create', '-f', self.file(config_map(a='1')),
+        self.call('create', '-f', self.file(config_map(a='1')),
                   '--dry-run=server')
-        self.assertNotIn('settings', self.mine('get', 'configmap', '-o',
+        self.assertNotIn('settings', self.call('get', 'configmap', '-o',
                                                'name'))
 
-    def test_a_kind_of_the_users_own(self):
+    def test_custom_resource_definition(self):
         group = self.namespace + '.test'
         self.kubectl('apply', '-f', self.file({
             'apiVersion': 'apiextensions.k8s.io/v1',
@@ -359,11 +360,11 @@ class KubectlTestCase(case.FunctionalTestCase):
                      '--for=condition=Established', '--timeout=10s')
         boat = {'apiVersion': group + '/v1', 'kind': 'Boat',
                 'metadata': {'name': 'a'}, 'spec': {'masts': 9}}
-        said = self.mine_refused('apply', '-f', self.file(boat))
+        message = self.call_fails('apply', '-f', self.file(boat))
         self.assertIn(
             'The Boat "a" is invalid: spec.masts: Invalid value: 9: '
-            'spec.masts in body should be less than or equal to 3', said)
+            'spec.masts in body should be less than or equal to 3', message)
         boat['spec']['masts'] = 2
-        self.mine('apply', '-f', self.file(boat))
+        self.call('apply', '-f', self.file(boat))
         self.assertIn('masts\t<integer>', self.kubectl(
             'explain', 'boat.spec', '--api-version=' + group + '/v1'))

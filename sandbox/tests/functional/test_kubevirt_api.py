@@ -1,39 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KubeVirt's facts as far as Kubernetes makes them: reads and writes."""
+"""KubeVirt: reads and writes of its objects through Kubernetes."""
 
 import json
 
 import requests
 
 from kubevirt_sandbox.testing import sandbox
-from tests.functional import facts
+from tests.functional import kubevirt
 
 _VMS = sandbox.path('virtualmachines')
 _APPLY = 'application/apply-patch+yaml'
 
 
-class AccessTest(facts.FactsTestCase):
+class AccessTest(kubevirt.KubeVirtTestCase):
 
     def _code(self, **headers):
         return requests.get(self.cluster.url + _VMS, headers=headers,
                             verify=False,  # noqa: S501 - refused anyway
                             timeout=30).status_code
 
-    def test_no_token(self):
+    def test_request_without_token(self):
         self.assertIn(self._code(), (401, 403))
 
-    def test_a_wrong_token(self):
+    def test_request_with_wrong_token(self):
         self.assertEqual(401, self._code(Authorization='Bearer wrong'))
 
 
-class AcceptanceTest(facts.FactsTestCase):
+class AcceptanceTest(kubevirt.KubeVirtTestCase):
 
     def put(self, name, verb, accept):
         return self.cluster.request(
-            'PUT', '%s/virtualmachines/%s/%s' % (
-                facts.SUBRESOURCES, name, verb), headers={'Accept': accept})
+            'PUT', f'{kubevirt.SUBRESOURCES}/virtualmachines/{name}/{verb}',
+            headers={'Accept': accept})
 
-    def test_an_action_has_nothing_for_who_wants_json_alone(self):
+    def test_action_has_no_json_response(self):
         name = self.make()
         refused = self.put(name, 'start', 'application/json')
         self.assertEqual(406, refused.status_code)
@@ -44,19 +44,19 @@ class AcceptanceTest(facts.FactsTestCase):
         self.assertEqual(202, self.put(
             name, 'start', 'application/json, */*').status_code)
 
-    def test_what_tells_something_tells_it_in_json(self):
-        where = '%s/virtualmachines/%s/expand-spec' % (
-            facts.SUBRESOURCES, self.make())
+    def test_subresource_with_content_returns_json(self):
+        where = (f'{kubevirt.SUBRESOURCES}/virtualmachines/{self.make()}/'
+                 'expand-spec')
         for accept, code in (('application/json', 200), ('*/*;q=0.1', 200),
                              ('text/html', 406)):
             self.assertEqual(code, self.cluster.request(
                 'GET', where, headers={'Accept': accept}).status_code, accept)
 
 
-class WritesTest(facts.FactsTestCase):
+class WritesTest(kubevirt.KubeVirtTestCase):
 
     def make_quiet(self):
-        """Make a machine and wait until its controller is done."""
+        """Create a VM and wait until its controller has updated it."""
         name = self.make()
         self.wait_word(name, 'Stopped')
         return name
@@ -65,7 +65,7 @@ class WritesTest(facts.FactsTestCase):
         return self.cluster.patch('virtualmachines', name, {
             'metadata': {'annotations': annotations}})
 
-    def test_an_update_of_an_old_version_conflicts(self):
+    def test_update_of_old_version_conflicts(self):
         name = self.make_quiet()
         old = self.cluster.vm(name)
         self._annotate(name, one='1')
@@ -74,17 +74,17 @@ class WritesTest(facts.FactsTestCase):
             'PUT', sandbox.path('virtualmachines', name), old, expect=409)
         self.assertEqual('Conflict', response.json()['reason'])
 
-    def test_a_patch_of_an_old_version_conflicts(self):
+    def test_patch_of_old_version_conflicts(self):
         name = self.make_quiet()
         self.patch_fails(name, {'metadata': {
             'resourceVersion': '1', 'annotations': {'one': '1'}}}, 409)
 
-    def test_a_test_that_fails_refuses_a_patch(self):
+    def test_failed_test_rejects_json_patch(self):
         self.patch_fails(self.make(), [
             {'op': 'test', 'path': '/spec/runStrategy', 'value': 'Always'},
             {'op': 'remove', 'path': '/spec/runStrategy'}], 422)
 
-    def test_null_removes(self):
+    def test_null_in_merge_patch_removes_field(self):
         name = self.make()
         self._annotate(name, one='1', two='2')
         annotations = self._annotate(name, one=None)[
@@ -92,7 +92,7 @@ class WritesTest(facts.FactsTestCase):
         self.assertEqual('2', annotations['two'])
         self.assertNotIn('one', annotations)
 
-    def test_the_generation_counts_changes_of_the_spec(self):
+    def test_generation_counts_changes_of_spec(self):
         name = self.make_quiet()
         before = self.cluster.vm(name)['metadata']['generation']
         for body, more in (({'metadata': {'labels': {'a': 'b'}}}, 0),
@@ -101,13 +101,13 @@ class WritesTest(facts.FactsTestCase):
             after = self.cluster.patch('virtualmachines', name, body)
             self.assertEqual(before + more, after['metadata']['generation'])
 
-    def test_the_status_is_written_apart(self):
+    def test_patch_does_not_change_status(self):
         name = self.make_quiet()
         vm = self.cluster.patch('virtualmachines', name, {
             'status': {'printableStatus': 'Nonsense'}})
         self.assertEqual('Stopped', vm['status']['printableStatus'])
 
-    def test_what_the_schema_does_not_know_is_dropped(self):
+    def test_unknown_fields_are_dropped(self):
         name = self.make_quiet()
         vm = self.cluster.patch('virtualmachines', name, {
             'spec': {'colour': 'blue', 'template': {'spec': {
@@ -115,32 +115,32 @@ class WritesTest(facts.FactsTestCase):
         self.assertNotIn('colour', vm['spec'])
         self.assertNotIn('colour', vm['spec']['template']['spec']['domain'])
 
-    def test_apply_makes_and_owns(self):
+    def test_apply_creates_and_owns(self):
         vm = self.describe()
         name = vm['metadata']['name']
         where = sandbox.path('virtualmachines', name)
         made = self.cluster.request(
             'PATCH', where, vm, content_type=_APPLY, expect=201,
-            params={'fieldManager': 'facts', 'force': 'true'}).json()
+            params={'fieldManager': 'tests', 'force': 'true'}).json()
         self.addCleanup(self._remove, name)
-        self.assertIn(('facts', 'Apply'), [
+        self.assertIn(('tests', 'Apply'), [
             (entry['manager'], entry['operation'])
             for entry in made['metadata']['managedFields']])
-        for strategy, manager, code in (('Manual', 'facts', 200),
-                                        ('Halted', 'stranger', 409)):
+        for strategy, manager, code in (('Manual', 'tests', 200),
+                                        ('Halted', 'other', 409)):
             vm['spec']['runStrategy'] = strategy
             self.cluster.request(
                 'PATCH', where, vm, content_type=_APPLY, expect=code,
                 params={'fieldManager': manager})
 
 
-class ReadsTest(facts.FactsTestCase):
+class ReadsTest(kubevirt.KubeVirtTestCase):
 
     def _list(self, **query):
         return self.cluster.request('GET', _VMS, params=query,
                                     expect=200).json()
 
-    def test_by_label_in_pages(self):
+    def test_list_by_label_in_pages(self):
         vms = [self.make() for _ in range(3)]
         for name in vms:
             self.cluster.patch('virtualmachines', name, {
@@ -154,7 +154,7 @@ class ReadsTest(facts.FactsTestCase):
             item['metadata']['name']
             for item in first['items'] + rest['items']))
 
-    def test_by_name(self):
+    def test_list_by_name(self):
         names = [self.make(), self.make()]
         found = self._list(fieldSelector='metadata.name=' + names[1])
         self.assertEqual(names[1:], [
@@ -171,7 +171,7 @@ class ReadsTest(facts.FactsTestCase):
                     events.append(json.loads(line))
         return events
 
-    def test_a_watch_tells_all_changes_since_a_version(self):
+    def test_watch_sends_all_changes_since_version(self):
         name = self.make()
         self.wait_word(name, 'Stopped')
         only = {'fieldSelector': 'metadata.name=' + name}
@@ -186,11 +186,11 @@ class ReadsTest(facts.FactsTestCase):
             event['object']['metadata']['annotations']['n']
             for event in events])
 
-    def test_a_watch_from_long_ago_is_gone(self):
+    def test_watch_from_old_version_expires(self):
         first = self._watch(resourceVersion='1')[0]['object']
         self.assertEqual((410, 'Expired'), (first['code'], first['reason']))
 
-    def test_what_is_served(self):
+    def test_discovery(self):
         def names(where, key):
             return {one['name'] for one in self.cluster.request(
                 'GET', where, expect=200).json()[key]}
@@ -206,7 +206,7 @@ class ReadsTest(facts.FactsTestCase):
              'virtualmachineinstances/pause'},
             names('/apis/subresources.kubevirt.io/v1', 'resources'))
 
-    def test_the_older_version(self):
+    def test_older_api_version(self):
         name = self.make()
         where = sandbox.path('virtualmachines', name).replace(
             '/v1/', '/v1alpha3/')
@@ -218,13 +218,13 @@ class ReadsTest(facts.FactsTestCase):
         self.assertEqual(('kubevirt.io/v1', 'Manual'), (
             vm['apiVersion'], vm['spec']['runStrategy']))
 
-    def test_the_gates_and_the_version(self):
-        kubevirt = self.cluster.list('kubevirts', namespace=None)[0]
-        gates = kubevirt['spec']['configuration']['developerConfiguration']
+    def test_feature_gates_and_version(self):
+        installed = self.cluster.list('kubevirts', namespace=None)[0]
+        gates = installed['spec']['configuration']['developerConfiguration']
         self.assertLessEqual({'RebootPolicy', 'DeclarativeHotplugVolumes'},
                              set(gates['featureGates']))
         version = self.cluster.request(
             'GET', '/apis/subresources.kubevirt.io/v1/version',
             expect=200).json()
-        self.assertEqual(kubevirt['status']['observedKubeVirtVersion'],
+        self.assertEqual(installed['status']['observedKubeVirtVersion'],
                          version['gitVersion'])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KubeVirt's facts of machines: boot order, firmware, media, refusals."""
+"""KubeVirt: boot order, firmware, media and validation of VMs."""
 
 import time
 
 from kubevirt_sandbox.testing import sandbox
-from tests.functional import facts
+from tests.functional import kubevirt
 
 
 def _with_drive(_vm, spec):
@@ -13,13 +13,13 @@ def _with_drive(_vm, spec):
 
 
 _NETWORK_FIRST = [
-    {'op': 'add', 'path': facts.CARDS + '/0/bootOrder', 'value': 1},
-    {'op': 'replace', 'path': facts.DISKS + '/0/bootOrder', 'value': 2}]
+    {'op': 'add', 'path': kubevirt.CARDS + '/0/bootOrder', 'value': 1},
+    {'op': 'replace', 'path': kubevirt.DISKS + '/0/bootOrder', 'value': 2}]
 
 
-class BootOrderTest(facts.FactsTestCase):
+class BootOrderTest(kubevirt.KubeVirtTestCase):
 
-    def test_of_a_stopped_machine_shows_in_the_next_instance(self):
+    def test_boot_order_of_stopped_vm_applies_to_next_vmi(self):
         name = self.make()
         self.cluster.patch('virtualmachines', name, _NETWORK_FIRST)
         self.cluster.do(name, 'start')
@@ -28,7 +28,7 @@ class BootOrderTest(facts.FactsTestCase):
         self.assertEqual(1, devices['interfaces'][0]['bootOrder'])
         self.assertEqual(2, devices['disks'][0]['bootOrder'])
 
-    def test_of_a_running_machine_waits_for_a_restart(self):
+    def test_boot_order_of_running_vm_needs_restart(self):
         name, first = self.make_running()
         self.cluster.patch('virtualmachines', name, _NETWORK_FIRST)
         self.wait_condition(name, 'RestartRequired', 'True')
@@ -38,9 +38,9 @@ class BootOrderTest(facts.FactsTestCase):
         self.assertEqual(1, self.devices(name)['interfaces'][0]['bootOrder'])
         self.wait_condition(name, 'RestartRequired', None)
 
-    def test_a_change_taken_back_needs_no_restart(self):
+    def test_reverted_change_needs_no_restart(self):
         name, _ = self.make_running()
-        order = facts.DISKS + '/0/bootOrder'
+        order = kubevirt.DISKS + '/0/bootOrder'
         self.cluster.patch('virtualmachines', name, [
             {'op': 'replace', 'path': order, 'value': 7}])
         self.wait_condition(name, 'RestartRequired', 'True')
@@ -48,21 +48,21 @@ class BootOrderTest(facts.FactsTestCase):
             {'op': 'replace', 'path': order, 'value': 1}])
         self.wait_condition(name, 'RestartRequired', None)
 
-    def test_counts_from_one(self):
+    def test_rejects_boot_order_below_one(self):
         name = self.make()
-        order = facts.DISKS + '/0/bootOrder'
+        order = kubevirt.DISKS + '/0/bootOrder'
         for value, code in ((0, 422), (-1, 400), ('first', 422), (1.5, 422)):
             self.patch_fails(name, [
                 {'op': 'replace', 'path': order, 'value': value}], code)
 
-    def test_is_for_one_device_each(self):
+    def test_rejects_duplicate_boot_order(self):
         message = self.patch_fails(self.make(), [
-            {'op': 'add', 'path': facts.CARDS + '/0/bootOrder', 'value': 1}],
-            422)
+            {'op': 'add', 'path': kubevirt.CARDS + '/0/bootOrder',
+             'value': 1}], 422)
         self.assertIn('already set for a different device', message)
 
 
-class FirmwareTest(facts.FactsTestCase):
+class FirmwareTest(kubevirt.KubeVirtTestCase):
 
     def test_secure_boot_needs_smm(self):
         for efi, features in (({'secureBoot': True},
@@ -95,19 +95,19 @@ class FirmwareTest(facts.FactsTestCase):
         self.assertIn('mutually exclusive', message)
 
 
-class MediaTest(facts.FactsTestCase):
+class MediaTest(kubevirt.KubeVirtTestCase):
 
-    def test_a_drive_may_be_empty(self):
+    def test_empty_drive(self):
         name, _ = self.make_running(change=_with_drive)
         self.assertEqual(['root', 'cd'], [
             disk['name'] for disk in self.devices(name)['disks']])
 
-    def test_a_disk_may_not(self):
+    def test_rejects_disk_without_volume(self):
         message = self.refused(422, lambda vm, spec: spec['domain'][
             'devices']['disks'].append({'name': 'x', 'disk': {}}))
         self.assertIn('not found', message)
 
-    def test_an_empty_drive_needs_its_gate(self):
+    def test_empty_drive_needs_feature_gate(self):
         self.need_guests()
         gates = ('RebootPolicy', 'DeclarativeHotplugVolumes')
         self.addCleanup(self.cluster.set_gates, gates)
@@ -116,33 +116,33 @@ class MediaTest(facts.FactsTestCase):
                       self.refused(422, _with_drive))
         self.assertIn('RebootPolicy feature gate is not enabled',
                       self.refused(422, rebootPolicy='Terminate'))
-        self.cluster.set_gates()  # beta: on unless switched off
+        self.cluster.set_gates()  # beta: enabled by default
         self.make(change=_with_drive)
         self.make(rebootPolicy='Terminate')
 
-    def test_a_volume_may_have_no_disk(self):
+    def test_volume_without_disk(self):
         name, _ = self.make_running(change=lambda vm, spec: spec[
             'volumes'].append({'name': 'more', 'emptyDisk': {
                 'capacity': '1Gi'}}))
         self.assertEqual(['root', 'more'], [
             disk['name'] for disk in self.devices(name)['disks']])
 
-    def test_volumes_have_names_of_their_own(self):
+    def test_rejects_duplicate_volume_names(self):
         message = self.refused(422, lambda vm, spec: spec['volumes'].append(
             dict(spec['volumes'][0])))
         self.assertIn('must not have the same Name', message)
 
-    def test_a_volume_has_one_source(self):
+    def test_rejects_volume_without_exactly_one_source(self):
         for source in ({}, {'emptyDisk': {'capacity': '1Gi'},
                             'containerDisk': {'image': 'a/b:1'}}):
             self.assertIn('exactly one source', self.refused(
                 422, lambda vm, spec, source=source: spec['volumes'].append(
                     {'name': 'odd', **source})))
 
-    def test_a_drive_is_filled_and_emptied_while_the_machine_runs(self):
+    def test_inserts_and_ejects_medium_of_running_vm(self):
         name, first = self.make_running(change=_with_drive)
         self.cluster.patch('virtualmachines', name, [{
-            'op': 'add', 'path': facts.VOLUMES + '/-', 'value': {
+            'op': 'add', 'path': kubevirt.VOLUMES + '/-', 'value': {
                 'name': 'cd', 'persistentVolumeClaim': {
                     'claimName': 'some-iso', 'hotpluggable': True}}}])
         self.wait_vmi(name, lambda vmi: 'cd' in _volumes(vmi))
@@ -150,7 +150,7 @@ class MediaTest(facts.FactsTestCase):
         self.assertIsNone(self.state(self.cluster.vm(name),
                                      'RestartRequired'))
         self.cluster.patch('virtualmachines', name, [{
-            'op': 'remove', 'path': facts.VOLUMES + '/1'}])
+            'op': 'remove', 'path': kubevirt.VOLUMES + '/1'}])
         vmi = self.wait_vmi(name, lambda vmi: 'cd' not in _volumes(vmi))
         self.assertEqual(first, vmi['metadata']['uid'])
         self.assertEqual(['root', 'cd'], [
@@ -158,7 +158,7 @@ class MediaTest(facts.FactsTestCase):
         self.assertIsNone(self.state(self.cluster.vm(name),
                                      'RestartRequired'))
 
-    def test_another_medium_takes_the_place_of_the_first(self):
+    def test_replaces_medium(self):
         self.need_guests()
         name, _ = self.make_running(change=_with_drive)
         for claim in ('one', 'two'):
@@ -179,14 +179,14 @@ class MediaTest(facts.FactsTestCase):
             self.assertEqual('1Gi', _plugged(vmi, claim)[
                 'persistentVolumeClaimInfo']['capacity']['storage'])
 
-    def test_a_drive_that_cannot_be_filled_waits_for_a_restart(self):
+    def test_medium_that_is_not_hotpluggable_needs_restart(self):
         name, _ = self.make_running(change=_with_drive)
         self.cluster.patch('virtualmachines', name, [{
-            'op': 'add', 'path': facts.VOLUMES + '/-', 'value': {
+            'op': 'add', 'path': kubevirt.VOLUMES + '/-', 'value': {
                 'name': 'cd', 'containerDisk': {'image': 'a/iso:1'}}}])
         self.wait_condition(name, 'RestartRequired', 'True')
 
-    def test_a_machine_waits_for_what_is_not_there(self):
+    def test_start_waits_for_missing_volume(self):
         def lost(vm, spec):
             _with_drive(vm, spec)
             spec['volumes'].append({'name': 'cd', 'dataVolume': {
@@ -205,7 +205,7 @@ def _volumes(vmi):
 
 
 def _plugged(vmi, claim):
-    """The status of the volume with a claim, when it is ready."""
+    """Return the status of the volume with a claim, or None if not ready."""
     for volume in vmi['spec']['volumes']:
         source = volume.get('persistentVolumeClaim') or {}
         for status in vmi['status'].get('volumeStatus', ()):
@@ -216,13 +216,13 @@ def _plugged(vmi, claim):
     return None
 
 
-class RefusalsTest(facts.FactsTestCase):
+class AdmissionTest(kubevirt.KubeVirtTestCase):
 
-    def test_an_unknown_run_strategy(self):
+    def test_rejects_unknown_run_strategy(self):
         self.assertIn('Invalid RunStrategy (Sometimes)',
                       self.refused(422, run='Sometimes'))
 
-    def test_a_machine_that_is_there_already(self):
+    def test_rejects_existing_name(self):
         vm = self.describe()
         self.cluster.create('virtualmachines', vm)
         self.addCleanup(self._remove, vm['metadata']['name'])
@@ -231,14 +231,14 @@ class RefusalsTest(facts.FactsTestCase):
         self.assertEqual('AlreadyExists', response['reason'])
         self.assertEqual('Status', response['kind'])
 
-    def test_amounts_that_are_none(self):
+    def test_rejects_invalid_quantities(self):
         self.assertIn('quantities must match', self.refused(
             400, memory={'guest': 'plenty'}))
         self.refused(422, memory='64Mi')
         self.assertIn('1M', self.refused(422, resources={
             'requests': {'memory': '10k'}}))
 
-    def test_cards_and_networks_belong_together(self):
+    def test_rejects_mismatched_interfaces_and_networks(self):
         for change in (
                 lambda vm, spec: spec['networks'].clear(),
                 lambda vm, spec: spec['networks'].append(
@@ -253,7 +253,7 @@ class RefusalsTest(facts.FactsTestCase):
                     0].update(model='ne9999')):
             self.refused(422, change)
 
-    def test_buses_that_do_not_fit(self):
+    def test_rejects_unsuitable_buses(self):
         for disk in ({'cdrom': {'bus': 'virtio'}}, {'disk': {'bus': 'ide'}},
                      {'disk': {}, 'cdrom': {}}):
             self.refused(422, lambda vm, spec, disk=disk: spec['domain'][
@@ -271,7 +271,7 @@ class RefusalsTest(facts.FactsTestCase):
             'admission webhook "virtualmachine-validator.kubevirt.io" denied '
             'the request: '), response['message'])
 
-    def test_gates_cannot_be_on_and_off(self):
+    def test_rejects_gate_that_is_both_enabled_and_disabled(self):
         self.need_guests()
         where = sandbox.path('kubevirts', 'kubevirt', 'kubevirt')
         self.call('PATCH', where, {'spec': {'configuration': {

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KubeVirt's facts of power: run strategies, verbs, guests that go down."""
+"""KubeVirt: run strategies, power actions and guests that shut down."""
 
 import time
 
 from kubevirt_sandbox.testing import sandbox
-from tests.functional import facts
+from tests.functional import kubevirt
 
 _GONE_OR_DONE = ('Succeeded', 'Failed')
 
@@ -13,9 +13,9 @@ def _over(vmi):
     return vmi is None or vmi['status']['phase'] in _GONE_OR_DONE
 
 
-class NewMachineTest(facts.FactsTestCase):
+class NewMachineTest(kubevirt.KubeVirtTestCase):
 
-    def test_firmware_has_a_uuid_and_a_serial_of_its_own(self):
+    def test_firmware_gets_unique_uuid_and_serial(self):
         names = [self.make(), self.make()]
         seen = set()
         for name in names:
@@ -25,7 +25,7 @@ class NewMachineTest(facts.FactsTestCase):
                      vm['metadata']['uid']}
         self.assertEqual(6, len(seen))
 
-    def test_a_firmware_uuid_that_is_given_stays(self):
+    def test_given_firmware_uuid_is_kept(self):
         own = '0ca1ab1e-1f1e-4d3c-8f2c-0123456789ab'
         name = self.make(firmware={'uuid': own})
         vm = self.wait_word(name, 'Stopped')
@@ -33,28 +33,28 @@ class NewMachineTest(facts.FactsTestCase):
         self.assertEqual(own, firmware['uuid'])
         self.assertTrue(firmware['serial'])
 
-    def test_a_halted_machine_is_stopped_and_not_ready(self):
+    def test_halted_vm_is_stopped_and_not_ready(self):
         name = self.make()
         vm = self.wait_word(name, 'Stopped')
         self.assertEqual('False', self.state(vm, 'Ready'))
         self.assertNotIn('created', vm['status'])
         self.assertIsNone(self.cluster.vmi(name))
 
-    def test_a_finalizer_keeps_a_machine_for_its_controller(self):
+    def test_vm_has_finalizer_of_its_controller(self):
         self.wait_vm(self.make(), lambda vm: (
             'kubevirt.io/virtualMachineControllerFinalize'
             in vm['metadata'].get('finalizers', ())))
 
-    def test_a_deleted_machine_takes_its_instance_along(self):
+    def test_deletion_of_vm_deletes_vmi(self):
         name, _ = self.make_running()
         self.cluster.delete('virtualmachines', name)
         self.cluster.wait('virtualmachines', name, lambda vm: vm is None)
         self.assertIsNone(self.cluster.vmi(name))
 
 
-class VerbsTest(facts.FactsTestCase):
+class VerbsTest(kubevirt.KubeVirtTestCase):
 
-    def test_start_of_a_halted_machine_makes_it_run_always(self):
+    def test_start_of_halted_vm_sets_always(self):
         name = self.make()
         self.cluster.do(name, 'start')
         self.assertEqual('Always',
@@ -69,18 +69,18 @@ class VerbsTest(facts.FactsTestCase):
         self.assertTrue(vm['status']['created'])
         self.assertTrue(vm['status']['ready'])
 
-    def test_start_of_a_running_machine_conflicts(self):
+    def test_start_of_running_vm_conflicts(self):
         name, _ = self.make_running()
         self.assertIn('already running', self.verb(name, 'start', 409))
 
-    def test_stop_of_an_always_machine_halts_it(self):
+    def test_stop_of_always_vm_sets_halted(self):
         name, _ = self.make_running()
         self.cluster.do(name, 'stop')
         self.assertEqual('Halted',
                          self.cluster.vm(name)['spec']['runStrategy'])
         self.cluster.wait_stopped(name)
 
-    def test_stop_of_a_stopped_machine_conflicts(self):
+    def test_stop_of_stopped_vm_conflicts(self):
         for run in ('Halted', 'Manual'):
             self.assertIn('not running',
                           self.verb(self.make(run), 'stop', 409))
@@ -95,16 +95,16 @@ class VerbsTest(facts.FactsTestCase):
         self.uid(name, other_than=first)
         self.assertEqual(run, self.cluster.vm(name)['spec']['runStrategy'])
 
-    def test_manual_stays_manual(self):
+    def test_start_and_stop_keep_manual(self):
         name = self.make('Manual')
         self.wait_word(name, 'Stopped')
         self.assertIsNone(self.cluster.vmi(name))
         self._start_stop_start('Manual')
 
-    def test_rerun_on_failure_stays(self):
+    def test_start_and_stop_keep_rerun_on_failure(self):
         self._start_stop_start('RerunOnFailure')
 
-    def test_a_start_while_a_stop_is_under_way_fails(self):
+    def test_start_during_stop_fails(self):
         self.need_guests()
         name, _ = self.make_running('Manual', lambda vm, spec: vm['spec'][
             'template']['metadata'].update(annotations={
@@ -113,32 +113,32 @@ class VerbsTest(facts.FactsTestCase):
         self.assertIn('running', self.verb(name, 'start', 409))
         self.assertIn('stop/start already underway',
                       self.verb(name, 'restart', 500))
-        # a stop replaces what is under way, also a shorter one
+        # A stop replaces one in progress, also with a shorter grace period.
         self.cluster.do(name, 'stop', {'gracePeriod': 0})
         self.cluster.wait_stopped(name)
 
-    def test_restart_makes_another_instance(self):
+    def test_restart_creates_another_vmi(self):
         name, first = self.make_running()
         self.cluster.do(name, 'restart')
         self.uid(name, other_than=first)
         self.assertEqual('Always',
                          self.cluster.vm(name)['spec']['runStrategy'])
 
-    def test_restart_of_a_manual_machine(self):
+    def test_restart_of_manual_vm(self):
         name, first = self.make_running('Manual')
         self.cluster.do(name, 'restart')
         self.uid(name, other_than=first)
         self.wait_vm(name, lambda vm: not vm['status'].get(
             'stateChangeRequests'))
 
-    def test_restart_of_a_stopped_machine_conflicts(self):
+    def test_restart_of_stopped_vm_conflicts(self):
         for run in ('Halted', 'Manual', 'Once'):
             name = self.make(run)
             if run == 'Once':
                 self.uid(name)
             self.verb(name, 'restart', 409)
 
-    def test_restart_is_graceful_or_at_once(self):
+    def test_restart_grace_period_is_zero_or_default(self):
         name, first = self.make_running()
         self.assertIn('gracePeriod=0', self.verb(
             name, 'restart', 400, {'gracePeriodSeconds': 10}))
@@ -148,7 +148,7 @@ class VerbsTest(facts.FactsTestCase):
         self.cluster.do(name, 'restart', {'gracePeriodSeconds': 0})
         self.uid(name, other_than=first)
 
-    def test_a_stop_with_no_grace_pulls_the_plug(self):
+    def test_stop_without_grace_period_is_immediate(self):
         self.need_guests()
         name, _ = self.make_running('RerunOnFailure', lambda vm, spec: vm[
             'spec']['template']['metadata'].update(annotations={
@@ -158,7 +158,7 @@ class VerbsTest(facts.FactsTestCase):
         self.cluster.do(name, 'stop', {'gracePeriod': 0})
         self.cluster.wait_stopped(name, timeout=10)
 
-    def test_a_guest_that_does_not_hear_has_its_grace_period(self):
+    def test_unresponsive_guest_gets_grace_period(self):
         self.need_guests()
 
         def deaf(vm, spec):
@@ -172,13 +172,13 @@ class VerbsTest(facts.FactsTestCase):
         self.cluster.wait_stopped(name)
         self.assertGreaterEqual(time.monotonic() - began, 1.9)
 
-    def test_a_dry_run_changes_nothing(self):
+    def test_dry_run_changes_nothing(self):
         name = self.make()
         self.cluster.do(name, 'start', {'dryRun': ['All']})
         self.assertEqual('Halted',
                          self.cluster.vm(name)['spec']['runStrategy'])
 
-    def test_a_paused_start_waits_for_unpause(self):
+    def test_paused_start_waits_for_unpause(self):
         name = self.make()
         self.cluster.do(name, 'start', {'paused': True})
         self.wait_word(name, 'Paused')
@@ -222,16 +222,16 @@ class VerbsTest(facts.FactsTestCase):
         self.assertIn('must be specified', self.refused(
             422, lambda vm, spec: vm['spec'].pop('runStrategy')))
 
-    def test_verbs_need_a_machine(self):
+    def test_actions_on_missing_vm_get_404(self):
         for verb in ('start', 'stop', 'restart'):
             self.assertIn('not found', self.verb('nobody', verb, 404))
 
-    def test_a_deleted_instance_of_an_always_machine_comes_back(self):
+    def test_deleted_vmi_of_always_vm_is_recreated(self):
         name, first = self.make_running()
         self.cluster.delete('virtualmachineinstances', name)
         self.uid(name, other_than=first)
 
-    def test_a_deleted_instance_of_a_rerun_machine_does_not(self):
+    def test_deleted_vmi_of_rerun_vm_is_not_recreated(self):
         name, _ = self.make_running('RerunOnFailure')
         self.cluster.delete('virtualmachineinstances', name)
         self.cluster.wait_stopped(name)
@@ -239,7 +239,7 @@ class VerbsTest(facts.FactsTestCase):
         self.assertIsNone(self.cluster.vmi(name))
 
 
-class InstanceVerbsTest(facts.FactsTestCase):
+class InstanceVerbsTest(kubevirt.KubeVirtTestCase):
 
     def test_pause_and_unpause(self):
         name, _ = self.make_running()
@@ -253,19 +253,19 @@ class InstanceVerbsTest(facts.FactsTestCase):
         self.wait_word(name, 'Running')
         self.verb(name, 'unpause', 409, vmi=True)
 
-    def test_reset_and_soft_reboot_keep_the_instance(self):
+    def test_reset_and_soft_reboot_keep_vmi(self):
         for verb in ('reset', 'softreboot'):
             name, first = self.make_running()
             self.verb(name, verb, 200, vmi=True)
             time.sleep(0.3)
             self.assertEqual(first, self.uid(name))
 
-    def test_they_need_an_instance(self):
+    def test_actions_on_missing_vmi_get_404(self):
         name = self.make()
         for verb in ('pause', 'reset', 'softreboot'):
             self.verb(name, verb, 404, vmi=True)
 
-    def test_the_spec_of_an_instance_cannot_be_changed(self):
+    def test_spec_of_vmi_cannot_be_changed(self):
         name, _ = self.make_running()
         message = self.call(
             'PATCH', sandbox.path('virtualmachineinstances', name),
@@ -280,25 +280,25 @@ class InstanceVerbsTest(facts.FactsTestCase):
         self.assertEqual('Running', vmi['status']['phase'])
 
 
-class GuestsTest(facts.FactsTestCase):
-    """What guests do by themselves, and what comes of it."""
+class GuestsTest(kubevirt.KubeVirtTestCase):
+    """Effects of reboots, shutdowns and crashes that guests initiate."""
 
     def setUp(self):
         super().setUp()
         self.need_guests()
 
-    def test_a_reboot_keeps_the_instance(self):
+    def test_reboot_keeps_vmi(self):
         name, first = self.make_running()
         self.cluster.guest_does(name, 'reboot')
         time.sleep(0.5)
         self.assertEqual(first, self.uid(name))
 
-    def test_a_reboot_ends_the_instance_under_terminate(self):
+    def test_reboot_ends_vmi_with_policy_terminate(self):
         name, first = self.make_running(rebootPolicy='Terminate')
         self.cluster.guest_does(name, 'reboot')
         self.uid(name, other_than=first)
 
-    def _goes_down(self, run, action, comes_back):
+    def _act(self, run, action, comes_back):
         name, first = self.make_running(run)
         self.cluster.guest_does(name, action)
         if comes_back:
@@ -311,22 +311,22 @@ class GuestsTest(facts.FactsTestCase):
                         or vmi['metadata']['uid'] == first)
         self.wait_word(name, 'Stopped')
 
-    def test_always_comes_back(self):
-        self._goes_down('Always', 'shutdown', True)
-        self._goes_down('Always', 'crash', True)
+    def test_always_restarts_after_shutdown_and_crash(self):
+        self._act('Always', 'shutdown', True)
+        self._act('Always', 'crash', True)
 
-    def test_rerun_on_failure_comes_back_from_a_crash_only(self):
-        self._goes_down('RerunOnFailure', 'shutdown', False)
-        self._goes_down('RerunOnFailure', 'crash', True)
+    def test_rerun_on_failure_restarts_after_crash_only(self):
+        self._act('RerunOnFailure', 'shutdown', False)
+        self._act('RerunOnFailure', 'crash', True)
 
-    def test_manual_stays_down(self):
-        self._goes_down('Manual', 'shutdown', False)
-        self._goes_down('Manual', 'crash', False)
+    def test_manual_does_not_restart(self):
+        self._act('Manual', 'shutdown', False)
+        self._act('Manual', 'crash', False)
 
-    def test_once_stays_down(self):
-        self._goes_down('Once', 'shutdown', False)
+    def test_once_does_not_restart(self):
+        self._act('Once', 'shutdown', False)
 
-    def test_a_manual_machine_that_went_down_starts_again(self):
+    def test_manual_vm_starts_again_after_shutdown(self):
         name, first = self.make_running('Manual')
         self.cluster.guest_does(name, 'shutdown')
         self.wait_vmi(name, _over)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KubeVirt's facts of sizes: instance types, and amounts as written."""
+"""KubeVirt: instance types and normalized quantities."""
 
 import uuid
 
 from kubevirt_sandbox.testing import sandbox
-from tests.functional import facts
+from tests.functional import kubevirt
 
 
-class InstanceTypesTest(facts.FactsTestCase):
+class InstanceTypesTest(kubevirt.KubeVirtTestCase):
 
     def setUp(self):
         super().setUp()
@@ -29,7 +29,7 @@ class InstanceTypesTest(facts.FactsTestCase):
         del spec['domain']['memory']
         vm['spec']['instancetype'] = {'name': self.size}
 
-    def test_an_instance_has_the_sizes_of_its_type(self):
+    def test_vmi_has_sizes_of_instance_type(self):
         self.make_size()
         name, _ = self.make_running(change=self.use_size)
         domain = self.cluster.vmi(name)['spec']['domain']
@@ -40,22 +40,22 @@ class InstanceTypesTest(facts.FactsTestCase):
         self.assertNotIn('memory', vm['spec']['template']['spec']['domain'])
         self.assertIsNone(self.state(vm, 'RestartRequired'))
 
-    def test_sizes_can_be_spelled_out(self):
+    def test_expand_spec(self):
         self.make_size()
         name = self.make(change=self.use_size)
         vm = self.cluster.request(
-            'GET', f'{facts.SUBRESOURCES}/virtualmachines/{name}/'
+            'GET', f'{kubevirt.SUBRESOURCES}/virtualmachines/{name}/'
             'expand-spec', expect=200).json()
         domain = vm['spec']['template']['spec']['domain']
         self.assertEqual('128Mi', domain['memory']['guest'])
 
-    def test_sizes_of_its_own_conflict_with_a_type(self):
+    def test_sizes_conflict_with_instance_type(self):
         self.make_size()
         message = self.refused(422, lambda vm, spec: vm['spec'].update(
             instancetype={'name': self.size}))
         self.assertIn('domain.memory.guest conflicts with', message)
 
-    def test_a_type_that_is_not_there_is_waited_for(self):
+    def test_start_waits_for_missing_instance_type(self):
         name = self.make('Always', self.use_size)
         vm = self.wait_condition(name, 'Failure', 'True')
         self.assertIsNone(self.cluster.vmi(name))
@@ -63,14 +63,14 @@ class InstanceTypesTest(facts.FactsTestCase):
         self.make_size()
         self.uid(name)
 
-    def test_a_type_has_a_name(self):
+    def test_rejects_instance_type_without_name(self):
         self.refused(422, lambda vm, spec: vm['spec'].update(
             instancetype={'kind': 'VirtualMachineInstancetype'}))
 
 
-class AmountsTest(facts.FactsTestCase):
+class QuantitiesTest(kubevirt.KubeVirtTestCase):
 
-    def test_an_amount_is_written_one_way(self):
+    def test_quantities_are_normalized(self):
         name = self.make(memory={'guest': '1024Mi'})
         self.wait_word(name, 'Stopped')
         vm = self.cluster.vm(name)
@@ -82,13 +82,13 @@ class AmountsTest(facts.FactsTestCase):
         self.assertEqual(vm['metadata']['generation'],
                          after['metadata']['generation'])
 
-    def test_an_emptied_list_is_no_list(self):
+    def test_empty_lists_are_omitted(self):
         name = self.make()
         vm = self.cluster.patch('virtualmachines', name, [
-            {'op': 'remove', 'path': facts.VOLUMES + '/0'},
-            {'op': 'remove', 'path': facts.DISKS + '/0'}])
+            {'op': 'remove', 'path': kubevirt.VOLUMES + '/0'},
+            {'op': 'remove', 'path': kubevirt.DISKS + '/0'}])
         spec = vm['spec']['template']['spec']
         self.assertNotIn('volumes', spec)
         self.assertNotIn('disks', spec['domain']['devices'])
-        self.patch_fails(name, [{'op': 'add', 'path': facts.VOLUMES + '/-',
+        self.patch_fails(name, [{'op': 'add', 'path': kubevirt.VOLUMES + '/-',
                                  'value': {'name': 'a'}}], 422)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fixtures themselves: what they start ends, whatever happens."""
+"""The fixtures for processes and ports."""
 
 import os
 import pathlib
@@ -18,10 +18,10 @@ from kubevirt_sandbox.testing import process
 #: The folder of the package.
 ROOT = str(pathlib.Path(__file__).parents[2])
 
-# A program that leaves a process in a session of its own behind.
-FORKS = 'setsid sleep 1000 & echo forked $!; sleep 1000 & wait'
+# A program that leaves a process in a separate session.
+FORKS_DAEMON = 'setsid sleep 1000 & echo forked $!; sleep 1000 & wait'
 
-ASKER = '''
+KILLED_PARENT = '''
 import os, signal, sys
 sys.path.insert(0, %r)
 from kubevirt_sandbox.testing import process
@@ -37,7 +37,7 @@ class ProcessTestCase(base.BaseTestCase):
     def bash(self, script, **options):
         return process.Process(['bash', '-c', script], **options)
 
-    def assertEnds(self, descriptor):
+    def assert_ends(self, descriptor):
         """Assert that the process of a pidfd ends soon."""
         self.assertTrue(guard.ended(descriptor, 10))
 
@@ -46,7 +46,7 @@ class ProcessTestCase(base.BaseTestCase):
         self.addCleanup(os.close, descriptor)
         return descriptor
 
-    def test_ready_line(self):
+    def test_waits_for_ready_line(self):
         with self.bash('echo one; echo two 22; sleep 1000',
                        ready=r'^two (\d+)') as one:
             self.assertEqual('22', one.match[1])
@@ -54,53 +54,53 @@ class ProcessTestCase(base.BaseTestCase):
         self.assertEqual(-signal.SIGTERM, one.returncode)
         self.assertEqual([], [pid for pid in one.leftovers if pid == one.pid])
 
-    def test_ends_before_ready(self):
+    def test_error_if_process_ends_before_ready(self):
         one = self.bash('echo why not; exit 3', ready='never')
         exc = self.assertRaises(fixtures.MultipleExceptions, one.setUp)
         self.assertIn('ended with 3', str(exc.args[0][1]))
         self.assertIn('why not', str(exc.args[0][1]))
 
-    def test_never_ready(self):
+    def test_error_if_process_is_never_ready(self):
         one = self.bash('sleep 1000', ready='never', timeout=0.1)
         exc = self.assertRaises(fixtures.MultipleExceptions, one.setUp)
         self.assertIsInstance(exc.args[0][1], TimeoutError)
 
-    def test_unknown_command(self):
+    def test_error_for_unknown_command(self):
         one = process.Process(['no-such-command'], ready='never')
         exc = self.assertRaises(fixtures.MultipleExceptions, one.setUp)
         self.assertIn('No such file', str(exc.args[0][1]))
 
-    def test_ends_what_it_forked(self):
-        with self.bash(FORKS, ready=r'^forked (\d+)') as one:
+    def test_ends_forked_processes(self):
+        with self.bash(FORKS_DAEMON, ready=r'^forked (\d+)') as one:
             left = int(one.match[1])
             descriptor = self.watch(left)
-        self.assertEnds(descriptor)
+        self.assert_ends(descriptor)
         self.assertIn(left, one.leftovers)
 
-    def test_ends_what_ignores_sigterm(self):
+    def test_kills_process_that_ignores_sigterm(self):
         with self.bash("trap '' TERM; echo set; sleep 1000 & wait; wait",
                        ready='^set', grace=0.2) as one:
             descriptor = self.watch(one.pid)
-        self.assertEnds(descriptor)
+        self.assert_ends(descriptor)
         self.assertEqual(-signal.SIGKILL, one.returncode)
 
-    def test_ends_when_the_asker_is_killed(self):
+    def test_processes_end_when_parent_is_killed(self):
         with subprocess.Popen(
                 [sys.executable, '-c',
-                 ASKER % (ROOT, FORKS)],
-                stdout=subprocess.PIPE, text=True) as asker:
-            # A pid could be another's by now only if both had ended.
+                 KILLED_PARENT % (ROOT, FORKS_DAEMON)],
+                stdout=subprocess.PIPE, text=True) as parent:
+            # The kernel could have reused a pid only if both had ended.
             watched = []
-            for word in asker.stdout.readline().split():
+            for word in parent.stdout.readline().split():
                 try:
                     watched.append(self.watch(int(word)))
                 except ProcessLookupError:
                     pass
-            self.assertEqual(-signal.SIGKILL, asker.wait())
+            self.assertEqual(-signal.SIGKILL, parent.wait())
         for descriptor in watched:
-            self.assertEnds(descriptor)
+            self.assert_ends(descriptor)
 
-    def test_killed_and_restarted(self):
+    def test_kill_and_restart(self):
         with self.bash('echo up; sleep 1000', ready='^up') as one:
             first = one.pid
             self.assertEqual(-signal.SIGKILL, one.kill())
@@ -108,12 +108,12 @@ class ProcessTestCase(base.BaseTestCase):
             self.assertNotEqual(first, one.pid)
             self.assertIsNone(one.returncode)
 
-    def test_output_after_a_mark(self):
+    def test_waits_for_output_after_mark(self):
         with self.bash('echo tick; read -t 0.1; echo tick; sleep 1000',
                        ready='^tick') as one:
             one.wait_output('^tick', mark=len('tick\n'), timeout=10)
 
-    def test_environment_is_its_own(self):
+    def test_environment_is_isolated(self):
         self.useFixture(fixtures.EnvironmentVariable('KUBECONFIG', '/nope'))
         env = process.environment('/home/x', {'A': 1, 'LANG': None})
         self.assertNotIn('KUBECONFIG', env)
@@ -124,14 +124,14 @@ class ProcessTestCase(base.BaseTestCase):
 
 class PortTestCase(base.BaseTestCase):
 
-    def test_two_differ_and_are_free(self):
+    def test_ports_are_different_and_free(self):
         one = self.useFixture(ports.Port())
         two = self.useFixture(ports.Port())
         self.assertNotEqual(one.number, two.number)
         with socket.socket(type=socket.SOCK_DGRAM) as sock:
             sock.bind(('127.0.0.1', one.number))
 
-    def test_taken_is_passed_over(self):
+    def test_used_port_is_not_bindable(self):
         port = ports.Port()
         with port:
             number = port.number

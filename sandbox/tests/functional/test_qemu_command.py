@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sandbox as the parent of QEMU processes: beginnings, refusals, ends."""
+"""QEMU processes of the sandbox: start, errors, end."""
 
 import os
 import pathlib
@@ -16,13 +16,13 @@ from kubevirt_sandbox.testing import sandbox
 
 
 def command(pid):
-    """The words of QEMU's command line.
+    """Return QEMU's command line as a list.
 
-    It is ``setpriv`` for a moment, and has none while one becomes the other.
+    The process is ``setpriv`` first, and has no command line during exec.
     """
     deadline = time.monotonic() + 30
     while True:
-        with open('/proc/%d/cmdline' % pid) as stream:
+        with open(f'/proc/{pid}/cmdline') as stream:
             words = stream.read().split('\0')
         if 'qemu' in words[0] or time.monotonic() > deadline:
             return words
@@ -31,8 +31,8 @@ def command(pid):
 
 class CommandTestCase(qemu.QemuTestCase):
 
-    def test_they_end_with_the_sandbox(self):
-        """Also when it can do nothing for it any more."""
+    def test_qemu_ends_with_the_sandbox(self):
+        """Also if the sandbox is killed."""
         for signum in signal.SIGKILL, signal.SIGTERM:
             cluster = self.useFixture(sandbox.Sandbox(
                 0, arguments=self.SANDBOX_ARGUMENTS))
@@ -49,7 +49,7 @@ class CommandTestCase(qemu.QemuTestCase):
                              cluster.process.wait())
             self.assertTrue(select.select([descriptor], [], [], 60)[0])
 
-    def test_there_is_no_qemu(self):
+    def test_error_without_qemu(self):
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         done = subprocess.run(
             [process.BIN / 'kubevirt-sandbox', '--listen',
@@ -61,7 +61,7 @@ class CommandTestCase(qemu.QemuTestCase):
         self.assertNotIn('Traceback', done.stderr)
         self.assertFalse((home / 'kubeconfig').exists())
 
-    def test_what_cannot_be_run(self):
+    def test_reports_missing_image_and_unsupported_volume(self):
         self.make(cd='images.test/unknown:1')
         self.sandbox.wait(
             'virtualmachines', self.name, lambda vm: vm.get(
@@ -81,13 +81,13 @@ class CommandTestCase(qemu.QemuTestCase):
                 c for c in vmi['status'].get('conditions', ())
                 if c['type'] == 'Synchronized'])
         self.assertEqual('Scheduled', vmi['status']['phase'])
-        told, = (c for c in vmi['status']['conditions']
-                 if c['type'] == 'Synchronized')
-        self.assertEqual('False', told['status'])
-        self.assertIn('cloudInitNoCloud', told['message'])
+        synchronized, = (c for c in vmi['status']['conditions']
+                         if c['type'] == 'Synchronized')
+        self.assertEqual('False', synchronized['status'])
+        self.assertIn('cloudInitNoCloud', synchronized['message'])
 
-    def test_variables_of_uefi_that_persist(self):
-        """They are the VM's; the firmware of each VMI writes to them."""
+    def test_persistent_uefi_variables(self):
+        """They belong to the VM; the firmware of each VMI writes to them."""
         self.make(efi={'persistent': True})
         vmi = self.sandbox.wait_running(self.name, timeout=60)
         self.console.wait('BdsDxe: starting')
@@ -100,7 +100,7 @@ class CommandTestCase(qemu.QemuTestCase):
                                   other_than=vmi['metadata']['uid'])
         self.sandbox.wait_boot(self.name, 2)
         self.assertEqual(path, self.variables())
-        # Others have theirs where all of a VMI is that goes with it.
+        # Other variables are in the folder that is removed with the VMI.
         self.make(efi=True)
         self.sandbox.wait_running(self.name, timeout=60)
         self.sandbox.wait_boot(self.name, 1)
@@ -110,7 +110,7 @@ class CommandTestCase(qemu.QemuTestCase):
             if file.suffix))
         self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
         self.sandbox.wait_stopped(self.name)
-        # Taken away a moment later.
+        # The folder is removed a moment later.
         deadline = time.monotonic() + 30
         while other.parent.exists():
             self.assertLess(time.monotonic(), deadline)
@@ -118,7 +118,7 @@ class CommandTestCase(qemu.QemuTestCase):
         self.assertTrue(os.path.exists(path))
 
     def variables(self):
-        """The file with the variables of a running guest."""
+        """Return the path of the variables of a running guest."""
         pid = self.sandbox.guest(self.name)['qemu']['pid']
         word, = (word for word in command(pid) if 'unit=1' in word)
         return word.partition('file=')[2]

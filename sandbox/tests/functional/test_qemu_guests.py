@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sandbox's guests that QEMU runs: what KubeVirt does to a VMI.
-
-What the BMCs make of it is in the other modules of this name.
-"""
+"""Guests that QEMU runs in the sandbox: actions of KubeVirt on a VMI."""
 
 import os
 import re
@@ -17,23 +14,23 @@ from kubevirt_sandbox.testing import qemu
 
 class GuestsTestCase(qemu.QemuTestCase):
 
-    def causes(self):
+    def boot_causes(self):
         return [boot['cause'] for boot in self.sandbox.boots(self.name)]
 
-    def verb(self, name, expect=200):
+    def call_verb(self, name, expect=200):
         self.sandbox.request(
             'PUT', '/apis/subresources.kubevirt.io/v1/namespaces/default/'
-            'virtualmachineinstances/%s/%s' % (self.name, name), {},
+            f'virtualmachineinstances/{self.name}/{name}', {},
             expect=expect)
 
-    def test_bios(self):
-        """From the start to the guest's own end, all it can do."""
+    def test_boot_reset_pause_and_shutdown_with_bios(self):
+        """From the start to a shutdown by the guest."""
         self.make()
         vmi = self.sandbox.wait_running(self.name, timeout=60)
         uid = vmi['spec']['domain']['firmware']['uuid']
         self.console.wait('SeaBIOS')
-        self.console.wait('%s by BIOS on %s serial-of-%s' % (
-            qemu.DISK, uid, self.name))
+        self.console.wait(
+            f'{qemu.DISK} by BIOS on {uid} serial-of-{self.name}')
         record = self.sandbox.guest(self.name)
         self.assertEqual(
             {'device': None, 'class': None, 'firmware': 'bios',
@@ -46,38 +43,38 @@ class GuestsTestCase(qemu.QemuTestCase):
         self.console.wait('52:54:00:12:34:56')
         self.console.say('size')
         self.console.wait(r'size 1 MemTotal:\s+2\d{5} kB')
-        # Its own reboot
+        # A reboot by the guest
         mark = self.console.mark()
         self.console.say('reboot')
         self.console.wait(qemu.DISK, mark)
-        self.assertEqual(['start', 'reboot'], self.causes())
+        self.assertEqual(['start', 'reboot'], self.boot_causes())
         # The reset button
         mark = self.console.mark()
-        self.verb('reset')
+        self.call_verb('reset')
         self.console.wait(qemu.DISK, mark)
-        self.assertEqual(['start', 'reboot', 'reset'], self.causes())
-        # Paused, it says nothing.
-        self.verb('pause')
+        self.assertEqual(['start', 'reboot', 'reset'], self.boot_causes())
+        # A paused guest prints nothing.
+        self.call_verb('pause')
         self.sandbox.wait('virtualmachineinstances', self.name, lambda vmi: [
             c for c in vmi['status']['conditions'] if c['type'] == 'Paused'])
         mark = self.console.mark()
         self.console.say('echo I am here')
         time.sleep(0.5)
         self.assertNotIn('I am here', self.console.said[mark:])
-        self.verb('unpause')
+        self.call_verb('unpause')
         self.console.wait('I am here', mark)
-        # ACPI, then a reset: as libvirt reboots who has no agent.
-        self.verb('softreboot')
+        # ACPI, then a reset, as libvirt reboots a guest without agent.
+        self.call_verb('softreboot')
         self.console.wait('(?s)power button.*Power down.*' + qemu.DISK, mark)
-        self.assertEqual('softreboot', self.causes()[-1])
+        self.assertEqual('softreboot', self.boot_causes()[-1])
         self.assertEqual(vmi['metadata']['uid'],
                          self.sandbox.vmi(self.name)['metadata']['uid'])
-        # Off, by itself
+        # A shutdown by the guest
         self.console.say('poweroff')
         self.sandbox.wait_stopped(self.name, timeout=90)
         self.assertFalse(self.sandbox.guest(self.name)['running'])
 
-    def test_it_crashes(self):
+    def test_crash(self):
         self.make(cd='images.test/iso:1')
         first = self.sandbox.wait_running(self.name, timeout=60)
         self.sandbox.wait_boot(self.name, 1)
@@ -93,8 +90,8 @@ class GuestsTestCase(qemu.QemuTestCase):
         self.sandbox.guest_does(self.name, 'crash')
         self.sandbox.wait_boot(self.name, 3)
 
-    def test_terminate(self):
-        """A reboot ends the VMI; the drive's first, as it has a number."""
+    def test_reboot_policy_terminate(self):
+        """A reboot ends the VMI; the new one boots the drive."""
         self.make(run_strategy='Always', cd='images.test/iso:1',
                   rebootPolicy='Terminate')
         vmi = self.sandbox.wait_running(self.name, timeout=60)
@@ -107,20 +104,20 @@ class GuestsTestCase(qemu.QemuTestCase):
         other = self.sandbox.wait_running(
             self.name, other_than=vmi['metadata']['uid'])
         self.console.wait(qemu.ISO, mark)
-        self.assertEqual(['start', 'start'], self.causes())
-        # So does the reset button.
-        self.verb('reset')
+        self.assertEqual(['start', 'start'], self.boot_causes())
+        # The reset button ends the VMI as well.
+        self.call_verb('reset')
         self.sandbox.wait_running(
             self.name, other_than=other['metadata']['uid'])
 
     def test_secure_boot(self):
-        """It does not boot what nobody has signed."""
+        """It does not boot an unsigned disk."""
         self.make(efi={'secureBoot': True}, features={'smm': {}})
         self.console.wait('BdsDxe: failed to load .*: Access Denied')
         self.assertEqual('efi-secure', self.sandbox.boots(self.name)[0][
             'firmware'])
 
-    def test_a_disk_is_plugged_in_and_out(self):
+    def test_plugs_and_unplugs_disk(self):
         self.make()
         self.sandbox.create('datavolumes', {
             'apiVersion': 'cdi.kubevirt.io/v1beta1', 'kind': 'DataVolume',
@@ -131,28 +128,28 @@ class GuestsTestCase(qemu.QemuTestCase):
         self.addCleanup(self.sandbox.delete, 'datavolumes', 'more')
         self.sandbox.wait_running(self.name, timeout=60)
         self.console.wait(qemu.DISK)
-        self.assertFalse(self.sees())
+        self.assertFalse(self.has_disk())
         self.sandbox.do(self.name, 'addvolume', {
             'name': 'more', 'disk': {'disk': {'bus': 'scsi'}},
             'volumeSource': {'dataVolume': {'name': 'more'}}})
         self.wait_volume(lambda it: it and it.get('phase') == 'Ready')
-        self.wait_guest(True)
+        self.wait_disk(True)
         self.sandbox.do(self.name, 'removevolume', {'name': 'more'})
         self.wait_volume(lambda it: it is None)
-        self.wait_guest(False)
+        self.wait_disk(False)
 
-    def sees(self):
-        """Whether the guest has the disk now."""
+    def has_disk(self):
+        """Tell whether the guest has the disk now."""
         mark = self.console.mark()
         self.console.say('disks')
         self.console.wait('that was all', mark)
         return bool(re.search(r'disk sda \d+ SUSHY_ISO',
                               self.console.said[mark:]))
 
-    def wait_guest(self, there):
-        """Wait until the guest's kernel has noticed, too."""
+    def wait_disk(self, there):
+        """Wait until the guest's kernel has noticed the change."""
         deadline = time.monotonic() + 60
-        while self.sees() != there:
+        while self.has_disk() != there:
             self.assertLess(time.monotonic(), deadline)
 
     def wait_volume(self, condition):
@@ -161,8 +158,8 @@ class GuestsTestCase(qemu.QemuTestCase):
                 (it for it in vmi['status'].get('volumeStatus', ())
                  if it['name'] == 'more'), None)), timeout=60)
 
-    def test_who_listens(self):
-        """The console: one at a time, the last; an end when it ends."""
+    def test_console_and_vnc(self):
+        """A new console connection replaces the old one."""
         self.make(efi=True)
         with self.assertRaises(websocket.WebSocketBadStatusException) as c:
             console.connect(self.sandbox, console.url(
@@ -184,10 +181,10 @@ class GuestsTestCase(qemu.QemuTestCase):
         with self.assertRaises((websocket.WebSocketException, OSError)):
             while True:
                 one.recv()
-        said = b''
-        while qemu.DISK.encode() not in said:
-            said += two.recv()
-        # The log has it all.
+        received = b''
+        while qemu.DISK.encode() not in received:
+            received += two.recv()
+        # The log contains the whole output.
         log = self.sandbox.request(
             'GET', f'/sandbox/guests/default/{self.name}/console',
             expect=200).text

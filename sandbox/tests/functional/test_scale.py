@@ -2,7 +2,7 @@
 """A thousand VMs must not slow down a client noticeably.
 
 The bounds are several times what an idle machine needs, so that a busy one
-passes; what is guarded against is work that grows with the number of VMs.
+passes. They detect work that grows with the number of VMs.
 """
 
 import itertools
@@ -22,8 +22,8 @@ class ScaleTestCase(case.FunctionalTestCase):
         super().setUpClass()
         cls.sandbox = cls.share(sandbox.Sandbox(vms=1000))
 
-    def assertQuick(self, seconds, call):
-        """A call takes no longer; on a busy machine, in a quiet moment."""
+    def assert_takes_less(self, seconds, call):
+        """Check the duration of a call; retry on a busy machine."""
         deadline = time.monotonic() + 60
         for number in itertools.count():
             begin = time.perf_counter()
@@ -36,17 +36,17 @@ class ScaleTestCase(case.FunctionalTestCase):
     def get(self, path):
         return self.sandbox.request('GET', path, expect=200)
 
-    def test_lists_and_writes(self):
+    def test_duration_of_lists_and_writes(self):
         self.assertEqual(1000, len(self.get(VMS).json()['items']))
-        self.assertQuick(0.4, lambda n: self.get(VMS))
-        self.assertQuick(0.1, lambda n: self.get(
+        self.assert_takes_less(0.4, lambda n: self.get(VMS))
+        self.assert_takes_less(0.1, lambda n: self.get(
             VMS + '?fieldSelector=metadata.name=vm-7'))
-        self.assertQuick(0.03, lambda n: self.get(VMS + '/vm-7'))
-        self.assertQuick(0.05, lambda n: self.sandbox.patch(
+        self.assert_takes_less(0.03, lambda n: self.get(VMS + '/vm-7'))
+        self.assert_takes_less(0.05, lambda n: self.sandbox.patch(
             'virtualmachines', 'vm-7',
             {'metadata': {'annotations': {'n': str(n)}}}))
 
-    def test_pages(self):
+    def test_pages_of_a_list(self):
         names, token = [], ''
         while True:
             body = self.get(f'{VMS}?limit=300&continue={token}').json()
@@ -56,7 +56,7 @@ class ScaleTestCase(case.FunctionalTestCase):
                 break
         self.assertEqual(sorted(f'vm-{n}' for n in range(1000)), names)
 
-    def test_many_watches_see_each_change_once(self):
+    def test_watches_get_each_change_once(self):
         version = self.get(VMS + '?limit=1').json()['metadata'][
             'resourceVersion']
         watches = [self.sandbox.request(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads of the sandbox through the eyes of ``kubectl`` and of clients."""
+"""Workloads of the sandbox, as ``kubectl`` and clients see them."""
 
 import json
 import os
@@ -64,8 +64,8 @@ def service(name, port, target, protocol='TCP', **more):
                     'protocol': protocol}], **more}}
 
 
-# All pods are on one machine: what listens on every address is in the way of
-# other runs.
+# All pods are on one host: listening on all addresses would conflict with
+# other test runs.
 OWN_ADDRESS = [{'name': 'POD_IP', 'valueFrom': {
     'fieldRef': {'fieldPath': 'status.podIP'}}}]
 
@@ -85,7 +85,7 @@ WORD = [{'name': 'word', 'secret': {'secretName': 'word'}}]
 
 @unittest.skipUnless(KUBECTL, 'kubectl is not installed')
 class WorkloadsTestCase(case.FunctionalTestCase):
-    """Each test has a namespace of its own."""
+    """Each test has its own namespace."""
 
     @classmethod
     def setUpClass(cls):
@@ -100,7 +100,7 @@ class WorkloadsTestCase(case.FunctionalTestCase):
         self.addCleanup(self.kubectl, 'delete', 'namespace', self.namespace)
 
     def kubectl(self, *words, stdin=None):
-        """What it prints; it must succeed."""
+        """Run kubectl, which must succeed; return its output."""
         done = subprocess.run(
             [KUBECTL, *words], input=stdin, capture_output=True, text=True,
             timeout=60, env={
@@ -109,33 +109,33 @@ class WorkloadsTestCase(case.FunctionalTestCase):
         self.assertEqual(0, done.returncode, done.stderr + done.stdout)
         return done.stdout
 
-    def mine(self, *words, **more):
+    def call(self, *words, **more):
         return self.kubectl('-n', self.namespace, *words, **more)
 
     def apply(self, *objects):
-        self.mine('apply', '-f', '-', stdin=yaml.safe_dump_all(objects))
+        self.call('apply', '-f', '-', stdin=yaml.safe_dump_all(objects))
 
     def get(self, *words):
-        return json.loads(self.mine('get', *words, '-o', 'json'))
+        return json.loads(self.call('get', *words, '-o', 'json'))
 
     def wait(self, what, condition):
-        self.mine('wait', what, f'--for={condition}', '--timeout=30s')
+        self.call('wait', what, f'--for={condition}', '--timeout=30s')
 
     def until(self, look, expected, seconds=45):
-        """Look again and again: a file of a pod has no event."""
+        """Poll until a function returns a value."""
         end = time.monotonic() + seconds
         while (found := look()) != expected:
             if time.monotonic() > end:
                 self.assertEqual(expected, found)
             time.sleep(0.05)
 
-    def test_a_deployment_behind_a_service(self):
+    def test_deployment_behind_service(self):
         self.apply(
             {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {
                 'name': 'word'}, 'stringData': {'word': 'one'}},
             deployment('web', pod_spec(web(), volumes=WORD), replicas=2),
             service('web', 8000, 'http'))
-        self.assertIn('successfully rolled out', self.mine(
+        self.assertIn('successfully rolled out', self.call(
             'rollout', 'status', 'deployment/web', '--timeout=30s'))
         address = self.get('service', 'web')['spec']['clusterIP']
         self.assertTrue(address.startswith('127.53.'), address)
@@ -146,17 +146,17 @@ class WorkloadsTestCase(case.FunctionalTestCase):
             answer.raise_for_status()
             return answer.content.decode()
         self.assertEqual('one', word())
-        self.mine('patch', 'secret', 'word', '-p',
+        self.call('patch', 'secret', 'word', '-p',
                   '{"stringData": {"word": "two"}}')
         self.until(lambda: {word() for _ in range(4)}, {'two'})
-        self.assertIn('GET /word', self.mine(
+        self.assertIn('GET /word', self.call(
             'logs', 'deployment/web', '--tail=5'))
         marks = [p['metadata']['uid'] for p in self.get('pods')['items']]
         self.assertEqual(2, len(marks))
         for mark in marks:
             self.assertTrue(process.running(mark))
-        self.mine('delete', 'deployment/web', 'service/web')
-        self.mine('wait', 'pod', '-l', 'app=web', '--for=delete',
+        self.call('delete', 'deployment/web', 'service/web')
+        self.call('wait', 'pod', '-l', 'app=web', '--for=delete',
                   '--timeout=30s')
         for mark in marks:
             self.assertEqual([], process.running(mark))
@@ -164,56 +164,56 @@ class WorkloadsTestCase(case.FunctionalTestCase):
             self.until(lambda what=what: self.get(what)['items'], [])
         self.assertRaises(requests.ConnectionError, word)
 
-    def test_a_rollout_and_back(self):
+    def test_rollout_and_undo(self):
         spec = pod_spec(container(
             'sh', '-c', 'echo $WORD; exec sleep 1000',
             env=[{'name': 'WORD', 'value': 'one'}]))
         self.apply(deployment('roll', spec))
-        self.mine('rollout', 'status', 'deployment/roll', '--timeout=30s')
-        self.mine('set', 'env', 'deployment/roll', 'WORD=two')
-        self.mine('rollout', 'status', 'deployment/roll', '--timeout=30s')
-        self.mine('rollout', 'undo', 'deployment/roll')
-        self.mine('rollout', 'status', 'deployment/roll', '--timeout=30s')
+        self.call('rollout', 'status', 'deployment/roll', '--timeout=30s')
+        self.call('set', 'env', 'deployment/roll', 'WORD=two')
+        self.call('rollout', 'status', 'deployment/roll', '--timeout=30s')
+        self.call('rollout', 'undo', 'deployment/roll')
+        self.call('rollout', 'status', 'deployment/roll', '--timeout=30s')
         self.assertEqual(2, len(self.get('replicasets')['items']))
         found = self.get('deployment', 'roll')
         self.assertEqual('3', found['metadata']['annotations'][
             'deployment.kubernetes.io/revision'])
-        self.until(lambda: self.mine('logs', 'deployment/roll'), 'one\n')
+        self.until(lambda: self.call('logs', 'deployment/roll'), 'one\n')
 
-    def test_recreate_ends_the_old_one_first(self):
+    def test_recreate_ends_old_pod_first(self):
         spec = pod_spec(container(
             'sh', '-c', 'trap "sleep 0.3; exit" TERM; sleep 1000 & wait'))
         self.apply(deployment('one', spec, strategy={'type': 'Recreate'}))
-        self.mine('rollout', 'status', 'deployment/one', '--timeout=30s')
+        self.call('rollout', 'status', 'deployment/one', '--timeout=30s')
         old = self.get('pods')['items'][0]['metadata']['name']
-        self.mine('set', 'env', 'deployment/one', 'A=b')
-        self.mine('rollout', 'status', 'deployment/one', '--timeout=30s')
+        self.call('set', 'env', 'deployment/one', 'A=b')
+        self.call('rollout', 'status', 'deployment/one', '--timeout=30s')
         new = [p['metadata']['name'] for p in self.get('pods')['items']]
         self.assertEqual(1, len(new))
         self.assertNotEqual(old, new[0])
 
-    def test_a_container_that_fails_is_started_again(self):
+    def test_restarts_failed_container(self):
         self.apply(pod('fails', pod_spec(container(
             'sh', '-c', 'echo was here; exit 3'))))
-        self.mine('wait', 'pod/fails', '--timeout=30s', '--for=jsonpath='
+        self.call('wait', 'pod/fails', '--timeout=30s', '--for=jsonpath='
                   '{.status.containerStatuses[0].state.waiting.reason}='
                   'CrashLoopBackOff')
         found = self.get('pod', 'fails')['status']['containerStatuses'][0]
         self.assertEqual(3, found['lastState']['terminated']['exitCode'])
-        # A run that has just begun has said nothing yet.
-        self.until(lambda: self.mine('logs', 'fails'), 'was here\n')
+        # A run that has just started has printed nothing yet.
+        self.until(lambda: self.call('logs', 'fails'), 'was here\n')
 
-    def test_a_container_that_does_not_live_is_started_again(self):
+    def test_restarts_container_after_failed_liveness_probe(self):
         self.apply(pod('hangs', pod_spec(container(
             'sh', '-c', 'exec sleep 1000', livenessProbe={
                 'exec': {'command': ['false']}, 'periodSeconds': 1,
                 'failureThreshold': 1}))))
-        self.mine('wait', 'pod/hangs', '--timeout=30s', '--for=jsonpath='
+        self.call('wait', 'pod/hangs', '--timeout=30s', '--for=jsonpath='
                   '{.status.containerStatuses[0].restartCount}=1')
-        self.until(lambda: 'Liveness probe failed: exit code 1' in self.mine(
+        self.until(lambda: 'Liveness probe failed: exit code 1' in self.call(
             'get', 'events'), True)
 
-    def test_datagrams_and_balancers(self):
+    def test_udp_through_cluster_ip_load_balancer_and_node_port(self):
         echo = container('python', '-c', ECHO, env=OWN_ADDRESS)
         self.apply(pod('echo', pod_spec(echo)), service(
             'echo', 6230, 9999, 'UDP', type='LoadBalancer'))
@@ -236,22 +236,22 @@ class WorkloadsTestCase(case.FunctionalTestCase):
                         return None
                 self.until(ask, b'cba')
 
-    def test_who_a_pod_is(self):
+    def test_pod_has_token_of_its_account(self):
         self.apply(pod('who', pod_spec(container(
             'kubectl', 'auth', 'whoami', '-o', 'jsonpath='
             '{.status.userInfo.username}'), restartPolicy='Never')))
         self.wait('pod/who', 'jsonpath={.status.phase}=Succeeded')
         self.assertEqual(f'system:serviceaccount:{self.namespace}:default',
-                         self.mine('logs', 'who'))
+                         self.call('logs', 'who'))
 
-    def test_commands_in_a_container(self):
+    def test_exec(self):
         self.apply(pod('host', pod_spec(container(
             'sleep', '600', env=[{'name': 'WORD', 'value': 'hello'}]))))
         self.wait('pod/host', 'condition=Ready')
-        self.assertEqual('hello\n', self.mine(
+        self.assertEqual('hello\n', self.call(
             'exec', 'host', '--', 'sh', '-c', 'echo $WORD'))
         numbers = '\n'.join(map(str, range(30000)))
-        self.assertEqual(numbers, self.mine(
+        self.assertEqual(numbers, self.call(
             'exec', '-i', 'host', '--', 'cat', stdin=numbers))
 
         def run(*words, stdin=subprocess.DEVNULL):
@@ -270,7 +270,7 @@ class WorkloadsTestCase(case.FunctionalTestCase):
         with open(theirs) as terminal:
             self.assertIn('/dev/pts/', run('-it', '--', 'tty',
                                            stdin=terminal).stdout)
-        # It ends with the container.
+        # The command ends with the container.
         mark = 'exec-' + os.urandom(4).hex()
         waiting = subprocess.Popen(
             [KUBECTL, '-n', self.namespace, 'exec', 'host', '--', 'python',
@@ -280,11 +280,11 @@ class WorkloadsTestCase(case.FunctionalTestCase):
                 'KUBECONFIG': str(self.sandbox.kubeconfig)})
         self.addCleanup(waiting.kill)
         self.until(lambda: len(process.running(mark)) > 1, True)
-        self.mine('delete', 'pod', 'host')
+        self.call('delete', 'pod', 'host')
         self.assertNotEqual(0, waiting.wait(30))
         self.until(lambda: process.running(mark), [])
 
-    def test_a_node_is_drained(self):
+    def test_drain_and_disruption_budget(self):
         self.apply(
             {'apiVersion': 'v1', 'kind': 'Node',
              'metadata': {'name': 'spare'}},
@@ -296,7 +296,7 @@ class WorkloadsTestCase(case.FunctionalTestCase):
                      'matchLabels': {'app': 'web'}}}})
         self.addCleanup(self.kubectl, 'delete', 'node', 'spare')
         self.addCleanup(self.kubectl, 'uncordon', 'node-0')
-        self.mine('rollout', 'status', 'deployment/web', '--timeout=30s')
+        self.call('rollout', 'status', 'deployment/web', '--timeout=30s')
         name = self.get('pods')['items'][0]['metadata']['name']
         answer = self.sandbox.request(
             'POST', sandbox.path('pods', name, self.namespace) + '/eviction',
@@ -304,14 +304,14 @@ class WorkloadsTestCase(case.FunctionalTestCase):
              'metadata': {'name': name, 'namespace': self.namespace}},
             expect=429)
         self.assertIn('needs 2 healthy pods and has 2', answer.text)
-        self.mine('patch', 'pdb', 'web', '--type=merge', '--patch',
+        self.call('patch', 'pdb', 'web', '--type=merge', '--patch',
                   '{"spec": {"minAvailable": 0}}')
         self.kubectl('drain', 'node-0', '--timeout=60s')
         self.assertEqual({'spare'}, {
             one['spec']['nodeName'] for one in self.get('pods')['items']
             if 'deletionTimestamp' not in one['metadata']})
 
-    def test_a_list_is_checked_and_applied(self):
+    def test_apply_diff_and_validation_of_list(self):
         spec = pod_spec(web(), volumes=WORD, enableServiceLinks=False,
                         securityContext={'runAsNonRoot': True})
         spec['containers'][0]['resources'] = {'limits': {'cpu': '1000m'}}
@@ -325,14 +325,14 @@ class WorkloadsTestCase(case.FunctionalTestCase):
                  'maxUnavailable': 1, 'selector': {
                      'matchLabels': {'app': 'web'}}}}]}
         text = yaml.safe_dump(items)
-        self.mine('apply', '-f', '-', stdin=text)
-        self.mine('rollout', 'status', 'deployment/web', '--timeout=30s')
-        # What the API server filled in is no difference.
-        self.assertEqual('', self.mine('diff', '-f', '-', stdin=text))
+        self.call('apply', '-f', '-', stdin=text)
+        self.call('rollout', 'status', 'deployment/web', '--timeout=30s')
+        # Defaults of the API server are no difference.
+        self.assertEqual('', self.call('diff', '-f', '-', stdin=text))
         self.assertEqual({'limits': {'cpu': '1'}}, self.get(
             'deployment', 'web')['spec']['template']['spec']['containers'][
                 0]['resources'])
-        self.assertIn('periodSeconds', self.mine(
+        self.assertIn('periodSeconds', self.call(
             'explain', 'deployment.spec.template.spec.containers'
             '.startupProbe'))
         spec['containers'][0]['imagePolicy'] = 'Never'
@@ -343,7 +343,7 @@ class WorkloadsTestCase(case.FunctionalTestCase):
                              'KUBECONFIG': str(self.sandbox.kubeconfig)})
         self.assertIn('unknown field "imagePolicy"', done.stderr)
 
-    def test_ready_soon_after_its_start(self):
+    def test_readiness_probe_runs_right_after_startup_probe(self):
         probe = {'httpGet': {'port': 'http'}, 'timeoutSeconds': 20}
         slow = container(
             'python', '-c', 'import time; time.sleep(1.5); import '
@@ -356,34 +356,34 @@ class WorkloadsTestCase(case.FunctionalTestCase):
             livenessProbe={**probe, 'periodSeconds': 600})
         self.apply(pod('slow', pod_spec(slow)))
         self.wait('pod/slow', 'condition=Ready')
-        said = self.mine('get', 'events', '-o', 'json')
-        self.assertNotIn('Liveness', said)
-        self.assertNotIn('Readiness', said)
+        events = self.call('get', 'events', '-o', 'json')
+        self.assertNotIn('Liveness', events)
+        self.assertNotIn('Readiness', events)
 
-    def test_a_pod_waits_for_its_secret(self):
+    def test_pod_waits_for_missing_secret(self):
         self.apply(pod('early', pod_spec(container(
             'sh', '-c', 'echo $(cat /etc/word/word); exec sleep 1000',
             volumeMounts=[{'name': 'word', 'mountPath': '/etc/word'}]),
             volumes=WORD)))
-        self.until(lambda: 'secret "word" not found' in self.mine(
+        self.until(lambda: 'secret "word" not found' in self.call(
             'get', 'events'), True)
-        self.mine('create', 'secret', 'generic', 'word',
+        self.call('create', 'secret', 'generic', 'word',
                   '--from-literal=word=late')
         self.wait('pod/early', 'condition=Ready')
-        self.until(lambda: self.mine('logs', 'early'), 'late\n')
+        self.until(lambda: self.call('logs', 'early'), 'late\n')
 
 
 @unittest.skipUnless(KUBECTL, 'kubectl is not installed')
 class KilledTestCase(case.FunctionalTestCase):
 
-    def test_nothing_is_left_of_a_sandbox_that_is_killed(self):
+    def test_killed_sandbox_leaves_no_processes(self):
         one = self.useFixture(sandbox.Sandbox(vms=0))
         mark = 'mark-' + os.urandom(8).hex()
         one.create('pods', pod('left', pod_spec(container(
             'sh', '-c', 'sh -c "sleep 1000; : $0" %s & setsid sh -c '
             '"sleep 1000; : $0" %s & wait; : %s' % (mark, mark, mark)))))
         end = time.monotonic() + 60
-        # What a shell is about to start looks like the shell for a moment.
+        # A child of the shell has the shell's command line until exec.
         while len(found := process.running(mark)
                   ) != 3 and time.monotonic() < end:
             time.sleep(0.05)
@@ -395,10 +395,10 @@ class KilledTestCase(case.FunctionalTestCase):
 
 
 @unittest.skipUnless(KUBECTL, 'kubectl is not installed')
-class PretendedTestCase(case.FunctionalTestCase):
-    """Pods without processes."""
+class PodsWithoutProcessesTestCase(case.FunctionalTestCase):
+    """Pods that run no processes."""
 
-    def test_pods_come_and_go(self):
+    def test_deployment_and_endpoints(self):
         made = self.useFixture(sandbox.Sandbox(
             vms=0, arguments=['--pods', 'pretended']))
 
@@ -423,9 +423,9 @@ class PretendedTestCase(case.FunctionalTestCase):
 
 @unittest.skipUnless(KUBECTL, 'kubectl is not installed')
 class TokensTestCase(case.FunctionalTestCase):
-    """Mounted tokens that end soon."""
+    """Mounted tokens with a short lifetime."""
 
-    def test_tokens_are_replaced_and_end(self):
+    def test_tokens_are_renewed_and_expire(self):
         made = self.useFixture(sandbox.Sandbox(
             vms=0, arguments=['--token-seconds', '12']))
         mount = '/var/run/secrets/kubernetes.io/serviceaccount'

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of KubeVirt's facts have in common.
+"""Test case for the behaviour of KubeVirt.
 
-The facts are KubeVirt's, so the tests run against the sandbox or, with
-``KUBEVIRT_API`` and ``KUBEVIRT_TOKEN`` (and ``KUBEVIRT_CA``) in the
-environment, against another cluster; there nobody can make guests act, and
-the tests that need it are skipped.
+The sandbox must behave as KubeVirt does, so the tests run against the sandbox
+or, with ``KUBEVIRT_API`` and ``KUBEVIRT_TOKEN`` (and ``KUBEVIRT_CA``) in the
+environment, against another cluster. Tests cannot control the guests of
+another cluster; those that need it are skipped there.
 """
 
 import os
@@ -22,7 +22,7 @@ SUBRESOURCES = '/apis/subresources.kubevirt.io/v1/namespaces/default'
 
 
 class GivenCluster(sandbox.Sandbox):
-    """The cluster that the environment names, instead of a sandbox."""
+    """The cluster of the environment variables, instead of a sandbox."""
 
     def _setUp(self):
         self.url = os.environ['KUBEVIRT_API'].rstrip('/')
@@ -34,34 +34,38 @@ class GivenCluster(sandbox.Sandbox):
         self.addCleanup(self._session.close)
 
 
-class FactsTestCase(case.FunctionalTestCase):
-    """A test case with a cluster, as ``cluster``, and machines in it."""
+class KubeVirtTestCase(case.FunctionalTestCase):
+    """Test case with a cluster and VMs.
+
+    :cvar external: whether the cluster is not a sandbox
+    :cvar cluster: `sandbox.Sandbox`
+    """
 
     BOOT_SECONDS = 0.1
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.elsewhere = bool(os.environ.get('KUBEVIRT_API'))
+        cls.external = bool(os.environ.get('KUBEVIRT_API'))
         cls.cluster = cls.share(
-            GivenCluster() if cls.elsewhere
+            GivenCluster() if cls.external
             else sandbox.Sandbox(0, cls.BOOT_SECONDS))
 
     def need_guests(self):
-        """Skip the test where guests cannot be made to act."""
-        if self.elsewhere:
-            self.skipTest('guests act by themselves only in the sandbox')
+        """Skip the test if it cannot control the guests."""
+        if self.external:
+            self.skipTest('only the sandbox lets tests control guests')
 
     # Machines
 
     def describe(self, run='Halted', change=None, **domain):
-        """Describe a machine with a root disk and a network card.
+        """Return a VirtualMachine with a root disk and a network card.
 
-        :param run: the run strategy.
-        :param change: called with the VM and its VMI's spec, to change them.
-        :param domain: members of the domain.
+        :param run: run strategy
+        :param change: function of (VM, spec of its VMI) that changes them
+        :param domain: members of the domain
         """
-        name = 'fact-' + uuid.uuid4().hex[:10]
+        name = 'test-' + uuid.uuid4().hex[:10]
         spec = {
             'terminationGracePeriodSeconds': 30,
             'domain': {
@@ -77,16 +81,13 @@ class FactsTestCase(case.FunctionalTestCase):
         vm = {'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachine',
               'metadata': {'name': name, 'namespace': 'default'},
               'spec': {'runStrategy': run, 'template': {
-                  'metadata': {'labels': {'fact': name}}, 'spec': spec}}}
+                  'metadata': {'labels': {'test': name}}, 'spec': spec}}}
         if change:
             change(vm, spec)
         return vm
 
     def make(self, run='Halted', change=None, **domain):
-        """Make such a machine; it goes when the test ends.
-
-        :returns: its name.
-        """
+        """Create such a VM until the end of the test; return its name."""
         vm = self.cluster.create('virtualmachines',
                                  self.describe(run, change, **domain))
         name = vm['metadata']['name']
@@ -94,9 +95,9 @@ class FactsTestCase(case.FunctionalTestCase):
         return name
 
     def make_running(self, run='Always', change=None, **domain):
-        """Make a machine and wait until it runs.
+        """Create a VM and wait until it runs.
 
-        :returns: its name and the uid of its VMI.
+        :returns: its name and the uid of its VMI
         """
         name = self.make(run, change, **domain)
         if run == 'Manual':
@@ -104,10 +105,7 @@ class FactsTestCase(case.FunctionalTestCase):
         return name, self.uid(name)
 
     def uid(self, name, other_than=None):
-        """Wait for a running VMI.
-
-        :returns: its uid.
-        """
+        """Wait for a running VMI and return its uid."""
         return self.cluster.wait_running(
             name, other_than=other_than)['metadata']['uid']
 
@@ -116,19 +114,16 @@ class FactsTestCase(case.FunctionalTestCase):
         self.cluster.wait('virtualmachines', name, lambda vm: vm is None)
 
     def refused(self, code, change=None, run='Halted', **domain):
-        """Try to make a machine that must not be.
-
-        :returns: the message of the refusal.
-        """
+        """Create an invalid VM; return the message of the error."""
         return self.call('POST', sandbox.path('virtualmachines'),
                          self.describe(run, change, **domain), code=code)
 
     # Calls
 
     def call(self, method, where, body=None, code=None, **more):
-        """Make one call that answers with a Status.
+        """Make a call whose response is a Status.
 
-        :returns: its message, '' when there is none.
+        :returns: its message, '' if there is none
         """
         response = self.cluster.request(method, where, body, expect=code,
                                         **more)
@@ -138,50 +133,47 @@ class FactsTestCase(case.FunctionalTestCase):
             return response.text
 
     def verb(self, name, verb, code, body=None, vmi=False):
-        """Call a verb on a VM, or on a VMI.
-
-        :returns: the message, as from :meth:`call`.
-        """
+        """Call a subresource of a VM or a VMI; return as `call` does."""
         plural = 'virtualmachineinstances' if vmi else 'virtualmachines'
         return self.call('PUT', f'{SUBRESOURCES}/{plural}/{name}/{verb}',
                          body, code)
 
     def patch_fails(self, name, body, code):
-        """Patch a VM in a way that must not be; returns the message."""
+        """Send an invalid patch of a VM; return the message of the error."""
         kind = (sandbox.JSON_PATCH if isinstance(body, list)
                 else sandbox.MERGE_PATCH)
         return self.call('PATCH', sandbox.path('virtualmachines', name),
                          body, code, content_type=kind)
 
-    # What is seen
+    # Observed state
 
     def wait_vm(self, name, condition):
-        """Wait until a VM is as wanted; returns it."""
+        """Wait until a VM meets a condition; return it."""
         return self.cluster.wait(
             'virtualmachines', name,
             lambda vm: vm is not None and condition(vm))
 
     def wait_vmi(self, name, condition):
-        """Wait until a VMI, or None, is as wanted; returns it."""
+        """Wait until a VMI, or None, meets a condition; return it."""
         return self.cluster.wait('virtualmachineinstances', name, condition)
 
     def wait_word(self, name, *words):
-        """Wait for a printable status; returns the VM."""
+        """Wait for a printable status; return the VM."""
         return self.wait_vm(name, lambda vm: vm.get('status', {}).get(
             'printableStatus') in words)
 
     def wait_condition(self, name, kind, status):
-        """Wait for a condition of a VM; None: that it is not there."""
+        """Wait for a condition of a VM; None: until it has none."""
         return self.wait_vm(name, lambda vm: self.state(vm, kind) == status)
 
     @staticmethod
     def state(obj, kind):
-        """The status of a condition, or None."""
+        """Return the status of a condition, or None."""
         for condition in (obj.get('status') or {}).get('conditions') or ():
             if condition['type'] == kind:
                 return condition['status']
         return None
 
     def devices(self, name):
-        """The devices of a VMI."""
+        """Return the devices of a VMI."""
         return self.cluster.vmi(name)['spec']['domain']['devices']
