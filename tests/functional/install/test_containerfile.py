@@ -39,7 +39,7 @@ class FileTestCase(base.FunctionalTestCase):
         return [text for stage in containerfile.lineage(self.stages, target)
                 for text in stage.all(word)]
 
-    def test_what_it_copies_is_there(self):
+    def test_copied_files_exist(self):
         ignored = (checkout.ROOT / '.dockerignore').read_text().splitlines()
         self.assertIn('*', ignored)
         seen = list(self.stages)
@@ -61,7 +61,7 @@ class FileTestCase(base.FunctionalTestCase):
             if stage.base not in self.stages:
                 self.assertEqual('${BASE}', stage.base)
 
-    def test_images_run_as_nobody_and_say_what_they_are(self):
+    def test_images_have_user_and_labels(self):
         for target in TARGETS:
             user = self.inherited(target, 'USER')[-1]
             self.assertEqual('65532:65532', user)
@@ -70,7 +70,7 @@ class FileTestCase(base.FunctionalTestCase):
                          'licenses'):
                 self.assertIn(f'org.opencontainers.image.{name}=', labels)
 
-    def test_packages_of_debian_are_those_of_bindep(self):
+    def test_debian_packages_are_in_bindep(self):
         text = (checkout.ROOT / 'bindep.txt').read_text()
         for run in self.inherited('build', 'RUN'):
             if 'apt-get install' in run:
@@ -82,7 +82,7 @@ class FileTestCase(base.FunctionalTestCase):
 
 
 class ImagesTestCase(base.FunctionalTestCase):
-    """What the steps make: both images' programs, in clean environments."""
+    """Programs of both built images, in clean environments."""
 
     @classmethod
     def setUpClass(cls):
@@ -91,8 +91,8 @@ class ImagesTestCase(base.FunctionalTestCase):
         folder = pathlib.Path(cls.share(fixtures.TempDir()).path)
         cls.builder = containerfile.Builder(folder, VERSION)
         cls.opt = cls.builder.opt
-        # What both begin with is made once. Each tree lies at the same
-        # place, where its programs look for it, while it is used.
+        # The common first stage is built once. While a tree is used, a link
+        # at the path that its programs expect points to it.
         cls.trees = {}
         common = None
         for target in TARGETS:
@@ -126,14 +126,14 @@ class ImagesTestCase(base.FunctionalTestCase):
         env['PATH'] = f"{self.opt / 'bin'}:/usr/bin:/bin"
         return env
 
-    def test_all_of_our_modules_are_installed(self):
+    def test_all_modules_are_installed(self):
         for target in TARGETS:
             site, = self.trees[target].glob('lib/python*/site-packages')
             for package in 'sushy_kubevirt', 'vbmc_kubevirt':
                 for name in containerfile.tracked(package):
                     self.assertTrue((site / name).exists(), name)
 
-    def test_nothing_of_what_is_taken_out_is_left(self):
+    def test_removed_packages_are_absent(self):
         for target in TARGETS:
             site, = self.trees[target].glob('lib/python*/site-packages')
             for name in 'kubernetes', 'libvirt.py', 'pip':
@@ -154,7 +154,7 @@ class ImagesTestCase(base.FunctionalTestCase):
     # In a pod
 
     def account(self, name, namespace):
-        """Files that Kubernetes mounts for a pod's account."""
+        """Create the files that Kubernetes mounts for a pod's account."""
         config = yaml.safe_load(
             self.sandbox.account(name, namespace).read_text())
         folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -170,10 +170,10 @@ class ImagesTestCase(base.FunctionalTestCase):
             [self.program(target, program), *arguments], ready=ready,
             env=self.environment(
                 KUBERNETES_SERVICE_HOST=host, KUBERNETES_SERVICE_PORT=port,
-                # In a cluster only root may write there.
+                # Only root can write to the folder that pods use.
                 SUSHY_KUBEVIRT_ACCOUNT=account, **more)))
 
-    def test_emulators_serve_with_the_account_of_a_pod(self):
+    def test_emulators_serve_with_account_of_pod(self):
         self.sandbox.apply(operator.MANIFESTS / 'samples/vm.yaml')
         self.sandbox.apply(operator.MANIFESTS / 'bmc.yaml')
         account = self.account('emulator-virtbmc', 'default')
@@ -195,10 +195,10 @@ class ImagesTestCase(base.FunctionalTestCase):
             self.assertEqual(200, self.ready(health), program)
 
     def variables(self, bmc, container, folder, health):
-        """The environment of a container, for this machine."""
+        """Return the environment of a container, adapted to this host."""
         made = {one['name']: one.get('value')
                 for one in container['env']}
-        # In a pod /tmp is its own.
+        # A pod has its own /tmp.
         made.update(POD_IP='127.0.0.1', VIRTBMC_HEALTH_PORT=health,
                     TMPDIR=folder)
         made[config_map.AUTH_VARIABLE] = folder
@@ -213,7 +213,7 @@ class ImagesTestCase(base.FunctionalTestCase):
         return made
 
     def ready(self, port):
-        """Ask a probe until it answers that all is well, or 20 seconds."""
+        """Poll a probe for up to 20 s; return its HTTP status code."""
         done = subprocess.run(
             ['curl', '-s', '-o', os.devnull, '-w', '%{http_code}', '-f',
              '--retry', '40', '--retry-delay', '0', '--retry-max-time', '20',
@@ -222,7 +222,7 @@ class ImagesTestCase(base.FunctionalTestCase):
             stdout=subprocess.PIPE, text=True, timeout=60)
         return int(done.stdout[-3:])
 
-    def test_operator_works_with_the_account_of_a_pod(self):
+    def test_operator_runs_with_account_of_pod(self):
         if not kubectl.KUBECTL:
             self.skipTest('kubectl is not installed')
         operator.install(kubectl.Kubectl(self.sandbox.kubeconfig))

@@ -33,8 +33,8 @@ class DemoTestCase(base.BaseTestCase):
         one.folder = pathlib.Path(folder)
         return self.useFixture(one)
 
-    def told(self, one):
-        """Read the demo's output without the password, to look at."""
+    def public_output(self, one):
+        """Return the demo's output without the password."""
         return re.sub(r'^User, password .*$', '', one.output,
                       flags=re.MULTILINE)
 
@@ -45,7 +45,7 @@ class DemoTestCase(base.BaseTestCase):
                 if block.startswith('# ')]
 
     def paste(self, command):
-        # kubectl caches in HOME what a cluster has.
+        # kubectl caches the API's resources in HOME.
         home = self.useFixture(fixtures.TempDir()).path
         return subprocess.run(
             ['bash', '-c', command], stdin=subprocess.DEVNULL,
@@ -53,23 +53,23 @@ class DemoTestCase(base.BaseTestCase):
             timeout=60, env=process.environment(home))
 
     def wait_boot(self, command, count):
-        """Wait until a guest has booted so often.
+        """Wait until a guest has booted a number of times.
 
-        :param command: prints the guest's record.
+        :param command: command that prints the guest's record.
         """
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             guest = json.loads(self.paste(command).stdout)
             if guest['running'] and len(guest['boots']) >= count:
                 return
-        self.fail('%d boots did not come: %s' % (count, guest))
+        self.fail('timed out waiting for %d boots: %s' % (count, guest))
 
-    def assertLeavesNothing(self, one):
+    def assertCleanedUp(self, one):
         one.end()
         self.assertEqual([], one.leftovers)
         self.assertEqual([], list(one.folder.glob('sushy-kubevirt-*')))
 
-    def test_commands_work_when_pasted_in_two_side_by_side(self):
+    def test_commands_of_two_demos_work(self):
         demos = [self.demo(), self.demo()]
         for one in demos:
             commands = self.commands(one)
@@ -81,53 +81,52 @@ class DemoTestCase(base.BaseTestCase):
                 self.assertEqual(0, done.returncode, '%s: %s: %s' % (
                     title, command, done.stdout))
                 if title.startswith(('Power', 'Restart')):
-                    # The next command may want a guest that is up, as who
-                    # pastes one by one has it.
+                    # The next command may need a running guest.
                     boots += 1
                     self.wait_boot(commands[-1][1], boots)
         for one in demos:
             one.send(signal.SIGINT)
             self.assertEqual(0, one.wait())
-            self.assertLeavesNothing(one)
+            self.assertCleanedUp(one)
 
-    def test_ports_are_those_given(self):
+    def test_port_options(self):
         given = {name: self.useFixture(ports.Port()).number
                  for name in ('sandbox', 'redfish', 'vbmcd', 'ipmi')}
         one = self.demo('--no-operator', *(
             word for name, number in given.items()
             for word in (f'--{name}-port', str(number))))
         for number in (given['sandbox'], given['redfish']):
-            self.assertIn('127.0.0.1:%d' % number, self.told(one))
-        self.assertRegex(self.told(one), r'IPMI of vm-0 .*port %d\n'
+            self.assertIn('127.0.0.1:%d' % number, self.public_output(one))
+        self.assertRegex(self.public_output(one), r'IPMI of vm-0 .*port %d\n'
                          % given['ipmi'])
-        self.assertRegex(self.told(one), r'IPMI of vm-1 .*port %d\n'
+        self.assertRegex(self.public_output(one), r'IPMI of vm-1 .*port %d\n'
                          % (given['ipmi'] + 1))
         config = re.search(r'VIRTUALBMC_CONFIG=(\S+)', one.output)[1]
         self.assertIn('server_port = %d\n' % given['vbmcd'],
                       pathlib.Path(config).read_text())
         one.send(signal.SIGTERM)
         self.assertEqual(0, one.wait())
-        self.assertLeavesNothing(one)
+        self.assertCleanedUp(one)
 
-    def test_files_are_the_users_alone(self):
+    def test_files_are_private(self):
         one = self.demo('--no-operator')
         home = next(one.folder.glob('sushy-kubevirt-demo-*'))
         self.assertEqual(0o700, home.stat().st_mode & 0o777)
         for name in 'kubeconfig', 'netrc', 'password', 'htpasswd':
             self.assertEqual(0o600, (home / name).stat().st_mode & 0o777)
 
-    def test_no_password_in_the_process_list(self):
+    def test_password_is_not_in_process_list(self):
         one = self.demo()
         password = re.search(r'^User, password +\S+ (\S+)', one.output,
                              re.MULTILINE)[1]
         for pid in guard.below(one.pid):
-            # Some live for a moment only.
+            # Some processes are short-lived.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 command = pathlib.Path('/proc/%d/cmdline' % pid).read_bytes()
                 self.assertFalse(password.encode() in command,
-                                 'process %d shows it' % pid)
+                                 'process %d shows the password' % pid)
 
-    def test_ended_at_any_moment(self):
+    def test_interrupted_during_start(self):
         for moment in 'sushy-emulator', 'vbmcd':
             folder = self.useFixture(fixtures.TempDir()).path
             one = self.useFixture(process.Process(
@@ -137,13 +136,13 @@ class DemoTestCase(base.BaseTestCase):
             one.folder = pathlib.Path(folder)
             one.send(signal.SIGINT)
             self.assertEqual(0, one.wait())
-            self.assertLeavesNothing(one)
+            self.assertCleanedUp(one)
 
-    def test_killed(self):
+    def test_killed_demo_leaves_no_processes(self):
         one = self.demo()
         watched = []
         for pid in guard.below(one.pid):
-            # Some live for a moment only.
+            # Some processes are short-lived.
             with contextlib.suppress(ProcessLookupError):
                 watched.append(os.pidfd_open(pid))
                 self.addCleanup(os.close, watched[-1])
@@ -152,21 +151,22 @@ class DemoTestCase(base.BaseTestCase):
         for descriptor in watched:
             self.assertTrue(guard.ended(descriptor, 60))
 
-    def test_a_program_of_it_ends(self):
+    def test_ends_when_a_program_ends(self):
         one = self.demo('--no-operator')
         for pid in guard.below(one.pid):
-            # The daemon's processes go with it.
+            # The daemon's processes may end while this runs.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 words = pathlib.Path(
                     '/proc/%d/cmdline' % pid).read_bytes().split(b'\0')
                 if b'--foreground' in words and b'-I' not in words:
                     os.kill(pid, signal.SIGKILL)
         self.assertEqual(1, one.wait())
-        self.assertIn('tools/demo: vbmcd-kubevirt ended', self.told(one))
-        self.assertNotIn('Traceback', self.told(one))
-        self.assertLeavesNothing(one)
+        self.assertIn('tools/demo: vbmcd-kubevirt ended',
+                      self.public_output(one))
+        self.assertNotIn('Traceback', self.public_output(one))
+        self.assertCleanedUp(one)
 
-    def test_port_that_is_taken(self):
+    def test_used_port_is_reported(self):
         taken = self.useFixture(ports.Port())
         with socket.socket() as sock:
             sock.bind(('127.0.0.1', taken.number))
@@ -178,6 +178,7 @@ class DemoTestCase(base.BaseTestCase):
                 env=process.environment(folder, {'TMPDIR': folder})))
             one.folder = pathlib.Path(folder)
             self.assertEqual(1, one.wait())
-            self.assertIn('tools/demo: sushy-emulator ended', self.told(one))
-            self.assertNotIn('Traceback', self.told(one))
-            self.assertLeavesNothing(one)
+            self.assertIn('tools/demo: sushy-emulator ended',
+                          self.public_output(one))
+            self.assertNotIn('Traceback', self.public_output(one))
+            self.assertCleanedUp(one)

@@ -25,19 +25,19 @@ COMPONENTS = operator.MANIFESTS / 'components'
 SAMPLES = operator.MANIFESTS / 'samples'
 ALL = (operator.MANIFESTS, *sorted(OVERLAYS.iterdir()))
 
-#: Kinds of others that overlays and samples have objects of.
-OTHERS = ('monitoring.coreos.com/v1 ServiceMonitor servicemonitors',
-          'monitoring.coreos.com/v1 PodMonitor podmonitors',
-          'monitoring.coreos.com/v1 PrometheusRule prometheusrules',
-          'cert-manager.io/v1 Issuer issuers',
-          'cert-manager.io/v1 Certificate certificates')
+#: Kinds of other projects that overlays and samples use.
+FOREIGN_KINDS = ('monitoring.coreos.com/v1 ServiceMonitor servicemonitors',
+                 'monitoring.coreos.com/v1 PodMonitor podmonitors',
+                 'monitoring.coreos.com/v1 PrometheusRule prometheusrules',
+                 'cert-manager.io/v1 Issuer issuers',
+                 'cert-manager.io/v1 Certificate certificates')
 
 
 @unittest.skipUnless(kubectl.KUBECTL, 'kubectl is not installed')
 class ManifestsCase(base.FunctionalTestCase):
 
     def objects(self, folder=operator.MANIFESTS):
-        """What kustomize makes of a folder: by kind, then by name."""
+        """Return kustomize's objects of a folder: {kind: {name: object}}."""
         found = {}
         for one in operator.manifests(kubectl.Kubectl('/dev/null'), folder):
             found.setdefault(one['kind'], {})[one['metadata']['name']] = one
@@ -48,7 +48,7 @@ class ManifestsCase(base.FunctionalTestCase):
         return deployment['spec']['template']['spec']['containers'][0]
 
     def options(self, objects):
-        """What the operator makes of its command line."""
+        """Parse the operator's command line in its Deployment."""
         container = self.container(objects)
         environ = {one['name']: one.get('value', 'n')
                    for one in container['env']}
@@ -60,7 +60,7 @@ class ManifestsCase(base.FunctionalTestCase):
 
 class KustomizeTestCase(ManifestsCase):
 
-    def test_each_has_all_of_the_base(self):
+    def test_overlays_have_all_objects_of_base(self):
         base = {(kind, name) for kind, named in self.objects().items()
                 for name in named if kind != 'ClusterRoleBinding'}
         for folder in ALL:
@@ -72,14 +72,14 @@ class KustomizeTestCase(ManifestsCase):
                              self.container(objects)['command'])
             self.options(objects)
 
-    def test_operator_is_told(self):
-        told = self.options(self.objects())
-        self.assertEqual('sushy-kubevirt-emulator:latest', told.image)
-        self.assertEqual(('10.0.0.1', 8080), told.listen)
-        self.assertEqual((), told.namespaces)
-        self.assertIsNone(told.auto_create)
+    def test_options_of_operator(self):
+        options = self.options(self.objects())
+        self.assertEqual('sushy-kubevirt-emulator:latest', options.image)
+        self.assertEqual(('10.0.0.1', 8080), options.listen)
+        self.assertEqual((), options.namespaces)
+        self.assertIsNone(options.auto_create)
 
-    def test_namespaced(self):
+    def test_overlay_namespaced(self):
         objects = self.objects(OVERLAYS / 'namespaced')
         self.assertEqual(('default', 'lab'),
                          self.options(objects).namespaces)
@@ -88,12 +88,12 @@ class KustomizeTestCase(ManifestsCase):
             one['metadata']['namespace'] for one in yaml.safe_load_all(
                 (COMPONENTS / 'namespaced/namespaces.yaml').read_text())})
 
-    def test_auto_create(self):
+    def test_overlay_auto_create(self):
         self.assertEqual(
             'bmc.kubevirt.io/auto=true', self.options(
                 self.objects(OVERLAYS / 'auto-create')).auto_create)
 
-    def test_several_at_once(self):
+    def test_all_components_together(self):
         folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         shutil.copytree(operator.MANIFESTS, folder / 'kubernetes')
         mine = folder / 'mine'
@@ -103,13 +103,13 @@ class KustomizeTestCase(ManifestsCase):
             'components': ['../kubernetes/components/' + path.name
                            for path in sorted(COMPONENTS.iterdir())]}))
         objects = self.objects(mine)
-        told = self.options(objects)
-        self.assertEqual(('default', 'lab'), told.namespaces)
-        self.assertEqual('bmc.kubevirt.io/auto=true', told.auto_create)
+        options = self.options(objects)
+        self.assertEqual(('default', 'lab'), options.namespaces)
+        self.assertEqual('bmc.kubevirt.io/auto=true', options.auto_create)
         self.assertIn('PodMonitor', objects)
         self.assertNotIn('ClusterRoleBinding', objects)
 
-    def test_images_are_named_in_one_place(self):
+    def test_images_are_set_in_one_place(self):
         folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'k'
         shutil.copytree(operator.MANIFESTS, folder)
         place = folder / 'base/kustomization.yaml'
@@ -121,13 +121,13 @@ class KustomizeTestCase(ManifestsCase):
         objects = self.objects(folder)
         self.assertEqual('registry.test/lab/sushy-kubevirt-operator:1.2',
                          self.container(objects)['image'])
-        told = self.options(objects)
+        options = self.options(objects)
         self.assertEqual('registry.test/lab/sushy-kubevirt-emulator:1.2',
-                         told.image)
+                         options.image)
         self.assertEqual(('registry.test/lab/sushy-kubevirt-emulator',),
-                         told.allowed_images)
+                         options.allowed_images)
 
-    def test_labels_that_select_are_those_of_the_pods(self):
+    def test_selectors_match_labels(self):
         objects = self.objects(OVERLAYS / 'prometheus')
         deployment = objects['Deployment'][naming.OPERATOR]['spec']
         labels = deployment['template']['metadata']['labels'].items()
@@ -143,7 +143,7 @@ class KustomizeTestCase(ManifestsCase):
         self.assertEqual(
             [one['name'] for one in service['spec']['ports']],
             [one['port'] for one in monitor['endpoints']])
-        # None of the operator's own labels is that of a BMC's pod.
+        # The operator's labels differ from those of a BMC's pod.
         bmc = naming.selector('node-0')
         self.assertNotIn('virtbmc', dict(labels).values())
         monitor = objects['PodMonitor']['virtbmc']['spec']
@@ -151,7 +151,7 @@ class KustomizeTestCase(ManifestsCase):
                              bmc.items())
         self.assertEqual([naming.LABEL], monitor['podTargetLabels'])
 
-    def test_ports_of_bmcs_that_are_monitored(self):
+    def test_pod_monitor_matches_ports(self):
         monitor = self.objects(OVERLAYS / 'prometheus')['PodMonitor']
         made = deployments.deployment(spec.read({
             'metadata': {'name': 'b', 'namespace': 'n', 'uid': 'u',
@@ -165,15 +165,15 @@ class KustomizeTestCase(ManifestsCase):
         self.assertEqual({'redfish-health', 'ipmi-health'}, monitored)
         self.assertLessEqual(monitored, names)
 
-    def test_alerts_are_about_metrics_that_there_are(self):
+    def test_alerts_use_existing_metrics(self):
         rules = self.objects(OVERLAYS / 'prometheus')['PrometheusRule']
-        told = metrics.Metrics()
-        told.set_bmcs({'ServiceReady': 1})
-        known = set(re.findall(r'(?m)^# TYPE (\S+)', told.text().decode()))
+        shown = metrics.Metrics()
+        shown.set_bmcs({'ServiceReady': 1})
+        known = set(re.findall(r'(?m)^# TYPE (\S+)', shown.text().decode()))
         source = ''.join(
-            path.read_text() for room in ('sushy_kubevirt/pod',
-                                          'vbmc_kubevirt')
-            for path in (checkout.ROOT / room).rglob('*.py'))
+            path.read_text() for package in ('sushy_kubevirt/pod',
+                                             'vbmc_kubevirt')
+            for path in (checkout.ROOT / package).rglob('*.py'))
         known |= set(re.findall(r"'(virtbmc_\w+)'", source))
         used = set()
         for group in rules[naming.OPERATOR]['spec']['groups']:
@@ -187,7 +187,7 @@ class KustomizeTestCase(ManifestsCase):
 
 
 class ApplyTestCase(ManifestsCase):
-    """The API server takes all of it, with nothing to say against it."""
+    """The API server accepts all manifests without warnings."""
 
     @classmethod
     def setUpClass(cls):
@@ -195,8 +195,8 @@ class ApplyTestCase(ManifestsCase):
         cls.sandbox = cls.share(sandbox.Sandbox(vms=0))
         cls.admin = kubectl.Kubectl(cls.sandbox.kubeconfig)
         cls.admin('create', 'namespace', 'lab')
-        cls.admin.apply(*(definition(one) for one in OTHERS))
-        for one in OTHERS:
+        cls.admin.apply(*(definition(one) for one in FOREIGN_KINDS))
+        for one in FOREIGN_KINDS:
             api, _, plural = one.split()
             cls.admin.wait(f"crd/{plural}.{api.partition('/')[0]}",
                            'condition=Established')
@@ -205,7 +205,7 @@ class ApplyTestCase(ManifestsCase):
         done = self.admin.run('apply', *words)
         self.assertEqual((0, ''), (done.returncode, done.stderr))
 
-    def test_all_of_them_one_after_the_other(self):
+    def test_all_overlays_and_samples_apply(self):
         for folder in ALL:
             self.apply('-k', folder)
             self.assertEqual(
@@ -221,7 +221,7 @@ class ApplyTestCase(ManifestsCase):
 
 
 class InstalledTestCase(ManifestsCase):
-    """The operator as it is installed: pods, with what they are given."""
+    """The installed operator, in pods with the manifests' options."""
 
     def setUp(self):
         super().setUp()
@@ -248,15 +248,15 @@ class InstalledTestCase(ManifestsCase):
         return self.admin.within(namespace)
 
     def holder(self):
-        """Name of the pod that works."""
+        """Return the name of the pod that is the leader."""
         lease = self.admin.get('lease', naming.OPERATOR, '-n',
                                operator.NAMESPACE)
         return (lease['spec'].get('holderIdentity') or '').partition('_')[0]
 
-    def assertNothingWasRefused(self):
+    def assertNothingDenied(self):
         self.assertNotIn(operator.USER, self.sandbox.stats()['refused'])
 
-    def test_some_namespaces_only(self):
+    def test_namespaced_operator(self):
         for name in 'lab', 'elsewhere':
             self.admin('create', 'namespace', name)
         self.install(OVERLAYS / 'namespaced')
@@ -266,14 +266,14 @@ class InstalledTestCase(ManifestsCase):
         self.assertNotIn('status', other.get('vmbmc', 'node-0'))
         self.assertEqual([], other.names(
             operator.OWNED, '-l', operator.LABEL + 'node-0'))
-        self.assertNothingWasRefused()
+        self.assertNothingDenied()
         user = ['--as', operator.USER, '-n']
         for namespace, answer in ('lab', 'yes'), ('elsewhere', 'no'):
             done = self.admin.run('auth', 'can-i', 'get', 'secrets',
                                   *user, namespace)
             self.assertEqual(answer, done.stdout.strip())
 
-    def test_automatic(self):
+    def test_auto_create_operator(self):
         self.install(OVERLAYS / 'auto-create')
         self.sample('vm.yaml', **{
             '  name: node-0\n': '  name: node-0\n  labels: '
@@ -282,9 +282,9 @@ class InstalledTestCase(ManifestsCase):
         self.admin.wait('vmbmc/node-0', 'condition=Ready')
         self.admin('delete', 'vm', 'node-0')
         self.admin('wait', 'vmbmc/node-0', '--for=delete', '--timeout=60s')
-        self.assertNothingWasRefused()
+        self.assertNothingDenied()
 
-    def test_the_other_replica_takes_over(self):
+    def test_other_replica_takes_over(self):
         self.install(operator.MANIFESTS)
         self.samples('default').wait('vmbmc/node-0', 'condition=Ready')
         first = self.holder()
@@ -294,11 +294,11 @@ class InstalledTestCase(ManifestsCase):
                    '--timeout=60s')
         self.admin.wait('vmbmc/node-0', 'condition=Ready')
         self.assertNotEqual(first, self.holder())
-        self.assertNothingWasRefused()
+        self.assertNothingDenied()
 
 
 def definition(words):
-    """A definition of a kind of others, that knows nothing of it."""
+    """Return a CustomResourceDefinition of a kind without a schema."""
     api, kind, plural = words.split()
     group, _, version = api.partition('/')
     return {

@@ -26,7 +26,7 @@ class IronicTestCase(base.SandboxTestCase):
         super().setUpClass()
         cls.vms = {name: cls.sandbox.create('virtualmachines', machines.vm(
             name, 'Halted')) for name in (REDFISH, IPMI)}
-        # Whom events are sent to is on this host.
+        # The subscriber of events is on this host.
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(),
             {'SUSHY_EMULATOR_KUBEVIRT_EVENT_ALLOW_LOOPBACK': True},
@@ -46,14 +46,14 @@ class IronicTestCase(base.SandboxTestCase):
         }
 
     def power(self, name, target):
-        """Ask Ironic for a power state, and wait until it has it."""
+        """Set a power state through Ironic and wait for it."""
         state = 'power off' if target.endswith('off') else 'power on'
         self.ironic.power(self.nodes[name], target, state)
 
     def boot(self, name, target, boots):
-        """Have Ironic start the VM anew.
+        """Start or restart the VM through Ironic.
 
-        :param boots: how many boots the guest has had when it is up again.
+        :param boots: expected total number of boots afterwards.
         :returns: the record of the boot.
         """
         before = self.sandbox.guest(name)['vmi']
@@ -62,24 +62,24 @@ class IronicTestCase(base.SandboxTestCase):
         self.assertNotEqual(before, boot['vmi'])
         self.assertEqual(
             boot['vmi'], self.sandbox.wait_running(name)['metadata']['uid'])
-        # No more boots than asked for.
+        # It booted no more often than requested.
         self.assertEqual(boots, len(self.sandbox.boots(name)))
         return boot
 
     def turn_off(self, name):
-        """Have a VM off.
+        """Switch a VM off.
 
-        :returns: how many boots its guest has had.
+        :returns: number of boots of its guest.
         """
         self.ironic.wait(self.nodes[name], lambda node: True)
         self.power(name, 'power off')
         self.sandbox.wait_stopped(name)
         return len(self.sandbox.boots(name))
 
-    def start_over(self, name):
-        """Have a VM off, and as it was created.
+    def reset_vm(self, name):
+        """Switch a VM off and restore its original spec.
 
-        :returns: how many boots its guest has had.
+        :returns: number of boots of its guest.
         """
         boots = self.turn_off(name)
         made = self.vms[name]
@@ -99,20 +99,20 @@ class IronicTestCase(base.SandboxTestCase):
         return self.ironic.baremetal.get_node_boot_device(self.nodes[name])
 
     def template(self, name):
-        """Read what a VM's next VMI is made from."""
+        """Read the spec of a VM's template."""
         return self.sandbox.vm(name)['spec']['template']['spec']
 
     # Power
 
     def _test_power(self, name):
-        boots = self.start_over(name)
+        boots = self.reset_vm(name)
         self.boot(name, 'power on', boots + 1)
         self.boot(name, 'rebooting', boots + 2)
         self.boot(name, 'soft rebooting', boots + 3)
         self.power(name, 'soft power off')
         stopped = self.sandbox.wait_stopped(name)
         self.assertEqual(boots + 3, len(self.sandbox.boots(name)))
-        # As a machine would: what turns itself off later stays off.
+        # A guest that shuts down later stays off, as a physical machine.
         self.assertEqual('RerunOnFailure', stopped['spec']['runStrategy'])
         self.boot(name, 'power on', boots + 4)
         self.power(name, 'power off')
@@ -120,7 +120,7 @@ class IronicTestCase(base.SandboxTestCase):
         self.boot(name, 'power on', boots + 5)
         self.sandbox.guest_does(name, 'shutdown')
         self.sandbox.wait_stopped(name)
-        # Ironic finds that out by itself.
+        # Ironic's power synchronization detects it.
         self.ironic.wait(self.nodes[name],
                          lambda node: node.power_state == 'power off')
         self.assertEqual(boots + 5, len(self.sandbox.boots(name)))
@@ -133,17 +133,17 @@ class IronicTestCase(base.SandboxTestCase):
 
     # Boot devices
 
-    def _test_once(self, name, firmware):
-        boots = self.start_over(name)
+    def _test_one_time(self, name, firmware):
+        boots = self.reset_vm(name)
         before = self.template(name)
         self.set_boot_device(name, 'cdrom', persistent=False)
         self.assertEqual({'boot_device': 'cdrom', 'persistent': False},
                          self.get_boot_device(name))
-        # One in place of another.
+        # One device replaces another.
         self.set_boot_device(name, 'pxe', persistent=False)
         self.assertEqual({'boot_device': 'pxe', 'persistent': False},
                          self.get_boot_device(name))
-        # That alone starts nothing.
+        # Setting a boot device does not start the VM.
         self.assertIsNone(self.sandbox.vmi(name))
         boot = self.boot(name, 'power on', boots + 1)
         self.assertEqual(('Pxe', firmware), (boot['class'], boot['firmware']))
@@ -153,24 +153,24 @@ class IronicTestCase(base.SandboxTestCase):
         boot = self.boot(name, 'rebooting', boots + 2)
         self.assertEqual(('Hdd', 'bios'), (boot['class'], boot['firmware']))
 
-    def test_once_redfish(self):
-        self._test_once(REDFISH, 'bios')
+    def test_one_time_boot_device_redfish(self):
+        self._test_one_time(REDFISH, 'bios')
 
-    def test_once_ipmi(self):
-        # Over IPMI Ironic asks for UEFI, unless the node says otherwise.
-        self._test_once(IPMI, 'efi')
+    def test_one_time_boot_device_ipmi(self):
+        # Over IPMI Ironic requests UEFI unless the node's boot_mode differs.
+        self._test_one_time(IPMI, 'efi')
 
-    def test_once_ipmi_legacy(self):
+    def test_one_time_boot_device_ipmi_legacy(self):
         self.ironic.baremetal.patch_node(self.nodes[IPMI], [{
             'op': 'add', 'path': '/properties/capabilities',
             'value': 'boot_mode:bios'}])
         self.addCleanup(
             self.ironic.baremetal.patch_node, self.nodes[IPMI],
             [{'op': 'remove', 'path': '/properties/capabilities'}])
-        self._test_once(IPMI, 'bios')
+        self._test_one_time(IPMI, 'bios')
 
     def _test_persistent(self, name):
-        boots = self.start_over(name)
+        boots = self.reset_vm(name)
         self.set_boot_device(name, 'cdrom', persistent=True)
         self.assertEqual({'boot_device': 'cdrom', 'persistent': True},
                          self.get_boot_device(name))
@@ -185,16 +185,16 @@ class IronicTestCase(base.SandboxTestCase):
         self.assertEqual('Hdd', self.boot(name, 'rebooting', boots + 3)[
             'class'])
 
-    def test_persistent_redfish(self):
+    def test_persistent_boot_device_redfish(self):
         self._test_persistent(REDFISH)
 
-    def test_persistent_ipmi(self):
+    def test_persistent_boot_device_ipmi(self):
         self._test_persistent(IPMI)
 
-    def test_firmware(self):
-        """Boot mode and secure boot, for which IPMI has no words."""
+    def test_boot_mode_and_secure_boot(self):
+        """Boot mode and secure boot, which IPMI has no commands for."""
         node = self.nodes[REDFISH]
-        boots = self.start_over(REDFISH)
+        boots = self.reset_vm(REDFISH)
         baremetal = self.ironic.baremetal
         baremetal.set_node_boot_mode(node, 'uefi')
         self.ironic.wait(node, lambda now: now.boot_mode == 'uefi')
@@ -209,16 +209,16 @@ class IronicTestCase(base.SandboxTestCase):
     # Inventory
 
     def test_inspection(self):
-        self.boot(REDFISH, 'power on', self.start_over(REDFISH) + 1)
+        self.boot(REDFISH, 'power on', self.reset_vm(REDFISH) + 1)
         node = self.ironic.provision(self.nodes[REDFISH], 'inspect',
                                      'manageable')
-        # A GiB less than the disk has: Ironic takes one off.
+        # Ironic reports one GiB less than the size of the disk.
         self.assertEqual(
             {'memory_mb': 1024, 'local_gb': 9, 'cpu_arch': 'x86_64'},
             {name: node.properties.get(name) for name in (
                 'memory_mb', 'local_gb', 'cpu_arch')})
         self.assertIn('boot_mode:bios', node.properties['capabilities'])
-        # KubeVirt made the MAC address up.
+        # KubeVirt generated the MAC address.
         macs = [nic['mac'] for nic in
                 self.sandbox.vmi(REDFISH)['status']['interfaces']]
         self.assertEqual(macs, [
@@ -233,9 +233,9 @@ class IronicTestCase(base.SandboxTestCase):
             machines.uuid_of(self.vms[REDFISH]),
             inventory['system_vendor']['system_uuid'].lower())
 
-    def test_bios(self):
+    def test_bios_attributes(self):
         """The attributes and their registry, as Ironic keeps them."""
-        # It read them when the node was enrolled.
+        # Ironic read them when the node was enrolled.
         node = self.nodes[REDFISH]
         found = self.ironic.baremetal.get(
             f'/nodes/{node.id}/bios?detail=True',
@@ -255,8 +255,8 @@ class IronicTestCase(base.SandboxTestCase):
         return self.ironic.baremetal.call_node_vendor_passthru(
             self.nodes[REDFISH], method, verb, body)
 
-    def test_events(self):
-        boots = self.start_over(REDFISH)
+    def test_event_subscriptions(self):
+        boots = self.reset_vm(REDFISH)
         one = self.useFixture(event_listener.Listener())
         made = self.passthru('create_subscription', 'POST', {
             'Destination': one.url, 'Context': 'node',
@@ -278,9 +278,9 @@ class IronicTestCase(base.SandboxTestCase):
         self.assertEqual([], self.passthru(
             'get_all_subscriptions', 'GET').json()['Members'])
 
-    def test_command(self):
-        """The command operators type."""
-        self.start_over(IPMI)
+    def test_openstack_command(self):
+        """The command line client that operators use."""
+        self.reset_vm(IPMI)
         self.ironic.command('node', 'boot', 'device', 'set', IPMI, 'pxe')
         self.assertIn('pxe', self.ironic.command(
             'node', 'boot', 'device', 'show', IPMI))

@@ -36,9 +36,9 @@ class IronicHttpsTestCase(base.SandboxTestCase):
             tls=cls.certificate.tls))
         cls.images = cls.share(image_server.ImageServer())
         cls.ironic = cls.share(ironic.Ironic({
-            # The BMC is given the URL as it is.
+            # Ironic passes the URL to the BMC unchanged.
             'deploy': {'ramdisk_image_download_source': 'http'},
-            # A refusal is to be seen soon.
+            # A refused connection must fail quickly.
             'redfish': {'connection_attempts': '1'}}))
 
     def driver_info(self, vm, **more):
@@ -50,18 +50,18 @@ class IronicHttpsTestCase(base.SandboxTestCase):
                 'redfish_verify_ca': str(self.certificate.ca), **more}
 
     def make(self, name):
-        """Make a VM with an empty CD-ROM drive."""
+        """Create a VM with an empty CD-ROM drive."""
         vm = machines.vm(name, 'Halted')
         media_case.drop_medium(vm['spec']['template']['spec'])
         return self.sandbox.create('virtualmachines', vm)
 
     def sessions(self):
-        """Paths of the sessions there are."""
+        """List the paths of all sessions."""
         return {member['@odata.id'] for member in self.emulator.request(
             'GET', '/redfish/v1/SessionService/Sessions',
             expect=200).json()['Members']}
 
-    def test_deploy_and_undeploy(self):
+    def test_deploys_and_undeploys_iso(self):
         vm = self.make('deployed')
         before = self.template('deployed')
         node = self.ironic.enrol('deployed', 'redfish', self.driver_info(vm))
@@ -76,11 +76,11 @@ class IronicHttpsTestCase(base.SandboxTestCase):
         volume, = (each['metadata']['name']
                    for each in self.sandbox.list('datavolumes'))
 
-        # Sessions are lost; Ironic, which has one, does not know.
+        # Ironic's session ends without its knowledge.
         for path in self.sessions():
             self.emulator.request('DELETE', path, expect=(200, 204))
         self.ironic.power(node, 'rebooting', 'power on')
-        # Ironic lets a ramdisk boot for ever.
+        # Ironic's ramdisk deployment boots the ISO at each start.
         self.assertEqual('Cd', self.sandbox.wait_boot('deployed', 2)[
             'class'])
         self.assertTrue(self.sessions())
@@ -88,7 +88,7 @@ class IronicHttpsTestCase(base.SandboxTestCase):
         self.ironic.provision(node, 'deleted', 'available')
         self.sandbox.wait_stopped('deployed')
         self.sandbox.wait('datavolumes', volume, lambda it: it is None)
-        # What Ironic leaves is its boot device.
+        # Ironic does not remove its persistent boot device.
         self.emulator.patch_system(machines.uuid_of(vm), {
             'Boot': {'BootSourceOverrideEnabled': 'Disabled'}})
         self.assertEqual(before, self.template('deployed'))
@@ -96,7 +96,7 @@ class IronicHttpsTestCase(base.SandboxTestCase):
     def template(self, name):
         return self.sandbox.vm(name)['spec']['template']['spec']
 
-    def test_refused(self):
+    def test_enrolment_fails_without_trust_or_password(self):
         for name, more, why in (
                 ('unverified', {'redfish_verify_ca': True}, 'certificate'),
                 ('unknown', {'redfish_password': 'wrong'}, '')):

@@ -23,15 +23,15 @@ class IronicDeployTestCase(qemu.QemuTestCase, base.SandboxTestCase):
         super().setUpClass()
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(), server='gunicorn', settings={
-                # Everything is on this machine here.
+                # The web server with the images is on this host.
                 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True}))
-        # What Ironic publishes.
+        # The folder that Ironic's web server publishes.
         folder = cls.share(fixtures.TempDir()).path
         cls.ironic = cls.share(ironic.Ironic({'deploy': {
             'http_root': folder,
             'http_url': cls.share(webserver.files(folder)).url}}))
 
-    def test_deploy_and_undeploy(self):
+    def test_deploys_and_undeploys_iso(self):
         uuid = self.make('Halted')['spec']['template']['spec']['domain'][
             'firmware']['uuid']
         node = self.ironic.enrol(self.name, 'redfish', {
@@ -57,7 +57,7 @@ class IronicDeployTestCase(qemu.QemuTestCase, base.SandboxTestCase):
         self.assertEqual({self.name}, self.volumes())
         self.assertEqual('Off', self.emulator.system(uuid)['PowerState'])
 
-        # The disk is what it boots from when there is no ISO.
+        # Without the ISO the machine boots from its disk.
         self.ironic.baremetal.set_node_boot_device(
             node, 'disk', persistent=True)
         self.ironic.power(node, 'power on', 'power on')
@@ -70,6 +70,6 @@ class IronicDeployTestCase(qemu.QemuTestCase, base.SandboxTestCase):
             expect=200).json()
 
     def volumes(self):
-        """Names of all DataVolumes."""
+        """List the names of all DataVolumes."""
         return {each['metadata']['name']
                 for each in self.sandbox.list('datavolumes')}

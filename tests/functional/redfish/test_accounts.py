@@ -25,8 +25,8 @@ SESSIONS = SERVICE + '/Sessions'
 ADMIN = ('admin', 'secret-of-admin')
 
 
-class From(adapters.HTTPAdapter):
-    """Requests from another address of this host."""
+class SourceAddressAdapter(adapters.HTTPAdapter):
+    """Adapter whose requests come from another address of this host."""
 
     def __init__(self, address):
         self.address = address
@@ -69,19 +69,19 @@ class AccountsTestCase(base.SandboxTestCase):
         super().setUp()
         self.addCleanup(self.secret.change, username='admin',
                         password='secret-of-admin\n')
-        self.addCleanup(self.nothing_secret_in_the_log)
+        self.addCleanup(self.assert_no_secret_in_log)
 
-    def nothing_secret_in_the_log(self):
+    def assert_no_secret_in_log(self):
         text = self.emulator.process.output
         for word in ('secret-', 'Traceback', *self.tokens):
             self.assertNotIn(word, text)
 
     def ask(self, method, where, credentials=None, token=None, expect=200,
             body=None, address='127.0.0.1'):
-        """A request over a new connection."""
+        """Send a request over a new connection."""
         with requests.Session() as session:
             session.trust_env = False
-            session.mount('http://', From(address))
+            session.mount('http://', SourceAddressAdapter(address))
             headers = {'X-Auth-Token': token} if token else {}
             response = session.request(
                 method, self.emulator.url + where, json=body, timeout=30,
@@ -89,8 +89,8 @@ class AccountsTestCase(base.SandboxTestCase):
         self.assertEqual(expect, response.status_code, response.text)
         return response
 
-    def soon(self, expect, credentials=None, token=None):
-        """Wait until it is seen that the accounts have changed."""
+    def wait_code(self, expect, credentials=None, token=None):
+        """Wait until changed accounts take effect."""
         def seen():
             try:
                 self.ask('GET', SESSIONS, credentials, token, expect)
@@ -101,7 +101,7 @@ class AccountsTestCase(base.SandboxTestCase):
         self.until(seen)
 
     def log_in(self, credentials=ADMIN, expect=201, **options):
-        """:returns: (token, path of the session)"""
+        """Create a session; return its token and path."""
         answer = self.ask('POST', SESSIONS, expect=expect, body={
             'UserName': credentials[0], 'Password': credentials[1]},
             **options)
@@ -118,13 +118,13 @@ class AccountsTestCase(base.SandboxTestCase):
 
 
 class TestClients(AccountsTestCase):
-    """The emulator's own server."""
+    """An emulator with its own server, werkzeug."""
 
     def connect(self, kind, *credentials):
         return sushy.Sushy(self.emulator.url + '/redfish/v1/',
                            auth=kind(*credentials))
 
-    def test_sushy(self):
+    def test_sushy_logs_in_and_out(self):
         for member in self.ask('GET', SESSIONS, ADMIN).json()['Members']:
             self.ask('DELETE', member['@odata.id'], ADMIN, expect=204)
         for kind in (auth.BasicAuth, auth.SessionAuth,
@@ -141,19 +141,19 @@ class TestClients(AccountsTestCase):
                     self.assertEqual(
                         ['admin'], [one.username for one
                                     in service.sessions.get_members()])
-        # Each has logged out.
+        # Each client has logged out.
         self.assertEqual([], self.ask('GET', SESSIONS, ADMIN).json()[
             'Members'])
 
-    def test_sushy_refused(self):
+    def test_sushy_reports_wrong_password(self):
         for kind in auth.BasicAuth, auth.SessionAuth, auth.SessionOrBasicAuth:
             def connect():
                 root = self.connect(kind, 'admin', 'secret-wrong')
                 root.get_system_collection().get_members()
             self.assertRaises(sushy.exceptions.AccessError, connect)
 
-    def test_sushy_logs_in_anew(self):
-        """Its session has ended, which it notices by the answer."""
+    def test_sushy_renews_ended_session(self):
+        """A 401 response makes it create a new session."""
         root = self.connect(auth.SessionAuth, *ADMIN)
         system = root.get_system_collection().get_members()[0]
         for member in self.ask('GET', SESSIONS, ADMIN).json()['Members']:
@@ -176,7 +176,7 @@ class TestClients(AccountsTestCase):
         return self.ask('GET', '/redfish/v1/Systems', ADMIN).json()[
             'Members'][0]['@odata.id']
 
-    def test_guesser(self):
+    def test_guesses_are_limited(self):
         guessed = []
         begin = time.monotonic()
         for number in range(50):
@@ -187,21 +187,21 @@ class TestClients(AccountsTestCase):
             if answer.status_code == 503:
                 self.assertGreaterEqual(
                     int(answer.headers['Retry-After']), 1)
-        # Nothing is answered slowly; what comes too soon is not looked at.
+        # No response is delayed; guesses beyond the rate are not checked.
         self.assertEqual({401, 503}, set(guessed))
         self.assertLess(guessed.count(401),
                         8 + (time.monotonic() - begin) / 2)
         self.log_in(expect=503)
-        # The owner, from elsewhere, and other accounts from here.
+        # The owner at another address and other accounts here are served.
         self.log_in(address='127.0.0.2')
         self.ask('GET', '/redfish/v1/Systems', ADMIN, address='127.0.0.2')
         self.ask('GET', '/redfish/v1/Systems', ('bob', 'secret-of-bob'))
-        # And from here, after the wait.
+        # So is the owner here, after the wait.
         self.until(lambda: requests.get(
             self.emulator.url + '/redfish/v1/Systems', auth=ADMIN,
             timeout=30).status_code == 200)
 
-    def test_restart(self):
+    def test_sessions_survive_restart(self):
         token, session = self.log_in()
         self.emulator.process.kill()
         self.emulator.process.restart()
@@ -212,7 +212,7 @@ class TestClients(AccountsTestCase):
 
 
 class TestWorkers(AccountsTestCase):
-    """Two workers, of which one at a time is let run."""
+    """Two workers, one of which is stopped at a time."""
 
     SERVER = 'gunicorn'
 
@@ -220,7 +220,7 @@ class TestWorkers(AccountsTestCase):
         return psutil.Process(self.emulator.process.pid).children()
 
     @contextlib.contextmanager
-    def only(self, number):
+    def only_worker(self, number):
         """Stop all workers but one."""
         others = self.workers()
         del others[number]
@@ -238,59 +238,59 @@ class TestWorkers(AccountsTestCase):
         super().setUp()
         self.until(lambda: len(self.workers()) == 2)
         for number in range(2):
-            with self.only(number):
+            with self.only_worker(number):
                 self.until(lambda: requests.get(
                     self.emulator.url + '/redfish/v1/Systems', auth=ADMIN,
                     timeout=30).status_code == 200)
 
-    def test_one_logs_in_the_other_knows(self):
-        with self.only(0):
+    def test_session_of_other_worker(self):
+        with self.only_worker(0):
             token, session = self.log_in()
-        with self.only(1):
+        with self.only_worker(1):
             self.assertEqual('admin', self.ask(
                 'GET', session, token=token).json()['UserName'])
             self.ask('DELETE', session, token=token, expect=204)
-        with self.only(0):
+        with self.only_worker(0):
             self.ask('GET', SESSIONS, token=token, expect=401)
 
-    def test_password_changes(self):
+    def test_changed_password_ends_sessions(self):
         token, _session = self.log_in()
         self.secret.change(username='admin', password='secret-new')
         for number in range(2):
-            with self.only(number):
-                self.soon(401, token=token)
+            with self.only_worker(number):
+                self.wait_code(401, token=token)
                 self.ask('GET', SESSIONS, ADMIN, expect=401)
                 self.ask('GET', SESSIONS, ('admin', 'secret-new'))
                 new, session = self.log_in(('admin', 'secret-new'))
         for number in range(2):
-            with self.only(number):
+            with self.only_worker(number):
                 self.ask('GET', SESSIONS, token=new)
 
-    def test_secret_vanishes(self):
+    def test_unreadable_secret_denies_all(self):
         token, _session = self.log_in()
         now = os.readlink(self.secret.path / '..data')
         (self.secret.path / '..data').unlink()
         self.addCleanup(self.emulator.process.wait_output, 'cannot be read')
         for number in range(2):
-            with self.only(number):
-                self.soon(401, ADMIN)
+            with self.only_worker(number):
+                self.wait_code(401, ADMIN)
                 self.ask('GET', SESSIONS, token=token, expect=401)
                 self.ask('GET', SESSIONS, expect=401)
         (self.secret.path / '..data').symlink_to(now)
         self.ask('GET', SESSIONS, ADMIN)
         self.ask('GET', SESSIONS, token=token)
 
-    def test_timeout(self):
+    def test_changed_timeout_reaches_all_workers(self):
         self.addCleanup(self.ask, 'PATCH', SERVICE, ADMIN,
                         body={'SessionTimeout': 1800})
-        with self.only(0):
+        with self.only_worker(0):
             self.ask('PATCH', SERVICE, ADMIN, body={'SessionTimeout': 77})
-        with self.only(1):
+        with self.only_worker(1):
             self.until(lambda: self.ask('GET', SERVICE, ADMIN).json()[
                 'SessionTimeout'] == 77)
 
-    def test_reload(self):
-        """New workers, old sessions."""
+    def test_sessions_survive_reload(self):
+        """Workers started by SIGHUP know existing sessions."""
         token, session = self.log_in()
         old = {worker.pid for worker in self.workers()}
         self.emulator.process.send(signal.SIGHUP)
@@ -298,14 +298,14 @@ class TestWorkers(AccountsTestCase):
             worker.pid for worker in self.workers())
             and len(self.workers()) == 2)
         for number in range(2):
-            with self.only(number):
+            with self.only_worker(number):
                 self.until(lambda: requests.get(
                     self.emulator.url + session, timeout=30,
                     headers={'X-Auth-Token': token}).status_code == 200)
 
 
 class TestFile(redfish_case.RedfishTestCase):
-    """A file of users that upstream takes as well."""
+    """A file of users in the format of upstream."""
 
     def start(self, text, server='werkzeug'):
         path = self.sandbox.kubeconfig.with_name('accounts')
@@ -317,7 +317,7 @@ class TestFile(redfish_case.RedfishTestCase):
         self.addCleanup(started.cleanUp)
         return started, path
 
-    def test_changes(self):
+    def test_changes_of_file(self):
         def line(password):
             return 'admin:%s\n' % bcrypt.hashpw(
                 password, bcrypt.gensalt(4)).decode()
@@ -334,7 +334,7 @@ class TestFile(redfish_case.RedfishTestCase):
         started.request('GET', redfish_case.SYSTEMS, expect=401)
         started.request('GET', '/redfish/v1/', expect=200)
 
-    def test_wrong_at_the_start(self):
+    def test_invalid_file_prevents_start(self):
         exc = self.assertRaises(fixtures.MultipleExceptions, self.start,
                                 'admin:secret-in-clear\n')
         text = str(exc.args[0][1])

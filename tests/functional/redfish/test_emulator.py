@@ -20,7 +20,7 @@ class TestReads(redfish_case.RedfishTestCase):
     def test_sushy_reads_everything(self):
         vm = self.make('RerunOnFailure')
         self.sandbox.wait_running(self.name)
-        self.power_state('On')
+        self.wait_power('On')
         system = self.sushy()
         self.assertEqual(self.uuid, system.uuid)
         self.assertEqual(self.name, system.name)
@@ -63,7 +63,7 @@ class TestReads(redfish_case.RedfishTestCase):
             vm['metadata']['namespace'] + '/' + self.name,
             system.description.rpartition(' ')[2])
 
-    def test_a_get_costs_no_call(self):
+    def test_get_makes_no_api_call(self):
         self.make()
         self.emulator.system(self.uuid)
         parts = [self.path + part for part in (
@@ -72,18 +72,18 @@ class TestReads(redfish_case.RedfishTestCase):
             '/Storage', '/Memory/RAM')] + [
                 redfish_case.SYSTEMS, '/redfish/v1/Managers/' + self.uuid,
                 '/redfish/v1/Chassis/' + self.uuid]
-        # What other threads do by themselves comes by the second; what a GET
-        # costs, by the GET.
+        # Background threads make a few calls per second; a call made by a
+        # GET would occur with each of them.
         self.sandbox.reset_stats()
         times = 20
-        for _number in range(times):
+        for _ in range(times):
             for part in parts:
                 self.emulator.request('GET', part, expect=200)
         calls = self.sandbox.calls()
         self.assertLess(sum(sum(what.values()) for what in calls.values()),
                         times, calls)
 
-    def test_names(self):
+    def test_names_are_redirected(self):
         self.make()
         for name in (self.name, 'default:' + self.name,
                      'default%2F' + self.name):
@@ -94,17 +94,17 @@ class TestReads(redfish_case.RedfishTestCase):
                 self.path + '/BIOS?x=1',
                 parse.urlsplit(response.headers['Location']).path + '?x=1')
             self.assertEqual(self.uuid, self.emulator.system(name)['Id'])
-        # POST is repeated as it was.
+        # A POST is redirected with its body.
         self.emulator.reset(self.name, 'On')
         self.sandbox.wait_running(self.name)
 
-    def test_cannot_start(self):
-        # No cluster has a node with this.
+    def test_unschedulable_vm_is_critical(self):
+        # No node has this label.
         vm = machines.vm(redfish_case.new_name(), 'RerunOnFailure')
         vm['spec']['template']['spec']['nodeSelector'] = {'no': 'such'}
         vm = self.sandbox.create('virtualmachines', vm)
         self.uuid = machines.uuid_of(vm)
-        self.appears(self.uuid)
+        self.wait_visible(self.uuid)
         self.until(lambda: 'Conditions' in self.emulator.system(self.uuid)[
             'Status'])
         body = self.emulator.system(self.uuid)
@@ -116,16 +116,16 @@ class TestReads(redfish_case.RedfishTestCase):
 
 class TestWrites(redfish_case.RedfishTestCase):
 
-    def test_power(self):
+    def test_power_and_reset(self):
         self.make()
         self.assertEqual('Off', self.emulator.system(self.uuid)['PowerState'])
         system = self.sushy()
         system.reset_system(sushy.RESET_TYPE_ON)
-        # Read back at once: no longer off, though no guest runs yet.
+        # A read right after it does not report Off, even without a guest.
         self.assertIn(self.emulator.system(self.uuid)['PowerState'],
                       ('PoweringOn', 'On'))
         first = self.sandbox.wait_running(self.name)['metadata']['uid']
-        self.power_state('On')
+        self.wait_power('On')
         self.assertEqual('RerunOnFailure', self.sandbox.vm(self.name)[
             'spec']['runStrategy'])
         system.reset_system(sushy.RESET_TYPE_ON)
@@ -133,7 +133,7 @@ class TestWrites(redfish_case.RedfishTestCase):
         self.sandbox.wait_running(self.name, other_than=first)
         system.reset_system(sushy.RESET_TYPE_FORCE_OFF)
         self.sandbox.wait_stopped(self.name)
-        self.power_state('Off')
+        self.wait_power('Off')
         system.reset_system(sushy.RESET_TYPE_FORCE_OFF)
         [entry] = self.refused(
             'POST', self.path + '/Actions/ComputerSystem.Reset',
@@ -145,13 +145,13 @@ class TestWrites(redfish_case.RedfishTestCase):
     def test_pause(self):
         self.make('RerunOnFailure')
         self.sandbox.wait_running(self.name)
-        self.power_state('On')
+        self.wait_power('On')
         self.emulator.reset(self.uuid, 'Pause')
-        self.power_state('Paused')
+        self.wait_power('Paused')
         self.emulator.reset(self.uuid, 'Resume')
-        self.power_state('On')
+        self.wait_power('On')
 
-    def test_boot_once(self):
+    def test_one_time_boot(self):
         self.make()
         system = self.sushy()
         system.set_system_boot_options(
@@ -173,7 +173,7 @@ class TestWrites(redfish_case.RedfishTestCase):
         boot = self.sandbox.wait_boot(self.name, 2)
         self.assertEqual(('Hdd', 'bios'), (boot['class'], boot['firmware']))
 
-    def test_boot_continuous(self):
+    def test_continuous_boot(self):
         self.make()
         self.emulator.patch_system(self.uuid, {'Boot': {
             'BootSourceOverrideTarget': 'Pxe',
@@ -193,7 +193,7 @@ class TestWrites(redfish_case.RedfishTestCase):
         self.assertEqual('Disabled', self.emulator.system(self.uuid)['Boot'][
             'BootSourceOverrideEnabled'])
 
-    def test_settings(self):
+    def test_settings_survive_restart(self):
         self.make()
         system = self.sushy()
         system.set_indicator_led(sushy.IndicatorLED.BLINKING)
@@ -204,7 +204,7 @@ class TestWrites(redfish_case.RedfishTestCase):
         system.secure_boot.set_enabled(True)
         system.secure_boot.refresh(force=True)
         self.assertTrue(system.secure_boot.enabled)
-        # Nothing of this is the emulator's own.
+        # The emulator stores none of this itself.
         for path in ('/redfish/v1/Chassis',
                      self.path + '/VirtualMedia'):
             self.emulator.request('GET', path, expect=200)
@@ -221,7 +221,7 @@ class TestWrites(redfish_case.RedfishTestCase):
 
 class TestErrors(redfish_case.RedfishTestCase):
 
-    def test_values(self):
+    def test_invalid_values(self):
         self.make()
         for method, where, body, entries in (
                 ('POST', '/Actions/ComputerSystem.Reset',
@@ -242,11 +242,11 @@ class TestErrors(redfish_case.RedfishTestCase):
                  [('PropertyValueTypeError', 'yes', 'SecureBootEnable')])):
             self.assertEqual(
                 entries, self.refused(method, self.path + where, body, 400))
-        # All or nothing: the Pxe of the fourth was not set.
+        # A request is atomic: the Pxe of the fourth was not set.
         self.assertEqual('None', self.emulator.system(self.uuid)['Boot'][
             'BootSourceOverrideTarget'])
 
-    def test_bodies(self):
+    def test_malformed_bodies(self):
         self.make()
         reset = self.path + '/Actions/ComputerSystem.Reset'
         headers = {'Content-Type': 'application/json'}
@@ -257,8 +257,8 @@ class TestErrors(redfish_case.RedfishTestCase):
         self.refused('DELETE', self.path, None, 405)
         self.refused('GET', '/redfish/v1/Nonsense', None, 404)
 
-    def test_chunked(self):
-        """A body whose length is not sent beforehand."""
+    def test_chunked_request(self):
+        """A request with chunked transfer encoding."""
         self.make()
         url = parse.urlsplit(self.emulator.url)
         connection = http.client.HTTPConnection(url.hostname, url.port,
@@ -269,7 +269,7 @@ class TestErrors(redfish_case.RedfishTestCase):
             {'Content-Type': 'application/json'}, encode_chunked=True)
         self.assertIn(connection.getresponse().status, (204, 400))
 
-    def test_deleted_a_moment_ago(self):
+    def test_deleted_vm_is_not_found(self):
         self.make()
         self.sandbox.delete('virtualmachines', self.name)
         [entry] = self.refused(
@@ -278,7 +278,7 @@ class TestErrors(redfish_case.RedfishTestCase):
         self.assertEqual(('ResourceNotFound', 'ComputerSystem'), entry[:2])
         self.refused('GET', self.path, None, 404)
 
-    def test_ambiguous(self):
+    def test_ambiguous_name_is_conflict(self):
         name = redfish_case.new_name()
         with emulator.Emulator(
                 self.sandbox.bmc_account(everywhere=True),
@@ -304,18 +304,18 @@ class TestErrors(redfish_case.RedfishTestCase):
 
 
 class TestOutage(redfish_case.RedfishTestCase):
-    """The API goes away and comes back."""
+    """The Kubernetes API is unavailable for some seconds."""
 
     SETTINGS = {'SUSHY_EMULATOR_KUBEVIRT_STALE_SECONDS': 1,
                 'SUSHY_EMULATOR_KUBEVIRT_WRITE_DEADLINE': 1}
 
-    def test_outage(self):
+    def test_unavailable_during_outage(self):
         self.make()
         self.sandbox.outage(5)
         # A write needs the API; a read does when the cache is too old.
         for answer in (
                 self.emulator.reset(self.uuid, 'On', expect=503),
-                self.until_away()):
+                self.wait_unavailable()):
             self.assertGreaterEqual(int(answer.headers['Retry-After']), 1)
             self.assertEqual(
                 'ServiceTemporarilyUnavailable',
@@ -326,9 +326,9 @@ class TestOutage(redfish_case.RedfishTestCase):
         self.emulator.reset(self.uuid, 'On')
         self.sandbox.wait_running(self.name)
 
-    def until_away(self):
-        def away():
+    def wait_unavailable(self):
+        def unavailable():
             response = self.emulator.request('GET', self.path)
             # A Response of an error is falsy.
             return (response,) if response.status_code == 503 else ()
-        return self.until(away)[0]
+        return self.until(unavailable)[0]

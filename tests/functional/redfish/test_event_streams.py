@@ -17,9 +17,10 @@ STREAM = events_case.SERVICE + '/SSE'
 
 
 class Stream:
-    """A client that reads. Use as a context manager.
+    """A client of an event stream; a context manager.
 
-    ``events`` lists (id, body) of what came, ``ended`` is set at the end.
+    ``events`` lists (id, body) of the received events, ``ended`` is set when
+    the stream ends.
     """
 
     def __init__(self, url, **options):
@@ -69,7 +70,7 @@ class Stream:
         return self
 
     def close(self):
-        # First wake who reads; it holds a lock that close() waits for.
+        # Wake the reader, which holds a lock that close() waits for.
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             self.response.raw.shutdown()
         self.response.close()
@@ -88,7 +89,7 @@ class StreamTestCase(events_case.EventsTestCase):
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(), cls.SETTINGS, cls.SERVER,
             workers=2, threads=4))
-        # The second is not waited for by the fixture.
+        # The fixture does not wait for the second worker.
         while len(list(cls.emulator.home.glob('*/*.worker'))) < 2:
             time.sleep(0.02)
 
@@ -96,13 +97,13 @@ class StreamTestCase(events_case.EventsTestCase):
         url = self.emulator.url + STREAM
         if filter:
             options['params'] = {'$filter': filter}
-        # One that was closed a moment ago still counts.
-        stream = self.until(lambda: self.opened(url, options))
+        # A stream closed a moment ago may still count.
+        stream = self.until(lambda: self.try_open(url, options))
         self.addCleanup(stream.close)
         return stream
 
     @staticmethod
-    def opened(url, options):
+    def try_open(url, options):
         try:
             return Stream(url, **options)
         except requests.HTTPError as exc:
@@ -111,7 +112,7 @@ class StreamTestCase(events_case.EventsTestCase):
             return None
 
     def streams(self):
-        """The streams among the subscriptions."""
+        """List the subscriptions that are streams."""
         members = self.emulator.request(
             'GET', events_case.SUBSCRIPTIONS, expect=200).json()['Members']
         found = [self.emulator.request('GET', member['@odata.id'])
@@ -124,17 +125,17 @@ class TestStream(StreamTestCase):
 
     def setUp(self):
         super().setUp()
-        # Done last of all: the next test counts again.
+        # Runs last: the next test counts streams again.
         self.addCleanup(self.until, lambda: not self.streams())
 
-    def test_read(self):
+    def test_streams_and_reconnects(self):
         self.make()
         mine = f"OriginResource eq '{self.path}'"
         with self.stream(mine) as one, self.stream(
                 'RegistryPrefix eq SushyKubeVirt') as other:
             self.assertEqual('text/event-stream',
                              one.response.headers['Content-Type'])
-            # Another worker may be asked, who is told.
+            # Any worker may get the request; all know the streams.
             self.until(lambda: len(self.streams()) == 2)
             self.emulator.reset(self.uuid, 'On')
             one.wait('ResourcePoweredOn')
@@ -144,7 +145,7 @@ class TestStream(StreamTestCase):
             ids = [id_ for id_, _ in one.events]
             self.assertEqual(ids, [body['Events'][0]['EventId']
                                    for _, body in one.events])
-        # Who comes back gets what happened meanwhile, whichever worker it is.
+        # A client that reconnects to any worker gets the missed events.
         for _ in range(4):
             with self.stream(mine, headers={
                     'Last-Event-ID': ids[0]}) as again:
@@ -153,7 +154,7 @@ class TestStream(StreamTestCase):
         with self.stream(mine, headers={'Last-Event-ID': 'x'}) as again:
             again.wait('EventBufferExceeded')
 
-    def test_deleted(self):
+    def test_deleted_subscription_ends_stream(self):
         self.make()
         one = self.stream()
         [shown] = self.until(self.streams)
@@ -166,7 +167,7 @@ class TestStream(StreamTestCase):
         self.until(lambda: not self.streams())
         self.emulator.request('DELETE', shown['@odata.id'], expect=404)
 
-    def test_refused(self):
+    def test_invalid_requests(self):
         for bad in ('Nonsense eq 1', 'RegistryPrefix', '(', "'",
                     'MessageId like x'):
             answer = self.emulator.request(
@@ -178,18 +179,18 @@ class TestStream(StreamTestCase):
         self.emulator.request('HEAD', STREAM, expect=200)
         self.assertEqual([], self.streams())
 
-    def test_others_are_served(self):
-        """A stream takes no more than half of a worker's threads."""
+    def test_streams_leave_threads_for_requests(self):
+        """Streams take no more than half of a worker's threads."""
         self.make()
-        opened = []
+        codes = []
         for _ in range(8):
             answer = requests.get(self.emulator.url + STREAM, stream=True,
                                   timeout=60)
             self.addCleanup(answer.close)
-            opened.append(answer.status_code)
-        self.assertIn(200, opened)
-        self.assertIn(503, opened)
-        self.assertLessEqual(opened.count(200), 4)
+            codes.append(answer.status_code)
+        self.assertIn(200, codes)
+        self.assertIn(503, codes)
+        self.assertLessEqual(codes.count(200), 4)
         for _ in range(8):
             self.emulator.request('GET', self.path, expect=200, timeout=10)
 
@@ -200,7 +201,7 @@ class TestServers(StreamTestCase):
         return self.useFixture(emulator.Emulator(
             self.sandbox.bmc_account(), self.SETTINGS, **options))
 
-    def test_stops_in_time(self):
+    def test_streams_do_not_delay_shutdown(self):
         for server in ('gunicorn', 'werkzeug'):
             one = self.start(server=server)
             with Stream(one.url + STREAM) as stream:
@@ -211,7 +212,7 @@ class TestServers(StreamTestCase):
                 self.assertLess(time.monotonic() - begin, 15)
                 self.assertTrue(stream.ended.wait(5))
 
-    def test_one_thread(self):
+    def test_no_streams_with_one_thread(self):
         one = self.start(server='gunicorn', threads=1)
         self.assertNotIn('ServerSentEventUri', one.request(
             'GET', events_case.SERVICE, expect=200).json())
@@ -225,7 +226,7 @@ class TestLog(events_case.EventsTestCase):
             'GET', self.log + '/Entries', params=query,
             expect=200).json()
 
-    def test_log(self):
+    def test_log_entries(self):
         self.make()
         for root in (self.path, '/redfish/v1/Managers/' + self.uuid):
             [member] = self.emulator.request(
@@ -236,26 +237,26 @@ class TestLog(events_case.EventsTestCase):
         self.emulator.reset(self.uuid, 'On')
         self.sandbox.wait_running(self.name)
 
-        def there():
+        def power_on_entries():
             found = self.entries()['Members']
             return found if any(
                 entry['MessageId'].endswith('PoweredOn')
                 for entry in found) else None
 
-        found = self.until(there)
+        found = self.until(power_on_entries)
         self.assertEqual(sorted(entry['Created'] for entry in found),
                          [entry['Created'] for entry in found])
-        [ours] = [entry for entry in found if entry.get(
+        [own] = [entry for entry in found if entry.get(
             'MessageId') == 'ResourceEvent.1.3.ResourcePoweredOn']
-        self.assertEqual(['default/' + self.name], ours['MessageArgs'])
-        self.assertEqual(ours, self.untagged(self.emulator.request(
-            'GET', ours['@odata.id'], expect=200).json()))
-        # KubeVirt's own.
-        theirs = [entry for entry in found
-                  if entry['OriginatorType'] == 'SupportingService']
-        self.assertTrue(theirs)
+        self.assertEqual(['default/' + self.name], own['MessageArgs'])
+        self.assertEqual(own, self.untagged(self.emulator.request(
+            'GET', own['@odata.id'], expect=200).json()))
+        # Events of KubeVirt.
+        kubernetes = [entry for entry in found
+                      if entry['OriginatorType'] == 'SupportingService']
+        self.assertTrue(kubernetes)
         self.assertEqual({'SushyKubeVirt.1.0.KubernetesEvent'},
-                         {entry['MessageId'] for entry in theirs})
+                         {entry['MessageId'] for entry in kubernetes})
         page = self.entries(**{'$top': 1, '$skip': 1})
         self.assertEqual(found[1:2], page['Members'])
         self.assertEqual(len(found), page['Members@odata.count'])
@@ -265,7 +266,7 @@ class TestLog(events_case.EventsTestCase):
         left = self.entries()['Members']
         self.assertEqual([], [entry for entry in left
                               if entry['OriginatorType'] == 'Internal'])
-        self.assertEqual(len(theirs), len(left))
+        self.assertEqual(len(kubernetes), len(left))
         self.refused('GET', self.log + '/Entries/none', None, 404)
 
     @staticmethod

@@ -16,22 +16,22 @@ from tests.fixtures import file_servers
 from tests.fixtures import redfish_case
 
 
-class TestWhatHappens(events_case.EventsTestCase):
-    """Whoever did it."""
+class TestMachineEvents(events_case.EventsTestCase):
+    """Events do not depend on the client that caused them."""
 
     def setUp(self):
         super().setUp()
         self.make()
         self.one = self.listen()
 
-    def test_power(self):
+    def test_power_events(self):
         self.subscribe(self.one.url)
         self.emulator.reset(self.uuid, 'On')
         event = self.one.wait('ResourcePoweredOn')
         self.assertEqual(['default/' + self.name], event['MessageArgs'])
         self.assertEqual({'@odata.id': self.path},
                          event['OriginOfCondition'])
-        # Not through the emulator at all.
+        # The same without the emulator.
         self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
         self.one.wait('ResourcePoweredOff')
         self.sandbox.do(self.name, 'start')
@@ -43,7 +43,7 @@ class TestWhatHappens(events_case.EventsTestCase):
         self.assertEqual('mine', body['Context'])
         self.assertEqual(len(body['Events']), body['Events@odata.count'])
 
-    def test_boot(self):
+    def test_boot_override_events(self):
         self.subscribe(self.one.url)
         self.emulator.patch_system(self.uuid, {'Boot': {
             'BootSourceOverrideTarget': 'Pxe',
@@ -72,7 +72,7 @@ class TestWhatHappens(events_case.EventsTestCase):
                           'BootOverrideSet', 'BootOverrideConsumed',
                           'BootOverrideSet'], keys)
 
-    def test_comes_and_goes(self):
+    def test_created_and_removed_events(self):
         self.subscribe(self.one.url, own=False,
                        RegistryPrefixes=['ResourceEvent'])
         name = redfish_case.new_name()
@@ -84,7 +84,7 @@ class TestWhatHappens(events_case.EventsTestCase):
         self.one.wait('ResourceRemoved', origin=origin)
         self.assertEqual(1, self.one.keys(origin).count('ResourceCreated'))
 
-    def test_it_cannot_start(self):
+    def test_start_failure_event(self):
         self.subscribe(self.one.url)
         self.sandbox.patch('virtualmachines', self.name, [{
             'op': 'add', 'path': '/spec/template/spec/nodeSelector',
@@ -95,18 +95,18 @@ class TestWhatHappens(events_case.EventsTestCase):
         self.assertEqual('ErrorUnschedulable', event['MessageArgs'][1])
         self.sandbox.patch('virtualmachines', self.name, [{
             'op': 'remove', 'path': '/spec/template/spec/nodeSelector'}])
-        # The pod that is there still looks for its node.
+        # The existing pod keeps its node selector.
         self.emulator.reset(self.uuid, 'ForceOff')
         self.emulator.reset(self.uuid, 'On')
         self.one.wait('ResourceStatusChangedOK')
         self.one.wait('ResourcePoweredOn')
 
-    def test_nothing_is_told_twice(self):
+    def test_no_duplicates_after_broken_watches(self):
         self.subscribe(self.one.url)
         self.emulator.reset(self.uuid, 'On')
         self.one.wait('ResourcePoweredOn')
         before = self.one.keys()
-        # Watches break and are told to begin anew, with a list.
+        # Watches break and have to start again with a list.
         for action in ('break', 'gone', 'break'):
             self.sandbox.fault(action, verb='WATCH', count=2)
         self.sandbox.outage(1)
@@ -126,7 +126,7 @@ class TestSubscriptions(events_case.EventsTestCase):
         super().setUp()
         self.make()
 
-    def test_filters(self):
+    def test_subscription_filters(self):
         wanted, other, registry = (self.listen() for _ in range(3))
         self.subscribe(wanted.url, own=False, MessageIds=[
             'ResourceEvent.ResourcePoweredOn'])
@@ -142,7 +142,7 @@ class TestSubscriptions(events_case.EventsTestCase):
         self.assertEqual([], registry.keys())
         self.assertEqual([], other.keys())
 
-    def test_sushy(self):
+    def test_sushy_subscribes(self):
         one = self.listen()
         self.subscribe(one.url, own=False, MessageIds=['Base.Success'])
         service = sushy.Sushy(
@@ -166,7 +166,7 @@ class TestSubscriptions(events_case.EventsTestCase):
         self.assertRaises(sushy.exceptions.ResourceNotFoundError,
                           service.subscriptions.get_member, made.path)
 
-    def test_one_that_fails_gets_it_later(self):
+    def test_delivery_is_repeated(self):
         one = self.listen((500, 503, 204))
         path = self.subscribe(one.url)
         self.emulator.reset(self.uuid, 'On')
@@ -177,7 +177,7 @@ class TestSubscriptions(events_case.EventsTestCase):
             'GET', path).json()['Status'] == {
                 'State': 'Enabled', 'Health': 'OK'})
 
-    def test_the_slow_disturb_nobody(self):
+    def test_slow_subscribers_do_not_delay_others(self):
         slow = self.listen(delay=60)
         for _ in range(20):
             self.subscribe(slow.url)
@@ -192,7 +192,7 @@ class TestSubscriptions(events_case.EventsTestCase):
         one.wait('Number4')
         self.assertLess(time.monotonic() - begin, 9)
 
-    def test_policies(self):
+    def test_retry_policies(self):
         self.addCleanup(self.emulator.request, 'PATCH', events_case.SERVICE, {
             'DeliveryRetryAttempts': 3, 'DeliveryRetryIntervalSeconds': 10})
         self.emulator.request('PATCH', events_case.SERVICE, {
@@ -218,7 +218,7 @@ class TestSubscriptions(events_case.EventsTestCase):
         self.submit(OriginOfCondition=self.path)
         one.wait('TestMessage')
 
-    def test_https(self):
+    def test_https_subscribers(self):
         certificate, key = file_servers.pair()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         folder = self.useFixture(fixtures.TempDir())
@@ -234,7 +234,7 @@ class TestSubscriptions(events_case.EventsTestCase):
             'Status']['Health'] == 'Warning')
         self.assertEqual(1, len(one.keys()))
 
-    def test_refused(self):
+    def test_invalid_subscriptions(self):
         for body, entry in (
                 ({}, 'NoOperation'),
                 ({'Protocol': 'Redfish'}, 'PropertyMissing'),
@@ -264,7 +264,7 @@ class TestSubscriptions(events_case.EventsTestCase):
         self.refused('GET', events_case.SUBSCRIPTIONS + '/none', None, 404)
         self.refused('DELETE', events_case.SUBSCRIPTIONS + '/none', None, 404)
 
-    def test_killed(self):
+    def test_subscriptions_survive_kill(self):
         one = self.listen()
         path = self.subscribe(one.url, HttpHeaders=[{'X-Me': 'still'}])
         self.submit(OriginOfCondition=self.path)
@@ -277,7 +277,7 @@ class TestSubscriptions(events_case.EventsTestCase):
         self.emulator.reset(self.uuid, 'On')
         one.wait('ResourcePoweredOn')
         self.assertEqual('still', one.posts[-1][0]['X-Me'])
-        # What there was at first is no news.
+        # Existing VMs cause no events after a start.
         self.assertNotIn('ResourceCreated', one.keys())
 
 
@@ -298,7 +298,7 @@ class TestWorkers(events_case.EventsTestCase):
             )
         )
 
-    def test_once(self):
+    def test_each_event_is_sent_once(self):
         self.make()
         one = self.listen()
         self.subscribe(one.url)
@@ -312,8 +312,8 @@ class TestWorkers(events_case.EventsTestCase):
         self.assertEqual(3, one.keys().count('ResourcePoweredOn'))
         self.assertEqual(3, one.keys().count('ResourcePoweredOff'))
 
-    def standing(self):
-        """The processes that wait for the lock, after the one that has it."""
+    def lock_queue(self):
+        """List the processes at the lock: its holder, then those waiting."""
         locks = list(self.emulator.home.glob('sushy-kubevirt-*/leader.lock'))
         if not locks:
             return []
@@ -324,19 +324,19 @@ class TestWorkers(events_case.EventsTestCase):
                 if words[1] == 'FLOCK' and words[5].endswith(ending)]
 
     def leader(self):
-        """The process that leads, once all three know what there is."""
-        found = self.until(lambda: len(found := self.standing()) == 3
+        """Return the process id of the leader, once all three are ready."""
+        found = self.until(lambda: len(found := self.lock_queue()) == 3
                            and found)
         return found[0]
 
-    def test_kills(self):
+    def test_events_survive_killed_leaders(self):
         self.make()
         one = self.listen()
         self.subscribe(one.url)
         self.submit(OriginOfCondition=self.path)
         one.wait('TestMessage')
         for turn in (1, 2):
-            # While something happens.
+            # Kill it while a VM starts.
             pid = self.leader()
             self.sandbox.do(self.name, 'start')
             os.kill(pid, signal.SIGKILL)
@@ -344,13 +344,13 @@ class TestWorkers(events_case.EventsTestCase):
             self.assertNotEqual(pid, self.leader())
             self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
             one.wait('ResourcePoweredOff', count=turn)
-        # It may come twice, but nothing else may.
-        told = {event['EventId']: event for event in one.taken}.values()
-        keys = [event['MessageId'].rpartition('.')[2] for event in told]
+        # An event may be sent twice, with the same id.
+        sent = {event['EventId']: event for event in one.taken}.values()
+        keys = [event['MessageId'].rpartition('.')[2] for event in sent]
         self.assertEqual(2, keys.count('ResourcePoweredOn'))
         self.assertEqual(2, keys.count('ResourcePoweredOff'))
 
-    def test_a_successor_sends_what_waits(self):
+    def test_next_leader_sends_waiting_events(self):
         self.make()
         one = self.listen((500,))
         self.subscribe(one.url)

@@ -17,7 +17,7 @@ class TestMedia(virtual_media_case.MediaTestCase):
     SETTINGS = {**virtual_media_case.MediaTestCase.SETTINGS,
                 **events_case.SETTINGS}
 
-    def test_media(self):
+    def test_media_events(self):
         self.make()
         one = self.useFixture(event_listener.Listener())
         answer = self.emulator.request(
@@ -39,7 +39,7 @@ class TestMedia(virtual_media_case.MediaTestCase):
         one.wait('TaskCompletedOK')
         self.eject()
         one.wait('MediaEjected', **drive)
-        # CDI finds it gone when it comes for it.
+        # The image disappears before CDI downloads it.
         self.slow(self.url('lost.iso'), delay=0.5)
         self.insert(self.url('lost.iso'))
         self.images.missing = 'lost'
@@ -70,7 +70,7 @@ class TestLogins(redfish_case.RedfishTestCase):
                             folder.join('accounts')}
         super().setUpClass()
 
-    def test_refused(self):
+    def test_failed_login_events(self):
         one = self.useFixture(event_listener.Listener())
         self.emulator.request(
             'POST', events_case.SUBSCRIPTIONS, {

@@ -12,7 +12,7 @@ from tests.fixtures import redfish_case
 
 
 class HttpTestCase(redfish_case.RedfishTestCase):
-    """One connection, kept as long as the server keeps it."""
+    """One connection, reopened when the server closes it."""
 
     def setUp(self):
         super().setUp()
@@ -24,7 +24,7 @@ class HttpTestCase(redfish_case.RedfishTestCase):
         self.connections = 0
 
     def ask(self, method, path, body=None, code=200, **headers):
-        """Send a request; (headers, bytes of the body) of the answer."""
+        """Send a request; return headers and body (bytes) of the response."""
         if self.connection.sock is None:
             self.connections += 1
         data = body if body is None or isinstance(body, bytes) else (
@@ -45,8 +45,8 @@ class HttpTestCase(redfish_case.RedfishTestCase):
         self.assertEqual('4.0', response.headers['OData-Version'])
         return response.headers, content
 
-    def everything(self):
-        """One request of each kind, over and over the same connection."""
+    def send_each_kind(self):
+        """Send one request of each kind over the same connection."""
         get, body = self.ask('GET', self.path)
         head, _ = self.ask('HEAD', self.path)
         self.assertEqual(str(len(body)), head['Content-Length'])
@@ -74,10 +74,10 @@ class HttpTestCase(redfish_case.RedfishTestCase):
 
 
 class TestWerkzeug(HttpTestCase):
-    """It ends the connection after each answer, and says so."""
+    """werkzeug closes the connection after each response."""
 
-    def test_everything(self):
-        self.everything()
+    def test_each_kind_of_request(self):
+        self.send_each_kind()
         headers, _ = self.ask('GET', self.path)
         self.assertEqual('close', headers['Connection'])
 
@@ -86,24 +86,24 @@ class TestGunicorn(HttpTestCase):
 
     SERVER = 'gunicorn'
 
-    def test_one_connection(self):
-        """Nothing of a request is taken for the next one."""
-        self.everything()
+    def test_each_kind_over_one_connection(self):
+        """No rest of a request is taken for the next one."""
+        self.send_each_kind()
         self.assertEqual(1, self.connections)
 
 
 class TestWorkers(base.SandboxTestCase):
-    """Workers show the same: a tag is made of the resource alone."""
+    """Workers return the same ETags, which depend on the resource only."""
 
     VMS = 1
 
-    def test_tags(self):
+    def test_etags_of_workers_are_equal(self):
         served = self.useFixture(emulator.Emulator(
             self.sandbox.bmc_account(), server='gunicorn', workers=3))
         path, = served.systems()
         deadline = time.monotonic() + 30
-        # A worker asks aside for KubeVirt's version and for CDI, which are
-        # shown, and may be the last to begin.
+        # A worker reads KubeVirt's version and CDI's presence, which are part
+        # of the resource, in the background.
         while True:
             tags = set()
             for _ in range(30):

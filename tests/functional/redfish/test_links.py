@@ -19,7 +19,7 @@ _OPEN = ('/redfish', '/redfish/v1/', '/redfish/v1', '/redfish/v1/odata',
 
 
 class TestLinks(base.SandboxTestCase):
-    """Two VMs, of which one runs."""
+    """Two VMs, one of them running."""
 
     VMS = 0
 
@@ -31,7 +31,7 @@ class TestLinks(base.SandboxTestCase):
                                'default')
 
     def serve(self, **settings):
-        """An emulator of this test's own."""
+        """Start an emulator for this test."""
         self.emulator = self.useFixture(emulator.Emulator(
             self.sandbox.bmc_account(), {
                 'SUSHY_EMULATOR_KUBEVIRT_STATE_SECRET':
@@ -50,7 +50,7 @@ class TestLinks(base.SandboxTestCase):
         return found
 
     def check_actions(self, found):
-        """Each is there, and says what it wants of an empty request."""
+        """Check that each action's target exists and allows POST."""
         for _code, body, _source in found.values():
             for target in link_crawler.targets(body):
                 answer = self.emulator.request('OPTIONS', target)
@@ -58,7 +58,7 @@ class TestLinks(base.SandboxTestCase):
                 self.assertIn('POST', answer.headers['Allow'], target)
 
     def check_resources(self, found):
-        """What each has to have; DSP0266, "Resources"."""
+        """Check the required properties; DSP0266, "Resources"."""
         for path, (_code, body, _source) in found.items():
             if body is None or '@odata.id' not in body:
                 continue
@@ -75,7 +75,7 @@ class TestLinks(base.SandboxTestCase):
                     body['Id'])
 
     def check_schemas(self, found):
-        """All types that are shown are in $metadata and JsonSchemas."""
+        """Check that $metadata and JsonSchemas have all types."""
         types = set()
         for _code, body, _source in found.values():
             types.update(re.findall(r'"@odata.type": "#([^"]*)"',
@@ -90,7 +90,7 @@ class TestLinks(base.SandboxTestCase):
                  if path.startswith('/redfish/v1/JsonSchemas/')}
         self.assertEqual(set(), namespaces - files)
 
-    def test_feature_sets(self):
+    def test_links_of_each_feature_set(self):
         numbers = []
         for feature_set in 'minimum', 'vmedia', 'full':
             self.serve(SUSHY_EMULATOR_FEATURE_SET=feature_set)
@@ -101,14 +101,14 @@ class TestLinks(base.SandboxTestCase):
         self.check_resources(found)
         self.check_schemas(found)
 
-    def test_one_vm(self):
+    def test_links_with_one_vm(self):
         self.serve(SUSHY_EMULATOR_KUBEVIRT_VM='default/off')
         found = self.crawl()
         self.assertFalse([path for path in found if 'on' == path])
         body = found['/redfish/v1/Systems'][1]
         self.assertEqual(1, len(body['Members']))
 
-    def test_credentials(self):
+    def test_links_need_credentials(self):
         path = self.useFixture(fixtures.TempDir()).join('accounts')
         with open(path, 'w') as stream:
             stream.write('admin:%s\n' % bcrypt.hashpw(

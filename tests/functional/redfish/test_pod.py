@@ -25,7 +25,7 @@ MANAGER = '/redfish/v1/Managers/BMC'
 STREAM = '/redfish/v1/EventService/SSE'
 
 
-class Case(base.SandboxTestCase):
+class PodTestCase(base.SandboxTestCase):
 
     PLAIN = False
 
@@ -35,9 +35,9 @@ class Case(base.SandboxTestCase):
         cls.pod = cls.share(redfish_pod.RedfishPod(cls.sandbox,
                                                    plain=cls.PLAIN))
 
-    def until(self, what, look, expected=True, seconds=30):
+    def until(self, what, read, expected=True, seconds=30):
         end = time.monotonic() + seconds
-        while (found := look()) != expected:
+        while (found := read()) != expected:
             if time.monotonic() > end:
                 self.fail(f'{what}: {found!r} instead of {expected!r}')
             time.sleep(0.1)
@@ -50,16 +50,16 @@ class Case(base.SandboxTestCase):
         self.assertEqual(201, answer.code)
         return answer
 
-    def silent(self):
+    def connect_silently(self):
         found = socket.create_connection(('127.0.0.1', self.pod.port),
                                          timeout=30)
         self.addCleanup(found.close)
         return found
 
 
-class RedfishPodTestCase(Case):
+class RedfishPodTestCase(PodTestCase):
 
-    def test_published_transcript(self):
+    def test_commands_of_kubevirtbmc_readme(self):
         # The requests of KubeVirtBMC's README, one after the other.
         def call(method, path, body=None):
             words = ['-X', method, '-H', 'X-Auth-Token: ' + token]
@@ -96,7 +96,7 @@ class RedfishPodTestCase(Case):
         self.assertEqual(204, call('DELETE', session).code)
         self.assertEqual(401, call('GET', SYSTEM).code)
 
-    def test_published_media(self):
+    def test_virtual_media_by_aliases(self):
         token = self.login().headers['x-auth-token']
         device = MANAGER + '/VirtualMedia/CD1'
         found = self.pod.curl(device, '-H', 'X-Auth-Token: ' + token)
@@ -106,10 +106,10 @@ class RedfishPodTestCase(Case):
             device + '/Actions/VirtualMedia.EjectMedia', '-X', 'POST', '-H',
             'Content-Type: application/json', '-H', 'X-Auth-Token: ' + token,
             '-d', '{}')
-        # There is nothing in it; the device was found in place.
+        # The device is empty, but found without a redirect.
         self.assertNotIn(answer.code, (307, 404))
 
-    def test_sushy_by_the_aliases(self):
+    def test_sushy_by_aliases(self):
         account = auth.SessionOrBasicAuth(redfish_pod.USER, self.pod.password)
         client = sushy.Sushy(self.pod.url, verify=str(self.pod.ca),
                              auth=account)
@@ -128,7 +128,7 @@ class RedfishPodTestCase(Case):
         system.set_system_boot_options(
             enabled=sushy.BOOT_SOURCE_ENABLED_DISABLED)
 
-    def test_everything_is_there_by_the_aliases(self):
+    def test_links_by_aliases_resolve(self):
         found = link_crawler.crawl(
             lambda path: self.pod.request('GET', path, stream=True),
             SYSTEM)
@@ -137,7 +137,7 @@ class RedfishPodTestCase(Case):
         self.assertEqual({}, wrong)
         self.assertGreater(len(found), 40)
 
-    def test_metrics_name_rules_and_no_paths(self):
+    def test_metrics_have_routes_not_paths(self):
         before = self.pod.metric('virtbmc_redfish_sessions')
         self.login()
         self.assertEqual(before + 1,
@@ -161,7 +161,7 @@ class RedfishPodTestCase(Case):
             'virtbmc_api_calls_total{verb="list"'), 0)
         self.assertEqual(0, self.pod.metric('virtbmc_cache_age_seconds'))
 
-    def test_certificate_is_renewed_while_it_runs(self):
+    def test_renewed_certificate(self):
         pid, old = self.pod.process.pid, self.pod.ca
         with requests.get(
                 self.pod.url + STREAM, stream=True, verify=str(old),
@@ -184,7 +184,7 @@ class RedfishPodTestCase(Case):
         self.assertEqual(pid, self.pod.process.pid)
         self.assertEqual((200, 'ok'), self.pod.probe('/readyz'))
 
-    def test_password_is_changed_while_it_runs(self):
+    def test_changed_password(self):
         old = self.pod.password
         token = self.login().headers['x-auth-token']
 
@@ -202,7 +202,7 @@ class RedfishPodTestCase(Case):
         for secret in old, self.pod.password, token:
             self.assertNotIn(secret, self.pod.process.output)
 
-    def test_nobody_can_log_in(self):
+    def test_unusable_secret_is_not_ready(self):
         self.pod.auth.write(username=b'admin')
         self.addCleanup(self.pod.set_password, self.pod.password)
         self.until('readiness', lambda: self.pod.probe('/readyz')[0], 503)
@@ -212,7 +212,7 @@ class RedfishPodTestCase(Case):
         self.pod.set_password(self.pod.password)
         self.until('readiness', lambda: self.pod.probe('/readyz')[0], 200)
 
-    def test_watch_is_not_alive(self):
+    def test_broken_watch_is_not_ready(self):
         self.sandbox.fault('503', verb='*', where='kubevirt.io',
                            count=10 ** 6)
         self.sandbox.fault('break', verb='WATCH', where='kubevirt.io',
@@ -224,24 +224,24 @@ class RedfishPodTestCase(Case):
         self.until('readiness', lambda: self.pod.probe('/readyz'),
                    (200, 'ok'))
 
-    def test_silent_clients_keep_nobody_waiting(self):
-        crowd = [self.silent() for _ in range(150)]
+    def test_silent_clients_do_not_block(self):
+        clients = [self.connect_silently() for _ in range(150)]
         begin = time.monotonic()
         self.pod.request('GET', SYSTEM, expect=200)
         self.assertEqual(200, self.pod.curl('/redfish/v1/').code)
         self.assertLess(time.monotonic() - begin, 15)
         self.assertEqual((200, 'ok'), self.pod.probe('/readyz'))
-        for each in crowd:
+        for each in clients:
             each.close()
 
-    def test_only_tls_of_today(self):
+    def test_tls_1_3(self):
         context = ssl.create_default_context(cafile=str(self.pod.ca))
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-        with context.wrap_socket(self.silent(),
+        with context.wrap_socket(self.connect_silently(),
                                  server_hostname='127.0.0.1') as sock:
             self.assertEqual('TLSv1.3', sock.version())
 
-    def test_small_after_all_was_read(self):
+    def test_memory_after_reading_all(self):
         def crawl():
             link_crawler.crawl(
                 lambda path: self.pod.request('GET', path, stream=True))
@@ -250,24 +250,24 @@ class RedfishPodTestCase(Case):
         before = processes.anonymous(self.pod.process.pid)
         crawl()
         after = processes.anonymous(self.pod.process.pid)
-        # 31 MiB on Python 3.11; the drivers that are not loaded are 25.
+        # 31 MiB on Python 3.11; drivers that are not loaded need 25 MiB.
         self.assertLess(after, 38 * 1024)
         self.assertLess(after - before, 1024)
 
-    def test_account_needs_no_more_rights(self):
+    def test_no_api_call_is_denied(self):
         self.assertEqual({}, self.sandbox.stats()['refused'])
 
 
-class PlainTestCase(Case):
+class PlainTestCase(PodTestCase):
 
     PLAIN = True
 
-    def test_no_tls(self):
+    def test_plain_http(self):
         self.assertTrue(self.pod.url.startswith('http://'))
         self.pod.request('GET', SYSTEM, expect=200)
         self.assertEqual((200, 'ok'), self.pod.probe('/readyz'))
 
-    def test_end(self):
+    def test_sigterm_ends_streams(self):
         pod = self.useFixture(redfish_pod.RedfishPod(self.sandbox, 'vm-1',
                                                      plain=True))
         with requests.get(
@@ -279,7 +279,7 @@ class PlainTestCase(Case):
                 begin = time.monotonic()
                 pod.process.send(signal.SIGTERM)
                 self.assertEqual(0, pod.process.wait())
-            # It did not wait for what has no end.
+            # It did not wait for the stream, which has no end.
             self.assertLess(time.monotonic() - begin,
                             http_server.GRACE_SECONDS)
         self.assertNotIn('Traceback', pod.process.output)
@@ -294,10 +294,10 @@ class StartTestCase(base.SandboxTestCase):
         error = self.assertRaises(fixtures.MultipleExceptions, pod.setUp)
         return str(process.cause(error))
 
-    def test_wrong_option(self):
+    def test_invalid_option_prevents_start(self):
         self.assertIn('SUSHY_EMULATOR_KUBEVIRT_VM', self.start(
             "SUSHY_EMULATOR_KUBEVIRT_VM = 'no name'\n"))
 
-    def test_no_certificate(self):
+    def test_missing_certificate_prevents_start(self):
         self.assertIn('No such file', self.start(
             "SUSHY_EMULATOR_SSL_CERT = '/nowhere'\n"))

@@ -12,8 +12,8 @@ from kubevirt_sandbox.testing import machines
 from tests.fixtures import redfish_case
 
 
-def _rich(vm):
-    """Give a VM what a plain one has not."""
+def _add_devices(vm):
+    """Add a TPM, a second disk and chassis numbers to a VM."""
     spec = vm['spec']['template']['spec']
     devices = spec['domain']['devices']
     devices['tpm'] = {'persistent': False}
@@ -25,15 +25,15 @@ def _rich(vm):
     return vm
 
 
-class TestShown(redfish_case.RedfishTestCase):
+class TestReads(redfish_case.RedfishTestCase):
 
-    def test_parts(self):
+    def test_devices_and_chassis(self):
         name = redfish_case.new_name()
-        vm = self.sandbox.create('virtualmachines', _rich(
+        vm = self.sandbox.create('virtualmachines', _add_devices(
             machines.vm(name, 'Halted')))
         self.uuid = machines.uuid_of(vm)
         self.path = f'{redfish_case.SYSTEMS}/{self.uuid}'
-        self.appears(self.uuid)
+        self.wait_visible(self.uuid)
         body = self.emulator.system(self.uuid)
         self.assertEqual('TPM2_0', body['TrustedModules'][0]['InterfaceType'])
         chassis = self.get(body['Links']['Chassis'][0]['@odata.id'])
@@ -55,9 +55,9 @@ class TestShown(redfish_case.RedfishTestCase):
     def get(self, where):
         return self.emulator.request('GET', where, expect=200).json()
 
-    def test_since_when_it_runs(self):
+    def test_last_reset_time(self):
         self.make('Always')
-        self.power_state('On')
+        self.wait_power('On')
         body = self.emulator.system(self.uuid)
         times = self.sandbox.vmi(self.name)['status'][
             'phaseTransitionTimestamps']
@@ -65,12 +65,12 @@ class TestShown(redfish_case.RedfishTestCase):
             [each['phaseTransitionTimestamp'] for each in times
              if each['phase'] == 'Running'], [body['LastResetTime']])
         self.emulator.reset(self.uuid, 'ForceOff')
-        self.power_state('Off')
+        self.wait_power('Off')
         body = self.emulator.system(self.uuid)
         self.assertNotIn('LastResetTime', body)
         self.assertEqual({'LastState': 'None'}, body['BootProgress'])
 
-    def test_manager(self):
+    def test_manager_and_its_reset(self):
         self.make()
         where = '/redfish/v1/Managers/' + self.uuid
         manager = self.get(where)
@@ -86,7 +86,7 @@ class TestShown(redfish_case.RedfishTestCase):
                  if each.uuid == self.uuid]
         self.assertEqual('sushy-kubevirt', bmc.model)
         bmc.reset_manager(sushy.RESET_TYPE_GRACEFUL_RESTART)
-        # It has read the VM anew.
+        # The reset made it read the VM again.
         self.assertEqual(
             {'virtualmachines.kubevirt.io',
              'virtualmachineinstances.kubevirt.io'},
@@ -98,11 +98,11 @@ class TestBootOrder(redfish_case.RedfishTestCase):
     def order(self):
         return self.emulator.system(self.uuid)['Boot']['BootOrder']
 
-    def boots(self, number, action='ForceRestart'):
+    def boot_class(self, number, action='ForceRestart'):
         self.emulator.reset(self.uuid, action)
         return self.sandbox.wait_boot(self.name, number)['class']
 
-    def test_order(self):
+    def test_order_lasts_until_default_is_set(self):
         self.make()
         options = {}
         for member in self.emulator.request(
@@ -114,20 +114,20 @@ class TestBootOrder(redfish_case.RedfishTestCase):
         self.assertEqual({'Hdd', 'Cd', 'Pxe'}, set(options))
         self.assertEqual([options['Hdd']], self.order())
         wanted = [options['Pxe'], options['Hdd']]
-        # With an override on top of it, in one request.
+        # Set order and override in one request.
         self.emulator.patch_system(self.uuid, {'Boot': {
             'BootOrder': wanted, 'BootSourceOverrideTarget': 'Cd',
             'BootSourceOverrideEnabled': 'Once'}})
         self.assertEqual(wanted, self.order())
-        self.assertEqual('Cd', self.boots(1, 'On'))
-        self.assertEqual('Pxe', self.boots(2))
+        self.assertEqual('Cd', self.boot_class(1, 'On'))
+        self.assertEqual('Pxe', self.boot_class(2))
         self.emulator.request(
             'POST', self.path + '/Actions/ComputerSystem.SetDefaultBootOrder',
             expect=204)
         self.assertEqual([options['Hdd']], self.order())
-        self.assertEqual('Hdd', self.boots(3))
+        self.assertEqual('Hdd', self.boot_class(3))
 
-    def test_refused(self):
+    def test_invalid_orders(self):
         self.make()
         for order in ([], ['Boot9999'], ['Boot0001', 'Boot0001']):
             [entry] = self.refused('PATCH', self.path, {
@@ -138,10 +138,10 @@ class TestBootOrder(redfish_case.RedfishTestCase):
 
 class TestSettings(redfish_case.RedfishTestCase):
 
-    def test_bios(self):
-        """As Ironic's BIOS interface goes about it."""
+    def test_bios_settings_apply_on_reset(self):
+        """The requests of Ironic's BIOS interface."""
         self.make('Always')
-        self.power_state('On')
+        self.wait_power('On')
         bios = self.sushy().bios
         before = bios.attributes
         self.assertEqual('Legacy', before['BootMode'])
@@ -163,7 +163,7 @@ class TestSettings(redfish_case.RedfishTestCase):
         self.emulator.reset(self.uuid, 'ForceRestart')
         self.assertEqual('efi-secure', self.sandbox.wait_boot(
             self.name, 2)['firmware'])
-        self.power_state('On')
+        self.wait_power('On')
         bios.refresh(force=True)
         self.assertEqual({**before, **wanted}, bios.attributes)
         self.assertEqual(settings.UPDATE_SUCCESS, bios.update_status.status)
@@ -172,7 +172,7 @@ class TestSettings(redfish_case.RedfishTestCase):
         self.assertNotIn('NumCores', bios.pending_attributes)
         self.assertEqual('UEFI', bios.pending_attributes['BootMode'])
 
-    def test_bios_refused(self):
+    def test_invalid_bios_settings(self):
         self.make()
         where = self.path + '/Bios/Settings'
         for values, key in (
@@ -185,9 +185,9 @@ class TestSettings(redfish_case.RedfishTestCase):
         self.assertNotIn('Mine', self.emulator.request(
             'GET', where, expect=200).json()['Attributes'])
 
-    def test_secure_boot_of_the_boot_that_runs(self):
+    def test_secure_boot_of_current_boot(self):
         self.make('Always')
-        self.power_state('On')
+        self.wait_power('On')
         self.emulator.patch_system(
             self.uuid, {'Boot': {'BootSourceOverrideMode': 'UEFI'}})
         where = self.path + '/SecureBoot'
@@ -199,12 +199,12 @@ class TestSettings(redfish_case.RedfishTestCase):
         self.assertNotIn('SecureBootMode', body)
         self.emulator.reset(self.uuid, 'ForceRestart')
         self.sandbox.wait_boot(self.name, 2)
-        self.power_state('On')
+        self.wait_power('On')
         body = self.emulator.request('GET', where, expect=200).json()
         self.assertEqual(('Enabled', 'UserMode'), (
             body['SecureBootCurrentBoot'], body['SecureBootMode']))
 
-    def test_of_the_system(self):
+    def test_power_restore_policy_and_asset_tag(self):
         self.make()
         self.assertEqual('LastState', self.emulator.system(self.uuid)[
             'PowerRestorePolicy'])

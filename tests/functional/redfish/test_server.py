@@ -22,13 +22,13 @@ from tests.fixtures import emulator
 from tests.fixtures import redfish_case
 
 
-# The Secret that the account may read; one VM's would have another.
+# The Secret that the account may read; each VM's BMC has its own.
 STATE = {'SUSHY_EMULATOR_KUBEVIRT_STATE_SECRET':
          'default/sushy-kubevirt-state'}
 
 
 class TestStart(base.SandboxTestCase):
-    """What becomes of the emulator when something is wrong at its start."""
+    """Errors at the start of the emulator."""
 
     VMS = 1
 
@@ -39,7 +39,7 @@ class TestStart(base.SandboxTestCase):
         self.addCleanup(fixture.cleanUp)
         return fixture
 
-    def fails(self, words, *arguments, **options):
+    def assert_fails(self, words, *arguments, **options):
         exc = self.assertRaises(fixtures.MultipleExceptions, self.start,
                                 *arguments, **options)
         text = str(exc.args[0][1])
@@ -47,20 +47,20 @@ class TestStart(base.SandboxTestCase):
             self.assertIn(word, text)
         self.assertNotIn('Traceback', text)
 
-    def test_bad_options(self):
-        self.fails(['SUSHY_EMULATOR_KUBEVIRT_VM', "'no-slash'"],
-                   {'SUSHY_EMULATOR_KUBEVIRT_VM': 'no-slash'})
-        self.fails(['SUSHY_EMULATOR_KUBEVIRT_NAMESPACE '],
-                   {'SUSHY_EMULATOR_KUBEVIRT_NAMESPACE': 'x'})
-        self.fails(['no-such-context'],
-                   {'SUSHY_EMULATOR_KUBEVIRT_CONTEXT': 'no-such-context'})
-        self.fails(["'nonsense'", 'kubevirt, libvirt'],
-                   {'SUSHY_EMULATOR_SYSTEM_DRIVER': 'nonsense'})
-        self.fails(['/nonexistent'], kubeconfig='/nonexistent')
+    def test_invalid_options(self):
+        self.assert_fails(['SUSHY_EMULATOR_KUBEVIRT_VM', "'no-slash'"],
+                          {'SUSHY_EMULATOR_KUBEVIRT_VM': 'no-slash'})
+        self.assert_fails(['SUSHY_EMULATOR_KUBEVIRT_NAMESPACE '],
+                          {'SUSHY_EMULATOR_KUBEVIRT_NAMESPACE': 'x'})
+        self.assert_fails(['no-context'],
+                          {'SUSHY_EMULATOR_KUBEVIRT_CONTEXT': 'no-context'})
+        self.assert_fails(["'nonsense'", 'kubevirt, libvirt'],
+                          {'SUSHY_EMULATOR_SYSTEM_DRIVER': 'nonsense'})
+        self.assert_fails(['/nonexistent'], kubeconfig='/nonexistent')
 
-    def test_bad_options_of_gunicorn(self):
-        # It listens before its workers have read the options, and must not
-        # start them over and over.
+    def test_invalid_options_end_gunicorn(self):
+        # gunicorn listens before its workers read the options, and must not
+        # restart them again and again.
         started = self.start({'SUSHY_EMULATOR_KUBEVIRT_VM': 'no-slash'},
                              server='gunicorn')
         self.assertEqual(3, started.process.wait())
@@ -95,7 +95,7 @@ class TestStart(base.SandboxTestCase):
 
 
 class TestStockDriver(base.FunctionalTestCase):
-    """The stock drivers, named; the emulator is upstream's then."""
+    """With a stock driver, the emulator is that of upstream."""
 
     def test_fake(self):
         started = self.useFixture(emulator.Emulator(
@@ -172,7 +172,7 @@ class TestAccess(base.SandboxTestCase):
     def test_allowed_by_name(self):
         self.check({'SUSHY_EMULATOR_ALLOWED_INSTANCES': ['default/mine']})
 
-    def test_one_vm(self):
+    def test_allowed_by_option_vm(self):
         self.check({'SUSHY_EMULATOR_KUBEVIRT_VM': 'default/mine'})
 
 
@@ -181,15 +181,15 @@ class TestTls(base.SandboxTestCase):
 
     VMS = 1
 
-    def test_one_client_keeps_no_other_waiting(self):
+    def test_silent_tls_client_does_not_block(self):
         certificate = self.useFixture(certificates.Certificate())
         served = self.useFixture(emulator.Emulator(
             self.sandbox.bmc_account(), tls=certificate.tls))
         place = parse.urlsplit(served.url)
-        for said in b'', b'\x16', b'GET / HTTP/1.1\r\n\r\n':
+        for data in b'', b'\x16', b'GET / HTTP/1.1\r\n\r\n':
             with socket.create_connection(
                     (place.hostname, place.port)) as other:
-                other.sendall(said)
+                other.sendall(data)
                 served.request('GET', '/redfish/v1/', expect=200, timeout=5,
                                headers={'Connection': 'close'})
 
@@ -230,17 +230,17 @@ class TestGunicorn(redfish_case.RedfishTestCase):
             self.assertEqual({(200, self.uuid)},
                              set(pool.map(ask, range(200))))
 
-    def test_slash(self):
+    def test_escaped_slash_in_name(self):
         self.make()
         self.assertEqual(self.uuid, self.emulator.system(
             'default%2F' + self.name)['Id'])
 
-    def test_what_one_worker_wrote_all_read(self):
-        """At once: a client does not know that there are several."""
+    def test_workers_read_writes_of_others(self):
+        """Each worker reads at once what another one wrote."""
         self.make()
         self.until(lambda: len(self.workers()) == 2)
         self.emulator.patch_system(self.uuid, {'AssetTag': 'first'})
-        # The watch of the other one would tell in milliseconds; not now.
+        # Disable watches, which would deliver the change in milliseconds.
         self.addCleanup(self.sandbox.clear_faults)
         self.sandbox.fault('503', verb='WATCH', count=10000)
         self.sandbox.fault('break', verb='WATCH', count=10000)
@@ -275,6 +275,6 @@ class TestGunicorn(redfish_case.RedfishTestCase):
 
 
 class TestGunicornPreload(TestGunicorn):
-    """The application is made before the workers are forked."""
+    """The application is created before the workers are forked."""
 
     OPTIONS = ('--preload',)

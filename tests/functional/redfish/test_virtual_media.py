@@ -20,7 +20,7 @@ from tests.fixtures import virtual_media_case
 
 class TestMedia(virtual_media_case.MediaTestCase):
 
-    def test_sushy(self):
+    def test_sushy_inserts_and_ejects(self):
         for place in 'system', 'manager':
             self.make('RerunOnFailure')
             uid = self.sandbox.wait_running(self.name)['metadata']['uid']
@@ -37,8 +37,8 @@ class TestMedia(virtual_media_case.MediaTestCase):
             self.assertTrue(cd.inserted)
             self.assertEqual((self.url(), self.name + '.iso'),
                              (cd.image, cd.image_name))
-            self.ready()
-            # The guest has it, and has not been disturbed.
+            self.wait_ready()
+            # The running guest has it, in the same VMI.
             self.sandbox.wait(
                 'virtualmachineinstances', self.name,
                 lambda vmi: len(vmi['spec']['volumes']) == 2)
@@ -49,23 +49,23 @@ class TestMedia(virtual_media_case.MediaTestCase):
             self.assertFalse(cd.inserted)
             cd.eject_media()
             self.sandbox.delete('virtualmachines', self.name)
-        self.nothing_left()
+        self.wait_clean()
 
-    def test_the_same_and_another(self):
+    def test_insert_of_same_and_other_image(self):
         self.make()
         self.insert()
-        self.ready()
+        self.wait_ready()
         names = [one['metadata']['uid']
                  for one in self.sandbox.list('datavolumes')]
         self.insert()
         self.assertEqual(names, [one['metadata']['uid'] for one in
                                  self.sandbox.list('datavolumes')])
         self.insert(self.url('other.iso'))
-        self.assertEqual(self.url('other.iso'), self.ready()['Image'])
+        self.assertEqual(self.url('other.iso'), self.wait_ready()['Image'])
         self.eject()
-        self.nothing_left()
+        self.wait_clean()
 
-    def test_credentials(self):
+    def test_import_with_credentials(self):
         self.make()
         url = self.url('private/a.iso')
         for body in ({}, {'UserName': 'me', 'Password': 'wrong'}):
@@ -77,28 +77,28 @@ class TestMedia(virtual_media_case.MediaTestCase):
             )
             self.assertEqual(('ResourceAtUriUnauthorized', url),
                              (key, where))
-        self.nothing_left()
+        self.wait_clean()
         self.insert(url, UserName='me', Password=virtual_media_case.PASSWORD)
-        self.ready()
-        self.nowhere(virtual_media_case.PASSWORD)
+        self.wait_ready()
+        self.assert_not_exposed(virtual_media_case.PASSWORD)
         self.eject()
-        self.nothing_left()
-        # Those in a URL are moved out of it.
+        self.wait_clean()
+        # Credentials in a URL are removed from it.
         self.insert(url.replace('//', f'//me:{virtual_media_case.PASSWORD}@'))
-        self.assertEqual(url, self.ready()['Image'])
-        self.nowhere(virtual_media_case.PASSWORD)
-        # Sushy's ways.
+        self.assertEqual(url, self.wait_ready()['Image'])
+        self.assert_not_exposed(virtual_media_case.PASSWORD)
+        # The same with sushy.
         cd = self.sushy().virtual_media.get_members()[0]
         cd.eject_media()
         cd.insert_media(
             url,
             username='me',
             password=virtual_media_case.PASSWORD)
-        self.ready()
+        self.wait_ready()
         cd.eject_media()
-        self.nothing_left()
+        self.wait_clean()
 
-    def test_certificates(self):
+    def test_certificates_of_image_servers(self):
         self.make()
         ca = file_servers.pair('CA', ca=True)
         server = self.useFixture(file_servers.Server(
@@ -121,10 +121,10 @@ class TestMedia(virtual_media_case.MediaTestCase):
             'GET', '/redfish/v1/CertificateService/CertificateLocations')
         self.assertEqual(1, len(locations.json()['Links']['Certificates']))
         cd.insert_media(url)
-        self.ready()
+        self.wait_ready()
         cd.eject_media()
-        self.nothing_left_but_certificates()
-        # It is replaced by one that does not help.
+        self.wait_no_data_volumes()
+        # Replace it by the certificate of another CA.
         other = file_servers.pair('Other CA', ca=True)
         root = sushy.Sushy(self.emulator.url + '/redfish/v1/')
         root.get_certificate_service().replace_certificate(
@@ -133,7 +133,7 @@ class TestMedia(virtual_media_case.MediaTestCase):
         cd.set_verify_certificate(False)
         self.assertFalse(self.read()['VerifyCertificate'])
         cd.insert_media(url)
-        self.ready()
+        self.wait_ready()
         cd.eject_media()
         for one in self.emulator.request(
                 'GET', self.device + '/Certificates').json()['Members']:
@@ -141,10 +141,10 @@ class TestMedia(virtual_media_case.MediaTestCase):
         cd.set_verify_certificate(True)
         self.insert(url, 400)
 
-    def nothing_left_but_certificates(self):
+    def wait_no_data_volumes(self):
         self.until(lambda: not self.sandbox.list('datavolumes'))
 
-    def test_bad_certificates(self):
+    def test_invalid_certificates(self):
         self.make()
         certificate, key = file_servers.pair()
         for text in ('', 'x', certificate + key, key, certificate * 2,
@@ -163,25 +163,25 @@ class TestMedia(virtual_media_case.MediaTestCase):
         self.emulator.request('DELETE', self.device + '/Certificates/1',
                               expect=404)
 
-    def test_a_failed_import(self):
+    def test_failed_import(self):
         self.make()
         self.slow(self.url(), delay=0.3)
         self.insert()
         self.images.missing = self.name
         began = time.monotonic()
-        self.assertIn('404', self.failed())
+        self.assertIn('404', self.wait_failed())
         self.assertLess(time.monotonic() - began, 30)
-        [task] = self.left()[1]
+        [task] = self.remaining()[1]
         body = self.emulator.request('GET', task['@odata.id']).json()
         self.assertEqual(('Exception', 'Critical'),
                          (body['TaskState'], body['TaskStatus']))
         self.emulator.request('GET', body['TaskMonitor'], expect=400)
-        # The next one works.
+        # The next insert works.
         self.images.missing = None
         self.insert(self.url('good.iso'))
-        self.ready()
+        self.wait_ready()
         self.eject()
-        self.nothing_left()
+        self.wait_clean()
 
     def test_hostile_urls(self):
         self.make()
@@ -206,17 +206,17 @@ class TestMedia(virtual_media_case.MediaTestCase):
                      virtual_media_case.INSERT, {'Image': url}),
                     ('PATCH', self.device, {'Image': url})):
                 if method == 'PATCH' and not url:
-                    continue        # that ejects
+                    continue  # an empty Image ejects
                 answer = self.emulator.request(method, where, body,
                                                expect=400)
                 [entry] = answer.json()['error']['@Message.ExtendedInfo']
                 self.assertEqual(['#/Image'], entry['RelatedProperties'])
                 self.assertLess(len(answer.text), 3000)
                 self.assertNotIn(virtual_media_case.PASSWORD, answer.text)
-        self.nothing_left()
-        self.nowhere(virtual_media_case.PASSWORD)
+        self.wait_clean()
+        self.assert_not_exposed(virtual_media_case.PASSWORD)
 
-    def test_a_restart_is_needed(self):
+    def test_reset_required_without_hotplug(self):
         self.sandbox.set_gates(
             on=['RebootPolicy'], off=['DeclarativeHotplugVolumes'])
         self.addCleanup(self.sandbox.set_gates, on=[
@@ -224,7 +224,7 @@ class TestMedia(virtual_media_case.MediaTestCase):
         self.make('RerunOnFailure', empty=False)
         self.sandbox.wait_running(self.name)
 
-        # The emulator looks at the gates every ten seconds.
+        # The emulator reads the feature gates every ten seconds.
         deadline = time.monotonic() + 30
         while (answer := self.insert()).status_code != 200:
             self.assertLess(time.monotonic(), deadline)
@@ -237,9 +237,9 @@ class TestMedia(virtual_media_case.MediaTestCase):
             'Conditions', [{}])[-1].get('MessageId', '')
             and self.read()['Status']['State'] == 'Enabled')
         self.emulator.request('POST', where, {'ResetType': kind}, expect=204)
-        self.ready()
+        self.wait_ready()
         self.sandbox.delete('virtualmachines', self.name)
-        self.nothing_left()
+        self.wait_clean()
 
 
 class TestHttpBoot(virtual_media_case.MediaTestCase):
@@ -248,7 +248,7 @@ class TestHttpBoot(virtual_media_case.MediaTestCase):
         return self.emulator.request('PATCH', self.path, {'Boot': boot},
                                      expect=expect)
 
-    def test_once(self):
+    def test_http_boot_once(self):
         self.make()
         body = self.emulator.system(self.uuid)['Boot']
         self.assertIn('UefiHttp', body[
@@ -260,9 +260,9 @@ class TestHttpBoot(virtual_media_case.MediaTestCase):
         self.assertEqual(('UefiHttp', 'Once', self.url()), (
             body['BootSourceOverrideTarget'],
             body['BootSourceOverrideEnabled'], body['HttpBootUri']))
-        # It is no medium of the devices that clients see.
+        # The virtual media devices do not show it.
         self.assertFalse(self.read()['Inserted'])
-        [task] = self.left()[1]
+        [task] = self.remaining()[1]
         self.until(lambda: self.emulator.request(
             'GET', task['@odata.id']).json()['TaskState'] == 'Completed')
         self.emulator.reset(self.uuid, 'On')
@@ -272,9 +272,9 @@ class TestHttpBoot(virtual_media_case.MediaTestCase):
         self.assertEqual('disk:root',
                          self.sandbox.wait_boot(self.name, 2)['device'])
         self.patch(HttpBootUri='')
-        self.nothing_left()
+        self.wait_clean()
 
-    def test_refused(self):
+    def test_invalid_http_boot_uris(self):
         self.make()
         for uri, code in (
             ('http://169.254.169.254/', 400),
@@ -289,7 +289,7 @@ class TestHttpBoot(virtual_media_case.MediaTestCase):
             [entry] = answer.json()['error']['@Message.ExtendedInfo']
             self.assertNotIn('Image', entry['MessageArgs'])
         self.assertEqual(['#/Boot/HttpBootUri'], entry['RelatedProperties'])
-        self.assertEqual([], self.left()[1])
+        self.assertEqual([], self.remaining()[1])
         body = self.emulator.system(self.uuid)['Boot']
         self.assertEqual('None', body['BootSourceOverrideTarget'])
 
@@ -297,12 +297,12 @@ class TestHttpBoot(virtual_media_case.MediaTestCase):
 class TestTasks(virtual_media_case.MediaTestCase):
 
     def start(self, **slow):
-        """Insert with a task. :returns: the answer"""
+        """Insert with a task; return the response."""
         self.slow(self.url(), **(slow or {'delay': 0.5}))
         return self.insert(expect=202,
                            headers={'Prefer': 'respond-async'})
 
-    def test_polled_to_its_end(self):
+    def test_task_is_polled_to_its_end(self):
         self.make()
         answer = self.start()
         monitor = answer.headers['Location']
@@ -310,26 +310,26 @@ class TestTasks(virtual_media_case.MediaTestCase):
         self.assertEqual(f'Import of {self.name}.iso', task['Name'])
         seen = set()
 
-        def over():
+        def finished():
             answer = self.emulator.request('GET', monitor)
             if answer.status_code == 202:
                 seen.add(answer.json()['TaskState'])
                 self.assertIn('Retry-After', answer.headers)
                 return False
             return answer
-        answer = self.until(over)
+        answer = self.until(finished)
         self.assertEqual(204, answer.status_code)
         self.assertTrue(seen <= {'Starting', 'Running'} and seen)
         body = self.emulator.request('GET', task['@odata.id']).json()
         self.assertEqual(('Completed', 100),
                          (body['TaskState'], body['PercentComplete']))
-        # Nothing to wait for.
+        # An insert of the same image needs no task.
         self.insert(expect=204, headers={'Prefer': 'respond-async'})
         self.eject()
         self.emulator.request('GET', monitor, expect=404)
-        self.nothing_left()
+        self.wait_clean()
 
-    def test_progress(self):
+    def test_task_progress(self):
         self.make()
         size = 2000000
         url = self.url('size-%d-%s.iso' % (size, self.name))
@@ -337,17 +337,17 @@ class TestTasks(virtual_media_case.MediaTestCase):
         answer = self.insert(url, 202, {'Prefer': 'respond-async'})
         seen = []
 
-        def over():
+        def finished():
             body = self.emulator.request(
                 'GET', answer.json()['@odata.id']).json()
             seen.append(body['PercentComplete'])
             return body['TaskState'] == 'Completed'
-        self.until(over)
+        self.until(finished)
         self.assertEqual(sorted(seen), seen)
         self.assertTrue([each for each in seen if 0 < each < 100], seen)
         self.eject()
 
-    def test_sushy_polls(self):
+    def test_sushy_polls_task(self):
         self.make()
         monitor = self.start().headers['Location']
         root = sushy.Sushy(self.emulator.url + '/redfish/v1/')
@@ -359,15 +359,15 @@ class TestTasks(virtual_media_case.MediaTestCase):
         self.until(lambda: not watch.check_is_processing)
         self.eject()
 
-    def test_cancelled(self):
+    def test_cancelled_task(self):
         self.make()
         for part in 'TaskMonitor', '@odata.id':
             task = self.start(delay=5).json()
             self.emulator.request('DELETE', task[part], expect=204)
             self.assertFalse(self.read()['Inserted'])
-            self.nothing_left()
+            self.wait_clean()
 
-    def test_no_task_is_made_up(self):
+    def test_unknown_task_is_not_found(self):
         self.emulator.request(
             'GET',
             virtual_media_case.TASKS +
@@ -377,18 +377,18 @@ class TestTasks(virtual_media_case.MediaTestCase):
 
 class TestMany(virtual_media_case.MediaTestCase):
 
-    def test_a_hundred_in_a_row(self):
+    def test_hundred_inserts_leave_no_objects(self):
         self.make()
         for number in range(100):
             self.insert(self.url('%d.iso' % (number % 3)), expect=204)
             self.assertTrue(self.read()['Inserted'])
             self.eject()
             self.assertFalse(self.read()['Inserted'])
-        self.nothing_left()
+        self.wait_clean()
 
-    def test_twenty_at_once(self):
+    def test_twenty_machines_at_once(self):
         devices = []
-        for _number in range(20):
+        for _ in range(20):
             self.make()
             devices.append((self.device, self.url()))
 
@@ -413,9 +413,9 @@ class TestMany(virtual_media_case.MediaTestCase):
         with concurrent.futures.ThreadPoolExecutor(20) as pool:
             self.assertEqual([url for _, url in devices],
                              list(pool.map(turn, devices)))
-        self.nothing_left()
+        self.wait_clean()
 
-    def test_inserts_and_ejects_race(self):
+    def test_concurrent_inserts_and_ejects(self):
         self.make()
 
         def turn(number):
@@ -437,11 +437,11 @@ class TestMany(virtual_media_case.MediaTestCase):
         self.assertEqual(set(), codes - {200, 204, 409, 503})
         self.eject()
         self.assertFalse(self.read()['Inserted'])
-        self.nothing_left()
+        self.wait_clean()
 
 
 class TestUpload(virtual_media_case.MediaTestCase):
-    """What CDI cannot fetch, the emulator does."""
+    """The emulator uploads images that CDI cannot import."""
 
     @classmethod
     def setUpClass(cls):
@@ -455,7 +455,7 @@ class TestUpload(virtual_media_case.MediaTestCase):
                 virtual_media_case.PREFIX + 'UPLOAD_PROXY_URL': url,
                 virtual_media_case.PREFIX + 'UPLOAD_PROXY_CA': str(ca)}))
 
-    def test_uploaded(self):
+    def test_upload(self):
         self.make()
         pair = file_servers.pair()
         content = b'0123456789' * 300000
@@ -464,7 +464,7 @@ class TestUpload(virtual_media_case.MediaTestCase):
         self.emulator.request('PATCH', self.device,
                               {'VerifyCertificate': False}, expect=204)
         self.insert(server.url + '/a.iso', expect=204)
-        # It was waited for.
+        # The request waited for the upload.
         self.assertEqual({'State': 'Enabled', 'Health': 'OK'},
                          self.read()['Status'])
         [volume] = self.sandbox.list('datavolumes')
@@ -475,9 +475,9 @@ class TestUpload(virtual_media_case.MediaTestCase):
         self.eject()
         self.emulator.request('PATCH', self.device,
                               {'VerifyCertificate': True}, expect=204)
-        self.nothing_left()
+        self.wait_clean()
 
-    def test_a_client_that_does_not_wait(self):
+    def test_upload_with_task(self):
         self.make()
 
         def slow(handler):
@@ -490,9 +490,9 @@ class TestUpload(virtual_media_case.MediaTestCase):
         self.until(lambda: self.emulator.request(
             'GET', answer.headers['Location']).status_code == 204)
         self.eject()
-        self.nothing_left()
+        self.wait_clean()
 
-    def test_credentials(self):
+    def test_upload_with_credentials(self):
         self.make()
         url = self.url('private/b.iso')
         self.insert(
@@ -503,11 +503,11 @@ class TestUpload(virtual_media_case.MediaTestCase):
         self.assertEqual([], [
             one for one in self.sandbox.list('secrets')
             if one['metadata']['name'].startswith(self.name)])
-        self.nowhere(virtual_media_case.PASSWORD)
+        self.assert_not_exposed(virtual_media_case.PASSWORD)
         self.eject()
-        self.nothing_left()
+        self.wait_clean()
 
-    def test_the_server_hangs_up(self):
+    def test_interrupted_download(self):
         self.make()
 
         def short(handler):
@@ -523,9 +523,9 @@ class TestUpload(virtual_media_case.MediaTestCase):
         began = time.monotonic()
         self.insert(server.url + '/a.iso', expect=400)
         self.assertLess(time.monotonic() - began, 40)
-        self.assertIn('200000 of 500000', self.failed())
+        self.assertIn('200000 of 500000', self.wait_failed())
         self.eject()
-        self.nothing_left()
+        self.wait_clean()
 
 
 class TestWithoutCdi(redfish_case.RedfishTestCase):
@@ -533,7 +533,7 @@ class TestWithoutCdi(redfish_case.RedfishTestCase):
     SANDBOX_ARGUMENTS = ('--no-cdi',)
     SETTINGS = {virtual_media_case.PREFIX + 'ALLOW_LOOPBACK': True}
 
-    def test_says_what_to_install(self):
+    def test_insert_without_cdi_is_unsupported(self):
         self.make()
         device = self.path + '/VirtualMedia/Cd'
         body = self.emulator.request('GET', device, expect=200).json()
