@@ -158,7 +158,7 @@ class TestUpstream(base.BaseTestCase):
         self.assertEqual(
             set(), found - media_views - routes.replaced_endpoints())
 
-    def test_media(self):
+    def test_methods_of_media_driver(self):
         methods = {name for name in dir(vmedia.BaseDriver)
                    if not name.startswith('_')}
         self.assertEqual({
@@ -167,7 +167,7 @@ class TestUpstream(base.BaseTestCase):
             'get_device_name', 'insert_image', 'list_certificates',
             'replace_certificate', 'update_device_info'}, methods)
 
-    def test_authentication(self):
+    def test_methods_of_authentication_middleware(self):
         self.assertEqual(['__call__', 'format_exception'],
                          self.upstream['middleware'])
         self.assertTrue(hasattr(auth_basic, 'authenticate'))
@@ -190,7 +190,7 @@ class TestSelection(redfish.RedfishTestCase):
         exc = self.assertRaises(SystemExit, self.app.sushy_kubevirt.check)
         self.assertEqual(3, exc.code)
 
-    def test_media(self):
+    def test_media_driver_belongs_to_system_driver(self):
         driver = self.app.vmedia
         self.assertIsInstance(driver, media_driver.KubeVirtDriver)
         self.assertIs(driver, self.app.vmedia)

@@ -176,7 +176,7 @@ class ClientTestCase(base.BaseTestCase):
         tokens = iter(['old', 'new', 'never'])
         self.api.token = 'new'
         conn = connection.Connection(lambda: connection.Access(
-            server='http://127.0.0.1:%d' % self.api.port,
+            server=f'http://127.0.0.1:{self.api.port}',
             authorization='Bearer ' + next(tokens)))
         conn._renewed_at -= connection.RENEW_SECONDS
         own_client = client.Client(conn, self.options)

@@ -147,7 +147,7 @@ class TlsTestCase(base.BaseTestCase):
         return path
 
     def kubeconfig(self, cluster, user=None):
-        where = {'server': 'https://127.0.0.1:%d' % self.server.server_port}
+        where = {'server': f'https://127.0.0.1:{self.server.server_port}'}
         return self.file('config', yaml.safe_dump({
             'current-context': 'x',
             'clusters': [{'name': 'x', 'cluster': {**where, **cluster}}],
@@ -208,7 +208,7 @@ class TlsTestCase(base.BaseTestCase):
     def test_ca_file_is_read_again(self):
         self.serve('127.0.0.1')
         ca = self.file('ca.pem', Authority().pem)
-        where = 'https://127.0.0.1:%d' % self.server.server_port
+        where = f'https://127.0.0.1:{self.server.server_port}'
 
         def read():
             with open(ca) as f:
@@ -230,5 +230,5 @@ class TlsTestCase(base.BaseTestCase):
         self.run_server(proxy)
         self.get({**self.trusted_cluster(), 'proxy-url':
                   'http://me:p%%40ss@127.0.0.1:%d' % proxy.server_address[1]})
-        self.assertEqual([('127.0.0.1:%d' % self.server.server_port,
+        self.assertEqual([(f'127.0.0.1:{self.server.server_port}',
                            self.data('me:p@ss'))], proxied)

@@ -104,7 +104,7 @@ class Api:
 
     def connection(self, **fields):
         return connection.Connection(lambda: connection.Access(
-            server='http://127.0.0.1:%d' % self.port, **fields))
+            server=f'http://127.0.0.1:{self.port}', **fields))
 
     # Objects
 

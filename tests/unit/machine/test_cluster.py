@@ -139,7 +139,7 @@ class ClusterTestCase(base.BaseTestCase):
 
     def test_lists_are_paged(self):
         for n in range(25):
-            self.api.put('virtualmachines', api.vm('vm%d' % n))
+            self.api.put('virtualmachines', api.vm(f'vm{n}'))
         c = self.cluster(opts={'page_size': 10})
         self.assertEqual(26, len(c.machines()))
 
@@ -429,7 +429,7 @@ class ClusterTestCase(base.BaseTestCase):
 
         def write(machine, name):
             for n in range(5):
-                machine.set_attributes({'%s%d' % (name, n): n})
+                machine.set_attributes({f'{name}{n}': n})
 
         threads = [threading.Thread(target=write, args=(m, name))
                    for m, name in zip(machines, 'xyz')]

@@ -309,7 +309,7 @@ class RunningFieldTestCase(ResetTestCase):
 
 class StrategyTestCase(ResetTestCase):
 
-    def test_configured_strategy(self):
+    def test_on_uses_configured_strategy(self):
         for strategy, expected in (('Always', [SET]),
                                    ('RerunOnFailure', [SET, 'start']),
                                    ('Manual', [SET, 'start'])):

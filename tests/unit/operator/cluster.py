@@ -159,7 +159,7 @@ class Cluster:
 
     def _put(self, obj):
         metadata = obj['metadata']
-        metadata.setdefault('uid', 'uid-%d' % next(self._count))
+        metadata.setdefault('uid', f'uid-{next(self._count)}')
         if obj['kind'] == 'Service':
             obj['spec'].setdefault('clusterIP', '10.0.0.7')
         if obj['kind'] == 'Deployment':

@@ -460,7 +460,7 @@ class AdmissionTestCase(base.BaseTestCase):
                     None if allowed else 'only remove stateChangeRequests',
                     self.denials('virtbmc-virtualmachines-status', new, old))
 
-    def test_events(self):
+    def test_events_of_own_log_only(self):
         ours = {'reportingComponent': event_log.COMPONENT,
                 'involvedObject': {'kind': 'VirtualMachine'}}
         for event, allowed in (

@@ -459,7 +459,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         # source has it.
         tokens = ['one', 'two']
         conn = connection.Connection(lambda: connection.Access(
-            server='http://127.0.0.1:%d' % self.server.port,
+            server=f'http://127.0.0.1:{self.server.port}',
             authorization='Bearer ' + tokens[0]))
         self.api = api.Api(conn)
         self.addCleanup(self.api.close)
@@ -484,7 +484,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         def read():
             threads.append(threading.current_thread())
             return connection.Access(
-                server='http://127.0.0.1:%d' % self.server.port,
+                server=f'http://127.0.0.1:{self.server.port}',
                 authorization='Bearer x', expiry=1)
 
         conn = connection.Connection(read)

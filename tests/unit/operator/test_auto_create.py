@@ -117,7 +117,7 @@ class Cluster:
     def _put(self, resource, obj):
         meta = obj['metadata']
         self.uid += 1
-        meta.setdefault('uid', 'u%d' % self.uid)
+        meta.setdefault('uid', f'u{self.uid}')
         self.objects[resource][meta['namespace'], meta['name']] = obj
         self.publish(resource, 'ADDED', obj)
 

@@ -68,7 +68,7 @@ class ObjectsTestCase(base.BaseTestCase):
     def test_number_of_tombstones_is_limited(self):
         for number in range(object_cache._MAX_TOMBSTONES + 10):
             self.objects.deleted(bmc_resources.SERVICE, service(
-                number, name='a%d' % number, uid='u%d' % number))
+                number, name=f'a{number}', uid=f'u{number}'))
         self.assertEqual(object_cache._MAX_TOMBSTONES, len(self.objects._of(
             bmc_resources.SERVICE)._tombstones))
 

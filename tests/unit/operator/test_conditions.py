@@ -188,7 +188,7 @@ class ConditionsTestCase(base.BaseTestCase):
                 self.assertEqual((status, reason), (one.status, one.reason))
                 self.assertIn(text, one.message)
 
-    def test_ready_is_all_of_them(self):
+    def test_ready_requires_all_conditions(self):
         for body, world, *_ in CASES:
             *parts, ready = conditions.conditions(spec.read(body), world)
             self.assertEqual(all(one.status for one in parts), ready.status)

@@ -291,11 +291,11 @@ class ControllerTestCase(base.BaseTestCase):
         kube = harness.cluster_with(bodies.body())
         for number in range(20):
             kube.add({**bodies.body(), 'metadata': {
-                'name': 'n%d' % number, 'namespace': 'lab',
-                'uid': 'u%d' % number, 'generation': 1}})
+                'name': f'n{number}', 'namespace': 'lab',
+                'uid': f'u{number}', 'generation': 1}})
 
         async def scenario(kube, operator):
             for number in range(20):
-                await self.ready(kube, operator, 'n%d' % number)
+                await self.ready(kube, operator, f'n{number}')
             self.assertEqual({'ServiceReady'}, set(operator._reasons.values()))
         self.run_scenario(scenario, kube)

@@ -107,7 +107,7 @@ class DefinitionTestCase(server.ServerTestCase):
     async def test_valid_specs_are_stored_completely(self):
         for number, spec in enumerate(ACCEPTED):
             with self.subTest(spec=spec):
-                made = await self.make(spec, 201, 'node-%d' % number)
+                made = await self.make(spec, 201, f'node-{number}')
                 for field, value in spec.items():
                     stored = made['spec'][field]
                     if isinstance(value, dict):
@@ -121,10 +121,10 @@ class DefinitionTestCase(server.ServerTestCase):
     async def test_immutable_fields(self):
         for number, (old, new, message) in enumerate(CHANGES):
             with self.subTest(old=old, new=new):
-                made = await self.make(old, 201, 'node-%d' % number)
+                made = await self.make(old, 201, f'node-{number}')
                 made['spec'] = new
                 body = await self.call(
-                    'PUT', '%s/node-%d' % (BMCS, number), made,
+                    'PUT', f'{BMCS}/node-{number}', made,
                     422 if message else 200)
                 if message:
                     self.assertIn(message, body['message'])

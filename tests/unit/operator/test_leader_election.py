@@ -33,7 +33,7 @@ class Cluster:
         if holder is not None:
             lease['spec'] = {'holderIdentity': holder,
                              'leaseDurationSeconds': seconds,
-                             'renewTime': 'at %d' % self.version}
+                             'renewTime': f'at {self.version}'}
         lease['metadata'].update(more)
         self._put(lease)
 

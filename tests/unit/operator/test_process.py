@@ -11,14 +11,14 @@ from unittest import mock
 
 from oslotest import base
 
-from sushy_kubevirt.cmd import operator as command
+from sushy_kubevirt.cmd import operator
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import process
 
 
-def operator(**options):
+def new_operator(**options):
     return process.Operator(
         command_line.Options(**options), connection.Connection(
             lambda: connection.Access('http://127.0.0.1:1')))
@@ -44,7 +44,7 @@ class ProcessTestCase(base.BaseTestCase):
                     raise answer(namespace)
 
         async def main():
-            made = operator(namespaces=namespaces)
+            made = new_operator(namespaces=namespaces)
             made._api = Api()
             return await made._wait_for_definition()
 
@@ -85,7 +85,7 @@ class ProcessTestCase(base.BaseTestCase):
     def run_with(self, beside):
         """Run an operator with these tasks."""
         async def main():
-            made = operator()
+            made = new_operator()
             made._controller = mock.Mock(listed=asyncio.Event())
             tasks = [asyncio.create_task(one(made)) for one in beside]
             try:
@@ -132,7 +132,7 @@ class ProcessTestCase(base.BaseTestCase):
 
     def test_readiness_problem(self):
         async def main():
-            made = operator()
+            made = new_operator()
             found = [made._problem()]
             made._controller = mock.Mock(**{'problem.return_value': None})
             found.append(made._problem())
@@ -149,7 +149,7 @@ class ProcessTestCase(base.BaseTestCase):
 
     def test_write_needs_lease(self):
         async def main():
-            made = operator()
+            made = new_operator()
             made._check_leadership()
             made._elector = mock.Mock(**{
                 'check_leadership.side_effect': errors.Unavailable('no')})
@@ -173,15 +173,16 @@ class CommandTestCase(base.BaseTestCase):
 
     def main(self, error):
         logged = []
-        with (mock.patch.object(command.process, 'run', mock.Mock(
+        with (mock.patch.object(operator.process, 'run', mock.Mock(
                 side_effect=error)),
-              mock.patch.object(command.logs, 'configure'),
-              mock.patch.object(command.os, 'umask'),
-              mock.patch.object(command.connection.Connection, 'from_options'),
-              mock.patch.object(command.LOG, 'error', lambda *args: (
+              mock.patch.object(operator.logs, 'configure'),
+              mock.patch.object(operator.os, 'umask'),
+              mock.patch.object(operator.connection.Connection,
+                                'from_options'),
+              mock.patch.object(operator.LOG, 'error', lambda *args: (
                   logged.append(args[0] % args[1:]))),
-              mock.patch.object(command.LOG, 'exception', logged.append)):
-            return command.main([]), logged
+              mock.patch.object(operator.LOG, 'exception', logged.append)):
+            return operator.main([]), logged
 
     def test_exit_status_and_log_by_error(self):
         for error, status, logged in (

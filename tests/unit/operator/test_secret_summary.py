@@ -74,7 +74,7 @@ class SecretSummaryTestCase(base.BaseTestCase):
         self.addCleanup(tracemalloc.stop)
         before = tracemalloc.get_traced_memory()[0]
         for number in range(20):
-            long = '%s# %d %s' % (pair.certificate, number, 'x' * 500000)
+            long = f'{pair.certificate}# {number} ' + 'x' * 500000
             summary = secret_summary.summarize({
                 'metadata': {}, 'data': secret_summary.data(
                     pki.Pair(long, pair.key))})

@@ -45,7 +45,7 @@ class TestSize(ProbeTestCase):
                          self.probe(server.url + '/a.ISO?x=y'))
         [(method, path, headers)] = server.requests
         self.assertEqual(('HEAD', '/a.ISO?x=y'), (method, path))
-        self.assertEqual('127.0.0.1:%d' % server.port, headers['Host'])
+        self.assertEqual(f'127.0.0.1:{server.port}', headers['Host'])
         self.assertNotIn('Authorization', headers)
 
     def test_size_from_ranged_get(self):
@@ -256,7 +256,7 @@ class TestNames(ProbeTestCase):
         # The name resolves to another address at the second lookup.
         lookups = self.resolve_to('127.0.0.1', '169.254.169.254')
         server = self.serve(file_servers.image(b'x' * 10))
-        where = 'images.test:%d' % server.port
+        where = f'images.test:{server.port}'
         self.assertEqual(10, self.probe(f'http://{where}/a.iso').bytes)
         self.assertEqual(1, len(lookups))
         self.assertEqual(where, server.requests[0][2]['Host'])
@@ -268,11 +268,11 @@ class TestNames(ProbeTestCase):
         self.resolve_to(*['127.0.0.1'] * 3)
         pair = file_servers.pair('images.test')
         server = self.serve(file_servers.image(b'x' * 10), pair)
-        url = 'https://images.test:%d/a.iso' % server.port
+        url = f'https://images.test:{server.port}/a.iso'
         self.assertEqual(10, self.probe(url, certificates=pair[0]).bytes)
         other = file_servers.pair()
         server = self.serve(file_servers.image(b'x' * 10), other)
-        url = 'https://images.test:%d/a.iso' % server.port
+        url = f'https://images.test:{server.port}/a.iso'
         self.refused('tls', url, certificates=other[0])
 
     def test_tries_next_address(self):
@@ -324,7 +324,7 @@ class TestRedirects(ProbeTestCase):
         target = self.serve(file_servers.image(b'x' * 10))
         for location in (
                 'http://169.254.169.254/latest/meta-data',
-                'http://127.2.0.1:%d/' % target.port, 'ftp://127.0.0.1/',
+                f'http://127.2.0.1:{target.port}/', 'ftp://127.0.0.1/',
                 'file:///etc/passwd', 'http://2130706433/', 'http://:1/',
                 'http://[::ffff:169.254.169.254]/', '//0.0.0.0/'):
             server = self.redirecting_server(location)
@@ -337,7 +337,7 @@ class TestRedirects(ProbeTestCase):
     def test_redirect_to_closed_port(self):
         with socket.create_server(('127.0.0.1', 0)) as other:
             port = other.getsockname()[1]
-        server = self.redirecting_server('http://127.0.0.1:%d/' % port)
+        server = self.redirecting_server(f'http://127.0.0.1:{port}/')
         self.assertIn('refused', str(
             self.refused('unreachable', server.url + '/a.iso')))
 

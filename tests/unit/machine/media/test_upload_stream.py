@@ -198,7 +198,7 @@ class TestUpload(base.BaseTestCase):
         target = self.serve(self.proxy)
         self.assertRaises(
             errors.Unavailable, upload_stream.stream,
-            model.Source(source.url + '/a'), '127.0.0.1:%d' % target.port,
+            model.Source(source.url + '/a'), f'127.0.0.1:{target.port}',
             TOKEN, OPTIONS)
         self.assertEqual([], target.requests)
 

@@ -61,7 +61,7 @@ def resolving(**names):
 
 class TestParse(base.BaseTestCase):
 
-    def test_refused(self):
+    def test_invalid_urls_are_refused(self):
         for url in INVALID_URLS:
             error = self.assertRaises(errors.InvalidValue, url_policy.parse,
                                       url)
@@ -113,7 +113,7 @@ class TestSeparateCredentials(base.BaseTestCase):
         self.assertEqual(found, url_policy.separate_credentials(model.Source(
             'https://me:a%2Fb@host/x.iso', 'me', 'a/b', method='Stream')))
 
-    def test_refused(self):
+    def test_invalid_credentials_are_refused(self):
         for name, source in (
                 ('UserName', model.Source('http://me:a@host/', 'me', 'b')),
                 ('Password', model.Source('http://host/', 'me')),
@@ -129,7 +129,7 @@ class TestSeparateCredentials(base.BaseTestCase):
                                       url_policy.separate_credentials, source)
             self.assertEqual(name, error.property)
 
-    def test_protocol(self):
+    def test_matching_protocol_is_accepted(self):
         source = model.Source('http://host/', protocol='HTTP')
         self.assertEqual(source, url_policy.separate_credentials(source))
 
@@ -154,7 +154,7 @@ class TestCheck(base.BaseTestCase):
             self.refused(url, allow_loopback=True, allow_link_local=True,
                          allowed_hosts=('*', '0.0.0.0/0', '::/0'))
 
-    def test_allowed(self):
+    def test_allowed_addresses(self):
         for url, address in (
                 ('http://10.0.0.1/', '10.0.0.1'),
                 ('http://192.168.1.1/', '192.168.1.1'),
