@@ -6,17 +6,17 @@ media (`media.reconciler`).
 """
 
 import logging
-import random
 import threading
 
 from sushy_kubevirt.kube import delaying_queue
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
 
 LOG = logging.getLogger(__name__)
 
 #: Seconds before a retry after `errors.Unavailable`: FIRST_PAUSE, doubled at
-#: each retry up to LONGEST_PAUSE. REFUSED_PAUSE follows any other error, which
-#: a retry may not resolve.
+#: each retry up to LONGEST_PAUSE (`retry.pause`). REFUSED_PAUSE follows any
+#: other error, which a retry may not resolve.
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
 REFUSED_PAUSE = 60.0
@@ -39,7 +39,7 @@ class ReconcileLoop:
         self._subject = subject
         self._reconcile = reconcile
         self._queue = delaying_queue.DelayingQueue()
-        self._pauses = {}           # VM's uid: seconds before its next try
+        self._failures = {}         # VM's uid: number of failed attempts
 
     def start(self):
         """Start the thread."""
@@ -65,7 +65,7 @@ class ReconcileLoop:
 
         :param uid: ``metadata.uid`` of the VM
         """
-        self._pauses.pop(uid, None)
+        self._failures.pop(uid, None)
 
     @property
     def pending(self):
@@ -77,17 +77,17 @@ class ReconcileLoop:
             machine = self._queue.next()
             if machine is None:
                 return
-            pause = self._pauses.pop(machine.uid, FIRST_PAUSE)
+            failures = self._failures.pop(machine.uid, 0)
             try:
                 self._reconcile(machine, *machine.fetch())
             except errors.MachineNotFound:
                 pass
             except errors.Unavailable as e:
-                wait = max(pause * random.uniform(0.5, 1.0),
-                           e.retry_after or 0)
+                wait = retry.pause(failures, FIRST_PAUSE, LONGEST_PAUSE,
+                                   e.retry_after)
                 LOG.info('%s: reconciling %s failed, next attempt in %.1f s: '
                          '%s', machine.qualified_name, self._subject, wait, e)
-                self._pauses[machine.uid] = min(pause * 2, LONGEST_PAUSE)
+                self._failures[machine.uid] = failures + 1
                 self.add(machine, wait)
             except Exception as e:
                 LOG.warning('%s: reconciling %s failed, next attempt in '
