@@ -99,7 +99,7 @@ def _entry(message, *args):
     return {
         '@odata.type': '#Message.v1_1_2.Message',
         'MessageId': message.id,
-        'Message': message.filled(args),
+        'Message': message.format(args),
         'MessageArgs': args,
         'MessageSeverity': message.severity,
         'Severity': message.severity,

@@ -80,9 +80,9 @@ class EventDispatcher:
         )
         self._begin()
         worker_messages.subscribe(_OBSERVED, lambda data: self._queue.put(
-            event_record.unpacked(data)))
+            event_record.from_dict(data)))
         worker_messages.subscribe(_MISSED, lambda data: self._queue.put(
-            lambda: self._on_missed(event_record.unpacked(data))))
+            lambda: self._on_missed(event_record.from_dict(data))))
         worker_messages.subscribe(_PUBLISHED, self._on_published)
         worker_messages.subscribe(
             _POSITIONS, lambda data: self._positions.update(data))
@@ -145,7 +145,7 @@ class EventDispatcher:
 
         :param record: an `event_record.Record`
         """
-        self._worker_messages.publish(_OBSERVED, record.packed())
+        self._worker_messages.publish(_OBSERVED, record.to_dict())
 
     def login_failed(self, user, source):
         """Emit an event for a refused login.
@@ -245,7 +245,7 @@ class EventDispatcher:
             with self._lock:
                 missed = any(one is record for _, one in self._observed)
             if missed and not self._is_leader:
-                self._worker_messages.publish(_MISSED, record.packed())
+                self._worker_messages.publish(_MISSED, record.to_dict())
         return None
 
     def _on_missed(self, record):
@@ -258,11 +258,11 @@ class EventDispatcher:
         # Based on the clock, so that numbers increase across leaders.
         number = max(self._number + 1, int(time.time() * 1000))
         self._worker_messages.publish(
-            _PUBLISHED, {**record.packed(), 'number': number})
+            _PUBLISHED, {**record.to_dict(), 'number': number})
 
     def _on_published(self, data):
         """Process an event published by the leader."""
-        record = event_record.unpacked(data)
+        record = event_record.from_dict(data)
         with self._lock:
             self._number = max(self._number, record.number)
             self._history.append(record)
@@ -288,7 +288,7 @@ class EventDispatcher:
         if not self._is_leader:
             return
         self._worker_messages.publish(_POSITIONS, self._positions)
-        past = [record.packed() for record in self.history()]
+        past = [record.to_dict() for record in self.history()]
         for start in range(0, len(past), _PAGE):
             self._worker_messages.publish(
                 _HISTORY, {'records': past[start:start + _PAGE]})
@@ -296,7 +296,7 @@ class EventDispatcher:
     def _merge_history(self, data):
         with self._lock:
             known = {record.number: record for record in self._history}
-            for one in map(event_record.unpacked, data['records']):
+            for one in map(event_record.from_dict, data['records']):
                 known.setdefault(one.number, one)
             self._history.clear()
             self._history.extend(known[number] for number in sorted(known))

@@ -305,5 +305,5 @@ def _theirs(event):
     return Entry(
         id=event['metadata']['name'], created=_when(event),
         severity='OK' if event.get('type') == 'Normal' else 'Warning',
-        text=messages.KUBERNETES.filled(args), by=args[0], reason=args[1],
+        text=messages.KUBERNETES.format(args), by=args[0], reason=args[1],
         message_id=messages.KUBERNETES.id, args=args)

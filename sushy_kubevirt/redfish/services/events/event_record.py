@@ -91,15 +91,15 @@ class Record:
         """Its time, in seconds since the epoch."""
         return datetime.datetime.fromisoformat(self.time).timestamp()
 
-    def packed(self):
+    def to_dict(self):
         """:returns: dict that can be encoded as JSON"""
         return dataclasses.asdict(self)
 
 
-def unpacked(data):
+def from_dict(data):
     """Restore a record.
 
-    :param data: dict returned by `Record.packed`, decoded from JSON
+    :param data: dict returned by `Record.to_dict`, decoded from JSON
     :returns: a `Record`
     """
     return Record(**{**data, 'args': tuple(data['args'])})
@@ -134,7 +134,7 @@ def make(message, type_, args=(), origin='', resource_type='', machine=None,
     return Record(
         id=hashlib.sha256(material.encode()).hexdigest()[:24], time=time,
         type=type_, message_id=message.id, args=args,
-        text=message.filled(args), severity=message.severity,
+        text=message.format(args), severity=message.severity,
         resolution=message.resolution, origin=origin,
         resource_type=resource_type,
         system=machine.qualified_name if machine is not None else '',

@@ -46,7 +46,7 @@ class Message:
         """Its MessageId."""
         return f'{self.registry}.{self.key}'
 
-    def filled(self, args):
+    def format(self, args):
         """Return the text with arguments inserted.
 
         :param args: sequence of str

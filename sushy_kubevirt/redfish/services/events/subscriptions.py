@@ -80,14 +80,14 @@ class Subscription:
     created: str = ''
     owner: str = ''
 
-    def packed(self):
+    def to_dict(self):
         """:returns: dict that can be encoded as JSON"""
         found = dataclasses.asdict(self)
         del found['id']
         return {**found, 'policy': self.policy.value}
 
 
-def _read(id_, data):
+def _parse_valid(id_, data):
     """Restore a subscription from the Secret.
 
     :param id_: its id
@@ -96,14 +96,14 @@ def _read(id_, data):
     :returns: a `Subscription`; None if the data are invalid
     """
     try:
-        return _unpacked(id_, data)
+        return _parse_subscription(id_, data)
     except (KeyError, TypeError, ValueError, AttributeError,
             errors.InvalidValue):
         return None
 
 
-def _unpacked(id_, data):
-    given = data.get('filter') or {}
+def _parse_subscription(id_, data):
+    filter_data = data.get('filter') or {}
     one = Subscription(
         id=id_, destination=data['destination'],
         name=data.get('name') or Subscription.name,
@@ -111,9 +111,9 @@ def _unpacked(id_, data):
         headers=tuple((name, value)
                       for name, value in data.get('headers') or ()),
         filter=filters.Filter(**{
-            field.name: _filtering(field, given[field.name])
+            field.name: _parse_filter_field(field, filter_data[field.name])
             for field in dataclasses.fields(filters.Filter)
-            if field.name in given.keys()}),
+            if field.name in filter_data.keys()}),
         policy=Policy(data.get('policy', Policy.BACKOFF.value)),
         verify=bool(data.get('verify')),
         suspended=bool(data.get('suspended')),
@@ -126,7 +126,7 @@ def _unpacked(id_, data):
     return one
 
 
-def _filtering(field, value):
+def _parse_filter_field(field, value):
     """Restore a field of a `filters.Filter` from the Secret."""
     if isinstance(field.default, bool):
         wrong = not isinstance(value, bool)
@@ -158,18 +158,18 @@ class Subscriptions:
         :returns: tuple of `Subscription`, oldest first
         :raises: `errors.MachineError` if they cannot be read
         """
-        return self._of(self._state.read(_SECTION))
+        return self._parse_section(self._state.read(_SECTION))
 
     def cached(self):
         """Return the cached subscriptions, without blocking or failing.
 
         :returns: tuple of `Subscription`, oldest first
         """
-        return self._of(self._state.cached(_SECTION))
+        return self._parse_section(self._state.cached(_SECTION))
 
     @staticmethod
-    def _of(section):
-        found = (_read(*item) for item in section.items())
+    def _parse_section(section):
+        found = (_parse_valid(*item) for item in section.items())
         return tuple(sorted(filter(None, found),
                             key=lambda one: (one.created, one.id)))
 
@@ -181,7 +181,8 @@ class Subscriptions:
         """
         for fresh in (False, True):
             # It may have been created by another host a moment ago.
-            for one in self._of(self._state.read(_SECTION, fresh=fresh)):
+            for one in self._parse_section(
+                    self._state.read(_SECTION, fresh=fresh)):
                 if one.id == id_:
                     return one
         return None
@@ -206,7 +207,7 @@ class Subscriptions:
                 raise LimitReached(
                     f'The maximum of {self._options.subscriptions} '
                     'subscriptions is reached; delete one first')
-            section[made.id] = made.packed()
+            section[made.id] = made.to_dict()
 
         self._state.update(_SECTION, edit)
         return made
@@ -223,11 +224,11 @@ class Subscriptions:
 
         def edit(section):
             del changed[:]
-            one = _read(id_, section.get(id_))
+            one = _parse_valid(id_, section.get(id_))
             if one is not None:
                 one = dataclasses.replace(one, **fields)
                 changed.append(one)
-                section[id_] = one.packed()
+                section[id_] = one.to_dict()
 
         self._state.update(_SECTION, edit)
         return changed[0] if changed else None
@@ -238,14 +239,14 @@ class Subscriptions:
         :returns: whether it existed
         :raises: `errors.MachineError`
         """
-        there = []
+        removed = []
 
         def edit(section):
             if section.pop(id_, None) is not None:
-                there.append(id_)
+                removed.append(id_)
 
         self._state.update(_SECTION, edit)
-        return bool(there)
+        return bool(removed)
 
     # Checks
 
@@ -273,7 +274,7 @@ class Subscriptions:
         try:
             return url_policy.check(parsed, self._options)
         except errors.InvalidValue as e:
-            raise _worded(e) from None
+            raise _destination_error(e) from None
 
 
 def read_url(url):
@@ -286,7 +287,7 @@ def read_url(url):
     try:
         parsed = url_policy.parse(url)
     except errors.InvalidValue as e:
-        raise _worded(e) from None
+        raise _destination_error(e) from None
     if parsed.username or parsed.password:
         # All clients that can read the subscription would see it.
         raise errors.InvalidValue(
@@ -295,7 +296,7 @@ def read_url(url):
     return parsed
 
 
-def _worded(error):
+def _destination_error(error):
     """Reword an error of `url_policy` for the property Destination."""
     why = str(error).partition(': ')[2] or str(error)
     why = why.replace('MEDIA_', 'EVENT_')

@@ -78,7 +78,8 @@ class DeliveryTestCase(base.BaseTestCase):
     def record(self, text='', key=messages.TEST):
         self.number += 1
         made = event_record.make(key, event_record.OTHER, (text,))
-        return event_record.unpacked({**made.packed(), 'number': self.number})
+        return event_record.from_dict(
+            {**made.to_dict(), 'number': self.number})
 
     def next_delivery(self):
         return Poster.sent.get(timeout=30)
@@ -118,7 +119,7 @@ class DeliveryTestCase(base.BaseTestCase):
         self.subscribe('a')
         self.subscriptions[0] = subscriptions.Subscription(
             'a', 'http://192.0.2.1/a', created=event_record.now())
-        old = event_record.unpacked({**self.record('old').packed(),
+        old = event_record.from_dict({**self.record('old').to_dict(),
                                      'time': '2020-01-01'})
         self.delivery.refresh([old])
         self.delivery.take(self.record('new'))

@@ -20,7 +20,7 @@ class MessagesTestCase(base.BaseTestCase):
         for message in all_messages():
             args = [f'<{number}>' for number in range(
                 1, message.text.count('%') + 1)]
-            text = message.filled(args)
+            text = message.format(args)
             for arg in args:
                 self.assertIn(arg, text)
             if message.registry.startswith(messages.PREFIX):
@@ -29,7 +29,7 @@ class MessagesTestCase(base.BaseTestCase):
 
     def test_arguments_are_not_expanded_again(self):
         self.assertEqual('The resource `%2 %1` has powered on.',
-                         messages.POWERED_ON.filled(['%2 %1']))
+                         messages.POWERED_ON.format(['%2 %1']))
 
     def test_registries_are_published(self):
         for message in all_messages():
@@ -81,12 +81,12 @@ class RecordsTestCase(base.BaseTestCase):
             messages.POWERING_ON, event_record.STATUS, ('a',), seed=seed,
             machine=self.Machine, stable=False) for seed in '12')
         self.assertTrue(one.is_same(two))
-        later = event_record.unpacked(
-            {**two.packed(), 'time': '2037-01-01T00:00:00.000+00:00'}
+        later = event_record.from_dict(
+            {**two.to_dict(), 'time': '2037-01-01T00:00:00.000+00:00'}
         )
         self.assertFalse(one.is_same(later))
-        self.assertEqual(one, event_record.unpacked(
-            json.loads(json.dumps(one.packed()))))
+        self.assertEqual(one, event_record.from_dict(
+            json.loads(json.dumps(one.to_dict()))))
 
     def test_arguments_are_shortened_and_cleaned(self):
         record = event_record.make(messages.POWERED_ON, event_record.STATUS,

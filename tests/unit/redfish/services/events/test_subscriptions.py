@@ -65,11 +65,11 @@ class StoredDataTestCase(base.BaseTestCase):
                              types=(event_record.ALERT,), subordinate=True))
         section = store._state.sections['subscriptions']
         # JSON has lists instead of tuples.
-        packed = section[made.id]
-        packed['headers'] = [list(pair) for pair in packed['headers']]
-        packed['filter'] = {
+        stored = section[made.id]
+        stored['headers'] = [list(pair) for pair in stored['headers']]
+        stored['filter'] = {
             name: list(value) if isinstance(value, tuple) else value
-            for name, value in packed['filter'].items()}
+            for name, value in stored['filter'].items()}
         self.assertEqual((made,), store.all())
 
     def test_ignores_invalid_settings(self):
