@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks of the BMCs, compared with the stock ones.
+"""Benchmarks of this project's BMCs, compared with the stock ones.
 
-A machine that runs benchmarks always has other load, so figures are taken in
-pairs: some of the requests to ours, the same number to stock, in the opposite
-order next time. The ratio within a pair is compared. No figure makes a
-benchmark fail.
+Other load on the machine changes the figures, so they are measured in pairs:
+a number of requests to this project's program ("ours"), the same number to
+the stock program, in alternating order. The result is the ratio within the
+pairs. No figure makes a benchmark fail.
 """

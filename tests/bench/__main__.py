@@ -21,13 +21,13 @@ def main():
         prog='tools/bench',
         description='Measure the emulators of this project beside the stock '
         'ones, interleaved, on this machine, and the operator with its BMCs. '
-        'Takes five to ten minutes; prints a table, and JSON where told to.')
+        'Takes five to ten minutes; prints a table, and JSON on request.')
     parser.add_argument('--json', metavar='FILE',
                         help='write the figures there; - is standard output, '
                         'with the table on standard error')
     parser.add_argument('--quick', action='store_true',
-                        help='only see that it works: few requests, figures '
-                        'without worth')
+                        help='check that the benchmark works: few requests, '
+                        'meaningless figures')
     parser.add_argument('--only', choices=(*report.NAMES, 'operator'),
                         help='measure one side alone, or the operator')
     options = parser.parse_args()

@@ -98,20 +98,20 @@ def measure(ours, sizes):
 
 
 def _measure(client, listeners, sizes):
-    told = 0
+    expected = 0
     times = []
     for _ in range(sizes.events):
-        told += sizes.subscribers
+        expected += sizes.subscribers
         begin = time.perf_counter()
         client.request('POST', _TEST, {})
-        listeners.wait(told)
+        listeners.wait(expected)
         times.append(time.perf_counter() - begin)
     posts = listeners.posts
     begin = time.perf_counter()
     for _ in range(sizes.events):
-        told += sizes.subscribers
+        expected += sizes.subscribers
         client.request('POST', _TEST, {})
-    listeners.wait(told)
+    listeners.wait(expected)
     elapsed = time.perf_counter() - begin
     return {
         'subscribers': sizes.subscribers,

@@ -80,7 +80,7 @@ class Client:
 
 
 def get(client, path, count):
-    """Read a resource ``count`` times. :returns: list of seconds"""
+    """Read a resource ``count`` times; list the seconds of each."""
     return [client.request('GET', path)[0] for _ in range(count)]
 
 

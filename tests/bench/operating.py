@@ -81,7 +81,7 @@ class Cluster(fixtures.Fixture):
             time.sleep(0.02)
 
     def container(self, name):
-        """Return the process of a container, of which there is one."""
+        """Return the process of the only container with a name."""
         found = []
         for one in psutil.Process(
                 self.sandbox.process.pid).children(recursive=True):
@@ -129,9 +129,9 @@ def _times(cluster, count):
 
 def _one(sizes, say):
     with Cluster('processes') as cluster:
-        say('operator: a BMC, from being asked for to Ready')
+        say('operator: a BMC, time to Ready')
         result = {'ready_ms': _times(cluster, sizes.ready)}
-        say('operator: a BMC at rest, for %d s' % sizes.rest)
+        say('operator: an idle BMC, for %d s' % sizes.rest)
         cluster.vm('idle')
         cluster.bmc('idle')
         cluster.wait_ready({'idle'}, 120, 0.1)
@@ -160,7 +160,7 @@ def _many(sizes, say):
         result['all_ready_s'] = time.monotonic() - started
         process = psutil.Process(cluster.operator.process.pid)
         result['pss'] = round(memory.pss(process.pid) / 2 ** 20, 2)
-        say('operator: at rest, for %d s' % sizes.rest)
+        say('operator: idle, for %d s' % sizes.rest)
         time.sleep(min(5, sizes.rest))
         result['rest'] = cluster.rest(sizes.rest, process)
         result['pss_rested'] = round(memory.pss(process.pid) / 2 ** 20, 2)
@@ -178,6 +178,6 @@ def measure(sizes, say):
         installs it
     """
     if not kubectl.KUBECTL:
-        say('LEFT OUT: the operator, for want of kubectl')
+        say('operator: skipped, because kubectl is not installed')
         return None
     return {'one': _one(sizes, say), 'many': _many(sizes, say)}

@@ -23,7 +23,7 @@ def _emulators(result):
     for name, turn in result['turns'].items():
         for key, unit in (('median_ms', 'ms, median'), ('p95_ms', 'ms, p95'),
                           ('per_second', 'a second')):
-            figures = [turn.get(who, {}).get(key) for who in NAMES]
+            figures = [turn.get(subject, {}).get(key) for subject in NAMES]
             if figures == [None, None]:
                 continue
             ratio = turn.get('ratio', {}).get(key)
@@ -46,8 +46,8 @@ def _emulators(result):
         yield what, 'a second', _number(figures['per_second']), '-', '-'
     soak = result['memory']
     for part in 'emulator', 'vbmcd':
-        figures = [soak.get(who, {}).get('after', {}).get(part)
-                   for who in NAMES]
+        figures = [soak.get(subject, {}).get('after', {}).get(part)
+                   for subject in NAMES]
         most = max(len(tree['processes']) for tree in figures if tree)
         for number in range(most):
             yield ('%s, %s' % (part, 'parent' if number == 0
@@ -61,8 +61,8 @@ def _emulators(result):
     for count, figures in result['bmcs'].items():
         yield (f"vbmcd with {count} BMC{'' if count == '1' else 's'}",
                'MiB of PSS',
-               *(_number(figures.get(who, {}).get('total'))
-                 for who in NAMES),
+               *(_number(figures.get(subject, {}).get('total'))
+                 for subject in NAMES),
                f"{figures['ratio']:.2f}" if 'ratio' in figures else '-')
 
 

@@ -73,7 +73,7 @@ class Ours(fixtures.Fixture):
             pair.encode()).decode()}
 
     def session(self):
-        """Create a session. :returns: the headers that use it"""
+        """Create a session; return the headers that use it."""
         answer = self.secured.request('POST', SESSIONS, {
             'UserName': USER, 'Password': PASSWORD}, expect=201)
         return {'X-Auth-Token': answer.headers['X-Auth-Token']}

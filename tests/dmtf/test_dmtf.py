@@ -29,7 +29,7 @@ _USER = 'admin'
 #: Accepted warnings: regular expression and reason.
 EXPLAINED = {
     r'\| IndicatorLED \|.*deprecated':
-        'Ironic sets IndicatorLED; LocationIndicatorActive is there too.',
+        'Ironic sets IndicatorLED; LocationIndicatorActive is also present.',
     r'/Managers/[^/|]+ \|.*\| VirtualMedia \|.*deprecated':
         'Ironic looks for virtual media below the manager first.',
     r'/Managers/[^/|]+/VirtualMedia.*Deprecated URI':
@@ -57,7 +57,7 @@ def explained(text):
 
 
 class _Case:
-    """The tests; a subclass defines the VM and the server."""
+    """Mixin with the tests; a subclass defines the VM and the server."""
 
     VMS = 0
     RUNNING = False
@@ -68,7 +68,7 @@ class _Case:
     def setUpClass(cls):
         super().setUpClass()
         vm = machines.vm('machine', 'Always' if cls.RUNNING else 'Halted')
-        # Make its drive empty.
+        # Remove the medium in its drive.
         del vm['spec']['template']['spec']['volumes'][1]
         cls.sandbox.create('virtualmachines', vm, 'default')
         home = pathlib.Path(cls.share(fixtures.TempDir()).path)
@@ -115,7 +115,7 @@ class _Case:
         deadline = time.monotonic() + timeout
         while not condition():
             if time.monotonic() > deadline:
-                raise TimeoutError('not so within %d s' % timeout)
+                raise TimeoutError('condition not met within %d s' % timeout)
             time.sleep(0.05)
 
     def setUp(self):
@@ -138,7 +138,7 @@ class _Case:
                     type(self).__name__, self._testMethodName, report))
                 stream.writelines('    %s %s\n' % one
                                   for one in report.findings)
-        # The validator has really tested the service.
+        # The validator must have tested the service.
         self.assertGreater(report.passed, 50)
         self.assertEqual(report.failed, len(report.of('FAIL')))
         self.assertEqual(sorted(allowed), sorted(
@@ -148,7 +148,8 @@ class _Case:
                               if not explained(text)])
         self.assertEqual(report.warned, len(report.of('WARN')))
 
-    def need(self, path):
+    def skip_without(self, path):
+        """Skip the test if a file or folder is missing."""
         if not path.exists():
             self.skipTest('%s is absent: DMTF\'s schemas and profiles are '
                           'not part of this repository' % path)
@@ -158,20 +159,20 @@ class _Case:
                    () if self.HTTPS else HTTP_ONLY)
 
     def test_service_with_session(self):
-        self.need(validators.SCHEMAS)
+        self.skip_without(validators.SCHEMAS)
         self.check(validators.schema(self.service, self.folder, 'Session'))
 
     def test_service_with_basic(self):
-        self.need(validators.SCHEMAS)
+        self.skip_without(validators.SCHEMAS)
         self.check(validators.schema(self.service, self.folder, 'Basic'))
 
     def test_interoperability_with_session(self):
-        self.need(validators.PROFILE)
+        self.skip_without(validators.PROFILE)
         self.check(validators.interoperability(
             self.service, self.folder, 'Session'))
 
     def test_interoperability_with_basic(self):
-        self.need(validators.PROFILE)
+        self.skip_without(validators.PROFILE)
         self.check(validators.interoperability(
             self.service, self.folder, 'Basic'))
 

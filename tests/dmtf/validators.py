@@ -101,7 +101,8 @@ def protocol(service, folder):
         '--report-dir', folder / 'report', '--report-type', 'tsv', *trust])
     results = folder / 'report' / 'results.json'
     if not results.exists():
-        raise AssertionError('It made no report:\n' + output[-5000:])
+        raise AssertionError('the validator wrote no report:\n'
+                             + output[-5000:])
     counts = json.loads(results.read_text())['TestResults'][
         'Protocol Validations']
     findings = []
@@ -154,7 +155,8 @@ def _of_tables(folder, output):
     """
     paths = list(folder.rglob('*.xlsx'))
     if len(paths) != 1:
-        raise AssertionError('It made no report:\n' + output[-5000:])
+        raise AssertionError('the validator wrote no report:\n'
+                             + output[-5000:])
     book = openpyxl.load_workbook(paths[0], read_only=True)
     sums = {row[0]: row[1] for row in book['Summary'].iter_rows(
         values_only=True) if len(row) > 1}

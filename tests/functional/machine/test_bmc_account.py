@@ -28,7 +28,7 @@ USER = 'system:serviceaccount:default:emulator-virtbmc'
 class BmcAccountTestCase(base.SandboxTestCase):
 
     VMS = 0
-    REFUSES = True
+    EXPECTS_DENIALS = True
 
     @classmethod
     def setUpClass(cls):

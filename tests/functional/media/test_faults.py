@@ -155,7 +155,7 @@ class RaceTestCase(media_case.MediaTestCase):
                 time.sleep(number * 0.012)
                 other.eject_media('Cd')
 
-            inserted, ejected = concurrency.at_once(
+            inserted, ejected = concurrency.run_all(
                 lambda: machine.insert_media('Cd', self.source()), eject)
             self.assertIsNone(ejected)
             if isinstance(inserted, Exception):
@@ -170,7 +170,7 @@ class RaceTestCase(media_case.MediaTestCase):
         machine = self.machine('Halted', bmcs[0],
                                change=media_case.drop_medium)
         for _ in range(4):
-            found = concurrency.at_once(*[
+            found = concurrency.run_all(*[
                 lambda bmc=bmc: bmc.machine(machine.name).insert_media(
                     'Cd', self.source()) for bmc in bmcs])
             for each in found:
@@ -184,14 +184,14 @@ class RaceTestCase(media_case.MediaTestCase):
 
     def test_concurrent_inserts_of_two_devices(self):
         machine = self.machine('Halted', change=media_case.drop_medium)
-        found = concurrency.at_once(*[
+        found = concurrency.run_all(*[
             lambda device=device: machine.insert_media(device, self.source())
             for device in ('Cd', 'USBStick')])
         self.assertEqual(
             [], [e for e in found if isinstance(e, Exception)])
         for device in ('Cd', 'USBStick'):
             self.wait_state(machine, S.READY, device)
-        self.assertEqual([None, None], concurrency.at_once(*[
+        self.assertEqual([None, None], concurrency.run_all(*[
             lambda device=device: machine.eject_media(device)
             for device in ('Cd', 'USBStick')]))
         self.wait_clean(machine)
@@ -202,7 +202,7 @@ class RaceTestCase(media_case.MediaTestCase):
             machine = self.machine('Halted', one,
                                    change=media_case.drop_drive)
             other = self.handle(two, machine.name)
-            found = concurrency.at_once(
+            found = concurrency.run_all(
                 lambda: machine.insert_media('Cd', self.source()),
                 lambda: other.set_boot(boot.Target.PXE, boot.Enabled.ONCE))
             self.assertIsNone(found[1])
@@ -211,7 +211,7 @@ class RaceTestCase(media_case.MediaTestCase):
             self.assertEqual('Pxe', self.sandbox.wait_boot(
                 machine.name, 1)['class'])
             self.becomes(machine, machine_case.ON)
-            concurrency.at_once(
+            concurrency.run_all(
                 lambda: machine.eject_media('Cd'),
                 lambda: self.until(
                     'over',
@@ -238,7 +238,7 @@ class RaceTestCase(media_case.MediaTestCase):
         names = [self.make('Halted', change=media_case.drop_medium)
                  for _ in range(20)]
         each = [self.handle(bmc, name) for name in names]
-        found = concurrency.at_once(*[
+        found = concurrency.run_all(*[
             lambda machine=machine: machine.insert_media('Cd', self.source())
             for machine in each])
         self.assertEqual(
@@ -246,7 +246,7 @@ class RaceTestCase(media_case.MediaTestCase):
         for machine in each:
             self.wait_state(machine, S.READY)
         self.assertEqual(20, len(self.data_volumes()))
-        self.assertEqual([None] * 20, concurrency.at_once(*[
+        self.assertEqual([None] * 20, concurrency.run_all(*[
             lambda machine=machine: machine.eject_media('Cd')
             for machine in each]))
         for machine in each:

@@ -186,7 +186,7 @@ class PodAccountFaultTestCase(PodAccountMixin, media_case.MediaTestCase):
         name = self.make('Halted', change=media_case.drop_medium)
         both = [self.handle(self.bmc_of(name), name) for _ in range(2)]
         for _ in range(4):
-            found = concurrency.at_once(*[
+            found = concurrency.run_all(*[
                 lambda one=one: one.insert_media('Cd', self.private())
                 for one in both])
             for each in found:

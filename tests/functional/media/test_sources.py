@@ -229,7 +229,7 @@ class HttpBootTestCase(media_case.MediaTestCase):
         self.assertEqual([], self.data_volumes())
 
     def test_deletes_image_without_override(self):
-        # As if the BMC was killed before it set the override.
+        # A BMC killed before it sets the override leaves this state.
         machine = self.uefi()
         machine.insert_media('HttpBoot', self.source())
         self.until('no DataVolume', lambda: not self.data_volumes(machine))

@@ -163,15 +163,15 @@ class KilledTestCase(operator.OperatorTestCase):
 
     def test_killed_while_deleting(self):
         """Objects in another namespace are deleted too."""
-        elsewhere = self.new_namespace()
-        other = self.admin.within(elsewhere)
-        self.vm('far', namespace=elsewhere)
+        other_namespace = self.new_namespace()
+        other = self.admin.within(other_namespace)
+        self.vm('far', namespace=other_namespace)
         other('annotate', 'vm', 'far',
               'bmc.kubevirt.io/allow-from=' + self.namespace)
         for writes in itertools.count(1):
             self.kubectl.apply(operator.bmc_manifest(
                 'box', virtualMachineRef=None, virtualMachine={
-                    'name': 'far', 'namespace': elsewhere}))
+                    'name': 'far', 'namespace': other_namespace}))
             self.box = operator.Bmc(self.kubectl, 'box', 'admin', None)
             self.until('ready', self.is_ready)
             self.assertEqual(2, len(other.names(
@@ -185,7 +185,7 @@ class KilledTestCase(operator.OperatorTestCase):
             self.start()
             self.until(f'deleted, after {writes}', is_deleted)
             self.wait_deleted()
-            self.until('nothing elsewhere', lambda: other.names(
+            self.until('nothing in the other namespace', lambda: other.names(
                 'roles,rolebindings,secrets', '-l', operator.LABEL + 'box'),
                 [])
             if finished:

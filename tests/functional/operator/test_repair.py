@@ -77,7 +77,7 @@ class RepairTestCase(operator.OperatorTestCase):
                 # Password or certificate are new.
                 self.assertEqual(before['data'].keys(), after['data'].keys())
             elif name.startswith('service/'):
-                # It has another address and perhaps another node port.
+                # It has another address and possibly another node port.
                 self.assertEqual(before['spec']['selector'],
                                  after['spec']['selector'])
             else:
