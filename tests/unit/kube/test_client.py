@@ -202,7 +202,7 @@ class ClientTestCase(base.BaseTestCase):
         watch = self.client.watch(api_resources.VM, version='0')
         events = iter(watch)
         next(events)
-        self.api.cut()
+        self.api.break_watches()
         self.assertRaises(errors.Unavailable, next, events)
 
     def test_silent_watch_expires_after_bookmarks(self):

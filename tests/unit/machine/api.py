@@ -88,9 +88,10 @@ class Api:
         """Refuse new connections and break the watches."""
         self._server.shutdown()
         self._server.server_close()
-        self.cut()
+        self.break_watches()
 
-    def cut(self):
+    def break_watches(self):
+        """Reset the connections of all watches."""
         with self.lock:
             for each in self.watches:
                 each.put(None)

@@ -115,13 +115,13 @@ class Machine:
             **{'write_deadline': 3.0, **settings})
         self.effects = {}
         self.writes = []
-        self.looks = 0
+        self.fetch_count = 0
 
     def objects(self):
         return self.vm, self.vmi
 
     def fetch(self):
-        self.looks += 1
+        self.fetch_count += 1
         return copy.deepcopy((self.vm, self.vmi))
 
     def write(self, step):

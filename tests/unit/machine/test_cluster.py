@@ -238,7 +238,7 @@ class ClusterTestCase(base.BaseTestCase):
         machine = self.cluster().machine('a')
         self.until(lambda: self.api.count('WATCH') == 2)
         lists = self.api.count('GET', 'virtualmachines')
-        self.api.cut()
+        self.api.break_watches()
         self.vm['metadata']['annotations']['x'] = '1'
         self.api.put('virtualmachines', self.vm)
         self.until(lambda: self.annotation(machine, 'x') == '1')
@@ -253,7 +253,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.delete('virtualmachines', self.vm)
         self.api.put('virtualmachines', api.vm('b'))
         self.api.log.clear()
-        self.api.cut()
+        self.api.break_watches()
         self.until(lambda: [m.name for m in c.machines()] == ['b'])
         self.assertRaises(errors.MachineNotFound, machine.objects)
 
@@ -262,7 +262,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: self.api.count('WATCH') == 2)
         self.api.rule('WATCH', '', (500, {'message': 'no'}), times=10 ** 6)
         self.api.rule('GET', 'virtualmachines$', (500, {}), times=10 ** 6)
-        self.api.cut()
+        self.api.break_watches()
         self.until(lambda: machine.cluster._cache.stale)
         self.vm['metadata']['annotations']['x'] = '1'
         self.api.put('virtualmachines', self.vm)
@@ -273,7 +273,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: self.api.count('WATCH') == 2)
         self.api.rule('WATCH', '', (500, {'message': 'no'}), times=10 ** 6)
         self.api.rule('GET', 'virtualmachines$', (410, {}), times=10 ** 6)
-        self.api.cut()
+        self.api.break_watches()
         self.until(lambda: machine.cluster._cache.stale)
         self.assertRaises(errors.Unavailable, machine.cluster.machines)
 

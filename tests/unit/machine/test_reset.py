@@ -334,7 +334,7 @@ class StrategyTestCase(ResetTestCase):
         fetch = machine.fetch
 
         def fetch_more():
-            if machine.looks:
+            if machine.fetch_count:
                 machine.vmi = fakes.vmi(**STARTING)
             return fetch()
 

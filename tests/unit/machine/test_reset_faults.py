@@ -144,7 +144,7 @@ class FaultTestCase(test_reset.ResetTestCase):
         fetch = machine.fetch
 
         def fetch_more():
-            if machine.looks > 0:
+            if machine.fetch_count > 0:
                 machine.vm['status']['stateChangeRequests'] = [
                     fakes.STOP, fakes.START]
             return fetch()
@@ -213,7 +213,7 @@ class FaultTestCase(test_reset.ResetTestCase):
             machine = self.machine('Manual', faults=[refusal])
             self.assertRaises(type(refusal), reset.reset, machine,
                               R.FORCE_OFF)
-            self.assertEqual(1, machine.looks)
+            self.assertEqual(1, machine.fetch_count)
 
     def test_pause_refused_for_liveness_probe_is_rejected(self):
         machine = self.machine('Manual', faults=[errors.AccessDenied(
@@ -229,7 +229,7 @@ class FaultTestCase(test_reset.ResetTestCase):
         fetch = machine.fetch
 
         def fetch_stopped():
-            if machine.looks > 0:
+            if machine.fetch_count > 0:
                 machine.vmi = None
             return fetch()
 

@@ -272,7 +272,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
                 await self.put('b')
                 self.assertEqual(('ADDED', 'b'), await pending)
                 pending = asyncio.ensure_future(next_event())
-                self.server.cut()
+                self.server.break_watches()
                 await self.put('c')
                 # No event is lost or repeated, and nothing is listed again.
                 self.assertEqual(('ADDED', 'c'), await pending)
@@ -284,7 +284,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
             await next_event()
             await self.opened()
             with self.server.lock:
-                self.server.cut()
+                self.server.break_watches()
                 self.server.put('virtualmachines', fake_api.vm('b'))
                 self.server.delete('virtualmachines', self.vm)
                 self.server.oldest = self.server.version

@@ -33,144 +33,145 @@ VM, SECRET, EMULATOR, ENDPOINT, READY = (
     'EndpointReady', 'Ready')
 
 
-def but(world=GOOD, **changes):
-    return dataclasses.replace(world, **changes)
+def world(base=GOOD, **changes):
+    """Return an observed state that differs from another in some fields."""
+    return dataclasses.replace(base, **changes)
 
 
 # (VirtualMachineBMC, observed state, type of a condition, its status, its
 # reason, part of its message)
 CASES = (
     (bodies.body(), GOOD, VM, True, 'VirtualMachineFound', 'lab/vm'),
-    (bodies.body(), but(vm=None), VM, False, 'VirtualMachineNotFound',
+    (bodies.body(), world(vm=None), VM, False, 'VirtualMachineNotFound',
      'VirtualMachine lab/vm does not exist'),
-    (bodies.body(), but(vm=bodies.vm(deletionTimestamp='now')), VM, False,
+    (bodies.body(), world(vm=bodies.vm(deletionTimestamp='now')), VM, False,
      'VirtualMachineTerminating', ''),
     (bodies.cross_namespace(), FAR, VM, True, 'VirtualMachineFound', 'far/vm'),
-    (bodies.cross_namespace(), but(FAR, vm=bodies.vm('far')), VM, False,
+    (bodies.cross_namespace(), world(FAR, vm=bodies.vm('far')), VM, False,
      'ReferenceNotPermitted', 'bmc.kubevirt.io/allow-from=lab'),
     (bodies.body(), GOOD, SECRET, True, 'SecretGenerated',
      'node-virtbmc-auth'),
-    (bodies.body(), but(secret=None), SECRET, False, 'SecretPending', ''),
-    (bodies.body(), but(taken=('Secret node-virtbmc-auth',)), SECRET, False,
+    (bodies.body(), world(secret=None), SECRET, False, 'SecretPending', ''),
+    (bodies.body(), world(taken=('Secret node-virtbmc-auth',)), SECRET, False,
      'NameTaken', 'give the BMC another name'),
     (NAMED, GOOD, SECRET, True, 'SecretFound', 'lab/key'),
-    (NAMED, but(secret=None), SECRET, False, 'SecretNotFound',
+    (NAMED, world(secret=None), SECRET, False, 'SecretNotFound',
      'with keys username and password'),
-    (NAMED, but(secret_lacks=('password',)), SECRET, False,
+    (NAMED, world(secret_lacks=('password',)), SECRET, False,
      'SecretIncomplete', 'under password'),
-    (NAMED, but(secret_unfit=LONG), SECRET, False, 'SecretUnusable',
+    (NAMED, world(secret_unfit=LONG), SECRET, False, 'SecretUnusable',
      'under password. IPMI takes'),
-    (NAMED, but(secret_unfit=LONG), SECRET, False, 'SecretUnusable',
+    (NAMED, world(secret_unfit=LONG), SECRET, False, 'SecretUnusable',
      'Change it, or set ipmi.enabled to false.'),
-    (NO_IPMI, but(secret_unfit=LONG), SECRET, True, 'SecretFound', ''),
-    (NAMED, but(secret_unfit=COLON), SECRET, False, 'SecretUnusable',
+    (NO_IPMI, world(secret_unfit=LONG), SECRET, True, 'SecretFound', ''),
+    (NAMED, world(secret_unfit=COLON), SECRET, False, 'SecretUnusable',
      'under username. Redfish takes'),
-    (NAMED, but(secret_unfit=COLON), SECRET, False, 'SecretUnusable',
+    (NAMED, world(secret_unfit=COLON), SECRET, False, 'SecretUnusable',
      'Change it, or set redfish.enabled to false.'),
     (bodies.body(authSecretRef={'name': 'key'}, redfish={'enabled': False}),
-     but(secret_unfit=COLON), SECRET, True, 'SecretFound', ''),
+     world(secret_unfit=COLON), SECRET, True, 'SecretFound', ''),
     # With IPMI disabled, only the Secret can be changed.
-    (NO_IPMI, but(secret_unfit=COLON), SECRET, False, 'SecretUnusable',
+    (NO_IPMI, world(secret_unfit=COLON), SECRET, False, 'SecretUnusable',
      'ReadOnly. Change it.'),
-    (NAMED, but(secret_unfit=(*LONG, *COLON)), SECRET, False,
+    (NAMED, world(secret_unfit=(*LONG, *COLON)), SECRET, False,
      'SecretUnusable', 'under password and username. IPMI takes'),
-    (NAMED, but(secret_unfit=(*LONG, *COLON)), SECRET, False,
+    (NAMED, world(secret_unfit=(*LONG, *COLON)), SECRET, False,
      'SecretUnusable', 'ReadOnly. Change it.'),
     # A pod without a usable account is not started.
-    (NAMED, but(secret_unfit=COLON, deployment=None), EMULATOR, False,
+    (NAMED, world(secret_unfit=COLON, deployment=None), EMULATOR, False,
      'WaitingForSecret', 'without colons'),
     (bodies.cross_namespace(), FAR, SECRET, True, 'SecretFound', 'far/key'),
-    (bodies.cross_namespace(), but(FAR, secret=bodies.secret('far')), SECRET,
+    (bodies.cross_namespace(), world(FAR, secret=bodies.secret('far')), SECRET,
      False, 'ReferenceNotPermitted', 'Secret far/key does not permit'),
     (bodies.body(), GOOD, EMULATOR, True, 'EmulatorReady', ''),
-    (bodies.body(), but(deployment=None), EMULATOR, False,
+    (bodies.body(), world(deployment=None), EMULATOR, False,
      'EmulatorStarting', ''),
-    (bodies.body(), but(deployment=bodies.deployment(
+    (bodies.body(), world(deployment=bodies.deployment(
         observedGeneration=1, updatedReplicas=1, readyReplicas=1)),
      EMULATOR, False, 'EmulatorStarting', ''),
-    (bodies.body(), but(deployment=bodies.deployment(
+    (bodies.body(), world(deployment=bodies.deployment(
         observedGeneration=2, updatedReplicas=1)), EMULATOR, False,
      'EmulatorStarting', 'kubectl describe pods --namespace lab'),
-    (bodies.body(), but(deployment=bodies.deployment(
+    (bodies.body(), world(deployment=bodies.deployment(
         observedGeneration=2, updatedReplicas=1, conditions=[{
             'type': 'Progressing', 'status': 'True',
             'reason': 'NewReplicaSetAvailable'}])), EMULATOR, False,
      'EmulatorNotReady', 'kubectl describe pods --namespace lab'),
-    (bodies.body(), but(deployment=bodies.deployment(
+    (bodies.body(), world(deployment=bodies.deployment(
         observedGeneration=2, updatedReplicas=1, conditions=[{
             'type': 'Progressing', 'status': 'False',
             'message': 'exceeded its deadline'}])), EMULATOR, False,
      'EmulatorNotReady', 'exceeded its deadline'),
-    (bodies.body(), but(deployment=bodies.deployment(
+    (bodies.body(), world(deployment=bodies.deployment(
         observedGeneration=2, conditions=[{
             'type': 'ReplicaFailure', 'status': 'True',
             'message': 'exceeded quota'}])), EMULATOR, False,
      'EmulatorNotReady', 'exceeded quota'),
-    (bodies.body(), but(taken=('Deployment node-virtbmc',)), EMULATOR,
+    (bodies.body(), world(taken=('Deployment node-virtbmc',)), EMULATOR,
      False, 'NameTaken', 'Deployment node-virtbmc'),
-    (bodies.body(image='evil'), but(image_allowed=False), EMULATOR, False,
+    (bodies.body(image='evil'), world(image_allowed=False), EMULATOR, False,
      'ImageNotAllowed', 'Image evil'),
     (bodies.body(virtualMedia={'allowedHosts': ['ok.test', '10.0.0.1/8']}),
      GOOD, EMULATOR, False, 'AllowedHostsInvalid', '10.0.0.1/8'),
     (bodies.body(virtualMedia={'allowedHosts': ['ok.test', '10.0.0.0/8']}),
      GOOD, EMULATOR, True, 'EmulatorReady', ''),
-    (bodies.body(), but(refused=(('Role node-virtbmc', 'forbidden'),)),
+    (bodies.body(), world(refused=(('Role node-virtbmc', 'forbidden'),)),
      EMULATOR, False, 'Refused', 'Role node-virtbmc: forbidden'),
-    (bodies.body(), but(secret=None, deployment=None, refused=((
+    (bodies.body(), world(secret=None, deployment=None, refused=((
         'Secret node-virtbmc-auth', 'quota'),)), SECRET, False, 'Refused',
      'quota'),
-    (bodies.body(), but(secret=None, deployment=None, refused=((
+    (bodies.body(), world(secret=None, deployment=None, refused=((
         'Role node-virtbmc', 'forbidden'),)), EMULATOR, False, 'Refused',
      'forbidden'),
-    (bodies.body(), but(refused=(('Secret sushy-kubevirt-ca', 'broken'),)),
+    (bodies.body(), world(refused=(('Secret sushy-kubevirt-ca', 'broken'),)),
      ENDPOINT, False, 'Refused', 'broken'),
-    (bodies.body(), but(refused=(('Service node-virtbmc', 'port'),)),
+    (bodies.body(), world(refused=(('Service node-virtbmc', 'port'),)),
      EMULATOR, True, 'EmulatorReady', ''),
-    (bodies.body(), but(refused=(('Service node-virtbmc', 'port'),)),
+    (bodies.body(), world(refused=(('Service node-virtbmc', 'port'),)),
      ENDPOINT, False, 'Refused', 'Service node-virtbmc: port'),
     # The refused write is the reason why there is no pod.
-    (bodies.body(), but(deployment=None, refused=((
+    (bodies.body(), world(deployment=None, refused=((
         'Service node-virtbmc', 'port'),)), READY, False, 'Refused',
      'Service node-virtbmc: port'),
-    (bodies.body(redfish={'tls': {'secretName': 'mine'}}), but(
+    (bodies.body(redfish={'tls': {'secretName': 'mine'}}), world(
         deployment=None, certificate=False), EMULATOR, False,
      'WaitingForCertificate', 'lab/mine'),
-    (bodies.body(redfish={'tls': {'secretName': 'mine'}}), but(
+    (bodies.body(redfish={'tls': {'secretName': 'mine'}}), world(
         deployment=None, certificate=False), READY, False,
      'CertificateMissing', 'lab/mine'),
     # The certificate needs the address of the Service.
-    (bodies.body(), but(deployment=None, certificate=False, taken=(
+    (bodies.body(), world(deployment=None, certificate=False, taken=(
         'Service node-virtbmc',)), READY, False, 'NameTaken',
      'Service node-virtbmc'),
     # The pod runs, with the previous template.
-    (bodies.body(), but(waiting=True), EMULATOR, True, 'RolloutWaiting',
+    (bodies.body(), world(waiting=True), EMULATOR, True, 'RolloutWaiting',
      'waits'),
     (bodies.body(image='mine'), GOOD, EMULATOR, True, 'EmulatorReady', ''),
-    (NAMED, but(secret=None, deployment=None), EMULATOR, False,
+    (NAMED, world(secret=None, deployment=None), EMULATOR, False,
      'WaitingForSecret', 'lab/key'),
     # A running pod keeps its credentials.
-    (NAMED, but(secret=None), EMULATOR, True, 'EmulatorReady', ''),
-    (bodies.cross_namespace(), but(FAR, vm=bodies.vm('far')), EMULATOR, False,
-     'WaitingForVirtualMachine', ''),
+    (NAMED, world(secret=None), EMULATOR, True, 'EmulatorReady', ''),
+    (bodies.cross_namespace(), world(FAR, vm=bodies.vm('far')), EMULATOR,
+     False, 'WaitingForVirtualMachine', ''),
     # The BMC of a deleted VM runs and reports that the VM is missing.
-    (bodies.body(), but(vm=None), EMULATOR, True, 'EmulatorReady', ''),
+    (bodies.body(), world(vm=None), EMULATOR, True, 'EmulatorReady', ''),
     (bodies.body(), GOOD, ENDPOINT, True, 'EndpointAssigned', '10.0.0.7'),
-    (bodies.body(), but(service=None), ENDPOINT, False, 'ServicePending',
+    (bodies.body(), world(service=None), ENDPOINT, False, 'ServicePending',
      ''),
     (BALANCED, GOOD, ENDPOINT, False, 'LoadBalancerPending',
      'load balancer controller'),
-    (bodies.body(), but(certificate=False), ENDPOINT, False,
+    (bodies.body(), world(certificate=False), ENDPOINT, False,
      'CertificatePending', ''),
-    (SIGNED, but(certificate=False), ENDPOINT, False, 'CertificateMissing',
+    (SIGNED, world(certificate=False), ENDPOINT, False, 'CertificateMissing',
      'lab/cert'),
-    (PLAIN, but(certificate=False), ENDPOINT, True, 'EndpointAssigned', ''),
-    (bodies.body(), but(taken=('Service node-virtbmc',)), ENDPOINT, False,
+    (PLAIN, world(certificate=False), ENDPOINT, True, 'EndpointAssigned', ''),
+    (bodies.body(), world(taken=('Service node-virtbmc',)), ENDPOINT, False,
      'NameTaken', ''),
     (bodies.body(), GOOD, READY, True, 'ServiceReady', ''),
-    (bodies.body(), but(vm=None, service=None), READY, False,
+    (bodies.body(), world(vm=None, service=None), READY, False,
      'VirtualMachineNotFound', 'lab/vm'),
-    (bodies.body(), but(service=None), READY, False, 'ServicePending', ''),
-    (bodies.cross_namespace(), but(FAR, vm=bodies.vm('far')), READY, False,
+    (bodies.body(), world(service=None), READY, False, 'ServicePending', ''),
+    (bodies.cross_namespace(), world(FAR, vm=bodies.vm('far')), READY, False,
      'ReferenceNotPermitted', 'allow-from'),
 )
 
@@ -196,8 +197,8 @@ class ConditionsTestCase(base.BaseTestCase):
     def test_existence_in_other_namespace_is_not_revealed(self):
         bmc = spec.read(bodies.cross_namespace())
         self.assertEqual(
-            conditions.conditions(bmc, but(FAR, vm=None, secret=None)),
-            conditions.conditions(bmc, but(
+            conditions.conditions(bmc, world(FAR, vm=None, secret=None)),
+            conditions.conditions(bmc, world(
                 FAR, vm=bodies.vm('far'), secret=bodies.secret('far'))))
 
     def test_messages_contain_no_password(self):

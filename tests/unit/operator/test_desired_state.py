@@ -19,8 +19,8 @@ DELETED = bodies.body()
 DELETED['metadata']['deletionTimestamp'] = '2026-11-21T14:00:00Z'
 
 GOOD, FAR = test_conditions.GOOD, test_conditions.FAR
-but = test_conditions.but
-NEW = but(deployment=None)
+world = test_conditions.world
+NEW = world(deployment=None)
 
 # (VirtualMachineBMC, observed state, kinds of the desired objects)
 CASES = (
@@ -28,42 +28,43 @@ CASES = (
     (bodies.body(), NEW, ALL),
     (DELETED, GOOD, []),
     # The VM does not exist or is being deleted.
-    (bodies.body(), but(vm=None), [kind for kind in ALL if kind != 'Secret']),
-    (bodies.body(), but(vm=bodies.vm(deletionTimestamp='now')),
+    (bodies.body(), world(vm=None),
+     [kind for kind in ALL if kind != 'Secret']),
+    (bodies.body(), world(vm=bodies.vm(deletionTimestamp='now')),
      [kind for kind in ALL if kind != 'Secret']),
     # No pod is created before the objects that it mounts exist; a running pod
     # is not changed.
-    (bodies.body(), but(NEW, secret=None), ALL[:-2]),
-    (bodies.body(), but(NEW, certificate=False), ALL[:-2]),
-    (bodies.body(), but(secret=None), ALL[:-2]),
-    (bodies.body(), but(certificate=False), ALL[:-2]),
+    (bodies.body(), world(NEW, secret=None), ALL[:-2]),
+    (bodies.body(), world(NEW, certificate=False), ALL[:-2]),
+    (bodies.body(), world(secret=None), ALL[:-2]),
+    (bodies.body(), world(certificate=False), ALL[:-2]),
     # The pod's token belongs to the existing ServiceAccount.
-    (bodies.body(), but(account=None), ALL[:-2]),
-    (test_conditions.PLAIN, but(NEW, certificate=False), ALL),
-    (bodies.body(redfish={'enabled': False}), but(NEW, certificate=False),
+    (bodies.body(), world(account=None), ALL[:-2]),
+    (test_conditions.PLAIN, world(NEW, certificate=False), ALL),
+    (bodies.body(redfish={'enabled': False}), world(NEW, certificate=False),
      ['Service', *STATE, *RBAC, 'Deployment']),
     (bodies.body(networkPolicy={'enabled': True}), GOOD,
      [*ALL[:-2], 'NetworkPolicy', 'ConfigMap', 'Deployment']),
     (bodies.cross_namespace(), FAR, ALL[:-2]),
-    (bodies.cross_namespace(), but(FAR, copied=True), ALL),
-    (bodies.cross_namespace(), but(FAR, deployment=None, copied=True), ALL),
+    (bodies.cross_namespace(), world(FAR, copied=True), ALL),
+    (bodies.cross_namespace(), world(FAR, deployment=None, copied=True), ALL),
     # A withdrawn permission removes the pod.
-    (bodies.cross_namespace(), but(FAR, vm=bodies.vm('far')), ['Service']),
-    (bodies.cross_namespace(), but(FAR, secret=bodies.secret('far')),
+    (bodies.cross_namespace(), world(FAR, vm=bodies.vm('far')), ['Service']),
+    (bodies.cross_namespace(), world(FAR, secret=bodies.secret('far')),
      ['Service']),
     # A running pod stays if its image is allowed.
-    (bodies.body(image='evil'), but(image_allowed=False), ALL[:-1]),
-    (bodies.body(image='evil'), but(image_allowed=False, pod_allowed=True),
+    (bodies.body(image='evil'), world(image_allowed=False), ALL[:-1]),
+    (bodies.body(image='evil'), world(image_allowed=False, pod_allowed=True),
      ALL[:-2]),
     # Not changed.
     (bodies.body(virtualMedia={'allowedHosts': ['1.2.3.4/8']}), GOOD,
      ALL[:-2]),
-    (bodies.body(), but(taken=('Deployment node-virtbmc',)), ALL[:-2]),
+    (bodies.body(), world(taken=('Deployment node-virtbmc',)), ALL[:-2]),
     # A foreign account gets no permissions, and no pod gets a foreign Secret.
-    *((bodies.body(), but(taken=(one,)),
+    *((bodies.body(), world(taken=(one,)),
        ['Service', *STATE, 'ServiceAccount'])
       for one in ('ServiceAccount node-virtbmc', 'Secret vm-bmc-state')),
-    (bodies.body(), but(taken=('Service node-virtbmc',)), ALL),
+    (bodies.body(), world(taken=('Service node-virtbmc',)), ALL),
 )
 
 

@@ -33,7 +33,7 @@ class StatusTestCase(base.BaseTestCase):
         self.assertEqual('node-virtbmc-auth', made['authSecret'])
 
     def test_missing_objects_have_no_fields(self):
-        made = conditions.status(bodies.bmc(), test_conditions.but(
+        made = conditions.status(bodies.bmc(), test_conditions.world(
             secret=None, service=None), {}, 'monday')
         self.assertEqual({'observedGeneration', 'virtualMachine',
                           'conditions'}, set(made))
@@ -49,20 +49,21 @@ class EventsTestCase(base.BaseTestCase):
             before, conditions.status(bmc, new, {}, 'now')['conditions'])]
 
     def test_events_of_changed_conditions(self):
-        good, but = test_conditions.GOOD, test_conditions.but
+        good, world = test_conditions.GOOD, test_conditions.world
         for old, new, expected in (
                 (None, good, [('Normal', 'SecretGenerated'),
                               ('Normal', 'ServiceReady')]),
                 (good, good, []),
                 # Transient conditions emit no event.
-                (None, but(deployment=None, secret=None), []),
+                (None, world(deployment=None, secret=None), []),
                 # Conditions that wait for another one emit no event.
-                (None, but(certificate=False, deployment=None),
+                (None, world(certificate=False, deployment=None),
                  [('Normal', 'SecretGenerated')]),
-                (good, but(vm=None), [('Warning', 'VirtualMachineNotFound')]),
-                (but(vm=None), good, [('Normal', 'ServiceReady')]),
-                (good, but(waiting=True), [('Normal', 'RolloutWaiting')]),
-                (good, but(taken=('Role x',)), [('Warning', 'NameTaken')])):
+                (good, world(vm=None),
+                 [('Warning', 'VirtualMachineNotFound')]),
+                (world(vm=None), good, [('Normal', 'ServiceReady')]),
+                (good, world(waiting=True), [('Normal', 'RolloutWaiting')]),
+                (good, world(taken=('Role x',)), [('Warning', 'NameTaken')])):
             with self.subTest(old=old, new=new):
                 self.assertEqual(expected, self.events(old, new))
 
