@@ -195,7 +195,7 @@ class CdiTestCase(kubevirt.KubeVirtTestCase):
         return self.cluster.get('persistentvolumeclaims', name)
 
     def events(self, name):
-        """(type, reason, message) of the events of an object's name."""
+        """Return (type, reason, message) of the events of an object."""
         found = self.cluster.list('events')
         return [(e['type'], e['reason'], e['message']) for e in found
                 if e['involvedObject']['name'] == name]

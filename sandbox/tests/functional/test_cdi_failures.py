@@ -123,10 +123,10 @@ class ClaimTest(cdi.CdiTestCase):
                 volume, 'Bound').get('reason') == 'ErrExceededQuota',
             namespace)
         self.assertEqual('Pending', volume['status']['phase'])
-        message = ('persistentvolumeclaims "%s" is forbidden: exceeded '
+        message = (f'persistentvolumeclaims "{name}" is forbidden: exceeded '
                    'quota: limit, requested: requests.storage=71135396, '
                    'used: requests.storage=0, limited: '
-                   'requests.storage=10Mi' % name)
+                   'requests.storage=10Mi')
         for kind in ('Bound', 'Ready'):
             found = self.condition(volume, kind)
             self.assertEqual(('False', 'ErrExceededQuota', message), (

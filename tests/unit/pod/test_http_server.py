@@ -24,12 +24,12 @@ class Application:
 
     def __init__(self):
         self.unblock = threading.Event()
-        self.asked = threading.Semaphore(0)
+        self.called = threading.Semaphore(0)
 
     def __call__(self, environ, start_response):
         path = environ['PATH_INFO']
         length = environ.get('CONTENT_LENGTH', '')
-        self.asked.release()
+        self.called.release()
         if path == '/wait':
             self.unblock.wait(TIMEOUT)
         if path == '/fail':
@@ -164,7 +164,7 @@ class RequestTestCase(HttpServerTestCase):
         self.set('_MAX_BODY_BYTES', 3)
         sock = self.send(b'POST /wait HTTP/1.1\r\nHost: x\r\n'
                          b'Content-Length: 4\r\n\r\n')
-        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         self.app.unblock.set()
         sock.sendall(b'abcd')
         self.assertIn(b'abcd', self.answer(sock)[1])
@@ -198,7 +198,7 @@ class RequestTestCase(HttpServerTestCase):
                              b'%x\r\nabc' % number)
             sock.shutdown(socket.SHUT_WR)
             self.assert_closed(sock)
-            self.assertFalse(self.app.asked.acquire(blocking=False))
+            self.assertFalse(self.app.called.acquire(blocking=False))
 
     def test_rejects_invalid_requests_before_application(self):
         for head, code in (
@@ -206,7 +206,7 @@ class RequestTestCase(HttpServerTestCase):
                 (b'GET http://[ HTTP/1.1', 400)):
             self.assertEqual(code, self.answer(self.send(
                 head + b'\r\n\r\n'))[0], head)
-        self.assertFalse(self.app.asked.acquire(blocking=False))
+        self.assertFalse(self.app.called.acquire(blocking=False))
         self.assertNotIn('Traceback', self.log.output)
 
     def test_discards_unread_body_in_small_pieces(self):
@@ -225,7 +225,7 @@ class RequestTestCase(HttpServerTestCase):
         sock = self.send(b'POST /stream HTTP/1.1\r\nContent-Length: %d'
                          b'\r\n\r\n' % len(body), body)
         sock.shutdown(socket.SHUT_WR)
-        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         self.wait_for(lambda: self.server.connections == 0)
         self.assertTrue(read)
         self.assertLessEqual(max(read), http_server._DISCARD_BYTES)
@@ -247,8 +247,8 @@ class RequestTestCase(HttpServerTestCase):
         self.assertIn(r'\x1b', self.log.output)
 
     def test_probes_are_not_logged(self):
-        asked = redfish_probe.Probe('127.0.0.1', self.server.port, False)
-        self.assertEqual('', asked.ready())
+        probe = redfish_probe.Probe('127.0.0.1', self.server.port, False)
+        self.assertEqual('', probe.ready())
         self.assertEqual('', self.log.output)
 
 
@@ -275,18 +275,18 @@ class LimitsTestCase(HttpServerTestCase):
         sock = self.send(b'POST /x HTTP/1.1\r\nContent-Length: 9\r\n\r\nab')
         self.assert_closed(sock)
         # The application was not called.
-        self.assertFalse(self.app.asked.acquire(blocking=False))
+        self.assertFalse(self.app.called.acquire(blocking=False))
 
     def test_truncated_body_closes_connection(self):
         sock = self.send(b'POST /x HTTP/1.1\r\nContent-Length: 9\r\n\r\nab')
         sock.shutdown(socket.SHUT_WR)
         self.assert_closed(sock)
-        self.assertFalse(self.app.asked.acquire(blocking=False))
+        self.assertFalse(self.app.called.acquire(blocking=False))
 
     def test_request_timeout_does_not_apply_to_response(self):
         self.set('REQUEST_SECONDS', 1)
         sock = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
-        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         time.sleep(1.2)
         self.app.unblock.set()
         self.assertEqual(200, self.answer(sock)[0])
@@ -308,7 +308,7 @@ class LimitsTestCase(HttpServerTestCase):
     def test_closes_oldest_idle_connection_above_limit(self):
         self.set('MAX_CONNECTIONS', 3)
         busy = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
-        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         silent = [self.connect() for _ in range(2)]
         self.wait_for(lambda: self.server.connections == 3)
         self.assertEqual(200, self.get()[0])
@@ -320,7 +320,7 @@ class LimitsTestCase(HttpServerTestCase):
         self.set('MAX_CONNECTIONS', 2)
         busy = [self.send(b'GET /wait HTTP/1.1\r\n\r\n') for _ in range(2)]
         for _ in busy:
-            self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+            self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         self.assert_closed(self.connect())
         self.app.unblock.set()
         for each in busy:
@@ -338,7 +338,7 @@ class LimitsTestCase(HttpServerTestCase):
         self.set('MAX_CONNECTIONS', 2)
         for _ in range(5):
             self.send(b'GET /large HTTP/1.1\r\n\r\n')
-            self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+            self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         self.assertEqual(200, self.get()[0])
 
     def test_client_that_keeps_sending_is_closed(self):
@@ -358,7 +358,7 @@ class StopTestCase(HttpServerTestCase):
     def test_stop_completes_running_requests(self):
         busy = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
         silent = self.connect()
-        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         self.wait_for(lambda: self.server.connections == 2)
         self.server.stop()
         self.assert_closed(silent)
@@ -372,7 +372,7 @@ class StopTestCase(HttpServerTestCase):
     def test_stop_abandons_requests_after_grace_period(self):
         self.set('GRACE_SECONDS', 0.1)
         self.send(b'GET /wait HTTP/1.1\r\n\r\n')
-        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         self.server.stop()
         self.thread.join(TIMEOUT)
         self.assertFalse(self.thread.is_alive())
@@ -380,7 +380,7 @@ class StopTestCase(HttpServerTestCase):
 
     def test_stop_ends_streams(self):
         sock = self.send(b'GET /stream HTTP/1.1\r\n\r\n')
-        self.assertTrue(self.app.asked.acquire(timeout=TIMEOUT))
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         sock.recv(1)
         begin = time.monotonic()
         self.server.stop()
@@ -426,10 +426,10 @@ class TLSTestCase(HttpServerTestCase):
         self.test_serves_get_request()
 
     def test_probe_reuses_tls_session(self):
-        asked = redfish_probe.Probe('127.0.0.1', self.server.port, True)
+        probe = redfish_probe.Probe('127.0.0.1', self.server.port, True)
         with mock.patch.object(redfish_probe, '_READY_SECONDS', -1):
             for _ in range(3):
-                self.assertEqual('', asked.ready())
+                self.assertEqual('', probe.ready())
         context = self.CERTIFICATE.context()
         self.assertEqual(2, context.session_stats()['hits'])
 
@@ -441,23 +441,23 @@ class ProbeTestCase(HttpServerTestCase):
             '127.0.0.1', self.server.port, False, **options)
 
     def test_unready_before_not_live_when_server_stops(self):
-        asked = self.ask()
-        self.assertEqual('', asked.live())
+        probe = self.ask()
+        self.assertEqual('', probe.live())
         self.end()
         # The last success is valid for some seconds.
-        self.assertEqual('', asked.ready())
+        self.assertEqual('', probe.ready())
         with mock.patch.object(redfish_probe, '_READY_SECONDS', -1):
-            self.assertIn('does not answer', asked.ready())
-            self.assertEqual('', asked.live())
+            self.assertIn('does not answer', probe.ready())
+            self.assertEqual('', probe.live())
             with mock.patch.object(redfish_probe, '_LIVE_SECONDS', -1):
-                self.assertIn('does not answer', asked.live())
+                self.assertIn('does not answer', probe.live())
 
     def test_caches_successful_probe(self):
-        asked = self.ask()
+        probe = self.ask()
         for _ in range(3):
-            self.assertEqual('', asked.ready())
-        self.assertTrue(self.app.asked.acquire(blocking=False))
-        self.assertFalse(self.app.asked.acquire(blocking=False))
+            self.assertEqual('', probe.ready())
+        self.assertTrue(self.app.called.acquire(blocking=False))
+        self.assertFalse(self.app.called.acquire(blocking=False))
 
     def test_unready_after_status_500(self):
         with mock.patch.object(

@@ -4,7 +4,7 @@ import io
 import json
 
 import flask
-from werkzeug import exceptions as http
+from werkzeug import exceptions
 from werkzeug import serving
 
 from sushy_kubevirt.kube import errors
@@ -175,8 +175,8 @@ class TestRequests(base.RedfishTestCase):
                     'wsgi.input_terminated': True,
                     'wsgi.input': serving.DechunkedInput(
                         io.BytesIO(b'FFFFFF\r\n{}'))}):
-            self.assertRaises(http.BadRequest, payload.check)
-            self.assertRaises(http.BadRequest, flask.request.get_data)
+            self.assertRaises(exceptions.BadRequest, payload.check)
+            self.assertRaises(exceptions.BadRequest, flask.request.get_data)
 
     def test_limits_size_of_error(self):
         for body in ({f'x{number}': 1 for number in range(20000)},

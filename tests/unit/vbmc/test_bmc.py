@@ -17,7 +17,7 @@ UUID = '6fb0c2e9-6dd2-4c0a-b1d2-1234567890ab'
 
 
 class Session:
-    """Something that can be gone."""
+    """Stands for an IPMI session that tests can delete."""
 
 
 class BmcTestCase(base.BaseTestCase):
@@ -82,7 +82,7 @@ class ChassisTest(BmcTestCase):
             self.assertEqual((0, b'\7'), self.ask(0, 6, number))
             self.machine.set_power_restore_policy.assert_called_with(policy)
         self.machine.set_power_restore_policy.reset_mock()
-        # What there is, and nothing changed.
+        # 3 reads the supported policies without a change.
         self.assertEqual((0, b'\7'), self.ask(0, 6, 3))
         for number in range(4, 8):
             self.assertEqual((0xCC, b''), self.ask(0, 6, number))

@@ -143,11 +143,11 @@ class AdmissionPolicyTestCase(unittest.TestCase):
         return caught.exception
 
     def test_policies_of_create(self):
-        for made, said in CREATED:
+        for made, message in CREATED:
             with self.subTest(policy=made['spec']):
                 self.setUp()
                 self.bind(made)
-                if said is None:
+                if message is None:
                     self.store.create(self.kind, base.make(),
                                       write=self.write())
                     continue
@@ -155,19 +155,19 @@ class AdmissionPolicyTestCase(unittest.TestCase):
                 self.assertEqual(
                     (422, 'Invalid', 'things.example.test "a" is forbidden: '
                      'ValidatingAdmissionPolicy \'p\' with binding \'b\' '
-                     'denied request: ' + said),
+                     'denied request: ' + message),
                     (error.code, error.reason, error.message))
                 self.assertIsNone(self.store.find(self.kind, 'default', 'a'))
 
     def test_rejects_invalid_policies(self):
-        for made, said in INVALID:
+        for made, message in INVALID:
             with self.subTest(policy=made['spec']):
                 with self.assertRaises(errors.ApiError) as caught:
                     self.store.create(admission_policies.POLICY, made)
-                self.assertIn(said, caught.exception.message)
+                self.assertIn(message, caught.exception.message)
 
     def test_rejects_invalid_bindings(self):
-        for spec, said in (
+        for spec, message in (
                 ({'validationActions': ['Deny']}, 'policyName'),
                 ({'policyName': 'p'}, 'validationActions'),
                 ({'policyName': 'p', 'validationActions': ['No']}, '"No"'),
@@ -179,7 +179,7 @@ class AdmissionPolicyTestCase(unittest.TestCase):
                 with self.assertRaises(errors.ApiError) as caught:
                     self.store.create(admission_policies.BINDING, {
                         'metadata': {'name': 'b'}, 'spec': spec})
-                self.assertIn(said, caught.exception.message)
+                self.assertIn(message, caught.exception.message)
 
     def test_policy_of_updates(self):
         self.bind(policy('object.spec.size >= oldObject.spec.size',

@@ -47,10 +47,11 @@ CASES = (
 class CelRulesTestCase(unittest.TestCase):
 
     def test_causes_of_violated_rules(self):
-        for schema, new, old, said in CASES:
+        for schema, new, old, messages in CASES:
             with self.subTest(schema=schema, new=new, old=old):
                 self.assertEqual(
-                    said, [str(c) for c in cel_rules.causes(schema, new, old)])
+                    messages,
+                    [str(c) for c in cel_rules.causes(schema, new, old)])
 
     def test_message_and_reason_of_rule(self):
         schema = ruled('false')

@@ -111,8 +111,8 @@ class MergeTestCase(unittest.TestCase):
 class DefaultsTestCase(unittest.TestCase):
 
     def test_defaults_belong_to_the_manager_that_caused_them(self):
-        store = base.cluster().store
-        store.create(core.SERVICE, {
+        objects = base.cluster().store
+        objects.create(core.SERVICE, {
             'metadata': {'name': 'a', 'namespace': 'default'},
             'spec': {'ports': [{'port': 80}]}}, manager='maker')
 
@@ -121,8 +121,8 @@ class DefaultsTestCase(unittest.TestCase):
 
         for kind, has in (('NodePort', True), ('ClusterIP', False)):
             # Another type removes a field, but not its managed entry.
-            live = store.change(core.SERVICE, 'default', 'a', become(kind),
-                                manager=kind)
+            live = objects.change(core.SERVICE, 'default', 'a', become(kind),
+                                  manager=kind)
             entries = {entry['manager']: entry['fieldsV1']['f:spec']
                        for entry in live['metadata']['managedFields']}
             self.assertIs(has, 'externalTrafficPolicy' in live['spec'])

@@ -24,10 +24,10 @@ class VmStatusTest(base.BaseTestCase):
         vm_status.update(self.vm, vmi, strategy, failure, self.store)
         return self.vm['status']
 
-    def _vmi(self, phase='Running', *told, **meta):
+    def _vmi(self, phase='Running', *found, **meta):
         vmi = objects.vmi(phase=phase)
         vmi['metadata'].update(meta)
-        for condition in told:
+        for condition in found:
             conditions.put(vmi, *condition)
         return vmi
 

@@ -73,9 +73,9 @@ class MediaTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def test_retries_while_guest_locks_the_tray(self):
         """Open the tray until the guest unlocks it."""
-        asked = await self.become(FULL, EMPTY, Machine(locked=2))
-        self.assertEqual(3, asked.count('blockdev-open-tray'))
-        self.assertEqual('blockdev-close-tray', asked[-1])
+        commands = await self.become(FULL, EMPTY, Machine(locked=2))
+        self.assertEqual(3, commands.count('blockdev-open-tray'))
+        self.assertEqual('blockdev-close-tray', commands[-1])
 
     async def test_plugs_and_unplugs_disk(self):
         disk = drives.Drive('cd', 'scsi', False, drives.Medium('cd', '/d'),

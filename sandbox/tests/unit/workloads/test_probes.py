@@ -50,7 +50,7 @@ class FollowTestCase(unittest.IsolatedAsyncioTestCase):
 
         :returns: reported states, reported failures, unused results
         """
-        results, told, wrong = list(results), [], []
+        results, states, failures = list(results), [], []
         clock = probes.Clock(0, 0)
 
         async def once(spec):
@@ -61,10 +61,10 @@ class FollowTestCase(unittest.IsolatedAsyncioTestCase):
         try:
             await probes.follow(
                 {'periodSeconds': 0.01, 'failureThreshold': 2}, once,
-                None, told.append, wrong.append, clock, nudged)
+                None, states.append, failures.append, clock, nudged)
         except asyncio.CancelledError:
             pass
-        return told, wrong, results
+        return states, failures, results
 
     async def test_failed_liveness_is_reported_once(self):
         self.assertEqual(
@@ -81,10 +81,10 @@ class StatusTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def probe(self, answer, **more):
         """Probe a server; return (status code, request, port)."""
-        asked = []
+        requests = []
 
         async def serve(reader, writer):
-            asked.append(await reader.readuntil(b'\r\n\r\n'))
+            requests.append(await reader.readuntil(b'\r\n\r\n'))
             writer.write(answer)
             if not more.get('open'):
                 writer.close()
@@ -93,21 +93,21 @@ class StatusTestCase(unittest.IsolatedAsyncioTestCase):
         try:
             return await asyncio.wait_for(httpprobe.status(
                 '127.0.0.1', port, '/x', more.get('headers', []), False),
-                5), asked[0].decode(), port
+                5), requests[0].decode(), port
         finally:
             server.close()
 
     async def test_request_has_headers_of_kubelet(self):
-        status, asked, port = await self.probe(
+        status, request, port = await self.probe(
             b'HTTP/1.1 204 No Content\r\n\r\n', headers=[
                 ('host', 'a.test'), ('X-A', 'b')])
         self.assertEqual(204, status)
         self.assertEqual(
             ['GET /x HTTP/1.1', 'User-Agent: kube-probe/1.36',
              'Accept: */*', 'host: a.test', 'X-A: b', 'Connection: close',
-             '', ''], asked.split('\r\n'))
-        _, asked, port = await self.probe(b'HTTP/1.0 200 OK\r\n\r\n')
-        self.assertIn(f'\r\nHost: 127.0.0.1:{port}\r\n', asked)
+             '', ''], request.split('\r\n'))
+        _, request, port = await self.probe(b'HTTP/1.0 200 OK\r\n\r\n')
+        self.assertIn(f'\r\nHost: 127.0.0.1:{port}\r\n', request)
 
     async def test_complete_response_needs_no_close(self):
         status, _, _ = await self.probe(

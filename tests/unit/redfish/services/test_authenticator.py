@@ -148,11 +148,11 @@ class AuthenticatorTestCase(base.BaseTestCase):
     def test_throttles_guesses(self):
         for number in range(login_throttle.PAIR.free):
             self.assert_refused('admin', b'%d' % number)
-        asked = self.checkpw.call_count
+        calls = self.checkpw.call_count
         for number in range(100):
             wait = self.assert_throttled('admin', b'more%d' % number)
             self.assertGreater(wait, 0)
-        self.assertEqual(asked, self.checkpw.call_count)
+        self.assertEqual(calls, self.checkpw.call_count)
         # Throttled there even with the correct password, not elsewhere.
         self.assert_throttled('admin', b'secret')
         self.assert_accepted('admin', b'secret', '10.0.0.2')

@@ -16,7 +16,7 @@ VM = ('default', 'vm-a')
 
 
 class Client:
-    """One Secret, as the API server keeps it."""
+    """Fake Kubernetes client with one Secret."""
 
     def __init__(self):
         self.secret = None
@@ -67,7 +67,7 @@ class Client:
         return self._keep(secret)
 
     def put(self, section, value):
-        """What another host writes."""
+        """Write a section as another host does."""
         text = base64.b64encode(json.dumps(value).encode()).decode()
         secret = self.secret or {'metadata': {}, 'data': {}}
         secret['data'][section] = text

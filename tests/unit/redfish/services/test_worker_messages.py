@@ -18,14 +18,14 @@ from sushy_kubevirt.redfish.services import worker_messages
 _WORKER = '''
 import os, sys
 from sushy_kubevirt.redfish.services import worker_messages
-def say(text):
+def output(text):
     os.write(1, text.encode() + b'\\n')
 one = worker_messages.WorkerMessages(sys.argv[1])
-one.subscribe('news', lambda message: say(message['text']))
-one.on_elected(lambda: say('leads'))
+one.subscribe('news', lambda message: output(message['text']))
+one.on_elected(lambda: output('leads'))
 one.start()
 one.campaign()
-say('ready')
+output('ready')
 for line in sys.stdin:
     one.publish('news', {'text': line.strip()})
 '''
@@ -92,8 +92,8 @@ class TestWorkerMessages(base.BaseTestCase):
 
     def test_elects_successor_of_killed_leader(self):
         other = self.worker_process()
-        said = {other.stdout.readline().strip() for _ in range(2)}
-        self.assertEqual({'ready', 'leads'}, said)
+        lines = {other.stdout.readline().strip() for _ in range(2)}
+        self.assertEqual({'ready', 'leads'}, lines)
         one, received = self.worker()
         leads = threading.Event()
         one.on_elected(leads.set)

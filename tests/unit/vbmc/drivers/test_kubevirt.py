@@ -70,7 +70,7 @@ class CheckTest(DriverTestCase):
         self.find.assert_not_called()
 
     def test_namespace_of_name_or_option(self):
-        for name, chosen, namespace, asked in (
+        for name, chosen, namespace, found in (
                 ('vm', None, 'found', (None, 'vm')),
                 ('vm', 'lab', 'lab', ('lab', 'vm')),
                 ('lab/vm', None, 'lab', ('lab', 'vm')),
@@ -78,7 +78,7 @@ class CheckTest(DriverTestCase):
             checked = self.driver.check(entry(name, namespace=chosen))
             self.assertEqual((name, namespace), (checked['domain_name'],
                                                  checked['namespace']))
-            self.assertEqual(asked, self.find.call_args.args[2:4])
+            self.assertEqual(found, self.find.call_args.args[2:4])
         self.find.reset_mock()
         self.assert_rejected('lab/vm is not in namespace other', 'lab/vm',
                              namespace='other')

@@ -34,8 +34,8 @@ class Session15TestCase(base.ServerTestCase):
 
 class AvailabilityTest(Session15TestCase):
 
-    def capabilities(self, asked=b'\x0e\x04'):
-        code, data = self.v15_client().ask(0x38, asked)
+    def capabilities(self, request=b'\x0e\x04'):
+        code, data = self.v15_client().ask(0x38, request)
         return bytes((code,)) + data
 
     def assert_unavailable(self):

@@ -7,7 +7,7 @@ import threading
 import fixtures
 from oslotest import base
 
-from sushy_kubevirt.machine import options as cluster_options
+from sushy_kubevirt.machine import options
 from sushy_kubevirt.redfish.services.events import dispatcher
 from sushy_kubevirt.redfish.services.events import event_options
 from sushy_kubevirt.redfish.services.events import event_record
@@ -28,7 +28,7 @@ class Media:
 
 class Cluster(test_state_secret.Cluster):
 
-    options = cluster_options.Options(write_deadline=2)
+    options = options.Options(write_deadline=2)
     default_namespace = 'default'
 
     def __init__(self):
@@ -55,7 +55,7 @@ class DispatcherTestCase(base.BaseTestCase):
         self.addCleanup(self.cluster.closing.set)
 
     def worker(self, **more):
-        """Start a worker. :returns: (it, queue of records it streams)"""
+        """Start a worker; return it and a queue of the records it streams."""
         folder = shared_directory.SharedDirectory(self.config)
         folder.make()
         self.addCleanup(folder.close)
