@@ -83,16 +83,16 @@ def _finish_read(request, response):
         if '@odata.id' in document:
             text = f'{text[:-1]}, "@odata.etag": "W/\\"{tag[3:-1]}\\""}}'
     else:
-        shown = expand_select.apply(
+        queried = expand_select.apply(
             {**document, '@odata.etag': tag}, query,
             (request.path, request.query_string.decode('latin-1')))
-        if shown.get('@odata.id') != document.get('@odata.id'):
-            document, tag = shown, etags.compute(shown)   # ?only
-            shown = expand_select.with_etag(shown)
+        if queried.get('@odata.id') != document.get('@odata.id'):
+            document, tag = queried, etags.compute(queried)   # ?only
+            queried = expand_select.with_etag(queried)
         elif query.expand:
             # The tag covers the expanded resources.
-            tag = etags.compute(shown)
-        text = json.dumps(shown)
+            tag = etags.compute(queried)
+        text = json.dumps(queried)
     environ = request.environ
     if_match = environ.get('HTTP_IF_MATCH')
     if if_match is not None and not etags.match(if_match, tag):

@@ -96,15 +96,15 @@ def resource(subscription):
         return _delete(subscription)
     found = events().subscriptions.get(subscription)
     if found is None:
-        shown = events().streams.get(subscription)
-        if shown is None:
+        info = events().streams.get(subscription)
+        if info is None:
             raise _missing(subscription)
         if method == 'PATCH':
             raise errors.general_error(
                 405, 'A stream cannot be changed.',
                 'Open another one with another $filter.',
                 {'Allow': 'DELETE, GET, HEAD, OPTIONS'})
-        return responses.resource(_stream(shown))
+        return responses.resource(_stream(info))
     if method == 'PATCH':
         return _patch(found)
     return responses.resource(_body(found))
@@ -120,7 +120,7 @@ def _path(id_):
 
 def _body(one):
     here = _path(one.id)
-    wanted = one.filter
+    event_filter = one.filter
     failures = events().failures(one.id)
     return {
         '@odata.id': here,
@@ -132,16 +132,17 @@ def _body(one):
         'Protocol': 'Redfish',
         'SubscriptionType': 'RedfishEvent',
         'EventFormatType': 'Event',
-        'EventTypes': list(wanted.types) or [event_record.OTHER],
-        'RegistryPrefixes': list(wanted.registries),
-        'MessageIds': list(wanted.messages),
-        'ExcludeRegistryPrefixes': list(wanted.no_registries),
-        'ExcludeMessageIds': list(wanted.no_messages),
-        'ResourceTypes': list(wanted.resource_types),
-        'OriginResources': [responses.link(path) for path in wanted.origins],
-        'OriginResources@odata.count': len(wanted.origins),
-        'SubordinateResources': wanted.subordinate,
-        'Severities': list(wanted.severities),
+        'EventTypes': list(event_filter.types) or [event_record.OTHER],
+        'RegistryPrefixes': list(event_filter.registries),
+        'MessageIds': list(event_filter.messages),
+        'ExcludeRegistryPrefixes': list(event_filter.no_registries),
+        'ExcludeMessageIds': list(event_filter.no_messages),
+        'ResourceTypes': list(event_filter.resource_types),
+        'OriginResources': [
+            responses.link(path) for path in event_filter.origins],
+        'OriginResources@odata.count': len(event_filter.origins),
+        'SubordinateResources': event_filter.subordinate,
+        'Severities': list(event_filter.severities),
         'DeliveryRetryPolicy': one.policy.value,
         'VerifyCertificate': one.verify,
         # Not shown, because they may contain credentials (DSP0268).
@@ -153,14 +154,14 @@ def _body(one):
     }
 
 
-def _stream(shown):
+def _stream(info):
     return {
-        '@odata.id': _path(shown.id),
+        '@odata.id': _path(info.id),
         '@odata.type': '#EventDestination.v1_14_0.EventDestination',
-        'Id': shown.id,
+        'Id': info.id,
         'Name': 'Server-Sent Events',
-        'Destination': 'redfish-sse://' + shown.client,
-        'Context': shown.context,
+        'Destination': 'redfish-sse://' + info.client,
+        'Context': info.context,
         'Protocol': 'Redfish',
         'SubscriptionType': 'SSE',
         'EventFormatType': 'Event',
@@ -173,8 +174,8 @@ def _stream(shown):
 def _create():
     values = payload.properties(_CREATE)
     found = []
-    wanted = {field: _list(name, values.get(name, []), found)
-              for name, field in _LISTS.items()}
+    filter_fields = {field: _list(name, values.get(name, []), found)
+                     for name, field in _LISTS.items()}
     if 'Destination' not in values:
         found.append(messages.message('PropertyMissing', 'Destination',
                                       related=['#/Destination']))
@@ -187,7 +188,8 @@ def _create():
     made = events().subscriptions.add(
         values['Destination'], owner=account.name if account else '',
         filter=filters.Filter(
-            **wanted, subordinate=values.get('SubordinateResources', False)),
+            **filter_fields,
+            subordinate=values.get('SubordinateResources', False)),
         **fields)
     return responses.created(_body(made))
 
@@ -222,7 +224,7 @@ def _fields(values, found):
             found.append(messages.message(
                 'PropertyValueFormatError', values['Context'], 'Context',
                 related=['#/Context'],
-                detail=f'{_MAX_LENGTH} characters are allowed.'))
+                detail=f'At most {_MAX_LENGTH} characters are allowed.'))
         fields['context'] = values['Context']
     if 'DeliveryRetryPolicy' in values:
         fields['policy'] = subscriptions.Policy(values['DeliveryRetryPolicy'])
@@ -270,12 +272,12 @@ def _list(name, values, found):
     if len(values) > _MAX_ENTRIES:
         found.append(messages.message(
             'PropertyValueFormatError', '…', name, related=[pointer],
-            detail=f'{_MAX_ENTRIES} entries are allowed.'))
+            detail=f'At most {_MAX_ENTRIES} entries are allowed.'))
         return ()
     if name == 'OriginResources':
         values = [one.get('@odata.id') if isinstance(one, dict) else None
                   for one in values]
-    taken = []
+    valid = []
     for number, value in enumerate(values):
         where = f'{pointer}/{number}'
         allowed = _VALUES.get(name)
@@ -298,8 +300,8 @@ def _list(name, values, found):
                 detail='Only links to resources of this service are '
                 'allowed.'))
         else:
-            taken.append(value)
-    return tuple(taken)
+            valid.append(value)
+    return tuple(valid)
 
 
 # Actions

@@ -291,8 +291,9 @@ def read_url(url):
     if parsed.username or parsed.password:
         # All clients that can read the subscription would see it.
         raise errors.InvalidValue(
-            'Destination', parsed.text, message='Destination may not hold a '
-            'user name or password; send them as HttpHeaders')
+            'Destination', parsed.text,
+            message='Destination must not contain a user name or password; '
+            'send them as HttpHeaders')
     return parsed
 
 
@@ -323,7 +324,7 @@ def check_headers(headers):
             raise _bad_header(shown, 'the value is invalid')
         size += len(name) + len(value)
     if len(headers) > _MAX_HEADERS or size > _MAX_HEADER_LENGTH:
-        raise _bad_header('', f'{_MAX_HEADERS} headers with '
+        raise _bad_header('', f'at most {_MAX_HEADERS} headers with '
                           f'{_MAX_HEADER_LENGTH} characters are allowed')
 
 
