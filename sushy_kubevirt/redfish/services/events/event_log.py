@@ -41,7 +41,7 @@ _SEVERITIES = ('OK', 'Warning', 'Critical')
 #: Largest number of records that wait to be written.
 _MAX_QUEUE = 1000
 
-#: Characters of an Event's message; the API allows 1024 bytes.
+#: Largest number of characters of a Kubernetes Event's message.
 _MAX_MESSAGE = 1000
 _KINDS = (api_resources.VM.kind, api_resources.VMI.kind, 'DataVolume',
           'PersistentVolumeClaim')
