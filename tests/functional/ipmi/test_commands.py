@@ -304,7 +304,8 @@ class FaultTest(IpmiTestCase):
         self.sandbox.outage(12)
         # A response after the outage would be a success.
         self.assertIn('Node busy', self.refused('power', 'off'))
-        # Other commands succeed; power commands do after the outage.
+        # Commands that need no API call succeed; power commands do so again
+        # after the outage.
         self.ipmi('mc', 'info')
         deadline = time.monotonic() + 40
         while vbmcd.ipmitool(self.vbmcd.bmcs[self.name],

@@ -34,7 +34,7 @@ class OperatorAccountTestCase(access_case.AccessTestCase):
                                       operator.LABEL + box.name)
         expected = made()
         self.assertEqual(len(kinds) + 1, len(expected))
-        # The operator restores what is deleted or changed.
+        # The operator restores deleted and changed objects.
         self.kubectl('delete', ','.join(kinds), '-l',
                      operator.LABEL + box.name)
         self.until('restored objects', made, expected)

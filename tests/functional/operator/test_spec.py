@@ -194,7 +194,7 @@ class SpecTestCase(operator.OperatorTestCase):
         self.until('answer', lambda: self.box.ipmitool(
             'power', 'status', host=node, port=31623).returncode, 0)
 
-        # nodePorts are removed: the cluster assigns a fixed port once.
+        # Two Services of a cluster cannot have the same fixed node port.
         self.box.patch(service={'type': 'LoadBalancer', 'nodePorts': None,
                                 'annotations': None})
         self.box.current()

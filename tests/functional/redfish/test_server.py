@@ -143,7 +143,7 @@ class TestAccess(base.SandboxTestCase):
             started.request(
                 'POST',
                 redfish_case.SYSTEMS
-                + '/%s/Actions/ComputerSystem.Reset' % identity,
+                + f'/{identity}/Actions/ComputerSystem.Reset',
                 {'ResetType': 'On'},
                 expect=404,
             )
