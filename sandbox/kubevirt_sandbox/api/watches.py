@@ -151,7 +151,7 @@ async def serve(server, request, kind, view, selector, namespace, options):
     """Serve a watch request.
 
     :param server: the server, whose ``watches`` are the open watches.
-    :param options: a :class:`options.ListOptions`.
+    :param options: a :class:`query_parameters.ListOptions`.
     """
     timeout = options.timeout or random.uniform(1800, 3600)  # noqa: S311
     watch = Watch(server.store, view, selector, namespace, timeout,

@@ -32,7 +32,7 @@ _TRUE = ('1', 't', 'T', 'true', 'TRUE', 'True')
 class Consoles:
     """The handlers.
 
-    :param kinds: the :class:`kinds.Kinds` of the cluster.
+    :param kinds: the :class:`kubevirt_kinds.Kinds` of the cluster.
     :param machines: the VMIs' controller, whose guests have the ports.
     """
 

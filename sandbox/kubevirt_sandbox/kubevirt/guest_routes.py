@@ -14,7 +14,7 @@ class Routes:
     """The handlers.
 
     :param store: the store, to know which machines there are.
-    :param kinds: the :class:`kinds.Kinds` of the cluster.
+    :param kinds: the :class:`kubevirt_kinds.Kinds` of the cluster.
     :param guests: the :class:`guests.Guests`.
     """
 

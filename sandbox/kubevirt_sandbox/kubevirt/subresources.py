@@ -41,7 +41,7 @@ def install(server, kinds, config, controller, version):
     """Serve the verbs.
 
     :param server: the API server.
-    :param kinds: the :class:`kinds.Kinds` of this cluster.
+    :param kinds: the :class:`kubevirt_kinds.Kinds` of this cluster.
     :param config: a :class:`config.ClusterConfig`.
     :param controller: the VMIs' controller, whose guests obey.
     :param version: the version of KubeVirt.

@@ -68,7 +68,7 @@ def dry(body):
 class Verbs:
     """The verbs.
 
-    :param kinds: the :class:`kinds.Kinds` of the cluster.
+    :param kinds: the :class:`kubevirt_kinds.Kinds` of the cluster.
     """
 
     def __init__(self, kinds):

@@ -19,7 +19,7 @@ _NO_AGENT = 'VMI does not have guest agent connected'
 class Verbs:
     """The verbs.
 
-    :param kinds: the :class:`kinds.Kinds` of the cluster.
+    :param kinds: the :class:`kubevirt_kinds.Kinds` of the cluster.
     :param controller: the VMIs' controller.
     """
 

@@ -17,7 +17,7 @@ _VM, _VMI = 'virtualmachine', 'virtualmachineinstance'
 class Verbs:
     """The verbs.
 
-    :param kinds: the :class:`kinds.Kinds` of the cluster.
+    :param kinds: the :class:`kubevirt_kinds.Kinds` of the cluster.
     :param config: a :class:`config.ClusterConfig`.
     """
 
