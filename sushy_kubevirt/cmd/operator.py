@@ -36,7 +36,7 @@ def main(arguments=None):
         # Ctrl-C before the signal handler was installed.
         pass
     except Exception:
-        LOG.exception('Unexpected error, which is a bug of the operator')
+        LOG.exception('Unexpected error, a bug in the operator')
         return 1
     return 0
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coroutines for the Kubernetes client that the BMC processes use as well.
+"""Asyncio interface of the Kubernetes client of the BMC processes.
 
-`client.Client` blocks, the operator's controllers are coroutines of one event
-loop: each request is made in a thread, and so is each list-and-watch
-(`watcher.Watcher`). Requests are made once; callers repeat what is worth
-repeating. Only `Api.watch` repeats by itself, without end.
+`client.Client` blocks, and the operator's controllers are coroutines of one
+event loop: each request, and each list-and-watch (`watcher.Watcher`), runs in
+a thread. Only `Api.watch` retries; requests are sent once, and callers retry.
 """
 
 import asyncio
@@ -18,20 +17,20 @@ from sushy_kubevirt.kube import watcher
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import naming
 
-#: Lists of which a page is read and parsed at a time. Memory that is used at
-#: once stays with the process for good.
+#: Maximum number of list pages that are read and parsed at a time. CPython
+#: rarely returns memory of such a peak to the system.
 PAGES = 2
 
-#: Idle connections kept: as many as workers that write at the same time.
+#: Maximum number of idle connections: the number of concurrent writers.
 CONNECTIONS = 16
 
-#: Watches last long, so that at rest only the Lease costs requests.
+#: Long watches, so that at rest only the Lease causes requests.
 CLIENT_OPTIONS = options.Options(
     connect_timeout=10, request_timeout=30, write_deadline=60,
     watch_seconds=1800, watch_backoff=30, page_size=100)
 
-#: Seconds after which a silent watch is opened again: a bookmark comes about
-#: every minute.
+#: Seconds after which a watch without events is reopened: the API server sends
+#: a bookmark about every minute.
 WATCH_SILENCE = 70
 
 #: Type of the event that follows a complete list; see `Api.watch`.
@@ -153,11 +152,11 @@ class Api:
 
 
 async def in_thread(function, *args):
-    """Run a blocking function in a thread of its own.
+    """Run a blocking function in a new thread.
 
-    Not `asyncio.to_thread`: the threads of its pool are joined when the
-    process ends, which would wait for a request that hangs, and a pool that
-    is full of such requests would keep the Lease from being renewed.
+    Not `asyncio.to_thread`: its pool's threads are joined when the process
+    ends, which would wait for a hanging request, and a pool full of hanging
+    requests would prevent the renewal of the Lease.
 
     :returns: what the function returns
     """
@@ -170,7 +169,7 @@ async def in_thread(function, *args):
             report, value = future.set_result, context.run(function, *args)
         except Exception as e:
             report, value = future.set_exception, e
-        # Whoever waited may have been cancelled, or the loop have ended.
+        # The waiting task may be cancelled, and the loop may be closed.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(
                 lambda: future.done() or report(value))
@@ -180,10 +179,10 @@ async def in_thread(function, *args):
 
 
 class _Channel:
-    """Hands what a `watcher.Watcher` finds in its thread to a coroutine.
+    """Passes events of a `watcher.Watcher` from its thread to a coroutine.
 
-    The thread waits until what it handed over is taken, so that of a long
-    list no more than a page is in memory.
+    The thread waits until the coroutine has received them, so that no more
+    than one page of a long list is in memory.
 
     :param loop: the event loop
     :param reading: `threading.Semaphore` held while a page is read
@@ -196,14 +195,14 @@ class _Channel:
         self._closed = False
 
     async def receive(self):
-        """Wait for something.
+        """Wait for events.
 
-        :returns: list of (type, object), the first one last
+        :returns: list of (type, object), in reverse order
         """
         return await self._items.get()
 
     def close(self):
-        """Let the thread end, which may wait in `_send`."""
+        """Release the thread, which may wait in `_send`."""
         self._closed = True
         while not self._items.empty():
             self._items.get_nowait()
@@ -227,7 +226,7 @@ class _Channel:
         self._send([(kind, obj)])
 
     def changed(self):
-        """Nothing depends on whether the watch works at the moment."""
+        """Ignore whether the watch is connected."""
 
     def _send(self, items):
         sending = self._items.put(items)

@@ -100,25 +100,25 @@ def manifest(vm):
         'spec': {'virtualMachineRef': {'name': vm.name}}}
 
 
-def decide(vm, naming_it, of_its_name):
-    """Decide what to do about a VM.
+def decide(vm, referring, namesake):
+    """Decide whether to create or delete BMCs of a VM.
 
     :param vm: a `SelectedVm`; None if there is none whose labels match
-    :param naming_it: list of `ExistingBmc` that name the VM
-    :param of_its_name: the `ExistingBmc` that has the VM's namespace and
-        name, or None
+    :param referring: list of `ExistingBmc` whose spec refers to the VM
+    :param namesake: the `ExistingBmc` that has the VM's namespace and name,
+        or None
     :returns: (whether to create one, list of `ExistingBmc` to delete)
     """
-    ours = [one for one in naming_it if one.auto_created]
+    ours = [one for one in referring if one.auto_created]
     if vm is None:
         return False, ours
     if vm.deleting:
         # Kubernetes deletes what it owns.
         return False, []
     if any(not one.auto_created and vm.permits(one.namespace)
-           for one in naming_it):
+           for one in referring):
         return False, ours
-    return of_its_name is None, []
+    return namesake is None, []
 
 
 class AutoCreator:
@@ -236,9 +236,9 @@ class AutoCreator:
                     getattr(e, 'retry_after', None)) from None
 
     async def _create_or_delete(self, key):
-        vm, of_its_name = self._vms.get(key), self._bmcs.get(key)
-        naming_it = [self._bmcs[one] for one in self._by_vm.get(key, ())]
-        create, surplus = decide(vm, naming_it, of_its_name)
+        vm, namesake = self._vms.get(key), self._bmcs.get(key)
+        referring = [self._bmcs[one] for one in self._by_vm.get(key, ())]
+        create, surplus = decide(vm, referring, namesake)
         for one in surplus:
             LOG.info('BMC %s/%s is deleted: its VM does not match '
                      '--auto-create any more, or has a BMC of a user',
@@ -254,6 +254,6 @@ class AutoCreator:
                                    manifest(vm))
             LOG.info('BMC %s/%s is created: the labels of its VM match '
                      '--auto-create', *key)
-        elif vm and not vm.deleting and not naming_it:
+        elif vm and not vm.deleting and not referring:
             LOG.info('VM %s/%s gets no BMC: the BMC of its name is for '
                      'another VM', *key)

@@ -23,8 +23,8 @@ CONFIG_MAP, SECRET, VM, EVENT = (
     api_resources.CONFIG_MAP, api_resources.SECRET, api_resources.VM,
     api_resources.EVENT)
 
-#: What the operator makes for BMCs and keeps as it is to be, watched by its
-#: label. Secrets are not among them: see `secret_summary`.
+#: Kinds of objects that the operator creates for BMCs and keeps in their
+#: desired state; watched by label. Secrets are separate: see `secret_summary`.
 OWNED = (DEPLOYMENT, SERVICE, ACCOUNT, ROLE, BINDING, POLICY, CONFIG_MAP)
 
 _BY_KIND = {one.kind: one for one in (*OWNED, SECRET, VM, BMC)}

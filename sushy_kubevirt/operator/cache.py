@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What watches and answers have shown of the cluster, and which BMC uses what.
+"""Cached objects of the cluster, and an index of the BMCs that use them.
 
-Empty when the operator starts: nothing in it is needed that the cluster does
-not show again. BMCs and the objects made for them are kept whole, but packed,
-in the `object_cache.ObjectCache` that the BMC processes also use. Of VMs and
-Secrets, which belong to users, the watches send the metadata alone; a Secret
-that a BMC names is read when its version has changed, and only a
+Filled by watches and by responses to requests; empty when the operator starts.
+BMCs and the objects created for them are kept completely, but compressed, in
+the `object_cache.ObjectCache` that the BMC processes also use. Of VMs and
+Secrets, which belong to users, only the metadata is watched; a Secret that a
+BMC refers to is read when its version has changed, and only a
 `secret_summary.Summary` of it is kept.
 """
 
@@ -21,16 +21,16 @@ from sushy_kubevirt.operator import spec
 
 _OWNED = {resource.plural: resource for resource in bmc_resources.OWNED}
 
-#: Repeats the whole object.
+#: Annotation that repeats the whole object.
 _LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
-#: Versions of deleted Secrets that are remembered, against answers that
-#: arrive late, which is by seconds.
-_MOST_DELETED = 1000
+#: Maximum number of deleted Secrets whose versions are kept, for seconds, to
+#: ignore responses that arrive after the deletion.
+_MAX_DELETED = 1000
 
 
 class Cache:
-    """Everything that is cached.
+    """All cached objects.
 
     :param api: an `api.Api`
 
@@ -54,7 +54,7 @@ class Cache:
         return self.objects.get(bmc_resources.BMC, *key)
 
     def put_bmc(self, body):
-        """Take in a BMC.
+        """Store a BMC.
 
         :param body: dict
         :returns: whether it is newer than what was cached
@@ -72,7 +72,7 @@ class Cache:
         return True
 
     def drop_bmc(self, key):
-        """Take out a BMC.
+        """Remove a BMC.
 
         :returns: whether there was one
         """
@@ -97,7 +97,7 @@ class Cache:
         :returns: dict of (kind, namespace, name) and object
         """
         found = {}
-        for resource, namespace, name in observed_state.objects(bmc):
+        for resource, namespace, name in observed_state.object_refs(bmc):
             obj = self.objects.get(resource, namespace, name)
             if obj is not None:
                 found[resource.kind, namespace, name] = obj
@@ -116,30 +116,29 @@ class Cache:
                 self._drop_foreign(_OWNED[ref[0]], *ref[1:])
 
     def _drop_foreign(self, resource, *at):
-        """Take out a foreign object, of whose deletion no watch would tell.
-        """
+        """Remove a foreign object, whose deletion no watch would report."""
         obj = self.objects.get(resource, *at)
         if obj is not None and not naming.made_by_us(obj):
             self.objects.drop(resource, *at)
 
 
 class Objects:
-    """Objects by kind, namespace and name, in a Store for each kind."""
+    """Objects by kind, namespace and name, in one cache for each kind."""
 
     def __init__(self):
         self._stores = {}
 
     def put(self, resource, obj):
-        """Take in an object, unless a newer version is cached.
+        """Store an object, unless a newer version is cached.
 
         :param resource: a `api_resources.Resource`
-        :param obj: dict, which is left as it is
-        :returns: whether it is news
+        :param obj: dict, not modified
+        :returns: whether it was newer than the cached one
         """
         return self._of(resource).put(_trimmed(obj))
 
     def deleted(self, resource, obj):
-        """Take in that an object was deleted or lost its label.
+        """Remove an object that was deleted or lost its label.
 
         :param obj: dict, its last state
         :returns: whether it was cached
@@ -147,7 +146,7 @@ class Objects:
         return bool(self._of(resource).remove(obj))
 
     def drop(self, resource, namespace, name):
-        """Take out an object.
+        """Remove an object.
 
         :returns: whether it was cached
         """
@@ -166,20 +165,20 @@ class Objects:
 
     def _of(self, resource):
         if resource not in self._stores:
-            # Trimmed before, as callers go on using what they put.
+            # `put` trims a copy, as callers still use the object.
             self._stores[resource] = object_cache.ObjectCache(
                 lambda obj: obj, lambda obj: None, readmits=True)
         return self._stores[resource]
 
 
 class VirtualMachines:
-    """VMs: uid, whether they are being deleted, whom they permit."""
+    """VMs: uid, whether they are being deleted, permitted namespaces."""
 
     def __init__(self):
         self._found = {}
 
     def put(self, obj):
-        """Take in a VM.
+        """Store a VM.
 
         :param obj: dict with metadata
         :returns: whether anything changed that matters to a BMC
@@ -199,7 +198,7 @@ class VirtualMachines:
         return self._found.pop((namespace, name), None) is not None
 
     def deleted(self, obj):
-        """Take in that a VM was deleted.
+        """Remove a VM that was deleted.
 
         :param obj: dict with metadata
         :returns: whether it was cached
@@ -243,10 +242,10 @@ class Secrets:
         self._deleted = {}
 
     def put(self, obj):
-        """Take in what a watch shows.
+        """Store the version in an event of a watch.
 
         :param obj: dict with metadata
-        :returns: whether it is newer than what the watch showed before
+        :returns: whether it is newer than that of the previous event
         """
         at, version = object_cache.object_key(obj), _version(obj)
         if self._versions.get(at, -1) >= version:
@@ -256,15 +255,15 @@ class Secrets:
         return True
 
     def take(self, secret):
-        """Take in a Secret that a request answered with.
+        """Store a Secret from the response to a request.
 
         :param secret: dict
         :returns: `secret_summary.Summary`
         """
         at = object_cache.object_key(secret)
-        # The version of the watch stays as it is: when the watch shows this
-        # one, it is news to other BMCs that use it. An answer may also arrive
-        # after the watch has shown the deletion, which nothing repeats.
+        # Do not change the watch's version: its event must still wake other
+        # BMCs that use the Secret. The response may also arrive after the
+        # event of the deletion, which is not repeated.
         made = secret_summary.summarize(secret)
         if _version(secret) >= max(self._summarized(at),
                                    self._deleted.get(at, -1)):
@@ -279,24 +278,24 @@ class Secrets:
             summary is not None)
 
     def deleted(self, obj):
-        """Take in that a Secret was deleted.
+        """Remove a Secret that was deleted.
 
         :param obj: dict with its last metadata
-        :returns: whether that is news; also if the operator deleted it, as
-            other BMCs may use it
+        :returns: whether BMCs that use it must be reconciled; True also if
+            the operator deleted it, as other BMCs may use it
         """
         at, version = object_cache.object_key(obj), _version(obj)
         if version < max(self._versions.get(at, -1), self._summarized(at)):
-            # Another one was made meanwhile.
+            # It was created again meanwhile.
             return False
         self._deleted[at] = version
-        if len(self._deleted) > _MOST_DELETED:
+        if len(self._deleted) > _MAX_DELETED:
             self._deleted.pop(next(iter(self._deleted)))
         self.drop(*at)
         return True
 
     def drop_summary(self, at):
-        """Drop the summary of a Secret that no BMC names any more.
+        """Remove the summary of a Secret that no BMC refers to any more.
 
         :param at: `spec.Reference`
         """
@@ -334,7 +333,7 @@ class Secrets:
             return self.take(await self._api.get(
                 bmc_resources.SECRET, at.namespace, at.name))
         except errors.ObjectNotFound:
-            # The watch will show the deletion, or that there is another one.
+            # The watch will report the deletion, or a new Secret.
             self._summaries.pop((at.namespace, at.name), None)
             return None
 
@@ -345,23 +344,23 @@ def _version(obj):
 
 
 def _refs(bmc):
-    """:returns: iterator of (plural, namespace, name) of all that a BMC has
-        or names
+    """:returns: iterator of (plural, namespace, name) of a BMC's objects and
+        of those it refers to
     """
-    for resource, namespace, name in observed_state.objects(bmc):
+    for resource, namespace, name in observed_state.object_refs(bmc):
         yield resource.plural, namespace, name
     yield bmc_resources.VM.plural, bmc.vm.namespace, bmc.vm.name
-    for at in observed_state.names(bmc).all():
+    for at in observed_state.secret_refs(bmc).all():
         yield bmc_resources.SECRET.plural, at.namespace, at.name
 
 
 def _trimmed(obj):
-    """:returns: the object without what `drift` does not look at"""
+    """:returns: the object without the metadata that `drift` ignores"""
     metadata = dict(obj['metadata'])
-    touched = drift.touched(obj)
+    foreign_fields = drift.foreign_fields(obj)
     metadata.pop('managedFields', None)
-    if touched:
-        metadata['managedFields'] = touched
+    if foreign_fields:
+        metadata['managedFields'] = foreign_fields
     annotations = metadata.get('annotations')
     if annotations:
         metadata['annotations'] = {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator's certificate authority, in a Secret of its own namespace.
 
-It is created when the first BMC needs it. After a renewal, the Secret has the
-previous certificate too, so that clients can check with either of them until
+It is created when the first BMC needs it. After a renewal the Secret also has
+the previous certificate, so that clients can verify with either of them until
 the certificates of the BMCs are issued again.
 """
 
@@ -40,7 +40,7 @@ class CertificateAuthority:
         self._lock = asyncio.Lock()
 
     def invalidate(self):
-        """Read the Secret again before the next use: it was changed."""
+        """Note that the Secret has changed; `get` reads it again."""
         self._fresh = False
 
     async def get(self):
@@ -66,7 +66,7 @@ class CertificateAuthority:
         try:
             secret = await self._get()
         except errors.ObjectNotFound:
-            # If it was deleted it is restored: BMCs and clients use it still.
+            # A deleted Secret is restored: BMCs and clients still use it.
             secret = await self._make(
                 self._found.pair if self._found else _new(),
                 self._found.bundle if self._found else '')

@@ -26,8 +26,8 @@ TLS_VARIABLE = 'VIRTBMC_TLS_FOLDER'
 #: TCP port of Redfish in the pod, which runs without privileges.
 PORT = 8000
 
-#: Seconds that a watch lasts. Each renewal is a request, and there may be
-#: thousands of pods; that the API server is gone is noticed sooner.
+#: Seconds until a watch is renewed. Renewal is a request, and there may be
+#: thousands of pods. A lost connection is noticed sooner.
 WATCH_SECONDS = 300
 
 _OURS = 'SUSHY_EMULATOR_KUBEVIRT_'
@@ -94,8 +94,7 @@ def _head(bmc):
         'plugin.enable()',
         '',
         "SUSHY_EMULATOR_LISTEN_IP = os.environ['POD_IP']",
-        # An emptyDir is writable for everybody (mode 777): sessions get a
-        # folder in it.
+        # An emptyDir has mode 777: sessions get a folder in it.
         "SUSHY_EMULATOR_STATE_DIR = os.path.join(os.environ.get('TMPDIR', "
         "'/tmp'), 'redfish')",
         f'{_OURS}ACCOUNTS = os.environ[{AUTH_VARIABLE!r}]']

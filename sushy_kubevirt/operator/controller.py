@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches all that matters to BMCs, and queues those that an event is about.
+"""Controller: watches resources and queues the BMCs that use them.
 
-Each watch updates the cache and adds keys to the work queue; `reconcile` does
-the work, one BMC at a time. BMCs are watched whole, what was made for them by
-its label, VMs and Secrets by their metadata alone.
+Each watch updates the cache and adds keys to the work queue; `reconcile`
+handles one BMC at a time. BMCs are watched completely, the objects created
+for them by label, VMs and Secrets by metadata only.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from sushy_kubevirt.operator import workqueue
 
 LOG = logging.getLogger(__name__)
 
-#: BMCs that are reconciled at a time.
+#: Number of BMCs that are reconciled at the same time.
 WORKERS = 8
 
 #: Seconds that running reconciles have to finish when the process ends.
 _CLOSE_SECONDS = 5
 
-#: Counted instead of the reason of Ready, for a BMC without a status.
+#: Counted as the reason of Ready for a BMC without a status.
 _NEW = 'New'
 
 
@@ -47,7 +47,7 @@ class Controller:
     :param client: an `api.Api`
     :param metrics: `metrics.Metrics`
 
-    ``listed`` is an `asyncio.Event`, set when everything was listed once.
+    ``listed`` is an `asyncio.Event`, set when all resources were listed once.
     """
 
     def __init__(self, options, client, metrics):
@@ -75,7 +75,8 @@ class Controller:
         self.listed = asyncio.Event()
 
     async def start(self):
-        """Start the watches; reconciles begin when everything is listed."""
+        """Start the watches; reconciles begin when all resources are listed.
+        """
         for namespace in self._namespaces:
             for resource in bmc_resources.OWNED:
                 self._start(self._watch_owned, resource, namespace)
@@ -108,7 +109,7 @@ class Controller:
 
     @property
     def tasks(self):
-        """The watches. None ends by itself; without one of them the operator
+        """Tasks of the watches. If one ends, the operator must end too, as it
         would miss changes."""
         return tuple(self._tasks)
 
@@ -165,7 +166,7 @@ class Controller:
             self._wake((key,))
 
     async def _check_unlisted_bmc(self, key):
-        """Drop a BMC that a list did not have, unless it is newer."""
+        """Drop a BMC that is missing in a list, unless it is newer."""
         try:
             await self._api.get(bmc_resources.BMC, *key, metadata_only=True)
         except errors.ObjectNotFound:
@@ -182,7 +183,8 @@ class Controller:
         is_cached = body is not None and (
             body['metadata']['uid'] == metadata['uid'])
         if self.listed.is_set() and not is_cached:
-            # A reconcile has dropped it already, so its VM is not known.
+            # A reconcile has dropped it already: its VM is unknown, so check
+            # all VMs.
             self._vm_cleanup.enqueue_all()
             self._orphaned_rbac.enqueue_all()
         if body is None or is_cached:
@@ -195,7 +197,7 @@ class Controller:
         if body:
             bmc = spec.read(body)
             self._vm_cleanup.enqueue(bmc.vm.namespace, bmc.vm.name)
-            for resource, *at in observed_state.objects(bmc):
+            for resource, *at in observed_state.object_refs(bmc):
                 if resource in orphaned_rbac.KINDS:
                     self._orphaned_rbac.enqueue(*at)
         self._without_vm.discard(key)
@@ -242,8 +244,8 @@ class Controller:
                                    self._vm_cleanup.enqueue)
 
     async def _watch_secrets(self, resource, namespace):
-        # Those that were made for BMCs are read with one list; later, each
-        # by its name.
+        # Read the Secrets that were created for BMCs with one list; later,
+        # each is read by name.
         async for kind, found in self._api.watch(
                 resource, namespace, label_selector=naming.OURS):
             if kind == api.LISTED:
@@ -253,7 +255,7 @@ class Controller:
 
     async def _watch_metadata(self, resource, namespace, cached,
                               enqueue=None):
-        """Watch a kind of which the metadata is enough.
+        """Watch the metadata of a kind.
 
         :param cached: `cache.VirtualMachines` or `cache.Secrets`
         :param enqueue: function of namespace and name, called for each event
@@ -298,13 +300,13 @@ class Controller:
 
     def _wake(self, keys):
         if not self.listed.is_set():
-            # All BMCs are queued when everything is listed.
+            # All BMCs are queued when all resources are listed.
             return
         for key in keys:
             self._queue.add(key)
         self._metrics.set_queue_length(len(self._queue))
 
-    # The work
+    # Reconciling
 
     async def _reconcile(self, key):
         began, failed = time.monotonic(), True
@@ -318,8 +320,8 @@ class Controller:
             self._metrics.count_reconcile(time.monotonic() - began, failed)
             self._count(key)
             if self._cache.bmc(key) is None:
-                # The reconcile may have noticed the deletion before the
-                # watch did, or have left something after it.
+                # The reconcile may have found that the BMC is deleted before
+                # the watch did, or have stored state after the deletion.
                 self._forget(key)
 
     def _count(self, key):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Secret with user name and password: made, copied, or a user's own."""
+"""The Secret with user name and password: generated, copied, or a user's own.
+"""
 
 import base64
 import binascii
@@ -22,16 +23,16 @@ DEFAULT_USERNAME = 'admin'
 #: The protocols, which accept different credentials.
 IPMI, REDFISH = 'ipmi', 'redfish'
 
-#: Most bytes of each in IPMI 2.0 (sections 22.28, 22.30). The same numbers and
-#: rules as in `vbmc_kubevirt.mounted_secret`, which must not be imported
+#: Maximum bytes of each in IPMI 2.0 (sections 22.28, 22.30). The same numbers
+#: and rules as in `vbmc_kubevirt.mounted_secret`, which must not be imported
 #: here; a test compares them.
-_MOST = {USERNAME: 16, PASSWORD: 20}
+_IPMI_MAX_BYTES = {USERNAME: 16, PASSWORD: 20}
 
-#: Most bytes of a user name, and of any file, in Redfish. As in
+#: Maximum bytes of a user name, and of any file, in Redfish. As in
 #: `redfish.services.account_files`, whose import costs memory; a test
 #: compares them.
-_LONGEST_NAME = 128
-_LONGEST = 1024
+_REDFISH_MAX_NAME_BYTES = 128
+_REDFISH_MAX_BYTES = 1024
 _ROLES = ('Administrator', 'Operator', 'ReadOnly')
 
 # 20 letters and digits have 119 bits, fit IPMI 2.0 (20 bytes, section 22.30)
@@ -46,7 +47,7 @@ def password():
 
 
 def made(bmc):
-    """Make the Secret of a BMC that names none, with a random password.
+    """Make the Secret of a BMC that refers to none, with a random password.
 
     :param bmc: a `spec.Bmc`
     """
@@ -55,11 +56,13 @@ def made(bmc):
 
 
 def copied(bmc, secret):
-    """Copy the Secret of a BMC that names one in another namespace.
+    """Copy the Secret of a BMC that refers to one in another namespace.
+
+    All keys that pods read are copied: without its role, an account would
+    have more privileges than its owner allows.
 
     :param bmc: a `spec.Bmc`
-    :param secret: dict, the one that is named. All that pods read is copied:
-        without its role, an account could do more than its owner allows.
+    :param secret: dict, the Secret in the other namespace
     """
     return _secret(bmc, {key: secret['data'][key]
                          for key in KEYS if key in secret['data']})
@@ -76,24 +79,24 @@ def missing(secret):
 
 
 def unfit(secret):
-    """Find what a protocol cannot use of a Secret that lacks nothing.
+    """Find the values of a Secret that a protocol cannot use.
 
-    :param secret: dict
+    :param secret: dict, of which `missing` finds nothing
     :returns: tuple of (protocol, key), such as a user name with a colon, which
         HTTP's Basic authentication cannot have (RFC 7617, section 2)
     """
     data = secret.get('data') or {}
     found = {key: _text(data.get(key)) for key in KEYS if key in data}
-    bad = [(IPMI, key) for key, most in _MOST.items()
-           if len(found.get(key, '').encode()) > most
+    bad = [(IPMI, key) for key, limit in _IPMI_MAX_BYTES.items()
+           if len(found.get(key, '').encode()) > limit
            or not found.get(key, '').isprintable()]
     name = found.get(USERNAME, '')
     for key, fits in (
-            (USERNAME, len(name.encode()) <= _LONGEST_NAME
+            (USERNAME, len(name.encode()) <= _REDFISH_MAX_NAME_BYTES
              and ':' not in name and name.isprintable()),
             (PASSWORD, True),
             (ROLE, found.get(ROLE, _ROLES[0]) in _ROLES)):
-        if not fits or len(_bytes(data.get(key))) > _LONGEST:
+        if not fits or len(_bytes(data.get(key))) > _REDFISH_MAX_BYTES:
             bad.append((REDFISH, key))
     return tuple(bad)
 

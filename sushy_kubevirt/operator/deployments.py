@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Deployment of a BMC: one pod with a container for each protocol.
 
-Commands, environment, mounts and ports, which the containers rely on, are
-defined here and in `config_map`.
+Here and in `config_map` are the commands, environment variables, mounts and
+ports of the containers.
 """
 
 import dataclasses
@@ -99,7 +99,7 @@ def deployment(bmc, defaults, account=''):
         'metadata': naming.metadata(bmc, naming.base(bmc.name)),
         'spec': {
             'replicas': 1,
-            # Two pods at a time would answer for one BMC.
+            # Otherwise two pods would serve one BMC during an update.
             'strategy': {'type': 'Recreate'},
             'revisionHistoryLimit': 1,
             'selector': {'matchLabels': naming.selector(bmc.name)},

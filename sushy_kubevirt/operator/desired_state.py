@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects that a BMC is to have at this moment, in this order.
+"""Desired state: the objects that a BMC should have now, in order.
 
-The Secrets with random content (`credentials`, `pki`) are not among them: they
-are created once, and `plan` only adds what they lack.
+The Secrets with random content (`credentials`, `pki`) are not included: they
+are created once, and `plan` only adds missing keys.
 """
 
 from sushy_kubevirt.operator import conditions
@@ -16,11 +16,10 @@ from sushy_kubevirt.redfish.services import state_secret
 
 
 def objects(bmc, world, defaults):
-    """Make the objects.
+    """Make the desired objects of a BMC.
 
-    An object that exists and could not be created now, as its Secret or VM
-    was deleted, is kept as long as it is permitted: it is among them as well,
-    or `held`.
+    Objects that exist stay desired, or are kept by `keeps_pod`, when the
+    Secret or the VM is deleted, as long as the BMC is permitted to use it.
 
     :param bmc: a `spec.Bmc`
     :param world: a `conditions.World`
@@ -32,7 +31,7 @@ def objects(bmc, world, defaults):
     found = {one.type: one for one in conditions.conditions(bmc, world)}
     wanted = [network.service(bmc)]
     if _withdrawn(found):
-        # A permission was withdrawn: rights and pod are deleted.
+        # A permission was withdrawn: delete the Role and the pod.
         return wanted
     # Before the Role: see `rbac`.
     if world.vm is not None and 'deletionTimestamp' not in world.vm[
@@ -45,7 +44,7 @@ def objects(bmc, world, defaults):
     policy = network.policy(bmc)
     if policy is not None:
         wanted.append(policy)
-    if held(bmc, world):
+    if keeps_pod(bmc, world):
         return wanted
     if bmc.redfish.enabled:
         wanted.append(config_map.config_map(bmc, defaults.proxy))
@@ -55,9 +54,9 @@ def objects(bmc, world, defaults):
     return wanted
 
 
-def held(bmc, world):
-    """Tell whether the pod and its config file are left as they are, neither
-    changed nor deleted.
+def keeps_pod(bmc, world):
+    """Tell whether the Deployment and its ConfigMap must be neither changed
+    nor deleted now.
 
     :param bmc: a `spec.Bmc`
     :param world: a `conditions.World`
@@ -67,19 +66,19 @@ def held(bmc, world):
     if bmc.image and not world.image_allowed and world.pod_allowed:
         # The new image is refused, and the present pod is allowed.
         return True
-    # All that a pod mounts must exist: a pod that waits for it serves no one.
+    # All volumes of a pod must exist: a pod that waits for one does not serve.
     secret = next(one for one in conditions.conditions(bmc, world)
                   if one.type == conditions.SECRET)
     if (not secret.status or copies(bmc) and not world.copied
             or deployments.tls_secret(bmc) and not world.certificate):
         return True
-    # No pod runs with rights or credentials of a foreign object.
+    # A pod must not get the rights or the credentials of a foreign object.
     return any(not one.startswith('Service ') for one in world.taken)
 
 
 def _is_foreign(bmc, world):
-    """Tell whether the rights would be a foreign account's, or would be about
-    a foreign Secret."""
+    """Tell whether the Role would give rights to a foreign ServiceAccount, or
+    to a foreign Secret."""
     return bool({'ServiceAccount ' + naming.base(bmc.name),
                  'Secret ' + bmc.vm.name + state_secret.ENDING}
                 & set(world.taken))
@@ -91,7 +90,7 @@ def copies(bmc):
 
 
 def withdrawn(bmc, world):
-    """Tell whether the BMC names an object that it may not use.
+    """Tell whether the BMC refers to an object that it may not use.
 
     :param bmc: a `spec.Bmc`
     :param world: a `conditions.World`

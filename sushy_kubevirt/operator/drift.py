@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares an object with its desired state.
 
-The cluster adds defaults and addresses, others add labels. So an object must
-have everything that is desired, and lists must have no further items. Other
-fields are a difference if managedFields say that another client set them in a
-part that is the operator's alone; metadata and status are open to others.
+The cluster adds defaults and addresses, and other clients add labels, so an
+object must have all desired fields and may have more; lists must be equal. An
+additional field is a difference if managedFields say that another client set
+it in a part that only the operator may write. Metadata and status are not
+such parts.
 """
 
 import hashlib
@@ -13,18 +14,17 @@ import json
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.operator import naming
 
-#: Empty values, which the cluster may leave out.
-_NOTHING = ({}, [], '', None)
+#: Empty values, which the API server may omit.
+_EMPTY = ({}, [], '', None)
 
 #: Immutable fields: an object with another value is recreated.
 _IMMUTABLE = {'RoleBinding': ('roleRef',), 'Deployment': ('spec', 'selector')}
 
-#: Fields with quantities, which the cluster may write in another form.
+#: Fields with quantities, which the API server may normalize.
 _QUANTITIES = ('requests', 'limits', 'sizeLimit')
 
-
-#: Parts of an object that are the operator's alone, as in managedFields.
-_ALONE = ('f:spec', 'f:data', 'f:rules', 'f:subjects')
+#: Parts of an object that only the operator may write, as in managedFields.
+_OWNED_PARTS = ('f:spec', 'f:data', 'f:rules', 'f:subjects')
 
 #: What ``kubectl rollout restart`` writes into a Deployment.
 _RESTART = ('f:spec', 'f:template', 'f:metadata', 'f:annotations')
@@ -44,10 +44,11 @@ def digest(wanted):
         wanted, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def asked(live):
-    """Find the digest of the desired object that was last written.
+def applied_digest(live):
+    """Read the digest of the desired object that was last written.
 
     :param live: dict, as the API has it
+    :returns: text; None if the operator has not written the object
     """
     return (live['metadata'].get('annotations') or {}).get(naming.APPLIED)
 
@@ -62,7 +63,7 @@ def differs(wanted, live):
     for name in ('labels', 'annotations'):
         if _differs(mine.get(name) or {}, its.get(name) or {}):
             return True
-    if touched(live):
+    if foreign_fields(live):
         return True
     owners = its.get('ownerReferences') or ()
     if any(one not in owners for one in mine.get('ownerReferences') or ()):
@@ -72,16 +73,16 @@ def differs(wanted, live):
                    'metadata', 'apiVersion', 'kind'))
 
 
-def touched(live):
-    """Find other clients that own fields in parts that are the operator's.
+def foreign_fields(live):
+    """Find other clients that own fields in parts of the operator.
 
     Fields that do not exist any more are ignored: when the type of a Service
     changes, the API server removes the fields of the type, and leaves their
     owners in managedFields.
 
     :param live: dict, as the API has it
-    :returns: list of entries of managedFields, with no more than is needed
-        to be found again
+    :returns: list of entries of managedFields, reduced to what this function
+        needs
     """
     found = []
     for entry in live['metadata'].get('managedFields') or ():
@@ -89,20 +90,21 @@ def touched(live):
                 or entry.get('subresource')):
             continue
         fields = entry.get('fieldsV1') or {}
-        parts = {part: {'.': {}} for part in _ALONE
+        parts = {part: {'.': {}} for part in _OWNED_PARTS
                  if part in fields and not _is_address(fields, part)
                  and not _is_restart(fields, part)
-                 and _is_there(fields[part], live.get(part[2:]))}
+                 and _has_any(fields[part], live.get(part[2:]))}
         if parts:
             found.append({'manager': entry.get('manager', ''),
                           'fieldsV1': parts})
     return found
 
 
-def _is_there(fields, value):
-    """Tell whether any of a set of fields is in a value.
+def _has_any(fields, value):
+    """Tell whether a value has any field of a set.
 
     :param fields: dict, as in managedFields
+    :param value: part of an object
     """
     if not fields:
         return value is not None
@@ -112,7 +114,7 @@ def _is_there(fields, value):
 def _has(name, inner, value):
     what, _, of = name.partition(':')
     if what == 'f' and isinstance(value, dict):
-        return of in value and _is_there(inner, value[of])
+        return of in value and _has_any(inner, value[of])
     if what in ('k', 'v') and isinstance(value, list):
         try:
             of = json.loads(of)
@@ -122,19 +124,19 @@ def _has(name, inner, value):
         if what == 'v':
             return of in value
         return isinstance(of, dict) and any(
-            _is_there(inner, one) for one in value
+            _has_any(inner, one) for one in value
             if isinstance(one, dict) and of.items() <= one.items())
     # The whole value, or an item by its index.
     return value is not None
 
 
 def _is_address(fields, part):
-    """Tell whether a part has nothing but a load balancer's address."""
+    """Tell whether a part has only the address of a load balancer."""
     return set(fields[part]) - {'.'} == {_ADDRESS}
 
 
 def _is_restart(fields, part):
-    """Tell whether a part has nothing but the annotation of a restart."""
+    """Tell whether a part has only the annotation of a rollout restart."""
     if part != _RESTART[0]:
         return False
     for name, inner in zip(_RESTART, _RESTART[1:]):
@@ -157,8 +159,8 @@ def must_recreate(wanted, live):
 
 
 def _differs(wanted, live, name='', quantities=False):
-    if wanted in _NOTHING:
-        return live not in _NOTHING and not isinstance(wanted, dict)
+    if wanted in _EMPTY:
+        return live not in _EMPTY and not isinstance(wanted, dict)
     quantities = quantities or name in _QUANTITIES
     if isinstance(wanted, dict):
         return not isinstance(live, dict) or any(

@@ -10,8 +10,8 @@ from sushy_kubevirt.operator import network
 #: Key of the ConfigMap with the CA certificate.
 AUTHORITY_KEY = 'ca.crt'
 
-#: Path of the system in a pod with one VM. Unlike one with the UUID it stays
-#: the same when a VM is deleted and made again.
+#: Path of the system in a pod with one VM. Unlike the path with the UUID it
+#: stays the same when a VM is deleted and created again.
 SYSTEM = '/redfish/v1/Systems/1'
 
 _DEFAULT_PORTS = {'https': 443, 'http': 80}
@@ -47,8 +47,8 @@ def names(bmc, service):
     found = [inner + '.svc', name, inner, inner + '.svc.cluster.local']
     found += filter(None, [cluster_ip(service)])
     if bmc.service.type == network.LOAD_BALANCER:
-        # Some load balancer controllers take a name from an annotation, which
-        # users set: it must not be the name of another Service.
+        # Some load balancer controllers read the name from an annotation that
+        # users set: exclude names of other Services.
         found += [one for one in _balancers(service)
                   if not _is_of_the_cluster(one)]
     return tuple(dict.fromkeys(found))

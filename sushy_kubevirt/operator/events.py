@@ -14,16 +14,17 @@ from sushy_kubevirt.operator import naming
 
 NORMAL, WARNING = 'Normal', 'Warning'
 
-#: Reasons that pass by themselves, or follow from another condition that is
-#: reported: no Event.
-_PASSING = ('SecretPending', 'EmulatorStarting', 'ServicePending',
-            'CertificatePending', 'LoadBalancerPending', 'WaitingForSecret',
-            'WaitingForVirtualMachine', 'WaitingForCertificate')
+#: Reasons without an Event: they are temporary, or follow from another
+#: condition that is reported.
+_UNREPORTED = (
+    'SecretPending', 'EmulatorStarting', 'ServicePending',
+    'CertificatePending', 'LoadBalancerPending', 'WaitingForSecret',
+    'WaitingForVirtualMachine', 'WaitingForCertificate')
 
-#: Reasons of conditions that are true and are reported; None for all.
-_GOOD = {conditions.SECRET: ('SecretGenerated',),
-         conditions.EMULATOR: ('RolloutWaiting',),
-         conditions.READY: None}
+#: Reasons of true conditions that are reported; None for all reasons.
+_REPORTED = {conditions.SECRET: ('SecretGenerated',),
+             conditions.EMULATOR: ('RolloutWaiting',),
+             conditions.READY: None}
 
 
 def of_change(old, new):
@@ -41,12 +42,12 @@ def of_change(old, new):
         if before.get(one['type']) == now:
             continue
         if one['status'] == 'True':
-            if one['type'] in _GOOD and (
-                    _GOOD[one['type']] is None
-                    or one['reason'] in _GOOD[one['type']]):
+            if one['type'] in _REPORTED and (
+                    _REPORTED[one['type']] is None
+                    or one['reason'] in _REPORTED[one['type']]):
                 found.append((NORMAL, one['reason'], one['message']))
         elif (one['type'] != conditions.READY
-                and one['reason'] not in _PASSING):
+                and one['reason'] not in _UNREPORTED):
             found.append((WARNING, one['reason'], one['message']))
     return found
 
@@ -80,7 +81,7 @@ async def record(api, made):
     """Create an Event, or increase its count.
 
     :param api: an `api.Api`
-    :param made: of `event`
+    :param made: dict, of `manifest`
     :raises: `errors.MachineError`
     """
     metadata = made['metadata']

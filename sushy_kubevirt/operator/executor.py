@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executes the steps of a plan, with one or a few requests each.
 
-The answers are put into the cache at once; the watches show them again.
+Responses are put into the cache at once, before the watches report them.
 """
 
 import logging
@@ -37,13 +37,13 @@ def subject(step, bmc):
         return 'Secret ' + naming.auth(bmc.name)
     if isinstance(step, plan.Issue):
         return 'Secret ' + naming.tls(bmc.name)
-    if isinstance(step, plan.Settle):
+    if isinstance(step, plan.EndUpgrade):
         return 'Deployment ' + naming.base(bmc.name)
     return f'{naming.KIND} {bmc.name}'
 
 
 class PlanOutdated(Exception):
-    """The state is not the one that was planned for: the remaining steps may
+    """The state has changed since the plan was made: the remaining steps may
     be wrong, and a new plan is needed."""
 
 
@@ -57,11 +57,11 @@ class Executor:
     def __init__(self, api, cache):
         self._api = api
         self._cache = cache
-        self._ways = {
+        self._handlers = {
             plan.Create: self._create, plan.Apply: self._apply,
             plan.Replace: self._replace, plan.Delete: self._delete,
             plan.Generate: self._generate, plan.Copy: self._copy,
-            plan.Issue: self._issue, plan.Settle: self._settle,
+            plan.Issue: self._issue, plan.EndUpgrade: self._end_upgrade,
             plan.Finalizer: self._finalizer}
 
     async def execute(self, bmc, step, seen, tried):
@@ -75,22 +75,22 @@ class Executor:
         :raises: `PlanOutdated`, `errors.MachineError`
         """
         LOG.debug('%s: %s', type(step).__name__, subject(step, bmc))
-        await self._ways[type(step)](bmc, step, seen, tried)
+        await self._handlers[type(step)](bmc, step, seen, tried)
 
     async def _create(self, bmc, step, seen, tried):
-        resource, namespace, name = _where(step.body)
+        resource, namespace, name = _ref(step.body)
         try:
             made = await self._api.create(resource, namespace, step.body)
         except errors.Conflict:
             # Created by the previous leader, or foreign.
-            await self._look(resource, namespace, name)
+            await self._read(resource, namespace, name)
             raise PlanOutdated from None
-        self._take(resource, made)
+        self._put_in_cache(resource, made)
 
     async def _apply(self, bmc, step, seen, tried):
-        body, live = step.body, await self._meant(step)
-        resource, *names = at = _where(body)
-        entries = _adopted(live['metadata'].get('managedFields') or ())
+        body, live = step.body, await self._read_target(step)
+        resource, *names = at = _ref(body)
+        entries = _adopted_fields(live['metadata'].get('managedFields') or ())
         if entries:
             # Apply would never remove fields that a POST has set.
             live = await self._api.patch(*at, [
@@ -103,19 +103,19 @@ class Executor:
             made = await self._api.apply(*at, {
                 **body, 'metadata': {**body['metadata'], 'uid': step.uid}})
         except errors.Rejected:
-            # Fields of others may exclude ours: such as the numbers of a
-            # rolling update with strategy Recreate.
+            # Fields of other clients may be incompatible with the desired
+            # ones, such as rollingUpdate with strategy Recreate.
             if tried.get(ref) == (plan.Apply, *plan.attempt(body, live)):
                 raise
             tried[ref] = plan.Apply, *plan.attempt(body, live)
             raise PlanOutdated from None
-        self._take(resource, made)
+        self._put_in_cache(resource, made)
         if drift.differs(body, made):
             tried[ref] = plan.Apply, *plan.attempt(body, made)
 
     async def _replace(self, bmc, step, seen, tried):
-        body, live = step.body, await self._meant(step)
-        resource, *names = at = _where(body)
+        body, live = step.body, await self._read_target(step)
+        resource, *names = at = _ref(body)
         patch = [{'op': 'test', 'path': '/metadata/resourceVersion',
                   'value': live['metadata']['resourceVersion']}]
         for part in ('labels', 'annotations'):
@@ -129,10 +129,10 @@ class Executor:
                   for part, value in body.items() if part not in (
                       'apiVersion', 'kind', 'metadata', 'roleRef')]
         made = await self._api.patch(*at, patch)
-        self._take(resource, made)
+        self._put_in_cache(resource, made)
         if drift.differs(body, made):
-            # The desired object, as `plan` compares it, without what the
-            # cluster has set.
+            # As in `plan`: the desired object without fields that the cluster
+            # has set.
             tried[body['kind'], *names] = (
                 plan.Replace, *plan.attempt(step.body, made))
 
@@ -144,8 +144,8 @@ class Executor:
         except errors.ObjectNotFound:
             pass
         except errors.Conflict:
-            # Another object of that name by now.
-            await self._look(step.resource, at.namespace, at.name)
+            # The object was replaced by another one of that name.
+            await self._read(step.resource, at.namespace, at.name)
             raise PlanOutdated from None
         if step.resource == bmc_resources.SECRET:
             self._cache.secrets.drop(at.namespace, at.name)
@@ -157,13 +157,13 @@ class Executor:
         if step.uid is None:
             await self._create(bmc, plan.Create(made), seen, tried)
             return
-        await self._data(made, step.uid, {
+        await self._patch_data(made, step.uid, {
             key: made['data'][key] for key in step.lacks})
 
     async def _copy(self, bmc, step, seen, tried):
-        named = observed_state.names(bmc)
+        refs = observed_state.secret_refs(bmc)
         source = await self._api.get(
-            bmc_resources.SECRET, named.source.namespace, named.source.name)
+            bmc_resources.SECRET, refs.source.namespace, refs.source.name)
         found = self._cache.secrets.take(source)
         if found.lacks or not permissions.reference_permitted(
                 bmc.namespace, found.obj):
@@ -172,7 +172,7 @@ class Executor:
         if step.uid is None:
             await self._create(bmc, plan.Create(made), seen, tried)
             return
-        await self._data(made, step.uid, {
+        await self._patch_data(made, step.uid, {
             key: made['data'].get(key) for key in credentials.KEYS})
 
     async def _issue(self, bmc, step, seen, tried):
@@ -185,11 +185,11 @@ class Executor:
         if step.uid is None:
             await self._create(bmc, plan.Create(made), seen, tried)
             return
-        await self._data(made, step.uid, made['data'])
+        await self._patch_data(made, step.uid, made['data'])
 
-    async def _settle(self, bmc, step, seen, tried):
+    async def _end_upgrade(self, bmc, step, seen, tried):
         name = naming.base(bmc.name)
-        self._take(bmc_resources.DEPLOYMENT, await self._api.patch(
+        self._put_in_cache(bmc_resources.DEPLOYMENT, await self._api.patch(
             bmc_resources.DEPLOYMENT, bmc.namespace, name, {'metadata': {
                 'uid': step.uid, 'annotations': {naming.UPGRADING: None}}}))
 
@@ -213,49 +213,49 @@ class Executor:
             return
         self._cache.put_bmc(body)
 
-    async def _data(self, made, uid, data):
+    async def _patch_data(self, made, uid, data):
         metadata = made['metadata']
-        self._take(bmc_resources.SECRET, await self._api.patch(
+        self._put_in_cache(bmc_resources.SECRET, await self._api.patch(
             bmc_resources.SECRET, metadata['namespace'], metadata['name'],
             {'metadata': {'uid': uid}, 'data': data}))
 
-    async def _meant(self, step):
+    async def _read_target(self, step):
         """Read the object that a step is to change."""
-        live = await self._look(*_where(step.body))
+        live = await self._read(*_ref(step.body))
         if live is None or live['metadata']['uid'] != step.uid:
             raise PlanOutdated
         return live
 
-    async def _look(self, resource, namespace, name):
+    async def _read(self, resource, namespace, name):
         try:
             obj = await self._api.get(resource, namespace, name)
         except errors.ObjectNotFound:
             self._cache.objects.drop(resource, namespace, name)
             return None
-        self._take(resource, obj)
+        self._put_in_cache(resource, obj)
         return obj
 
-    def _take(self, resource, obj):
+    def _put_in_cache(self, resource, obj):
         if resource == bmc_resources.SECRET:
             self._cache.secrets.take(obj)
         else:
             self._cache.objects.put(resource, obj)
 
 
-def _where(body):
+def _ref(body):
     metadata = body['metadata']
     return bmc_resources.of(body), metadata['namespace'], metadata['name']
 
 
-def _adopted(entries):
-    """Make server-side apply the owner of the operator's other writes.
+def _adopted_fields(entries):
+    """Transfer fields that the operator set otherwise to server-side apply.
 
     A POST or another patch has an entry of its own in managedFields, and its
     fields stay when an apply leaves them out. client-go has
     ``util/csaupgrade`` for the same.
 
     :param entries: list of dicts, managedFields
-    :returns: what they have to become; None if nothing is to be changed
+    :returns: list of the new entries; None if there is nothing to change
     """
     mine = [one for one in entries if one.get('manager') == naming.OPERATOR
             and not one.get('subresource')]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches objects of others that have a name which a BMC needs.
+"""Watches foreign objects that have a name which a BMC needs.
 
 They lack the label by which the operator's own objects are watched. Each is
-watched by its name until it is deleted, so that the BMC is reconciled then.
+watched by name until it is deleted, when the BMC is reconciled.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ import asyncio
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 
-#: Watches at a time. A BMC beyond that is reconciled when something else
-#: about it changes.
-MOST = 64
+#: Maximum number of watches. Without a watch, a BMC is reconciled when another
+#: of its objects changes.
+MAX_WATCHES = 64
 
 
 class ForeignObjects:
@@ -30,7 +30,7 @@ class ForeignObjects:
         self._tasks = {}
 
     def watch(self, key, refs):
-        """Watch the objects in the way of a BMC, and end its other watches.
+        """Watch the foreign objects of a BMC, and end its other watches.
 
         :param key: of the BMC
         :param refs: list of (kind, namespace, name)
@@ -39,7 +39,8 @@ class ForeignObjects:
             if watched[1] not in refs:
                 self._tasks.pop(watched).cancel()
         for ref in refs:
-            if (key, ref) not in self._tasks and len(self._tasks) < MOST:
+            if (key, ref) not in self._tasks and len(
+                    self._tasks) < MAX_WATCHES:
                 self._tasks[key, ref] = asyncio.create_task(
                     self._watch(key, ref))
 

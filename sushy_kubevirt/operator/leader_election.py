@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leader election by a Lease: only its holder works.
 
-As client-go's leader election (tools/leaderelection) does it: the holder
-renews the Lease; another replica takes it when it has seen it unchanged, by
-its own clock, for as long as the Lease says. Other than there, replicas that
-wait watch the Lease instead of polling it.
+As in client-go (tools/leaderelection), the holder renews the Lease, and
+another replica takes it when it has not changed for its duration, by that
+replica's own clock. Unlike in client-go, waiting replicas watch the Lease
+instead of polling it.
 
-Two replicas never work at a time, for three reasons. The Lease is only ever
-replaced with the resourceVersion that was read. The holder counts its time
-from before the request, and ends before another replica may take the Lease.
-And it is ended by a thread that does not depend on the event loop; after a
-pause of the whole process each write is checked first: see
-`LeaderElector.check_leadership`.
+Two replicas never work at the same time. The Lease is replaced only with the
+resourceVersion that was read. The holder measures its time from before the
+request and ends before another replica may take the Lease. A thread that does
+not depend on the event loop ends it, and after a pause of the whole process
+each write is checked first: see `LeaderElector.check_leadership`.
 
 Not `kubernetes.leaderelection` (release 37): it has no such check, compares
-times of the wall clock, and needs two requests every 5 s, also of replicas
-that wait.
+times of the wall clock, and sends two requests every 5 s from each replica,
+waiting ones included.
 """
 
 import asyncio
@@ -33,20 +32,20 @@ from sushy_kubevirt.operator import naming
 
 LOG = logging.getLogger(__name__)
 
-#: Parts of the Lease's duration: pause between renewals, pause after a failed
-#: renewal, and when the holder ends. The last third is for the requests that
-#: it has sent by then.
+#: Fractions of the Lease's duration: pause between renewals, pause after a
+#: failed renewal, and time without a renewal after which the holder ends. The
+#: last third is for requests that it has sent before.
 RENEW, RETRY, GIVE_UP = 1 / 3, 1 / 15, 2 / 3
 
-#: Seconds that are waited for a renewal to end before the Lease is released,
-#: and for the release itself.
+#: Timeout in seconds of a running renewal before the Lease is released, and of
+#: the release itself.
 LAST_SECONDS = 3
 
-_TOO_LATE = 'The Lease could not be renewed in time'
+_NOT_RENEWED = 'The Lease could not be renewed in time'
 
 
 def _now():
-    # Counts the time in which the machine is suspended, too.
+    # Includes the time in which the machine is suspended.
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -56,7 +55,7 @@ def _end(message):
 
 
 class LeaderElector:
-    """One replica's part in the election.
+    """Leader election of one replica.
 
     :param client: an `api.Api` that may write without the Lease
     :param namespace: of the Lease
@@ -76,10 +75,11 @@ class LeaderElector:
         self._end = end
         self._changed = asyncio.Event()
         self._lease = None
-        # Time until which the Lease is another's; None while unknown.
-        self._theirs = None
-        # Time until which this process may work; None while it may not.
-        self._until = None
+        # Time at which the Lease of another replica expires; None while
+        # unknown.
+        self._others_expiry = None
+        # Time until which this process may work; None if it may not.
+        self._own_deadline = None
         self._tasks = []
         self._renewing = asyncio.Lock()
         self._watchdog_wakes = threading.Event()
@@ -89,14 +89,14 @@ class LeaderElector:
 
         :raises: `errors.Unavailable` if not
         """
-        if self._until is None or self._now() >= self._until:
+        if self._own_deadline is None or self._now() >= self._own_deadline:
             raise errors.Unavailable(
                 'This replica does not hold the Lease, or not any more')
 
     @property
     def is_leader(self):
         """Whether this replica has taken the Lease and not released it."""
-        return self._until is not None
+        return self._own_deadline is not None
 
     async def acquire(self):
         """Wait for the Lease and take it.
@@ -108,7 +108,7 @@ class LeaderElector:
         """
         watch = asyncio.create_task(self._watch(), name='lease')
         self._tasks.append(watch)
-        # It never ends by itself.
+        # If it ends, the loop below raises its exception.
         watch.add_done_callback(lambda task: self._changed.set())
         logged = None
         while True:
@@ -116,11 +116,11 @@ class LeaderElector:
             if watch.done():
                 watch.result()
             wait = None
-            if self._theirs is not None:
-                wait = self._theirs - self._now()
+            if self._others_expiry is not None:
+                wait = self._others_expiry - self._now()
                 if wait <= 0:
                     try:
-                        await self._take()
+                        await self._acquire_lease()
                         break
                     except errors.Conflict:
                         # Another replica was faster; the watch shows it.
@@ -144,8 +144,8 @@ class LeaderElector:
         self._tasks.append(asyncio.create_task(self._renew(), name='renewal'))
 
     async def release(self):
-        """Release the Lease, if it was taken, so that another replica need not
-        wait until it expires."""
+        """Release the Lease, if this replica holds it, so that another one
+        need not wait until it expires."""
         try:
             async with asyncio.timeout(LAST_SECONDS):
                 # It cannot be replaced while it is being renewed.
@@ -155,10 +155,10 @@ class LeaderElector:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._until is None:
+        if self._own_deadline is None:
             return
-        # From here on nothing is written, even if the release fails.
-        self._until = None
+        # Write nothing from here on, even if the release fails.
+        self._own_deadline = None
         self._watchdog_wakes.set()
         spec = {**_spec(self._lease), 'holderIdentity': '',
                 'leaseDurationSeconds': 1, 'renewTime': _time()}
@@ -182,20 +182,20 @@ class LeaderElector:
                 self._observe(None if kind == 'DELETED' else found)
 
     def _observe(self, lease):
-        if self._until is not None:
+        if self._own_deadline is not None:
             self._check(lease)
             return
         before, self._lease = self._lease, lease
         if lease is None:
-            if before is None and self._theirs is None:
-                self._theirs = self._now()
-            # Else it was deleted, which its holder may not know yet: it is
-            # respected until it expires.
+            if before is None and self._others_expiry is None:
+                self._others_expiry = self._now()
+            # Otherwise it was deleted, which its holder may not know yet: wait
+            # until it expires.
         elif before is None or _spec(before) != _spec(lease):
-            self._theirs = self._now()
-            # It can be this replica's own only if an answer was lost.
+            self._others_expiry = self._now()
+            # The Lease is this replica's own if the response was lost.
             if _holder(lease) not in ('', self._identity):
-                self._theirs += (
+                self._others_expiry += (
                     _spec(lease).get('leaseDurationSeconds')
                     or self._seconds)
         self._changed.set()
@@ -208,7 +208,7 @@ class LeaderElector:
             if _version(lease) >= _version(self._lease):
                 self._end(f'The Lease was taken by {_holder(lease)}')
         elif _version(lease) > _version(self._lease):
-            # Changed by others in parts that do not matter, as labels.
+            # Changed by another client elsewhere, for example in its labels.
             self._lease = lease
 
     def _log_holder(self, logged):
@@ -217,7 +217,7 @@ class LeaderElector:
             LOG.info('%s holds the Lease; this replica waits', holder)
         return holder or logged
 
-    async def _take(self):
+    async def _acquire_lease(self):
         until = self._now() + self._seconds * GIVE_UP
         spec = {'holderIdentity': self._identity,
                 'leaseDurationSeconds': int(self._seconds),
@@ -229,7 +229,7 @@ class LeaderElector:
             spec['leaseTransitions'] = 1 + (
                 _spec(self._lease).get('leaseTransitions') or 0)
             lease = await self._replace(spec)
-        self._lease, self._until = lease, until
+        self._lease, self._own_deadline = lease, until
 
     async def _create(self, spec):
         try:
@@ -262,18 +262,18 @@ class LeaderElector:
         pause = self._seconds * RENEW
         while True:
             await asyncio.sleep(pause)
-            if self._now() >= self._until:
-                return self._end(_TOO_LATE)
+            if self._now() >= self._own_deadline:
+                return self._end(_NOT_RENEWED)
             until = self._now() + self._seconds * GIVE_UP
             try:
                 async with (self._renewing,
-                            asyncio.timeout(self._until - self._now())):
+                            asyncio.timeout(self._own_deadline - self._now())):
                     lease = await self._replace(
                         {**_spec(self._lease), 'renewTime': _time()})
-                    self._lease, self._until = lease, until
+                    self._lease, self._own_deadline = lease, until
             except errors.Conflict as e:
-                # An answer was lost, or another client changed it: the watch
-                # shows it.
+                # A response was lost, or another client changed the Lease: the
+                # watch reports it.
                 LOG.debug('%s', e)
             except errors.ObjectNotFound:
                 self._end('The Lease was deleted')
@@ -287,11 +287,11 @@ class LeaderElector:
             pause = self._seconds * RETRY * random.uniform(0.5, 1)
 
     def _run_watchdog(self):
-        """End the process when its time is over; runs in a thread."""
-        while (until := self._until) is not None:
+        """End the process after its deadline; runs in a thread."""
+        while (until := self._own_deadline) is not None:
             left = until - self._now()
             if left <= 0:
-                return self._end(_TOO_LATE)
+                return self._end(_NOT_RENEWED)
             self._watchdog_wakes.wait(left)
             self._watchdog_wakes.clear()
 
@@ -306,8 +306,8 @@ def _holder(lease):
 
 
 def _version(lease):
-    # Leases of one collection may be compared (Kubernetes 1.35, API
-    # concepts, Resource versions: they are growing whole numbers).
+    # Versions within a collection are increasing integers (Kubernetes 1.35,
+    # API concepts, Resource versions).
     return int(lease['metadata']['resourceVersion'])
 
 

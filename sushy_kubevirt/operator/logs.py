@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator's log on standard error: one line for each event.
 
-A line of JSON has the namespace and name of the BMC that it is about in
-members of its own, so that the lines of one BMC can be found. `about` sets
-them for all that is logged within; loggers are not given names.
+A line of JSON has members for namespace and name of the BMC that it is about,
+so that the lines of one BMC can be found. They are set by `about`.
 """
 
 import contextlib
@@ -15,18 +14,18 @@ import sys
 
 _object = contextvars.ContextVar('object', default=None)
 
-#: Loggers whose information is for debugging only.
-_CHATTY = 'asyncio', 'urllib3'
+#: Loggers whose level info is for debugging only.
+_VERBOSE = 'asyncio', 'urllib3'
 
-#: Warns whenever more connections become idle than are kept, as after many
-#: watches that end together.
-_IDLE = 'urllib3.connectionpool'
+#: Logger that warns when more connections become idle than are kept, for
+#: example after many watches have ended together.
+_CONNECTION_POOL = 'urllib3.connectionpool'
 
 
 @contextlib.contextmanager
 def about(namespace, name):
-    """Mark what is logged within, and in tasks started within, as about a
-    BMC.
+    """Context manager: adds a BMC to the log lines of its body and of tasks
+    that are started in it.
 
     :param namespace: of the BMC
     :param name: of the BMC
@@ -51,14 +50,14 @@ def configure(form, level):
     root.setLevel(level.upper())
     logging.captureWarnings(True)
     if level != 'debug':
-        for name in _CHATTY:
+        for name in _VERBOSE:
             logging.getLogger(name).setLevel(
                 max(logging.WARNING, root.level))
-        logging.getLogger(_IDLE).setLevel(logging.ERROR)
+        logging.getLogger(_CONNECTION_POOL).setLevel(logging.ERROR)
 
 
 class Json(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record):
         line = {'time': _time(record), 'level': record.levelname.lower(),
@@ -74,14 +73,14 @@ class Json(logging.Formatter):
 
 
 class Plain(logging.Formatter):
-    """For people: time, level, the BMC if there is one, what happened."""
+    """Text: time, level, the BMC if there is one, and the message."""
 
     def format(self, record):
         namespace, name = _about()
         text = '%s %-7s %s%s' % (
             _time(record), record.levelname,
             '%s/%s: ' % (namespace, name) if name else '',
-            # One line, whatever is in a name.
+            # A name from a user must not start another line.
             record.getMessage().replace('\n', '\\n'))
         if record.exc_info:
             text += '\n' + self.formatException(record.exc_info)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator's metrics for Prometheus, which `pod.health` serves.
 
-The text format is written by `pod.prometheus`, as in a BMC's containers.
-prometheus_client would do the same, and cost the process 1.8 MiB (PSS).
+The text format is written by `pod.prometheus`, as in a BMC's containers, which
+saves the 1.8 MiB PSS that prometheus_client would add to this process.
 """
 
 import collections
@@ -56,7 +56,7 @@ class Metrics:
         """Count a reconcile.
 
         :param seconds: its duration
-        :param failed: whether it has to be tried again
+        :param failed: whether it failed and is retried
         """
         self._reconciles.add('failed' if failed else 'done')
         self._seconds.add(number=seconds)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names and labels of a BMC's objects, and which objects belong to it.
 
-All names follow from the BMC's, so that none has to be stored. Objects of
-these names that others made are not touched: see `is_ours`.
+All names are derived from the BMC's name, so none is stored. Objects with
+these names that others created are not changed: see `is_ours`.
 """
 
 import hashlib
@@ -20,56 +20,57 @@ LABEL = 'kubevirt.io/virtualmachinebmc-name'
 #: Label with the namespace of the BMC, on objects in another one.
 NAMESPACE_LABEL = GROUP + '/namespace'
 
-#: Label of all objects that the operator makes.
+#: Label of all objects that the operator creates.
 MANAGED_BY = 'app.kubernetes.io/managed-by'
 OPERATOR = 'sushy-kubevirt-operator'
 
-#: Label selector for that.
+#: Label selector of these objects.
 OURS = f'{MANAGED_BY}={OPERATOR}'
 
 #: The Secret with the operator's certificate authority.
 AUTHORITY = 'sushy-kubevirt-ca'
 
-#: Finalizer of a BMC that has objects in another namespace, which no owner
-#: reference reaches.
+#: Finalizer of a BMC that has objects in another namespace, where owner
+#: references do not work.
 FINALIZER = GROUP + '/elsewhere'
 
-#: Annotation of objects that the operator makes: digest of the desired object.
-#: Tells a change of the desired state from a change by others.
+#: Annotation of objects that the operator creates: digest of the desired
+#: object. Distinguishes a change of the desired state from a change of the
+#: object by other clients.
 APPLIED = GROUP + '/applied'
 
 #: Annotation of a Deployment that an upgrade has stopped, until its pod is
 #: ready again.
 UPGRADING = GROUP + '/upgrading'
 
-#: KubeVirtBMC's ending.
-_ENDING = '-virtbmc'
+#: Suffix of names, as in KubeVirtBMC.
+_SUFFIX = '-virtbmc'
 
-#: Longest name, so that with the endings ``-auth`` and ``-tls`` it has at most
-#: the 63 characters of a Service's name (RFC 1035) and of a label.
-_LONGEST = 63 - len('-auth')
+#: Maximum length of a name without the suffixes ``-auth`` and ``-tls``. A name
+#: of a Service (RFC 1035) and the value of a label have at most 63 characters.
+_MAX_LENGTH = 63 - len('-auth')
 
 _LABEL = re.compile(r'[a-z]([-a-z0-9]*[a-z0-9])?')
 
-_LONGEST_LABEL = 63
+_MAX_LABEL_LENGTH = 63
 
 
 def base(name):
-    """Make the name of a BMC's objects, or its beginning.
+    """Make the name of a BMC's objects, or its prefix.
 
-    A name that a Service cannot have (too long, with dots, or with a digit
-    at its start) is replaced by one with a digest of it.
+    A name that is not valid for a Service (too long, with dots, or starting
+    with a digit) is replaced by one with a digest of it.
 
     :param name: of the BMC
     """
-    whole = name + _ENDING
-    if len(whole) <= _LONGEST and _LABEL.fullmatch(whole):
+    whole = name + _SUFFIX
+    if len(whole) <= _MAX_LENGTH and _LABEL.fullmatch(whole):
         return whole
     safe = re.sub(r'[^a-z0-9]+', '-', name)
     if not safe[:1].isalpha():
         safe = 'bmc-' + safe
-    ending = f'-{_digest(name)}{_ENDING}'
-    return safe[:_LONGEST - len(ending)].rstrip('-') + ending
+    suffix = f'-{_digest(name)}{_SUFFIX}'
+    return safe[:_MAX_LENGTH - len(suffix)].rstrip('-') + suffix
 
 
 def auth(name):
@@ -100,10 +101,11 @@ def access(name, namespace, vm_namespace):
 
 def label(name):
     """:returns: value of `LABEL`"""
-    if len(name) <= _LONGEST_LABEL:
+    if len(name) <= _MAX_LABEL_LENGTH:
         return name
     digest = _digest(name)
-    return f"{name[:_LONGEST_LABEL - len(digest) - 1].rstrip('-.')}-{digest}"
+    prefix = name[:_MAX_LABEL_LENGTH - len(digest) - 1].rstrip('-.')
+    return f'{prefix}-{digest}'
 
 
 def selector(name):
@@ -139,10 +141,10 @@ def metadata(bmc, name, namespace=None):
 
 
 def is_ours(bmc, obj):
-    """Tell whether an object was made for this BMC, and may be changed.
+    """Tell whether an object was created for this BMC, and may be changed.
 
-    Otherwise the author of a BMC could make the operator overwrite objects of
-    others, by choosing the BMC's name.
+    Without this check, the author of a BMC could make the operator overwrite
+    objects of others by choosing the BMC's name.
 
     :param bmc: a `spec.Bmc`
     :param obj: dict
@@ -159,7 +161,7 @@ def is_ours(bmc, obj):
 
 
 def made_by_us(obj):
-    """Tell by its label whether the operator made an object."""
+    """Tell by its label whether the operator created an object."""
     return (obj['metadata'].get('labels') or {}).get(MANAGED_BY) == OPERATOR
 
 

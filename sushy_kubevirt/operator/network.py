@@ -8,13 +8,13 @@ from sushy_kubevirt.operator import naming
 CLUSTER_IP, NODE_PORT, LOAD_BALANCER = (
     'ClusterIP', 'NodePort', 'LoadBalancer')
 
-#: Annotation of a Service: the class that the BMC asks for. A class that
-#: another controller chose is left as it is.
+#: Annotation of a Service: the load balancer class in the BMC's spec. A class
+#: that another controller has set is not changed.
 CLASS = naming.GROUP + '/load-balancer-class'
 
-#: Prefixes of annotations that users cannot set: the operator's own, and those
-#: of kubectl, which say what was applied with it.
-_OTHERS = naming.GROUP + '/', 'kubectl.kubernetes.io/'
+#: Prefixes of annotations that users cannot set: the operator's own, and
+#: kubectl's, which contain the applied object.
+_RESERVED_PREFIXES = naming.GROUP + '/', 'kubectl.kubernetes.io/'
 
 #: Fields that the cluster sets, and that a replacement has to keep.
 _ALLOCATED = ('clusterIP', 'clusterIPs', 'ipFamilies', 'ipFamilyPolicy',
@@ -40,7 +40,7 @@ def service(bmc):
                            wanted.ipmi_node_port))
     metadata = naming.metadata(bmc, naming.base(bmc.name))
     annotations = {name: value for name, value in wanted.annotations.items()
-                   if not name.startswith(_OTHERS)}
+                   if not name.startswith(_RESERVED_PREFIXES)}
     if annotations:
         metadata['annotations'] = annotations
     spec = {'type': wanted.type, 'ports': ports,
@@ -54,7 +54,7 @@ def service(bmc):
 
 
 def allocated(service, live):
-    """Add what the cluster has set to a Service.
+    """Add the fields that the cluster has set to a Service.
 
     :param service: dict, the desired Service
     :param live: dict, the Service as the cluster has it
@@ -103,7 +103,7 @@ def policy(bmc):
     Probes come from the pod's node, which policies do not restrict.
 
     :param bmc: a `spec.Bmc`
-    :returns: dict; None if there is to be none
+    :returns: dict; None if the BMC has none
     """
     wanted = bmc.network_policy
     if not wanted.enabled:
@@ -122,5 +122,5 @@ def policy(bmc):
         'spec': {
             'podSelector': {'matchLabels': naming.selector(bmc.name)},
             'policyTypes': ['Ingress'],
-            # A rule without peers would allow everybody.
+            # A rule without peers would allow all clients.
             'ingress': [{'from': peers, 'ports': ports}] if peers else []}}

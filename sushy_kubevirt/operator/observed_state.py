@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The observed state of one BMC, assembled from the cache.
-
-No requests are made here, and nothing is decided.
-"""
+"""Observed state of one BMC, assembled from the cache without requests."""
 
 import dataclasses
 import datetime
@@ -26,15 +23,15 @@ class ObservedState:
     :param world: `conditions.World`
     :param live: dict of a (kind, namespace, name) and the object, for all
         but Secrets; also foreign objects
-    :param auth: `secret_summary.Summary` of what the operator made or copied,
-        or None
-    :param source: of the Secret that the BMC names, the same
-    :param tls: of the certificate that the operator issued, the same
-    :param state: of the state Secret, the same
+    :param auth: `secret_summary.Summary` of the Secret that the operator
+        generated or copied, or None
+    :param source: the same of the Secret that the BMC refers to
+    :param tls: the same of the certificate that the operator issued
+    :param state: the same of the state Secret
     :param authority: the `Authority`; None if the BMC needs none
     :param finalizer: whether the BMC has the operator's finalizer
-    :param settled: whether the present spec was carried out once, so that
-        differences are changes of the operator's own desired state
+    :param settled: whether the present spec was reconciled before, so that
+        differences come from a new version of the operator
     """
 
     world: conditions.World
@@ -53,15 +50,15 @@ class Authority:
     """The certificate authority.
 
     :param pair: `pki.Pair`
-    :param bundle: PEM text of all certificates that clients may check with
+    :param bundle: PEM text of all certificates that clients may verify with
     """
 
     pair: pki.Pair
     bundle: str
 
 
-def objects(bmc):
-    """List the places of a BMC's objects, without Secrets.
+def object_refs(bmc):
+    """List the references of a BMC's objects, without Secrets.
 
     :param bmc: a `spec.Bmc`
     :returns: list of (resource, namespace, name)
@@ -80,8 +77,15 @@ def objects(bmc):
 
 
 @dataclasses.dataclass(frozen=True)
-class Names:
-    """The Secrets of a BMC, each a `spec.Reference` or None."""
+class SecretRefs:
+    """The Secrets of a BMC, each a `spec.Reference` or None.
+
+    :param auth: Secret that the operator generates or copies
+    :param source: Secret that the BMC refers to for user name and password
+    :param tls: Secret with the certificate that the operator issues
+    :param given: Secret that the BMC refers to for its certificate
+    :param state: Secret with the state of the BMC
+    """
 
     auth: spec.Reference
     source: spec.Reference | None
@@ -95,22 +99,22 @@ class Names:
             self.auth, self.source, self.tls, self.given, self.state))))
 
 
-def names(bmc):
-    """Name the Secrets that a BMC uses.
+def secret_refs(bmc):
+    """List the Secrets that a BMC uses.
 
     :param bmc: a `spec.Bmc`
-    :returns: `Names`
+    :returns: `SecretRefs`
     """
     here = bmc.namespace
     given = bmc.redfish.secret
-    return Names(
+    return SecretRefs(
         spec.Reference(here, naming.auth(bmc.name)), bmc.auth,
         spec.Reference(here, naming.tls(bmc.name)),
         spec.Reference(here, given) if given else None,
         spec.Reference(bmc.vm.namespace, bmc.vm.name + state_secret.ENDING))
 
 
-def assemble(bmc, body, live, vm, seen, issuer, allowed, usual,
+def assemble(bmc, body, live, vm, seen, issuer, allowed, default_image,
              refused=(), now=None):
     """Assemble the observed state.
 
@@ -121,14 +125,14 @@ def assemble(bmc, body, live, vm, seen, issuer, allowed, usual,
     :param seen: dict of `spec.Reference` and `secret_summary.Summary` or None
     :param issuer: `Authority` or None
     :param allowed: patterns of `permissions.image_allowed`
-    :param usual: image of a BMC that names none
+    :param default_image: image of BMCs whose spec has none
     :param refused: as in `conditions.World`
-    :param now: aware `datetime.datetime`; the present when left out
+    :param now: aware `datetime.datetime`; default: the present
     :returns: `ObservedState`
     """
-    named = names(bmc)
-    auth, tls = seen.get(named.auth), seen.get(named.tls)
-    source, store = seen.get(named.source), seen.get(named.state)
+    refs = secret_refs(bmc)
+    auth, tls = seen.get(refs.auth), seen.get(refs.tls)
+    source, store = seen.get(refs.source), seen.get(refs.state)
     taken = [f'{kind} {name}' for (kind, _, name), obj in live.items()
              if not naming.is_ours(bmc, obj)]
     taken += ['Secret ' + one.obj['metadata']['name']
@@ -136,12 +140,12 @@ def assemble(bmc, body, live, vm, seen, issuer, allowed, usual,
                                   (tls, _is_issued(bmc)))
               if needed and one and not naming.is_ours(bmc, one.obj)]
     if store and not _is_state(store):
-        # The pod would read a foreign Secret; or, in one of another type,
-        # what another controller writes into it.
-        taken.append('Secret ' + named.state.name)
+        # The pod would read a foreign Secret, or one that another controller
+        # writes, if it has another type.
+        taken.append('Secret ' + refs.state.name)
     secret = source if bmc.auth else _ours(bmc, auth)
-    given = seen.get(named.given) if deployments.tls_secret(bmc) else None
-    served = given if named.given else _ours(bmc, tls)
+    given = seen.get(refs.given) if deployments.tls_secret(bmc) else None
+    served = given if refs.given else _ours(bmc, tls)
 
     def own(kind):
         return _own(bmc, live.get((kind, bmc.namespace,
@@ -164,7 +168,7 @@ def assemble(bmc, body, live, vm, seen, issuer, allowed, usual,
             bmc.image, allowed),
         pod_allowed=deployment is not None and all(
             permissions.image_allowed(
-                image, (*allowed, permissions.repository(usual)))
+                image, (*allowed, permissions.repository(default_image)))
             for image in deployments.images(deployment)),
         refused=tuple(refused))
     metadata = body['metadata']

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletes Roles and RoleBindings of BMCs of other namespaces that are gone.
+"""Deletes orphaned Roles and RoleBindings of BMCs of other namespaces.
 
-Owner references do not reach into another namespace; a finalizer keeps such
-a BMC until its Role and RoleBinding are deleted. Whoever may change the BMC
-may remove the finalizer, and its pod's account would keep the rights, even
-when the owner of the VM withdraws the permission.
+Owner references do not work across namespaces; a finalizer keeps such a BMC
+until its Role and RoleBinding are deleted. A user who may change the BMC can
+remove the finalizer; the account of its pod would then keep the rights, even
+after the owner of the VM has withdrawn the permission.
 """
 
 import logging
@@ -17,16 +17,16 @@ from sushy_kubevirt.operator import workqueue
 
 LOG = logging.getLogger(__name__)
 
-#: The binding first: without it the Role gives nobody a right.
+#: Order of deletion: without the RoleBinding the Role has no effect.
 KINDS = (bmc_resources.BINDING, bmc_resources.ROLE)
 
 
 class OrphanedRbac:
-    """Finds and deletes them.
+    """Finds and deletes orphaned Roles and RoleBindings.
 
     :param api: an `api.Api`
     :param cache: a `cache.Cache`
-    :param namespaces: whose BMCs are all cached; (None,) for all
+    :param namespaces: namespaces whose BMCs are cached; (None,) for all
     """
 
     def __init__(self, api, cache, namespaces):
@@ -63,8 +63,8 @@ class OrphanedRbac:
                 yield resource, obj
 
     def _is_of_elsewhere(self, obj):
-        """Tell whether an object was made for a BMC of another namespace, the
-        BMCs of which are cached."""
+        """Tell whether an object was created for a BMC of another namespace,
+        one whose BMCs are cached."""
         metadata = obj['metadata']
         of = (metadata.get('labels') or {}).get(naming.NAMESPACE_LABEL)
         return (naming.made_by_us(obj)
@@ -78,7 +78,7 @@ class OrphanedRbac:
                     await self._api.delete(resource, *key,
                                            obj['metadata']['uid'])
                 except errors.ObjectNotFound:
-                    # The watch will show it.
+                    # Deleted already; the watch reports it.
                     continue
                 except errors.MachineError as e:
                     LOG.info('Orphaned %s %s/%s not deleted yet: %s',

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the author of a BMC may name: images, and objects elsewhere.
+"""Images, and objects of other namespaces, that a BMC may refer to.
 
-Creating a BMC must not give anyone a VM, a Secret or a pod that they could
-not reach otherwise, as the operator can reach all of them.
+The operator can access all VMs and Secrets, so creating a BMC must not give
+its author access to one that the author could not access otherwise.
 
-- An image runs with the Secrets that the BMC names and with the rights of its
-  account, so only images that --allowed-images names are allowed.
-- A VM or a Secret of another namespace names in an annotation the namespaces
-  that it may be used from. Whoever may write that annotation may read the
-  Secret, or change the VM, anyway. Patterns are not supported: they would
-  match namespaces that are created later.
+- An image runs with the Secrets that the BMC refers to and with the rights of
+  its account, so only images in --allowed-images are allowed.
+- A VM or a Secret lists in an annotation the other namespaces that may use it.
+  A user who may write that annotation may also read the Secret, or change the
+  VM. Patterns are not supported: they would match namespaces that are created
+  later.
 """
 
 from sushy_kubevirt.operator import naming
@@ -32,7 +32,7 @@ def repository(image):
 
 
 def image_allowed(image, patterns):
-    """Tell whether a BMC may name an image.
+    """Tell whether a BMC may use an image.
 
     :param image: its name
     :param patterns: repositories, such as ``registry.test/virtbmc``; all

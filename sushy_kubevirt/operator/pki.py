@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """X.509: creates a certificate authority, issues and checks certificates.
 
-The operator issues certificates for BMCs whose users give none. Certificates
-and keys are PEM texts; `certificate_authority` stores them.
+The operator issues certificates for BMCs without a certificate of the user.
+Certificates and keys are PEM text; `certificate_authority` stores them.
 """
 
 import base64
@@ -22,12 +22,12 @@ from cryptography.x509 import oid
 AUTHORITY_LIFE = datetime.timedelta(days=3650)
 CERTIFICATE_LIFE = datetime.timedelta(days=365)
 
-#: Begin of the validity before the issue, as clocks differ.
-_BEFORE = datetime.timedelta(minutes=10)
+#: Start of the validity before the issue, for clients whose clock is behind.
+_BACKDATE = datetime.timedelta(minutes=10)
 
-#: Most characters of a Secret's key. RSA of 16384 bits, the largest key that
-#: OpenSSL serves with, has 12,700.
-_LONGEST_KEY = 2 ** 14
+#: Maximum characters of a Secret's key. RSA of 16384 bits, the largest key
+#: that OpenSSL accepts, has 12,700.
+_MAX_KEY_LENGTH = 2 ** 14
 
 #: A PEM key; PKCS #8 has no algorithm in its label.
 _KEY = re.compile('-----BEGIN (RSA |EC |)PRIVATE KEY-----'
@@ -42,16 +42,16 @@ _KINDS = tuple(map(bytes.fromhex, (
     '06032b6570', '06032b6571')))
 _HEAD = 32
 
-#: Most bytes of a certificate in a Secret, which is cached; one with a key of
-#: 16384 bits and a thousand names has less.
-_LONGEST = 2 ** 16
+#: Maximum bytes of a certificate in a Secret, which is cached; one with a key
+#: of 16384 bits and a thousand names has less.
+_MAX_CERTIFICATE_BYTES = 2 ** 16
 
-#: Most characters of a certificate and its names whose check is cached:
-#: otherwise users could fill the cache with large ones.
-_USUAL = 2 ** 12
+#: Maximum characters of a certificate and its names whose check is cached, so
+#: that users cannot fill the cache with large ones.
+_MAX_CACHED_LENGTH = 2 ** 12
 
-#: Longest common name (X.520, ub-common-name).
-_LONGEST_NAME = 64
+#: Maximum length of a common name (X.520, ub-common-name).
+_MAX_NAME_LENGTH = 64
 
 _USAGES = ('digital_signature', 'content_commitment', 'key_encipherment',
            'data_encipherment', 'key_agreement', 'key_cert_sign', 'crl_sign',
@@ -125,8 +125,8 @@ def due(certificate, names, authority=None, now=None):
         authority's own
     :param now: aware `datetime.datetime`; default: the present
     """
-    look = _is_as_wanted
-    if sum(map(len, (certificate, *names))) > _USUAL:
+    look = _is_issued_for
+    if sum(map(len, (certificate, *names))) > _MAX_CACHED_LENGTH:
         look = look.__wrapped__
     if not look(certificate, tuple(names),
                 authority and authority.certificate):
@@ -136,7 +136,7 @@ def due(certificate, names, authority=None, now=None):
 
 # Cached, as each reconcile checks it and it seldom changes.
 @functools.lru_cache(maxsize=4096)
-def _is_as_wanted(certificate, names, issuer):
+def _is_issued_for(certificate, names, issuer):
     try:
         found = x509.load_pem_x509_certificate(certificate.encode())
         if issuer is not None:
@@ -151,7 +151,7 @@ def _is_as_wanted(certificate, names, issuer):
 
 
 def usable(pair):
-    """Tell whether a server can use a certificate, if it were valid now.
+    """Tell whether a server can use a certificate, apart from its validity.
 
     :param pair: `Pair`, which may be invalid
     """
@@ -172,8 +172,9 @@ def fault(pair):
     except Exception:
         # The library raises many kinds, such as x509.InvalidVersion.
         return 'its certificate cannot be read'
-    if size > _LONGEST:
-        return 'its certificate has more than %d bytes' % _LONGEST
+    if size > _MAX_CERTIFICATE_BYTES:
+        return ('its certificate has more than '
+                f'{_MAX_CERTIFICATE_BYTES} bytes')
     try:
         own = _key(pair.key).public_key()
     except Exception:
@@ -183,16 +184,16 @@ def fault(pair):
 
 
 def _key(text):
-    """Read a key that a user wrote, within milliseconds.
+    """Parse a user's key within milliseconds, as this blocks the event loop.
 
-    The event loop waits meanwhile. To check the primes of a large RSA key
-    takes minutes, and to compute the public part of a large key of another
-    kind takes seconds; so the former is left out, and the latter is refused
-    by its first bytes, before the library parses it.
+    Checking the primes of a large RSA key takes minutes, so the check is
+    skipped. Computing the public part of a large key of another kind takes
+    seconds, so such keys are rejected by their first bytes before the library
+    parses them.
 
     :raises: ValueError and others, if it is not a server's key
     """
-    block = _KEY.search(text[:_LONGEST_KEY])
+    block = _KEY.search(text[:_MAX_KEY_LENGTH])
     if block is None:
         raise ValueError('There is no key')
     if block[1] == '' and not any(
@@ -238,7 +239,7 @@ def _builder(subject, issuer, key, now, life):
             .subject_name(subject).issuer_name(issuer)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - _BEFORE).not_valid_after(now + life)
+            .not_valid_before(now - _BACKDATE).not_valid_after(now + life)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(
                 key.public_key()), False))
 
@@ -249,7 +250,7 @@ def _usage(*usages):
 
 def _name(text):
     return x509.Name([x509.NameAttribute(
-        oid.NameOID.COMMON_NAME, text[:_LONGEST_NAME])])
+        oid.NameOID.COMMON_NAME, text[:_MAX_NAME_LENGTH])])
 
 
 def _alternative(name):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computes the steps from a BMC's observed state to its desired state.
+"""Plan: the steps from a BMC's observed state to its desired state.
 
-A pure function: nothing is stored about steps that were executed. An operator
-that was killed between any two of them plans again from what it observes.
+`steps` is a pure function, and executed steps are not recorded: an operator
+that was killed between two steps makes a new plan from the observed state.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from sushy_kubevirt.operator import spec
 
 @dataclasses.dataclass(frozen=True)
 class Create:
-    """Create an object; if there is one of that name, read it.
+    """Create an object; if it exists, read it.
 
     :param body: dict
     """
@@ -48,8 +48,8 @@ class Apply:
 
 @dataclasses.dataclass(frozen=True)
 class Replace:
-    """Replace an object, because others added fields that apply does not
-    remove, or that exclude ours.
+    """Replace an object, because other clients added fields that apply does
+    not remove, or that are incompatible with the desired ones.
 
     :param body: dict
     :param uid: of the object
@@ -75,7 +75,7 @@ class Delete:
 
 @dataclasses.dataclass(frozen=True)
 class Generate:
-    """Generate a user name and a password, or the missing one of them.
+    """Generate user name and password, or the missing one.
 
     :param uid: of the Secret that lacks them; None if there is no Secret
     :param lacks: keys that are missing
@@ -108,8 +108,8 @@ class Issue:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settle:
-    """Remove the annotation of an upgrade that has ended from a Deployment.
+class EndUpgrade:
+    """Remove the annotation `naming.UPGRADING` from a Deployment.
 
     :param uid: of the Deployment
     """
@@ -128,14 +128,14 @@ class Finalizer:
 
 
 def steps(bmc, seen, defaults, tried=None, now=None):
-    """Compute the next steps, in their order.
+    """Compute the next steps, in order.
 
-    More steps may follow from their results, so plan again after them.
+    Plan again after executing them: more steps may follow from the results.
 
     :param bmc: a `spec.Bmc`
     :param seen: `observed_state.ObservedState`
     :param defaults: `deployments.Defaults`
-    :param tried: dict of (kind, namespace, name) and (step's class,
+    :param tried: dict of (kind, namespace, name) to (class of a step,
         `attempt`): steps that did not have the desired effect
     :param now: aware `datetime.datetime`; default: the present
     :returns: list; empty if the desired state is reached
@@ -146,15 +146,17 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     if bmc.vm.namespace != bmc.namespace and not seen.finalizer:
         found.append(Finalizer(True))
     objects = desired_state.objects(bmc, seen.world, defaults)
-    out = desired_state.withdrawn(bmc, seen.world)
-    if seen.authority and not out:
+    withdrawn = desired_state.withdrawn(bmc, seen.world)
+    if seen.authority and not withdrawn:
         objects.insert(1, endpoints.authority(bmc, seen.authority.bundle))
     first, *others = objects
-    found += _towards(bmc, first, seen, tried)
-    found += _auth(bmc, seen, out) + _tls(bmc, seen, out, now)
+    found += _change_steps(bmc, first, seen, tried)
+    found += _credentials_steps(bmc, seen, withdrawn)
+    found += _certificate_steps(bmc, seen, withdrawn, now)
     for obj in others:
-        found += _towards(bmc, obj, seen, tried)
-    return found + _settle(seen) + _away(bmc, seen, objects, out)
+        found += _change_steps(bmc, obj, seen, tried)
+    return (found + _end_upgrade_steps(seen)
+            + _delete_steps(bmc, seen, objects, withdrawn))
 
 
 def attempt(wanted, live):
@@ -162,8 +164,8 @@ def attempt(wanted, live):
 
     :param wanted: dict, the desired object
     :param live: dict, as the API has it
-    :returns: tuple that changes with the desired object and with changes of
-        the object by others; not with its status
+    :returns: tuple that changes with the desired object and with the object,
+        but not with its status
     """
     metadata = live['metadata']
     return (drift.digest(unmarked(wanted)),
@@ -198,12 +200,12 @@ def unmarked(obj):
 def _cleanup_steps(bmc, seen):
     if not seen.finalizer:
         return []
-    left = [step for step in _away(bmc, seen, [], True)
+    left = [step for step in _delete_steps(bmc, seen, [], True)
             if step.at.namespace != bmc.namespace]
     return left or [Finalizer(False)]
 
 
-def _towards(bmc, obj, seen, tried):
+def _change_steps(bmc, obj, seen, tried):
     metadata = obj['metadata']
     ref = obj['kind'], metadata['namespace'], metadata['name']
     if obj['kind'] == 'Secret':
@@ -219,41 +221,41 @@ def _towards(bmc, obj, seen, tried):
             obj['kind'] == 'Service'
             and network.has_another_class(obj, live)):
         return [Delete(bmc_resources.of(obj), _at(live), uid)]
-    other = drift.asked(live) != drift.digest(obj)
+    other = drift.applied_digest(live) != drift.digest(obj)
     if not other and not drift.differs(obj, live):
         return []
     last = (tried or {}).get(ref)
     if last == (Apply, *attempt(obj, live)):
         return [Replace(marked(obj), uid)]
     if last == (Replace, *attempt(obj, live)):
-        # The cluster changes it back.
+        # The cluster changes it back every time.
         return []
     return [Apply(marked(obj), uid, other and seen.settled
-                  and _is_rolled_out(bmc, obj, seen.world.deployment))]
+                  and _needs_slot(bmc, obj, seen.world.deployment))]
 
 
-def _is_rolled_out(bmc, obj, live):
-    """Tell whether a change of an object stops a pod that works, or worked
-    until the previous upgrade.
+def _needs_slot(bmc, obj, live):
+    """Tell whether a change of an object needs a slot of `rollout`.
 
-    A pod that does not work anyway needs no slot: it would never release it.
+    It does if it stops a pod that is ready, or was until the previous
+    upgrade. Another pod needs no slot and would never release it.
 
-    :param live: dict, the Deployment as it is, or None
+    :param live: dict, the Deployment as the API has it, or None
     """
     if live is None or not (deployments.is_ready(live) or naming.UPGRADING in (
             live['metadata'].get('annotations') or {})):
         return False
     if obj['kind'] == 'Deployment':
-        # A pod whose account was replaced does not work.
+        # A pod whose ServiceAccount was replaced does not work.
         return deployments.account(live) in (None, deployments.account(obj))
     return (
         obj['kind'] == 'ConfigMap'
         and obj['metadata']['name'] == naming.base(bmc.name))
 
 
-def _auth(bmc, seen, out):
+def _credentials_steps(bmc, seen, withdrawn):
     if desired_state.copies(bmc):
-        if out or seen.source is None or seen.source.lacks:
+        if withdrawn or seen.source is None or seen.source.lacks:
             return []
         if seen.auth is None:
             return [Copy()]
@@ -270,9 +272,9 @@ def _auth(bmc, seen, out):
     return []
 
 
-def _tls(bmc, seen, out, now):
+def _certificate_steps(bmc, seen, withdrawn, now):
     service = seen.world.service
-    if (seen.authority is None or out or service is None
+    if (seen.authority is None or withdrawn or service is None
             or endpoints.cluster_ip(service) is None):
         return []
     names = endpoints.names(bmc, service)
@@ -285,44 +287,45 @@ def _tls(bmc, seen, out, now):
     return []
 
 
-def _settle(seen):
+def _end_upgrade_steps(seen):
     live = seen.world.deployment
     if live is None or naming.UPGRADING not in (
             live['metadata'].get('annotations') or {}):
         return []
-    return [Settle(live['metadata']['uid'])] if deployments.is_ready(
+    return [EndUpgrade(live['metadata']['uid'])] if deployments.is_ready(
         live) else []
 
 
-def _away(bmc, seen, objects, out):
+def _delete_steps(bmc, seen, objects, withdrawn):
     """Delete the objects of the BMC that are not desired."""
     stay = {(obj['kind'], obj['metadata']['namespace'],
              obj['metadata']['name']) for obj in objects}
     base = naming.base(bmc.name)
-    held = not out and desired_state.held(bmc, seen.world)
-    if held:
+    keeps_pod = not withdrawn and desired_state.keeps_pod(bmc, seen.world)
+    if keeps_pod:
         stay |= {('Deployment', bmc.namespace, base)} | {
             ('ConfigMap', bmc.namespace, name)
             for name in (base, naming.authority(bmc.name))}
     found = []
-    for resource, namespace, name in observed_state.objects(bmc):
+    for resource, namespace, name in observed_state.object_refs(bmc):
         live = seen.live.get((resource.kind, namespace, name))
         if (live is not None and (resource.kind, namespace, name) not in stay
                 and naming.is_ours(bmc, live)
                 and 'deletionTimestamp' not in live['metadata']):
             found.append(Delete(resource, spec.Reference(namespace, name),
                                 live['metadata'].get('uid')))
-    spare = []
-    if held:
+    unneeded = []
+    if keeps_pod:
         # The present pod may mount them.
         return found
-    if bmc.auth is not None and (out or not desired_state.copies(bmc)):
-        spare.append(seen.auth)
+    if bmc.auth is not None and (
+            withdrawn or not desired_state.copies(bmc)):
+        unneeded.append(seen.auth)
     if seen.authority is None:
-        spare.append(seen.tls)
+        unneeded.append(seen.tls)
     return found + [
-        Delete(bmc_resources.SECRET, _at(one.obj), _uid(one)) for one in spare
-        if one is not None and naming.is_ours(bmc, one.obj)
+        Delete(bmc_resources.SECRET, _at(one.obj), _uid(one))
+        for one in unneeded if one is not None and naming.is_ours(bmc, one.obj)
         and 'deletionTimestamp' not in one.obj['metadata']]
 
 

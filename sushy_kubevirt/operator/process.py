@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's process: the order in which its parts start and end."""
+"""The operator's process: starts and stops its parts in order."""
 
 import asyncio
 import dataclasses
@@ -17,7 +17,7 @@ from sushy_kubevirt.pod import health
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two tries to list BMCs before they can be listed.
+#: Seconds between attempts to list BMCs at the start.
 DEFINITION_SECONDS = 5
 
 #: Seconds that the event loop has to answer a liveness probe.
@@ -51,7 +51,7 @@ class Operator:
         self._stopping = asyncio.Event()
         self._elector = None
         self._controller = None
-        # Of leader election, which writes without the Lease.
+        # For leader election, which writes without holding the Lease.
         self._lease_api = api.Api(connection)
         self._api = api.Api(connection, self._check_leadership)
         self.metrics = metrics.Metrics(
@@ -92,7 +92,7 @@ class Operator:
         LOG.info('The operator has ended')
 
     def _check_leadership(self):
-        """Called before each write of the controllers."""
+        """Check the Lease; called before each write of the controllers."""
         if self._elector is not None:
             self._elector.check_leadership()
 
@@ -111,9 +111,9 @@ class Operator:
             await self._controller.close()
 
     def _tasks(self, denied):
-        """Start all that never ends by itself.
+        """Start the tasks that do not end by themselves.
 
-        :param denied: namespaces that are left out
+        :param denied: set of namespaces that are not served
         :returns: list of tasks
         """
         tasks = list(self._controller.tasks)
@@ -124,10 +124,10 @@ class Operator:
             self._api, one)) for one in sorted(denied)]
 
     async def _run_tasks(self, tasks):
-        """Wait for a signal.
+        """Run until a signal, or until a task ends.
 
-        :param tasks: list of tasks; when one ends, the operator does, as it
-            would miss changes without it
+        :param tasks: list of tasks; without one of them the operator would
+            miss changes
         :raises: what one of them raised
         """
         announcing = asyncio.create_task(self._announce())
@@ -148,14 +148,14 @@ class Operator:
         LOG.info('ready')
 
     async def _wait_for_definition(self):
-        """Wait until BMCs can be listed: until their
-        CustomResourceDefinition exists, and the right to read them.
+        """Wait until BMCs can be listed.
 
-        A namespace that is deleted takes that right with it; it must not keep
-        the other namespaces from being served.
+        This needs their CustomResourceDefinition and the permission to list
+        them. A namespace that is deleted loses its RoleBinding, and must not
+        stop the operator from serving the other namespaces.
 
-        :returns: set of the namespaces in which it was denied twice in a
-            row; never all
+        :returns: set of the namespaces in which listing was denied twice in
+            a row; never all
         """
         namespaces = self._options.namespaces or (None,)
         logged, before = set(), None
@@ -172,14 +172,14 @@ class Operator:
                         unavailable = True
                     if str(e) not in logged:
                         logged.add(str(e))
-                        LOG.warning('BMCs cannot be listed yet; tried again '
+                        LOG.warning('BMCs cannot be listed yet; retrying '
                                     'every %d s: %s', DEFINITION_SECONDS, e)
             if not unavailable and denied in (set(), before) and (
                     denied < set(namespaces)):
                 if denied:
                     LOG.warning(
-                        'Namespaces left out, as their BMCs may not be '
-                        'listed: %s. The operator restarts when they may',
+                        'Namespaces not served, as the operator may not list '
+                        'their BMCs: %s. It restarts when it may',
                         ', '.join(sorted(denied)))
                 return denied
             before = denied
@@ -188,7 +188,7 @@ class Operator:
     def _problem(self):
         """Tell why this replica is not ready; None if it is."""
         if self._elector is not None and not self._elector.is_leader:
-            # One that waits for the Lease does all that it should.
+            # A replica that waits for the Lease is ready.
             return None
         if self._controller is None:
             return (f'{bmc_resources.BMC} cannot be listed yet; see the log '
@@ -215,9 +215,11 @@ class Operator:
 
 
 async def _end_when_readable(client, namespace):
-    """Wait for the right to read the BMCs of a namespace.
+    """End the operator when the BMCs of a namespace can be listed.
 
-    :raises: `errors.Unavailable` then: everything has to be listed anew
+    A restart lists all resources again, with those of this namespace.
+
+    :raises: `errors.Unavailable` then
     """
     async for _ in client.watch(bmc_resources.BMC, namespace,
                                 metadata_only=True):
@@ -227,7 +229,7 @@ async def _end_when_readable(client, namespace):
 
 
 def _live(loop):
-    """Tell whether the event loop works. Called in another thread.
+    """Check that the event loop responds. Called in another thread.
 
     :returns: None if it does, else a sentence
     """

@@ -5,23 +5,23 @@ The Role is in the VM's namespace, and its rules name the VM and its objects.
 These rules cannot name objects:
 
 - ``create``, ``list`` and ``delete`` of Events: the system's log, whose
-  entries have names that are not known beforehand.
-- ``create`` of UploadTokenRequests, where images are uploaded: CDI takes the
-  claim's name from the body. A token is good only for a claim that waits for
+  entries have generated names.
+- ``create`` of UploadTokenRequests, where images are uploaded: CDI reads the
+  claim's name from the body. A token is valid only for a claim that waits for
   an upload.
 
 ``create`` of DataVolumes, Secrets and ConfigMaps *does* name them: the API
 server checks the name when an object is created by server-side apply
-(apiserver/pkg/endpoints/handlers/patch.go), so that is what the pod does.
+(apiserver/pkg/endpoints/handlers/patch.go), which the pod therefore uses.
 
-RBAC does not restrict what is written into an object. With ``create`` and
-``get`` of a Secret one could get the token of any account of the namespace,
-with ``patch`` of a VM one could give its guest any volume. The policies in
-``etc/kubernetes/base/admission.yaml`` prevent that, for accounts whose names
-end with those of BMCs.
+RBAC does not restrict the content of an object. ``create`` and ``get`` of a
+Secret would give access to the token of any account of the namespace, and
+``patch`` of a VM would give its guest any volume. The policies in
+``etc/kubernetes/base/admission.yaml`` prevent that, for accounts with the
+suffix of BMCs' names.
 
 The Secret with the BMC's `state` is created by the operator, which sets its
-type. KubeVirt's own ClusterRole lets everybody read its feature gates.
+type. KubeVirt's own ClusterRole lets all users read its feature gates.
 """
 
 from sushy_kubevirt.machine.media import media_annotation

@@ -2,7 +2,7 @@
 """Reconciles one BMC: observe, plan, execute, write the status.
 
 The process may be killed between any two requests: each round begins with the
-observed state, and the next process needs nothing of this one.
+observed state, and the next process needs no state of this one.
 """
 
 import dataclasses
@@ -26,12 +26,12 @@ from sushy_kubevirt.operator import workqueue
 
 LOG = logging.getLogger(__name__)
 
-#: After so many rounds with steps, another client must be changing the objects
-#: back, and the BMC has to pause.
-_ROUNDS = 8
+#: Maximum number of rounds with steps. After that, another client must be
+#: reverting the changes, and the BMC is retried later.
+_MAX_ROUNDS = 8
 
-#: Longest text of the API server that is repeated in a condition.
-_LONGEST = 1024
+#: Maximum length of a message of the API server in a condition.
+_MAX_MESSAGE_LENGTH = 1024
 
 
 class Reconciler:
@@ -64,8 +64,8 @@ class Reconciler:
         """Reconcile one BMC.
 
         :param key: (namespace, name)
-        :returns: seconds after which to reconcile again if nothing happens;
-            None if nothing changes by time
+        :returns: seconds after which to reconcile again without an event;
+            None for never
         :raises: `workqueue.Failure`
         """
         body = self._cache.bmc(key)
@@ -78,7 +78,7 @@ class Reconciler:
                     else logging.WARNING, '%s', e)
             raise workqueue.Failure(e.retry_after) from None
         except errors.MachineError as e:
-            if _is_passing(e):
+            if _is_temporary(e):
                 LOG.info('%s', e)
                 raise workqueue.Failure from None
             LOG.warning('%s', e)
@@ -89,28 +89,27 @@ class Reconciler:
         self._tried.pop(key, None)
 
     async def _reconcile(self, key, body):
-        tried, looked = self._tried.setdefault(key, {}), False
-        for _ in range(_ROUNDS):
+        tried, confirmed = self._tried.setdefault(key, {}), False
+        for _ in range(_MAX_ROUNDS):
             bmc = spec.read(body)
-            seen = await self._look(bmc, body)
+            seen = await self._observe(bmc, body)
             steps = plan.steps(bmc, seen, self._defaults, tried)
-            steps, waiting = self._turn(key, steps)
+            steps, waiting = self._limit_upgrades(key, steps)
             if not steps:
                 self._foreign_objects.watch(key, [
                     ref for ref, obj in seen.live.items()
                     if not naming.is_ours(bmc, obj)])
                 break
-            if not looked:
-                # The watch may lag behind: nothing is created for a BMC that
-                # is gone.
-                body = await self._fresh(key)
+            if not confirmed:
+                # The watch may lag: create nothing for a deleted BMC.
+                body = await self._read_bmc(key)
                 if body is None:
                     return None
-                looked = True
+                confirmed = True
                 if spec.read(body) != bmc:
                     continue
             try:
-                await self._take(bmc, body, steps, seen, tried)
+                await self._execute(bmc, body, steps, seen, tried)
             finally:
                 self._upgrade_slots.update(key, rollout.is_stopped(
                     self._cache.objects.get(
@@ -121,30 +120,30 @@ class Reconciler:
             if body is None:
                 return None
         else:
-            LOG.warning('Another client changes the objects of this BMC back '
-                        'again and again: find it by their managedFields; '
-                        'next try in %d s', workqueue.LONGEST_PAUSE / 4)
+            LOG.warning('Another client repeatedly reverts changes of this '
+                        "BMC's objects: find it by their managedFields; next "
+                        'attempt in %d s', workqueue.LONGEST_PAUSE / 4)
             raise workqueue.Failure(workqueue.LONGEST_PAUSE / 4)
         if bmc.deleting:
             return None
-        await self._tell(bmc, body, dataclasses.replace(
+        await self._write_status(bmc, body, dataclasses.replace(
             seen.world, waiting=waiting))
-        return _next_look(seen)
+        return _seconds_to_next(seen)
 
-    async def _take(self, bmc, body, steps, seen, tried):
+    async def _execute(self, bmc, body, steps, seen, tried):
         for step in steps:
             try:
                 await self._executor.execute(bmc, step, seen, tried)
             except executor.PlanOutdated:
                 return
             except (errors.Rejected, errors.AccessDenied) as e:
-                if not _is_passing(e):
-                    await self._refused(bmc, body, step, e)
+                if not _is_temporary(e):
+                    await self._report_rejection(bmc, body, step, e)
                 raise
 
-    async def _look(self, bmc, body):
-        cache, named = self._cache, observed_state.names(bmc)
-        seen = {at: await cache.secrets.get(at) for at in named.all()}
+    async def _observe(self, bmc, body):
+        cache, refs = self._cache, observed_state.secret_refs(bmc)
+        seen = {at: await cache.secrets.get(at) for at in refs.all()}
         parts = (bmc, body, cache.objects_of(bmc), cache.machines.get(bmc.vm),
                  seen)
         images = self._allowed, self._defaults.image
@@ -153,16 +152,16 @@ class Reconciler:
         try:
             issuer = await self._authority.get()
         except (errors.Rejected, errors.AccessDenied) as e:
-            # Nothing is planned without it, but the status tells it.
-            if not _is_passing(e):
-                await self._tell(bmc, body, observed_state.assemble(
+            # Without it no plan is made, but the status is written.
+            if not _is_temporary(e):
+                await self._write_status(bmc, body, observed_state.assemble(
                     *parts, None, *images, [(
                         'Secret ' + naming.AUTHORITY,
-                        str(e)[:_LONGEST])]).world)
+                        str(e)[:_MAX_MESSAGE_LENGTH])]).world)
             raise
         return observed_state.assemble(*parts, issuer, *images)
 
-    async def _fresh(self, key):
+    async def _read_bmc(self, key):
         """Read a BMC.
 
         :returns: dict; None if it is gone
@@ -179,10 +178,10 @@ class Reconciler:
             raise workqueue.Failure
         return body
 
-    def _turn(self, key, steps):
-        """Leave out the steps that have to wait for a slot of the rollout.
+    def _limit_upgrades(self, key, steps):
+        """Remove the steps that must wait for a slot of the rollout.
 
-        :returns: the steps, and whether some are left out
+        :returns: the remaining steps, and whether some were removed
         """
         upgrades = [step for step in steps if getattr(
             step, 'upgrade', False)]
@@ -191,31 +190,31 @@ class Reconciler:
             return steps, False
         if not self._upgrade_slots.acquire(key):
             return [step for step in steps if step not in upgrades], True
-        return [_marked(step) if step in upgrades else step
+        return [_annotate_upgrade(step) if step in upgrades else step
                 for step in steps], False
 
-    async def _refused(self, bmc, body, step, error):
-        """Write into the status what the API server has refused."""
+    async def _report_rejection(self, bmc, body, step, error):
+        """Report in the status what the API server has rejected."""
         what = executor.subject(step, bmc)
-        seen = await self._look(bmc, body)
-        await self._tell(bmc, body, dataclasses.replace(
-            seen.world, refused=((what, str(error)[:_LONGEST]),)))
+        seen = await self._observe(bmc, body)
+        await self._write_status(bmc, body, dataclasses.replace(
+            seen.world, refused=((what, str(error)[:_MAX_MESSAGE_LENGTH]),)))
 
-    async def _tell(self, bmc, body, world):
-        """Write status and Events, if they have changed."""
+    async def _write_status(self, bmc, body, world):
+        """Write the status, and its Events, if it has changed."""
         old = body.get('status') or {}
         now = _now()
         new = conditions.status(bmc, world, old, now)
         if new == old:
             return
-        # Before the status: an Event that is repeated is counted, one that
-        # was never written is lost.
+        # Before the status: a repeated Event is only counted, but one that was
+        # not written before a crash would be lost.
         for type_, reason, message in events.of_change(
                 old.get('conditions'), new['conditions']):
-            await self._event(bmc, type_, reason, message, now)
+            await self._record_event(bmc, type_, reason, message, now)
         try:
-            # Not by a merge patch, of which the API server reads the status
-            # alone: it could change another BMC of that name.
+            # Not a merge patch, of which the API server reads the status only:
+            # it could change another BMC of that name.
             answer = await self._api.patch(
                 bmc_resources.BMC, bmc.namespace, bmc.name, [
                     {'op': 'test', 'path': '/metadata/uid',
@@ -225,35 +224,36 @@ class Reconciler:
         except errors.ObjectNotFound:
             self._cache.drop_bmc((bmc.namespace, bmc.name))
             return
-        if _asked(answer) == _asked(body):
-            # Else a user has changed the BMC meanwhile, which the watch has
-            # to show: an object that is cached already wakes nothing.
+        if _planned_fields(answer) == _planned_fields(body):
+            # Otherwise a user has changed the BMC meanwhile: leave it to the
+            # watch, as an object that is cached already is not reconciled.
             self._cache.put_bmc(answer)
         before = conditions.ready_reason(old)
         after = conditions.ready_reason(new)
         if before != after:
             LOG.info('%s: %s', after, new['conditions'][-1]['message'])
 
-    async def _event(self, bmc, *what):
+    async def _record_event(self, bmc, *what):
         try:
             await events.record(self._api, events.manifest(bmc, *what))
         except errors.MachineError as e:
-            # Nothing depends on it.
+            # Events are informational only.
             LOG.info('Event not written: %s', e)
 
 
-def _asked(body):
+def _planned_fields(body):
     """:returns: the parts of a BMC that the plan depends on"""
     return spec.read(body), body['metadata'].get('finalizers') or []
 
 
-def _is_passing(error):
-    """Tell whether an object was deleted meanwhile, or its namespace is."""
+def _is_temporary(error):
+    """Tell whether an error is temporary: its object or namespace was deleted.
+    """
     return isinstance(error, (errors.ObjectNotFound,
                               errors.NamespaceTerminating))
 
 
-def _marked(step):
+def _annotate_upgrade(step):
     """Annotate a Deployment that an upgrade stops; see `rollout`."""
     if step.body['kind'] != 'Deployment':
         return step
@@ -263,9 +263,9 @@ def _marked(step):
                                     naming.UPGRADING: 'true'}}})
 
 
-def _next_look(seen):
-    """:returns: seconds until the certificate has to be renewed, or a user's
-        own becomes valid or expires; None if nothing changes by time
+def _seconds_to_next(seen):
+    """:returns: seconds until the certificate must be renewed, or a user's
+        certificate becomes valid or expires; None without such a time
     """
     at = None
     if seen.world.validity:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits how many BMCs an upgrade stops at a time.
+"""Limits the number of BMCs that an upgrade stops at the same time.
 
 The Deployment of a BMC that is stopped by an upgrade has an annotation until
-its pod is ready again, so that the next leader counts the same. A new image
-that does not work stops the rollout at the BMCs that it was tried with.
+its pod is ready again, so that the next leader counts the same BMCs. An image
+that does not become ready stops the rollout after the first BMCs.
 """
 
 from sushy_kubevirt.operator import deployments
@@ -23,21 +23,21 @@ def is_stopped(deployment):
 class Rollout:
     """Slots for BMCs that are being upgraded.
 
-    :param most: number of BMCs that may be stopped at a time
+    :param limit: number of BMCs that may be stopped at the same time
     :param wake: function of keys, called when there is a slot for them
     """
 
-    def __init__(self, most, wake):
-        self._most = most
+    def __init__(self, limit, wake):
+        self._limit = limit
         self._wake = wake
         self._stopped = set()
-        # BMCs that have a slot, but perhaps not the annotation yet: events of
+        # BMCs that have a slot, but may not have the annotation yet: events of
         # their Deployments may be older than the slot.
-        self._turns = set()
+        self._granted = set()
         self._waiting = {}
 
     def update(self, key, stopped):
-        """Take in the state of a BMC's Deployment.
+        """Store the state of a BMC's Deployment.
 
         :param key: of the BMC
         :param stopped: see `is_stopped`
@@ -46,33 +46,34 @@ class Rollout:
             self._stopped.add(key)
         elif key in self._stopped:
             self._stopped.discard(key)
-            self._next()
+            self._wake_waiting()
 
     def acquire(self, key):
-        """Get a slot for a BMC, which has it until `release`.
+        """Get a slot for a BMC, until `release`.
 
         :param key: of the BMC
+        :returns: whether it has a slot; if not, it is woken later
         """
-        busy = self._stopped | self._turns
-        if key not in busy and len(busy) >= self._most:
+        busy = self._stopped | self._granted
+        if key not in busy and len(busy) >= self._limit:
             self._waiting[key] = None
             return False
         self._waiting.pop(key, None)
-        self._turns.add(key)
+        self._granted.add(key)
         return True
 
     def release(self, key):
         """Return the slot of a BMC, after `update` with its Deployment."""
-        if key in self._turns:
-            self._turns.discard(key)
-            self._next()
+        if key in self._granted:
+            self._granted.discard(key)
+            self._wake_waiting()
 
     def withdraw(self, key):
-        """Note that a BMC needs no slot."""
+        """Give up waiting for a slot, or return the slot, of a BMC."""
         if key in self._waiting:
             del self._waiting[key]
-            # It may have been woken for a slot, which another can have.
-            self._next()
+            # It may have been woken for a slot; wake another BMC instead.
+            self._wake_waiting()
         self.release(key)
 
     def forget(self, key):
@@ -80,7 +81,7 @@ class Rollout:
         self.withdraw(key)
         self.update(key, False)
 
-    def _next(self):
-        free = self._most - len(self._stopped | self._turns)
+    def _wake_waiting(self):
+        free = self._limit - len(self._stopped | self._granted)
         if free > 0 and self._waiting:
             self._wake(tuple(self._waiting)[:free])

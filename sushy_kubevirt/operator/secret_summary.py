@@ -22,23 +22,24 @@ _KEPT = ('name', 'namespace', 'uid', 'resourceVersion', 'labels',
 
 CERTIFICATE, KEY = 'tls.crt', 'tls.key'
 
-# Key of the digests by which credentials are compared, which makes them
-# worthless outside of this process.
+# Key of the digests by which credentials are compared, so that the digests are
+# useless outside of this process.
 _SALT = os.urandom(32)
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What is kept of a Secret.
+    """What is cached of a Secret.
 
     :param obj: dict with its metadata alone
     :param type: its type
-    :param lacks: what it lacks as credentials: see `credentials.missing`
-    :param unfit: what a protocol cannot use of it: see `credentials.unfit`
-    :param digest: bytes that change with what pods read of it
-    :param certificate: PEM text of its certificate, the first of a chain, if
-        that can be used, and its key is there and belongs to it; else None
-    :param fault: why not, if both are there: see `pki.fault`
+    :param lacks: missing credentials: see `credentials.missing`
+    :param unfit: credentials that a protocol cannot use: see
+        `credentials.unfit`
+    :param digest: bytes that change with the values that pods read
+    :param certificate: PEM text of its certificate, the first of a chain;
+        None without a usable certificate and its key
+    :param fault: why certificate and key are unusable: see `pki.fault`
     """
 
     obj: dict
@@ -87,7 +88,8 @@ def trimmed(metadata):
 
 
 def digest(data):
-    """:returns: bytes that change with what pods read of a Secret"""
+    """:returns: bytes that change with the values of a Secret that pods read
+    """
     made = hmac.new(_SALT, digestmod=hashlib.sha256)
     for key in credentials.KEYS:
         made.update(str(data.get(key)).encode() + b'\0')

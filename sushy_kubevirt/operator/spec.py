@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a VirtualMachineBMC, in either spelling of its fields.
 
-The CustomResourceDefinition has validated what is read here, unless it was
-stored under the definition of KubeVirtBMC, which requires nothing. Missing
+The CustomResourceDefinition has validated the resource, unless it was stored
+under the definition of KubeVirtBMC, which has no required fields. Missing
 fields get the defaults of the definition. Settings of the operator (images,
 resources) are in `deployments.Defaults`.
 """
@@ -62,8 +62,8 @@ class Service:
 class NetworkPolicy:
     """
     :param enabled: whether there is one
-    :param networks: tuple of CIDRs that may come
-    :param namespaces: tuple of namespaces whose pods may come
+    :param networks: tuple of CIDRs whose clients may connect
+    :param namespaces: tuple of namespaces whose pods may connect
     """
 
     enabled: bool = False
@@ -198,8 +198,8 @@ def _media(given):
 def wrong_hosts(bmc):
     """Check ``virtualMedia.allowedHosts``, which the definition cannot.
 
-    An emulator with a wrong list refuses to start; a condition tells that
-    better than a pod that crashes again and again.
+    An emulator does not start with an invalid list. A condition reports this
+    more clearly than a pod that crashes repeatedly.
 
     :param bmc: a `Bmc`
     :returns: a sentence without full stop; '' if nothing is wrong

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Restores the boot settings of a VM whose last BMC was deleted.
 
-A BMC's pod restores what a one-time boot changed. When the BMC is deleted
-before that, no pod is left to do it, and the VM would boot that way for ever;
-so the operator does. The Secret with the BMC's state, which the VM owns, tells
-that the VM had a BMC. It is deleted last, so that an operator that is killed
-meanwhile, or was down when the BMC was deleted, finds it again.
+A BMC's pod restores what a one-time boot changed. If the BMC is deleted before
+that, the operator does, as no pod is left and the VM would keep booting from
+that device. The Secret with the BMC's state, which the VM owns, shows that the
+VM had a BMC. It is deleted last, so that an operator that is killed meanwhile,
+or was down when the BMC was deleted, finds it again.
 """
 
 import logging
@@ -27,7 +27,7 @@ WORKERS = 4
 
 
 class VmCleanup:
-    """The VMs that had a BMC.
+    """Controller of VMs that had a BMC.
 
     :param client: an `api.Api`
     :param cache: a `cache.Cache`
@@ -72,7 +72,7 @@ class VmCleanup:
             self.enqueue(*at)
 
     def enqueue(self, namespace, name):
-        """Check a VM, as it, a BMC or a Role of it has changed.
+        """Check a VM: it, one of its BMCs or a Role for it has changed.
 
         :param name: of the VM
         """
@@ -89,7 +89,7 @@ class VmCleanup:
             self.enqueue(role['metadata']['namespace'], name)
 
     async def close(self):
-        """End the work."""
+        """Stop the workers."""
         await self._queue.close(0)
 
     def _has_no_bmc(self, at):
@@ -105,15 +105,15 @@ class VmCleanup:
                    if role[0] == at[0])
 
     async def _clean_up(self, at):
-        """Restore what can be restored now. The next event of the VM queues it
-        again if something is left."""
+        """Restore what can be restored now. If something is left, the next
+        event of the VM queues it again."""
         if not self._has_no_bmc(at) or self._may_write(at):
             return
         with logs.about(*at):
             try:
                 await self._restore(at)
             except errors.MachineError as e:
-                # A conflict, say, which the next try settles.
+                # Log a first failure, such as a conflict, as information.
                 LOG.log(logging.INFO if self._queue.failures(at) < 2
                         else logging.WARNING,
                         'VM %s/%s has no BMC any more; its boot settings are '
@@ -122,12 +122,12 @@ class VmCleanup:
                     getattr(e, 'retry_after', None)) from None
 
     async def _restore(self, at):
-        # Loaded when it is needed, which in most clusters is never.
+        # Imported here because most clusters never need it.
         from sushy_kubevirt.machine import one_time_boot
         uid, owner = self._secrets[at]
         vm = await self._get(bmc_resources.VM, at)
-        # Another VM of that name had no BMC; and the Secret of one that is
-        # deleted goes as well.
+        # Do not change another VM of that name. The Secret of a deleted VM is
+        # deleted below.
         if vm is not None and vm['metadata']['uid'] == owner:
             edited, done = one_time_boot.desired_vm_on_removal(
                 vm, await self._get(api_resources.VMI, at))

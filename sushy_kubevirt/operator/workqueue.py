@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A work queue for coroutines, after client-go's: each key once at a time.
+"""Rate-limited work queue for coroutines, as in client-go.
 
-A key that is added while it is worked on is worked on once more afterwards.
-A key that fails is tried again after a pause that doubles; adding it ends
-the pause. `delaying_queue`, which the BMC processes use, is for threads and
-has neither several workers nor pauses after failures; no package in the
-requirements has such a queue for asyncio.
+A key is processed by one worker at a time. A key that is added meanwhile is
+processed again afterwards. A key that fails is retried after a pause that
+doubles each time; adding it ends the pause. `delaying_queue`, which the BMC
+processes use, is for threads and has neither several workers nor pauses after
+failures; no package in the requirements has such a queue for asyncio.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from sushy_kubevirt.kube import retry
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds before a key that failed is tried again, twice as long each time,
-#: and at most.
+#: Seconds before a failed key is retried: the first pause, which doubles each
+#: time, and the maximum.
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 120
 
@@ -28,8 +28,8 @@ class Queue:
     """Keys, in the order in which they were added.
 
     :param work: coroutine function of a key; returns the seconds after which
-        the key is to be worked on again, or None. An exception is a failure.
-    :param workers: number of keys that are worked on at a time
+        the key is processed again, or None. An exception is a failure.
+    :param workers: number of keys that are processed at the same time
     """
 
     def __init__(self, work, workers):
@@ -57,9 +57,9 @@ class Queue:
                        for _ in range(self._workers)]
 
     async def close(self, seconds):
-        """End the workers; what is being worked on may finish.
+        """Stop the workers after they have finished their present key.
 
-        :param seconds: time for that
+        :param seconds: timeout
         """
         for timer in self._timers.values():
             timer.cancel()
@@ -72,7 +72,7 @@ class Queue:
         await asyncio.gather(idle, *self._tasks, return_exceptions=True)
 
     def add(self, key):
-        """Have a key worked on as soon as possible."""
+        """Process a key as soon as possible."""
         self._cancel(key)
         if key in self._working:
             self._again.add(key)
@@ -81,20 +81,20 @@ class Queue:
             self._wake.set()
 
     def add_later(self, key, seconds):
-        """Have a key worked on after a pause, unless it is added before."""
+        """Process a key after a pause, unless it is added before."""
         self._cancel(key)
         self._timers[key] = asyncio.get_running_loop().call_later(
             min(seconds, _DAY), self.add, key)
 
     def forget(self, key):
-        """Take a key out, with its timer and its failures."""
+        """Remove a key, with its timer and its failures."""
         self._cancel(key)
         self._waiting.pop(key, None)
         self._again.discard(key)
         self._failures.pop(key, None)
 
     def failures(self, key):
-        """:returns: how often a key has failed since it last succeeded"""
+        """:returns: number of failures of a key since its last success"""
         return self._failures.get(key, 0)
 
     def _cancel(self, key):
@@ -119,8 +119,8 @@ class Queue:
             except Failure as e:
                 later = self._pause(key, e.seconds)
             except Exception:
-                LOG.exception('%s/%s: unexpected error, which is a bug of the '
-                              'operator; it is tried again', *key)
+                LOG.exception('%s/%s: unexpected error, a bug in the '
+                              'operator; retrying later', *key)
                 later = self._pause(key, 0)
             finally:
                 self._working.discard(key)
@@ -137,9 +137,9 @@ class Queue:
 
 
 class Failure(Exception):
-    """A key could not be worked on and is to be tried again.
+    """Processing a key failed; it is retried.
 
-    :param seconds: shortest pause before that, or None
+    :param seconds: minimum pause before that, or None
     """
 
     def __init__(self, seconds=None):

@@ -235,7 +235,7 @@ class ControllerTestCase(base.BaseTestCase):
         async def scenario(kube, operator):
             await self.until(lambda: bmc not in kube.objects)
             await self.until(lambda: not operator._queue._working)
-            self.assertEqual(set(), operator._rollout._turns)
+            self.assertEqual(set(), operator._rollout._granted)
         self.run_scenario(scenario, kube, image='a:2')
 
     def test_foreign_object_is_forgotten_with_bmc(self):

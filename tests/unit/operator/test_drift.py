@@ -87,10 +87,10 @@ class CompareTestCase(base.BaseTestCase):
             with self.subTest(entry=entry):
                 live = {'metadata': {'managedFields': [entry]},
                         **FOREIGN_FIELDS}
-                found = drift.touched(live)
+                found = drift.foreign_fields(live)
                 self.assertIs(owned, bool(found))
                 # The remaining entries are found again.
-                self.assertEqual(found, drift.touched(
+                self.assertEqual(found, drift.foreign_fields(
                     {**FOREIGN_FIELDS, 'metadata': {'managedFields': found}}))
                 self.assertIs(owned, drift.differs(
                     {'kind': 'Any', 'metadata': {}}, live))
@@ -108,7 +108,7 @@ class CompareTestCase(base.BaseTestCase):
                 ({'f:finalizers': {'v:"a"': {}}}, True),
                 ({'f:finalizers': {'v:"b"': {}}}, False)):
             with self.subTest(fields=fields):
-                self.assertIs(owned, bool(drift.touched({
+                self.assertIs(owned, bool(drift.foreign_fields({
                     'metadata': {'managedFields': [{
                         'manager': 'kubectl-patch',
                         'fieldsV1': {'f:spec': fields}}]},
@@ -121,7 +121,7 @@ class CompareTestCase(base.BaseTestCase):
                      'k:' + '{"a":' * 9000 + '1' + '}' * 9000, 'k:[1]',
                      'k:none', 'v:none'):
             with self.subTest(name=name[:20]):
-                self.assertEqual([], drift.touched({
+                self.assertEqual([], drift.foreign_fields({
                     'metadata': {'managedFields': [{
                         'manager': 'mallory', 'fieldsV1': {
                             'f:spec': {'f:ports': {name: {}}}}}]},

@@ -42,7 +42,7 @@ class AdoptFieldsTestCase(base.BaseTestCase):
     def test_managed_fields_after_adoption(self):
         for entries, expected in CASES:
             with self.subTest(entries=entries):
-                self.assertEqual(expected, executor._adopted(entries))
+                self.assertEqual(expected, executor._adopted_fields(entries))
 
 
 class ReplacedObjectTestCase(base.BaseTestCase):

@@ -61,7 +61,7 @@ class ForeignObjectsTestCase(base.BaseTestCase):
 
     def test_number_of_watches_is_limited(self):
         async def scenario(watcher, kube, woken):
-            with mock.patch.object(foreign_objects, 'MOST', 1):
+            with mock.patch.object(foreign_objects, 'MAX_WATCHES', 1):
                 watcher.watch(KEY, [ONE, TWO])
                 self.assertEqual(1, len(watcher._tasks))
         self.run_with(scenario)

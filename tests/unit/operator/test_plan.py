@@ -21,7 +21,7 @@ class PlanTestCase(base.BaseTestCase):
         """Return the plan of an operator process that has just started."""
         body = kube.objects['VirtualMachineBMC', *KEY]
         bmc = spec.read(body)
-        seen = asyncio.run(harness.Operator(kube).reconciler._look(
+        seen = asyncio.run(harness.Operator(kube).reconciler._observe(
             bmc, body))
         return plan.steps(bmc, seen, deployments.Defaults(
             'sushy-kubevirt-emulator'), tried)

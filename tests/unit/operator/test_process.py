@@ -189,8 +189,8 @@ class CommandTestCase(base.BaseTestCase):
                 (errors.ConfigError('no way'), 1, ['no way']),
                 (OSError(98, 'in use'), 1, ['[Errno 98] in use']),
                 (KeyboardInterrupt(), 0, []),
-                (KeyError('x'), 1, ['Unexpected error, which is a bug of '
-                                    'the operator'])):
+                (KeyError('x'), 1, ['Unexpected error, a bug in the '
+                                    'operator'])):
             self.assertEqual((status, logged), self.main(error))
 
     def test_unexpected_error_is_logged_as_json(self):

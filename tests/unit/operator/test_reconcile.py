@@ -249,14 +249,14 @@ class ReconcileTestCase(base.BaseTestCase):
         kube = harness.cluster_with(bodies.body())
         operator = harness.Operator(kube)
         operator.run()
-        look, changes = operator.reconciler._look, itertools.count(2)
+        look, changes = operator.reconciler._observe, itertools.count(2)
 
         async def change_and_look(*args):
             kube.change('Deployment', 'lab', 'node-virtbmc', lambda obj: (
                 obj['spec'].update(replicas=next(changes))))
             operator.sync()
             return await look(*args)
-        operator.reconciler._look = change_and_look
+        operator.reconciler._observe = change_and_look
         before = len(kube.writes)
         with self.assertRaises(workqueue.Failure) as caught, \
                 self.assertLogs(level='WARNING'):
