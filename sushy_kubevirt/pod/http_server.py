@@ -346,7 +346,7 @@ class _BoundedReader:
     def readline(self, limit=_MAX_LINE_BYTES):
         """Read a line.
 
-        :raises: `http.client.LineTooLong` when all lines of the request together
+        :raises: `client.LineTooLong` when all lines of the request together
             exceed the limit
         """
         line = self._stream.readline(min(limit, self._left + 1))
