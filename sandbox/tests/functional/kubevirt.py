@@ -113,7 +113,7 @@ class KubeVirtTestCase(case.FunctionalTestCase):
         self.cluster.delete('virtualmachines', name)
         self.cluster.wait('virtualmachines', name, lambda vm: vm is None)
 
-    def refused(self, code, change=None, run='Halted', **domain):
+    def rejection(self, code, change=None, run='Halted', **domain):
         """Create an invalid VM; return the message of the error."""
         return self.call('POST', sandbox.path('virtualmachines'),
                          self.describe(run, change, **domain), code=code)

@@ -68,7 +68,7 @@ class FirmwareTest(kubevirt.KubeVirtTestCase):
         for efi, features in (({'secureBoot': True},
                                {'smm': {'enabled': False}}),
                               ({}, {}), ({'secureBoot': True}, {})):
-            message = self.refused(
+            message = self.rejection(
                 422, firmware={'bootloader': {'efi': efi}},
                 features=features)
             self.assertIn('SecureBoot requires SMM', message)
@@ -90,7 +90,7 @@ class FirmwareTest(kubevirt.KubeVirtTestCase):
         self.assertIs(False, firmware['bootloader']['efi']['secureBoot'])
 
     def test_bios_and_efi_exclude_each_other(self):
-        message = self.refused(422, firmware={'bootloader': {
+        message = self.rejection(422, firmware={'bootloader': {
             'bios': {}, 'efi': {'secureBoot': False}}})
         self.assertIn('mutually exclusive', message)
 
@@ -103,7 +103,7 @@ class MediaTest(kubevirt.KubeVirtTestCase):
             disk['name'] for disk in self.devices(name)['disks']])
 
     def test_rejects_disk_without_volume(self):
-        message = self.refused(422, lambda vm, spec: spec['domain'][
+        message = self.rejection(422, lambda vm, spec: spec['domain'][
             'devices']['disks'].append({'name': 'x', 'disk': {}}))
         self.assertIn('not found', message)
 
@@ -113,9 +113,9 @@ class MediaTest(kubevirt.KubeVirtTestCase):
         self.addCleanup(self.cluster.set_gates, gates)
         self.cluster.set_gates(off=gates)
         self.assertIn('DeclarativeHotplugVolumes feature gate not enabled',
-                      self.refused(422, _with_drive))
+                      self.rejection(422, _with_drive))
         self.assertIn('RebootPolicy feature gate is not enabled',
-                      self.refused(422, rebootPolicy='Terminate'))
+                      self.rejection(422, rebootPolicy='Terminate'))
         self.cluster.set_gates()  # beta: enabled by default
         self.make(change=_with_drive)
         self.make(rebootPolicy='Terminate')
@@ -128,14 +128,14 @@ class MediaTest(kubevirt.KubeVirtTestCase):
             disk['name'] for disk in self.devices(name)['disks']])
 
     def test_rejects_duplicate_volume_names(self):
-        message = self.refused(422, lambda vm, spec: spec['volumes'].append(
+        message = self.rejection(422, lambda vm, spec: spec['volumes'].append(
             dict(spec['volumes'][0])))
         self.assertIn('must not have the same Name', message)
 
     def test_rejects_volume_without_exactly_one_source(self):
         for source in ({}, {'emptyDisk': {'capacity': '1Gi'},
                             'containerDisk': {'image': 'a/b:1'}}):
-            self.assertIn('exactly one source', self.refused(
+            self.assertIn('exactly one source', self.rejection(
                 422, lambda vm, spec, source=source: spec['volumes'].append(
                     {'name': 'odd', **source})))
 
@@ -220,7 +220,7 @@ class AdmissionTest(kubevirt.KubeVirtTestCase):
 
     def test_rejects_unknown_run_strategy(self):
         self.assertIn('Invalid RunStrategy (Sometimes)',
-                      self.refused(422, run='Sometimes'))
+                      self.rejection(422, run='Sometimes'))
 
     def test_rejects_existing_name(self):
         vm = self.describe()
@@ -232,10 +232,10 @@ class AdmissionTest(kubevirt.KubeVirtTestCase):
         self.assertEqual('Status', response['kind'])
 
     def test_rejects_invalid_quantities(self):
-        self.assertIn('quantities must match', self.refused(
+        self.assertIn('quantities must match', self.rejection(
             400, memory={'guest': 'plenty'}))
-        self.refused(422, memory='64Mi')
-        self.assertIn('1M', self.refused(422, resources={
+        self.rejection(422, memory='64Mi')
+        self.assertIn('1M', self.rejection(422, resources={
             'requests': {'memory': '10k'}}))
 
     def test_rejects_mismatched_interfaces_and_networks(self):
@@ -251,12 +251,12 @@ class AdmissionTest(kubevirt.KubeVirtTestCase):
                     0].update(macAddress='nonsense'),
                 lambda vm, spec: spec['domain']['devices']['interfaces'][
                     0].update(model='ne9999')):
-            self.refused(422, change)
+            self.rejection(422, change)
 
     def test_rejects_unsuitable_buses(self):
         for disk in ({'cdrom': {'bus': 'virtio'}}, {'disk': {'bus': 'ide'}},
                      {'disk': {}, 'cdrom': {}}):
-            self.refused(422, lambda vm, spec, disk=disk: spec['domain'][
+            self.rejection(422, lambda vm, spec, disk=disk: spec['domain'][
                 'devices'].update(disks=[{'name': 'root', **disk}]))
 
     def test_causes_name_their_fields(self):

@@ -216,10 +216,10 @@ class VerbsTest(kubevirt.KubeVirtTestCase):
         self.assertIs(False, self.cluster.vm(name)['spec']['running'])
 
     def test_running_and_run_strategy_exclude_each_other(self):
-        message = self.refused(422, lambda vm, spec: vm['spec'].update(
+        message = self.rejection(422, lambda vm, spec: vm['spec'].update(
             running=True))
         self.assertIn('mutually exclusive', message)
-        self.assertIn('must be specified', self.refused(
+        self.assertIn('must be specified', self.rejection(
             422, lambda vm, spec: vm['spec'].pop('runStrategy')))
 
     def test_actions_on_missing_vm_get_404(self):

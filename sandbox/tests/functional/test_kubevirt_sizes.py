@@ -51,7 +51,7 @@ class InstanceTypesTest(kubevirt.KubeVirtTestCase):
 
     def test_sizes_conflict_with_instance_type(self):
         self.make_size()
-        message = self.refused(422, lambda vm, spec: vm['spec'].update(
+        message = self.rejection(422, lambda vm, spec: vm['spec'].update(
             instancetype={'name': self.size}))
         self.assertIn('domain.memory.guest conflicts with', message)
 
@@ -64,7 +64,7 @@ class InstanceTypesTest(kubevirt.KubeVirtTestCase):
         self.uid(name)
 
     def test_rejects_instance_type_without_name(self):
-        self.refused(422, lambda vm, spec: vm['spec'].update(
+        self.rejection(422, lambda vm, spec: vm['spec'].update(
             instancetype={'kind': 'VirtualMachineInstancetype'}))
 
 

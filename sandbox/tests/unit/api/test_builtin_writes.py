@@ -149,31 +149,31 @@ class BuiltinWritesTestCase(base.BaseTestCase):
                 return self.store.update(kind, obj)
             return self.store.create(kind, obj)
 
-        def refused(kind, name='s', **fields):
+        def rejected_fields(kind, name='s', **fields):
             exc = self.assertRaises(errors.ApiError, put, kind, name,
                                     **fields)
             return [c['field'] for c in exc.status()['details']['causes']]
         put(core.SECRET, stringData={'a': 'b'})
-        self.assertEqual(['type'], refused(
+        self.assertEqual(['type'], rejected_fields(
             core.SECRET, type='kubernetes.io/service-account-token',
             stringData={'a': 'b'}))
         put(core.SECRET, stringData={'a': 'c'}, immutable=True)
-        self.assertEqual(['data'], refused(
+        self.assertEqual(['data'], rejected_fields(
             core.SECRET, stringData={'a': 'd'}, immutable=True))
-        self.assertEqual(['immutable'], refused(
+        self.assertEqual(['immutable'], rejected_fields(
             core.SECRET, stringData={'a': 'c'}))
-        self.assertEqual(['data[tls.key]'], refused(
+        self.assertEqual(['data[tls.key]'], rejected_fields(
             core.SECRET, 't', type='kubernetes.io/tls',
             stringData={'tls.crt': ''}))
-        self.assertEqual(['data[username]', 'data[password]'], refused(
+        self.assertEqual(['data[username]', 'data[password]'], rejected_fields(
             core.SECRET, 't', type='kubernetes.io/basic-auth'))
-        self.assertEqual(['data[a/b]'], refused(
+        self.assertEqual(['data[a/b]'], rejected_fields(
             core.SECRET, 't', stringData={'a/b': ''}))
         put(core.SECRET, 'large', stringData={'a': 'x' * 2 ** 20})
-        self.assertEqual(['data'], refused(
+        self.assertEqual(['data'], rejected_fields(
             core.SECRET, 't', stringData={'a': 'x' * 2 ** 20 + 'x'}))
         put(core.CONFIG_MAP, data={'a': 'b'}, immutable=True)
-        self.assertEqual(['data', 'binaryData'], refused(
+        self.assertEqual(['data', 'binaryData'], rejected_fields(
             core.CONFIG_MAP, immutable=True, binaryData={'c': 'ZA=='}))
-        self.assertEqual(['data[..]'], refused(
+        self.assertEqual(['data[..]'], rejected_fields(
             core.CONFIG_MAP, 't', data={'..': ''}))
