@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubeconfigs, service accounts and credentials, read by a child process."""
+"""Kubeconfigs, service accounts and credentials, with real exec plugins."""
 
 import json
 import os

@@ -95,9 +95,9 @@ class _Proxy(socketserver.StreamRequestHandler):
                 auth = line.split()[-1]
         self.requests.append((request[1].decode(), auth))
         host, port = request[1].rsplit(b':', 1)
-        with socket.create_connection((host, int(port))) as there:
+        with socket.create_connection((host, int(port))) as upstream:
             self.wfile.write(b'HTTP/1.1 200 OK\r\n\r\n')
-            targets = {self.connection: there, there: self.connection}
+            targets = {self.connection: upstream, upstream: self.connection}
             while True:
                 for ready in select.select(list(targets), [], [])[0]:
                     data = ready.recv(65536)

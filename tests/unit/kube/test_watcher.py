@@ -81,9 +81,9 @@ class WatcherTestCase(base.BaseTestCase):
                 *map(errors.Unavailable, ('refused', 'refused')),
                 *map(errors.AccessDenied, ('no right', 'no right')),
                 errors.Unavailable('refused')))
-        said = [record.getMessage().rpartition(': ')[2]
-                for record in logged.records[:3]]
-        self.assertEqual(['refused', 'no right', 'refused'], said)
+        messages = [record.getMessage().rpartition(': ')[2]
+                    for record in logged.records[:3]]
+        self.assertEqual(['refused', 'no right', 'refused'], messages)
 
     def test_only_first_list_ends_broken_state(self):
         """The first complete list makes the cache current.

@@ -199,11 +199,11 @@ class ClusterTestCase(base.BaseTestCase):
         machine = self.cluster().machine('a')
         stray = self.api.put('virtualmachineinstances',
                              api.vmi(api.vm('a')))
-        mine = api.vmi(self.vm)
+        own_vmi = api.vmi(self.vm)
         self.until(lambda: machine.cluster._cache.vmi_uid(('default', 'a')))
         self.assertIsNone(machine.objects()[1])
         self.api.delete('virtualmachineinstances', stray)
-        self.api.put('virtualmachineinstances', mine)
+        self.api.put('virtualmachineinstances', own_vmi)
         self.until(lambda: machine.objects()[1] is not None)
 
     def test_recreated_vm_is_another_machine(self):

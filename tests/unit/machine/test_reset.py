@@ -57,7 +57,7 @@ TABLE = [
     (R.ON, 'Manual', STARTING, []),
     # On: resumes a paused guest
     (R.ON, 'Always', PAUSED, ['unpause']),
-    # On: waits until a stopping VMI has end_vmi
+    # On: waits until a stopping VMI has ended
     (R.ON, 'RerunOnFailure', STOPPING, ['wait', 'start']),
     (R.ON, 'Manual', STOPPING, ['wait', 'start']),
     (R.ON, 'Halted', STOPPING, ['wait', SET, 'start'],

@@ -159,7 +159,7 @@ class Cluster:
         if self.problems:
             raise self.problems.pop(0)
         if (namespace, body['metadata']['name']) in self.objects[resource]:
-            raise errors.Conflict('there is one')
+            raise errors.Conflict('already exists')
         self._put(resource, copy.deepcopy(body))
 
     async def delete(self, resource, namespace, name, uid):

@@ -95,13 +95,13 @@ class ConfigMapTestCase(base.BaseTestCase):
         self.assertEqual(certificate, pathlib.Path(
             found.media.upload_proxy_ca).read_text())
         # A proxy whose certificate the system's CAs have signed.
-        known = config_map.Proxy('https://proxy.test')
+        public_proxy = config_map.Proxy('https://proxy.test')
         self.assertEqual(['emulator.conf'], list(config_map.config_map(
-            bodies.bmc(), known)['data']))
+            bodies.bmc(), public_proxy)['data']))
         self.assertIsNone(settings.read(options(
-            bodies.bmc(), known)).machine.media.upload_proxy_ca)
+            bodies.bmc(), public_proxy)).machine.media.upload_proxy_ca)
         self.assertEqual(3, len({config_map.digest(bodies.bmc(), one)
-                                 for one in (None, known, proxy)}))
+                                 for one in (None, public_proxy, proxy)}))
 
     def test_fields_are_escaped(self):
         injection = "x'; import os; os.abort() #\n'''\\"

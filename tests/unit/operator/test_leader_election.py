@@ -70,7 +70,7 @@ class Cluster:
         if self.problem:
             raise self.problem
         if self.lease is not None:
-            raise errors.Conflict('there is one')
+            raise errors.Conflict('already exists')
         return self._write(body)
 
     async def replace(self, resource, namespace, name, body):

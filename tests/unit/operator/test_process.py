@@ -32,14 +32,14 @@ class ProcessTestCase(base.BaseTestCase):
         :param rounds: for each round, {namespace: error that is raised}
         :returns: (namespaces that are left out, number of rounds)
         """
-        asked = []
+        checked = []
 
         class Api:
             async def check_readable(self, resource, namespace):
-                if not asked or namespace in asked[-1]:
-                    asked.append([])
-                asked[-1].append(namespace)
-                answer = rounds[len(asked) - 1].get(namespace)
+                if not checked or namespace in checked[-1]:
+                    checked.append([])
+                checked[-1].append(namespace)
+                answer = rounds[len(checked) - 1].get(namespace)
                 if answer:
                     raise answer(namespace)
 
@@ -49,7 +49,7 @@ class ProcessTestCase(base.BaseTestCase):
             return await made._wait_for_definition()
 
         with mock.patch.object(process, 'DEFINITION_SECONDS', 0):
-            return asyncio.run(main()), len(asked)
+            return asyncio.run(main()), len(checked)
 
     def test_does_not_wait_for_unreadable_namespaces(self):
         denied, away = errors.AccessDenied, errors.Unavailable

@@ -89,7 +89,8 @@ class BodyTestCase(base.BaseTestCase):
             storage['storageClassName'], storage['accessModes']))
 
     def test_access_mode(self):
-        # CDI refuses a storage class whose StorageProfile has no access mode.
+        # Without an access mode, CDI refuses a storage class whose
+        # StorageProfile has none.
         self.assertEqual(['ReadWriteOnce'],
                          body()['spec']['storage']['accessModes'])
         self.assertNotIn('accessModes', body(options_={
