@@ -61,7 +61,7 @@ def of_target(method, target, query):
         verb = 'deletecollection'
     namespace = target.namespace
     if target.plural == 'namespaces' and not namespace:
-        # The rights within a namespace may tell of the namespace itself.
+        # Roles in a namespace may grant rights to the namespace object.
         namespace = target.name
     return Attributes(verb, target.group, target.plural,
                       target.subresource.partition('/')[0], namespace, name)

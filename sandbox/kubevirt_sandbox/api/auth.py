@@ -62,7 +62,7 @@ def account_user(namespace, name, uid='', extra=()):
 
 
 class Tokens:
-    """The tokens that are accepted, with whom they belong to."""
+    """The accepted tokens and their users."""
 
     def __init__(self):
         self._users = []

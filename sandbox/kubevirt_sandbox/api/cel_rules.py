@@ -147,7 +147,7 @@ def _escaped(name):
 def compiled(text):
     """Compile an expression.
 
-    :raises ValueError: it is no CEL.
+    :raises ValueError: the expression is not valid CEL.
     """
     # Imported here: it brings a command line with it that a cluster without
     # rules need not load.

@@ -68,7 +68,7 @@ _USAGE = dict.fromkeys((
 
 
 class Authority:
-    """A new CA. Its key is kept nowhere but here."""
+    """A new CA, whose private key is only kept in memory."""
 
     def __init__(self):
         self._key = ec.generate_private_key(ec.SECP256R1())

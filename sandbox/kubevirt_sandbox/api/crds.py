@@ -180,7 +180,7 @@ def _kinds(definition):
     storage = next(kind for version, kind in found if version.get('storage'))
     for version, kind in found:
         kind.validate = cel_rules.checker(kind)
-        # What is stored keeps its version; others are told their own.
+        # Objects are stored in one version and converted when read.
         kind.from_stored = _told(kind.api_version)
         if kind is not storage:
             kind.stored_as = storage
@@ -193,7 +193,7 @@ def _told(api_version):
 
 
 class Definitions:
-    """Keeps definitions and served kinds the same.
+    """Serves the kinds of stored definitions.
 
     :param server: a :class:`server.Server`.
     """

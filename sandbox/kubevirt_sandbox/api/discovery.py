@@ -66,7 +66,7 @@ _VERBS = {'PUT': 'update', 'POST': 'create', 'PATCH': 'patch',
 
 @dataclasses.dataclass
 class _Resource:
-    """A resource as discovery tells of it, with what is under it."""
+    """A resource in discovery, with its subresources."""
 
     plural: str
     namespaced: bool

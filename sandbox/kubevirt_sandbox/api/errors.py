@@ -8,7 +8,7 @@ import dataclasses
 
 
 class ApiError(Exception):
-    """A request is refused; becomes the ``Status`` object of the answer.
+    """A refused request; becomes the ``Status`` object of the response.
 
     :param code: HTTP status code.
     :param reason: a ``metav1.StatusReason``, e.g. ``NotFound``.
@@ -39,7 +39,7 @@ class ApiError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Cause:
-    """One field that is wrong (``metav1.StatusCause``).
+    """The cause of an invalid field (``metav1.StatusCause``).
 
     ``message`` is what stands behind the field's path, e.g.
     ``Invalid value: 0: must be greater than 0``.

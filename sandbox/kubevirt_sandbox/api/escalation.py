@@ -99,7 +99,7 @@ def _only_collected(new, old):
 
 
 class Check:
-    """Looks at every write of a role or a binding.
+    """Checks every write of a role or a binding.
 
     :param server: a :class:`server.Server`.
     """

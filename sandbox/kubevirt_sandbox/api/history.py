@@ -22,7 +22,7 @@ def encode(value):
 
 
 class Record:
-    """One version of one object; never changes.
+    """One immutable version of one object.
 
     Its JSON is made once, however many lists and watches send it.
     """
@@ -84,7 +84,7 @@ class Event:
 
 
 class Shelf:
-    """The objects of one resource and their recent past.
+    """The objects of one resource and their recent history.
 
     :param kind: the Kind as it is stored.
     :param floor: version before which nothing is known.

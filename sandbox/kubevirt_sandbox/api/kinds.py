@@ -37,7 +37,7 @@ class Column:
 
 @dataclasses.dataclass
 class Admission:
-    """A write that is about to happen, for the hooks of its kind.
+    """A write before it is stored, for the hooks of its kind.
 
     :param operation: ``CREATE``, ``UPDATE`` or ``DELETE``.
     :param subresource: ``''`` or e.g. ``status``.

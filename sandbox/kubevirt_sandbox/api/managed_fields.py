@@ -29,7 +29,7 @@ UNOWNED = {('f:apiVersion',), ('f:kind',), ('f:metadata',)} | {
 
 
 class Entry:
-    """One entry of managedFields."""
+    """An entry of managedFields."""
 
     def __init__(self, manager, operation, version, subresource='',
                  time=None, fields=None):

@@ -48,7 +48,7 @@ OBJECT_META = {
 
 
 class Shape:
-    """How one value merges.
+    """The merge rules of one value.
 
     :param schema: its schema, or None.
     """

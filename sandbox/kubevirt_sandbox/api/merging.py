@@ -8,7 +8,7 @@ MISSING = object()
 
 
 class Difference:
-    """What is different between two values: three sets of paths."""
+    """The difference of two values: three sets of paths."""
 
     def __init__(self):
         self.added = set()

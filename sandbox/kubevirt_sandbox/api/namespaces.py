@@ -36,7 +36,7 @@ def terminate(namespace):
 
 
 class Lifecycle:
-    """Empties namespaces that end, and furnishes new ones.
+    """Deletes the content of ending namespaces and fills new ones.
 
     :param server: a :class:`server.Server`.
     :param namespace: the Kind of namespaces.

@@ -9,7 +9,7 @@ JSON, YAML = 'application/json', 'application/yaml'
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """A form of answer.
+    """A representation of a response.
 
     :param media: ``application/json`` or ``application/yaml``.
     :param view: ``''``, ``Table``, ``PartialObjectMetadata`` or

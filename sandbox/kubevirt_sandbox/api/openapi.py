@@ -178,7 +178,7 @@ def _document(kinds, title):
 
 
 class Documents:
-    """The documents, made when they are asked for.
+    """The documents, made on request.
 
     :param kinds: the :class:`kinds.Registry`.
     """

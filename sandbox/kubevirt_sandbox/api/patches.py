@@ -56,7 +56,7 @@ def json_patch(obj, patch):
         return obj
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException,
             TypeError, KeyError, IndexError, AttributeError):
-        # kube-apiserver says no more than this, and no name.
+        # kube-apiserver sends only this message, without a name.
         raise errors.ApiError(
             422, 'Invalid', 'the server rejected our request due to an '
             'error in our request', {}) from None

@@ -20,7 +20,7 @@ TEXTS, TIME = core_schemas.TEXTS, core_schemas.TIME
 about, keyed, strict = (
     core_schemas.about, core_schemas.keyed, core_schemas.strict)
 
-#: Numbers and flags that are not told when they are zero and false.
+#: Numbers and flags that are omitted when zero or false.
 NUMBER = {**INTEGER, core_schemas.OMITTED: True}
 FLAG = {**BOOLEAN, core_schemas.OMITTED: True}
 

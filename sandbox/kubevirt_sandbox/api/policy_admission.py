@@ -20,7 +20,7 @@ _VARIABLES = re.compile(r'\bvariables\s*\.\s*([A-Za-z_][A-Za-z0-9_]*)')
 
 
 class Policing:
-    """Asks the policies about every write.
+    """Evaluates the policies for every write.
 
     :param server: a :class:`server.Server`.
     :param namespace: the Kind of namespaces.

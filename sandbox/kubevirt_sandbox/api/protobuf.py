@@ -230,7 +230,7 @@ def _message(message, raw, depth=0):
                 'value', '')
         else:
             value = _value(form, wire, value, depth)
-            # That is how protobuf says that nothing is there.
+            # Zero values are absent fields in protobuf.
             if value not in ('', None) and (form != INTEGER or value):
                 found[name] = value
     return found

@@ -28,7 +28,7 @@ _DECIMAL = {'n': -9, 'u': -6, 'm': -3, '': 0, 'k': 3, 'M': 6, 'G': 9,
 
 
 class QuantityError(ValueError):
-    """A string or number that is no quantity."""
+    """A string or number that is not a quantity."""
 
 
 def _parse(text):

@@ -74,7 +74,7 @@ def _list(names, amounts):
 
 
 class Quotas:
-    """Enforces quotas, and counts for their status.
+    """Enforces quotas and updates their status.
 
     :param server: a :class:`server.Server`.
     """

@@ -25,7 +25,7 @@ COUNTED = 20000
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """A rule of a role, made for quick answers."""
+    """A rule of a role, compiled for fast decisions."""
 
     verbs: frozenset
     groups: frozenset
@@ -60,7 +60,7 @@ class Rule:
 
 
 class _Binding:
-    """A binding, as it is looked up."""
+    """A role binding or cluster role binding."""
 
     def __init__(self, namespace, obj):
         meta, ref = obj['metadata'], obj['roleRef']
@@ -96,7 +96,7 @@ def _subject(subject, namespace):
 
 
 class Authorizer:
-    """Decides for one server.
+    """Authorizes the requests of one server.
 
     :param store: the :class:`store.Store` with roles and bindings.
     """

@@ -236,7 +236,7 @@ def selected(selector, labels):
 
 
 class Aggregation:
-    """Fills the cluster roles that are made of others.
+    """Fills aggregated cluster roles.
 
     :param server: a :class:`server.Server`.
     """

@@ -67,7 +67,7 @@ def _requirement(part):
 
 
 class Selector:
-    """What a list, watch or deletecollection selects.
+    """The selector of a list, watch or deletecollection.
 
     :param labels: a label selector, e.g. ``a=b,c in (d, e),!f``; or ''.
     :param fields: a field selector, e.g. ``metadata.name=x``; or ''.

@@ -16,7 +16,7 @@ def _encode_partial(record):
 
 
 class View:
-    """How objects of a kind are sent to one client.
+    """The representation of a kind's objects for one client.
 
     :param kind: the Kind that was asked for.
     :param form: the :class:`negotiation.Form`.

@@ -143,7 +143,7 @@ def _claims(store):
 
 
 class Provisioner:
-    """Binds claims, and lets them go.
+    """Binds claims and releases deleted ones.
 
     :param server: a :class:`server.Server`.
     :param kind: the Kind of claims.

@@ -21,7 +21,7 @@ _MIB = 1 << 20
 
 
 class _Refused(Exception):
-    """(message, field) of what is wrong, or with a third: its type."""
+    """The cause of a refusal: (message, field) or (message, field, type)."""
 
 
 def _refuse(message, field, reason=_INVALID):

@@ -24,7 +24,7 @@ def claim(store, volume):
 
     :param store: the store, to look for storage classes and sources.
     :param volume: the DataVolume.
-    :raises ClaimError: it says too little.
+    :raises ClaimError: the DataVolume lacks required fields.
     """
     meta = volume['metadata']
     spec = _spec(store, volume)
@@ -78,8 +78,8 @@ def is_bound(store, provisioner, claim):
     if (claim.get('status') or {}).get('phase') == 'Bound':
         return True
     if claim_annotations.IMMEDIATE in claim_annotations.of(claim):
-        # The pod that fills it is its first consumer then. What becomes of
-        # the claim gives the caller another turn.
+        # Its first consumer is the pod that fills it. A change of the claim
+        # queues the caller's object again.
         meta, nodes = claim['metadata'], store.list(core.NODE)
         provisioner.consume(meta['namespace'], meta['name'],
                             nodes[0]['metadata']['name'] if nodes else '')

@@ -19,7 +19,7 @@ _COMPONENT = 'datavolume-import-controller'
 
 
 class Controller:
-    """Makes claims for DataVolumes and tells how they are.
+    """Creates claims for DataVolumes and updates their status.
 
     :param store: the store.
     :param kind: the Kind of DataVolumes.

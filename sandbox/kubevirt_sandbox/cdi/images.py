@@ -108,9 +108,9 @@ class Image:
         self._create(self.path)
 
     def feed(self, data):
-        """Take some bytes.
+        """Add received bytes.
 
-        :raises ImageError: they cannot be taken.
+        :raises ImageError: the image is invalid or too large.
         """
         if self._file is not None:
             self._pass(data, 0)
@@ -122,7 +122,7 @@ class Image:
     def received(self):
         """Finish the disk after the last byte.
 
-        :raises ImageError: they were too few, or ended too soon.
+        :raises ImageError: the image is incomplete.
         """
         if self._file is None and len(self._head) >= _HEAD:
             self._begin(bytes(self._head))
@@ -142,7 +142,7 @@ class Image:
     def finish(self):
         """Convert what was received and give the disk its size.
 
-        :raises ImageError: it is no disk, or too large.
+        :raises ImageError: the file is not a disk image, or too large.
         """
         if self._archive:
             self._unpack()
@@ -178,7 +178,7 @@ class Image:
                     layer.take(piece, _HOLE), 4))
                 self._layers.append(layer)
                 if len(piece) < _HEAD:
-                    # Of what is packed there is too little yet.
+                    # There is too little unpacked data yet.
                     self._layers.clear()
                     self._convert = self._archive
                     self._enough = 2 * len(data)
@@ -232,7 +232,7 @@ class Image:
                 block = block[self._file.write(block):]
         self._size += len(data)
 
-    # -- what becomes of it -----------------------------------------------
+    # -- conversion -------------------------------------------------------
 
     def _unpack(self):
         try:

@@ -16,7 +16,7 @@ from kubevirt_sandbox.api import errors
 
 
 class ImportDelays:
-    """Which imports are slow."""
+    """The configured delays of imports."""
 
     def __init__(self):
         self._rules = []

@@ -24,7 +24,7 @@ _WEBHOOK = ('failed calling webhook "virtualmachines-mutator.kubevirt.io": '
 
 
 class Installation:
-    """A cluster without CDI that may get one.
+    """A cluster without CDI, which can be installed later.
 
     :param server: the :class:`sandbox.api.server.Server`.
     :param storage: the :class:`storage.Storage` of the claims.

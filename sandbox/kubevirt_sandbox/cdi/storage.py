@@ -14,7 +14,7 @@ DISK = 'disk.img'
 
 
 class Storage:
-    """The places of all claims.
+    """The folders of all claims.
 
     :param folder: where to keep them, made when it is missing; None: a new
         folder of its own, made when it is needed, which :meth:`close`

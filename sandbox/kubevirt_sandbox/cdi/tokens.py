@@ -26,11 +26,11 @@ _LONGEST = 8192
 
 
 class TokenError(Exception):
-    """A token that is none of ours, or no longer good."""
+    """A token is not from this server or has expired."""
 
 
 class Tokens:
-    """Makes tokens and knows them again, in any thread.
+    """Issues and verifies tokens, in any thread.
 
     :param lifetime: seconds.
     """
@@ -65,7 +65,7 @@ class Tokens:
     def claim(self, token):
         """Return (namespace, name) of the claim of a token.
 
-        :raises TokenError: it is not good.
+        :raises TokenError: the token is invalid or has expired.
         """
         try:
             signed, _, signature = token[:_LONGEST].encode().rpartition(b'.')

@@ -141,7 +141,8 @@ class Proxy:
             loop.call_soon_threadsafe(task.cancel)
         image, done, later_ends = None, False, False
         try:
-            # Who hangs up now cancels this, and it may have begun already.
+            # A client that disconnects now cancels this call, possibly after
+            # the upload was registered.
             if not await self._run_in_server(self._pods.begin(claim, stop)):
                 return web.Response(status=503)
             image = self._image(claim)

@@ -22,7 +22,7 @@ _PATIENCE = 10
 
 
 class NotReadyError(Exception):
-    """Nothing can be uploaded into a claim; the sentence is CDI's."""
+    """A claim does not accept uploads; the message is CDI's."""
 
 
 class Uploads:
@@ -100,12 +100,12 @@ class Uploads:
             core.CLAIM, *key, lambda new: new['metadata'].setdefault(
                 'annotations', {}).update(values), manager=_MANAGER)
 
-    # -- what the proxy asks for, in this loop ----------------------------
+    # -- calls of the proxy, in the server's loop -------------------------
 
     async def ready(self, namespace, name):
         """Wait until a claim accepts uploads and return it.
 
-        :raises NotReadyError: that will not be.
+        :raises NotReadyError: the claim cannot accept uploads.
         """
         changed = asyncio.Event()
         end = self._store.subscribe(core.CLAIM, lambda *_: changed.set())

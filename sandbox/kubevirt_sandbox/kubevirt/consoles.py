@@ -30,7 +30,7 @@ _TRUE = ('1', 't', 'T', 'true', 'TRUE', 'True')
 
 
 class Consoles:
-    """The handlers.
+    """The handlers of consoles.
 
     :param kinds: the :class:`kubevirt_kinds.Kinds` of the cluster.
     :param machines: the VMIs' controller, whose guests have the ports.
@@ -148,7 +148,8 @@ async def _connect(http, hear, say):
     async def to_machine():
         with contextlib.suppress(ConnectionError):
             async for message in socket:
-                # Text is no part of the protocol; KubeVirt skips it.
+                # Text messages are not part of the protocol; KubeVirt
+                # ignores them.
                 if message.type == WSMsgType.BINARY:
                     await say(message.data)
 

@@ -27,7 +27,7 @@ DEFAULT_BOOT_SECONDS = 0.2
 
 @dataclasses.dataclass
 class Options:
-    """How the cluster shall be.
+    """Options of KubeVirt.
 
     :param boot_seconds: how long a machine takes to start.
     :param vms: how many sample machines there are from the beginning.

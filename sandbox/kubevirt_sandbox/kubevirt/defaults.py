@@ -24,7 +24,7 @@ _TIMERS = ('hpet', 'kvm', 'pit', 'rtc', 'hyperv')
 
 
 class DefaultsError(ValueError):
-    """A default that the cluster's configuration does not allow."""
+    """A default is not allowed by the cluster's configuration."""
 
 
 def fill_vm(vm, config, new):

@@ -15,7 +15,7 @@ _KEPT = 5000
 
 
 class Recorder:
-    """Writes events; the same one again is counted.
+    """Records events; repeated ones are counted.
 
     :param store: the store.
     """

@@ -22,7 +22,7 @@ UNBOOTABLE = 'sandbox.sushy-kubevirt/unbootable'
 
 @dataclasses.dataclass(frozen=True)
 class Boot:
-    """What the firmware found.
+    """The device that the firmware boots.
 
     :param device: 'disk:NAME', 'cdrom:NAME', 'interface:NAME', or None when
         nothing would boot.

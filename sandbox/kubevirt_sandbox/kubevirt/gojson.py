@@ -19,7 +19,7 @@ _LIMITS = {'uint': 2 ** 64, 'uint32': 2 ** 32, 'int32': 2 ** 31,
 
 
 class DecodeError(ValueError):
-    """A value that the Go type cannot hold."""
+    """A value does not fit the Go type."""
 
 
 def rewrite(schema, value, path=''):

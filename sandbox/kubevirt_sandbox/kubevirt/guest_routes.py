@@ -11,7 +11,7 @@ _ACTIONS = ('reboot', 'shutdown', 'crash')
 
 
 class Routes:
-    """The handlers.
+    """The handlers of guests.
 
     :param store: the store, to know which machines there are.
     :param kinds: the :class:`kubevirt_kinds.Kinds` of the cluster.

@@ -63,7 +63,7 @@ def build(config):
                 _condition('Ready', 'Ready')),
             status=True, crd=True, mutate=vms.mutate,
             validate=vms.validate),
-        # Status is no subresource: virt-api keeps strangers off instead.
+        # status is not a subresource; virt-api refuses writes of users.
         vmi=kinds.Kind(
             GROUP, VERSION, 'VirtualMachineInstance',
             'virtualmachineinstances', 'virtualmachineinstance',

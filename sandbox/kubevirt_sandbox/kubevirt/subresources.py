@@ -32,7 +32,7 @@ _NOT_HERE = {
             ('PUT', 'sev/setupsession'), ('PUT', 'sev/injectlaunchsecret')),
 }
 
-#: What has JSON to tell. The rest says of no form that it has it.
+#: Verbs that answer in JSON. Discovery names no media type for others.
 _JSON = ('expand-spec', 'guestosinfo', 'userlist', 'filesystemlist',
          'objectgraph', 'sev/fetchcertchain', 'sev/querylaunchmeasurement')
 

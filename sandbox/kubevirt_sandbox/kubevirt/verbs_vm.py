@@ -66,7 +66,7 @@ def dry(body):
 
 
 class Verbs:
-    """The verbs.
+    """The handlers of verbs of VirtualMachines.
 
     :param kinds: the :class:`kubevirt_kinds.Kinds` of the cluster.
     """

@@ -17,7 +17,7 @@ _NO_AGENT = 'VMI does not have guest agent connected'
 
 
 class Verbs:
-    """The verbs.
+    """The handlers of verbs of VirtualMachineInstances.
 
     :param kinds: the :class:`kubevirt_kinds.Kinds` of the cluster.
     :param controller: the VMIs' controller.

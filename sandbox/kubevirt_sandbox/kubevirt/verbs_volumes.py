@@ -15,7 +15,7 @@ _VM, _VMI = 'virtualmachine', 'virtualmachineinstance'
 
 
 class Verbs:
-    """The verbs.
+    """The handlers of verbs that add and remove volumes.
 
     :param kinds: the :class:`kubevirt_kinds.Kinds` of the cluster.
     :param config: a :class:`config.ClusterConfig`.

@@ -18,7 +18,7 @@ _FILLED = ('Succeeded', 'WaitForFirstConsumer', 'PendingPopulation')
 
 
 class DataVolumes:
-    """Makes DataVolumes.
+    """Creates the DataVolumes of a VM's templates.
 
     :param store: the store.
     :param recorder: an :class:`events.Recorder`.

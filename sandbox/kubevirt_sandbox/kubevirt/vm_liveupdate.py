@@ -22,7 +22,7 @@ _LIVE = ('nodeSelector', 'affinity', 'tolerations')
 
 
 class LiveUpdateError(Exception):
-    """A change that cannot be carried out now; (reason, message)."""
+    """A change cannot be applied now; (reason, message)."""
 
 
 def check_restart(vm, vmi, started, config):

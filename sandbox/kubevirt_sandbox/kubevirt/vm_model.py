@@ -21,7 +21,7 @@ _FIRMWARE_NAMESPACE = uuid.UUID('6a1a24a1-4061-4607-8bf4-a3963d0c5895')
 
 
 class SyncError(workqueue.Again):
-    """What the VM's condition Failure shall say, until it goes well.
+    """The reason and message of a VM's condition Failure.
 
     :param reason: one word.
     :param message: a sentence.

@@ -180,7 +180,7 @@ def set_volumes(vmi, store, running, plugged):
             continue
         here = plugged(status['name'])
         if status.get('phase') == 'Detaching' and here:
-            found.append(status)  # the guest has not let go of it yet
+            found.append(status)  # the guest has not released it yet
         elif _unplug(status):
             found.append(status)
             more = True

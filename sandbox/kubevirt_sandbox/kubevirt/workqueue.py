@@ -20,11 +20,11 @@ _LONGEST_DELAY = 15.0
 
 
 class Again(Exception):
-    """The work on a key cannot be done yet; it shall have another turn."""
+    """A key cannot be processed yet and shall be queued again."""
 
 
 class WorkQueue:
-    """Keys that wait for their turn.
+    """A queue of keys, each processed once at a time.
 
     :param loop: the asyncio loop.
     :param work: function of a key, called once per turn.

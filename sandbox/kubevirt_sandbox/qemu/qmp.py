@@ -16,7 +16,7 @@ class QmpError(Exception):
 
 
 class Client:
-    """One connection.
+    """A connection to QEMU's monitor.
 
     :param sock: a connected socket.
     :param on_event: function (name, data) called for each event.

@@ -30,7 +30,7 @@ def cluster(*kinds, **options):
 
 
 class ServerTestCase(unittest.IsolatedAsyncioTestCase):
-    """Tests that speak HTTP with a server, as ``server``."""
+    """A test case with an HTTP client of a server, as ``server``."""
 
     options = {}
 

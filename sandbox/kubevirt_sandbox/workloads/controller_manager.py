@@ -23,7 +23,7 @@ from kubevirt_sandbox.workloads import workload_kinds
 
 @dataclasses.dataclass
 class Options:
-    """How workloads shall be.
+    """Options of workloads.
 
     :param crash_back_off: seconds before a container is started again that
         failed twice, doubled with each further time (a real cluster: 10).

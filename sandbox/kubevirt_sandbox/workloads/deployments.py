@@ -25,7 +25,7 @@ _MANAGER = 'kube-controller-manager'
 
 
 class Controller:
-    """The controller.
+    """Reconciles Deployments with their ReplicaSets.
 
     :param store: the store.
     :param recorder: an :class:`events.Recorder`.

@@ -43,7 +43,7 @@ def expand(text, variables):
 
 
 class Places:
-    """Where the things of a pod really are.
+    """The folders and the address that replace those of a pod.
 
     :param mounts: ``{mountPath: folder}``.
     :param address: the pod's.
@@ -71,7 +71,7 @@ def variables(container, fields):
 
     :param container: its spec.
     :param fields: a :class:`fields.Fields`.
-    :raises fields.Missing: something is not there.
+    :raises fields.Missing: a referenced object or key does not exist.
     """
     found = {}
     for source in container.get('envFrom') or ():

@@ -149,7 +149,7 @@ def _take_terminal():
 
 
 class Terminal:
-    """Our end of a terminal.
+    """The sandbox's end of a terminal.
 
     :param number: its file descriptor, which is closed with it.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values for a pod's environment: Secrets, ConfigMaps, own fields.
+"""Values of Secrets, ConfigMaps and a pod's own fields.
 
-For environments and for mounted files alike.
+Used for the environment of containers and for mounted files.
 """
 
 import base64
@@ -15,11 +15,11 @@ _KEYED = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 
 class Missing(Exception):
-    """Something that a pod needs is not there (yet)."""
+    """An object or key that a pod needs does not exist (yet)."""
 
 
 class Fields:
-    """Where it all comes from, for one pod.
+    """Values for one pod from its fields, Secrets and ConfigMaps.
 
     :param store: the store.
     :param pod: function that returns the pod as it is now.
@@ -33,9 +33,8 @@ class Fields:
         """Return the data of a Secret or a ConfigMap.
 
         :param kind: :data:`core.SECRET` or :data:`core.CONFIG_MAP`.
-        :returns: ``{key: bytes}``; None when it is not there and need not
-            be.
-        :raises Missing: it is not there.
+        :returns: ``{key: bytes}``; None when it is optional and missing.
+        :raises Missing: the object does not exist.
         """
         found = self._store.find(
             kind, self._pod()['metadata']['namespace'], name)
@@ -55,7 +54,7 @@ class Fields:
         """Return one value of a Secret or a ConfigMap, as text, or None.
 
         :param reference: dict with ``name``, ``key``, ``optional``.
-        :raises Missing: it is not there.
+        :raises Missing: the object or key does not exist.
         """
         optional = reference.get('optional', False)
         data = self.data(kind, reference.get('name', ''), optional)
@@ -73,7 +72,7 @@ class Fields:
         """Return a field of the pod.
 
         :param path: ``fieldPath`` of a ``fieldRef``.
-        :raises Missing: there is no such field.
+        :raises Missing: the field is not supported or does not exist.
         """
         pod = self._pod()
         meta, spec = pod['metadata'], pod['spec']

@@ -15,7 +15,7 @@ LOG = logging.getLogger(__name__)
 
 _CHUNK = 65536
 _CONNECT = 5.0  # seconds
-#: Seconds until it is forgotten who sent a datagram.
+#: Seconds after which an idle sender is forgotten.
 IDLE = 120.0
 
 
@@ -83,7 +83,7 @@ class Tcp:
             finally:
                 there[1].transport.abort()
         except asyncio.CancelledError:
-            pass  # the port or the pod is no more
+            pass  # the port was closed or the pod is gone
         finally:
             self._open.pop(task, None)
             writer.transport.abort()

@@ -22,7 +22,7 @@ _LONGEST_LINE = 16384
 
 
 class Log:
-    """What one run of a container prints."""
+    """The output of one run of a container."""
 
     def __init__(self):
         #: Pairs of (time, line with its end), the oldest first.

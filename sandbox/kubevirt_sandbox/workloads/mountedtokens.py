@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens mounted into a pod, renewed before they expire.
 
-A node renews a token after four fifths of its time, or of a day. The usual
-one, which is asked for for 3607 seconds, is renewed as if it ended then, and
-is good for a year all the same: programs that read it only once go on.
+A node renews a token after four fifths of its lifetime, or of a day. A token
+with the default lifetime of 3607 seconds is renewed accordingly, but is valid
+for a year, so that programs that read it only once keep working.
 
 Source: kubernetes/pkg/kubelet/token/token_manager.go and
 pkg/registry/core/serviceaccount/storage/token.go (1.36).
@@ -11,7 +11,7 @@ pkg/registry/core/serviceaccount/storage/token.go (1.36).
 
 import asyncio
 
-#: What the usual token is asked for for, and how long it is really good.
+#: Default lifetime in seconds, and the real lifetime of such tokens.
 USUAL, YEAR = 3607, 365 * 24 * 3600
 
 _OLDEST = 24 * 3600

@@ -23,7 +23,7 @@ _DATA = '..data'
 
 
 class Unknown(Exception):
-    """A volume is of a kind that the sandbox does not have."""
+    """The sandbox does not support the type of a volume."""
 
 
 def _safe(path):

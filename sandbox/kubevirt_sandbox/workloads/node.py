@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler and the nodes, which all run on this host.
 
-Every pod of the API gets a node and becomes processes. (The launchers of
-virtual machines are no objects of the API.)
+Every pod of the API is scheduled to a node and runs as processes. (The
+launcher pods of virtual machines are not objects of the API.)
 """
 
 import asyncio

@@ -14,7 +14,7 @@ from kubevirt_sandbox.workloads import httpprobe
 
 @dataclasses.dataclass
 class Plan:
-    """When a probe is made, and when it is believed; times in seconds."""
+    """The parameters of a probe; times in seconds."""
 
     delay: float
     period: float
@@ -33,7 +33,7 @@ class Plan:
 
 
 class Verdict:
-    """What is believed after some results.
+    """The state of a probe after some results.
 
     :param plan: a :class:`Plan`.
     :param value: at the beginning: True, False or None.
@@ -71,7 +71,7 @@ def port_of(value, container):
 
 
 class Checks:
-    """How to make probes of one container.
+    """Runs the probes of one container.
 
     :param address: of the pod.
     :param container: its spec.
@@ -141,7 +141,7 @@ def _why(exc):
 
 
 class Clock:
-    """When the probes of a container are due.
+    """The schedule of a container's probes.
 
     A node has a clock for each probe that begins with the pod and ticks
     every ``periodSeconds``, whenever the container started; only readiness

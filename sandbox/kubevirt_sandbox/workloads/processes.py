@@ -2,8 +2,8 @@
 """Local processes that run containers.
 
 Each is the leader of a session of its own. When it ends its children are
-killed, as a container ends with its first process; and all end with the
-sandbox, however that ends: see :mod:`process_reaper`.
+killed, as a container ends with its first process. All end with the sandbox,
+even if it is killed: see :mod:`process_reaper`.
 """
 
 import asyncio
@@ -21,8 +21,7 @@ import tempfile
 from kubevirt_sandbox.workloads import process_reaper
 
 _CHUNK = 65536
-#: How much containers give way to the sandbox, which is the control plane for
-#: all of them: as ``nice`` has it.
+#: Niceness of containers, so that the control plane has priority.
 _NICENESS = 2
 _SWEEP = 0.1  # seconds
 

@@ -19,7 +19,7 @@ _NAME = 'replicaset-controller'
 
 
 class Controller:
-    """The controller.
+    """Reconciles ReplicaSets with their pods.
 
     :param store: the store.
     :param recorder: an :class:`events.Recorder`.

@@ -14,7 +14,7 @@ from kubevirt_sandbox.api import json_copy
 HASH = 'pod-template-hash'
 REVISION = 'deployment.kubernetes.io/revision'
 
-# So that no words come of them.
+# Kubernetes' alphabet, without vowels to avoid words.
 _LETTERS = 'bcdfghjklmnpqrstvwxz2456789'
 
 

@@ -50,7 +50,7 @@ def targets(slices):
 
 
 class Services:
-    """Gives addresses and opens ports.
+    """Assigns addresses and opens ports.
 
     :param store: the store.
     :param recorder: an :class:`events.Recorder`.

@@ -17,7 +17,7 @@ _MANAGER = 'kubelet'
 
 
 class Pod:
-    """A pod that a node pretends to have; see :class:`pods.Pod`.
+    """A simulated pod; see :class:`pods.Pod`.
 
     :param node: the :class:`node.Node`.
     :param obj: the pod.

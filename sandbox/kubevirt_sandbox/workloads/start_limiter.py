@@ -58,7 +58,7 @@ class Turns:
 
 
 class Turn:
-    """A held turn; it may end before its context does."""
+    """A permission to start; it may end before its context does."""
 
     def __init__(self, release):
         self._release = release

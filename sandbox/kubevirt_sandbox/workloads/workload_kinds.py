@@ -237,7 +237,7 @@ def _hosts(obj):
         'rules') or () if rule.get('host')) or '*'
 
 
-# As before: there is no controller of ingresses.
+# Stored only: there is no controller of Ingresses.
 INGRESS = kinds.Kind(
     'networking.k8s.io', 'v1', 'Ingress', 'ingresses', 'ingress', ('ing',),
     status=True, unconditional_update=True,

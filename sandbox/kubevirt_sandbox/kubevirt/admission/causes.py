@@ -18,7 +18,7 @@ _SHOWN = 10
 
 @dataclasses.dataclass(frozen=True)
 class Cause:
-    """One thing that is wrong.
+    """One cause of a refusal.
 
     :param message: KubeVirt's sentence.
     :param field: the path of the field, or ''.

@@ -94,8 +94,7 @@ VMI_SPEC = openapi.record('What the instance shall be.', {
     'topologySpreadConstraints': openapi.many(openapi.anything()),
     'utilityVolumes': openapi.many(openapi.anything()),
 }, required=('domain',), struct=True)
-# An enumeration there is a pointer to a string of which any value decodes;
-# the admission says which are good.
+# KubeVirt's type is a pointer to any string; admission validates the value.
 for _field in ('evictionStrategy', 'startStrategy'):
     del VMI_SPEC['properties'][_field]['enum']
 
