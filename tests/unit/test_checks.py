@@ -17,8 +17,8 @@ from oslotest import base
 from kubevirt_sandbox.testing import guard
 from tests.fixtures import checkout
 from tools.checks import __main__ as checks
+from tools.checks import report
 from tools.checks import suites
-from tools.checks import telling
 
 
 # A suite that leaves an orphan in a separate session.
@@ -31,9 +31,9 @@ def leave(folder):
     return suites.Result(1)
 
 suites.SUITES = {'one': leave}
-suites.left_running = functools.partial(suites.left_running, patience=1)
+suites.kill_leftovers = functools.partial(suites.kill_leftovers, patience=1)
 code = checks.main([])
-assert suites.left_running() == []
+assert suites.kill_leftovers() == []
 sys.exit(code)
 """
 
@@ -57,8 +57,8 @@ class MainTestCase(base.BaseTestCase):
         self.useFixture(fixtures.MonkeyPatch(
             'tools.checks.suites.SUITES', table))
         for what in ('kubevirt_sandbox.testing.guard.prctl',
-                     'tools.checks.suites.left_running',
-                     'tools.checks.__main__.end_with_all'):
+                     'tools.checks.suites.kill_leftovers',
+                     'tools.checks.__main__.exit_on_signals'):
             self.useFixture(fixtures.MonkeyPatch(what, lambda *_, **__: []))
         with mock.patch('sys.stdout', new_callable=io.StringIO) as stream:
             code = checks.main(list(arguments))
@@ -80,7 +80,7 @@ class MainTestCase(base.BaseTestCase):
 
     def log_folder(self, lines):
         """Return the folder of the logs, which is deleted after the test."""
-        line, = (line for line in lines if line.startswith('All that was'))
+        line, = (line for line in lines if line.startswith('Complete output:'))
         path = pathlib.Path(line.split()[-1]).parent
         self.addCleanup(shutil.rmtree, path)
         return path
@@ -115,7 +115,7 @@ class MainTestCase(base.BaseTestCase):
     def test_repeats_failures_at_the_end(self):
         long = '\n'.join(map(str, range(1000)))
         _code, lines = self.run_suites(
-            one=lambda folder: suites.Result(3, 2, said=('a\nb', long)),
+            one=lambda folder: suites.Result(3, 2, failures=('a\nb', long)),
             two=lambda folder: suites.Result(4))
         self.log_folder(lines)
         first = lines.index('FAIL: a')
@@ -199,7 +199,7 @@ class MainTestCase(base.BaseTestCase):
         self.useFixture(fixtures.MonkeyPatch(
             'tools.checks.__main__.main', lambda: 1 / 0))
         with mock.patch('sys.stdout', new_callable=io.StringIO) as stream:
-            self.assertEqual(1, checks.always())
+            self.assertEqual(1, checks.main_with_sum())
         lines = stream.getvalue().splitlines()
         self.assertEqual(['ZeroDivisionError: division by zero',
                           '0 passed, 1 failed'], lines[-2:])
@@ -229,7 +229,7 @@ Captured operator:
 """
 
 
-class TellingTestCase(base.BaseTestCase):
+class ReportTestCase(base.BaseTestCase):
 
     def test_summary_of_failure_is_end_of_traceback(self):
         self.assertEqual(
@@ -238,18 +238,18 @@ class TellingTestCase(base.BaseTestCase):
              '      File "x", line 65, in test_c',
              '    self.assertEqual(1, 2)',
              '    MismatchError: 1 != 2'],
-            telling.briefly(FAILED).splitlines())
+            report.failure_summary(FAILED).splitlines())
 
     def test_truncates_long_lines(self):
-        for tell in telling.briefly, telling.fully:
-            self.assertLess(len(tell('a\n' + 'b' * 10000)), 300)
+        for shorten in report.failure_summary, report.failure_details:
+            self.assertLess(len(shorten('a\n' + 'b' * 10000)), 300)
 
     def test_prints_progress(self):
         seconds = iter([0, 1, 61, 62])
         path = self.useFixture(fixtures.TempDir()).join('log')
         with mock.patch('sys.stdout', new_callable=io.StringIO) as stream, \
-                telling.Log('one', path,
-                            clock=lambda: next(seconds)) as log:
+                report.Log('one', path,
+                           clock=lambda: next(seconds)) as log:
             for what in 'ok', 'FAILED', 'SKIPPED: no such thing':
                 log.write('{0} tests.a.B.test_c [3.0s] ... ' + what + '\n')
         self.assertEqual(
@@ -276,7 +276,7 @@ class RunTestCase(base.BaseTestCase):
 
     def test_kills_command_after_time_limit(self):
         self.assertEqual(-signal.SIGKILL, suites.run(
-            'bash', '-c', 'sleep 1000 & wait', limit=1))
+            'bash', '-c', 'sleep 1000 & wait', timeout=1))
 
     def test_counts_junit_results(self):
         report = os.path.join(self.folder, 'report.xml')
@@ -326,9 +326,9 @@ class RunTestCase(base.BaseTestCase):
                     pass
             ''')
         self.assertEqual(suites.Result(2, 1, 1), result)
-        [said] = result.said
-        self.assertRegex(said, r'^\{\d+\} .*\.test_three .*FAILED\n')
-        self.assertTrue(said.endswith('AssertionError: why'), said)
+        [output] = result.failures
+        self.assertRegex(output, r'^\{\d+\} .*\.test_three .*FAILED\n')
+        self.assertTrue(output.endswith('AssertionError: why'), output)
 
     def test_import_error_is_a_failure(self):
         self.assertEqual(suites.Result(0, 1), self.stestr('''

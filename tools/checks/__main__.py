@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``tools/test``: run test suites in sequence and sum up.
+"""The command ``tools/test``: run test suites in sequence and add up results.
 
 The suites are defined in :mod:`tools.checks.suites`.
 """
@@ -15,39 +15,39 @@ import time
 import traceback
 
 from kubevirt_sandbox.testing import guard
+from tools.checks import report
 from tools.checks import suites
-from tools.checks import telling
 
 
 def parse(argv):
     parser = argparse.ArgumentParser(
         prog='tools/test',
         description='Run everything that CI runs. The last line is the sum '
-                    'of all: "N passed, N failed", with ", N skipped" if '
-                    'any were. A step that is no suite of tests (pep8, '
-                    'docs, the tour) counts as one test.')
+                    'of all suites: "N passed, N failed", and ", N skipped" '
+                    'if tests were skipped. A step without tests (pep8, '
+                    'docs, demo) counts as one test.')
     parser.add_argument(
         'suite', nargs='*', metavar='SUITE',
-        help='run only these, of: ' + ', '.join(suites.SUITES))
+        help='run only these suites, of: ' + ', '.join(suites.SUITES))
     parser.add_argument(
         '--conformance', metavar='DIR',
         help='also run DIR/test_kubevirt_api.py and DIR/test_cdi_api.py, '
-             "cases of what KubeVirt's and CDI's APIs do, against a "
+             "recorded cases of KubeVirt's and CDI's APIs, against a "
              'sandbox')
     parser.add_argument(
         '-v', '--verbose', action='store_true',
-        help='show all that the suites print; else it is in logs, which '
-             'are kept when something failed')
+        help='show the complete output of the suites; without it, the '
+             'output is in logs, which are kept if a test failed')
     options = parser.parse_args(argv)
     for name in options.suite:
         if name not in suites.SUITES:
-            parser.error('no suite %r; there are: %s'
-                         % (name, ', '.join(suites.SUITES)))
+            parser.error(f'no suite {name!r}; supported: '
+                         + ', '.join(suites.SUITES))
     return options
 
 
-def chosen(options):
-    """Yield name and function of each suite to run."""
+def selected_suites(options):
+    """Yield name and function of each selected suite."""
     for name, suite in suites.SUITES.items():
         if not options.suite or name in options.suite:
             yield name, suite
@@ -57,7 +57,7 @@ def chosen(options):
                                                  options.conformance))
 
 
-def carry_out(suite, folder):
+def run_suite(suite, folder):
     """Run one suite; count an exception in it as one failure.
 
     Processes that the suite left running are another failure.
@@ -69,15 +69,15 @@ def carry_out(suite, folder):
         result = suite(folder)
     except Exception:
         traceback.print_exc(file=sys.stdout)
-        result = suites.Result(failed=1, said=(
+        result = suites.Result(failed=1, failures=(
             'the suite itself\n' + traceback.format_exc(),))
-    if left := suites.left_running():
+    if commands := suites.kill_leftovers():
         result += suites.Result(
-            failed=1, said=('left running: ' + '; '.join(left),))
+            failed=1, failures=('left running: ' + '; '.join(commands),))
     return result
 
 
-def carry_out_all(options, top):
+def run_suites(options, top):
     """Run the selected suites and print the result of each.
 
     :param top: folder for their files and logs.
@@ -85,26 +85,26 @@ def carry_out_all(options, top):
         seconds.
     """
     rows = []
-    for name, suite in chosen(options):
+    for name, suite in selected_suites(options):
         print(f'===== {name}', flush=True)
         began = time.monotonic()
         folder = os.path.join(top, name)
         os.mkdir(folder)
-        with telling.Log(name, folder + '.log', options.verbose) as log, \
+        with report.Log(name, folder + '.log', options.verbose) as log, \
                 contextlib.redirect_stdout(log):
-            result = carry_out(suite, folder)
+            result = run_suite(suite, folder)
         shutil.rmtree(folder, ignore_errors=True)
         rows.append((name, result, time.monotonic() - began))
         print(f'===== {name}: {result}', flush=True)
-        for said in result.said:
-            print(telling.briefly(said), flush=True)
+        for output in result.failures:
+            print(report.failure_summary(output), flush=True)
     return rows
 
 
-def end_with_all():
+def exit_on_signals():
     """Exit on SIGTERM, on SIGHUP and when the parent process ends.
 
-    The exit ends all child processes, too.
+    `main` then kills all child processes.
     """
     numbers = [number for number in (signal.SIGTERM, signal.SIGHUP)
                # Keep ignoring SIGHUP under nohup.
@@ -125,24 +125,24 @@ def end_with_all():
 
 def main(argv=None):
     options = parse(sys.argv[1:] if argv is None else argv)
-    # Adopt orphaned descendants, so that left_running() finds them.
+    # Adopt orphaned descendants, so that kill_leftovers() finds them.
     guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
-    end_with_all()
+    exit_on_signals()
     top = tempfile.mkdtemp(prefix='sushy-kubevirt-test-')
     keep = False
     try:
-        rows = carry_out_all(options, top)
+        rows = run_suites(options, top)
         total = sum((result for _, result, _ in rows), suites.Result())
         keep = bool(total.failed)
     finally:
         # After a signal the suite's processes are still running.
-        suites.left_running(patience=0)
+        suites.kill_leftovers(patience=0)
         if not keep:
             shutil.rmtree(top, ignore_errors=True)
-    for said in total.said:
-        print(telling.fully(said), flush=True)
+    for output in total.failures:
+        print(report.failure_details(output), flush=True)
     if keep:
-        print(f'\nAll that was printed is in {top}/*.log')
+        print(f'\nComplete output: {top}/*.log')
     print('\n%-14s %8s %8s %8s %9s' % ('suite', 'passed', 'failed',
                                        'skipped', 'seconds'))
     for name, result, seconds in rows:
@@ -152,8 +152,8 @@ def main(argv=None):
     return 1 if total.failed or not total.passed else 0
 
 
-def always():
-    """Run `main`; print and count its exceptions as a failure.
+def main_with_sum():
+    """Run `main`; print an exception and count it as a failure.
 
     :returns: exit code
     """
@@ -166,4 +166,4 @@ def always():
 
 
 if __name__ == '__main__':
-    sys.exit(always())
+    sys.exit(main_with_sum())

@@ -25,12 +25,11 @@ BIN = process.BIN
 #: The sandbox, which is a separate project.
 SANDBOX = checkout.ROOT / 'sandbox'
 
-# Time limit of one suite in seconds: it ends hung suites and is far above
-# the expected time.
-LIMIT = 60 * 60
+# Timeout of one suite in seconds, far above the expected time.
+TIMEOUT = 60 * 60
 
 # Matches the names of test modules whose guests run in QEMU.
-REAL = r'\.test_qemu_'
+QEMU_TESTS = r'\.test_qemu_'
 
 # Options in addition to .stestr.conf.
 STESTR_OPTIONS = ()
@@ -43,16 +42,17 @@ class Result:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
-    #: Output of each failed test, if it is known for each test.
-    said: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+    #: Output of each failed test, if known per test.
+    failures: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
     def __add__(self, other):
         return Result(self.passed + other.passed, self.failed + other.failed,
-                      self.skipped + other.skipped, self.said + other.said)
+                      self.skipped + other.skipped,
+                      self.failures + other.failures)
 
     def __str__(self):
-        text = '%d passed, %d failed' % (self.passed, self.failed)
-        return text + (', %d skipped' % self.skipped if self.skipped else '')
+        text = f'{self.passed} passed, {self.failed} failed'
+        return text + (f', {self.skipped} skipped' if self.skipped else '')
 
 
 def _kill(pid):
@@ -62,7 +62,7 @@ def _kill(pid):
         pass
 
 
-def _until_gone(patience):
+def _wait_for_children(patience):
     """Wait until all child and adopted processes have ended.
 
     :param patience: seconds
@@ -81,13 +81,13 @@ def _until_gone(patience):
         time.sleep(0.1)
 
 
-def left_running(patience=10):
+def kill_leftovers(patience=10):
     """Kill the processes that a suite has left running.
 
     :param patience: seconds to wait for them to end by themselves.
     :returns: list of command lines.
     """
-    pids = _until_gone(patience)
+    pids = _wait_for_children(patience)
     commands = []
     for pid in pids:
         try:
@@ -99,15 +99,15 @@ def left_running(patience=10):
         commands.append(' '.join(words[:2]))
         _kill(pid)
     if pids:
-        _until_gone(10)
+        _wait_for_children(10)
     return commands
 
 
-def run(*command, env=None, limit=LIMIT, sink=None, cwd=checkout.ROOT):
+def run(*command, env=None, timeout=TIMEOUT, sink=None, cwd=checkout.ROOT):
     """Run a command and print its output.
 
     :param env: environment variables in addition to this process's own.
-    :param limit: seconds until it and all its descendants are killed.
+    :param timeout: seconds until it and all its descendants are killed.
     :param sink: list to which the lines of the output are appended.
     :param cwd: folder to run it in.
     :returns: exit code; negative when a signal ended it.
@@ -121,14 +121,14 @@ def run(*command, env=None, limit=LIMIT, sink=None, cwd=checkout.ROOT):
                           errors='replace') as child:
 
         def expire(signum, frame):
-            print('\nkilled: it took more than %d s' % limit, flush=True)
-            # Kill all descendants: one that holds the pipe open would block
-            # the read below for ever.
+            print(f'\nkilled: it took more than {timeout} s', flush=True)
+            # Kill all descendants: the read below ends when none of them holds
+            # the pipe open.
             for pid in guard.below(os.getpid()):
                 _kill(pid)
 
         signal.signal(signal.SIGALRM, expire)
-        signal.alarm(limit)
+        signal.alarm(timeout)
         try:
             for line in child.stdout:
                 print(line, end='', flush=True)
@@ -140,35 +140,39 @@ def run(*command, env=None, limit=LIMIT, sink=None, cwd=checkout.ROOT):
             _kill(child.pid)
 
 
-def failed(command, code, lines):
-    """Return the failure of a command that does not say which test failed.
+def failed_command(command, code, lines):
+    """Return the failure of a command that does not report single tests.
 
     :param code: its exit code.
     :param lines: its output.
     :returns: :class:`Result`
     """
-    return Result(failed=1, said=('%s: exit code %d\n%s' % (
+    return Result(failed=1, failures=('%s: exit code %d\n%s' % (
         pathlib.Path(command).name, code, ''.join(lines).rstrip()),))
 
 
-def one(*command, limit=LIMIT):
-    """Run a command that is no test suite as one test: pass on exit code 0."""
+def run_as_test(*command, timeout=TIMEOUT):
+    """Run a command without tests as one test: pass on exit code 0."""
     lines = []
-    code = run(*command, limit=limit, sink=lines)
-    return Result(passed=1) if code == 0 else failed(command[0], code, lines)
+    code = run(*command, timeout=timeout, sink=lines)
+    if code == 0:
+        return Result(passed=1)
+    return failed_command(command[0], code, lines)
 
 
 def pep8(folder):
     """Check the style of the paths that tox.ini lists for it."""
-    return one(BIN / 'flake8', 'setup.py', 'sushy_kubevirt',
-               'vbmc_kubevirt', 'sandbox', 'tests', 'tools',
-               'doc/source/conf.py', 'releasenotes/source/conf.py')
+    return run_as_test(
+        BIN / 'flake8', 'setup.py', 'sushy_kubevirt', 'vbmc_kubevirt',
+        'sandbox', 'tests', 'tools', 'doc/source/conf.py',
+        'releasenotes/source/conf.py')
 
 
 def _sphinx(folder, source):
-    return one(BIN / 'sphinx-build', '-W', '--keep-going', '-q',
-               '-b', 'html', '-d', os.path.join(folder, 'doctrees'),
-               source, os.path.join(folder, 'html'))
+    return run_as_test(
+        BIN / 'sphinx-build', '-W', '--keep-going', '-q', '-b', 'html',
+        '-d', os.path.join(folder, 'doctrees'), source,
+        os.path.join(folder, 'html'))
 
 
 def docs(folder):
@@ -182,22 +186,22 @@ def releasenotes(folder):
     return _sphinx(folder, 'releasenotes/source')
 
 
-def failures(lines):
+def parse_failures(lines):
     """Extract stestr's report of each failed test.
 
     :param lines: its output.
     :returns: tuple of texts; the first line has the name of the test.
     """
-    said = []
+    outputs = []
     failing = False
     for line in lines:
         if re.match(r'\{\d+\} |=+$', line):
             failing = line.rstrip().endswith('FAILED')
             if failing:
-                said.append([])
+                outputs.append([])
         if failing:
-            said[-1].append(line)
-    return tuple(''.join(each).rstrip() for each in said)
+            outputs[-1].append(line)
+    return tuple(''.join(each).rstrip() for each in outputs)
 
 
 def stestr(folder, path, *options, env=None, project=checkout.ROOT):
@@ -213,7 +217,7 @@ def stestr(folder, path, *options, env=None, project=checkout.ROOT):
     lines = []
     code = run(*program, 'init', sink=lines, cwd=project)
     if code != 0:
-        return failed(program[0], code, lines)
+        return failed_command(program[0], code, lines)
     # Omit the output of passed tests, which hides that of failed ones.
     program += ['run', '--slowest', '--suppress-attachments', *options]
     code = run(*program, sink=lines, cwd=project, env={
@@ -226,10 +230,10 @@ def stestr(folder, path, *options, env=None, project=checkout.ROOT):
     result = Result(
         passed=counts.get('Passed', 0) + counts.get('Expected Fail', 0),
         failed=counts.get('Failed', 0) + counts.get('Unexpected Success', 0),
-        skipped=counts.get('Skipped', 0), said=failures(lines))
+        skipped=counts.get('Skipped', 0), failures=parse_failures(lines))
     if code != 0 and not result.failed:
         # A test module could not be imported, or a worker was killed.
-        result += failed(program[0], code, lines)
+        result += failed_command(program[0], code, lines)
     return result
 
 
@@ -240,7 +244,7 @@ def unit(folder):
 
 def functional(folder):
     """Run the functional tests: real processes and real clients."""
-    return stestr(folder, './tests/functional', '--exclude-regex', REAL)
+    return stestr(folder, './tests/functional', '--exclude-regex', QEMU_TESTS)
 
 
 def sandbox_unit(folder):
@@ -250,7 +254,7 @@ def sandbox_unit(folder):
 
 def sandbox_functional(folder):
     """Run the functional tests of the sandbox, with real clients."""
-    return stestr(folder, './tests/functional', '--exclude-regex', REAL,
+    return stestr(folder, './tests/functional', '--exclude-regex', QEMU_TESTS,
                   project=SANDBOX)
 
 
@@ -263,7 +267,7 @@ def qemu(folder):
     for name, project in ('product', checkout.ROOT), ('sandbox', SANDBOX):
         repository = os.path.join(folder, name)
         os.mkdir(repository)
-        result += stestr(repository, './tests/functional', REAL,
+        result += stestr(repository, './tests/functional', QEMU_TESTS,
                          project=project)
     return result
 
@@ -280,20 +284,22 @@ def dmtf(folder):
         with open(summary) as stream:
             print(stream.read())
     if result.skipped:
-        print('SKIPPED: %d runs of the service and interoperability '
-              "validators, for want of DMTF's schemas or Ironic's profile"
-              % result.skipped)
+        print(f'SKIPPED: {result.skipped} runs of the service and '
+              "interoperability validators: DMTF's schemas or Ironic's "
+              'profile are missing')
     return result
 
 
 def demo(folder):
     """Run the tour as a user would."""
-    return one(checkout.ROOT / 'tools' / 'demo', '--tour', limit=600)
+    return run_as_test(checkout.ROOT / 'tools' / 'demo', '--tour',
+                       timeout=600)
 
 
 def bench(folder):
     """Run the shortest benchmark, as a test that it works."""
-    return one(checkout.ROOT / 'tools' / 'bench', '--quick', limit=600)
+    return run_as_test(checkout.ROOT / 'tools' / 'bench', '--quick',
+                       timeout=600)
 
 
 SUITES = {
@@ -326,8 +332,9 @@ def junit(report, code, lines=()):
     result = Result(tests - failures - errors - skipped, failures + errors,
                     skipped)
     if code != 0:
-        said = failed('pytest', code, lines)
-        result += said if not result.failed else Result(said=said.said)
+        failure = failed_command('pytest', code, lines)
+        result += (failure if not result.failed
+                   else Result(failures=failure.failures))
     return result
 
 

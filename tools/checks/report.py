@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The output of ``tools/test``: little progress, and failures in full.
+"""Output of ``tools/test``: progress of the suites and failed tests.
 
-A suite's complete output is in its log. A user, and a CI that shows only a
-few lines of a long output, needs to know which test failed and why.
+A suite's complete output is in its log. Users, and a CI that shows only the
+last lines, need to know which test failed and why.
 """
 
 import io
@@ -11,17 +11,17 @@ import sys
 import time
 
 # Seconds between two lines of progress.
-EVERY = 60
+PROGRESS_SECONDS = 60
 
-# Number of lines shown of a failed test: the last of its traceback (SHORT)
-# and, after all suites, the first and the last of its whole output.
-SHORT = 12
-FIRST, LAST = 4, 60
+# Number of lines shown of a failed test: the last lines of its traceback in
+# the summary, and, after all suites, the first and last lines of its output.
+SUMMARY_LINES = 12
+FIRST_LINES, LAST_LINES = 4, 60
 
 # Maximum length of such a line, in characters.
-WIDE = 240
+MAX_WIDTH = 240
 
-_DONE = re.compile(r'\{\d+\} .* \.\.\. (ok|FAILED|SKIPPED.*)$')
+_FINISHED = re.compile(r'\{\d+\} .* \.\.\. (ok|FAILED|SKIPPED.*)$')
 
 
 class Log(io.TextIOBase):
@@ -41,7 +41,7 @@ class Log(io.TextIOBase):
         self._clock = clock
         # The original stdout, before it is redirected to this stream.
         self._shown = sys.stdout
-        self._began = self._told = clock()
+        self._began = self._last_progress = clock()
         self._tests = self._failed = 0
 
     def writable(self):
@@ -52,17 +52,18 @@ class Log(io.TextIOBase):
         if self._verbose:
             self._shown.write(text)
             return len(text)
-        if match := _DONE.match(text):
+        if match := _FINISHED.match(text):
             self._tests += 1
             self._failed += match[1] == 'FAILED'
         if text.startswith('SKIPPED') or match and match[1].startswith('SK'):
             # Always show skipped tests.
             self._shown.write(text.rstrip('\n') + '\n')
         now = self._clock()
-        if now - self._told >= EVERY:
-            self._told = now
-            self._shown.write('%s: %d tests, %d failed, %d s\n' % (
-                self._name, self._tests, self._failed, now - self._began))
+        if now - self._last_progress >= PROGRESS_SECONDS:
+            self._last_progress = now
+            self._shown.write(
+                f'{self._name}: {self._tests} tests, {self._failed} failed, '
+                f'{int(now - self._began)} s\n')
             self._shown.flush()
         return len(text)
 
@@ -76,18 +77,18 @@ class Log(io.TextIOBase):
             self._file.close()
 
 
-def _cut(lines):
-    return [line if len(line) <= WIDE else line[:WIDE] + '...'
+def _truncate(lines):
+    return [line if len(line) <= MAX_WIDTH else line[:MAX_WIDTH] + '...'
             for line in lines]
 
 
-def briefly(said):
+def failure_summary(output):
     """Return the name of a failed test and the end of its traceback.
 
-    :param said: text: stestr's output for the test, or the output of a failed
-        command after a line with its name.
+    :param output: text: stestr's output for the test, or the output of a
+        failed command after a line with its name.
     """
-    name, *lines = [line.rstrip() for line in said.splitlines()
+    name, *lines = [line.rstrip() for line in output.splitlines()
                     if line.strip()]
     headings = [number for number, line in enumerate(lines)
                 if re.match(r'Captured .*:$', line)]
@@ -95,12 +96,15 @@ def briefly(said):
         if lines[begin] == 'Captured traceback:':
             lines = lines[begin + 2:end]
             break
-    return '\n'.join(['FAIL: ' + name, *_cut(lines[-SHORT:])])
+    return '\n'.join(['FAIL: ' + name, *_truncate(lines[-SUMMARY_LINES:])])
 
 
-def fully(said):
-    """Return the failed test's output, shortened in the middle."""
-    lines = said.splitlines()
-    if len(lines) > FIRST + LAST:
-        lines[FIRST:-LAST] = ['[...]']
-    return '\n===== failed: ' + '\n'.join(_cut(lines))
+def failure_details(output):
+    """Return the output of a failed test, shortened in the middle.
+
+    :param output: text, as in `failure_summary`
+    """
+    lines = output.splitlines()
+    if len(lines) > FIRST_LINES + LAST_LINES:
+        lines[FIRST_LINES:-LAST_LINES] = ['[...]']
+    return '\n===== failed: ' + '\n'.join(_truncate(lines))
