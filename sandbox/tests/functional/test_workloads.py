@@ -341,7 +341,9 @@ class WorkloadsTestCase(case.FunctionalTestCase):
             input=yaml.safe_dump(items), capture_output=True, text=True,
             timeout=60, env={**os.environ, 'HOME': str(self.home),
                              'KUBECONFIG': str(self.sandbox.kubeconfig)})
-        self.assertIn('unknown field "imagePolicy"', done.stderr)
+        self.assertIn(
+            'unknown field "spec.template.spec.containers[0].imagePolicy"',
+            done.stderr)
 
     def test_readiness_probe_runs_right_after_startup_probe(self):
         probe = {'httpGet': {'port': 'http'}, 'timeoutSeconds': 20}
