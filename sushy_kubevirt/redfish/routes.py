@@ -128,7 +128,7 @@ def _routes():
 
 
 def replaced_endpoints():
-    """:returns: set of sushy-emulator's endpoints that are replaced here"""
+    """Return a set of sushy-emulator's endpoints that are replaced here."""
     return {route.endpoint for route in _routes() if route.rule is None}
 
 

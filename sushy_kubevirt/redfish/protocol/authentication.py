@@ -54,7 +54,7 @@ def authenticate():
 
 
 def services():
-    """:returns: services of this application: accounts, sessions, events"""
+    """Return the services of this application: accounts, sessions, events."""
     return flask.current_app.sushy_kubevirt.services
 
 

@@ -57,7 +57,7 @@ def _only(document, members):
 
 
 def with_etag(document):
-    """:returns: copy of a resource with ``@odata.etag``"""
+    """Return a copy of a resource with ``@odata.etag``."""
     return {**document, '@odata.etag': etags.compute(document)}
 
 

@@ -239,7 +239,7 @@ def truncate(value):
 
 
 def _to_json(value):
-    """:returns: a value as the client sent it (null, not None)"""
+    """Return a value as the client sent it (null, not None)."""
     try:
         return json.dumps(value, ensure_ascii=False)
     except (RecursionError, TypeError, ValueError):

@@ -184,7 +184,7 @@ def _wrong_type(name, value, pointer):
 
 
 def _redact(name, value):
-    """:returns: a value for responses and logs; passwords are hidden"""
+    """Return a value for responses and logs; passwords are hidden."""
     return '…' if 'Password' in name else value
 
 

@@ -82,7 +82,7 @@ def check():
 
 
 def _media_type(request):
-    """:returns: media type of the responses of the request's route"""
+    """Return the media type of the responses of the request's route."""
     return flask.current_app.extensions['sushy_kubevirt.media'].get(
         request.url_rule.endpoint, _JSON)
 

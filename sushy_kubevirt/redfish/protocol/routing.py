@@ -105,7 +105,7 @@ def register(app, modules, features):
 
 
 def modules(app):
-    """:returns: tuple of the modules of `resources` that are served"""
+    """Return a tuple of the modules of `resources` that are served."""
     return app.extensions[_MODULES]
 
 

@@ -78,7 +78,7 @@ def resolve_system():
 
 @functools.cache
 def _alias(rule):
-    """:returns: KubeVirtBMC's name for the only system in a rule, or None"""
+    """Return KubeVirtBMC's name for the only system in a rule, or None."""
     for prefix, alias in ALIASES.items():
         if rule.startswith(prefix):
             return alias

@@ -74,7 +74,7 @@ _RESUME = 'EventDestination.ResumeSubscription'
 
 
 def events():
-    """:returns: event service of this application"""
+    """Return the event service of this application."""
     return flask.current_app.sushy_kubevirt.services.events
 
 

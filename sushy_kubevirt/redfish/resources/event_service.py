@@ -195,7 +195,7 @@ def _connection(environ):
 
 
 def _disconnect(environ):
-    """:returns: function that closes the client's connection"""
+    """Return a function that closes the client's connection."""
     connection = _connection(environ)
 
     def disconnect():
@@ -206,7 +206,7 @@ def _disconnect(environ):
 
 
 def _connected(environ):
-    """:returns: function that tells whether the client is still connected"""
+    """Return a function that tells whether the client is still connected."""
     connection = _connection(environ)
     if connection is None:
         return lambda: True
@@ -216,7 +216,7 @@ def _connected(environ):
 
 
 def _still_authorized(request):
-    """:returns: function that tells whether the client may still read events
+    """Return a function that tells whether the client may still read events.
 
     Each call counts as use of the session and extends it.
     """

@@ -113,7 +113,7 @@ def prehash(password):
 
 
 def cost(account):
-    """:returns: int, bcrypt cost of an account's digest, such as 12"""
+    """Return the bcrypt cost of an account's digest, such as 12."""
     return int(account.digest[4:6])
 
 

@@ -92,7 +92,7 @@ class Authenticator:
         return self._accounts is not None
 
     def accounts(self):
-        """:returns: list of `account_files.Account`, sorted by name"""
+        """Return a list of `account_files.Account`, sorted by name."""
         if self._accounts is None:
             return []
         return sorted(self._accounts.current().values(),

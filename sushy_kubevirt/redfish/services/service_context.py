@@ -59,7 +59,7 @@ class Services:
         self.events.start()
 
     def _accounts(self):
-        """:returns: `account_files.Accounts`; None if none are configured"""
+        """Return `account_files.Accounts`; None if none are configured."""
         sources = [account_files.Source(path, self.folder.path.name)
                    for path in self.settings.accounts]
         if not sources:

@@ -183,7 +183,7 @@ class Sessions:
         return found and found[1]
 
     def all(self):
-        """:returns: list of `Session`, oldest first"""
+        """Return a list of `Session`, oldest first."""
         return sorted((session for _used, session in self._valid_sessions()),
                       key=lambda session: (session.created, session.id))
 
@@ -191,7 +191,7 @@ class Sessions:
         return self._folder / id
 
     def _valid_sessions(self):
-        """:returns: list of (time of the last use, `Session`)"""
+        """Return a list of (time of the last use, `Session`)."""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:

@@ -235,7 +235,7 @@ class StateSecret:
                 'uid': machine.uid}
 
     def _get(self):
-        """:returns: dict, the Secret; None if absent or not readable"""
+        """Return dict, the Secret; None if absent or not readable."""
         try:
             return self._cluster.client.get(api_resources.SECRET, *self._where)
         except errors.ObjectNotFound:

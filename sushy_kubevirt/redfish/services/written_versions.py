@@ -84,7 +84,7 @@ class WrittenVersions:
 
 
 def _slot(uid):
-    """:returns: (digest of a uid, offset of its record)"""
+    """Return (digest of a uid, offset of its record)."""
     data = uid.encode()
     low = zlib.crc32(data)
     return low << 32 | zlib.adler32(data), low % _RECORDS * _RECORD.size

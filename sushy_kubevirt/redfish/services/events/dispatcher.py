@@ -160,7 +160,7 @@ class EventDispatcher:
             '/redfish/v1/SessionService', 'SessionService'))
 
     def settings(self):
-        """:returns: the `service_settings.Settings`"""
+        """Return the `service_settings.Settings`."""
         return service_settings.cached(self._state)
 
     def set(self, **values):
@@ -168,7 +168,7 @@ class EventDispatcher:
         service_settings.change(self._state, **values)
 
     def history(self):
-        """:returns: list of the last `HISTORY` `event_record.Record`"""
+        """Return a list of the last `HISTORY` `event_record.Record`."""
         return list(self._history)
 
     def failures(self, id_):

@@ -92,7 +92,7 @@ class Record:
         return datetime.datetime.fromisoformat(self.time).timestamp()
 
     def to_dict(self):
-        """:returns: dict that can be encoded as JSON"""
+        """Return a dict that can be encoded as JSON."""
         return dataclasses.asdict(self)
 
 
@@ -106,7 +106,7 @@ def from_dict(data):
 
 
 def now():
-    """:returns: the current time in UTC in Redfish's format, ISO 8601"""
+    """Return the current time in UTC in Redfish's format, ISO 8601."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(
         timespec='milliseconds')
 

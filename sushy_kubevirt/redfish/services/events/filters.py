@@ -137,7 +137,7 @@ class Expression:
         return self._test is None or self._test(record)
 
     def _word(self):
-        """:returns: next token; '' at the end, or if it is quoted"""
+        """Return the next token; '' at the end, or if it is quoted."""
         if self._at < len(self._tokens):
             text, quoted = self._tokens[self._at]
             return '' if quoted else text
@@ -203,7 +203,7 @@ class Expression:
         return text
 
     def _predicate(self, name, value):
-        """:returns: function of a record: whether a property has a value"""
+        """Return a function of a record: whether a property has a value."""
         if name == 'EventFormatType':
             if value not in ('Event', 'MetricReport'):
                 raise BadFilter(f'EventFormatType cannot be {value[:40]}')
@@ -225,7 +225,7 @@ class Expression:
 
 
 def _tokens(text):
-    """:returns: list of (text, whether it was quoted)"""
+    """Return a list of (text, whether it was quoted)."""
     if len(text) > _MAX_LENGTH:
         raise BadFilter(f'it is longer than {_MAX_LENGTH} characters')
     found, position, text = [], 0, text.strip()

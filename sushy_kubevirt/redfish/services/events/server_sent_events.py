@@ -127,7 +127,7 @@ class Streams:
         return stream
 
     def all(self):
-        """:returns: tuple of `StreamInfo`, streams of all workers"""
+        """Return a tuple of `StreamInfo`, streams of all workers."""
         found = []
         for name in self._files():
             with contextlib.suppress(OSError, ValueError, TypeError):
@@ -136,7 +136,7 @@ class Streams:
         return tuple(found)
 
     def get(self, id_):
-        """:returns: the `StreamInfo` with an id, or None"""
+        """Return the `StreamInfo` with an id, or None."""
         return next((one for one in self.all() if one.id == id_), None)
 
     def remove(self, id_):

@@ -81,7 +81,7 @@ class Subscription:
     owner: str = ''
 
     def to_dict(self):
-        """:returns: dict that can be encoded as JSON"""
+        """Return a dict that can be encoded as JSON."""
         found = dataclasses.asdict(self)
         del found['id']
         return {**found, 'policy': self.policy.value}
