@@ -13,7 +13,7 @@ def write(path, url, ca, token):
     """Write a kubeconfig, readable by its owner only, all or nothing.
 
     :param path: the file.
-    :param url: of the API server.
+    :param url: URL of the API server.
     :param ca: the CA's certificate, PEM.
     :param token: bearer token of the administrator.
     """

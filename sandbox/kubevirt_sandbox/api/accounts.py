@@ -92,8 +92,8 @@ class Accounts:
               bound=None):
         """Issue a token of an account.
 
-        :param audiences: whom it is for; none: this API.
-        :param seconds: how long it is good; None: always.
+        :param audiences: audiences of the token; none: this API.
+        :param seconds: lifetime; None: unlimited.
         :param bound: an object that it ends with, or None.
         :returns: (token, time when it ends in seconds or None).
         :raises errors.ApiError: 404 when there is no such account.

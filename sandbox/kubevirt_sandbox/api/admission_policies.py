@@ -2,9 +2,8 @@
 """ValidatingAdmissionPolicies and their bindings, as objects.
 
 Follows ``pkg/apis/admissionregistration/{v1/defaults,validation}`` of
-Kubernetes 1.36, as far as one can be enforced here: a policy with parameters
-or audit annotations is refused rather than taken for one that works.
-:mod:`policy_admission` enforces them.
+Kubernetes 1.36. A policy with parameters or audit annotations is refused,
+since the sandbox cannot enforce it. :mod:`policy_admission` enforces policies.
 """
 import json
 

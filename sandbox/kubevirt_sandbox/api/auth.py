@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Authentication: bearer tokens and impersonation.
 
-What a user may do is decided in ``rbac``; what a token of a service account
-says is ``accounts``' business.
+Authorization is in ``rbac``, tokens of service accounts are in ``accounts``.
 """
 import dataclasses
 import hmac
@@ -102,7 +101,7 @@ class Tokens:
 def impersonated(headers):
     """Return the :class:`User` that a request impersonates.
 
-    :param headers: of the request, a multidict.
+    :param headers: the request's headers, a multidict.
     :returns: None when it wants none; a name of ``''`` when only other
         things than a name are given.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The roles and bindings that exist in every new cluster.
 
-Those for people and ordinary clients; the roles of the control plane's own
-parts are left out, as these parts need none here.
+Roles of the control plane's own components are left out, since the sandbox's
+components need none.
 
 Follows ``plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go`` of
 Kubernetes 1.36.

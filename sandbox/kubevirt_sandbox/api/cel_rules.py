@@ -2,12 +2,12 @@
 """CEL validation rules in schemas of CustomResourceDefinitions.
 
 ``x-kubernetes-validations``, as in
-``apiextensions-apiserver/pkg/apiserver/schema/cel`` (1.36): checked when the
-schema itself has nothing against an object. Not here: costs, types (a rule
-that compares a text with a number fails when it is used, not when it is
-made), ``messageExpression``, ``fieldPath``, ``optionalOldSelf``, Kubernetes'
-own functions, old values within lists, and that a value which has not
-changed is let pass.
+``apiextensions-apiserver/pkg/apiserver/schema/cel`` (1.36), evaluated for
+objects that the schema allows. Not supported are cost limits, type checking (a
+rule that compares a string with a number fails when it is evaluated, not when
+it is created), ``messageExpression``, ``fieldPath``, ``optionalOldSelf``,
+Kubernetes' CEL libraries, old values within lists, and ratcheting of unchanged
+values.
 """
 import functools
 import re

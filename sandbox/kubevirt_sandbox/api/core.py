@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kubernetes' core kinds that clients use.
 
-Objects only: nothing schedules pods or serves services here. What becomes
-of claims is in ``volumes``, of quotas in ``quotas``.
+Objects only: workloads are run by ``workloads``, claims are bound by
+``volumes``, and quotas are enforced by ``quotas``.
 """
 import base64
 import binascii

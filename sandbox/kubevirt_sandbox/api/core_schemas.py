@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schemas of Kubernetes' core kinds, reduced to the fields used here.
 
-What is not described is kept as it was sent.
+Fields without a schema are kept as sent.
 """
 KEEP = {'x-kubernetes-preserve-unknown-fields': True}
 STRING = {'type': 'string'}

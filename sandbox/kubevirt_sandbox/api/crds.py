@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """CustomResourceDefinitions, and the kinds that they define.
 
-Kinds that are registered with ``crd=True`` are shown as definitions; a
-definition that a client makes is served at once.
+Kinds that are registered with ``crd=True`` have a definition, too; a
+definition that a client creates is served immediately.
 """
 import dataclasses
 import json
@@ -181,14 +181,14 @@ def _kinds(definition):
     for version, kind in found:
         kind.validate = cel_rules.checker(kind)
         # Objects are stored in one version and converted when read.
-        kind.from_stored = _told(kind.api_version)
+        kind.from_stored = _version_converter(kind.api_version)
         if kind is not storage:
             kind.stored_as = storage
-            kind.to_stored = _told(storage.api_version)
+            kind.to_stored = _version_converter(storage.api_version)
     return storage, [k for v, k in found if v.get('served')]
 
 
-def _told(api_version):
+def _version_converter(api_version):
     return lambda obj: {**obj, 'apiVersion': api_version}
 
 

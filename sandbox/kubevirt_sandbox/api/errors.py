@@ -111,7 +111,7 @@ def invalid(kind, name, causes):
     """Return a 422 error: fields are invalid.
 
     :param kind: the Kind of the object.
-    :param name: its name, as far as it has one.
+    :param name: the object's name, possibly ''.
     :param causes: a list of :class:`Cause` (or dicts with its keys).
     """
     causes = [c if isinstance(c, Cause) else Cause(**c) for c in causes]

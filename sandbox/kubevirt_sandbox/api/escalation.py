@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Privilege escalation checks for roles and bindings.
 
-Who may ``escalate`` a role or ``bind`` one is free to.
+A user with the verb ``escalate`` on a role, or ``bind`` for bindings, may
+grant rights beyond the user's own.
 
 Follows ``pkg/registry/rbac/{escalation_check.go,*/policybased,
 validation/rule.go}`` and ``component-helpers/auth/rbac/validation`` of

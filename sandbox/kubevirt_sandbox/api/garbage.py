@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Garbage collection: deletes objects whose owners are gone.
 
-Background, foreground and orphaning deletion, as
-``kubernetes/pkg/controller/garbagecollector`` does them, but woken by the
-store's events and working through a queue of its own.
+Background, foreground and orphaning deletion as in
+``kubernetes/pkg/controller/garbagecollector``, driven by events of the store
+through a queue.
 """
 import collections
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of an object when it is decoded to Kubernetes' Go types.
 
-A real API server reads its own kinds into structures and writes them anew.
-On the way quantities get their canonical spelling (``1000m`` is ``1``), and
-texts, lists and maps that are empty are left out, as are numbers and flags
-that are zero where they are not pointers (``omitempty``). Who compares what
-he sent with what he reads must expect this.
+A real API server decodes its own kinds into structs and encodes them again.
+This normalizes quantities (``1000m`` becomes ``1``) and omits empty strings,
+lists and maps, and zero numbers and booleans that are not pointers
+(``omitempty``). Clients that compare the object they sent with the stored one
+must allow for this.
 """
 
 from kubevirt_sandbox.api import core_schemas

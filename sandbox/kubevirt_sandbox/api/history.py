@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects at a version, and the events between versions.
 
-A :class:`Shelf` holds the objects of one stored resource together with
-its recent past, bounded in length: watches resume from it and lists of
-several pages are read at the version of their first page.  What may be
-written is decided by the store.
+A :class:`Shelf` holds the objects of one stored resource and a bounded number
+of past events: watches resume from it, and lists of several pages are read at
+the version of their first page. The store validates writes.
 """
 import bisect
 import collections
@@ -88,7 +87,7 @@ class Shelf:
 
     :param kind: the Kind as it is stored.
     :param floor: version before which nothing is known.
-    :param length: how many events are remembered.
+    :param length: number of events kept.
     """
 
     def __init__(self, kind, floor, length):

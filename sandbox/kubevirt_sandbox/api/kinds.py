@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of objects that the server serves.
 
-A :class:`Kind` says everything the server must know of a kind; the
-:class:`Registry` finds kinds by group, version and resource name.  What
-happens to objects is the store's business.
+A :class:`Kind` describes a kind to the server; the :class:`Registry` finds
+kinds by group, version and resource name. The store keeps the objects.
 """
 from collections.abc import Callable
 import dataclasses
@@ -21,7 +20,7 @@ class Column:
 
     :param name: the heading, e.g. ``Phase``.
     :param type: ``string``, ``integer``, ``number``, ``boolean``, ``date``.
-    :param jsonPath: where the value stands, e.g. ``.status.phase``.
+    :param jsonPath: path of the value, e.g. ``.status.phase``.
     :param priority: 0 always shown, 1 with ``-o wide``.
     :param value: instead of a path, a function of the object.
     """
@@ -44,8 +43,8 @@ class Admission:
     :param new: the object as it shall be (None for DELETE).
     :param old: the object as it is (None for CREATE); not to be changed.
     :param store: the :class:`store.Store`, to look at other objects.
-    :param user: who asks, e.g. ``kubernetes-admin``; ``''`` for controllers
-        that do not say.
+    :param user: name of the user, e.g. ``kubernetes-admin``; ``''`` for
+        controllers without one.
     :param warnings: sentences for the client (HTTP ``Warning`` headers);
         hooks may append.
     :param identity: the :class:`auth.User` who asks, with groups; None for
@@ -83,10 +82,10 @@ class Kind:
     :param unconditional_update: a PUT needs no resourceVersion.
     :param selectable_fields: paths allowed in field selectors beside
         metadata.name and metadata.namespace, e.g. ``status.phase``.
-    :param omits: what is empty is left out, see :mod:`go_types`.
+    :param omits: empty values are omitted, see :mod:`go_types`.
     :param path_names: names are any that fit into a path, e.g.
         ``system:discovery``.
-    :param verbs: what the API offers.
+    :param verbs: verbs of the API.
     :param create: for kinds that are asked but not kept (access reviews):
         function (object, user) -> answer.
     :param terminate: changes an object that is marked for deletion; such a

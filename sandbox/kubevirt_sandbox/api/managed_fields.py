@@ -80,7 +80,7 @@ def _well_formed(entry):
 def _read(entries, check=False):
     """Return ``{identity: Entry}`` of managedFields; None if invalid.
 
-    :param check: they come from a client.
+    :param check: validate them, since they come from a client.
     """
     found = {}
     for entry in entries or ():
@@ -231,7 +231,7 @@ def apply(kind, live, config, manager, force, subresource=''):
     """Apply a configuration server-side.
 
     :param live: the object as it is; None when there is none.
-    :param config: what the manager wants, an object.
+    :param config: the manager's configuration, an object.
     :param force: take fields from other managers.
     :returns: the object as it shall be, with its managedFields.
     :raises errors.ApiError: 409 naming managers and fields, 400.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Merge rules of objects: lists that are maps or sets, known fields.
 
-A :class:`Shape` is a schema seen with the eyes of server-side apply and of
-the strategic merge patch; follows ``kube-openapi/pkg/schemaconv``. What no
-schema describes is deduced: objects merge by field, lists are atomic.
+A :class:`Shape` is a schema as server-side apply and the strategic merge patch
+use it; follows ``kube-openapi/pkg/schemaconv``. Without a schema objects merge
+by field and lists are atomic.
 """
 import json
 import weakref

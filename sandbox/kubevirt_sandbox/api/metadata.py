@@ -62,8 +62,8 @@ def generate(prefix):
 def name_fault(name, label=False, path=False):
     """Describe why a name is not allowed, or return None.
 
-    :param label: it is one part of a DNS name.
-    :param path: it need only fit into a path, as those of roles.
+    :param label: the name must be a DNS label.
+    :param path: the name need only be a path segment, as names of roles.
     """
     if path:
         if name in ('.', '..'):

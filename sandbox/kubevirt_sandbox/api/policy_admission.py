@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks writes with ValidatingAdmissionPolicies.
 
-Follows ``apiserver/pkg/admission/plugin/policy/validating`` (1.36): what
-users write, after it has passed the checks of its kind. What the sandbox's
-own controllers write is not looked at; they have no names to be told apart
-by. Calls that change nothing (``CONNECT``) are not, either. An object is
-shown in the version it is kept in, whichever a rule names.
+Follows ``apiserver/pkg/admission/plugin/policy/validating`` (1.36). Writes of
+users are evaluated after they have passed the checks of their kind. Writes of
+the sandbox's own controllers are not, since they have no user names, and
+neither are calls that change nothing (``CONNECT``). Expressions get an object
+in its storage version, independent of the version that a rule names.
 """
 import re
 
@@ -173,8 +173,8 @@ def _is_resource(wanted, plural, subresource):
 def failed_validations(spec, inputs):
     """Evaluate a policy; yield the failed validations.
 
-    :param spec: of the policy.
-    :param inputs: {name of a variable of CEL: its value}.
+    :param spec: the policy's spec.
+    :param inputs: ``{name of a CEL variable: value}``.
     :returns: iterator of (message, reason).
     """
     variables = {one['name']: one['expression']

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading of Kubernetes' protobuf, for the few kinds that need it.
 
-``kubectl create namespace`` and its like send protobuf and do not fall
-back to JSON. Only reading, and only these kinds; answers are JSON. Field
+``kubectl create namespace`` and similar commands send protobuf and do not fall
+back to JSON. Only these kinds can be decoded, and responses are JSON. Field
 numbers are those of the ``generated.proto`` files of ``k8s.io/api``.
 """
 import base64

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kubernetes quantities: '64Mi', '500m', '1e3'.
 
-Kubernetes decodes every quantity and writes it back in canonical form, so
-what a client reads may be spelled differently from what it sent. Where
-quantities occur is known elsewhere.
+Kubernetes decodes every quantity and writes it back in canonical form, so a
+client may read another spelling than it sent. Schemas mark the fields that are
+quantities.
 
 Source: k8s.io/apimachinery/pkg/api/resource/quantity.go (Kubernetes 1.36).
 """

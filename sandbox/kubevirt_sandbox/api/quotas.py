@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ResourceQuota: limits objects and storage of a namespace.
 
-Counts objects and the storage that claims ask for; processors and memory of
-pods are not counted, as pods are not made here.
+Counts objects and the storage that claims request, but not processors and
+memory of pods.
 
 Follows ``pkg/quota`` and ``plugin/pkg/admission/resourcequota`` of
 Kubernetes 1.36.

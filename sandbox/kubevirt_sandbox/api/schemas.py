@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Structural schemas: pruning, defaults and validation.
 
-The OpenAPI v3 subset that CustomResourceDefinitions use; sentences follow
+The OpenAPI v3 subset that CustomResourceDefinitions use; messages follow
 ``apiextensions-apiserver/pkg/apiserver/validation`` and
-``kube-openapi/pkg/validation`` (1.36). ``metadata``, ``apiVersion`` and
-``kind`` of the root are looked after in ``metadata`` and ``bodies``.
+``kube-openapi/pkg/validation`` (1.36). ``metadata`` and ``bodies`` check
+``metadata``, ``apiVersion`` and ``kind`` of the object.
 """
 import datetime
 import json

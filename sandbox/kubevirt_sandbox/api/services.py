@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Services as objects: schema, defaults and validation.
 
-Which addresses and ports are free, and what they lead to, is not known here.
+:mod:`workloads.services` assigns addresses and ports.
 
 Source: kubernetes/pkg/apis/core/v1/defaults.go, pkg/apis/core/validation and
 pkg/registry/core/service/strategy.go (1.36).

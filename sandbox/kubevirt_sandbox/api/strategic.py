@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strategic merge patches: lists of objects merge by a key.
 
-Follows ``apimachinery/pkg/util/strategicpatch`` (1.36). Only kinds of
-Kubernetes itself take them; which lists merge by what is in their schema
+Follows ``apimachinery/pkg/util/strategicpatch`` (1.36). Only Kubernetes' own
+kinds accept them; schemas mark the lists that merge
 (``x-kubernetes-patch-strategy`` and ``x-kubernetes-patch-merge-key``).
 """
 from kubevirt_sandbox.api import errors

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage classes, and the life cycle of volume claims.
 
-A claim is bound as its class says: at once, or with its first consumer. It
-stays while something uses it, and what it holds goes with it. There is no
-storage behind a claim here but the file that its content may be kept in.
+A claim is bound as its class says: immediately, or with its first consumer. A
+deleted claim remains while a pod uses it; its content is deleted with it. The
+only storage of a claim is the file of its content.
 
 Follows ``pkg/apis/core/validation``, ``pkg/controller/volume`` and the
 admission plugins ``DefaultStorageClass`` and
@@ -147,8 +147,8 @@ class Provisioner:
 
     :param server: a :class:`server.Server`.
     :param kind: the Kind of claims.
-    :param storage: keeps what claims hold: its ``remove(namespace, name)``
-        is called when one is gone; or None.
+    :param storage: storage of the claims' content, or None; its
+        ``remove(namespace, name)`` is called for deleted claims.
     """
 
     def __init__(self, server, kind, storage=None):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission of DataVolumes.
 
-The sentences are those of CDI's webhook, as its clients know them.
+Messages are those of CDI's webhook.
 
 Source: pkg/apiserver/webhooks/datavolume-validate.go, util.go, pkg/util/
 checksum/checksum.go (CDI 1.65).

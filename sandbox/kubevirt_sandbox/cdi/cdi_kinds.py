@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of CDI, as its CustomResourceDefinitions describe them.
 
-What their objects may be is :mod:`admission`'s business.
+:mod:`admission` validates their objects.
 
 Source: staging/src/kubevirt.io/containerized-data-importer-api/pkg/apis/core/
 v1beta1/types.go (CDI 1.65).

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Annotations of claims that CDI's controllers exchange.
 
-All that is known of an import stands in annotations of its claim; the
-DataVolume's status is computed from them.
+The state of an import is kept in annotations of its claim; the DataVolume's
+status is computed from them.
 
 Source: pkg/controller/common/util.go (CDI 1.65).
 """

@@ -33,7 +33,7 @@ class Options:
     :param token_seconds: lifetime of an upload token.
     :param listen: (address, port) of the API server; the upload proxy is on
         the same address.
-    :param lag: controllers act late, by up to so many seconds.
+    :param lag: maximum delay of each reconciliation in seconds.
     """
 
     import_back_off: float = 0.5

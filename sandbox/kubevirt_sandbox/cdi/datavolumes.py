@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller of DataVolumes: a claim for each, and the status.
 
-Filling the claim is left to :mod:`importers` and :mod:`uploads`, which note
-on the claim how far they are.
+:mod:`importers` and :mod:`uploads` fill the claim and write their progress
+into its annotations.
 
 Source: pkg/controller/datavolume/controller-base.go (CDI 1.65).
 """

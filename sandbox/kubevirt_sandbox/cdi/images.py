@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts a downloaded image to a raw disk.
 
-Takes the bytes as they come, in pieces, looks at their head as CDI does,
+Accepts the bytes in pieces, detects the format from the header as CDI does,
 unpacks gzip and xz, converts other formats with ``qemu-img`` and leaves a
-sparse file. Never holds more than a few pieces. Where the bytes are from is
-its callers' business.
+sparse file. At most a few pieces are in memory. Callers provide the bytes.
 
 Source: pkg/importer/format-readers.go, data-processor.go, file.go,
 pkg/image/filefmt.go, qemu.go (CDI 1.65).
@@ -54,7 +53,7 @@ class TooLargeError(ImageError):
 def usable(size, block=False):
     """Return the maximum size of a disk in a claim.
 
-    :param size: of the claim, bytes.
+    :param size: size of the claim in bytes.
     :param block: a claim without a file system.
     """
     if block:

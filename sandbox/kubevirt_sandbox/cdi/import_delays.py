@@ -2,9 +2,8 @@
 """``/sandbox/imports``: slows down imports, for tests of waiting clients.
 
 ``POST`` with ``{"url": REGEX, "delay": SECONDS, "rate": BYTES_A_SECOND}``
-makes each later attempt at a URL that the expression is found in wait first,
-and then take its time; ``DELETE`` ends all of that. Attempts that run go on
-as they began.
+delays and limits each later attempt at a matching URL; ``DELETE`` removes all
+these limits. Running attempts are not affected.
 """
 import math
 import re

@@ -394,7 +394,7 @@ class _Copy:
 
     :param source: path of the other disk, or None.
     :param target: path to write.
-    :param size: of the disk, bytes.
+    :param size: size of the disk in bytes.
     """
 
     progress = None

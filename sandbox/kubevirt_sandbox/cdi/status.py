@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The status of a DataVolume: phase and conditions.
 
-Computed from the DataVolume and its claim; writes nothing. As CDI's own it
-depends on what the status was before.
+Computed from the DataVolume and its claim; writes nothing. As in CDI it also
+depends on the previous status.
 
 Source: pkg/controller/datavolume/conditions.go, controller-base.go
 (updateStatus, updateConditions), import-controller.go, upload-controller.go
@@ -184,7 +184,7 @@ def events(volume, old):
     """List the events to record for new conditions.
 
     :param volume: the DataVolume as it is now.
-    :param old: as it was.
+    :param old: the DataVolume before the change.
     :returns: a list of (type, reason, message).
     """
     found = []

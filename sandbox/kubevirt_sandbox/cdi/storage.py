@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage of the content of claims, one sparse file each.
 
-Every claim of the cluster has a place of its own below one folder, and in it
-``disk.img``, the raw disk, as CDI and KubeVirt lay it out on a claim with a
-file system. Who may write into it and when is its callers' business.
+Every claim of the cluster has a folder with ``disk.img``, the raw disk, as CDI
+and KubeVirt lay it out on a claim with a file system. Callers coordinate
+writes.
 """
 import pathlib
 import shutil
@@ -16,9 +16,8 @@ DISK = 'disk.img'
 class Storage:
     """The folders of all claims.
 
-    :param folder: where to keep them, made when it is missing; None: a new
-        folder of its own, made when it is needed, which :meth:`close`
-        removes.
+    :param folder: parent folder, created if missing; None: a temporary
+        folder, created when needed and removed by :meth:`close`.
     """
 
     def __init__(self, folder=None):
@@ -41,7 +40,7 @@ class Storage:
     def path(self, namespace, claim):
         """Return the path of a claim's disk, which need not exist.
 
-        :param namespace: of the claim.
+        :param namespace: the claim's namespace.
         :param claim: its name; both are names that Kubernetes accepts.
         :returns: a :class:`pathlib.Path`.
         """

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """CDI's upload proxy: receives disks over HTTPS and writes them.
 
-Serves on a port of its own with a certificate of its own, in a thread of its
-own, so that an upload does not keep the API waiting. Of a disk it holds a
-piece at a time.
+Serves on its own port, with its own certificate, in its own thread, so that
+uploads do not delay the API. At most one piece of a disk is in memory.
 
 Source: pkg/uploadproxy/uploadproxy.go, pkg/uploadserver/uploadserver.go
 (CDI 1.65).

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims with upload as their source: simulates CDI's upload pods.
 
-One is ready as soon as its claim is bound, and done when the
-:mod:`uploadproxy` says that a disk has come. The pods are no objects of the
-API; what is to be seen of them stands in annotations of the claim.
+A pod is ready as soon as its claim is bound, and done when the
+:mod:`uploadproxy` has received a disk. The pods are not objects of the API;
+annotations of the claim have their state.
 
 Source: pkg/controller/upload-controller.go, cmd/cdi-uploadserver/
 uploadserver.go (CDI 1.65).

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims and DataVolumes that a machine waits for.
 
-DataVolumes are CDI's: where the cluster does not know the kind there are
-none.
+DataVolumes exist only in clusters with CDI.
 
 Source: pkg/storage/types (KubeVirt 1.9).
 """

@@ -2,9 +2,8 @@
 """``console`` and ``vnc``: the serial port and the display of a machine.
 
 A WebSocket of the protocol ``plain.kubevirt.io`` whose binary frames are the
-bytes, in both directions. Who comes later takes over from who was there. When
-the machine ends the connection is cut, without a closing frame, as there is
-none in KubeVirt either.
+bytes, in both directions. A new connection replaces the previous one. When the
+machine ends the connection is cut without a closing frame, as in KubeVirt.
 
 Source: pkg/virt-api/rest/console.go, vnc.go, streamer.go,
 pkg/virt-handler/rest/console.go (KubeVirt 1.9).

@@ -29,14 +29,14 @@ DEFAULT_BOOT_SECONDS = 0.2
 class Options:
     """Options of KubeVirt.
 
-    :param boot_seconds: how long a machine takes to start.
-    :param vms: how many sample machines there are from the beginning.
+    :param boot_seconds: seconds a machine takes to start.
+    :param vms: number of sample machines to create.
     :param gates: names of the feature gates that are on; of
         :data:`DEFAULT_GATES` those that are not named are off.
     :param version: the version of KubeVirt that the cluster claims to have.
     :param qemu: the :class:`sandbox.qemu.settings.Settings` of guests that
         are real; None for simulated ones.
-    :param lag: controllers act late, by up to so many seconds.
+    :param lag: maximum delay of each reconciliation in seconds.
     """
 
     boot_seconds: float = DEFAULT_BOOT_SECONDS
@@ -54,7 +54,7 @@ class ControlPlane:
         are registered at once.
     :param options: anything with the attributes of :class:`Options`; those
         that it lacks have their defaults.
-    :param storage: where the content of claims is, or None.
+    :param storage: storage of the claims' content, or None.
     """
 
     def __init__(self, server, options=None, storage=None):

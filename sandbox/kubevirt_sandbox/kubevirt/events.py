@@ -31,7 +31,8 @@ class Recorder:
         :param kind: :data:`NORMAL` or :data:`WARNING`.
         :param reason: one word.
         :param message: a sentence.
-        :param component: who says so, e.g. 'virtualmachine-controller'.
+        :param component: reporting component, e.g.
+            'virtualmachine-controller'.
         """
         meta = obj['metadata']
         namespace = meta.get('namespace') or 'default'

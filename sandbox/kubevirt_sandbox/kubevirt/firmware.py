@@ -2,7 +2,7 @@
 """Determines which device the firmware of a VMI would boot.
 
 Decided from the VMI alone: its boot order, disks, media and bootloader. The
-VM's spec has no say, since a running machine does not know it.
+VM's spec has no influence on a running machine.
 
 As in KubeVirt, once any device has a boot order only the devices that have
 one are tried, in that order; without any, the first hard disk is (libvirt's

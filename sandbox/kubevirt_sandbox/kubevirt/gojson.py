@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of JSON that KubeVirt's Go types decode and encode.
 
-virt-api's mutating webhook reads an object into Go structs and replaces the
-object by what it writes back: empty lists and empty strings vanish,
-quantities change their spelling, structs that are no pointers appear; and
-what does not fit a Go type (a negative unsigned number, a word where a
-quantity belongs) is no invalid field but a bad request. Wrong kinds of JSON
-values are left to the schema, which KubeVirt checks, too.
+virt-api's mutating webhook decodes an object into Go structs and replaces the
+object by their encoding: empty lists and strings vanish, quantities change
+their spelling, and structs that are not pointers appear. A value that does not
+fit its Go type (a negative unsigned number, a word in place of a quantity) is
+a bad request, not an invalid field. Wrong JSON types are left to the schema,
+which KubeVirt checks, too.
 
 Source: pkg/virt-api/webhooks/mutating-webhook (KubeVirt 1.9), encoding/json.
 """
@@ -26,8 +26,8 @@ def rewrite(schema, value, path=''):
     """Return a value as Go would encode it after decoding it.
 
     :param schema: an :class:`openapi.Node` or plain schema.
-    :param value: what a client sent; not changed.
-    :param path: where it stands, for the message.
+    :param value: value sent by a client; not changed.
+    :param path: path of the value, for the message.
     :returns: the value as it will be stored.
     :raises: DecodeError
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/sandbox/guests/...``: records and actions of guests.
 
-Needs no token, as the tests that use it have none; the sandbox serves on
-loopback. Only what a guest wrote to its console does.
+The routes need no token, since tests that use them have none and the sandbox
+serves on loopback only. Reading a guest's console output needs one.
 """
 
 from aiohttp import web

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instance types: the sizes of VMs that name one.
 
-Covers processors and memory, the topology that a preference prefers, and
-the machine type. Revisions are not kept: what an instance type says at the
-start of a machine is what counts.
+Covers processors and memory, the topology that a preference prefers, and the
+machine type. Revisions are not kept: the instance type at the start of a
+machine counts.
 
 Source: pkg/instancetype (KubeVirt 1.9).
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DataVolumes created from a VM's dataVolumeTemplates.
 
-Filling them is CDI's business.
+CDI fills them.
 
 Source: handleDataVolumes of pkg/virt-controller/watch/vm/vm.go
 (KubeVirt 1.9).

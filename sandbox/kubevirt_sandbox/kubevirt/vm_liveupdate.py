@@ -2,8 +2,8 @@
 """Live updates of a running VM from changes of its template.
 
 Some reach the running VMI (processors and memory that are added, node
-selectors, tolerations, CD-ROM media), the others wait for the next start and
-the VM says RestartRequired.
+selectors, tolerations, CD-ROM media); the others wait for the next start, and
+the VM gets the condition RestartRequired.
 
 Source: syncRestartRequired, handle...Request of pkg/virt-controller/watch/
 vm/vm.go, pkg/storage/hotplug, pkg/network/vmliveupdate (KubeVirt 1.9).

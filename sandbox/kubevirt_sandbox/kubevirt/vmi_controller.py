@@ -40,7 +40,7 @@ class Controller:
     :param recorder: an :class:`events.Recorder`.
     :param loop: the asyncio loop.
     :param version: the version of KubeVirt.
-    :param seconds: how long a VMI takes to start, in seconds.
+    :param seconds: seconds a VMI takes to start.
     :param provisioner: the :class:`api.volumes.Provisioner`.
     :param make_guests: function (look, ended, changed) that makes the
         guests; None for simulated ones. Its parameters are those of

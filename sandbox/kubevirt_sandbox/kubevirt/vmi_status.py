@@ -105,7 +105,7 @@ def mac_of(vmi, card):
 def set_interfaces(vmi, pod, agent):
     """Set ``status.interfaces``.
 
-    :param agent: whether a guest agent tells addresses.
+    :param agent: whether a guest agent reports addresses.
     """
     networks = paths.named(paths.networks(vmi['spec']))
     found = []
@@ -220,8 +220,8 @@ def plugs_ready(vmi):
 def _plug(status, claim, name, target, plugged, filled, mountable):
     """Do one step of hotplug; return whether another step follows.
 
-    :param filled: whether nothing is imported into the claim any more.
-    :param mountable: whether the launcher's pod has a place for it.
+    :param filled: whether the import into the claim has ended.
+    :param mountable: whether the launcher's pod can mount it.
     """
     current = status.get('phase')
     if current == 'Ready':

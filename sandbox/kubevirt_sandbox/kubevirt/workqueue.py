@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work queue of a controller, without duplicate keys.
 
-Works in the server's own loop. However often a key is added before its turn,
-it has one turn; a turn that fails is tried again later, and later still.
+Keys are processed in the server's event loop. A key that is added several
+times before its turn is processed once; after a failure it is retried with
+back-off.
 """
 
 import collections

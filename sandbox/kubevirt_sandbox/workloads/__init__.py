@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workloads of the sandbox: Deployments, pods as processes, services.
 
-On top of the generic API server in :mod:`kubevirt_sandbox.api`. There
-are no container images: a container is its command, run as a local process
-with the programs of the running interpreter's environment; see
-:mod:`environment` for what stands for its file system and its network.
+Based on the generic API server in :mod:`kubevirt_sandbox.api`. There are no
+container images: a container is its command, run as a local process with the
+programs of the running interpreter's environment; :mod:`environment` replaces
+its file system and network.
 """
 from kubevirt_sandbox.workloads import controller_manager
 

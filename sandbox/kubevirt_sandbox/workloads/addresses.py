@@ -2,10 +2,9 @@
 """Addresses of loopback networks, each used by one sandbox only.
 
 All of 127.0.0.0/8 is this machine, so services and pods can have addresses
-without anybody's leave. Several sandboxes may run on one machine: each takes
-blocks of a /16 for itself, 254 addresses at a time, and holds a block by an
-abstract Unix socket of its name, which the kernel lets go with the process,
-however that ends.
+without privileges. Several sandboxes may run on one machine: each reserves
+blocks of 254 addresses of a /16 by abstract Unix sockets named after the
+block, which the kernel closes when the process ends.
 """
 
 import collections

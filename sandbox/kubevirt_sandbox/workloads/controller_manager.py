@@ -27,10 +27,9 @@ class Options:
 
     :param crash_back_off: seconds before a container is started again that
         failed twice, doubled with each further time (a real cluster: 10).
-    :param lag: controllers act late, by up to so many seconds.
-    :param pods: ``processes``, or ``pretended``: without.
-    :param token_seconds: how long mounted tokens are good; None: as long as
-        they are asked for.
+    :param lag: maximum delay of each reconciliation in seconds.
+    :param pods: ``processes``, or ``pretended``: without processes.
+    :param token_seconds: lifetime of mounted tokens; None: as requested.
     """
 
     crash_back_off: float = 0.5

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deployments: from one ReplicaSet to the next.
 
-What the next step is, :mod:`rollout` says; here it is taken, and told in
-the status as ``kubectl rollout status`` reads it.
+:mod:`rollout` decides on the next step; the controller takes it and updates
+the status that ``kubectl rollout status`` reads.
 
 Source: kubernetes/pkg/controller/deployment (1.36).
 """
@@ -30,7 +30,7 @@ class Controller:
     :param store: the store.
     :param recorder: an :class:`events.Recorder`.
     :param loop: the asyncio loop.
-    :param lag: it acts late, by up to so many seconds.
+    :param lag: maximum delay of each reconciliation in seconds.
     """
 
     def __init__(self, store, recorder, loop, lag=0):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """PodDisruptionBudgets and evictions of pods.
 
-``kubectl drain`` asks for the eviction of each pod; a PodDisruptionBudget
-refuses when too few would be left.
+``kubectl drain`` requests the eviction of each pod; a PodDisruptionBudget
+refuses it when too few pods would be left.
 
 Source: kubernetes/pkg/controller/disruption and
 pkg/registry/core/pod/storage/eviction.go (1.36).
@@ -24,7 +24,7 @@ _MANAGER = 'kube-controller-manager'
 def numbers(spec, pods, expected):
     """Compute the status of a budget.
 
-    :param spec: of the budget.
+    :param spec: the budget's spec.
     :param pods: the pods that it selects.
     :param expected: number of pods that their controllers want.
     :returns: dict, the numbers of its status.

@@ -48,7 +48,7 @@ def target(port, pod):
 def subsets(service, pods):
     """List the endpoints of a service.
 
-    :param pods: those that are selected and have an address.
+    :param pods: the selected pods that have an address.
     :returns: list of (ports, pods), each group of pods with the same ports;
         a port is a dict as in an EndpointSlice.
     """

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``kubectl exec``: runs a command beside a container's process.
 
-Over a WebSocket, each message of which begins with the number of a channel;
-the older way, SPDY, is not there. With a terminal there is no channel for
-errors, as in a cluster.
+Uses a WebSocket whose messages begin with a channel number; SPDY is not
+supported. With a terminal there is no error channel, as in a cluster.
 
 Source: kubernetes/staging/src/k8s.io/apimachinery/pkg/util/remotecommand and
 k8s.io/kubelet/pkg/cri/streaming/remotecommand/websocket.go (1.36).
@@ -151,7 +150,7 @@ def _take_terminal():
 class Terminal:
     """The sandbox's end of a terminal.
 
-    :param number: its file descriptor, which is closed with it.
+    :param number: file descriptor, closed by :meth:`close`.
     """
 
     def __init__(self, number):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forwards connections to service ports to one of the addresses.
 
-A port without anybody behind it is not open, so clients are refused at once,
-as in a cluster.
+A port without backends is not open, so connections are refused immediately, as
+in a cluster.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ IDLE = 120.0
 class Tcp:
     """A port for TCP.
 
-    :param address: where it listens.
+    :param address: address to listen on.
     :param port: likewise.
     """
 

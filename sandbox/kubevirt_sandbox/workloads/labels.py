@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Selectors of labels as they stand in objects (``metav1.LabelSelector``).
 
-Those in queries are the business of :mod:`sandbox.api.selectors`.
+Selectors in queries are in :mod:`api.selectors`.
 """
 
 

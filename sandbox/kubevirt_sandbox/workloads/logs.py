@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of containers, and ``kubectl logs``.
 
-Kept in memory, the newest of it, with the times that ``--timestamps`` and
-``--since`` need.
+The newest output is kept in memory, with the times for ``--timestamps`` and
+``--since``.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The volumes of a pod, as folders.
 
-Files of Secrets, ConfigMaps and projections are updated as a node does it:
-each set of files is in a folder of its own, ``..data`` points to the one that
-holds, and is moved at once from one to the next; the names that programs
-open lead through it.
+Files of Secrets, ConfigMaps and projections are updated as by the kubelet:
+each version is in a folder of its own, and ``..data`` is a link to the current
+one that is replaced atomically. The paths that programs open lead through
+``..data``.
 
 Source: kubernetes/pkg/volume/util/atomic_writer.go (1.36) and
 pkg/volume/emptydir/empty_dir.go (1.34).
@@ -84,8 +84,8 @@ def _read(folder):
 class Volumes:
     """All volumes of one pod.
 
-    :param folder: where they are, a :class:`pathlib.Path`.
-    :param spec: of the pod.
+    :param folder: folder of the volumes, a :class:`pathlib.Path`.
+    :param spec: the pod's spec.
     :param values: a :class:`fields.Fields`.
     :param token: function of a ``serviceAccountToken`` that returns it.
     """

@@ -24,7 +24,7 @@ def unfit(node, spec):
     """Describe why a pod cannot be scheduled to a node, or return ''.
 
     :param node: the node.
-    :param spec: of the pod.
+    :param spec: the pod's spec.
     """
     labels = node['metadata'].get('labels') or {}
     if not (spec.get('nodeSelector') or {}).items() <= labels.items():
@@ -63,9 +63,8 @@ class Node:
     :param hosts: function of a node's name that returns its address.
     :param back_off: seconds before a container is started again that
         failed twice.
-    :param lag: the scheduler acts late, by up to so many seconds.
-    :param token_seconds: how long mounted tokens are good; None: as long as
-        they are asked for.
+    :param lag: maximum delay of the scheduler in seconds.
+    :param token_seconds: lifetime of mounted tokens; None: as requested.
     :param pretended: pods have no processes, see :mod:`simulated_pods`.
     """
 
@@ -127,7 +126,7 @@ class Node:
     def container(self, uid, name):
         """Return a :class:`containers.Container`, or None.
 
-        :param uid: of the pod.
+        :param uid: the pod's uid.
         """
         pod = self._pods.get(uid)
         for one in (*pod.init, *pod.containers) if pod else ():
@@ -248,7 +247,7 @@ def service_account(admission):
 
     Source: kubernetes/plugin/pkg/admission/serviceaccount (1.36).
 
-    :param admission: of the pod.
+    :param admission: the :class:`kinds.Admission` of the pod.
     :raises errors.ApiError: 403 when there is no such account.
     """
     pod, store = admission.new, admission.store

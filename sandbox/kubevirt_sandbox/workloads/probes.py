@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes: whether a container has started, lives, and is ready.
+"""Startup, liveness and readiness probes of containers.
 
 Source: kubernetes/pkg/kubelet/prober, pkg/probe (1.36). ``grpc`` is not
 there.
@@ -73,7 +73,7 @@ def port_of(value, container):
 class Checks:
     """Runs the probes of one container.
 
-    :param address: of the pod.
+    :param address: the pod's address.
     :param container: its spec.
     :param run: coroutine function (words) that gives the exit code of a
         command in the container.
@@ -182,7 +182,7 @@ async def follow(spec, once, value, on_change, on_failure, clock,
                  nudged=False):
     """Probe repeatedly until the container fails the probe.
 
-    :param spec: of the probe.
+    :param spec: the probe's spec.
     :param once: coroutine function (spec); see :meth:`Checks.once`.
     :param value: the initial result.
     :param on_change: function of the new value.

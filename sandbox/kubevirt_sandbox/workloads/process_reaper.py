@@ -56,7 +56,7 @@ def kill_all(ended):
     """Kill all remaining processes of some containers.
 
     :param ended: ``{session: mark}``.
-    :returns: how many processes were alive.
+    :returns: number of killed processes.
     """
     count, marks = 0, set(ended.values())
     for process, session in _processes():

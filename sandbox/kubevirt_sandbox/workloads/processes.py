@@ -141,7 +141,7 @@ class Processes:
 
         :param command: list of words.
         :param env: the whole environment.
-        :param folder: where it runs.
+        :param folder: working directory.
         :param say: function of the bytes of its output.
         :param on_end: function that is called when it has ended.
         :returns: a :class:`Process`.

@@ -24,7 +24,7 @@ class Controller:
     :param store: the store.
     :param recorder: an :class:`events.Recorder`.
     :param loop: the asyncio loop.
-    :param lag: it acts late, by up to so many seconds.
+    :param lag: maximum delay of each reconciliation in seconds.
     """
 
     def __init__(self, store, recorder, loop, lag=0):

@@ -21,7 +21,7 @@ _LETTERS = 'bcdfghjklmnpqrstvwxz2456789'
 def share(value, total, up):
     """Return the number of pods for ``3`` or ``25%``.
 
-    :param up: whether parts of a pod count as one.
+    :param up: round up, not down.
     """
     if isinstance(value, str) and value.endswith('%'):
         exact = int(value[:-1]) * total / 100
@@ -32,7 +32,7 @@ def share(value, total, up):
 def limits(spec):
     """Return how many pods a rollout may add and leave unavailable.
 
-    :param spec: of the Deployment, complete.
+    :param spec: the Deployment's spec, with defaults.
     :returns: (surge, unavailable); one of them is not 0.
     """
     rolling = (spec.get('strategy') or {}).get('rollingUpdate') or {}
@@ -75,10 +75,10 @@ def bare(template):
 def step(spec, new, olds):
     """Return the next step of a rollout.
 
-    :param spec: of the Deployment.
-    :param new: (wanted, there, available) pods of the new ReplicaSet.
-    :param olds: the same of each older one, the oldest first.
-    :returns: (wanted of the new one, [wanted of each older one])
+    :param spec: the Deployment's spec.
+    :param new: (desired, existing, available) pods of the new ReplicaSet.
+    :param olds: the same for each older ReplicaSet, the oldest first.
+    :returns: (desired pods of the new one, [those of each older one])
     """
     replicas = spec.get('replicas', 1)
     wanted, there, available = new

@@ -2,9 +2,9 @@
 """Limits how many containers start at the same time.
 
 Hundreds of processes that start at once on a few processors would all take
-minutes and be killed by their startup probes. So a few start at a time: a
-container holds its turn until it has started, or has ended, or for some
-seconds if it does not say.
+minutes and be killed by their startup probes. So the number is limited: a
+container holds its turn until it has started or ended, but not longer than
+:data:`LONGEST`.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of workloads: Deployments, ReplicaSets, endpoints.
 
-Pods and Services themselves are kinds of the core. What is checked and
-filled in follows kubernetes/pkg/apis/apps (1.36).
+Pods and Services are core kinds. Validation and defaults follow
+kubernetes/pkg/apis/apps (1.36).
 """
 
 from kubevirt_sandbox.api import core

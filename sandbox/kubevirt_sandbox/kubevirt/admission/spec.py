@@ -48,7 +48,7 @@ def check_metadata(field, meta, trusted):
     """Check for labels that only KubeVirt may set.
 
     :param field: the path of the metadata.
-    :param trusted: whether KubeVirt itself writes.
+    :param trusted: whether the write is KubeVirt's own.
     """
     if not trusted and reserved_labels(meta):
         yield causes.Cause('creation of the following reserved kubevirt.io/ '

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shapes of KubeVirt's objects, in words of our own.
+"""Schemas of KubeVirt's objects, with descriptions of the sandbox's own.
 
 Structural schemas as a CRD has them: they prune unknown fields, refuse
 wrong types, and answer ``kubectl explain``. Fields that few people use are

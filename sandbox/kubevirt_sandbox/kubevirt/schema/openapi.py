@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pieces of structural schemas.
 
-Each piece is a :class:`Node`: a plain OpenAPI v3 schema, and a note of what
-the Go type behind it does with a value, which :mod:`gojson` acts on. The
-note is no part of the schema that clients see.
+Each piece is a :class:`Node`: a plain OpenAPI v3 schema with a note on how the
+Go type decodes and encodes a value, which :mod:`gojson` uses. The note is not
+part of the schema that clients see.
 """
 
 QUANTITY = (r'^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)'
