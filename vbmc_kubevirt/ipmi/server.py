@@ -72,7 +72,8 @@ class Command(collections.namedtuple(
 
     :ivar name: name in the specification (appendix G); label in metrics
     :ivar handler: function of (session, data) that returns (completion code,
-        response data). It runs in a thread and may block.
+        response data); it runs in a thread and may block. `bmc.Bmc` wraps
+        methods that return response data alone
     :ivar privilege: `constants.Privilege` that the session needs
     :ivar min_length: minimum number of request data bytes
     :ivar modifies: the command changes the VM: run it once even if the
