@@ -306,7 +306,8 @@ def _endpoint(bmc, world):
             'Service %s has no load balancer address yet. Check '
             'that the cluster has a load balancer controller.' % name)
     return Condition(ENDPOINT, False, 'ServicePending',
-                     f'Service {name} has no address yet.')
+                     f'Service {name} has no address yet. If this lasts, see '
+                     "the operator's log.")
 
 
 def _certificate_problem(bmc, world):
@@ -326,8 +327,10 @@ def _certificate_problem(bmc, world):
             'Secret %s/%s does not exist, or has no certificate under tls.crt '
             'or no key under tls.key. Create it, or remove spec.redfish.tls.'
             % (bmc.namespace, bmc.redfish.secret))
-    return Condition(ENDPOINT, False, 'CertificatePending',
-                     'The certificate is being issued.')
+    return Condition(
+        ENDPOINT, False, 'CertificatePending',
+        f'Secret {naming.tls(bmc.name)} with the certificate is being '
+        "created. If this lasts, see the operator's log.")
 
 
 def _validity_problem(bmc, world):
@@ -417,7 +420,9 @@ def _endpoint_objects(bmc):
 
 
 def _refused(type_, what, why):
-    return Condition(type_, False, REFUSED, f'{what}: {why}')
+    return Condition(
+        type_, False, REFUSED,
+        f'The API server refused the write of {what}: {why}')
 
 
 def _not_permitted(type_, bmc, kind, reference):

@@ -96,7 +96,10 @@ def _readiness_problem(app, probe):
     """:returns: why the BMC is not ready, a sentence; '' if it is"""
     login = app.sushy_kubevirt.services.login
     if login.required and not login.accounts():
-        return 'No login is possible: the Secret has no usable account.'
+        return (
+            'No login is possible: no usable account in '
+            f'{", ".join(app.systems.settings.accounts)}; correct the Secret '
+            'that is mounted there.')
     return probe.ready() or app.systems.cluster.watch_problem
 
 

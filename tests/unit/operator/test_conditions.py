@@ -116,7 +116,8 @@ CASES = (
     (bodies.body(virtualMedia={'allowedHosts': ['ok.test', '10.0.0.0/8']}),
      GOOD, EMULATOR, True, 'EmulatorReady', ''),
     (bodies.body(), world(refused=(('Role node-virtbmc', 'forbidden'),)),
-     EMULATOR, False, 'Refused', 'Role node-virtbmc: forbidden'),
+     EMULATOR, False, 'Refused',
+     'refused the write of Role node-virtbmc: forbidden'),
     (bodies.body(), world(secret=None, deployment=None, refused=((
         'Secret node-virtbmc-auth', 'quota'),)), SECRET, False, 'Refused',
      'quota'),
