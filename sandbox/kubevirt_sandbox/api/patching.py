@@ -35,7 +35,7 @@ async def patch(call, validation):
                else strategic.patch(kind, old, body))
     if not isinstance(new, dict) or not isinstance(
             new.get('metadata'), dict):
-        raise errors.bad_request('the patched object is no object')
+        raise errors.bad_request('the patched object is not an object')
     bodies.checked(new, kind)
     _check_uid(kind, target, new, old)
     write = validation.write()

@@ -47,10 +47,10 @@ _RESOURCE = _atomic(containerName=STRING, resource=STRING,
                     divisor=_or(core_schemas.QUANTITY, '0'))
 _ITEMS = _list(strict(key=STRING, path=STRING, mode=INTEGER))
 _RESOURCES = about(strict(
-    limits=about(QUANTITIES, 'The most that may be used.'),
-    requests=about(QUANTITIES, 'What is set aside.'),
+    limits=about(QUANTITIES, 'Maximum amounts.'),
+    requests=about(QUANTITIES, 'Minimum amounts.'),
     claims=keyed(strict(name=STRING, request=STRING), 'name')),
-    'What the container may use.')
+    'Requests and limits of the container.')
 
 _EXEC = strict(command=STRINGS)
 _HTTP = strict(
@@ -62,18 +62,18 @@ _TCP = strict(host=STRING, port=PORT)
 
 def _probe(text):
     return about(strict(
-        exec=about(_EXEC, 'A command whose exit code tells.'),
-        httpGet=about(_HTTP, 'A request whose status tells.'),
-        tcpSocket=about(_TCP, 'A port that takes connections or does not.'),
+        exec=about(_EXEC, 'Succeeds if the command exits with 0.'),
+        httpGet=about(_HTTP, 'Succeeds if the status is 200 to 399.'),
+        tcpSocket=about(_TCP, 'Succeeds if the port accepts connections.'),
         grpc=strict(port=INTEGER, service=_or(STRING, '')),
         initialDelaySeconds=about(
-            NUMBER, 'How long after the start the first one is made.'),
-        timeoutSeconds=about(_or(INTEGER, 1), 'How long one may take.'),
-        periodSeconds=about(_or(INTEGER, 10), 'How often one is made.'),
+            NUMBER, 'Seconds from the start to the first probe.'),
+        timeoutSeconds=about(_or(INTEGER, 1), 'Timeout in seconds.'),
+        periodSeconds=about(_or(INTEGER, 10), 'Interval in seconds.'),
         successThreshold=about(_or(INTEGER, 1),
-                               'How many in a row are a success.'),
+                               'Consecutive successes to pass.'),
         failureThreshold=about(_or(INTEGER, 3),
-                               'How many in a row are a failure.'),
+                               'Consecutive failures to fail.'),
         terminationGracePeriodSeconds=INTEGER), text)
 
 
@@ -94,12 +94,12 @@ _ENV = about(keyed(strict(
         configMapKeyRef=_KEY, secretKeyRef=_KEY, fieldRef=_FIELD,
         resourceFieldRef=_RESOURCE, fileKeyRef=_atomic(
             volumeName=STRING, path=STRING, key=STRING,
-            optional=BOOLEAN))), 'name'), 'Variables of its environment.')
+            optional=BOOLEAN))), 'name'), 'Environment variables.')
 
 CONTAINER = strict(
-    name=STRING, image=about(STRING, 'What it is made of.'),
-    command=about(STRINGS, 'What is run.'),
-    args=about(STRINGS, 'What comes after the command.'),
+    name=STRING, image=about(STRING, 'Container image name.'),
+    command=about(STRINGS, 'Entrypoint of the container.'),
+    args=about(STRINGS, 'Arguments of the entrypoint.'),
     workingDir=STRING, env=_ENV, envFrom=_list(strict(
         prefix=STRING,
         configMapRef=strict(name=STRING, optional=BOOLEAN),
@@ -113,9 +113,9 @@ CONTAINER = strict(
         'mountPath'),
     volumeDevices=keyed(strict(name=STRING, devicePath=STRING),
                         'devicePath'),
-    livenessProbe=_probe('Whether it is to be started again.'),
-    readinessProbe=_probe('Whether Services lead to it.'),
-    startupProbe=_probe('Whether it has started; the others wait for it.'),
+    livenessProbe=_probe('A container that fails it is restarted.'),
+    readinessProbe=_probe('Services use containers that pass it.'),
+    startupProbe=_probe('Other probes wait until it succeeds.'),
     lifecycle=strict(postStart=_HANDLER, preStop=_HANDLER,
                      stopSignal=STRING),
     imagePullPolicy=STRING,
@@ -125,7 +125,7 @@ CONTAINER = strict(
         allowPrivilegeEscalation=BOOLEAN, privileged=BOOLEAN,
         procMount=STRING, readOnlyRootFilesystem=BOOLEAN,
         capabilities=strict(add=_list(STRING), drop=_list(STRING)),
-        **_IDENTITY), 'What it may do.'),
+        **_IDENTITY), 'Security options.'),
     restartPolicy=STRING, restartPolicyRules=_list(ANYTHING),
     resizePolicy=_list(strict(resourceName=STRING, restartPolicy=STRING)),
     stdin=FLAG, stdinOnce=FLAG, tty=FLAG)
@@ -163,18 +163,18 @@ VOLUME = strict(
     **dict.fromkeys(_ELSEWHERE, ANYTHING))
 
 SPEC = about(strict(
-    containers=about(keyed(CONTAINER, 'name'), 'What runs in it.'),
+    containers=about(keyed(CONTAINER, 'name'), 'Containers of the pod.'),
     initContainers=about(keyed(CONTAINER, 'name'),
-                         'What runs before, one after the other.'),
+                         'Containers that run one after another before the others.'),
     ephemeralContainers=keyed(
         strict(**CONTAINER['properties'], targetContainerName=STRING),
         'name'),
-    volumes=about(keyed(VOLUME, 'name'), 'What containers can mount.'),
+    volumes=about(keyed(VOLUME, 'name'), 'Volumes that containers can mount.'),
     activeDeadlineSeconds=INTEGER,
     affinity=strict(nodeAffinity=ANYTHING, podAffinity=ANYTHING,
                     podAntiAffinity=ANYTHING),
     automountServiceAccountToken=about(
-        BOOLEAN, 'Whether the token of the account is mounted.'),
+        BOOLEAN, 'Whether a token of the account is mounted.'),
     dnsConfig=strict(nameservers=_list(STRING), searches=_list(STRING),
                      options=_list(strict(name=STRING, value=STRING))),
     dnsPolicy=_or(STRING, 'ClusterFirst'), enableServiceLinks=BOOLEAN,
@@ -182,7 +182,7 @@ SPEC = about(strict(
     hostIPC=FLAG, hostNetwork=FLAG, hostPID=FLAG, hostUsers=BOOLEAN,
     hostname=STRING, hostnameOverride=STRING,
     imagePullSecrets=keyed(core_schemas.LOCAL_REFERENCE, 'name'),
-    nodeName=about(STRING, 'The node it is on.'),
+    nodeName=about(STRING, 'Node of the pod.'),
     nodeSelector={**TEXTS, 'x-kubernetes-map-type': 'atomic',
                   'description': 'Labels that its node must have.'},
     os=strict(name=STRING), overhead=QUANTITIES, preemptionPolicy=STRING,
@@ -200,11 +200,11 @@ SPEC = about(strict(
         supplementalGroupsPolicy=STRING,
         sysctls=_list(strict(name=STRING, value=STRING)), **_IDENTITY), {}),
     serviceAccount=STRING,
-    serviceAccountName=about(STRING, 'The account that it has.'),
+    serviceAccountName=about(STRING, 'ServiceAccount of the pod.'),
     setHostnameAsFQDN=BOOLEAN, shareProcessNamespace=BOOLEAN,
     subdomain=STRING,
     terminationGracePeriodSeconds=about(
-        _or(INTEGER, 30), 'How long it has to end.'),
+        _or(INTEGER, 30), 'Seconds between SIGTERM and SIGKILL.'),
     tolerations=_list(strict(
         key=STRING, operator=STRING, value=STRING, effect=STRING,
         tolerationSeconds=INTEGER)),
@@ -213,7 +213,7 @@ SPEC = about(strict(
         maxSkew=INTEGER, minDomains=INTEGER, nodeAffinityPolicy=STRING,
         nodeTaintsPolicy=STRING, topologyKey=STRING,
         whenUnsatisfiable=STRING), 'topologyKey', 'whenUnsatisfiable')),
-    'What runs in it, and how.')
+    'Desired behavior of the pod.')
 
 _RUNNING = strict(startedAt=TIME)
 _STATE = strict(

@@ -18,14 +18,15 @@ from kubevirt_sandbox.kubevirt.schema import openapi
 GROUP, VERSION = 'instancetype.kubevirt.io', 'v1beta1'
 
 _FIELD = 'spec.template.spec'
-_SIZES = openapi.record('What its machines get.', {
+_SIZES = openapi.record('CPUs, memory and other sizes.', {
     'cpu': openapi.record('Processors.', {
-        'guest': openapi.unsigned('How many.'), 'model': openapi.text(),
+        'guest': openapi.unsigned('Number of CPUs.'), 'model': openapi.text(),
         'maxSockets': openapi.unsigned(),
         'dedicatedCPUPlacement': openapi.boolean(),
     }, required=('guest',)),
     'memory': openapi.record('Memory.', {
-        'guest': openapi.quantity('How much.'), 'maxGuest': openapi.quantity(),
+        'guest': openapi.quantity('Memory size.'),
+        'maxGuest': openapi.quantity(),
         'hugepages': openapi.record('', {'pageSize': openapi.text()}),
         'overcommitPercent': openapi.integer(),
     }, required=('guest',)),
@@ -54,10 +55,10 @@ CLUSTER_INSTANCETYPE = _kind('VirtualMachineClusterInstancetype', (
     False, _SIZES)
 PREFERENCE = _kind('VirtualMachinePreference', (
     'vmpref', 'vmprefs', 'vmp', 'vmps'), True,
-    openapi.anything('What its machines had better get.'))
+    openapi.anything('Preferred settings.'))
 CLUSTER_PREFERENCE = _kind(
     'VirtualMachineClusterPreference', ('vmcp', 'vmcps'), False,
-    openapi.anything('What its machines had better get.'))
+    openapi.anything('Preferred settings.'))
 
 KINDS = (INSTANCETYPE, CLUSTER_INSTANCETYPE, PREFERENCE, CLUSTER_PREFERENCE)
 _MATCHERS = {'instancetype': (INSTANCETYPE, CLUSTER_INSTANCETYPE),

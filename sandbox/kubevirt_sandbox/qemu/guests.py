@@ -72,7 +72,7 @@ class Guests:
         self._dying = set()
         self._tasks = set()
         self._boots = {}
-        LOG.info('guests are run by %s with %s', settings.program,
+        LOG.info('Running guests by %s with %s', settings.program,
                  settings.accelerator)
 
     # -- supported VMIs --------------------------------------------------
@@ -136,7 +136,7 @@ class Guests:
             guest.machine.start()
         except Exception:
             # After any error the guest cannot run.
-            LOG.exception('%s/%s cannot be started', *guest.key)
+            LOG.exception('Guest %s/%s cannot be started', *guest.key)
             self._forget(guest)
             self._clear(guest)
             self._ended(*guest.key, guest.uid, guests.CRASH)
@@ -240,7 +240,8 @@ class Guests:
         try:
             guest.media.want(self._shelf.drives(vmi, guest.folder))
         except drives.UnknownVolume as exc:
-            LOG.warning('%s/%s: %s', *guest.key, exc)
+            LOG.warning('Media of guest %s/%s cannot be changed: %s',
+                        *guest.key, exc)
 
     def plugged(self, uid, volume):
         """Tell whether a guest currently has a volume."""

@@ -94,7 +94,8 @@ class Machine:
     def _done(self, task):
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            LOG.warning('%s: %s', self.name, task.exception())
+            LOG.warning('%s: a QMP task failed: %s', self.name,
+                        task.exception())
 
     # -- commands --------------------------------------------------------
 
@@ -117,7 +118,8 @@ class Machine:
             await self.execute(command, **arguments)
         except qmp.QmpError as exc:
             if not self._shut_down and not self.gone.is_set():
-                LOG.warning('%s: %s: %s', self.name, command, exc)
+                LOG.warning('%s: QMP command %s failed: %s', self.name,
+                            command, exc)
 
     def soft_reboot(self, terminate):
         """Press the power button, and restart the guest after shutdown.

@@ -88,7 +88,8 @@ class Media:
                 except qmp.QmpError as exc:
                     if self._machine.gone.is_set():
                         return
-                    LOG.info('%s: %s', self._machine.name, exc)
+                    LOG.info('%s: cannot change a medium, trying again: %s',
+                             self._machine.name, exc)
                     await asyncio.sleep(_ASK_AGAIN)
                 else:
                     self._changed()

@@ -204,7 +204,8 @@ class Udp(asyncio.DatagramProtocol):
             await self._loop.create_datagram_endpoint(
                 lambda: flow, remote_addr=flow.backend)
         except OSError as exc:
-            LOG.warning('%s:%s: %s', *flow.backend, exc)
+            LOG.warning('Cannot forward datagrams to %s:%s: %s',
+                        *flow.backend, exc)
 
     def _answer(self, sender, data):
         if self._transport is not None and sender in self._flows:

@@ -83,7 +83,8 @@ def _time(text):
     try:
         return datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise errors.bad_request(f'sinceTime: {text!r} is no time') from None
+        raise errors.bad_request(
+            f'sinceTime: {text!r} is not a time') from None
 
 
 def only_container(pod, name):

@@ -145,7 +145,8 @@ class Pod:
     def _done(self, task):
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            LOG.error('pod %s/%s', *self.key, exc_info=task.exception())
+            LOG.error('A task of pod %s/%s failed', *self.key,
+                      exc_info=task.exception())
 
     async def wait_change(self, *others):
         """Wait for a change of the pod's inputs, or for one of the events."""

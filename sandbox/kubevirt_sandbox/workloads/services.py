@@ -213,8 +213,8 @@ class Services:
                 try:
                     await self._sync(key)
                 except Exception:
-                    # The other services have nothing to do with it.
-                    LOG.exception('service %s/%s', *key)
+                    # Continue with the other services.
+                    LOG.exception('Reconciling service %s/%s failed', *key)
 
     async def _sync(self, key):
         service = self._store.find(core.SERVICE, *key)

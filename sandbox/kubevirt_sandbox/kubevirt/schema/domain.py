@@ -63,7 +63,7 @@ def _interface():
         'macAddress': openapi.text('For example de:ad:00:00:be:af.'),
         'bootOrder': _BOOT_ORDER,
         'pciAddress': openapi.text('A fixed place on the PCI bus.'),
-        'dhcpOptions': openapi.record('What DHCP tells the guest.', {
+        'dhcpOptions': openapi.record('DHCP options of the guest.', {
             'bootFileName': openapi.text('Option 67.'),
             'tftpServerName': openapi.text('Option 66.'),
             'ntpServers': openapi.strings('Option 42.'),
@@ -122,7 +122,7 @@ def _devices():
         'gpus': openapi.many(openapi.anything()),
         'hostDevices': openapi.many(openapi.anything()),
         'panicDevices': openapi.many(openapi.record(
-            'Tells the host of a panic.', {
+            'Reports a panic to the host.', {
                 'model': openapi.choice('hyperv, isa or pvpanic.', 'hyperv',
                                         'isa',
                                         'pvpanic')})),
@@ -131,10 +131,11 @@ def _devices():
 
 def _cpu():
     return openapi.record('The processors.', {
-        'sockets': openapi.unsigned('How many sockets.'),
-        'cores': openapi.unsigned('How many cores a socket has.'),
-        'threads': openapi.unsigned('How many threads a core has.'),
-        'maxSockets': openapi.unsigned('How many sockets there may ever be.'),
+        'sockets': openapi.unsigned('Number of sockets.'),
+        'cores': openapi.unsigned('Cores of each socket.'),
+        'threads': openapi.unsigned('Threads of each core.'),
+        'maxSockets': openapi.unsigned(
+            'Maximum number of sockets for hotplug.'),
         'model': openapi.text('The CPU model; host-model if not set.'),
         'features': openapi.many(openapi.record('A CPU feature.', {
             'name': openapi.text(), 'policy': openapi.text(
@@ -151,7 +152,7 @@ def _cpu():
 
 
 def _firmware():
-    return openapi.record('BIOS or UEFI, and what SMBIOS tells.', {
+    return openapi.record('BIOS or UEFI, and SMBIOS data.', {
         'uuid': openapi.text('The UUID in SMBIOS; given at creation.'),
         'serial': openapi.text(
             'The serial number in SMBIOS; given at creation.'),
@@ -193,14 +194,14 @@ def _features():
         'smm': openapi.switch('System management mode.'),
         'kvm': openapi.record('KVM.', {'hidden': openapi.flag()}),
         'pvspinlock': openapi.switch('Paravirtualised spin locks.'),
-        'hyperv': openapi.anything('What Windows likes.'),
+        'hyperv': openapi.anything('Hyper-V enlightenments.'),
         'hypervPassthrough': openapi.switch('All that the host has of it.'),
     })
 
 
 def _resources():
     amounts = openapi.mapping(openapi.quantity())
-    return openapi.record('What the machine takes of the node.', {
+    return openapi.record('Resources of the node.', {
         'requests': amounts, 'limits': amounts,
         'overcommitGuestOverhead': openapi.flag('Not counting the overhead.'),
     }, struct=True)
@@ -210,8 +211,8 @@ DOMAIN = openapi.record('The virtual hardware.', {
     'devices': _devices(),
     'cpu': _cpu(),
     'memory': openapi.record('The memory.', {
-        'guest': openapi.quantity('How much the guest sees.'),
-        'maxGuest': openapi.quantity('How much there may ever be.'),
+        'guest': openapi.quantity('Memory that the guest sees.'),
+        'maxGuest': openapi.quantity('Maximum memory for hotplug.'),
         'hugepages': openapi.record('On huge pages.', {
             'pageSize': openapi.text('Their size, e.g. 2Mi.')}),
         'reservedOverhead': openapi.anything('Overhead that is known ahead.'),
@@ -229,7 +230,7 @@ DOMAIN = openapi.record('The virtual hardware.', {
             'hpet': _timer('HPET.'), 'kvm': _timer('KVM clock.'),
             'pit': _timer('PIT.'), 'rtc': _timer('RTC.'),
             'hyperv': _timer('Hyper-V clock.')})}),
-    'chassis': openapi.record('What SMBIOS tells of the chassis.', {
+    'chassis': openapi.record('SMBIOS data of the chassis.', {
         key: openapi.text() for key in
         ('manufacturer', 'version', 'serial', 'asset', 'sku')}),
     'ioThreads': openapi.record('I/O threads.', {

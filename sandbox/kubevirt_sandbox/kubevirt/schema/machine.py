@@ -36,9 +36,10 @@ def _credential(methods):
                                      'A Secret of the namespace.',
                                      {'secretName': openapi.text()},
                                      required=('secretName',))}),
-        'propagationMethod': openapi.record('How it gets into the guest.', {
-            'qemuGuestAgent': openapi.record('By the guest agent.', {
-                'users': openapi.strings('Whose it is.')}), **methods}),
+        'propagationMethod': openapi.record(
+            'How it is propagated to the guest.', {
+                'qemuGuestAgent': openapi.record('By the guest agent.', {
+                    'users': openapi.strings('Whose it is.')}), **methods}),
     }, required=('source', 'propagationMethod'))
 
 
@@ -60,7 +61,7 @@ METADATA = openapi.anything('Labels and annotations of the instance.',
 METADATA['properties'] = {'labels': openapi.labels(),
                           'annotations': openapi.labels()}
 
-VMI_SPEC = openapi.record('What the instance shall be.', {
+VMI_SPEC = openapi.record('Desired state of the instance.', {
     'domain': domain.DOMAIN,
     'networks': openapi.many(NETWORK, 'The networks that its cards are on.',
                              256),
@@ -98,7 +99,7 @@ VMI_SPEC = openapi.record('What the instance shall be.', {
 for _field in ('evictionStrategy', 'startStrategy'):
     del VMI_SPEC['properties'][_field]['enum']
 
-VM_SPEC = openapi.record('What the machine shall be.', {
+VM_SPEC = openapi.record('Desired state of the machine.', {
     'runStrategy': openapi.Node(type='string', description=(
         'When the machine shall run: Always, RerunOnFailure, Manual, Once '
         'or Halted.')),
@@ -147,34 +148,35 @@ def _status(description, **properties):
 VM = _whole(
     'A VirtualMachine: the template of an instance and the wish that it '
     'runs or not.', VM_SPEC,
-    _status('What became of it.',
+    _status('Current state.',
             created=openapi.flag('An instance exists.'),
             ready=openapi.flag('The instance is ready.'),
-            printableStatus=openapi.text('The state in one word, for people.'),
-            runStrategy=openapi.text('The strategy that was last acted upon.'),
+            printableStatus=openapi.text('The state in one word.'),
+            runStrategy=openapi.text(
+                'The last run strategy that was applied.'),
             stateChangeRequests=openapi.many(openapi.record(
                 'A start or a stop.', {
                     'action': openapi.text('Start or Stop.'),
                     'data': openapi.labels(),
                     'uid': openapi.text('The instance to stop.'),
-                }, required=('action',)), 'What is still to be done.')))
+                }, required=('action',)), 'Pending requests.')))
 
 VMI = _whole(
     'A VirtualMachineInstance: a machine that runs, or is about to.',
     VMI_SPEC,
-    _status('What became of it.',
+    _status('Current state.',
             phase=openapi.text('Pending, Scheduling, Scheduled, Running, '
                                'Succeeded or Failed.'),
-            nodeName=openapi.text('Where it runs.'),
+            nodeName=openapi.text('Node of the instance.'),
             interfaces=openapi.many(openapi.anything(),
-                                    'Its cards as they are.'),
+                                    'Current network interfaces.'),
             volumeStatus=openapi.many(openapi.anything(),
-                                      'Its volumes as they are.')))
+                                      'Current volumes.')))
 
 KUBEVIRT = _whole(
     'The installation of KubeVirt in the cluster.',
-    openapi.record('How KubeVirt shall be.', {
-        'configuration': openapi.record('How it shall work.', {
+    openapi.record('Desired state of KubeVirt.', {
+        'configuration': openapi.record('Configuration of KubeVirt.', {
             'developerConfiguration': openapi.record(
                 'Feature gates and such.', {
                     'featureGates': openapi.strings('Features that are on.'),
@@ -183,7 +185,7 @@ KUBEVIRT = _whole(
                 }, **{'x-kubernetes-preserve-unknown-fields': True}),
         }, struct=True, **{'x-kubernetes-preserve-unknown-fields': True}),
     }, struct=True, **{'x-kubernetes-preserve-unknown-fields': True}),
-    _status('How KubeVirt is.',
-            phase=openapi.text('Deployed when it works.'),
+    _status('Current state of KubeVirt.',
+            phase=openapi.text('Deployed when KubeVirt is installed.'),
             observedKubeVirtVersion=openapi.text('Its version.'),
             operatorVersion=openapi.text('The version of its operator.')))

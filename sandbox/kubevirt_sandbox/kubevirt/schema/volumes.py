@@ -81,7 +81,7 @@ VOLUME = openapi.record('A volume; the disk of the same name shows it.', {
     'name': openapi.text('A DNS label, the only one of its name.'), **SOURCES,
 }, required=('name',))
 
-_DATA_VOLUME_SPEC = openapi.anything('What CDI shall import, and where to.')
+_DATA_VOLUME_SPEC = openapi.anything('Source and claim of the import by CDI.')
 _DATA_VOLUME_SPEC['properties'] = {
     'source': openapi.mapping(openapi.anything(),
                               'Where from: one of its kinds.'),
