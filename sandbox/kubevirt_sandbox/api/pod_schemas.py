@@ -165,7 +165,7 @@ VOLUME = strict(
 SPEC = about(strict(
     containers=about(keyed(CONTAINER, 'name'), 'Containers of the pod.'),
     initContainers=about(keyed(CONTAINER, 'name'),
-                         'Containers that run one after another before the others.'),
+                         'Containers that run in order before others.'),
     ephemeralContainers=keyed(
         strict(**CONTAINER['properties'], targetContainerName=STRING),
         'name'),

@@ -61,7 +61,7 @@ SCHEMA = core_schemas.about(core_schemas.strict(
         sessionAffinityConfig=core_schemas.strict(
             clientIP=core_schemas.strict(timeoutSeconds=core_schemas.INTEGER)),
         trafficDistribution=core_schemas.STRING),
-                            'Desired behavior of the Service.'),
+        'Desired behavior of the Service.'),
     status={**core_schemas.strict(
         conditions=core_schemas.CONDITIONS, loadBalancer=_BALANCER),
         'default': {}}),

@@ -39,7 +39,8 @@ def _credential(methods):
         'propagationMethod': openapi.record(
             'How it is propagated to the guest.', {
                 'qemuGuestAgent': openapi.record('By the guest agent.', {
-                    'users': openapi.strings('Whose it is.')}), **methods}),
+                    'users': openapi.strings('Users that get it.')}),
+                **methods}),
     }, required=('source', 'propagationMethod'))
 
 
