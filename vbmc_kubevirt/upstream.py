@@ -14,7 +14,10 @@ import types
 
 
 class _LazyModule(types.ModuleType):
-    """Module that is imported on first attribute access."""
+    """Module that is imported on first attribute access.
+
+    Unlike with `sushy_kubevirt.pod.lazy_modules`, it need not be installed.
+    """
 
     def __getattr__(self, name):
         # Introspection of all modules asks for special attributes.
@@ -28,9 +31,10 @@ class _LazyModule(types.ModuleType):
 def _import_without_libvirt():
     """Import virtualbmc without libvirt and pyghmi.
 
-    `utils` and `vbmc` import libvirt, `vbmc` pyghmi too, and `manager`, which
-    `control` needs, `vbmc`. That is a third of the daemon's memory, of no use
-    to a VM of KubeVirt. `load_libvirt` makes up for it.
+    `utils` and `vbmc` import libvirt, `vbmc` also imports pyghmi, and
+    `manager`, which `control` needs, imports `vbmc`. They take a third of the
+    daemon's memory and KubeVirt VMs do not need them. `load_libvirt` imports
+    them when a libvirt domain is started.
     """
     sys.modules.setdefault('libvirt', _LazyModule('libvirt'))
     if 'virtualbmc.manager' not in sys.modules:
@@ -66,11 +70,12 @@ DomainNotFound = exception.DomainNotFound
 
 
 def section(name):
-    """A section of the config file.
+    """Read a section of the config file.
 
-    `VirtualBMCConfig` keeps sections it does not know, as strings, and has
-    no way to ask whether there is one.
+    `VirtualBMCConfig` keeps the values of unknown sections as strings, and has
+    no method that tells whether a section exists.
 
+    :param name: name of the section
     :returns: dict, empty if the file has no such section
     """
     try:
@@ -82,9 +87,9 @@ def section(name):
 def run(manager_class, header, argv):
     """Run upstream's daemon with another manager.
 
-    `control.application` looks `VirtualBMCManager` up in its module when it
-    starts, and hands `command_dispatcher` to its loop; there is no hook for
-    either.
+    `control.application` uses the names `VirtualBMCManager` and
+    `command_dispatcher` of its module when it starts, which are replaced here
+    because upstream has no hooks.
 
     :param manager_class: has the methods of `manager.VirtualBMCManager` that
         `control` calls: add, delete, start, stop, list, show, periodic
@@ -96,8 +101,8 @@ def run(manager_class, header, argv):
     application = control.application
 
     def command_dispatcher(instance, data):
-        # Upstream's columns are fixed, and an error that is not upstream's
-        # own ends the daemon with all its BMCs.
+        # Upstream's columns are fixed, and an exception of another type than
+        # upstream's would end the daemon with all its BMCs.
         try:
             if data.get('command') == 'list':
                 rc, tables = instance.list()
@@ -128,7 +133,7 @@ def run(manager_class, header, argv):
 
 
 def _correct_pid_file():
-    # A daemon that detached writes the 0 that fork gave it.
+    # A detached daemon writes 0, the return value of fork in the child.
     path = CONF['default']['pid_file']
     with open(path, 'r+') as f:
         if f.read().strip() == '0':
@@ -137,8 +142,8 @@ def _correct_pid_file():
 
 
 def _mask_request(record):
-    # With debug on, `control.main_loop` logs requests as they come, and
-    # ``vbmc show`` may answer with a password.
+    # With debug on, `control.main_loop` logs requests and responses, which may
+    # contain passwords.
     if isinstance(record.args, dict):
         record.args = {
             key: utils.mask_dict_password(value)
@@ -161,7 +166,8 @@ def _adopt_logger():
 def load_libvirt():
     """Import the modules that serve libvirt domains.
 
-    Call it before forking their processes, so that they share the memory.
+    Call it before forking the processes of domains, which then share the
+    modules' memory.
 
     :raises: `VirtualBMCError` if libvirt is not installed
     """

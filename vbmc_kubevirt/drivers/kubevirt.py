@@ -129,7 +129,6 @@ class Driver:
                 'user and must not be writable by others')
 
     # Serving entries
-    # Serving
 
     def start(self, entry):
         name = entry['domain_name']
