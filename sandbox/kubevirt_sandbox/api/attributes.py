@@ -19,7 +19,7 @@ _VERBS = {'POST': 'create', 'PUT': 'update', 'PATCH': 'patch',
 class Attributes:
     """Attributes of a request, for authorization.
 
-    :param path: of what is no resource, e.g. ``/version``; else ``''``.
+    :param path: a non-resource path, e.g. ``/version``, or ``''``.
     """
 
     verb: str
@@ -46,8 +46,8 @@ def of_path(method, path):
 def of_target(method, target, query):
     """Make the :class:`Attributes` of a request for a resource.
 
-    As in Kubernetes only the first word behind the name is looked at, and
-    a list of one object by its name is one that rights can name.
+    As in Kubernetes only the first path segment after the name counts as
+    subresource, and a list of one object by its name has that name.
 
     :param target: the :class:`request_path.Target`.
     :param query: the query parameters.

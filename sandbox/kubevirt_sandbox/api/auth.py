@@ -102,8 +102,8 @@ def impersonated(headers):
     """Return the :class:`User` that a request impersonates.
 
     :param headers: the request's headers, a multidict.
-    :returns: None when it wants none; a name of ``''`` when only other
-        things than a name are given.
+    :returns: None without impersonation; the name is ``''`` when only groups
+        or other attributes are given.
     """
     name = headers.get('Impersonate-User', '')
     groups = tuple(headers.getall('Impersonate-Group', ()))

@@ -46,7 +46,7 @@ async def read(request):
 def parse_json(raw, duplicates=None):
     """Parse JSON.
 
-    :param duplicates: a list that takes the names that stand twice.
+    :param duplicates: list to which duplicate names are added.
     :raises errors.ApiError: 400.
     """
     def pairs(items):

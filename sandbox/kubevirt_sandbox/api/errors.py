@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Error responses with the messages of Kubernetes' API server.
 
-``kubectl`` prints these sentences and clients look at ``reason`` and
-``details``; both follow ``apimachinery/pkg/api/errors/errors.go`` (1.36).
+``kubectl`` prints the messages, and clients use ``reason`` and ``details``;
+both follow ``apimachinery/pkg/api/errors/errors.go`` (1.36).
 """
 import dataclasses
 
@@ -41,7 +41,7 @@ class ApiError(Exception):
 class Cause:
     """The cause of an invalid field (``metav1.StatusCause``).
 
-    ``message`` is what stands behind the field's path, e.g.
+    ``message`` follows the field's path, e.g.
     ``Invalid value: 0: must be greater than 0``.
     """
 

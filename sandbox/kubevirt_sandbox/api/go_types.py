@@ -18,7 +18,7 @@ def settle(kind, obj, same=()):
 
     :param kind: the :class:`kinds.Kind`.
     :param same: fields at the root that need not be looked into.
-    :raises errors.ApiError: 400, something is no quantity.
+    :raises errors.ApiError: 400, a quantity is invalid.
     """
     for name, schema in kind.schema.get('properties', {}).items():
         if name in obj and name not in same:

@@ -45,7 +45,7 @@ class Record:
     def view(self, name, make):
         """Return another form of the object, made once.
 
-        :param name: hashable, tells the forms apart.
+        :param name: hashable name of the form.
         :param make: function of this record, called the first time.
         """
         if self._views is None:

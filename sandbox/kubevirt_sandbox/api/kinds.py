@@ -70,8 +70,8 @@ class Kind:
     :class:`errors.ApiError`.  The schema is checked between the two, as a
     real API server does.
 
-    :param default: fills in what an object does not say, before it is noted
-        who wrote what: what is filled in is of him who made that necessary.
+    :param default: fills in defaults before managedFields are computed, so
+        that the writer owns them.
     :param schema: OpenAPI v3 structural schema of the whole object; None:
         anything goes.
     :param columns: columns after NAME; none: only the age is shown.
@@ -83,15 +83,15 @@ class Kind:
     :param selectable_fields: paths allowed in field selectors beside
         metadata.name and metadata.namespace, e.g. ``status.phase``.
     :param omits: empty values are omitted, see :mod:`go_types`.
-    :param path_names: names are any that fit into a path, e.g.
+    :param path_names: names may be any path segment, e.g.
         ``system:discovery``.
     :param verbs: verbs of the API.
-    :param create: for kinds that are asked but not kept (access reviews):
-        function (object, user) -> answer.
+    :param create: for kinds that are answered and not stored (access
+        reviews): function (object, user) -> answer.
     :param terminate: changes an object that is marked for deletion; such a
         kind is also kept by ``spec.finalizers`` (namespaces).
-    :param grace: function (object, seconds asked for or None) that returns
-        how many seconds an object has to end; it is marked for deletion and
+    :param grace: function (object, requested seconds or None) that returns
+        the grace period in seconds; the object is marked for deletion and
         kept until it is deleted with 0 seconds (pods).
     :param stored_as: the stored Kind that this is another view of;
         ``to_stored`` and ``from_stored`` translate objects.

@@ -124,7 +124,7 @@ def _ownable(paths, ignored):
 
 
 def track(kind, old, new, manager, subresource):
-    """Write down in ``new`` who changed what (an Update).
+    """Record the changes of an Update in managedFields of ``new``.
 
     :param old: the object before, None for a new one.
     :param new: the object; its own managedFields are taken where it has

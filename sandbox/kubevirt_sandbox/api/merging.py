@@ -228,7 +228,7 @@ def merge(shape, old, new):
 
 
 def _check(shape, value):
-    """Refuse entries that cannot be told apart, at any depth."""
+    """Refuse list entries with equal keys, at any depth."""
     if isinstance(value, dict):
         if not shape.atomic:
             for name, below in value.items():

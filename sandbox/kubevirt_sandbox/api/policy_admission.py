@@ -86,7 +86,7 @@ class Policing:
         if refused is not None:
             raise refused
 
-    # -- what is meant ----------------------------------------------------
+    # -- matching ---------------------------------------------------------
 
     def _matches(self, match, kind, admission, binding=False):
         meta = (admission.new or admission.old)['metadata']
@@ -132,7 +132,7 @@ class Policing:
             and (not rule.get('resourceNames')
                  or meta.get('name') in rule['resourceNames']))
 
-    # -- what expressions see ---------------------------------------------
+    # -- variables of expressions -----------------------------------------
 
     def _inputs(self, kind, admission, dry_run):
         meta = (admission.new or admission.old)['metadata']

@@ -55,7 +55,7 @@ def value(quantity):
 
     :param quantity: a string, an integer, a float, or None (counts as 0).
     :returns: a :class:`fractions.Fraction`.
-    :raises: QuantityError when it is no quantity.
+    :raises QuantityError: it is not a quantity.
     """
     if quantity is None:
         return fractions.Fraction(0)
@@ -70,7 +70,7 @@ def canonical(quantity):
 
     :param quantity: a string or a number.
     :returns: a string.
-    :raises: QuantityError when it is no quantity.
+    :raises QuantityError: it is not a quantity.
     """
     return _cached(str(quantity).strip())[1]
 

@@ -87,7 +87,7 @@ class Quotas:
         self._store.listen(None, self._on_event)
 
     def _check(self, kind, admission):
-        """Turn an object away that would be too much."""
+        """Refuse an object that would exceed a quota."""
         if not self._shelf.records or admission.operation != 'CREATE' or (
                 not kind.namespaced):
             return

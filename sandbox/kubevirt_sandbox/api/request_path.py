@@ -10,7 +10,7 @@ class Target:
 
     :param namespace: ``''`` for all namespaces and cluster-scoped kinds.
     :param name: ``''`` for the whole collection.
-    :param subresource: what stands behind the name, e.g. ``status``,
+    :param subresource: the path after the name, e.g. ``status``,
         ``vnc/screenshot``; or ``''``.
     """
 

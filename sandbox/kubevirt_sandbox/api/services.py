@@ -88,9 +88,9 @@ def default(new):
 
 
 def complete(admission):
-    """Fill in what the control plane does, an address among it.
+    """Fill in the fields that the control plane sets, such as addresses.
 
-    What goes with a type that is another now stays in managedFields.
+    Fields that are dropped with a changed type stay in managedFields.
     """
     new = admission.new
     if new is None or admission.subresource:

@@ -127,7 +127,7 @@ class Store:
         return [r.obj for r in self.shelf(kind).now(namespace)
                 if not selector or selector.matches(r.obj)]
 
-    # -- telling ----------------------------------------------------------
+    # -- events -----------------------------------------------------------
 
     def listen(self, kind, callback):
         """Call a function with every later :class:`history.Event`.
@@ -152,11 +152,11 @@ class Store:
 
         :returns: a function that removes the callback.
         """
-        def tell(event):
+        def deliver(event):
             previous = event.previous
             callback(event.type, event.record.obj,
                      previous and previous.obj)
-        return self.listen(kind, tell)
+        return self.listen(kind, deliver)
 
     def _commit(self, shelf, type_, key, obj):
         self.version += 1

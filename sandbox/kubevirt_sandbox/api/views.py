@@ -18,7 +18,7 @@ def _encode_partial(record):
 class View:
     """The representation of a kind's objects for one client.
 
-    :param kind: the Kind that was asked for.
+    :param kind: the requested Kind.
     :param form: the :class:`negotiation.Form`.
     :param include: ``includeObject`` of tables: None, Metadata or Object.
     """

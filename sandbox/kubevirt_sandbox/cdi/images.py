@@ -161,7 +161,7 @@ class Image:
         for path in (self.path, self._scratch):
             path.unlink(missing_ok=True)
 
-    # -- what comes in ----------------------------------------------------
+    # -- received data ----------------------------------------------------
 
     def _begin(self, data):
         """Find out what comes and set up the layers to unpack it."""

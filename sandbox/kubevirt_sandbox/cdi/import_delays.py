@@ -29,7 +29,7 @@ class ImportDelays:
     def of(self, url):
         """Return (delay in s, bytes per second) of an attempt at a URL.
 
-        The rule that was added last counts; a rate of 0 is no limit.
+        The rule that was added last applies; a rate of 0 is unlimited.
         """
         for pattern, delay, rate in reversed(self._rules):
             if pattern.search(url):

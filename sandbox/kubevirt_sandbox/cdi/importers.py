@@ -108,7 +108,7 @@ class Importers:
         attempt = pod and pod.attempt
         return attempt.progress if attempt is not None else None
 
-    # -- what happens in the cluster -------------------------------------
+    # -- events ----------------------------------------------------------
 
     def _on_event(self, type_, claim, _old):
         meta = claim['metadata']
@@ -137,7 +137,7 @@ class Importers:
         if pod.thread is None:
             del self._pods[uid]
 
-    # -- one turn --------------------------------------------------------
+    # -- reconciliation --------------------------------------------------
 
     def _sync(self, key):
         claim = self._store.find(core.CLAIM, *key)

@@ -120,7 +120,8 @@ def find(volume, kind):
 def set_conditions(volume, claim, reason='', message=''):
     """Bring the conditions up to date with phase and claim.
 
-    :param reason: why there is no claim; so is ``message``.
+    :param reason: reason why there is no claim, or ''.
+    :param message: message for the reason.
     """
     phase = volume['status'].get('phase')
     ready = {'Succeeded': 'True', 'Unknown': 'Unknown'}.get(phase, 'False')
@@ -183,7 +184,7 @@ def _put(volume, kind, status, reason, message):
 def events(volume, old):
     """List the events to record for new conditions.
 
-    :param volume: the DataVolume as it is now.
+    :param volume: the DataVolume after the change.
     :param old: the DataVolume before the change.
     :returns: a list of (type, reason, message).
     """

@@ -177,7 +177,7 @@ class Proxy:
         )
 
     def _finish_later(self, image, claim):
-        """Convert a disk when its client has been told that it has come."""
+        """Convert a disk after the client got the response."""
         uid = claim['metadata']['uid']
 
         async def finish():

@@ -33,7 +33,7 @@ def data_volume(store, namespace, name):
 def is_relevant(event):
     """Tell whether machines may wait for a change of a claim or DataVolume.
 
-    Most of what is written of an import is its progress and the like.
+    Most updates during an import are progress and are not relevant.
 
     :param event: a :class:`api.history.Event` of any kind of object.
     """

@@ -52,9 +52,9 @@ def put(obj, kind, status, reason='', message='', probed=False):
 
 
 def copy(obj, condition):
-    """Take a condition over as it is, unless it says what is there.
+    """Copy a condition to an object, unless it is already there.
 
-    Another message alone is no news: KubeVirt keeps the first one.
+    A different message alone changes nothing: KubeVirt keeps the first one.
 
     :param obj: the object, changed in place.
     :param condition: a condition, not changed.

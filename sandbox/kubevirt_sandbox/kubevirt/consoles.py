@@ -122,7 +122,7 @@ def _simulated(what):
 
 
 def _check(http):
-    """Refuse who speaks no WebSocket, before anything is taken over."""
+    """Refuse clients without WebSocket before disconnecting another."""
     if http.headers.get('Upgrade', '').lower() != 'websocket':
         raise errors.bad_request(
             'websocket: the client is not using the websocket protocol: '

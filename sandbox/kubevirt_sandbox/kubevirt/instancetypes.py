@@ -162,7 +162,7 @@ def expanded(store, vm):
 def check(store, vm):
     """List conflicts of a VM with its instance type, as causes.
 
-    A reference to nothing is no cause: the controller waits for it.
+    A missing instance type is not a cause: the controller waits for it.
 
     :param vm: a copy of the VM; gets the sizes.
     """

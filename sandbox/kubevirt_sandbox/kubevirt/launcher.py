@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The launcher pod of a VMI: scheduling and start failures.
 
-The pods are not objects of the API; only what a VMI's status tells of them
-is there to be seen.
+The pods are not objects of the API; only the VMI's status shows them.
 """
 
 import dataclasses

@@ -75,7 +75,7 @@ def install(server, kinds, config, controller, version):
 
 
 def _accepted(name, handler):
-    """Answer only who accepts what a verb has to tell.
+    """Answer only clients that accept the media type of a verb.
 
     Source: ``matchesAccept`` in route.go and ``detectRoute`` in jsr311.go of
     go-restful 3.

@@ -90,7 +90,7 @@ class Verbs:
         return vm, vmi
 
     async def start(self, request):
-        """Let a VM run; 409 when it does, or must not be told."""
+        """Start a VM; 409 if it runs or its strategy does not allow it."""
         vm, vmi = self._find(request)
         if vmi is not None and not vmi_status.is_final(
                 vmi) and vmi_status.phase(vmi):

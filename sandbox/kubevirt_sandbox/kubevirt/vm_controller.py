@@ -63,7 +63,7 @@ class Controller:
             end()
         self._queue.close()
 
-    # -- what happens in the cluster -------------------------------------
+    # -- events ----------------------------------------------------------
 
     def _on_event(self, type_, vm, _old):
         if type_ == 'DELETED':
@@ -85,7 +85,7 @@ class Controller:
             for vm in self._store.list(self._kind):
                 self._queue.add(paths.key(vm))
 
-    # -- one turn --------------------------------------------------------
+    # -- reconciliation --------------------------------------------------
 
     def _sync(self, key):
         if self._store.find(self._kind, *key) is None:

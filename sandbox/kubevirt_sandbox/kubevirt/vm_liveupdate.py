@@ -129,7 +129,7 @@ def _networks_changed(wanted, current):
         nets.get(name) != net for name, net in running.items())
 
 
-# -- what reaches the VMI ------------------------------------------------
+# -- changes of the running VMI ------------------------------------------
 
 def carry_out(vm, vmi, config):
     """Apply a VM's changes to its running VMI.

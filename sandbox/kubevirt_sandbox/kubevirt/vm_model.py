@@ -78,7 +78,7 @@ def wants_stop(vm, vmi):
 def reruns(vm, strategy):
     """Tell whether a VM with RerunOnFailure and no VMI needs one.
 
-    It was asked for, or the strategy is a new one.
+    It does after a start request or a change of the strategy.
     """
     return wants_start(vm) or paths.at(
         vm, 'status', 'runStrategy') != strategy

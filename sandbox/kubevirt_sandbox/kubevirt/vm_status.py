@@ -167,7 +167,7 @@ def _set_snapshots(vm):
         vm['status'].pop('volumeSnapshotStatuses', None)
 
 
-# -- one word ------------------------------------------------------------
+# -- printableStatus -----------------------------------------------------
 
 def printable(vm, vmi, strategy, store):
     """Return ``status.printableStatus``: the first state that applies."""

@@ -85,7 +85,7 @@ class Controller:
         """Queue a VMI for reconciliation."""
         self._queue.add(key)
 
-    # -- what happens in the cluster -------------------------------------
+    # -- events ----------------------------------------------------------
 
     def _look(self, namespace, name):
         return self._store.find(self._kind, namespace, name)
@@ -135,7 +135,7 @@ class Controller:
         self._ended.pop(uid, None)
         self._stopping.pop(uid, None)
 
-    # -- one turn --------------------------------------------------------
+    # -- reconciliation --------------------------------------------------
 
     def _sync(self, key):
         old = self._look(*key)

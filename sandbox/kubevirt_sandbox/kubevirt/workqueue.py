@@ -30,8 +30,7 @@ class WorkQueue:
     :param loop: the asyncio loop.
     :param work: function of a key, called once per turn.
     :param name: the controller's name, for the log.
-    :param lag: each turn comes late, by up to so many seconds, as a
-        controller in a busy cluster may.
+    :param lag: maximum delay of each turn in seconds, as in a busy cluster.
     """
 
     def __init__(self, loop, work, name, lag=0):
@@ -46,7 +45,7 @@ class WorkQueue:
         self._closed = False
 
     def add(self, key):
-        """Give a key a turn soon."""
+        """Queue a key."""
         if self._lag:
             self.add_after(key, random.uniform(0, self._lag))  # noqa: S311
         else:
@@ -60,7 +59,7 @@ class WorkQueue:
             self._handle = self._loop.call_soon(self._turns)
 
     def add_after(self, key, seconds):
-        """Give a key a turn after a while; the earliest wish counts."""
+        """Queue a key after a delay; the earliest time counts."""
         if self._closed:
             return
         when = self._loop.time() + max(seconds, 0)

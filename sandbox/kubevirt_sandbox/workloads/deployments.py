@@ -71,7 +71,7 @@ class Controller:
             if owner is not None:
                 self._on_set(type_, owner, None)
 
-    # -- a turn -----------------------------------------------------------
+    # -- reconciliation ---------------------------------------------------
 
     def _sync(self, key):
         deployment = self._store.find(workload_kinds.DEPLOYMENT, *key)

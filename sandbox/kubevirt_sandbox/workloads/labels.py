@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selectors of labels as they stand in objects (``metav1.LabelSelector``).
+"""Label selectors in objects (``metav1.LabelSelector``).
 
 Selectors in queries are in :mod:`api.selectors`.
 """

@@ -138,7 +138,7 @@ class Node:
         """Forget a pod that has ended."""
         self._pods.pop(pod.uid, None)
 
-    # -- what happens -----------------------------------------------------
+    # -- events -----------------------------------------------------------
 
     def _on_event(self, type_, pod, old):
         if not self._begun:

@@ -143,10 +143,9 @@ def _why(exc):
 class Clock:
     """The schedule of a container's probes.
 
-    A node has a clock for each probe that begins with the pod and ticks
-    every ``periodSeconds``, whenever the container started; only readiness
-    is looked at in between, whenever the pod's status is made anew while the
-    container is not ready.
+    The kubelet probes every ``periodSeconds``, counted from the start of the
+    pod, not of the container. Only the readiness probe also runs in between,
+    when the pod's status is updated while the container is not ready.
 
     :param pod: start of the pod, loop time.
     :param container: start of the container, loop time.

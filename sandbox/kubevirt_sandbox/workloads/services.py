@@ -178,7 +178,7 @@ class Services:
                 n for n in NODE_PORTS if (n, protocol) not in used)
             used.add((port['nodePort'], protocol))
 
-    # -- what is served ---------------------------------------------------
+    # -- open ports -------------------------------------------------------
 
     def _on_event(self, type_, service, old):
         uid = service['metadata']['uid']

@@ -37,10 +37,10 @@ class Cause:
 
 
 def refuse(webhook, causes):
-    """Turn an object away, if there are causes.
+    """Refuse an object if there are causes.
 
     :param webhook: the webhook's name without its domain.
-    :param causes: a list of :class:`Cause`; an empty one lets it in.
+    :param causes: a list of :class:`Cause`; empty: nothing is refused.
     :raises: ApiError 422
     """
     if not causes:
@@ -55,7 +55,7 @@ def refuse(webhook, causes):
 
 
 def check_schema(webhook, schema, obj):
-    """Turn an object away that its schema does not allow.
+    """Refuse an object that its schema does not allow.
 
     The API server does so, too, but only after the webhooks have made their
     changes, which need an object of the right shape.
@@ -67,7 +67,7 @@ def check_schema(webhook, schema, obj):
 
 
 def bad(webhook, why):
-    """Turn away what virt-api cannot even read.
+    """Make the error for an object that virt-api cannot decode.
 
     :returns: an ApiError 400 to raise.
     """
