@@ -13,28 +13,29 @@ import sys
 def parse(argv):
     parser = argparse.ArgumentParser(
         prog='tools/demo',
-        description='Start a stand-in KubeVirt cluster with the operator '
-                    'and a BMC that it makes (this wants kubectl), and for '
-                    'two more VMs sushy-emulator for Redfish and vbmcd for '
-                    'IPMI, all on loopback, and print how to use them. They '
-                    'stay up until Ctrl-C and leave nothing behind.')
+        description='Start a sandbox, which simulates a KubeVirt cluster, '
+                    'with the operator and a BMC (this needs kubectl), and '
+                    'for two more VMs sushy-emulator for Redfish and vbmcd '
+                    'for IPMI, all on loopback addresses, and print '
+                    'commands that use them. Ctrl-C stops the processes and '
+                    'deletes their files.')
     parser.add_argument(
         '--tour', action='store_true',
-        help='run the printed commands one by one, look at what each did to '
-             'the VM, and end; exit code 0 only if each did what it says')
+        help='run the printed commands one by one, check the effect of each '
+             'on the VM, and end; exit code 0 only if all succeeded')
     parser.add_argument(
         '--no-operator', dest='operator', action='store_false',
-        help='the emulators alone; so it is, too, without kubectl')
+        help='start the emulators only, as without kubectl')
     ports = parser.add_argument_group('ports, each a free one by default')
     for name, what in (
-            ('sandbox', 'the Kubernetes API of the stand-in cluster'),
+            ('sandbox', 'the Kubernetes API of the sandbox'),
             ('redfish', 'sushy-emulator'),
             ('vbmcd', 'vbmcd, for the command vbmc')):
         ports.add_argument(f'--{name}-port', type=port, metavar='PORT',
                            help=what)
     ports.add_argument(
         '--ipmi-port', type=port, metavar='PORT',
-        help='the BMC of the first VM; that of the second gets the next')
+        help='the BMC of the first VM; the next port is for the second VM')
     return parser.parse_args(argv)
 
 
@@ -53,10 +54,10 @@ def main(argv=None):
     from tools.demonstration import step
     from tools.demonstration import tour
 
-    asked = []
+    signals = []
 
     def stop(signum, frame):
-        asked.append(signum)
+        signals.append(signum)
         # Ignore further signals during the clean-up.
         for again in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
             signal.signal(again, signal.SIG_IGN)
@@ -72,11 +73,11 @@ def main(argv=None):
             running.wait()
     except BaseException as exc:
         # An interrupted fixture may raise any exception.
-        if asked:
-            print('\nEnded; nothing is left running.')
+        if signals:
+            print('\nStopped; all processes have ended.')
             # Without --tour a signal is the normal way to end, so return 0.
             return 130 if options.tour else 0
-        if isinstance(exc, (stage.Unready, step.Failed)):
+        if isinstance(exc, (stage.ProgramFailed, step.Failed)):
             print(f'tools/demo: {exc}', file=sys.stderr)
             return 1
         raise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first part of the demonstration: a BMC by ``kubectl apply``.
+"""First part of the demonstration: a BMC created by ``kubectl apply``.
 
 The manifests are those of etc/kubernetes, unchanged. The sandbox runs the
 operator and the BMC as pods.
@@ -74,115 +74,115 @@ class Script:
     def installed(self, output):
         step.expect('customresourcedefinition' in output
                     and 'deployment.apps/sushy-kubevirt-operator' in output,
-                    'kubectl does not say so')
-        return 'the operator is being started, with two replicas'
+                    'unexpected output of kubectl')
+        return 'the operator starts, with two replicas'
 
     def rolled_out(self, output):
         step.expect('successfully rolled out' in output,
-                    'kubectl does not say so')
+                    'unexpected output of kubectl')
         return 'both replicas are ready'
 
     def has_a_vm(self, output):
-        step.expect(self.sandbox.vm(NAME) is not None, 'there is no VM')
-        return 'there is a VM, halted'
+        step.expect(self.sandbox.vm(NAME) is not None, 'the VM does not exist')
+        return 'the VM exists and is halted'
 
-    def asked_for(self, output):
+    def bmc_created(self, output):
         step.expect('virtualmachinebmc.bmc.kubevirt.io/' + NAME in output,
-                    'kubectl does not say so')
-        return 'that is all a user does'
+                    'unexpected output of kubectl')
+        return 'the operator creates its objects'
 
     def ready(self, output):
         step.expect('condition met' in output, 'it is not ready')
-        return 'the BMC can be used, at ' + self.stage.address(NAME)
+        return f'the BMC is ready, its address is {self.stage.address(NAME)}'
 
     def shown(self, output):
         step.expect(self.stage.address(NAME) in output,
-                    'the address is not in it')
+                    'the output lacks its address')
         return 'a pod with Redfish and IPMI, and a Service with its address'
 
     def switched_on(self, output):
-        step.expect('Up/On' in output, 'ipmitool does not say so')
-        return self.guest.boots('Hdd')
+        step.expect('Up/On' in output, 'unexpected output of ipmitool')
+        return self.guest.expect_boot('Hdd')
 
     def is_on(self, output):
         step.expect('Chassis Power is on' in output,
-                    'ipmitool says otherwise')
-        self.guest.runs()
+                    'unexpected output of ipmitool')
+        self.guest.expect_running()
         return 'it is on, and its guest runs'
 
     def has_certificate(self, output):
         step.expect('BEGIN CERTIFICATE' in self.ca.read_text(),
-                    'there is none')
-        return 'clients can check that it is this BMC that answers'
+                    'the file has no certificate')
+        return 'clients verify the certificate of the BMC with it'
 
     def logged_in(self, output):
         step.expect(output.strip() == '201',
-                    f'the login was answered {output}')
-        return 'there is a session, its token is in the file'
+                    f'HTTP status {output}, not 201')
+        return 'the session is open, its token is in the file'
 
     def reads(self, output):
         step.expect('"PowerState":"On"' in output.replace(': ', ':'),
-                    'Redfish says otherwise')
+                    'Redfish reports another power state')
         return 'Redfish agrees: it is on'
 
     def next_is_pxe(self, output):
-        step.expect(output.strip() == '204', f'it was answered {output}')
-        self.guest.still()
-        return 'set, and nothing was restarted'
+        step.expect(output.strip() == '204', f'HTTP status {output}, not 204')
+        self.guest.expect_no_boot()
+        return 'the override is set, and the VM was not restarted'
 
     def boots_pxe(self, output):
-        step.expect(output.strip() == '204', f'it was answered {output}')
-        return self.guest.boots('Pxe')
+        step.expect(output.strip() == '204', f'HTTP status {output}, not 204')
+        return self.guest.expect_boot('Pxe')
 
     def logged_out(self, output):
-        step.expect(output.strip() == '204', f'it was answered {output}')
-        return 'the token is good for nothing any more'
+        step.expect(output.strip() == '204', f'HTTP status {output}, not 204')
+        return 'the session is closed, its token is invalid'
 
     def deleted(self, output):
-        step.expect('deleted' in output, 'kubectl does not say so')
-        return 'it is gone'
+        step.expect('deleted' in output, 'unexpected output of kubectl')
+        return 'the BMC is deleted'
 
     def all_gone(self, output):
-        step.expect('No resources found' in output, 'this is left')
-        self.guest.runs()
-        return 'nothing is left of it; the VM runs on'
+        step.expect('No resources found' in output, 'objects are left')
+        self.guest.expect_running()
+        return 'all objects of the BMC are deleted; the VM still runs'
 
     # Steps
 
-    def making(self):
+    def setup_steps(self):
         """List the steps that create the BMC and wait until it is ready."""
         return [
             self._kubectl('Install the operator', f'apply -k {MANIFESTS}',
                           self.installed),
             self._kubectl(
-                'Look whether it has started',
+                'Wait until the operator has started',
                 '--namespace sushy-kubevirt-system rollout status \\\n    '
                 '--timeout 60s deployment/sushy-kubevirt-operator',
                 self.rolled_out),
-            self._kubectl('Make a VM to try it with',
+            self._kubectl('Create a VM',
                           f'apply -f {MANIFESTS}/samples/vm.yaml',
                           self.has_a_vm),
-            self._kubectl('Ask for a BMC for it',
+            self._kubectl('Create a BMC for the VM',
                           'apply -f %s/samples/secret.yaml \\\n    '
                           '-f %s/samples/bmc.yaml' % (MANIFESTS, MANIFESTS),
-                          self.asked_for),
-            self._kubectl('Wait until it is there',
+                          self.bmc_created),
+            self._kubectl('Wait until the BMC is ready',
                           'wait --for=condition=Ready vmbmc/%s '
                           '--timeout=60s' % NAME, self.ready),
         ]
 
-    def using(self):
+    def usage_steps(self):
         """List the steps that use the BMC and finally delete it."""
         return [
-            self._kubectl('See it, and what was made of it',
+            self._kubectl('Show the BMC and its objects',
                           'get vmbmc %s\n%s' % (NAME, self.kubectl(
                               'get pods,services \\\n    --selector '
                               + _LABEL)), self.shown),
             self._client(f'Switch {NAME} on, over IPMI',
                          self.ipmi('power on'), self.switched_on),
-            self._client(f'Ask whether {NAME} is on',
+            self._client('Read its power state, over IPMI',
                          self.ipmi('power status'), self.is_on),
-            self._kubectl('Get the certificate to check Redfish with',
+            self._kubectl('Get the CA certificate of the BMC',
                           "get configmap %s-virtbmc-ca --output \\\n    "
                           "jsonpath='{.data.ca\\.crt}' > %s" % (
                               NAME, self.ca), self.has_certificate),
@@ -199,7 +199,7 @@ class Script:
                     '', _SYSTEM + ' \\\n    | %s -m json.tool'
                     % (process.BIN / 'python')), self.reads),
             self._client(
-                f'Let {NAME} boot from the network, once',
+                'Set a one-time boot from the network',
                 self.send('PATCH', _SYSTEM,
                           '{"Boot": {"BootSourceOverrideTarget": "Pxe",'
                           ' "BootSourceOverrideEnabled": "Once"}}'),
@@ -217,7 +217,7 @@ class Script:
             self._kubectl('Delete the BMC', 'delete vmbmc ' + NAME,
                           self.deleted),
             self._kubectl(
-                'See that all that was made for it goes',
+                'Wait until its objects are deleted',
                 'wait --for=delete --timeout=60s \\\n    %s --selector %s '
                 '> /dev/null\n%s' % (
                     _KINDS, _LABEL, self.kubectl(
@@ -227,7 +227,7 @@ class Script:
 
     def steps(self):
         """List all steps, in the order they are run."""
-        return self.making() + self.using()
+        return self.setup_steps() + self.usage_steps()
 
     def _kubectl(self, title, words, check):
         return step.Step(title, self.kubectl(words), check, needs='kubectl')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The second part of the demonstration: emulators for several VMs.
+"""Second part of the demonstration: emulators for several VMs.
 
 They run outside of the cluster, as users without the operator start them.
 """
@@ -52,18 +52,18 @@ class Script:
         return self.stage.emulator.system(self.stage.uuids[name])
 
     def powers_on(self, output):
-        step.expect('Up/On' in output, 'ipmitool does not say so')
-        return self.guest.boots('Hdd')
+        step.expect('Up/On' in output, 'unexpected output of ipmitool')
+        return self.guest.expect_boot('Hdd')
 
     def status_on(self, output):
-        step.expect('Chassis Power is on' in output, 'ipmitool says otherwise')
-        self.guest.runs()
+        step.expect('Chassis Power is on' in output, 'unexpected output')
+        self.guest.expect_running()
         return 'it is on, and its guest runs'
 
     def reads_on(self, output):
         system = self.system(self.one)
         step.expect('"PowerState": "On"' in output.replace('":"', '": "'),
-                    'Redfish says otherwise')
+                    'Redfish reports another power state')
         step.expect(system['UUID'] == self.stage.uuids[self.one],
                     'the UUID is not that of the VM')
         return ('Redfish agrees: %s is On, with %s GiB and %s CPU' % (
@@ -75,8 +75,8 @@ class Script:
         step.expect((boot['BootSourceOverrideTarget'],
                      boot['BootSourceOverrideEnabled']) == ('Pxe', 'Once'),
                     f'it reads back as {boot}')
-        self.guest.still()
-        return 'it reads back as Pxe, Once; nothing was restarted'
+        self.guest.expect_no_boot()
+        return 'it reads back as Pxe, Once; the VM was not restarted'
 
     def ipmi_knows(self, output):
         step.expect('Boot Flag Valid' in output and 'Force PXE' in output,
@@ -85,39 +85,39 @@ class Script:
         return 'IPMI reads what Redfish set: PXE, for the next boot'
 
     def boots_pxe(self, output):
-        step.expect('Cycle' in output, 'ipmitool does not say so')
-        return self.guest.boots('Pxe')
+        step.expect('Cycle' in output, 'unexpected output of ipmitool')
+        return self.guest.expect_boot('Pxe')
 
     def boots_disk_again(self, output):
-        found = self.guest.boots('Hdd')
+        found = self.guest.expect_boot('Hdd')
         boot = self.system(self.one)['Boot']
         step.expect(boot['BootSourceOverrideEnabled'] == 'Disabled',
-                    f'the override is still there: {boot}')
-        return found + ': once was once'
+                    f'the override is still set: {boot}')
+        return found + '; the override was for one boot'
 
     def shuts_down(self, output):
-        return self.guest.stops()
+        return self.guest.expect_stopped()
 
     def lists_vms(self, output):
         for name in self.stage.vms:
-            step.expect(name in output, f'{name} is not in it')
-        return f"{' and '.join(self.stage.vms)} are there"
+            step.expect(name in output, f'the output lacks {name}')
+        return f"the VMs are {' and '.join(self.stage.vms)}"
 
     def lists_bmcs(self, output):
         for name in self.stage.vms:
-            step.expect(name in output, f'{name} is not in it')
+            step.expect(name in output, f'the output lacks {name}')
         step.expect(output.count('running') == 2, 'not both are running')
         return 'both BMCs are running'
 
     def logs_in(self, output):
         step.expect(output.strip() == '201',
-                    f'the login was answered {output}')
-        return 'there is a session, its token is in the file'
+                    f'HTTP status {output}, not 201')
+        return 'the session is open, its token is in the file'
 
     def session_serves(self, output):
         step.expect(self.stage.uuids[self.one] in output,
-                    'it does not list the systems')
-        return 'the token does what the password does'
+                    'the output lacks the system')
+        return 'the token is accepted instead of the password'
 
     def medium(self):
         return self.stage.emulator.request(
@@ -128,8 +128,8 @@ class Script:
         found = self.medium()
         step.expect(found['Inserted'] and found['Image'] == self.stage.image,
                     f"the drive has {found['Image']}")
-        self.guest.still()
-        return 'the drive has it; nothing was started'
+        self.guest.expect_no_boot()
+        return 'the drive has the image; the VM was not started'
 
     def imported(self, output):
         for volume in self.sandbox.list('datavolumes'):
@@ -137,8 +137,8 @@ class Script:
             self.sandbox.wait(
                 'datavolumes', name, lambda it: it
                 and it.get('status', {}).get('phase') == 'Succeeded')
-            return 'CDI has fetched the image into DataVolume ' + name
-        raise step.Failed('there is no DataVolume')
+            return 'CDI has imported the image into DataVolume ' + name
+        raise step.Failed('no DataVolume was created')
 
     def next_is_cd(self, output):
         boot = self.system(self.one)['Boot']
@@ -148,14 +148,14 @@ class Script:
         return 'it reads back as Cd, Once'
 
     def boots_cd(self, output):
-        return self.guest.boots('Cd')
+        return self.guest.expect_boot('Cd')
 
     def ejects(self, output):
         step.expect(not self.medium()['Inserted'], 'the drive is not empty')
         for volume in self.sandbox.list('datavolumes'):
             self.sandbox.wait('datavolumes', volume['metadata']['name'],
                               lambda it: it is None)
-        return 'the drive is empty, the DataVolume is gone'
+        return 'the drive is empty, the DataVolume is deleted'
 
     # Steps
 
@@ -175,19 +175,19 @@ class Script:
                       self.lists_bmcs),
             step.Step(f'Power {self.one} on, over IPMI',
                       self.ipmi(self.one, 'chassis power on'), self.powers_on),
-            step.Step('Ask whether it is on',
+            step.Step('Read its power state',
                       self.ipmi(self.one, 'chassis power status'),
                       self.status_on),
-            step.Step('Read it over Redfish',
+            step.Step('Read the system, over Redfish',
                       self.curl(system)
                       + f' \\\n    | {python} -m json.tool',
                       self.reads_on),
-            step.Step('Let it boot from the network, once, over Redfish',
+            step.Step('Set a one-time boot from the network, over Redfish',
                       self.send('PATCH', system,
                                 '{"Boot": {"BootSourceOverrideTarget": "Pxe",'
                                 ' "BootSourceOverrideEnabled": "Once"}}'),
                       self.next_is_pxe),
-            step.Step('Read that over IPMI',
+            step.Step('Read the boot override, over IPMI',
                       self.ipmi(self.one, 'chassis bootparam get 5'),
                       self.ipmi_knows),
             step.Step('Power cycle it, over IPMI',
@@ -199,7 +199,7 @@ class Script:
             step.Step('Shut it down, over Redfish',
                       self.reset(self.one, 'GracefulShutdown'),
                       self.shuts_down),
-            step.Step('Log in over Redfish, for a session',
+            step.Step('Open a session, over Redfish',
                       "curl --silent --show-error --fail "
                       "--write-out '%%{http_code}' --output /dev/null \\\n    "
                       "--header 'Content-Type: application/json' --data @%s "
@@ -219,11 +219,11 @@ class Script:
                                 'InsertMedia',
                                 '{"Image": "%s"}' % self.stage.image),
                       self.inserts),
-            step.Step('Look how far it is',
+            step.Step('Read the state of the import',
                       self.curl(media)
                       + f' \\\n    | {python} -m json.tool',
                       self.imported),
-            step.Step('Let it boot from that, once',
+            step.Step('Set a one-time boot from the image',
                       self.send('PATCH', system,
                                 '{"Boot": {"BootSourceOverrideTarget": "Cd",'
                                 ' "BootSourceOverrideEnabled": "Once"}}'),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of the demonstration: sandbox, emulator, vbmcd and two VMs.
+"""Programs of the demonstration: sandbox, emulator and vbmcd, for two VMs.
 
-The programs are started by the fixtures of the functional tests, with one
-folder for all files and with credentials for the user. The operator is not
-among them: `bmc` installs it into the cluster.
+The fixtures of the functional tests start the programs, with one folder for
+all files and with credentials for the user. The operator is not included: the
+steps in `bmc` install it into the cluster.
 """
 
 import contextlib
@@ -27,8 +27,8 @@ from tests.fixtures import vbmcd
 USER = 'admin'
 
 
-class Unready(Exception):
-    """A program did not start; the message has the cause and its output."""
+class ProgramFailed(Exception):
+    """A program failed to start or has ended; the message has its output."""
 
 
 class Stage(contextlib.AbstractContextManager):
@@ -64,7 +64,7 @@ class Stage(contextlib.AbstractContextManager):
             self.__exit__(*sys.exc_info())
             exc = process.cause(raised)
             if isinstance(exc, (AssertionError, OSError, RuntimeError)):
-                raise Unready(str(exc)) from raised
+                raise ProgramFailed(str(exc)) from raised
             raise exc
         return self
 
@@ -77,14 +77,14 @@ class Stage(contextlib.AbstractContextManager):
 
     def _start(self):
         options = self.options
-        self._say('Starting the stand-in cluster')
+        self._print_progress('Starting the sandbox')
         self.sandbox = sandbox.Sandbox(
             vms=2, boot_seconds=1, port=options.sandbox_port or 0,
             log=self.home / 'sandbox.log')
         self.sandbox.setUp()
-        self.kubeconfig = self._keep('kubeconfig',
-                                     self.sandbox.kubeconfig.read_text())
-        self.ca = self._keep('ca.crt', self.sandbox.ca.read_text())
+        self.kubeconfig = self._write_private(
+            'kubeconfig', self.sandbox.kubeconfig.read_text())
+        self.ca = self._write_private('ca.crt', self.sandbox.ca.read_text())
         self.vms = sorted(vm['metadata']['name']
                           for vm in self.sandbox.list('virtualmachines'))
         self.uuids = {
@@ -93,9 +93,9 @@ class Stage(contextlib.AbstractContextManager):
 
         # An account with the permissions of emulators and no others.
         account = self.sandbox.bmc_account()
-        self._say('Starting sushy-emulator')
+        self._print_progress('Starting sushy-emulator')
         hashed = bcrypt.hashpw(self.password.encode(), bcrypt.gensalt(8))
-        users = self._keep('htpasswd', f'{USER}:{hashed.decode()}\n')
+        users = self._write_private('htpasswd', f'{USER}:{hashed.decode()}\n')
         self.emulator = emulator.Emulator(
             account, {
                 'SUSHY_EMULATOR_AUTH_FILE': str(users),
@@ -104,30 +104,31 @@ class Stage(contextlib.AbstractContextManager):
             auth=(USER, self.password), port=options.redfish_port or 0,
             log=self.home / 'sushy-emulator.log')
         self.emulator.setUp()
-        self.netrc = self._keep(
+        self.netrc = self._write_private(
             'netrc', 'machine 127.0.0.1 login %s password %s\n'
             % (USER, self.password))
-        self.login = self._keep('login.json', json.dumps(
+        self.login = self._write_private('login.json', json.dumps(
             {'UserName': USER, 'Password': self.password}) + '\n')
 
-        self._say('Starting a web server with an image')
+        self._print_progress('Starting a web server with an image')
         self.images = image_server.ImageServer()
         self.images.setUp()
         self.image = self.images.url + '/size-8000000/install.iso'
 
-        self._say('Starting vbmcd with a BMC for each VM')
+        self._print_progress('Starting vbmcd with a BMC for each VM')
         self.vbmcd = vbmcd.Vbmcd(
             account, port=options.vbmcd_port,
             log=self.home / 'vbmcd.log')
         self.vbmcd.setUp()
-        self.password_file = self._keep('password', self.password + '\n')
+        self.password_file = self._write_private(
+            'password', self.password + '\n')
         for number, name in enumerate(self.vms):
             given = options.ipmi_port
             self.bmcs[name] = self.vbmcd.add(
                 name, username=USER, password=self.password,
                 port=given and given + number)
 
-    def _keep(self, name, text):
+    def _write_private(self, name, text):
         """Write a file that only the user can read. :returns: its path"""
         path = self.home / name
         path.touch(0o600)
@@ -135,13 +136,13 @@ class Stage(contextlib.AbstractContextManager):
         return path
 
     @staticmethod
-    def _say(text):
+    def _print_progress(text):
         print(text + ' ...', file=sys.stderr, flush=True)
 
     def wait(self):
         """Wait until one of the programs ends; that is always an error.
 
-        :raises Unready: one ended.
+        :raises ProgramFailed: one ended.
         """
         programs = [one.process for one in (self.sandbox, self.emulator,
                                             self.vbmcd)]
@@ -150,14 +151,14 @@ class Stage(contextlib.AbstractContextManager):
             try:
                 descriptors[os.pidfd_open(one.pid)] = one
             except ProcessLookupError:
-                self._tell_end(one)
+                self._raise_ended(one)
         for descriptor in select.select(list(descriptors), [], [])[0]:
-            self._tell_end(descriptors[descriptor])
+            self._raise_ended(descriptors[descriptor])
 
     @staticmethod
-    def _tell_end(program):
-        raise Unready('%s ended; its output ends:\n%s'
-                      % (program.name, program.tail()))
+    def _raise_ended(program):
+        raise ProgramFailed(f'{program.name} ended; its output ends:\n'
+                            f'{program.tail()}')
 
     def address(self, name):
         """Return the address of a BMC that the operator made.

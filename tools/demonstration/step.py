@@ -10,7 +10,7 @@ import dataclasses
 
 
 class Failed(Exception):
-    """A step did not have the effect it states; the message says why."""
+    """A step did not have its effect; the message has the reason."""
 
 
 @dataclasses.dataclass
@@ -20,9 +20,8 @@ class Step:
     ``command`` is its text, or a function that returns it when the step is
     run, as addresses are not known earlier. ``check`` gets the command's
     output and returns a sentence with its findings; it raises :class:`Failed`
-    or
-    :class:`AssertionError`. ``needs`` is a program without which the step is
-    skipped.
+    or :class:`AssertionError`. ``needs`` is a program without which the step
+    is skipped.
     """
 
     title: str
@@ -53,7 +52,7 @@ class Guest:
         self.vmi = None
         self.booted = 0
 
-    def boots(self, device_class):
+    def expect_boot(self, device_class):
         """Wait for the next boot and check its boot device.
 
         :param device_class: expected class of the device
@@ -65,25 +64,25 @@ class Guest:
         boot = self.sandbox.wait_boot(self.name, self.booted + 1)
         boots = self.sandbox.boots(self.name)
         expect(len(boots) == self.booted + 1,
-               '%d boots instead of one more' % (len(boots) - self.booted))
+               f'{len(boots) - self.booted} boots instead of one')
         self.booted = len(boots)
         expect(boot['vmi'] == self.vmi, 'the boot is of another VMI')
         expect(boot['class'] == device_class,
-               f"it booted from {boot['device']} ({boot['class']})")
+               f"it booted from {boot['device']} ({boot['class']}) instead")
         return ('the guest of %s booted from %s (%s), in a new VMI'
                 % (self.name, boot['device'], boot['class']))
 
-    def still(self):
+    def expect_no_boot(self):
         expect(len(self.sandbox.boots(self.name)) == self.booted,
-               'the guest booted, and should not have')
+               'the guest has booted unexpectedly')
 
-    def runs(self):
+    def expect_running(self):
         expect(self.sandbox.guest(self.name)['running'],
-               'the guest does not run')
+               'the guest is not running')
 
-    def stops(self):
+    def expect_stopped(self):
         self.sandbox.wait_stopped(self.name)
-        self.still()
+        self.expect_no_boot()
         expect(not self.sandbox.guest(self.name)['running'],
-               'the guest still runs')
+               'the guest is still running')
         return 'the guest has ended, the VM has no VMI'

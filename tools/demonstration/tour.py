@@ -26,9 +26,9 @@ def prepare(stage):
     """
     if not stage.options.operator or not shutil.which('kubectl'):
         return False
-    print('Installing the operator, and asking it for a BMC ...',
+    print('Installing the operator and creating a BMC ...',
           file=sys.stderr, flush=True)
-    for one in bmc.Script(stage).making():
+    for one in bmc.Script(stage).setup_steps():
         code, output = run(one.text, stage.environment())
         step.expect(code == 0, f'{one.text}: {output}')
         one.check(output)
@@ -58,7 +58,7 @@ def show(stage):
         for one in script.steps():
             if not one.needs or shutil.which(one.needs):
                 print(f'\n# {one.title}\n{one.text}')
-    print('\n# See what the guest of %s has booted so far\n%s' % (
+    print('\n# Show the boots of the guest of %s\n%s' % (
         stage.vms[0], 'curl --silent --cacert %s %s/sandbox/guests/default/%s'
         % (stage.ca, sandbox.url, stage.vms[0])))
     print('\nEverything is up. Ctrl-C ends it.', flush=True)
@@ -82,33 +82,32 @@ def tour(stage, stream=None):
     stream = stream or sys.stdout
     bold, plain = ('\033[1m', '\033[0m') if stream.isatty() else ('', '')
 
-    def tell(text=''):
+    def report(text=''):
         print(text, file=stream, flush=True)
 
     steps = [one for script in scripts(stage) for one in script.steps()]
     skipped = 0
     for number, one in enumerate(steps, 1):
-        tell('\n%s%d/%d %s%s' % (bold, number, len(steps), one.title, plain))
+        report('\n%s%d/%d %s%s' % (bold, number, len(steps), one.title, plain))
         if one.needs and not shutil.which(one.needs):
-            tell(f'  skipped: {one.needs} is not installed')
+            report(f'  skipped: {one.needs} is not installed')
             skipped += 1
             continue
         command = one.text
-        tell('$ ' + command)
+        report('$ ' + command)
         code, output = run(command, stage.environment())
         lines = output.strip().splitlines()
         shown = lines[:12]
         if len(lines) > len(shown):
-            shown.append('... and %d lines more' % (len(lines) - len(shown)))
-        tell(textwrap.indent('\n'.join(shown), '  | '))
+            shown.append(f'... and {len(lines) - len(shown)} more lines')
+        report(textwrap.indent('\n'.join(shown), '  | '))
         try:
             step.expect(code == 0,
-                        'the command ended with exit code %d' % code)
-            tell('  -> ' + one.check(output))
+                        f'the command ended with exit code {code}')
+            report('  -> ' + one.check(output))
         except (step.Failed, AssertionError, LookupError, OSError) as exc:
-            tell(f'  -> FAILED: {exc}')
+            report(f'  -> FAILED: {exc}')
             return False
-    tell('\nThe tour is over: each of %d steps did what it says%s.' % (
-        len(steps) - skipped,
-        ', %d left out' % skipped if skipped else ''))
+    report(f'\nTour finished: {len(steps) - skipped} steps succeeded'
+           + (f', {skipped} skipped.' if skipped else '.'))
     return True
