@@ -133,8 +133,8 @@ class Api:
         :param metadata_only: whether to read nothing but the metadata
         :returns: asynchronous iterator of (type, object): 'ADDED',
             'MODIFIED' and 'DELETED' with a dict; and after each complete
-            list `LISTED` with the set of (namespace, name) that are there,
-            so that what vanished meanwhile can be found
+            list `LISTED` with the set of all (namespace, name), from which
+            deleted objects are found
         """
         found = _Channel(asyncio.get_running_loop(), self._reading)
         source = watcher.Watcher(

@@ -34,7 +34,7 @@ class Cache:
 
     :param api: an `api.Api`
 
-    ``objects`` is an `Objects` of BMCs and what was made for them,
+    ``objects`` is an `Objects` of BMCs and the objects created for them,
     ``machines`` a `VirtualMachines`, ``secrets`` a `Secrets`.
     """
 

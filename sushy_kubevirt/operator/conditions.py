@@ -60,14 +60,14 @@ class Condition:
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """The objects that matter to a BMC: dicts, None for those that do not
-    exist.
+    """The objects on which the conditions of a BMC depend: dicts, None for
+    those that do not exist.
 
     :param vm: the VM
     :param secret: the Secret with user name and password: the one that the
         BMC names, or the one made for it; its metadata is enough
-    :param secret_lacks: what it lacks: see `credentials.missing`
-    :param secret_unfit: what a protocol cannot use of it: see
+    :param secret_lacks: its missing keys: see `credentials.missing`
+    :param secret_unfit: its values that a protocol cannot use: see
         `credentials.unfit`
     :param copied: whether the copy exists, if the Secret is in another
         namespace
@@ -80,12 +80,12 @@ class World:
     :param validity: begin and end of the validity of that certificate, two
         `datetime.datetime`; None if there is none
     :param now: `datetime.datetime`
-    :param taken: foreign objects with the names of the BMC's, as 'Kind name'
-    :param image_allowed: whether the BMC may have the image that it names
+    :param taken: foreign objects with names of the BMC's, as 'Kind name'
+    :param image_allowed: whether the BMC may use the image in its spec
     :param pod_allowed: whether all images of the present pod are allowed
-    :param refused: objects that the API server refused to write, as pairs of
-        'Kind name' and a sentence
-    :param waiting: whether an upgrade waits for those of other BMCs
+    :param refused: objects that the API server rejected, as pairs of
+        'Kind name' and its message
+    :param waiting: whether an upgrade waits for the upgrades of other BMCs
     """
 
     vm: dict | None = None

@@ -28,7 +28,7 @@ ACCOUNT = naming.GROUP + '/account'
 
 #: Environment that saves 1 MiB in each container: one malloc arena for all
 #: threads (glibc), no columns in tracebacks (CPython).
-_SMALL = (('MALLOC_ARENA_MAX', '1'), ('PYTHONNODEBUGRANGES', '1'))
+_MEMORY_VARIABLES = (('MALLOC_ARENA_MAX', '1'), ('PYTHONNODEBUGRANGES', '1'))
 
 #: Requests and limits of containers whose BMC has none. Measured at rest
 #: (tools/bench): 28 and 20 MiB of private memory (redfish, ipmi), 42 and 38
@@ -192,7 +192,8 @@ def _container(name, bmc, defaults, command, env, mounts, port, health_port):
             {'name': 'VIRTBMC_HEALTH_PORT', 'value': str(health_port)},
             {'name': config_map.AUTH_VARIABLE,
              'value': config_map.AUTH_FOLDER},
-            *({'name': each, 'value': value} for each, value in _SMALL),
+            *({'name': each, 'value': value} for each, value
+              in _MEMORY_VARIABLES),
             *env],
         'ports': [port, {'name': name + '-health',
                          'containerPort': health_port, 'protocol': 'TCP'}],

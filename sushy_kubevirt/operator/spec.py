@@ -26,10 +26,10 @@ class Reference:
 @dataclasses.dataclass(frozen=True)
 class Redfish:
     """
-    :param enabled: whether there is Redfish
+    :param enabled: whether Redfish is served
     :param plain: whether it is served by HTTP
-    :param secret: name of the Secret with its certificate; None when the
-        operator issues one, or there is none
+    :param secret: name of the Secret with a user's certificate; None if the
+        operator issues one, or with HTTP
     """
 
     enabled: bool = True
@@ -61,7 +61,7 @@ class Service:
 @dataclasses.dataclass(frozen=True)
 class NetworkPolicy:
     """
-    :param enabled: whether there is one
+    :param enabled: whether the BMC has a NetworkPolicy
     :param networks: tuple of CIDRs whose clients may connect
     :param namespaces: tuple of namespaces whose pods may connect
     """
@@ -92,7 +92,7 @@ class Bmc:
     :param vm: `Reference` of the VM; None for a resource that was stored
         under KubeVirtBMC's definition, which does not require it
     :param auth: `Reference` of the Secret; None when the operator makes one
-    :param ipmi: whether there is IPMI
+    :param ipmi: whether IPMI is served
     :param redfish: `Redfish`
     :param service: `Service`
     :param network_policy: `NetworkPolicy`
