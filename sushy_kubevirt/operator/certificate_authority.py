@@ -73,9 +73,9 @@ class CertificateAuthority:
         found = _read(secret)
         if not pki.usable(found.pair):
             raise errors.Rejected(
-                'Secret %s/%s has no certificate, or one without its key. '
-                'Correct it, or delete it to have a new one created'
-                % (self._namespace, naming.AUTHORITY))
+                f'Secret {self._namespace}/{naming.AUTHORITY} has no '
+                'certificate, or no key that belongs to it. Correct it, or '
+                'delete it; the operator then creates a new one')
         if not pki.due(found.pair.certificate, ()) or (
                 not naming.made_by_us(secret)):
             return found

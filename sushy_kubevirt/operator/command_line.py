@@ -105,8 +105,8 @@ def parse(arguments=None, environ=os.environ):
     values['namespaces'] = tuple(dict.fromkeys(values['namespaces']))
     values['allowed_images'] = tuple(
         values['allowed_images'] or [permissions.repository(found.image)])
-    values['identity'] = '%s_%s' % (
-        environ.get('POD_NAME') or os.uname().nodename, os.urandom(4).hex())
+    name = environ.get('POD_NAME') or os.uname().nodename
+    values['identity'] = f'{name}_{os.urandom(4).hex()}'
     return Options(**values)
 
 
@@ -187,7 +187,7 @@ def parser(environ):
     group = result.add_argument_group('metrics and logs')
     group.add_argument(
         '--metrics-address', metavar='ADDRESS:PORT', type=_address,
-        default='%s:%d' % (_host(environ), PORT), dest='listen',
+        default=f'{_host(environ)}:{PORT}', dest='listen',
         help='address of /metrics, /livez and /readyz, which need no '
         'password; port 0 for a free one, which the log tells; an '
         'empty text to serve none (default: port %d of the pod this runs in, '
@@ -233,9 +233,9 @@ def _certificates(path):
         x509.load_pem_x509_certificates(text.encode())
         return text
     except (OSError, ValueError) as e:
+        reason = getattr(e, 'strerror', None) or e
         raise argparse.ArgumentTypeError(
-            '%s has no certificates: %s'
-            % (path, getattr(e, 'strerror', None) or e)) from None
+            f'{path} has no certificates: {reason}') from None
 
 
 def _count(text):
@@ -257,8 +257,8 @@ def _selector(text):
                             for one in re.split(r',(?![^(]*\))', text)):
         return text.strip()
     raise argparse.ArgumentTypeError(
-        '%r is not a label selector, such as bmc=auto or "bmc in (a, b)"'
-        % text)
+        f'{text!r} is not a label selector, such as bmc=auto or '
+        '"bmc in (a, b)"')
 
 
 def _address(text):
@@ -272,5 +272,5 @@ def _address(text):
         return str(ipaddress.ip_address(host)), int(port)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            '%r is not ADDRESS:PORT, such as 127.0.0.1:%d, with an IP '
-            'address' % (text, PORT)) from None
+            f'{text!r} is not ADDRESS:PORT, such as 127.0.0.1:{PORT}, with an '
+            'IP address') from None

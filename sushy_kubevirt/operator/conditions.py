@@ -195,14 +195,15 @@ def _secret(bmc, world):
     if world.secret_lacks:
         return Condition(
             SECRET, False, 'SecretIncomplete',
-            'In Secret %s the value under %s is missing or is not text. Set '
-            'it.' % (name, ' and '.join(world.secret_lacks)))
+            f"In Secret {name} the value under "
+            f"{' and '.join(world.secret_lacks)} is missing or is not text. "
+            'Set it.')
     keys, said = _unusable_keys(bmc, world)
     if keys:
         return Condition(
             SECRET, False, 'SecretUnusable',
-            'Secret %s has an unusable value under %s. %s'
-            % (name, ' and '.join(keys), ' '.join(said)))
+            f"Secret {name} has an unusable value under "
+            f"{' and '.join(keys)}. {' '.join(said)}")
     if bmc.auth is None:
         return Condition(
             SECRET, True, 'SecretGenerated',
@@ -303,8 +304,8 @@ def _endpoint(bmc, world):
     if world.service and bmc.service.type == network.LOAD_BALANCER:
         return Condition(
             ENDPOINT, False, 'LoadBalancerPending',
-            'Service %s has no load balancer address yet. Check '
-            'that the cluster has a load balancer controller.' % name)
+            f'Service {name} has no load balancer address yet. Check that '
+            'the cluster has a load balancer controller.')
     return Condition(ENDPOINT, False, 'ServicePending',
                      f'Service {name} has no address yet. If this lasts, see '
                      "the operator's log.")

@@ -73,7 +73,7 @@ def text(bmc, proxy=None):
     :param proxy: `Proxy`, or None
     """
     lines = _head(bmc)
-    lines += ['%s = %r' % option for option in _options(bmc)]
+    lines += [f'{name} = {value!r}' for name, value in _options(bmc)]
     if proxy:
         lines.append(f'{_OURS}MEDIA_UPLOAD_PROXY_URL = {proxy.url!r}')
         if proxy.authorities:
@@ -85,8 +85,9 @@ def text(bmc, proxy=None):
 
 
 def _head(bmc):
-    lines = ['# Made by %s from %s %s/%s.' % (
-        naming.OPERATOR, naming.KIND, bmc.namespace, bmc.name),
+    lines = [
+        f'# Made by {naming.OPERATOR} from {naming.KIND} '
+        f'{bmc.namespace}/{bmc.name}.',
         'import os',
         '',
         'from sushy_kubevirt import plugin',

@@ -157,8 +157,8 @@ class Controller:
             if key not in self._without_vm:
                 self._without_vm.add(key)
                 LOG.warning(
-                    '%s %s/%s names no VirtualMachine and is ignored; '
-                    'delete it, or set spec.virtualMachineRef.name',
+                    '%s %s/%s has no spec.virtualMachineRef.name and is '
+                    'ignored; set it, or delete the BMC',
                     bmc_resources.BMC.kind, *key)
             return
         if self._cache.put_bmc(body):

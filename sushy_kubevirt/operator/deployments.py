@@ -158,8 +158,8 @@ def tls_secret(bmc):
 
 def _redfish(bmc, defaults):
     mounts = [_mount('config', config_map.FOLDER)]
-    env = [{'name': 'SUSHY_EMULATOR_CONFIG', 'value': '%s/%s' % (
-        config_map.FOLDER, config_map.FILE)}]
+    env = [{'name': 'SUSHY_EMULATOR_CONFIG',
+            'value': f'{config_map.FOLDER}/{config_map.FILE}'}]
     if tls_secret(bmc):
         mounts.append(_mount('tls', config_map.TLS_FOLDER))
         env.append({'name': config_map.TLS_VARIABLE,

@@ -81,7 +81,7 @@ def status(bmc, service):
         endpoints['redfish'] = _redfish(bmc, at, ports[deployments.REDFISH])
     if deployments.IPMI in ports and bmc.ipmi:
         port = ports[deployments.IPMI]
-        endpoints['ipmi'] = {'address': '%s:%d' % (_bracketed(at), port),
+        endpoints['ipmi'] = {'address': f'{_bracketed(at)}:{port}',
                              'host': at, 'port': port}
     return found
 
@@ -101,7 +101,7 @@ def _redfish(bmc, at, port):
     scheme = 'http' if bmc.redfish.plain else 'https'
     where = _bracketed(at)
     if port != _DEFAULT_PORTS[scheme]:
-        where = '%s:%d' % (where, port)
+        where = f'{where}:{port}'
     found = {'url': f'{scheme}://{where}{SYSTEM}'}
     if not bmc.redfish.plain and not bmc.redfish.secret:
         found['certificateAuthority'] = {

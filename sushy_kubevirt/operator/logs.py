@@ -77,11 +77,10 @@ class Plain(logging.Formatter):
 
     def format(self, record):
         namespace, name = _about()
-        text = '%s %-7s %s%s' % (
-            _time(record), record.levelname,
-            '%s/%s: ' % (namespace, name) if name else '',
-            # A name from a user must not start another line.
-            record.getMessage().replace('\n', '\\n'))
+        bmc = f'{namespace}/{name}: ' if name else ''
+        # A name from a user must not start another line.
+        message = record.getMessage().replace('\n', '\\n')
+        text = f'{_time(record)} {record.levelname:<7} {bmc}{message}'
         if record.exc_info:
             text += '\n' + self.formatException(record.exc_info)
         return text

@@ -71,8 +71,9 @@ class Server:
                 family=socket.AF_INET6 if ':' in self.address
                 else socket.AF_INET)
         except OSError as exc:
-            raise OSError(exc.errno, 'TCP port %s on %s: %s' % (
-                self.port, self.address, exc.strerror)) from None
+            raise OSError(
+                exc.errno, f'TCP port {self.port} on {self.address}: '
+                f'{exc.strerror}') from None
         self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]
         ours, self._wake = socket.socketpair()

@@ -83,8 +83,8 @@ class _Loader:
             if not self._started:
                 self._load(module)
             if _is_deferred(module):
-                raise AttributeError('module %r has no attribute %r' % (
-                    module.__name__, name))
+                raise AttributeError(
+                    f'module {module.__name__!r} has no attribute {name!r}')
         return getattr(module, name)
 
     def _load(self, module):
