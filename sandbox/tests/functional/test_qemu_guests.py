@@ -28,9 +28,12 @@ class GuestsTestCase(qemu.QemuTestCase):
         self.make()
         vmi = self.sandbox.wait_running(self.name, timeout=60)
         uid = vmi['spec']['domain']['firmware']['uuid']
-        self.console.wait('SeaBIOS')
         self.console.wait(
             f'{qemu.DISK} by BIOS on {uid} serial-of-{self.name}')
+        # A console that connects late misses it, the log does not.
+        log = self.sandbox.request(
+            'GET', f'/sandbox/guests/default/{self.name}/console', expect=200)
+        self.assertIn('SeaBIOS', log.text)
         record = self.sandbox.guest(self.name)
         self.assertEqual(
             {'device': None, 'class': None, 'firmware': 'bios',
@@ -156,7 +159,7 @@ class GuestsTestCase(qemu.QemuTestCase):
         self.sandbox.wait(
             'virtualmachineinstances', self.name, lambda vmi: condition(next(
                 (it for it in vmi['status'].get('volumeStatus', ())
-                 if it['name'] == 'more'), None)), timeout=60)
+                 if it['name'] == 'more'), None)), timeout=120)
 
     def test_console_and_vnc(self):
         """A new console connection replaces the old one."""
