@@ -5,7 +5,6 @@ import base64
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 
 import fixtures
@@ -91,31 +90,14 @@ class ImagesTestCase(base.FunctionalTestCase):
         folder = pathlib.Path(cls.share(fixtures.TempDir()).path)
         cls.builder = containerfile.Builder(folder, VERSION)
         cls.opt = cls.builder.opt
-        # The common first stage is built once. While a tree is used, a link
-        # at the path that its programs expect points to it.
-        cls.trees = {}
-        common = None
-        for target in TARGETS:
-            source, = (text.partition('=')[2].split()[0]
-                       for text in stages[target].all('COPY'))
-            first, *more = containerfile.lineage(stages, source)
-            if common is None:
-                cls.builder.build(first)
-                common = cls.opt.rename(folder / first.name)
-            cls.trees[target] = folder / ('image-' + target)
-            shutil.copytree(common, cls.trees[target], symlinks=True)
-            cls.use(cls.trees[target])
-            for stage in more:
-                cls.builder.build(stage)
+        # Both images have the tree of one build stage.
+        source, = {text.partition('=')[2].split()[0] for target in TARGETS
+                   for text in stages[target].all('COPY')}
+        for stage in containerfile.lineage(stages, source):
+            cls.builder.build(stage)
         cls.sandbox = cls.share(sandbox.Sandbox(vms=0))
 
-    @classmethod
-    def use(cls, tree):
-        cls.opt.unlink(missing_ok=True)
-        cls.opt.symlink_to(tree)
-
-    def program(self, target, name):
-        self.use(self.trees[target])
+    def program(self, name):
         path = self.opt / 'bin' / name
         self.assertTrue(path.exists(), name)
         return path
@@ -127,29 +109,24 @@ class ImagesTestCase(base.FunctionalTestCase):
         return env
 
     def test_all_modules_are_installed(self):
-        for target in TARGETS:
-            site, = self.trees[target].glob('lib/python*/site-packages')
-            for package in 'sushy_kubevirt', 'vbmc_kubevirt':
-                for name in containerfile.tracked(package):
-                    self.assertTrue((site / name).exists(), name)
+        site, = self.opt.glob('lib/python*/site-packages')
+        for package in 'sushy_kubevirt', 'vbmc_kubevirt':
+            for name in containerfile.tracked(package):
+                self.assertTrue((site / name).exists(), name)
 
     def test_removed_packages_are_absent(self):
-        for target in TARGETS:
-            site, = self.trees[target].glob('lib/python*/site-packages')
-            for name in 'kubernetes', 'libvirt.py', 'pip':
-                self.assertFalse((site / name).exists(), name)
+        site, = self.opt.glob('lib/python*/site-packages')
+        for name in 'kubernetes', 'libvirt.py', 'pip':
+            self.assertFalse((site / name).exists(), name)
 
     def test_every_program_starts(self):
-        for target, programs in {
-                'emulator': ('sushy-kubevirt-redfish', 'sushy-kubevirt-ipmi'),
-                'operator': ('sushy-kubevirt-operator',)}.items():
-            for name in programs:
-                done = subprocess.run(
-                    [self.program(target, name), '--version'],
-                    env=self.environment(), capture_output=True, text=True,
-                    timeout=60)
-                self.assertEqual(0, done.returncode, done.stderr)
-                self.assertIn(VERSION, done.stdout)
+        for name in ('sushy-kubevirt-redfish', 'sushy-kubevirt-ipmi',
+                     'sushy-kubevirt-operator'):
+            done = subprocess.run(
+                [self.program(name), '--version'], env=self.environment(),
+                capture_output=True, text=True, timeout=60)
+            self.assertEqual(0, done.returncode, done.stderr)
+            self.assertIn(VERSION, done.stdout)
 
     # In a pod
 
@@ -164,10 +141,10 @@ class ImagesTestCase(base.FunctionalTestCase):
         (folder / 'token').write_text(config['users'][0]['user']['token'])
         return folder
 
-    def start(self, target, program, account, ready, arguments=(), **more):
+    def start(self, program, account, ready, arguments=(), **more):
         host, _, port = self.sandbox.url.rpartition('/')[2].rpartition(':')
         return self.useFixture(process.Process(
-            [self.program(target, program), *arguments], ready=ready,
+            [self.program(program), *arguments], ready=ready,
             env=self.environment(
                 KUBERNETES_SERVICE_HOST=host, KUBERNETES_SERVICE_PORT=port,
                 # Only root can write to the folder that pods use.
@@ -190,7 +167,7 @@ class ImagesTestCase(base.FunctionalTestCase):
                 'containers']:
             health = self.useFixture(ports.Port()).number
             program, = container['command']
-            self.start('emulator', program, account, None, **self.variables(
+            self.start(program, account, None, **self.variables(
                 bmc, container, folder, health))
             self.assertEqual(200, self.ready(health), program)
 
@@ -227,5 +204,5 @@ class ImagesTestCase(base.FunctionalTestCase):
             self.skipTest('kubectl is not installed')
         operator.install(kubectl.Kubectl(self.sandbox.kubeconfig))
         account = self.account(naming.OPERATOR, operator.NAMESPACE)
-        self.start('operator', naming.OPERATOR, account, operator.READY,
+        self.start(naming.OPERATOR, account, operator.READY,
                    ['--metrics-address', ''])
