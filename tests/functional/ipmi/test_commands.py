@@ -343,7 +343,7 @@ class FaultTest(IpmiTestCase):
             self.assertLess(time.monotonic(), deadline, status)
         self.assertIn('System Power         : off', status)
 
-    def test_reads_make_no_api_call(self):
+    def test_cached_reads_make_no_api_call(self):
         self.bmc('RerunOnFailure')
         self.wait_power('on')
         self.sandbox.reset_stats()

@@ -361,7 +361,12 @@ class RedfishTestCase(Faults, base.SandboxTestCase):
              'SUSHY_EMULATOR_KUBEVIRT_WRITE_DEADLINE': 5}, 'gunicorn'))
 
     def make_bmc(self, vm):
-        return Redfish(self, self.emulator, machines.uuid_of(vm))
+        uuid = machines.uuid_of(vm)
+        # After the faults of another test, its watch may still be paused.
+        self.eventually(lambda: self.emulator.request(
+            'GET', '/redfish/v1/Systems/' + uuid).status_code == 200,
+            30, 'system')
+        return Redfish(self, self.emulator, uuid)
 
 
 class IpmiTestCase(Faults, base.SandboxTestCase):

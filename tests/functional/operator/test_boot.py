@@ -191,7 +191,7 @@ class DeletedBmcTest(BootTestCase):
         self.assertEqual(['Hdd'], self.boots())
         self.assert_no_warnings()
 
-    def test_deleted_while_operator_is_stopped(self):
+    def test_operator_stopped_while_bmc_is_deleted(self):
         self.set_pxe_once()
         self.operator.process.cleanUp()
         self.delete()
@@ -235,7 +235,7 @@ class RunningVmTest(BootTestCase):
 
     RUN_STRATEGY = 'RerunOnFailure'
 
-    def test_bmc_deleted_during_restart(self):
+    def test_vm_restarts_while_bmc_is_deleted(self):
         # The guest ignores ACPI, so that the restart takes long enough to
         # delete the BMC meanwhile.
         template = {'metadata': {'annotations': {

@@ -76,7 +76,7 @@ class HostileTestCase(operator.OperatorTestCase):
             self.secret()
             box.ready()
 
-    def test_invalid_specs_are_reported(self):
+    def test_wrong_specs_are_reported(self):
         good = self.make(99, {})
         bmcs = [self.make(*each) for each in enumerate(
             spec for spec, _ in REFUSED)]

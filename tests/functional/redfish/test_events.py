@@ -298,7 +298,7 @@ class TestWorkers(events_case.EventsTestCase):
             )
         )
 
-    def test_each_event_is_sent_once(self):
+    def test_sends_each_event_once(self):
         self.make()
         one = self.listen()
         self.subscribe(one.url)
