@@ -62,6 +62,7 @@ class Api:
             connection, client_options, naming.OPERATOR, CONNECTIONS,
             before_write, WATCH_SILENCE)
         self._reading = threading.Semaphore(PAGES)
+        self._writes = set()
 
     def close(self):
         """Close idle connections."""
@@ -82,27 +83,28 @@ class Api:
 
     async def get(self, resource, namespace, name, metadata_only=False):
         """Read one object; see `client.Client.get`."""
-        return await in_thread(self._client.get, resource, namespace, name,
-                               metadata_only)
+        return await self._complete(in_thread(
+            self._client.get, resource, namespace, name, metadata_only))
 
     async def create(self, resource, namespace, body):
         """Create an object; see `client.Client.create`."""
-        return await in_thread(self._client.create, resource, namespace, body)
+        return await self._write(self._client.create, resource, namespace,
+                                 body)
 
     async def apply(self, resource, namespace, name, body):
         """Apply an object's fields; see `client.Client.apply`."""
-        return await in_thread(self._client.apply, resource, namespace, name,
-                               body)
+        return await self._write(self._client.apply, resource, namespace,
+                                 name, body)
 
     async def patch(self, resource, namespace, name, body, subresource=None):
         """Change an object; see `client.Client.patch`."""
-        return await in_thread(self._client.patch, resource, namespace, name,
-                               body, subresource)
+        return await self._write(self._client.patch, resource, namespace,
+                                 name, body, subresource)
 
     async def replace(self, resource, namespace, name, body):
         """Replace an object; see `client.Client.replace`."""
-        return await in_thread(self._client.replace, resource, namespace,
-                               name, body)
+        return await self._write(self._client.replace, resource, namespace,
+                                 name, body)
 
     async def delete(self, resource, namespace, name, uid=None):
         """Delete an object, and then what it owns.
@@ -113,8 +115,8 @@ class Api:
         body = {'propagationPolicy': 'Background'}
         if uid:
             body['preconditions'] = {'uid': uid}
-        return await in_thread(self._client.delete, resource, namespace, name,
-                               body)
+        return await self._write(self._client.delete, resource, namespace,
+                                 name, body)
 
     async def check_readable(self, resource, namespace=None):
         """List a first page, and drop it.
@@ -122,8 +124,36 @@ class Api:
         :raises: `errors.Unavailable` if the server does not know the kind;
             `errors.AccessDenied` if it may not be listed
         """
-        await in_thread(next, self._client.pages(
-            resource, namespace, metadata_only=True))
+        await self._complete(in_thread(next, self._client.pages(
+            resource, namespace, metadata_only=True)))
+
+    async def wait_for_writes(self, seconds):
+        """Wait for the writes that are being sent, cancelled ones included.
+
+        :param seconds: longest wait
+        :returns: whether all have ended
+        """
+        if self._writes:
+            await asyncio.wait(self._writes, timeout=seconds)
+        return not self._writes
+
+    async def _write(self, function, *args):
+        request = in_thread(function, *args)
+        self._writes.add(request)
+        request.add_done_callback(self._writes.discard)
+        return await self._complete(request)
+
+    async def _complete(self, request):
+        """Wait for the complete response, however slowly it arrives."""
+        seconds = self._options.request_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                # The thread goes on if the caller is cancelled.
+                return await asyncio.shield(request)
+        except TimeoutError:
+            raise errors.ConnectionLost(
+                f'The API server has not answered completely in {seconds} s',
+                maybe_done=True) from None
 
     async def watch(self, resource, namespace=None, label_selector='',
                     field_selector='', metadata_only=False):
@@ -151,14 +181,14 @@ class Api:
             source.stop()
 
 
-async def in_thread(function, *args):
+def in_thread(function, *args):
     """Run a blocking function in a new thread.
 
     Not `asyncio.to_thread`: its pool's threads are joined when the process
     ends, which would wait for a hanging request, and a pool full of hanging
     requests would prevent the renewal of the Lease.
 
-    :returns: what the function returns
+    :returns: `asyncio.Future` of what the function returns
     """
     loop = asyncio.get_running_loop()
     future = loop.create_future()
@@ -175,7 +205,7 @@ async def in_thread(function, *args):
                 lambda: future.done() or report(value))
 
     threading.Thread(target=run, name='api', daemon=True).start()
-    return await future
+    return future
 
 
 class _Channel:

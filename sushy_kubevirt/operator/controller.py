@@ -103,8 +103,9 @@ class Controller:
         :returns: a sentence without full stop; None if it is ready
         """
         if self._unlisted:
-            return f'''not listed yet: {', '.join(sorted({
-                str(resource) for resource, _ in self._unlisted}))}'''
+            # Read in another thread; the copy is atomic.
+            names = {str(resource) for resource, _ in tuple(self._unlisted)}
+            return f'not listed yet: {", ".join(sorted(names))}'
         return None
 
     @property

@@ -63,16 +63,18 @@ class LeaderElector:
     :param seconds: duration of the Lease
     :param now: function without arguments; a clock, in seconds
     :param end: function of a sentence, which ends the process at once
+    :param writers: the `api.Api` whose writes the Lease permits
     """
 
     def __init__(self, client, namespace, identity, seconds, now=_now,
-                 end=_end):
+                 end=_end, writers=()):
         self._api = client
         self._namespace = namespace
         self._identity = identity
         self._seconds = seconds
         self._now = now
         self._end = end
+        self._writers = writers
         self._changed = asyncio.Event()
         self._lease = None
         # Time at which the Lease of another replica expires; None while
@@ -89,7 +91,8 @@ class LeaderElector:
 
         :raises: `errors.Unavailable` if not
         """
-        if self._own_deadline is None or self._now() >= self._own_deadline:
+        until = self._own_deadline
+        if until is None or self._now() >= until:
             raise errors.Unavailable(
                 'This replica does not hold the Lease, or not any more')
 
@@ -160,6 +163,12 @@ class LeaderElector:
         # Write nothing from here on, even if the release fails.
         self._own_deadline = None
         self._watchdog_wakes.set()
+        for writer in self._writers:
+            if not await writer.wait_for_writes(LAST_SECONDS):
+                LOG.warning('A write has not ended: the Lease is not '
+                            'released, another replica takes it in %d s',
+                            self._seconds)
+                return
         spec = {**_spec(self._lease), 'holderIdentity': '',
                 'leaseDurationSeconds': 1, 'renewTime': _time()}
         try:

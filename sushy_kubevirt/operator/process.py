@@ -75,7 +75,8 @@ class Operator:
             if options.leader_election:
                 self._elector = leader_election.LeaderElector(
                     self._lease_api, options.system_namespace,
-                    options.identity, options.lease_seconds)
+                    options.identity, options.lease_seconds,
+                    writers=(self._api,))
                 await self._unless_stopped(self._elector.acquire())
             self.metrics.set_leader(True)
             await self._work()

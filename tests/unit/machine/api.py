@@ -5,6 +5,7 @@ It uses real sockets, for tests of connection handling. KubeVirt's behaviour
 is tested against the sandbox.
 """
 
+import contextlib
 import http.server
 import json
 import queue
@@ -12,6 +13,7 @@ import re
 import socket
 import struct
 import threading
+import time
 from urllib import parse
 import uuid
 
@@ -141,7 +143,8 @@ class Api:
     def rule(self, method, path, action, times=1):
         """Override the response to the next matching requests.
 
-        :param action: 'reset', 'drop-after', 'hang', or (code, body,
+        :param action: 'reset', 'drop-after', 'hang', 'drip' (a byte now and
+            then for 2 s), or (code, body,
             headers)
         """
         with self.lock:
@@ -192,6 +195,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         action = self.api.next_action(method, url.path)
         if action == 'hang':
             threading.Event().wait(3)
+            return self._reset()
+        if action == 'drip':
+            with contextlib.suppress(OSError):
+                for _ in range(40):
+                    self.wfile.write(b'H')
+                    self.wfile.flush()
+                    time.sleep(0.05)
             return self._reset()
         if action == 'reset':
             return self._reset()

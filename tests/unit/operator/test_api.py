@@ -431,6 +431,27 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         request.cancel()
         await asyncio.gather(request, return_exceptions=True)
 
+    async def test_slow_response_times_out(self):
+        self.api = self.new_api(request_timeout=0.3)
+        self.addCleanup(self.api.close)
+        self.server.rule('PATCH', VM, 'drip')
+        began = asyncio.get_running_loop().time()
+        with self.assertRaises(errors.ConnectionLost) as caught:
+            await self.api.patch(api_resources.VM, 'default', 'a', {})
+        self.assertTrue(caught.exception.maybe_done)
+        self.assertLess(asyncio.get_running_loop().time() - began, 1.5)
+
+    async def test_waits_for_cancelled_writes(self):
+        self.assertTrue(await self.api.wait_for_writes(0))
+        self.server.rule('PATCH', VM, 'drip')
+        write = asyncio.ensure_future(
+            self.api.patch(api_resources.VM, 'default', 'a', {}))
+        await asyncio.sleep(0.1)
+        write.cancel()
+        await asyncio.gather(write, return_exceptions=True)
+        self.assertFalse(await self.api.wait_for_writes(0.1))
+        self.assertTrue(await self.api.wait_for_writes(30))
+
     async def test_threads_inherit_log_context(self):
         def read_context():
             return logs._about()

@@ -2,6 +2,7 @@
 """Every event enqueues the BMCs that it concerns."""
 
 import asyncio
+import sys
 
 from oslotest import base
 
@@ -50,6 +51,29 @@ class ControllerTestCase(base.BaseTestCase):
             return status and harness.conditions(kube, name)[
                 'Ready'][1] == reason and not operator._queue._working
         await self.until(is_ready)
+
+    def test_another_thread_may_read_the_problem(self):
+        self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(1e-6)
+
+        async def scenario(kube, operator):
+            def read():
+                for _ in range(3000):
+                    operator.problem()
+
+            reading = asyncio.ensure_future(asyncio.to_thread(read))
+            number = 0
+            while not reading.done():
+                for _ in range(100):
+                    number += 1
+                    operator._unlisted.add((bmc_resources.BMC, number))
+                    operator._unlisted.discard(
+                        (bmc_resources.BMC, number - 20))
+                await asyncio.sleep(0)
+            operator._unlisted.clear()
+            await reading
+
+        self.run_scenario(scenario)
 
     def test_lifecycle_of_a_bmc(self):
         async def scenario(kube, operator):

@@ -444,6 +444,32 @@ class LeaderElectionTestCase(base.BaseTestCase):
 
         self.run_in(12, release)
 
+    def test_keeps_lease_while_writes_last(self):
+        class Writer:
+            async def wait_for_writes(self, seconds):
+                await asyncio.sleep(seconds)
+                return False
+
+        async def release(loop, elector):
+            await asyncio.sleep(7)
+            elector._writers = (Writer(),)
+            await elector.release()
+            self.assertFalse(self.may_write(elector))
+
+        self.run_in(30, release)
+        self.assertEqual('me', self.cluster.holder)
+
+    def test_check_tolerates_concurrent_release(self):
+        def release_now():
+            elector._own_deadline = None
+            return 0
+
+        elector = leader_election.LeaderElector(
+            self.cluster, 'system', 'me', SECONDS, now=release_now)
+        elector._own_deadline = 1
+        elector.check_leadership()
+        self.assertRaises(errors.Unavailable, elector.check_leadership)
+
     def test_candidate_releases_nothing(self):
         async def main(loop):
             elector = self.elector(loop)
