@@ -29,7 +29,8 @@ class DelayingQueue:
         """Add an item.
 
         :param key: hashable; an item replaces the one that has the same key
-        :param seconds: delay until the item is due
+        :param seconds: delay after which the item is due at the latest; an
+            earlier call for the key may make it due before
         """
         with self._condition:
             self._number += 1

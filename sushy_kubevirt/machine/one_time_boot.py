@@ -185,7 +185,7 @@ class OneTimeBootReconciler:
         """Queue a machine if it needs a change.
 
         Called by the cluster for each change of a VM or its VMI. Runs in the
-        thread of the watch, so it must not call the API.
+        thread of the cache's notifications, so it must not call the API.
 
         :param machine: a `machine.Machine`
         :param vm: the VM; None if it was deleted

@@ -87,7 +87,8 @@ class Operator:
             if self._elector is not None:
                 await self._elector.release()
             if server is not None:
-                server.close()
+                # In a thread: it may be waiting for an answer of this loop.
+                await api.in_thread(server.close)
             self._api.close()
             self._lease_api.close()
         LOG.info('The operator has ended')
@@ -146,7 +147,7 @@ class Operator:
 
     async def _announce(self):
         await self._controller.listed.wait()
-        LOG.info('ready')
+        LOG.info('All resources are listed; this replica is ready')
 
     async def _wait_for_definition(self):
         """Wait until BMCs can be listed.

@@ -27,6 +27,12 @@ ALLOWED = {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.redfish.services', 'sushy_kubevirt.redfish.protocol',
         'flask', 'cryptography'},
+    'sushy_kubevirt.emulator': {
+        'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
+        'sushy_kubevirt.redfish', 'flask', 'stevedore', 'sushy_tools'},
+    'sushy_kubevirt.cmd': {
+        'sushy_kubevirt.kube', 'sushy_kubevirt.operator',
+        'sushy_kubevirt.pod'},
     'sushy_kubevirt.pod': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.emulator.plugin', 'sushy_kubevirt.redfish',
