@@ -59,16 +59,16 @@ class Condition:
 
 
 @dataclasses.dataclass(frozen=True)
-class World:
+class BmcState:
     """The objects on which the conditions of a BMC depend: dicts, None for
     those that do not exist.
 
     :param vm: the VM
     :param secret: the Secret with user name and password: the one that the
         BMC names, or the one made for it; its metadata is enough
-    :param secret_lacks: its missing keys: see `credentials.missing`
-    :param secret_unfit: its values that a protocol cannot use: see
-        `credentials.unfit`
+    :param missing_keys: its missing keys: see `credentials.missing`
+    :param unusable_keys: its values that a protocol cannot use: see
+        `credentials.unusable_keys`
     :param copied: whether the copy exists, if the Secret is in another
         namespace
     :param account: the ServiceAccount of the pod
@@ -80,7 +80,7 @@ class World:
     :param validity: begin and end of the validity of that certificate, two
         `datetime.datetime`; None if there is none
     :param now: `datetime.datetime`
-    :param taken: foreign objects with names of the BMC's, as 'Kind name'
+    :param foreign: foreign objects with names of the BMC's, as 'Kind name'
     :param image_allowed: whether the BMC may use the image in its spec
     :param pod_allowed: whether all images of the present pod are allowed
     :param refused: objects that the API server rejected, as pairs of
@@ -90,8 +90,8 @@ class World:
 
     vm: dict | None = None
     secret: dict | None = None
-    secret_lacks: tuple = ()
-    secret_unfit: tuple = ()
+    missing_keys: tuple = ()
+    unusable_keys: tuple = ()
     copied: bool = False
     account: dict | None = None
     deployment: dict | None = None
@@ -100,23 +100,23 @@ class World:
     certificate_fault: str = ''
     validity: tuple | None = None
     now: datetime.datetime | None = None
-    taken: tuple = ()
+    foreign: tuple = ()
     image_allowed: bool = True
     pod_allowed: bool = False
     refused: tuple = ()
     waiting: bool = False
 
 
-def conditions(bmc, world):
+def conditions(bmc, state):
     """Compute the conditions.
 
     :param bmc: a `spec.Bmc`
-    :param world: `World`
+    :param state: `BmcState`
     :returns: tuple of `Condition`, each type once, `READY` the last
     """
-    vm, secret = _vm(bmc, world), _secret(bmc, world)
-    found = (vm, secret, _emulator(bmc, world, vm, secret),
-             _endpoint(bmc, world))
+    vm, secret = _vm(bmc, state), _secret(bmc, state)
+    found = (vm, secret, _emulator(bmc, state, vm, secret),
+             _endpoint(bmc, state))
     # A refusal is the cause of other conditions, and the cause of a waiting
     # condition is in the one that it waits for.
     bad = sorted(
@@ -150,60 +150,60 @@ def merge(old, new, generation, now):
     return merged
 
 
-def _vm(bmc, world):
+def _vm(bmc, state):
     if bmc.vm.namespace != bmc.namespace and not (
-            world.vm and permissions.reference_permitted(
-                bmc.namespace, world.vm)):
+            state.vm and permissions.reference_permitted(
+                bmc.namespace, state.vm)):
         # The same for a VM that does not exist: a BMC must not reveal which
         # VMs there are in other namespaces.
         return _not_permitted(VM, bmc, 'VirtualMachine', bmc.vm)
-    if world.vm is None:
+    if state.vm is None:
         return Condition(
             VM, False, 'VirtualMachineNotFound',
             f'VirtualMachine {bmc.vm} does not exist. The BMC works as soon '
             'as it is created.')
-    if 'deletionTimestamp' in world.vm['metadata']:
+    if 'deletionTimestamp' in state.vm['metadata']:
         return Condition(VM, False, 'VirtualMachineTerminating',
                          f'VirtualMachine {bmc.vm} is being deleted.')
     return Condition(VM, True, 'VirtualMachineFound',
                      f'VirtualMachine {bmc.vm} exists.')
 
 
-def _secret(bmc, world):
-    for what, why in world.refused:
+def _secret(bmc, state):
+    for what, why in state.refused:
         if what == _secret_object(bmc):
             return _refused(SECRET, what, why)
     if bmc.auth is None:
         name = naming.auth(bmc.name)
-        if _taken(world, 'Secret', name):
+        if _has_foreign(state, 'Secret', name):
             return _name_taken(SECRET, 'Secret ' + name)
-        if world.secret is None:
+        if state.secret is None:
             return Condition(SECRET, False, 'SecretPending',
                              f'Secret {name} is being created.')
     else:
         if bmc.auth.namespace != bmc.namespace and not (
-                world.secret
+                state.secret
                 and permissions.reference_permitted(
-                    bmc.namespace, world.secret)):
+                    bmc.namespace, state.secret)):
             return _not_permitted(SECRET, bmc, 'Secret', bmc.auth)
         name = str(bmc.auth)
-        if world.secret is None:
+        if state.secret is None:
             return Condition(
                 SECRET, False, 'SecretNotFound',
                 f'Secret {name} does not exist. Create it, with keys username '
                 'and password.')
-    if world.secret_lacks:
+    if state.missing_keys:
         return Condition(
             SECRET, False, 'SecretIncomplete',
             f"In Secret {name} the value under "
-            f"{' and '.join(world.secret_lacks)} is missing or is not text. "
+            f"{' and '.join(state.missing_keys)} is missing or is not text. "
             'Set it.')
-    keys, said = _unusable_keys(bmc, world)
+    keys, advice = _find_unusable_keys(bmc, state)
     if keys:
         return Condition(
             SECRET, False, 'SecretUnusable',
             f"Secret {name} has an unusable value under "
-            f"{' and '.join(keys)}. {' '.join(said)}")
+            f"{' and '.join(keys)}. {' '.join(advice)}")
     if bmc.auth is None:
         return Condition(
             SECRET, True, 'SecretGenerated',
@@ -212,36 +212,36 @@ def _secret(bmc, world):
                      f'Secret {name} exists.')
 
 
-def _unusable_keys(bmc, world):
+def _find_unusable_keys(bmc, state):
     """Find the keys of a Secret that the BMC's protocols cannot use.
 
     :returns: (keys, sentences that say what is accepted), both lists
     """
-    spoken = [protocol for protocol, enabled in (
+    protocols = [protocol for protocol, enabled in (
         (credentials.IPMI, bmc.ipmi),
         (credentials.REDFISH, bmc.redfish.enabled)) if enabled]
-    bad = [(protocol, key) for protocol, key in world.secret_unfit
-           if protocol in spoken]
+    bad = [(protocol, key) for protocol, key in state.unusable_keys
+           if protocol in protocols]
     keys = list(dict.fromkeys(key for _, key in bad))
     refusing = list(dict.fromkeys(protocol for protocol, _ in bad))
-    said = [_ACCEPTED[protocol] for protocol in refusing]
-    if refusing and refusing != spoken:
-        said.append(f'Change it, or set {refusing[0]}.enabled to false.')
+    advice = [_ACCEPTED[protocol] for protocol in refusing]
+    if refusing and refusing != protocols:
+        advice.append(f'Change it, or set {refusing[0]}.enabled to false.')
     elif refusing:
-        said.append('Change it.')
-    return keys, said
+        advice.append('Change it.')
+    return keys, advice
 
 
-def _emulator(bmc, world, vm, secret):
+def _emulator(bmc, state, vm, secret):
     if vm.reason == NOT_PERMITTED:
         return Condition(EMULATOR, False, 'WaitingForVirtualMachine',
                          vm.message)
-    for what, why in world.refused:
+    for what, why in state.refused:
         if what not in (*_endpoint_objects(bmc), _secret_object(bmc)):
             return _refused(EMULATOR, what, why)
-    if not secret.status and not _has_ready_pod(world):
+    if not secret.status and not _has_ready_pod(state):
         return Condition(EMULATOR, False, 'WaitingForSecret', secret.message)
-    if bmc.image and not world.image_allowed:
+    if bmc.image and not state.image_allowed:
         return Condition(
             EMULATOR, False, 'ImageNotAllowed',
             f'Image {bmc.image} is not allowed by the operator. Remove '
@@ -253,24 +253,24 @@ def _emulator(bmc, world, vm, secret):
             EMULATOR, False, 'AllowedHostsInvalid',
             f'spec.virtualMedia.allowedHosts: {wrong}. Entries are names, '
             '*.domain, addresses and networks.')
-    taken = [one for one in world.taken if not one.startswith('Service ')]
-    if taken:
-        return _name_taken(EMULATOR, taken[0])
-    lacks = _certificate_problem(bmc, world)
-    if lacks is not None and not _has_ready_pod(world):
+    foreign = [one for one in state.foreign if not one.startswith('Service ')]
+    if foreign:
+        return _name_taken(EMULATOR, foreign[0])
+    problem = _certificate_problem(bmc, state)
+    if problem is not None and not _has_ready_pod(state):
         return Condition(EMULATOR, False, 'WaitingForCertificate',
-                         lacks.message)
+                         problem.message)
     name = naming.base(bmc.name)
-    if world.deployment is None:
+    if state.deployment is None:
         return Condition(EMULATOR, False, 'EmulatorStarting',
                          f'Deployment {name} is being created.')
-    present = world.deployment.get('status') or {}
-    if not deployments.is_ready(world.deployment):
+    present = state.deployment.get('status') or {}
+    if not deployments.is_ready(state.deployment):
         pods = (f'--namespace {bmc.namespace} '
                 f'--selector {naming.LABEL}={naming.label(bmc.name)}')
         where = f'kubectl describe pods {pods}'
         # Until the present pod was ready once, it is starting.
-        if _is_progressing(world.deployment):
+        if _is_progressing(state.deployment):
             return Condition(
                 EMULATOR, False, 'EmulatorStarting',
                 f'The pod of Deployment {name} is starting. If that takes '
@@ -280,28 +280,28 @@ def _emulator(bmc, world, vm, secret):
             f'The pod of Deployment {name} is not ready.'
             f'{_failure_message(present)} For details, run {where} and '
             f'kubectl logs {pods} --all-containers.')
-    if world.waiting:
+    if state.waiting:
         return Condition(
             EMULATOR, True, 'RolloutWaiting', 'The pod is ready. Its upgrade '
             'waits for the upgrades of other BMCs.')
     return Condition(EMULATOR, True, 'EmulatorReady', 'The pod is ready.')
 
 
-def _endpoint(bmc, world):
+def _endpoint(bmc, state):
     name = naming.base(bmc.name)
-    if _taken(world, 'Service', name):
+    if _has_foreign(state, 'Service', name):
         return _name_taken(ENDPOINT, 'Service ' + name)
-    for what, why in world.refused:
+    for what, why in state.refused:
         if what in _endpoint_objects(bmc):
             return _refused(ENDPOINT, what, why)
-    wrong = _certificate_problem(bmc, world) or _validity_problem(bmc, world)
+    wrong = _certificate_problem(bmc, state) or _validity_problem(bmc, state)
     if wrong is not None:
         return wrong
-    at = world.service and endpoints.host(bmc, world.service)
+    at = state.service and endpoints.host(bmc, state.service)
     if at:
         return Condition(ENDPOINT, True, 'EndpointAssigned',
                          f'The address of the BMC is {at}.')
-    if world.service and bmc.service.type == network.LOAD_BALANCER:
+    if state.service and bmc.service.type == network.LOAD_BALANCER:
         return Condition(
             ENDPOINT, False, 'LoadBalancerPending',
             f'Service {name} has no load balancer address yet. Check that '
@@ -311,17 +311,17 @@ def _endpoint(bmc, world):
                      "the operator's log.")
 
 
-def _certificate_problem(bmc, world):
-    if (world.certificate or bmc.redfish.plain
+def _certificate_problem(bmc, state):
+    if (state.certificate or bmc.redfish.plain
             or not bmc.redfish.enabled):
         return None
-    if bmc.redfish.secret and world.certificate_fault:
+    if bmc.redfish.secret and state.certificate_fault:
         return Condition(
             ENDPOINT, False, 'CertificateUnusable',
             'The certificate of Secret %s/%s is unusable: %s. Replace tls.crt '
             'and tls.key, a key without a password, or remove '
             'spec.redfish.tls.'
-            % (bmc.namespace, bmc.redfish.secret, world.certificate_fault))
+            % (bmc.namespace, bmc.redfish.secret, state.certificate_fault))
     if bmc.redfish.secret:
         return Condition(
             ENDPOINT, False, 'CertificateMissing',
@@ -334,21 +334,21 @@ def _certificate_problem(bmc, world):
         "created. If this lasts, see the operator's log.")
 
 
-def _validity_problem(bmc, world):
+def _validity_problem(bmc, state):
     """Check whether a user's certificate is valid now.
 
     :returns: `Condition`; None if it is
     """
-    if world.validity is None:
+    if state.validity is None:
         return None
-    begin, end = world.validity
+    begin, end = state.validity
     what = f'The certificate in Secret {bmc.namespace}/{bmc.redfish.secret}'
-    if world.now >= end:
+    if state.now >= end:
         return Condition(
             ENDPOINT, False, 'CertificateExpired',
             f'{what} expired at {_time(end)}. The BMC still serves it, but '
             'clients that verify it refuse the BMC: renew it.')
-    if world.now < begin:
+    if state.now < begin:
         return Condition(
             ENDPOINT, False, 'CertificateNotYetValid',
             f'{what} is not valid before {_time(begin)}. The BMC serves it '
@@ -361,8 +361,8 @@ def _time(when):
     return when.strftime('%Y-%m-%dT%H:%M:%SZ')
 
 
-def _has_ready_pod(world):
-    present = (world.deployment or {}).get('status') or {}
+def _has_ready_pod(state):
+    present = (state.deployment or {}).get('status') or {}
     return present.get('readyReplicas', 0) > 0
 
 
@@ -395,8 +395,8 @@ def _failure_message(present):
             ('ReplicaFailure', 'True'), ('Progressing', 'False'))), '')
 
 
-def _taken(world, kind, name):
-    return f'{kind} {name}' in world.taken
+def _has_foreign(state, kind, name):
+    return f'{kind} {name}' in state.foreign
 
 
 def _name_taken(type_, what):
@@ -434,16 +434,16 @@ def _not_permitted(type_, bmc, kind, reference):
         f'{permissions.ANNOTATION}={bmc.namespace}.')
 
 
-def status(bmc, world, old, now):
+def status(bmc, state, old, now):
     """Make the status of a BMC.
 
     :param bmc: a `spec.Bmc`
-    :param world: a `World`
+    :param state: a `BmcState`
     :param old: dict, the present status
     :param now: RFC 3339 text
     :returns: dict
     """
-    found = conditions(bmc, world)
+    found = conditions(bmc, state)
     made = {
         'observedGeneration': bmc.generation,
         'virtualMachine': bmc.vm.name if bmc.vm.namespace == bmc.namespace
@@ -453,7 +453,7 @@ def status(bmc, world, old, now):
     if any(one.type == SECRET and one.status for one in found):
         made['authSecret'] = deployments.auth_secret(bmc)
     made.update((name, value) for name, value in endpoints.status(
-        bmc, world.service).items() if value)
+        bmc, state.service).items() if value)
     return made
 
 

@@ -78,7 +78,7 @@ def missing(secret):
                  if not _text((secret.get('data') or {}).get(key)))
 
 
-def unfit(secret):
+def unusable_keys(secret):
     """Find the values of a Secret that a protocol cannot use.
 
     :param secret: dict, of which `missing` finds nothing

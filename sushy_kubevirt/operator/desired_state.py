@@ -15,73 +15,73 @@ from sushy_kubevirt.operator import spec
 from sushy_kubevirt.redfish.services import state_secret
 
 
-def objects(bmc, world, defaults):
+def objects(bmc, state, defaults):
     """Make the desired objects of a BMC.
 
     Objects that exist stay desired, or are kept by `keeps_pod`, when the
     Secret or the VM is deleted, as long as the BMC is permitted to use it.
 
     :param bmc: a `spec.Bmc`
-    :param world: a `conditions.World`
+    :param state: a `conditions.BmcState`
     :param defaults: `deployments.Defaults`
     :returns: list of dicts; all other objects of the BMC are to be deleted
     """
     if bmc.deleting:
         return []
-    found = {one.type: one for one in conditions.conditions(bmc, world)}
+    found = {one.type: one for one in conditions.conditions(bmc, state)}
     wanted = [network.service(bmc)]
     if _withdrawn(found):
         # A permission was withdrawn: delete the Role and the pod.
         return wanted
     # Before the Role: see `rbac`.
-    if world.vm is not None and 'deletionTimestamp' not in world.vm[
+    if state.vm is not None and 'deletionTimestamp' not in state.vm[
             'metadata']:
-        wanted.append(rbac.state(world.vm))
+        wanted.append(rbac.state(state.vm))
     wanted.append(rbac.account(bmc))
-    if not _is_foreign(bmc, world):
+    if not _is_foreign(bmc, state):
         wanted += [rbac.role(bmc, bool(defaults.proxy)),
                    rbac.binding(bmc)]
     policy = network.policy(bmc)
     if policy is not None:
         wanted.append(policy)
-    if keeps_pod(bmc, world):
+    if keeps_pod(bmc, state):
         return wanted
     if bmc.redfish.enabled:
         wanted.append(config_map.config_map(bmc, defaults.proxy))
-    if bmc.image is None or world.image_allowed:
+    if bmc.image is None or state.image_allowed:
         wanted.append(deployments.deployment(
-            bmc, defaults, world.account['metadata']['uid']))
+            bmc, defaults, state.account['metadata']['uid']))
     return wanted
 
 
-def keeps_pod(bmc, world):
+def keeps_pod(bmc, state):
     """Tell whether the Deployment and its ConfigMap must be neither changed
     nor deleted now.
 
     :param bmc: a `spec.Bmc`
-    :param world: a `conditions.World`
+    :param state: a `conditions.BmcState`
     """
-    if spec.wrong_hosts(bmc) or world.account is None:
+    if spec.wrong_hosts(bmc) or state.account is None:
         return True
-    if bmc.image and not world.image_allowed and world.pod_allowed:
+    if bmc.image and not state.image_allowed and state.pod_allowed:
         # The new image is refused, and the present pod is allowed.
         return True
     # All volumes of a pod must exist: a pod that waits for one does not serve.
-    secret = next(one for one in conditions.conditions(bmc, world)
+    secret = next(one for one in conditions.conditions(bmc, state)
                   if one.type == conditions.SECRET)
-    if (not secret.status or copies(bmc) and not world.copied
-            or deployments.tls_secret(bmc) and not world.certificate):
+    if (not secret.status or copies(bmc) and not state.copied
+            or deployments.tls_secret(bmc) and not state.certificate):
         return True
     # A pod must not get the rights or the credentials of a foreign object.
-    return any(not one.startswith('Service ') for one in world.taken)
+    return any(not one.startswith('Service ') for one in state.foreign)
 
 
-def _is_foreign(bmc, world):
+def _is_foreign(bmc, state):
     """Tell whether the Role would give rights to a foreign ServiceAccount, or
     to a foreign Secret."""
     return bool({'ServiceAccount ' + naming.base(bmc.name),
                  'Secret ' + bmc.vm.name + state_secret.ENDING}
-                & set(world.taken))
+                & set(state.foreign))
 
 
 def copies(bmc):
@@ -89,14 +89,14 @@ def copies(bmc):
     return bmc.auth is not None and bmc.auth.namespace != bmc.namespace
 
 
-def withdrawn(bmc, world):
+def withdrawn(bmc, state):
     """Tell whether the BMC refers to an object that it may not use.
 
     :param bmc: a `spec.Bmc`
-    :param world: a `conditions.World`
+    :param state: a `conditions.BmcState`
     """
     return _withdrawn({one.type: one for one in (
-        conditions.conditions(bmc, world))})
+        conditions.conditions(bmc, state))})
 
 
 def _withdrawn(found):

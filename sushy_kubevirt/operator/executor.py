@@ -158,14 +158,14 @@ class Executor:
             await self._create(bmc, plan.Create(made), seen, tried)
             return
         await self._patch_data(made, step.uid, {
-            key: made['data'][key] for key in step.lacks})
+            key: made['data'][key] for key in step.missing_keys})
 
     async def _copy(self, bmc, step, seen, tried):
         refs = observed_state.secret_refs(bmc)
         source = await self._api.get(
             bmc_resources.SECRET, refs.source.namespace, refs.source.name)
         found = self._cache.secrets.take(source)
-        if found.lacks or not permissions.reference_permitted(
+        if found.missing_keys or not permissions.reference_permitted(
                 bmc.namespace, found.obj):
             raise PlanOutdated
         made = credentials.copied(bmc, source)

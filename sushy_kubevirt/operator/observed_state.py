@@ -20,7 +20,7 @@ from sushy_kubevirt.redfish.services import state_secret
 class ObservedState:
     """The observed state of one BMC.
 
-    :param world: `conditions.World`
+    :param bmc_state: `conditions.BmcState`
     :param live: dict of a (kind, namespace, name) and the object, for all
         but Secrets; also foreign objects
     :param auth: `secret_summary.Summary` of the Secret that the operator
@@ -34,7 +34,7 @@ class ObservedState:
         differences come from a new version of the operator
     """
 
-    world: conditions.World
+    bmc_state: conditions.BmcState
     live: dict
     auth: secret_summary.Summary | None = None
     source: secret_summary.Summary | None = None
@@ -83,20 +83,20 @@ class SecretRefs:
     :param auth: Secret that the operator generates or copies
     :param source: Secret that the BMC refers to for user name and password
     :param tls: Secret with the certificate that the operator issues
-    :param given: Secret that the BMC refers to for its certificate
+    :param user_tls: Secret that the BMC refers to for its certificate
     :param state: Secret with the state of the BMC
     """
 
     auth: spec.Reference
     source: spec.Reference | None
     tls: spec.Reference
-    given: spec.Reference | None
+    user_tls: spec.Reference | None
     state: spec.Reference
 
     def all(self):
         """:returns: tuple of those that are not None, each once"""
         return tuple(dict.fromkeys(filter(None, (
-            self.auth, self.source, self.tls, self.given, self.state))))
+            self.auth, self.source, self.tls, self.user_tls, self.state))))
 
 
 def secret_refs(bmc):
@@ -106,15 +106,15 @@ def secret_refs(bmc):
     :returns: `SecretRefs`
     """
     here = bmc.namespace
-    given = bmc.redfish.secret
+    user_tls = bmc.redfish.secret
     return SecretRefs(
         spec.Reference(here, naming.auth(bmc.name)), bmc.auth,
         spec.Reference(here, naming.tls(bmc.name)),
-        spec.Reference(here, given) if given else None,
+        spec.Reference(here, user_tls) if user_tls else None,
         spec.Reference(bmc.vm.namespace, bmc.vm.name + state_secret.ENDING))
 
 
-def assemble(bmc, body, live, vm, seen, issuer, allowed, default_image,
+def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
              refused=(), now=None):
     """Assemble the observed state.
 
@@ -122,48 +122,51 @@ def assemble(bmc, body, live, vm, seen, issuer, allowed, default_image,
     :param body: dict, the BMC as the API has it
     :param live: as in `ObservedState`
     :param vm: dict with the VM's metadata, or None
-    :param seen: dict of `spec.Reference` and `secret_summary.Summary` or None
-    :param issuer: `Authority` or None
+    :param secrets: dict of `spec.Reference` and `secret_summary.Summary` or
+        None
+    :param authority: `Authority` or None
     :param allowed: patterns of `permissions.image_allowed`
     :param default_image: image of BMCs whose spec has none
-    :param refused: as in `conditions.World`
+    :param refused: as in `conditions.BmcState`
     :param now: aware `datetime.datetime`; default: the present
     :returns: `ObservedState`
     """
     refs = secret_refs(bmc)
-    auth, tls = seen.get(refs.auth), seen.get(refs.tls)
-    source, store = seen.get(refs.source), seen.get(refs.state)
-    taken = [f'{kind} {name}' for (kind, _, name), obj in live.items()
-             if not naming.is_ours(bmc, obj)]
-    taken += ['Secret ' + one.obj['metadata']['name']
-              for one, needed in ((auth, _is_made(bmc)),
-                                  (tls, _is_issued(bmc)))
-              if needed and one and not naming.is_ours(bmc, one.obj)]
+    auth, tls = secrets.get(refs.auth), secrets.get(refs.tls)
+    source, store = secrets.get(refs.source), secrets.get(refs.state)
+    foreign = [f'{kind} {name}' for (kind, _, name), obj in live.items()
+               if not naming.is_ours(bmc, obj)]
+    foreign += ['Secret ' + one.obj['metadata']['name']
+                for one, needed in ((auth, _is_made(bmc)),
+                                    (tls, _is_issued(bmc)))
+                if needed and one and not naming.is_ours(bmc, one.obj)]
     if store and not _is_state(store):
         # The pod would read a foreign Secret, or one that another controller
         # writes, if it has another type.
-        taken.append('Secret ' + refs.state.name)
-    secret = source if bmc.auth else _ours(bmc, auth)
-    given = seen.get(refs.given) if deployments.tls_secret(bmc) else None
-    served = given if refs.given else _ours(bmc, tls)
+        foreign.append('Secret ' + refs.state.name)
+    secret = source if bmc.auth else _owned_secret(bmc, auth)
+    user_tls = None
+    if deployments.tls_secret(bmc):
+        user_tls = secrets.get(refs.user_tls)
+    served = user_tls if refs.user_tls else _owned_secret(bmc, tls)
 
-    def own(kind):
-        return _own(bmc, live.get((kind, bmc.namespace,
-                                   naming.base(bmc.name))))
-    deployment = own('Deployment')
-    world = conditions.World(
+    def owned(kind):
+        return _owned_object(bmc, live.get((
+            kind, bmc.namespace, naming.base(bmc.name))))
+    deployment = owned('Deployment')
+    bmc_state = conditions.BmcState(
         vm=vm, secret=secret and secret.obj,
-        secret_lacks=secret.lacks if secret else (),
-        secret_unfit=secret.unfit if secret else (),
-        copied=_ours(bmc, auth) is not None,
-        account=own('ServiceAccount'), deployment=deployment,
-        service=own('Service'),
+        missing_keys=secret.missing_keys if secret else (),
+        unusable_keys=secret.unusable_keys if secret else (),
+        copied=_owned_secret(bmc, auth) is not None,
+        account=owned('ServiceAccount'), deployment=deployment,
+        service=owned('Service'),
         certificate=bool(served and served.certificate),
-        certificate_fault=given.fault if given else '',
-        validity=pki.validity(given.certificate)
-        if given and given.certificate else None,
+        certificate_fault=user_tls.fault if user_tls else '',
+        validity=pki.validity(user_tls.certificate)
+        if user_tls and user_tls.certificate else None,
         now=now or datetime.datetime.now(datetime.UTC),
-        taken=tuple(taken),
+        foreign=tuple(foreign),
         image_allowed=bmc.image is None or permissions.image_allowed(
             bmc.image, allowed),
         pod_allowed=deployment is not None and all(
@@ -173,8 +176,8 @@ def assemble(bmc, body, live, vm, seen, issuer, allowed, default_image,
         refused=tuple(refused))
     metadata = body['metadata']
     return ObservedState(
-        world, live, auth=auth, source=source, tls=tls, state=store,
-        authority=issuer,
+        bmc_state, live, auth=auth, source=source, tls=tls, state=store,
+        authority=authority,
         finalizer=naming.FINALIZER in (metadata.get('finalizers') or ()),
         settled=(body.get('status') or {}).get(
             'observedGeneration') == bmc.generation)
@@ -188,10 +191,10 @@ def needs_authority(bmc):
     return _is_issued(bmc)
 
 
-def _is_state(seen):
+def _is_state(secret):
     """Tell whether a Secret is a BMC's state, created by operator or BMC."""
-    return seen.type == secret_summary.TYPE and (
-        seen.obj['metadata'].get('labels') or {}).get(
+    return secret.type == secret_summary.TYPE and (
+        secret.obj['metadata'].get('labels') or {}).get(
             naming.MANAGED_BY) in (naming.OPERATOR, state_secret.MANAGER)
 
 
@@ -203,9 +206,9 @@ def _is_issued(bmc):
     return deployments.tls_secret(bmc) == naming.tls(bmc.name)
 
 
-def _ours(bmc, seen):
-    return seen if seen and naming.is_ours(bmc, seen.obj) else None
+def _owned_secret(bmc, secret):
+    return secret if secret and naming.is_ours(bmc, secret.obj) else None
 
 
-def _own(bmc, obj):
+def _owned_object(bmc, obj):
     return obj if obj and naming.is_ours(bmc, obj) else None

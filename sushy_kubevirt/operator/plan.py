@@ -78,11 +78,11 @@ class Generate:
     """Generate user name and password, or the missing one.
 
     :param uid: of the Secret that lacks them; None if there is no Secret
-    :param lacks: keys that are missing
+    :param missing_keys: keys that are missing
     """
 
     uid: str | None = None
-    lacks: tuple = (credentials.USERNAME, credentials.PASSWORD)
+    missing_keys: tuple = (credentials.USERNAME, credentials.PASSWORD)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,8 +145,8 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     found = []
     if bmc.vm.namespace != bmc.namespace and not seen.finalizer:
         found.append(Finalizer(True))
-    objects = desired_state.objects(bmc, seen.world, defaults)
-    withdrawn = desired_state.withdrawn(bmc, seen.world)
+    objects = desired_state.objects(bmc, seen.bmc_state, defaults)
+    withdrawn = desired_state.withdrawn(bmc, seen.bmc_state)
     if seen.authority and not withdrawn:
         objects.insert(1, endpoints.authority(bmc, seen.authority.bundle))
     first, *others = objects
@@ -231,7 +231,7 @@ def _change_steps(bmc, obj, seen, tried):
         # The cluster changes it back every time.
         return []
     return [Apply(marked(obj), uid, other and seen.settled
-                  and _needs_slot(bmc, obj, seen.world.deployment))]
+                  and _needs_slot(bmc, obj, seen.bmc_state.deployment))]
 
 
 def _needs_slot(bmc, obj, live):
@@ -255,7 +255,7 @@ def _needs_slot(bmc, obj, live):
 
 def _credentials_steps(bmc, seen, withdrawn):
     if desired_state.copies(bmc):
-        if withdrawn or seen.source is None or seen.source.lacks:
+        if withdrawn or seen.source is None or seen.source.missing_keys:
             return []
         if seen.auth is None:
             return [Copy()]
@@ -267,13 +267,13 @@ def _credentials_steps(bmc, seen, withdrawn):
         return []
     if seen.auth is None:
         return [Generate()]
-    if naming.is_ours(bmc, seen.auth.obj) and seen.auth.lacks:
-        return [Generate(_uid(seen.auth), seen.auth.lacks)]
+    if naming.is_ours(bmc, seen.auth.obj) and seen.auth.missing_keys:
+        return [Generate(_uid(seen.auth), seen.auth.missing_keys)]
     return []
 
 
 def _certificate_steps(bmc, seen, withdrawn, now):
-    service = seen.world.service
+    service = seen.bmc_state.service
     if (seen.authority is None or withdrawn or service is None
             or endpoints.cluster_ip(service) is None):
         return []
@@ -288,7 +288,7 @@ def _certificate_steps(bmc, seen, withdrawn, now):
 
 
 def _end_upgrade_steps(seen):
-    live = seen.world.deployment
+    live = seen.bmc_state.deployment
     if live is None or naming.UPGRADING not in (
             live['metadata'].get('annotations') or {}):
         return []
@@ -301,7 +301,7 @@ def _delete_steps(bmc, seen, objects, withdrawn):
     stay = {(obj['kind'], obj['metadata']['namespace'],
              obj['metadata']['name']) for obj in objects}
     base = naming.base(bmc.name)
-    keeps_pod = not withdrawn and desired_state.keeps_pod(bmc, seen.world)
+    keeps_pod = not withdrawn and desired_state.keeps_pod(bmc, seen.bmc_state)
     if keeps_pod:
         stay |= {('Deployment', bmc.namespace, base)} | {
             ('ConfigMap', bmc.namespace, name)

@@ -127,7 +127,7 @@ class Reconciler:
         if bmc.deleting:
             return None
         await self._write_status(bmc, body, dataclasses.replace(
-            seen.world, waiting=waiting))
+            seen.bmc_state, waiting=waiting))
         return _seconds_to_next(seen)
 
     async def _execute(self, bmc, body, steps, seen, tried):
@@ -150,16 +150,16 @@ class Reconciler:
         if bmc.deleting or not observed_state.needs_authority(bmc):
             return observed_state.assemble(*parts, None, *images)
         try:
-            issuer = await self._authority.get()
+            authority = await self._authority.get()
         except (errors.Rejected, errors.AccessDenied) as e:
             # Without it no plan is made, but the status is written.
             if not _is_temporary(e):
                 await self._write_status(bmc, body, observed_state.assemble(
                     *parts, None, *images, [(
                         'Secret ' + naming.AUTHORITY,
-                        str(e)[:_MAX_MESSAGE_LENGTH])]).world)
+                        str(e)[:_MAX_MESSAGE_LENGTH])]).bmc_state)
             raise
-        return observed_state.assemble(*parts, issuer, *images)
+        return observed_state.assemble(*parts, authority, *images)
 
     async def _read_bmc(self, key):
         """Read a BMC.
@@ -198,13 +198,14 @@ class Reconciler:
         what = executor.subject(step, bmc)
         seen = await self._observe(bmc, body)
         await self._write_status(bmc, body, dataclasses.replace(
-            seen.world, refused=((what, str(error)[:_MAX_MESSAGE_LENGTH]),)))
+            seen.bmc_state,
+            refused=((what, str(error)[:_MAX_MESSAGE_LENGTH]),)))
 
-    async def _write_status(self, bmc, body, world):
+    async def _write_status(self, bmc, body, state):
         """Write the status, and its Events, if it has changed."""
         old = body.get('status') or {}
         now = _now()
-        new = conditions.status(bmc, world, old, now)
+        new = conditions.status(bmc, state, old, now)
         if new == old:
             return
         # Before the status: a repeated Event is only counted, but one that was
@@ -268,9 +269,9 @@ def _seconds_to_next(seen):
         certificate becomes valid or expires; None without such a time
     """
     at = None
-    if seen.world.validity:
-        at = next((each for each in seen.world.validity
-                   if each > seen.world.now), None)
+    if seen.bmc_state.validity:
+        at = next((each for each in seen.bmc_state.validity
+                   if each > seen.bmc_state.now), None)
     elif seen.authority and seen.tls and seen.tls.certificate:
         at = pki.renewal(seen.tls.certificate)
     if at is None:

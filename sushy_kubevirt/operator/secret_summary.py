@@ -33,9 +33,9 @@ class Summary:
 
     :param obj: dict with its metadata alone
     :param type: its type
-    :param lacks: missing credentials: see `credentials.missing`
-    :param unfit: credentials that a protocol cannot use: see
-        `credentials.unfit`
+    :param missing_keys: missing credentials: see `credentials.missing`
+    :param unusable_keys: credentials that a protocol cannot use: see
+        `credentials.unusable_keys`
     :param digest: bytes that change with the values that pods read
     :param certificate: PEM text of its certificate, the first of a chain;
         None without a usable certificate and its key
@@ -44,8 +44,8 @@ class Summary:
 
     obj: dict
     type: str
-    lacks: tuple
-    unfit: tuple
+    missing_keys: tuple
+    unusable_keys: tuple
     digest: bytes
     certificate: str | None
     fault: str = ''
@@ -69,7 +69,7 @@ def summarize(secret):
     return Summary(
         {'metadata': trimmed(metadata)},
         secret.get('type', TYPE), credentials.missing(secret),
-        credentials.unfit(secret),
+        credentials.unusable_keys(secret),
         digest(data),
         pki.first(served.certificate) if whole and not fault else None,
         fault)

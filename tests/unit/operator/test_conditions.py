@@ -8,7 +8,7 @@ from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 
-GOOD = conditions.World(
+GOOD = conditions.BmcState(
     vm=bodies.vm(), secret=bodies.secret(),
     account=bodies.account(), deployment=bodies.deployment(),
     service=bodies.service(),
@@ -33,7 +33,7 @@ VM, SECRET, EMULATOR, ENDPOINT, READY = (
     'EndpointReady', 'Ready')
 
 
-def world(base=GOOD, **changes):
+def state(base=GOOD, **changes):
     """Return an observed state that differs from another in some fields."""
     return dataclasses.replace(base, **changes)
 
@@ -42,137 +42,137 @@ def world(base=GOOD, **changes):
 # reason, part of its message)
 CASES = (
     (bodies.body(), GOOD, VM, True, 'VirtualMachineFound', 'lab/vm'),
-    (bodies.body(), world(vm=None), VM, False, 'VirtualMachineNotFound',
+    (bodies.body(), state(vm=None), VM, False, 'VirtualMachineNotFound',
      'VirtualMachine lab/vm does not exist'),
-    (bodies.body(), world(vm=bodies.vm(deletionTimestamp='now')), VM, False,
+    (bodies.body(), state(vm=bodies.vm(deletionTimestamp='now')), VM, False,
      'VirtualMachineTerminating', ''),
     (bodies.cross_namespace(), FAR, VM, True, 'VirtualMachineFound', 'far/vm'),
-    (bodies.cross_namespace(), world(FAR, vm=bodies.vm('far')), VM, False,
+    (bodies.cross_namespace(), state(FAR, vm=bodies.vm('far')), VM, False,
      'ReferenceNotPermitted', 'bmc.kubevirt.io/allow-from=lab'),
     (bodies.body(), GOOD, SECRET, True, 'SecretGenerated',
      'node-virtbmc-auth'),
-    (bodies.body(), world(secret=None), SECRET, False, 'SecretPending', ''),
-    (bodies.body(), world(taken=('Secret node-virtbmc-auth',)), SECRET, False,
-     'NameTaken', 'give the BMC another name'),
+    (bodies.body(), state(secret=None), SECRET, False, 'SecretPending', ''),
+    (bodies.body(), state(foreign=('Secret node-virtbmc-auth',)), SECRET,
+     False, 'NameTaken', 'give the BMC another name'),
     (NAMED, GOOD, SECRET, True, 'SecretFound', 'lab/key'),
-    (NAMED, world(secret=None), SECRET, False, 'SecretNotFound',
+    (NAMED, state(secret=None), SECRET, False, 'SecretNotFound',
      'with keys username and password'),
-    (NAMED, world(secret_lacks=('password',)), SECRET, False,
+    (NAMED, state(missing_keys=('password',)), SECRET, False,
      'SecretIncomplete', 'under password'),
-    (NAMED, world(secret_unfit=LONG), SECRET, False, 'SecretUnusable',
+    (NAMED, state(unusable_keys=LONG), SECRET, False, 'SecretUnusable',
      'under password. IPMI takes'),
-    (NAMED, world(secret_unfit=LONG), SECRET, False, 'SecretUnusable',
+    (NAMED, state(unusable_keys=LONG), SECRET, False, 'SecretUnusable',
      'Change it, or set ipmi.enabled to false.'),
-    (NO_IPMI, world(secret_unfit=LONG), SECRET, True, 'SecretFound', ''),
-    (NAMED, world(secret_unfit=COLON), SECRET, False, 'SecretUnusable',
+    (NO_IPMI, state(unusable_keys=LONG), SECRET, True, 'SecretFound', ''),
+    (NAMED, state(unusable_keys=COLON), SECRET, False, 'SecretUnusable',
      'under username. Redfish takes'),
-    (NAMED, world(secret_unfit=COLON), SECRET, False, 'SecretUnusable',
+    (NAMED, state(unusable_keys=COLON), SECRET, False, 'SecretUnusable',
      'Change it, or set redfish.enabled to false.'),
     (bodies.body(authSecretRef={'name': 'key'}, redfish={'enabled': False}),
-     world(secret_unfit=COLON), SECRET, True, 'SecretFound', ''),
+     state(unusable_keys=COLON), SECRET, True, 'SecretFound', ''),
     # With IPMI disabled, only the Secret can be changed.
-    (NO_IPMI, world(secret_unfit=COLON), SECRET, False, 'SecretUnusable',
+    (NO_IPMI, state(unusable_keys=COLON), SECRET, False, 'SecretUnusable',
      'ReadOnly. Change it.'),
-    (NAMED, world(secret_unfit=(*LONG, *COLON)), SECRET, False,
+    (NAMED, state(unusable_keys=(*LONG, *COLON)), SECRET, False,
      'SecretUnusable', 'under password and username. IPMI takes'),
-    (NAMED, world(secret_unfit=(*LONG, *COLON)), SECRET, False,
+    (NAMED, state(unusable_keys=(*LONG, *COLON)), SECRET, False,
      'SecretUnusable', 'ReadOnly. Change it.'),
     # A pod without a usable account is not started.
-    (NAMED, world(secret_unfit=COLON, deployment=None), EMULATOR, False,
+    (NAMED, state(unusable_keys=COLON, deployment=None), EMULATOR, False,
      'WaitingForSecret', 'without colons'),
     (bodies.cross_namespace(), FAR, SECRET, True, 'SecretFound', 'far/key'),
-    (bodies.cross_namespace(), world(FAR, secret=bodies.secret('far')), SECRET,
+    (bodies.cross_namespace(), state(FAR, secret=bodies.secret('far')), SECRET,
      False, 'ReferenceNotPermitted', 'Secret far/key does not permit'),
     (bodies.body(), GOOD, EMULATOR, True, 'EmulatorReady', ''),
-    (bodies.body(), world(deployment=None), EMULATOR, False,
+    (bodies.body(), state(deployment=None), EMULATOR, False,
      'EmulatorStarting', ''),
-    (bodies.body(), world(deployment=bodies.deployment(
+    (bodies.body(), state(deployment=bodies.deployment(
         observedGeneration=1, updatedReplicas=1, readyReplicas=1)),
      EMULATOR, False, 'EmulatorStarting', ''),
-    (bodies.body(), world(deployment=bodies.deployment(
+    (bodies.body(), state(deployment=bodies.deployment(
         observedGeneration=2, updatedReplicas=1)), EMULATOR, False,
      'EmulatorStarting', 'kubectl describe pods --namespace lab'),
-    (bodies.body(), world(deployment=bodies.deployment(
+    (bodies.body(), state(deployment=bodies.deployment(
         observedGeneration=2, updatedReplicas=1, conditions=[{
             'type': 'Progressing', 'status': 'True',
             'reason': 'NewReplicaSetAvailable'}])), EMULATOR, False,
      'EmulatorNotReady', 'kubectl describe pods --namespace lab'),
-    (bodies.body(), world(deployment=bodies.deployment(
+    (bodies.body(), state(deployment=bodies.deployment(
         observedGeneration=2, updatedReplicas=1, conditions=[{
             'type': 'Progressing', 'status': 'False',
             'message': 'exceeded its deadline'}])), EMULATOR, False,
      'EmulatorNotReady', 'exceeded its deadline'),
-    (bodies.body(), world(deployment=bodies.deployment(
+    (bodies.body(), state(deployment=bodies.deployment(
         observedGeneration=2, conditions=[{
             'type': 'ReplicaFailure', 'status': 'True',
             'message': 'exceeded quota'}])), EMULATOR, False,
      'EmulatorNotReady', 'exceeded quota'),
-    (bodies.body(), world(taken=('Deployment node-virtbmc',)), EMULATOR,
+    (bodies.body(), state(foreign=('Deployment node-virtbmc',)), EMULATOR,
      False, 'NameTaken', 'Deployment node-virtbmc'),
-    (bodies.body(image='evil'), world(image_allowed=False), EMULATOR, False,
+    (bodies.body(image='evil'), state(image_allowed=False), EMULATOR, False,
      'ImageNotAllowed', 'Image evil'),
     (bodies.body(virtualMedia={'allowedHosts': ['ok.test', '10.0.0.1/8']}),
      GOOD, EMULATOR, False, 'AllowedHostsInvalid', '10.0.0.1/8'),
     (bodies.body(virtualMedia={'allowedHosts': ['ok.test', '10.0.0.0/8']}),
      GOOD, EMULATOR, True, 'EmulatorReady', ''),
-    (bodies.body(), world(refused=(('Role node-virtbmc', 'forbidden'),)),
+    (bodies.body(), state(refused=(('Role node-virtbmc', 'forbidden'),)),
      EMULATOR, False, 'Refused',
      'refused the write of Role node-virtbmc: forbidden'),
-    (bodies.body(), world(secret=None, deployment=None, refused=((
+    (bodies.body(), state(secret=None, deployment=None, refused=((
         'Secret node-virtbmc-auth', 'quota'),)), SECRET, False, 'Refused',
      'quota'),
-    (bodies.body(), world(secret=None, deployment=None, refused=((
+    (bodies.body(), state(secret=None, deployment=None, refused=((
         'Role node-virtbmc', 'forbidden'),)), EMULATOR, False, 'Refused',
      'forbidden'),
-    (bodies.body(), world(refused=(('Secret sushy-kubevirt-ca', 'broken'),)),
+    (bodies.body(), state(refused=(('Secret sushy-kubevirt-ca', 'broken'),)),
      ENDPOINT, False, 'Refused', 'broken'),
-    (bodies.body(), world(refused=(('Service node-virtbmc', 'port'),)),
+    (bodies.body(), state(refused=(('Service node-virtbmc', 'port'),)),
      EMULATOR, True, 'EmulatorReady', ''),
-    (bodies.body(), world(refused=(('Service node-virtbmc', 'port'),)),
+    (bodies.body(), state(refused=(('Service node-virtbmc', 'port'),)),
      ENDPOINT, False, 'Refused', 'Service node-virtbmc: port'),
     # The refused write is the reason why there is no pod.
-    (bodies.body(), world(deployment=None, refused=((
+    (bodies.body(), state(deployment=None, refused=((
         'Service node-virtbmc', 'port'),)), READY, False, 'Refused',
      'Service node-virtbmc: port'),
-    (bodies.body(redfish={'tls': {'secretName': 'mine'}}), world(
+    (bodies.body(redfish={'tls': {'secretName': 'mine'}}), state(
         deployment=None, certificate=False), EMULATOR, False,
      'WaitingForCertificate', 'lab/mine'),
-    (bodies.body(redfish={'tls': {'secretName': 'mine'}}), world(
+    (bodies.body(redfish={'tls': {'secretName': 'mine'}}), state(
         deployment=None, certificate=False), READY, False,
      'CertificateMissing', 'lab/mine'),
     # The certificate needs the address of the Service.
-    (bodies.body(), world(deployment=None, certificate=False, taken=(
+    (bodies.body(), state(deployment=None, certificate=False, foreign=(
         'Service node-virtbmc',)), READY, False, 'NameTaken',
      'Service node-virtbmc'),
     # The pod runs, with the previous template.
-    (bodies.body(), world(waiting=True), EMULATOR, True, 'RolloutWaiting',
+    (bodies.body(), state(waiting=True), EMULATOR, True, 'RolloutWaiting',
      'waits'),
     (bodies.body(image='mine'), GOOD, EMULATOR, True, 'EmulatorReady', ''),
-    (NAMED, world(secret=None, deployment=None), EMULATOR, False,
+    (NAMED, state(secret=None, deployment=None), EMULATOR, False,
      'WaitingForSecret', 'lab/key'),
     # A running pod keeps its credentials.
-    (NAMED, world(secret=None), EMULATOR, True, 'EmulatorReady', ''),
-    (bodies.cross_namespace(), world(FAR, vm=bodies.vm('far')), EMULATOR,
+    (NAMED, state(secret=None), EMULATOR, True, 'EmulatorReady', ''),
+    (bodies.cross_namespace(), state(FAR, vm=bodies.vm('far')), EMULATOR,
      False, 'WaitingForVirtualMachine', ''),
     # The BMC of a deleted VM runs and reports that the VM is missing.
-    (bodies.body(), world(vm=None), EMULATOR, True, 'EmulatorReady', ''),
+    (bodies.body(), state(vm=None), EMULATOR, True, 'EmulatorReady', ''),
     (bodies.body(), GOOD, ENDPOINT, True, 'EndpointAssigned', '10.0.0.7'),
-    (bodies.body(), world(service=None), ENDPOINT, False, 'ServicePending',
+    (bodies.body(), state(service=None), ENDPOINT, False, 'ServicePending',
      ''),
     (BALANCED, GOOD, ENDPOINT, False, 'LoadBalancerPending',
      'load balancer controller'),
-    (bodies.body(), world(certificate=False), ENDPOINT, False,
+    (bodies.body(), state(certificate=False), ENDPOINT, False,
      'CertificatePending', ''),
-    (SIGNED, world(certificate=False), ENDPOINT, False, 'CertificateMissing',
+    (SIGNED, state(certificate=False), ENDPOINT, False, 'CertificateMissing',
      'lab/cert'),
-    (PLAIN, world(certificate=False), ENDPOINT, True, 'EndpointAssigned', ''),
-    (bodies.body(), world(taken=('Service node-virtbmc',)), ENDPOINT, False,
+    (PLAIN, state(certificate=False), ENDPOINT, True, 'EndpointAssigned', ''),
+    (bodies.body(), state(foreign=('Service node-virtbmc',)), ENDPOINT, False,
      'NameTaken', ''),
     (bodies.body(), GOOD, READY, True, 'ServiceReady', ''),
-    (bodies.body(), world(vm=None, service=None), READY, False,
+    (bodies.body(), state(vm=None, service=None), READY, False,
      'VirtualMachineNotFound', 'lab/vm'),
-    (bodies.body(), world(service=None), READY, False, 'ServicePending', ''),
-    (bodies.cross_namespace(), world(FAR, vm=bodies.vm('far')), READY, False,
+    (bodies.body(), state(service=None), READY, False, 'ServicePending', ''),
+    (bodies.cross_namespace(), state(FAR, vm=bodies.vm('far')), READY, False,
      'ReferenceNotPermitted', 'allow-from'),
 )
 
@@ -180,10 +180,10 @@ CASES = (
 class ConditionsTestCase(base.BaseTestCase):
 
     def test_condition_by_observed_state(self):
-        for body, world, type_, status, reason, text in CASES:
+        for body, state, type_, status, reason, text in CASES:
             with self.subTest(spec=body['spec'], type=type_, reason=reason):
                 found = {one.type: one for one in conditions.conditions(
-                    spec.read(body), world)}
+                    spec.read(body), state)}
                 self.assertEqual([VM, SECRET, EMULATOR, ENDPOINT, READY],
                                  list(found))
                 one = found[type_]
@@ -191,21 +191,21 @@ class ConditionsTestCase(base.BaseTestCase):
                 self.assertIn(text, one.message)
 
     def test_ready_requires_all_conditions(self):
-        for body, world, *_ in CASES:
-            *parts, ready = conditions.conditions(spec.read(body), world)
+        for body, state, *_ in CASES:
+            *parts, ready = conditions.conditions(spec.read(body), state)
             self.assertEqual(all(one.status for one in parts), ready.status)
 
     def test_existence_in_other_namespace_is_not_revealed(self):
         bmc = spec.read(bodies.cross_namespace())
         self.assertEqual(
-            conditions.conditions(bmc, world(FAR, vm=None, secret=None)),
-            conditions.conditions(bmc, world(
+            conditions.conditions(bmc, state(FAR, vm=None, secret=None)),
+            conditions.conditions(bmc, state(
                 FAR, vm=bodies.vm('far'), secret=bodies.secret('far'))))
 
     def test_messages_contain_no_password(self):
-        for body, world, *_ in CASES:
+        for body, state, *_ in CASES:
             self.assertNotIn('a secret', repr(conditions.conditions(
-                spec.read(body), world)))
+                spec.read(body), state)))
 
     def test_merge_keeps_transition_time(self):
         def merged(old, status, now):

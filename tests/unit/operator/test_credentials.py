@@ -59,7 +59,7 @@ class CredentialsTestCase(base.BaseTestCase):
             with self.subTest(data=data):
                 self.assertEqual(expected, credentials.missing({'data': data}))
 
-    def test_unfit_equals_what_ipmi_container_refuses(self):
+    def test_unusable_keys_equal_what_ipmi_container_refuses(self):
         for value, fits in (
                 ('a', True), ('a' * 16, True), ('a' * 17, False),
                 ('é' * 8, True), ('é' * 9, False),
@@ -78,21 +78,22 @@ class CredentialsTestCase(base.BaseTestCase):
                 secret = bodies.secret(username=value, password='p')
                 self.assertEqual(
                     fits, not (credentials.missing(secret)
-                               or self.unfit('ipmi', secret)))
+                               or self.unusable_keys('ipmi', secret)))
 
     def test_maximum_lengths_for_ipmi(self):
         for key, maximum in (('username', constants.USERNAME_MAX),
                              ('password', constants.PASSWORD_MAX)):
             for more, expected in ((0, ()), (1, (key,))):
-                self.assertEqual(expected, self.unfit('ipmi', bodies.secret(
-                    **{'username': 'u', 'password': 'p',
-                       key: 'a' * (maximum + more)})))
+                self.assertEqual(expected, self.unusable_keys(
+                    'ipmi', bodies.secret(**{
+                        'username': 'u', 'password': 'p',
+                        key: 'a' * (maximum + more)})))
 
-    def unfit(self, protocol, secret):
-        return tuple(key for of, key in credentials.unfit(secret)
+    def unusable_keys(self, protocol, secret):
+        return tuple(key for of, key in credentials.unusable_keys(secret)
                      if of == protocol)
 
-    def test_unfit_equals_what_redfish_container_refuses(self):
+    def test_unusable_keys_equal_what_redfish_container_refuses(self):
         for key, value, fits in (
                 ('username', 'a' * 128, True), ('username', 'a' * 129, False),
                 ('username', 'é' * 64, True), ('username', 'é' * 65, False),
@@ -119,7 +120,7 @@ class CredentialsTestCase(base.BaseTestCase):
                 self.assertEqual(fits, bool(accounts.current()))
                 secret = bodies.secret(**data)
                 self.assertEqual(fits, not credentials.missing(secret)
-                                 and not self.unfit('redfish', secret))
+                                 and not self.unusable_keys('redfish', secret))
                 if not credentials.missing(secret):
                     self.assertEqual(() if fits else (key,),
-                                     self.unfit('redfish', secret))
+                                     self.unusable_keys('redfish', secret))

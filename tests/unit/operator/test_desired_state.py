@@ -19,8 +19,8 @@ DELETED = bodies.body()
 DELETED['metadata']['deletionTimestamp'] = '2026-11-21T14:00:00Z'
 
 GOOD, FAR = test_conditions.GOOD, test_conditions.FAR
-world = test_conditions.world
-NEW = world(deployment=None)
+state = test_conditions.state
+NEW = state(deployment=None)
 
 # (VirtualMachineBMC, observed state, kinds of the desired objects)
 CASES = (
@@ -28,58 +28,58 @@ CASES = (
     (bodies.body(), NEW, ALL),
     (DELETED, GOOD, []),
     # The VM does not exist or is being deleted.
-    (bodies.body(), world(vm=None),
+    (bodies.body(), state(vm=None),
      [kind for kind in ALL if kind != 'Secret']),
-    (bodies.body(), world(vm=bodies.vm(deletionTimestamp='now')),
+    (bodies.body(), state(vm=bodies.vm(deletionTimestamp='now')),
      [kind for kind in ALL if kind != 'Secret']),
     # No pod is created before the objects that it mounts exist; a running pod
     # is not changed.
-    (bodies.body(), world(NEW, secret=None), ALL[:-2]),
-    (bodies.body(), world(NEW, certificate=False), ALL[:-2]),
-    (bodies.body(), world(secret=None), ALL[:-2]),
-    (bodies.body(), world(certificate=False), ALL[:-2]),
+    (bodies.body(), state(NEW, secret=None), ALL[:-2]),
+    (bodies.body(), state(NEW, certificate=False), ALL[:-2]),
+    (bodies.body(), state(secret=None), ALL[:-2]),
+    (bodies.body(), state(certificate=False), ALL[:-2]),
     # The pod's token belongs to the existing ServiceAccount.
-    (bodies.body(), world(account=None), ALL[:-2]),
-    (test_conditions.PLAIN, world(NEW, certificate=False), ALL),
-    (bodies.body(redfish={'enabled': False}), world(NEW, certificate=False),
+    (bodies.body(), state(account=None), ALL[:-2]),
+    (test_conditions.PLAIN, state(NEW, certificate=False), ALL),
+    (bodies.body(redfish={'enabled': False}), state(NEW, certificate=False),
      ['Service', *STATE, *RBAC, 'Deployment']),
     (bodies.body(networkPolicy={'enabled': True}), GOOD,
      [*ALL[:-2], 'NetworkPolicy', 'ConfigMap', 'Deployment']),
     (bodies.cross_namespace(), FAR, ALL[:-2]),
-    (bodies.cross_namespace(), world(FAR, copied=True), ALL),
-    (bodies.cross_namespace(), world(FAR, deployment=None, copied=True), ALL),
+    (bodies.cross_namespace(), state(FAR, copied=True), ALL),
+    (bodies.cross_namespace(), state(FAR, deployment=None, copied=True), ALL),
     # A withdrawn permission removes the pod.
-    (bodies.cross_namespace(), world(FAR, vm=bodies.vm('far')), ['Service']),
-    (bodies.cross_namespace(), world(FAR, secret=bodies.secret('far')),
+    (bodies.cross_namespace(), state(FAR, vm=bodies.vm('far')), ['Service']),
+    (bodies.cross_namespace(), state(FAR, secret=bodies.secret('far')),
      ['Service']),
     # A running pod stays if its image is allowed.
-    (bodies.body(image='evil'), world(image_allowed=False), ALL[:-1]),
-    (bodies.body(image='evil'), world(image_allowed=False, pod_allowed=True),
+    (bodies.body(image='evil'), state(image_allowed=False), ALL[:-1]),
+    (bodies.body(image='evil'), state(image_allowed=False, pod_allowed=True),
      ALL[:-2]),
     # Not changed.
     (bodies.body(virtualMedia={'allowedHosts': ['1.2.3.4/8']}), GOOD,
      ALL[:-2]),
-    (bodies.body(), world(taken=('Deployment node-virtbmc',)), ALL[:-2]),
+    (bodies.body(), state(foreign=('Deployment node-virtbmc',)), ALL[:-2]),
     # A foreign account gets no permissions, and no pod gets a foreign Secret.
-    *((bodies.body(), world(taken=(one,)),
+    *((bodies.body(), state(foreign=(one,)),
        ['Service', *STATE, 'ServiceAccount'])
       for one in ('ServiceAccount node-virtbmc', 'Secret vm-bmc-state')),
-    (bodies.body(), world(taken=('Service node-virtbmc',)), ALL),
+    (bodies.body(), state(foreign=('Service node-virtbmc',)), ALL),
 )
 
 
 class DesiredStateTestCase(base.BaseTestCase):
 
     def test_kinds_of_desired_objects(self):
-        for body, world, kinds in CASES:
-            with self.subTest(spec=body['spec'], world=world):
+        for body, state, kinds in CASES:
+            with self.subTest(spec=body['spec'], state=state):
                 self.assertEqual(kinds, [one['kind'] for one in (
-                    desired_state.objects(spec.read(body), world, DEFAULTS))])
+                    desired_state.objects(spec.read(body), state, DEFAULTS))])
 
     def test_is_deterministic(self):
         # Random content would be reported as drift at each reconcile.
-        for body, world, kinds in CASES:
+        for body, state, kinds in CASES:
             bmc = spec.read(body)
-            self.assertEqual(desired_state.objects(bmc, world, DEFAULTS),
+            self.assertEqual(desired_state.objects(bmc, state, DEFAULTS),
                              desired_state.objects(
-                                 dataclasses.replace(bmc), world, DEFAULTS))
+                                 dataclasses.replace(bmc), state, DEFAULTS))

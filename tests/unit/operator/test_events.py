@@ -33,7 +33,7 @@ class StatusTestCase(base.BaseTestCase):
         self.assertEqual('node-virtbmc-auth', made['authSecret'])
 
     def test_missing_objects_have_no_fields(self):
-        made = conditions.status(bodies.bmc(), test_conditions.world(
+        made = conditions.status(bodies.bmc(), test_conditions.state(
             secret=None, service=None), {}, 'monday')
         self.assertEqual({'observedGeneration', 'virtualMachine',
                           'conditions'}, set(made))
@@ -49,21 +49,22 @@ class EventsTestCase(base.BaseTestCase):
             before, conditions.status(bmc, new, {}, 'now')['conditions'])]
 
     def test_events_of_changed_conditions(self):
-        good, world = test_conditions.GOOD, test_conditions.world
+        good, state = test_conditions.GOOD, test_conditions.state
         for old, new, expected in (
                 (None, good, [('Normal', 'SecretGenerated'),
                               ('Normal', 'ServiceReady')]),
                 (good, good, []),
                 # Transient conditions emit no event.
-                (None, world(deployment=None, secret=None), []),
+                (None, state(deployment=None, secret=None), []),
                 # Conditions that wait for another one emit no event.
-                (None, world(certificate=False, deployment=None),
+                (None, state(certificate=False, deployment=None),
                  [('Normal', 'SecretGenerated')]),
-                (good, world(vm=None),
+                (good, state(vm=None),
                  [('Warning', 'VirtualMachineNotFound')]),
-                (world(vm=None), good, [('Normal', 'ServiceReady')]),
-                (good, world(waiting=True), [('Normal', 'RolloutWaiting')]),
-                (good, world(taken=('Role x',)), [('Warning', 'NameTaken')])):
+                (state(vm=None), good, [('Normal', 'ServiceReady')]),
+                (good, state(waiting=True), [('Normal', 'RolloutWaiting')]),
+                (good, state(foreign=('Role x',)),
+                 [('Warning', 'NameTaken')])):
             with self.subTest(old=old, new=new):
                 self.assertEqual(expected, self.events(old, new))
 

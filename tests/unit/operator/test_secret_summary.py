@@ -110,7 +110,7 @@ class SecretSummaryTestCase(base.BaseTestCase):
     def test_unfit_keys_by_protocol(self):
         ipmi = (('ipmi', 'username'), ('ipmi', 'password'))
         name = (('redfish', 'username'),)
-        for data, unfit in (
+        for data, unusable_keys in (
                 ({'username': 'a' * 16, 'password': 'b' * 20}, ()),
                 ({'username': 'a' * 17, 'password': 'b'}, ipmi[:1]),
                 ({'username': 'a', 'password': 'b' * 21}, ipmi[1:]),
@@ -120,5 +120,5 @@ class SecretSummaryTestCase(base.BaseTestCase):
                 ({'username': 'a', 'password': 'b', 'role': 'root'},
                  (('redfish', 'role'),))):
             with self.subTest(data=data):
-                self.assertEqual(unfit, secret_summary.summarize(
-                    bodies.secret(**data)).unfit)
+                self.assertEqual(unusable_keys, secret_summary.summarize(
+                    bodies.secret(**data)).unusable_keys)
