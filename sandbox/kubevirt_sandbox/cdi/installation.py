@@ -2,7 +2,7 @@
 """``POST /sandbox/cdi``: installs CDI into a cluster without it.
 
 KubeVirt's components restart when CDI's resources first appear: for a while
-virt-api serves neither its verbs nor its webhooks.
+virt-api serves neither its subresources nor its webhooks.
 
 Source: cmd/virt-api, pkg/virt-api/api.go (KubeVirt 1.9), which end the
 process when the DataVolume CustomResourceDefinition comes.

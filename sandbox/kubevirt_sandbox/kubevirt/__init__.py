@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sandbox's KubeVirt.
 
-Kinds, schemas, admission, verbs, controllers and simulated guests, on top of
-the generic API server in :mod:`kubevirt_sandbox.api`. What it does is
+Kinds, schemas, admission, subresources, controllers and simulated guests, on
+top of the generic API server in :mod:`kubevirt_sandbox.api`. What it does is
 modelled on KubeVirt's own control plane; every module names the part of
 KubeVirt's source that it follows.
 """

@@ -17,7 +17,7 @@ from aiohttp import WSMsgType
 
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.kubevirt import paths
-from kubevirt_sandbox.kubevirt import verbs_vm
+from kubevirt_sandbox.kubevirt import vm_subresources
 from kubevirt_sandbox.kubevirt import vmi_status
 
 PROTOCOL = 'plain.kubevirt.io'
@@ -41,14 +41,14 @@ class Consoles:
         self._displays = {}
 
     def handlers(self):
-        """Return ``{verb: (method, handler)}``."""
+        """Return ``{subresource: (method, handler)}``."""
         return {'console': ('GET', self.console), 'vnc': ('GET', self.vnc)}
 
     def _find(self, request):
         vmi = request.store.find(self._kinds.vmi, request.namespace,
                                  request.name)
         if vmi is None:
-            raise verbs_vm.not_found(_KIND, request.name)
+            raise vm_subresources.not_found(_KIND, request.name)
         return vmi
 
     async def console(self, request):
@@ -58,8 +58,8 @@ class Consoles:
         if devices.get('autoattachSerialConsole') is False:
             raise errors.bad_request('No serial consoles are present.')
         if vmi_status.phase(vmi) == vmi_status.FAILED:
-            raise verbs_vm.conflict(_KIND, request.name,
-                                    'VMI is in failed status')
+            raise vm_subresources.conflict(
+                _KIND, request.name, 'VMI is in failed status')
         if vmi_status.phase(vmi) != vmi_status.RUNNING:
             raise errors.bad_request(_NOT_RUNNING)
         port = self._guests.serial(vmi['metadata']['uid'])

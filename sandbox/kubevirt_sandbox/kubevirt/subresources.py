@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The group subresources.kubevirt.io: verbs on machines.
+"""The API group subresources.kubevirt.io: operations on VMs and VMIs.
 
-Registers every verb that KubeVirt's discovery names. Verbs that the sandbox
-does not support (port-forward, migration, ...) answer with an error.
+Registers every subresource that KubeVirt's discovery lists. Subresources that
+the sandbox does not support (port-forward, migration, ...) answer with 501.
 
 Source: pkg/virt-api/api.go, pkg/virt-api/rest (KubeVirt 1.9).
 """
@@ -11,15 +11,15 @@ from aiohttp import web
 
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.kubevirt import consoles
-from kubevirt_sandbox.kubevirt import verbs_vm
-from kubevirt_sandbox.kubevirt import verbs_vmi
-from kubevirt_sandbox.kubevirt import verbs_volumes
+from kubevirt_sandbox.kubevirt import vm_subresources
+from kubevirt_sandbox.kubevirt import vmi_subresources
+from kubevirt_sandbox.kubevirt import volume_subresources
 
 GROUP = 'subresources.kubevirt.io'
 VERSIONS = ('v1', 'v1alpha3')
 
 _VMS, _VMIS = 'virtualmachines', 'virtualmachineinstances'
-_NOT_HERE = {
+_UNSUPPORTED = {
     _VMS: (('PUT', 'memorydump'), ('PUT', 'removememorydump'),
            ('PUT', 'evacuate/cancel'), ('PUT', 'migrate'),
            ('GET', 'objectgraph'), ('GET', 'portforward')),
@@ -32,23 +32,23 @@ _NOT_HERE = {
             ('PUT', 'sev/setupsession'), ('PUT', 'sev/injectlaunchsecret')),
 }
 
-#: Verbs that answer in JSON. Discovery names no media type for others.
+#: Subresources that answer in JSON. Discovery gives no media type for others.
 _JSON = ('expand-spec', 'guestosinfo', 'userlist', 'filesystemlist',
          'objectgraph', 'sev/fetchcertchain', 'sev/querylaunchmeasurement')
 
 
 def install(server, kinds, config, controller, version):
-    """Serve the verbs.
+    """Serve the subresources.
 
     :param server: the API server.
     :param kinds: the :class:`kubevirt_kinds.Kinds` of this cluster.
     :param config: a :class:`config.ClusterConfig`.
-    :param controller: the VMIs' controller, whose guests obey.
+    :param controller: the VMIs' controller, which owns the guests.
     :param version: the version of KubeVirt.
     """
-    vms = verbs_vm.Verbs(kinds)
-    vmis = verbs_vmi.Verbs(kinds, controller)
-    volumes = verbs_volumes.Verbs(kinds, config)
+    vms = vm_subresources.VmSubresources(kinds)
+    vmis = vmi_subresources.VmiSubresources(kinds, controller)
+    volumes = volume_subresources.VolumeSubresources(kinds, config)
     handlers = {
         _VMS: {**vms.handlers(), 'addvolume': ('PUT', volumes.add_to_vm),
                'removevolume': ('PUT', volumes.remove_from_vm)},
@@ -58,15 +58,15 @@ def install(server, kinds, config, controller, version):
                 'removevolume': ('PUT', volumes.remove_from_vmi)},
     }
     for group_version in VERSIONS:
-        for plural, verbs in handlers.items():
-            for name, (method, handler) in verbs.items():
+        for plural, subresources in handlers.items():
+            for name, (method, handler) in subresources.items():
                 server.register_subresource(
                     GROUP, group_version, plural, name,
                     _accepted(name, handler), methods=(method,))
-            for method, name in _NOT_HERE[plural]:
+            for method, name in _UNSUPPORTED[plural]:
                 server.register_subresource(
                     GROUP, group_version, plural, name,
-                    _accepted(name, _refuse), methods=(method,))
+                    _accepted(name, _not_implemented), methods=(method,))
         base = f'/apis/{GROUP}/{group_version}'
         for path, body in (('version', _version(version)),
                            ('healthz', _healthz(version)),
@@ -75,7 +75,7 @@ def install(server, kinds, config, controller, version):
 
 
 def _accepted(name, handler):
-    """Answer only clients that accept the media type of a verb.
+    """Answer only clients that accept the media type of a subresource.
 
     Source: ``matchesAccept`` in route.go and ``detectRoute`` in jsr311.go of
     go-restful 3.
@@ -93,7 +93,7 @@ def _accepted(name, handler):
     return checked
 
 
-async def _refuse(request):
+async def _not_implemented(request):
     raise errors.ApiError(
         501, 'NotImplemented', 'the sandbox cannot '
         f'{request.http.path.rpartition("/")[2]}')

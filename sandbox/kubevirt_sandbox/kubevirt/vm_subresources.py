@@ -65,8 +65,8 @@ def dry(body):
     return 'All' in (option(body, 'dryRun', list) or ())
 
 
-class Verbs:
-    """The handlers of verbs of VirtualMachines.
+class VmSubresources:
+    """The handlers of subresources of VirtualMachines.
 
     :param kinds: the :class:`kubevirt_kinds.Kinds` of the cluster.
     """
@@ -75,7 +75,7 @@ class Verbs:
         self._kinds = kinds
 
     def handlers(self):
-        """Return ``{verb: (method, handler)}``."""
+        """Return ``{subresource: (method, handler)}``."""
         return {'start': ('PUT', self.start), 'stop': ('PUT', self.stop),
                 'restart': ('PUT', self.restart),
                 'expand-spec': ('GET', self.expand)}

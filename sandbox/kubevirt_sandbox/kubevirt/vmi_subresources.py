@@ -7,7 +7,7 @@ Source: pkg/virt-api/rest/lifecycle.go, subresource.go (KubeVirt 1.9).
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.kubevirt import conditions
 from kubevirt_sandbox.kubevirt import paths
-from kubevirt_sandbox.kubevirt import verbs_vm
+from kubevirt_sandbox.kubevirt import vm_subresources
 from kubevirt_sandbox.kubevirt import vmi_status
 
 _KIND = 'virtualmachineinstance'
@@ -16,8 +16,8 @@ _NOT_RUNNING = 'VMI is not running'
 _NO_AGENT = 'VMI does not have guest agent connected'
 
 
-class Verbs:
-    """The handlers of verbs of VirtualMachineInstances.
+class VmiSubresources:
+    """The handlers of subresources of VirtualMachineInstances.
 
     :param kinds: the :class:`kubevirt_kinds.Kinds` of the cluster.
     :param controller: the VMIs' controller.
@@ -28,7 +28,7 @@ class Verbs:
         self._controller = controller
 
     def handlers(self):
-        """Return ``{verb: (method, handler)}``."""
+        """Return ``{subresource: (method, handler)}``."""
         return {
             'pause': ('PUT', self.pause), 'unpause': ('PUT', self.unpause),
             'reset': ('PUT', self.reset),
@@ -43,13 +43,13 @@ class Verbs:
         vmi = request.store.find(self._kinds.vmi, request.namespace,
                                  request.name)
         if vmi is None:
-            raise verbs_vm.not_found(_KIND, request.name)
+            raise vm_subresources.not_found(_KIND, request.name)
         return vmi
 
     def _running(self, request, why):
         vmi = self._find(request)
         if vmi_status.phase(vmi) != vmi_status.RUNNING:
-            raise verbs_vm.conflict(_KIND, request.name, why)
+            raise vm_subresources.conflict(_KIND, request.name, why)
         return vmi
 
     def _done(self, vmi):
@@ -58,7 +58,7 @@ class Verbs:
 
     async def pause(self, request):
         """Stop the CPUs."""
-        dry = verbs_vm.dry(request.body)
+        dry = vm_subresources.dry(request.body)
         vmi = self._running(request, _VM_NOT_RUNNING)
         probe = vmi['spec'].get('livenessProbe')
         if probe is not None and probe.get('guestAgentPing') is None:
@@ -67,19 +67,19 @@ class Verbs:
                 'forbidden: Pausing VMIs with a non-GuestAgentPing '
                 'LivenessProbe is not supported')
         if conditions.find(vmi, 'Paused'):
-            raise verbs_vm.conflict(_KIND, request.name,
-                                    'VMI is already paused')
+            raise vm_subresources.conflict(
+                _KIND, request.name, 'VMI is already paused')
         if not dry:
             self._controller.guests.pause(vmi['metadata']['uid'])
         return self._done(vmi)
 
     async def unpause(self, request):
         """Let the CPUs go on."""
-        dry = verbs_vm.dry(request.body)
+        dry = vm_subresources.dry(request.body)
         vmi = self._running(request, _NOT_RUNNING)
         if not conditions.find(vmi, 'Paused'):
-            raise verbs_vm.conflict(_KIND, request.name,
-                                    'VMI is not paused')
+            raise vm_subresources.conflict(
+                _KIND, request.name, 'VMI is not paused')
         if not dry:
             self._controller.guests.resume(vmi['metadata']['uid'])
         return self._done(vmi)
@@ -104,11 +104,12 @@ class Verbs:
         """Ask the guest to reboot, by its agent or by ACPI."""
         vmi = self._running(request, _VM_NOT_RUNNING)
         if conditions.is_true(vmi, 'Paused'):
-            raise verbs_vm.conflict(_KIND, request.name, 'VMI is paused')
+            raise vm_subresources.conflict(
+                _KIND, request.name, 'VMI is paused')
         acpi = paths.at(vmi, 'spec', 'domain', 'features', 'acpi') or {}
         if (not conditions.find(vmi, 'AgentConnected')
                 and acpi.get('enabled') is False):
-            raise verbs_vm.conflict(
+            raise vm_subresources.conflict(
                 _KIND, request.name, 'VMI neither have the agent connected '
                 'nor the ACPI feature enabled')
         self._controller.guests.soft_reboot(vmi['metadata']['uid'])
@@ -122,7 +123,7 @@ class Verbs:
     def _with_agent(self, request):
         vmi = self._running(request, _NOT_RUNNING)
         if not conditions.find(vmi, 'AgentConnected'):
-            raise verbs_vm.conflict(_KIND, request.name, _NO_AGENT)
+            raise vm_subresources.conflict(_KIND, request.name, _NO_AGENT)
         return vmi
 
     async def guest_os_info(self, request):

@@ -8,14 +8,14 @@ pkg/controller (KubeVirt 1.9).
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.kubevirt import paths
-from kubevirt_sandbox.kubevirt import verbs_vm
+from kubevirt_sandbox.kubevirt import vm_subresources
 from kubevirt_sandbox.kubevirt import vmi_status
 
 _VM, _VMI = 'virtualmachine', 'virtualmachineinstance'
 
 
-class Verbs:
-    """The handlers of verbs that add and remove volumes.
+class VolumeSubresources:
+    """The handlers of the subresources that add and remove volumes.
 
     :param kinds: the :class:`kubevirt_kinds.Kinds` of the cluster.
     :param config: a :class:`config.ClusterConfig`.
@@ -58,9 +58,9 @@ class Verbs:
 
     def _added(self, request):
         self._check_enabled()
-        name = verbs_vm.option(request.body, 'name', str)
-        disk = verbs_vm.option(request.body, 'disk', dict)
-        source = verbs_vm.option(request.body, 'volumeSource', dict)
+        name = vm_subresources.option(request.body, 'name', str)
+        disk = vm_subresources.option(request.body, 'disk', dict)
+        source = vm_subresources.option(request.body, 'volumeSource', dict)
         if not name:
             raise errors.bad_request(
                 'AddVolumeOptions requires name to be set')
@@ -79,7 +79,7 @@ class Verbs:
 
     def _removed(self, request):
         self._check_enabled()
-        name = verbs_vm.option(request.body, 'name', str)
+        name = vm_subresources.option(request.body, 'name', str)
         if not name:
             raise errors.bad_request(
                 'RemoveVolumeOptions requires name to be set')
@@ -88,7 +88,7 @@ class Verbs:
     def _change_vm(self, request, change):
         if request.store.find(self._kinds.vm, request.namespace,
                               request.name) is None:
-            raise verbs_vm.not_found(_VM, request.name)
+            raise vm_subresources.not_found(_VM, request.name)
         self._write(request, self._kinds.vm, _VM, lambda vm: change(
             vm['spec']['template']['spec']))
 
@@ -96,14 +96,15 @@ class Verbs:
         vmi = request.store.find(self._kinds.vmi, request.namespace,
                                  request.name)
         if vmi is None:
-            raise verbs_vm.not_found(_VMI, request.name)
+            raise vm_subresources.not_found(_VMI, request.name)
         owned = any(r.get('controller') and r['kind'] == 'VirtualMachine'
                     for r in vmi['metadata'].get('ownerReferences') or ())
         if owned and not self._config.enabled('HotplugVolumes'):
             raise errors.bad_request(
                 f'VMI {request.namespace}/{request.name} is owned by a VM')
         if vmi_status.phase(vmi) != vmi_status.RUNNING:
-            raise verbs_vm.conflict(_VMI, request.name, 'VMI is not running')
+            raise vm_subresources.conflict(
+                _VMI, request.name, 'VMI is not running')
         self._write(request, self._kinds.vmi, _VMI,
                     lambda new: change(new['spec']))
 
@@ -114,8 +115,8 @@ class Verbs:
         try:
             change(obj)
         except ValueError as error:
-            raise verbs_vm.conflict(word, request.name, error)
-        if verbs_vm.dry(request.body):
+            raise vm_subresources.conflict(word, request.name, error)
+        if vm_subresources.dry(request.body):
             return
         try:
             request.store.update(kind, obj, manager='virt-api')
