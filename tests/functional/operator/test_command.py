@@ -159,7 +159,7 @@ class CommandTestCase(operator.OperatorTestCase):
     def test_plain_log_without_secrets(self):
         one = self.start('--log-format', 'plain', '--metrics-address', '',
                          '--log-level', 'debug',
-                         ready=r'^\S+Z INFO    ready$')
+                         ready=r'^\S+Z INFO    All resources are listed')
         self.bmc().ready()
         self.bmc('made', secret=None).ready()
         one.wait_output(rf'^\S+Z INFO    {self.namespace}/box: ')

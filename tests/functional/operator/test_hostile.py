@@ -16,7 +16,7 @@ REFUSED = (
     ({'virtualMedia': {'allowedHosts': ["'+__import__('os').name+'"]}},
      'is not a valid host'),
     ({'redfish': {'tls': {'secretName': 'missing'}}}, 'missing'),
-    ({'nodeSelector': {'example.test/none': 'x'}}, 'being started'),
+    ({'nodeSelector': {'example.test/none': 'x'}}, 'is starting'),
     ({'image': 'evil.test/x'}, 'evil.test/x'),
 )
 
