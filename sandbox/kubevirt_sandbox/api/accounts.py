@@ -263,7 +263,7 @@ class Accounts:
 
     def _forget(self, namespace, name, uid):
         """Delete the secrets with tokens of an account that is gone."""
-        for record in self._store.shelf(self._secret).now(namespace):
+        for record in self._store.collection(self._secret).current(namespace):
             notes = record.obj['metadata'].get('annotations', {})
             if record.obj.get('type') == TOKEN_SECRET and (
                     notes.get(_ACCOUNT_OF + 'uid') == uid):

@@ -249,7 +249,7 @@ class Definitions:
             for kind in self._served.pop(name, (None, ()))[1]:
                 self._server.kinds.remove(kind)
             storage, served = _kinds(definition)
-            self._store.shelf(storage).kind = storage
+            self._store.collection(storage).kind = storage
             served.sort(key=lambda kind: kinds.priority(kind.version))
             for kind in served:
                 self._server.kinds.add(kind)
@@ -273,18 +273,18 @@ class Definitions:
                 manager='kube-apiserver')
 
     def _empty(self, name):
-        """Delete the objects of a definition that ends, then let it go."""
+        """Delete a terminating definition's objects, then the definition."""
         storage = self._served.get(name, (None,))[0]
         if storage is not None:
-            shelf = self._store.shelf(storage)
-            for record in shelf.now():
+            collection = self._store.collection(storage)
+            for record in collection.current():
                 if 'deletionTimestamp' not in record.obj['metadata']:
                     self._store.delete(storage, *record.key)
-            if shelf.records:
+            if collection.records:
                 end = None
 
                 def again(event):
-                    if not shelf.records:
+                    if not collection.records:
                         end()
                         self._server.soon(self._empty, name)
                 end = self._store.listen(storage, again)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects at a version, and the events between versions.
 
-A :class:`Shelf` holds the objects of one stored resource and a bounded number
-of past events: watches resume from it, and lists of several pages are read at
-the version of their first page. The store validates writes.
+A :class:`Collection` holds the objects of one stored resource and a bounded
+number of past events: watches resume from it, and lists of several pages are
+read at the version of their first page. The store validates writes.
 """
 import bisect
 import collections
@@ -82,11 +82,11 @@ class Event:
         return found
 
 
-class Shelf:
+class Collection:
     """The objects of one resource and their recent history.
 
     :param kind: the Kind as it is stored.
-    :param floor: version before which nothing is known.
+    :param floor: oldest version that can still be read.
     :param length: number of events kept.
     """
 
@@ -98,8 +98,8 @@ class Shelf:
         self._events = collections.deque(maxlen=length)
         self.listeners = []
 
-    def put(self, event):
-        """Make an event true."""
+    def apply(self, event):
+        """Apply an event: store or delete its object."""
         key = event.record.key
         if event.type == DELETED:
             del self.records[key]
@@ -112,13 +112,7 @@ class Shelf:
             self.floor = self._events[0].version
         self._events.append(event)
 
-    def forget(self, version=None):
-        """Drop the past up to a version (all of it by default)."""
-        while self._events and (version is None
-                                or self._events[0].version <= version):
-            self.floor = self._events.popleft().version
-
-    def now(self, namespace=None):
+    def current(self, namespace=None):
         """Return the current records, sorted by namespace and name."""
         if namespace is None:
             return [self.records[key] for key in self._keys]
@@ -126,10 +120,10 @@ class Shelf:
         last = bisect.bisect_left(self._keys, (namespace + '\0', ''))
         return [self.records[key] for key in self._keys[first:last]]
 
-    def at(self, version, namespace=None):
+    def at_version(self, version, namespace=None):
         """Return the records at a version.
 
-        :raises errors.ApiError: 410 when that is too long ago.
+        :raises errors.ApiError: 410 (Expired) for a version before the floor.
         """
         if version < self.floor:
             raise errors.too_old(version, self.floor)
@@ -139,16 +133,16 @@ class Shelf:
                 break
             undone[event.record.key] = event.previous
         if not undone:
-            return self.now(namespace)
+            return self.current(namespace)
         state = {**self.records, **undone}
         return [state[key] for key in sorted(state)
                 if state[key] is not None
                 and (namespace is None or key[0] == namespace)]
 
-    def since(self, version):
+    def events_since(self, version):
         """Return the events after a version, oldest first.
 
-        :raises errors.ApiError: 410 when that is too long ago.
+        :raises errors.ApiError: 410 (Expired) for a version before the floor.
         """
         if version < self.floor:
             raise errors.too_old(version, self.floor)

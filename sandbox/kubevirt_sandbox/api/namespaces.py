@@ -96,20 +96,21 @@ class Lifecycle:
             self._server.soon(self._empty, namespace)
 
     def _empty(self, name):
-        """Delete what is in a namespace; let it go when nothing is."""
+        """Delete what is in a namespace, then finalize the namespace."""
         if self._store.find(self._namespace, '', name) is None:
             return
-        for shelf in self._store.shelves():
-            for record in shelf.now(name):
+        for collection in self._store.collections():
+            for record in collection.current(name):
                 if 'deletionTimestamp' not in record.obj['metadata']:
                     try:
-                        self._store.delete(shelf.kind, *record.key)
+                        self._store.delete(collection.kind, *record.key)
                     except errors.ApiError:
                         # Its admission keeps it for now: asked again at
                         # the next deletion in the namespace.
                         continue
-        if any(shelf.now(name) for shelf in self._store.shelves()
-               if shelf.kind.namespaced):
+        if any(collection.current(name)
+               for collection in self._store.collections()
+               if collection.kind.namespaced):
             return
         if self._store.find(self._namespace, '', name) is None:
             return

@@ -42,15 +42,14 @@ class Policing:
     def _known(self):
         if self._hooks is None:
             bindings = {}
-            for record in self._store.shelf(
-                    admission_policies.BINDING).now(None):
+            collection = self._store.collection(admission_policies.BINDING)
+            for record in collection.current():
                 bindings.setdefault(record.obj['spec']['policyName'],
                                     []).append(record.obj)
+            collection = self._store.collection(admission_policies.POLICY)
             self._hooks = [
                 (record.obj, bindings[record.key[1]])
-                for record in self._store.shelf(admission_policies.POLICY).now(
-                    None
-                )
+                for record in collection.current()
                 if record.key[1] in bindings
             ]
         return self._hooks

@@ -82,13 +82,13 @@ class Quotas:
     def __init__(self, server):
         self._store = server.store
         self._soon = server.soon
-        self._shelf = self._store.shelf(QUOTA)
+        self._quotas = self._store.collection(QUOTA)
         self._store.gates.append(self._check)
         self._store.listen(None, self._on_event)
 
     def _check(self, kind, admission):
         """Refuse an object that would exceed a quota."""
-        if not self._shelf.records or admission.operation != 'CREATE' or (
+        if not self._quotas.records or admission.operation != 'CREATE' or (
                 not kind.namespaced):
             return
         obj = admission.new
@@ -99,7 +99,7 @@ class Quotas:
             if obj['spec'].get('storageClassName') is None and found:
                 obj['spec']['storageClassName'] = found['metadata']['name']
         namespace = obj['metadata'].get('namespace')
-        for record in self._shelf.now(namespace):
+        for record in self._quotas.current(namespace):
             quota = record.obj
             hard = (quota.get('spec') or {}).get('hard') or {}
             wanted = {name: amount for name in sorted(hard)
@@ -122,18 +122,18 @@ class Quotas:
 
     def _used(self, namespace, names):
         used = dict.fromkeys(names, 0)
-        for shelf in self._store.shelves():
-            if not shelf.kind.namespaced or not any(
-                    _countable(name, shelf.kind) for name in names):
+        for collection in self._store.collections():
+            if not collection.kind.namespaced or not any(
+                    _countable(name, collection.kind) for name in names):
                 continue
-            for record in shelf.now(namespace):
+            for record in collection.current(namespace):
                 for name in names:
-                    used[name] += _usage(name, shelf.kind, record.obj)
+                    used[name] += _usage(name, collection.kind, record.obj)
         return used
 
     def _on_event(self, event):
-        if self._shelf.records and event.record.key[0]:
-            for record in self._shelf.now(event.record.key[0]):
+        if self._quotas.records and event.record.key[0]:
+            for record in self._quotas.current(event.record.key[0]):
                 self._soon(self._update_status, record.key)
 
     def _update_status(self, key):

@@ -162,7 +162,7 @@ async def list_(call):
     """List objects, all at once or in pages of one version."""
     opts = query_parameters.ListOptions.read(call.query, False)
     view, selector = call.view(), call.selector()
-    shelf = call.store.shelf(call.kind)
+    collection = call.store.collection(call.kind)
     namespace = call.target.namespace or None
     version, start = call.store.version, None
     if opts.token:
@@ -172,7 +172,7 @@ async def list_(call):
         version, start = _read_token(opts.token)
         version = version if version >= 0 else call.store.version
         try:
-            records = shelf.at(version, namespace)
+            records = collection.at_version(version, namespace)
         except errors.ApiError as exc:
             exc.message = (
                 'The provided continue parameter is too old to display a '
@@ -189,9 +189,9 @@ async def list_(call):
         raise errors.from_the_future(opts.version, version)
     elif opts.match == 'Exact' and opts.version:
         version = opts.version
-        records = shelf.at(version, namespace)
+        records = collection.at_version(version, namespace)
     else:
-        records = shelf.now(namespace)
+        records = collection.current(namespace)
     if start:
         records = [r for r in records if r.key > start]
     if selector:
@@ -391,9 +391,9 @@ async def deletecollection(call):
     wanted = await _delete_options(call)
     selector = call.selector()
     view = call.view()
-    shelf = call.store.shelf(call.kind)
+    collection = call.store.collection(call.kind)
     gone = []
-    for record in shelf.now(call.target.namespace or None):
+    for record in collection.current(call.target.namespace or None):
         if not selector or selector.matches(record.obj):
             try:
                 call.store.delete(call.kind, *record.key, **wanted)

@@ -247,7 +247,7 @@ class Aggregation:
         self._store.listen(CLUSTER_ROLE, self._on_event)
 
     def _on_event(self, event):
-        for record in self._store.shelf(CLUSTER_ROLE).now(None):
+        for record in self._store.collection(CLUSTER_ROLE).current():
             if record.obj.get('aggregationRule'):
                 self._soon(self._fill, record.key[1])
 
@@ -257,7 +257,7 @@ class Aggregation:
         if not rule:
             return
         rules = []
-        for record in self._store.shelf(CLUSTER_ROLE).now(None):
+        for record in self._store.collection(CLUSTER_ROLE).current():
             labels = record.obj['metadata'].get('labels') or {}
             if record.key[1] != name and any(
                     selected(selector, labels) for selector in

@@ -70,7 +70,7 @@ class Store:
         self.kinds = registry
         self.version = FIRST_VERSION
         self._length = length
-        self._shelves = {}
+        self._collections = {}
         self._undelivered = collections.deque()
         self._delivering = False
         self._all = []
@@ -83,23 +83,23 @@ class Store:
 
     # -- reading ----------------------------------------------------------
 
-    def shelf(self, kind):
-        """Return the :class:`history.Shelf` with a kind's objects."""
+    def collection(self, kind):
+        """Return the :class:`history.Collection` with a kind's objects."""
         kind = kind.stored_as or kind
         key = (kind.group, kind.plural)
-        found = self._shelves.get(key)
+        found = self._collections.get(key)
         if found is None:
-            found = self._shelves[key] = history.Shelf(
+            found = self._collections[key] = history.Collection(
                 kind, FIRST_VERSION, self._length)
         return found
 
-    def shelves(self):
-        """Return all shelves."""
-        return list(self._shelves.values())
+    def collections(self):
+        """Return all collections."""
+        return list(self._collections.values())
 
     def find(self, kind, namespace, name):
         """Return an object, or None when it does not exist."""
-        record = self.shelf(kind).records.get((namespace or '', name))
+        record = self.collection(kind).records.get((namespace or '', name))
         return None if record is None else record.obj
 
     def get(self, kind, namespace, name):
@@ -124,7 +124,7 @@ class Store:
             label_selector = ','.join(
                 f'{k}={v}' for k, v in label_selector.items())
         selector = selectors.Selector(label_selector, field_selector, kind)
-        return [r.obj for r in self.shelf(kind).now(namespace)
+        return [r.obj for r in self.collection(kind).current(namespace)
                 if not selector or selector.matches(r.obj)]
 
     # -- events -----------------------------------------------------------
@@ -135,7 +135,8 @@ class Store:
         :param kind: a Kind, or None for all kinds.
         :returns: a function that removes the callback.
         """
-        listeners = self._all if kind is None else self.shelf(kind).listeners
+        listeners = (self._all if kind is None
+                     else self.collection(kind).listeners)
         listeners.append(callback)
 
         def end():
@@ -158,26 +159,26 @@ class Store:
                      previous and previous.obj)
         return self.listen(kind, deliver)
 
-    def _commit(self, shelf, type_, key, obj):
+    def _commit(self, collection, type_, key, obj):
         self.version += 1
         obj['metadata']['resourceVersion'] = str(self.version)
         event = history.Event(
             type_, history.Record(key, obj, self.version),
-            shelf.records.get(key))
-        shelf.put(event)
-        self._undelivered.append((shelf, event))
+            collection.records.get(key))
+        collection.apply(event)
+        self._undelivered.append((collection, event))
         if self._delivering:
             return obj
         self._delivering = True
         try:
             while self._undelivered:
-                shelf, event = self._undelivered.popleft()
-                for callback in [*shelf.listeners, *self._all]:
+                collection, event = self._undelivered.popleft()
+                for callback in [*collection.listeners, *self._all]:
                     try:
                         callback(event)
                     except Exception:
                         LOG.exception('A listener failed at %s of %s %s',
-                                      event.type, shelf.kind.resource,
+                                      event.type, collection.kind.resource,
                                       event.record.key)
         finally:
             self._delivering = False
@@ -210,8 +211,8 @@ class Store:
         if kind.namespaced and not meta.get('namespace'):
             meta['namespace'] = 'default'
         key = (meta.get('namespace', ''), meta.get('name', ''))
-        shelf = self.shelf(kind)
-        if key in shelf.records:
+        collection = self.collection(kind)
+        if key in collection.records:
             raise errors.already_exists(kind, key[1])
         self._prune(kind, obj, None, write)
         if kind.default:
@@ -224,7 +225,7 @@ class Store:
         obj = self._admit(kind, admission, write)
         if write.dry_run:
             return obj
-        return self._commit(shelf, history.ADDED, key, obj)
+        return self._commit(collection, history.ADDED, key, obj)
 
     def update(self, kind, obj, *, subresource='', manager='', user='',
                write=None):
@@ -276,11 +277,11 @@ class Store:
         if write.dry_run:
             meta['resourceVersion'] = old['metadata']['resourceVersion']
             return obj
-        shelf = self.shelf(kind)
+        collection = self.collection(kind)
         if 'deletionTimestamp' in meta and not self._kept(
                 kind, obj, meta.get('deletionGracePeriodSeconds')):
-            return self._commit(shelf, history.DELETED, key, obj)
-        return self._commit(shelf, history.MODIFIED, key, obj)
+            return self._commit(collection, history.DELETED, key, obj)
+        return self._commit(collection, history.MODIFIED, key, obj)
 
     def change(self, kind, namespace, name, fn, *, subresource='',
                manager='', user='', write=None):
@@ -350,11 +351,11 @@ class Store:
         if not finalizers:
             del meta['finalizers']
         key = (namespace or '', name)
-        shelf = self.shelf(kind)
+        collection = self.collection(kind)
         if kind.grace:
             grace = kind.grace(old, grace)
         if not self._kept(kind, obj, grace):
-            return self._commit(shelf, history.DELETED, key, obj)
+            return self._commit(collection, history.DELETED, key, obj)
         if 'deletionTimestamp' not in meta:
             meta['deletionTimestamp'] = metadata.now(
                 grace if kind.grace else 0)
@@ -368,7 +369,7 @@ class Store:
             kind.terminate(obj)
         if obj == old:
             return old
-        return self._commit(shelf, history.MODIFIED, key, obj)
+        return self._commit(collection, history.MODIFIED, key, obj)
 
     @staticmethod
     def _kept(kind, obj, grace):

@@ -96,9 +96,9 @@ class Watch:
             initial objects.
         :raises errors.ApiError: 410 when the version has expired.
         """
-        shelf = self._store.shelf(self._view.kind)
+        collection = self._store.collection(self._view.kind)
         if version is None:
-            for record in shelf.now(self._namespace):
+            for record in collection.current(self._namespace):
                 if not self._selector or self._selector.matches(record.obj):
                     self._pending.append(
                         self._view.event(history.ADDED, record))
@@ -108,7 +108,7 @@ class Watch:
             self._seen = self._store.version
         else:
             self._seen = version
-            for event in shelf.since(version):
+            for event in collection.events_since(version):
                 self._take(event)
         return self._store.listen(self._view.kind, self._take)
 

@@ -147,4 +147,4 @@ class WatchTestCase(base.ServerTestCase):
             await self.eventually(lambda: self.server.watches)
             answer.close()
         await self.eventually(lambda: not self.server.watches)
-        self.assertEqual([], self.store.shelf(self.kind).listeners)
+        self.assertEqual([], self.store.collection(self.kind).listeners)
