@@ -11,8 +11,8 @@ from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services.events import event_registry
 from sushy_kubevirt.redfish.services.events import filters
-from sushy_kubevirt.redfish.services.events import messages as event_messages
 from sushy_kubevirt.redfish.services.events import subscriptions
 
 SERVICE = '/redfish/v1/EventService'
@@ -41,8 +41,8 @@ _LISTS = {
 }
 _VALUES = {
     'EventTypes': event_record.TYPES,
-    'RegistryPrefixes': event_messages.PREFIXES,
-    'ExcludeRegistryPrefixes': event_messages.PREFIXES,
+    'RegistryPrefixes': event_registry.PREFIXES,
+    'ExcludeRegistryPrefixes': event_registry.PREFIXES,
     'ResourceTypes': RESOURCE_TYPES,
     'Severities': SEVERITIES,
 }
@@ -287,12 +287,12 @@ def _list(name, values, found):
         elif allowed is not None and value not in allowed:
             found.append(payload.not_in_list(name, value, allowed, where))
         elif name.endswith('MessageIds') and (
-                value.partition('.')[0] not in event_messages.PREFIXES
+                value.partition('.')[0] not in event_registry.PREFIXES
                 or '.' not in value):
             found.append(messages.message(
                 'PropertyValueFormatError', value, name, related=[where],
                 detail='The form is Registry.Key, with a registry of '
-                f"{', '.join(event_messages.PREFIXES)}."))
+                f"{', '.join(event_registry.PREFIXES)}."))
         elif name == 'OriginResources' and not (
                 value.startswith('/redfish/v1/')):
             found.append(messages.message(

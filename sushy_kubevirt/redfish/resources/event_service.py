@@ -19,8 +19,8 @@ from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import event_destination
 from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services.events import event_registry
 from sushy_kubevirt.redfish.services.events import filters
-from sushy_kubevirt.redfish.services.events import messages as event_messages
 from sushy_kubevirt.redfish.services.events import server_sent_events
 from sushy_kubevirt.redfish.services.events import service_settings
 
@@ -84,7 +84,7 @@ def resource():
         'DeliveryRetryIntervalSeconds': settings.interval,
         'EventFormatTypes': ['Event'],
         'EventTypesForSubscription': list(event_record.TYPES),
-        'RegistryPrefixes': list(event_messages.PREFIXES),
+        'RegistryPrefixes': list(event_registry.PREFIXES),
         'ResourceTypes': list(event_destination.RESOURCE_TYPES),
         'Severities': list(event_destination.SEVERITIES),
         'SubordinateResourcesSupported': True,
@@ -139,7 +139,7 @@ def test_event():
             'ActionParameterValueTypeError', args, 'MessageArgs', _TEST))
     severity = given.get('MessageSeverity') or given.get('Severity')
     made = event_record.make(
-        event_messages.TEST, given.get(
+        event_registry.TEST, given.get(
             'EventType', event_record.OTHER))
     _events().emit(event_record.changed(
         made, message_id=given.get('MessageId'),
@@ -250,6 +250,6 @@ ROUTES = (
 ROOT_LINKS = {'EventService': ROOT}
 
 REGISTRIES = (routing.Registry(
-    f'{event_messages.PREFIX}.{event_messages.VERSION}',
-    f"{event_messages.PREFIX}.{event_messages.VERSION.rpartition('.')[0]}",
-    'Message Registry of sushy-kubevirt', event_messages.registry),)
+    f'{event_registry.PREFIX}.{event_registry.VERSION}',
+    f"{event_registry.PREFIX}.{event_registry.VERSION.rpartition('.')[0]}",
+    'Message Registry of sushy-kubevirt', event_registry.registry),)

@@ -5,12 +5,12 @@ from sushy_kubevirt.machine import media
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.resources import resource_paths
-from sushy_kubevirt.redfish.services.events import messages as event_messages
+from sushy_kubevirt.redfish.services.events import event_registry
 
 #: ResetType after which the guest sees its new medium.
 RESTART = 'PowerCycle'
 
-_PROGRESS = event_messages.Message(
+_PROGRESS = event_registry.Message(
     'TaskEvent.1.0', 'TaskProgressChanged', 'OK',
     "The task with Id '%1' has changed to progress %2 percent complete.")
 
@@ -38,7 +38,7 @@ def extended_info(machine, device_id, medium):
     found = []
     if medium.state is media.State.FAILED:
         found.append(_entry(
-            event_messages.MEDIA_FAILED, machine.qualified_name,
+            event_registry.MEDIA_FAILED, machine.qualified_name,
             url_without_query(medium), device_id, medium.reason or 'Error',
             medium.message))
     elif in_progress(medium):

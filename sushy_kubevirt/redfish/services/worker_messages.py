@@ -61,7 +61,7 @@ class WorkerMessages:
         self._name = None
         self._lock_fd = None
         self._slow = {}
-        self._closed = self._campaigning = False
+        self._closed = self._acquiring = False
         #: Whether this worker is the leader.
         self.is_leader = False
 
@@ -113,13 +113,13 @@ class WorkerMessages:
         threading.Thread(target=self._listen, args=(mine,), daemon=True,
                          name='worker-messages').start()
 
-    def campaign(self):
+    def acquire_leadership(self):
         """Take part in the leader election; idempotent."""
         with self._lock:
-            if self._campaigning or self._closed:
+            if self._acquiring or self._closed:
                 return
-            self._campaigning = True
-        threading.Thread(target=self._run_for_leader, daemon=True,
+            self._acquiring = True
+        threading.Thread(target=self._wait_for_leadership, daemon=True,
                          name='worker-election').start()
 
     def close(self):
@@ -225,7 +225,7 @@ class WorkerMessages:
 
     # Leader election
 
-    def _run_for_leader(self):
+    def _wait_for_leadership(self):
         try:
             hold = os.open(os.path.join(self._folder, _LOCK),
                            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

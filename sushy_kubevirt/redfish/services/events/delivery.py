@@ -20,8 +20,8 @@ import threading
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services.events import event_registry
 from sushy_kubevirt.redfish.services.events import http_push
-from sushy_kubevirt.redfish.services.events import messages
 from sushy_kubevirt.redfish.services.events import subscriptions
 
 LOG = logging.getLogger(__name__)
@@ -289,7 +289,7 @@ class _Subscriber:
                  for number in range(min(MAX_BATCH, len(self._queue)))]
         records = list(batch)
         if self._lost:
-            records.insert(0, event_record.make(messages.BUFFER_EXCEEDED,
+            records.insert(0, event_record.make(event_registry.BUFFER_EXCEEDED,
                                                 event_record.OTHER))
         one = self.subscription
         body = json.dumps(event_record.event(

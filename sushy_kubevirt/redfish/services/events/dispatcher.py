@@ -21,8 +21,8 @@ import weakref
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.services.events import event_log
 from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services.events import event_registry
 from sushy_kubevirt.redfish.services.events import machine_events
-from sushy_kubevirt.redfish.services.events import messages
 from sushy_kubevirt.redfish.services.events import server_sent_events
 from sushy_kubevirt.redfish.services.events import service_settings
 from sushy_kubevirt.redfish.services.events import subscriptions
@@ -43,9 +43,9 @@ HANDOVER_SECONDS = 0.2
 
 _OBSERVED = 'event-observed'
 _MISSED = 'event-missed'
-_PUBLISHED = 'event'
+_PUBLISHED = 'event-published'
 _POSITIONS = 'event-positions'
-_JOINED = 'event-worker-joined'
+_WORKER_JOINED = 'event-worker-joined'
 _HISTORY = 'event-history'
 
 #: Records in one message of the history.
@@ -86,7 +86,7 @@ class EventDispatcher:
         worker_messages.subscribe(_PUBLISHED, self._on_published)
         worker_messages.subscribe(
             _POSITIONS, lambda data: self._positions.update(data))
-        worker_messages.subscribe(_JOINED, lambda data: self._queue.put(
+        worker_messages.subscribe(_WORKER_JOINED, lambda data: self._queue.put(
             self._publish_history))
         worker_messages.subscribe(_HISTORY, self._merge_history)
         worker_messages.on_elected(lambda: self._queue.put(self._on_elected))
@@ -124,7 +124,7 @@ class EventDispatcher:
         # Load the subscriptions and ask for the history: this worker may
         # become the leader, which needs both.
         self._state.cached('')
-        self._worker_messages.publish(_JOINED, {})
+        self._worker_messages.publish(_WORKER_JOINED, {})
         threading.Thread(target=self._run, daemon=True,
                          name='events').start()
         threading.Thread(target=self._watch, daemon=True,
@@ -155,7 +155,7 @@ class EventDispatcher:
         :param source: address of the client
         """
         self.emit(event_record.make(
-            messages.LOGIN_FAILED, event_record.ALERT,
+            event_registry.LOGIN_FAILED, event_record.ALERT,
             ('(unknown)' if user is None else user[:64], source),
             '/redfish/v1/SessionService', 'SessionService'))
 
@@ -196,16 +196,16 @@ class EventDispatcher:
                 if not isinstance(e, errors.Unavailable):
                     self._cluster.closing.wait(MATCH_SECONDS)
                 # Events from other sources can be published all the same.
-                self._worker_messages.campaign()
+                self._worker_messages.acquire_leadership()
                 continue
-            self._worker_messages.campaign()
+            self._worker_messages.acquire_leadership()
             return
 
     def _run(self):
         while True:
             waits = [seconds for seconds in (
                 self._machine_events.report_removed_overrides(),
-                self._remind()) if seconds is not None]
+                self._resend_unpublished()) if seconds is not None]
             try:
                 item = self._queue.get(timeout=min(waits, default=None))
             except queue.Empty:
@@ -231,7 +231,7 @@ class EventDispatcher:
                 self._reminders.append((now + REMIND_SECONDS, record))
             _expire(self._observed)
 
-    def _remind(self):
+    def _resend_unpublished(self):
         """Tell the leader about events it should have published by now.
 
         :returns: seconds until the next call, or None
@@ -278,7 +278,7 @@ class EventDispatcher:
                 self._delivery.take(record)
 
     def _log(self, record):
-        if record.message_id == messages.MEDIA_FAILED.id:
+        if record.message_id == event_registry.MEDIA_FAILED.id:
             LOG.warning('%s: %s', record.system, record.text)
         if self._options.log:
             self.log.record(record)
@@ -316,7 +316,7 @@ class EventDispatcher:
         self._refresh()
         if _is_first_leader(self._folder.make()):
             self._publish(event_record.make(
-                messages.STARTED, event_record.STATUS, (),
+                event_registry.STARTED, event_record.STATUS, (),
                 '/redfish/v1/EventService', 'EventService'))
         for record in waiting:
             self._publish(record)

@@ -19,7 +19,7 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import media
-from sushy_kubevirt.redfish.services.events import messages
+from sushy_kubevirt.redfish.services.events import event_registry
 
 LOG = logging.getLogger(__name__)
 
@@ -57,8 +57,8 @@ class Entry:
     :param text: the message
     :param by: the reporting component, such as ``virtualmachine-controller``
     :param reason: the Event's reason, one word
-    :param message_id: MessageId; that of `messages.KUBERNETES` for Events of
-        other components
+    :param message_id: MessageId; that of `event_registry.KUBERNETES` for
+        Events of other components
     :param args: tuple of the message's arguments
     :param origin: path of the resource a Redfish event is about, else ''
     :param event: EventId of a Redfish event, else ''
@@ -305,5 +305,5 @@ def _theirs(event):
     return Entry(
         id=event['metadata']['name'], created=_when(event),
         severity='OK' if event.get('type') == 'Normal' else 'Warning',
-        text=messages.KUBERNETES.format(args), by=args[0], reason=args[1],
-        message_id=messages.KUBERNETES.id, args=args)
+        text=event_registry.KUBERNETES.format(args), by=args[0],
+        reason=args[1], message_id=event_registry.KUBERNETES.id, args=args)

@@ -115,7 +115,7 @@ def make(message, type_, args=(), origin='', resource_type='', machine=None,
          seed=(), stable=True):
     """Create a record for an event that has happened now.
 
-    :param message: a `messages.Message`
+    :param message: an `event_registry.Message`
     :param type_: one of `TYPES`
     :param args: arguments of the message
     :param origin: path of the resource it is about, '' for none

@@ -15,7 +15,7 @@ from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.redfish.services.events import event_record
-from sushy_kubevirt.redfish.services.events import messages
+from sushy_kubevirt.redfish.services.events import event_registry
 
 _SYSTEM = 'ComputerSystem'
 
@@ -25,11 +25,11 @@ _SYSTEM = 'ComputerSystem'
 VMI_WAIT_SECONDS = 1.0
 
 _POWER = {
-    power_state.PowerState.ON: messages.POWERED_ON,
-    power_state.PowerState.OFF: messages.POWERED_OFF,
-    power_state.PowerState.POWERING_ON: messages.POWERING_ON,
-    power_state.PowerState.POWERING_OFF: messages.POWERING_OFF,
-    power_state.PowerState.PAUSED: messages.PAUSED,
+    power_state.PowerState.ON: event_registry.POWERED_ON,
+    power_state.PowerState.OFF: event_registry.POWERED_OFF,
+    power_state.PowerState.POWERING_ON: event_registry.POWERING_ON,
+    power_state.PowerState.POWERING_OFF: event_registry.POWERING_OFF,
+    power_state.PowerState.PAUSED: event_registry.PAUSED,
 }
 
 
@@ -129,8 +129,8 @@ class MachineEvents:
             removed = self._removed.pop(key, None)
             seen = self._seen.get(key)
             if removed is not None and seen is not None:
-                self._boot(seen.machine, messages.BOOT_REMOVED, removed.seed,
-                           removed.target.value)
+                self._boot(seen.machine, event_registry.BOOT_REMOVED,
+                           removed.seed, removed.target.value)
         waiting = [removed.due for removed in tuple(self._removed.values())]
         return max(0.01, min(waiting) - now) if waiting else None
 
@@ -162,8 +162,8 @@ class MachineEvents:
         self._seen[key] = now
         if before is None:
             if machine.uid not in self._first:
-                self._record(machine, messages.CREATED, event_record.ADDED, (),
-                             (machine.uid,))
+                self._record(machine, event_registry.CREATED,
+                             event_record.ADDED, (), (machine.uid,))
             self._first.discard(machine.uid)
             return
         if before.power is not now.power:
@@ -174,8 +174,8 @@ class MachineEvents:
     def _deleted(self, key, seen):
         del self._seen[key]
         self._removed.pop(key, None)
-        self._record(seen.machine, messages.REMOVED, event_record.REMOVED, (),
-                     (seen.machine.uid,))
+        self._record(seen.machine, event_registry.REMOVED,
+                     event_record.REMOVED, (), (seen.machine.uid,))
 
     def _compare_power(self, before, now, vmi, seed):
         message = _POWER[now.power]
@@ -197,12 +197,14 @@ class MachineEvents:
     def _compare_problem(self, before, now, seed):
         machine = now.machine
         if now.problem is None and before.problem is not None:
-            self._record(machine, messages.HEALTH_OK, event_record.STATUS,
-                         (machine.qualified_name, 'OK'), seed, stable=False)
+            self._record(machine, event_registry.HEALTH_OK,
+                         event_record.STATUS, (machine.qualified_name, 'OK'),
+                         seed, stable=False)
         elif now.problem is not None and (
                 before.problem is None
                 or before.problem.reason != now.problem.reason):
-            self._record(machine, messages.START_FAILED, event_record.ALERT,
+            self._record(machine, event_registry.START_FAILED,
+                         event_record.ALERT,
                          (machine.qualified_name, now.problem.reason,
                           now.problem.message), seed, stable=False)
 
@@ -213,7 +215,7 @@ class MachineEvents:
         removed = self._removed.get(key)
         if removed is not None and mark == removed.id:
             del self._removed[key]
-            self._boot(machine, messages.BOOT_CONSUMED, (removed.id,),
+            self._boot(machine, event_registry.BOOT_CONSUMED, (removed.id,),
                        removed.target.value)
         was, is_ = before.boot, now.boot
         if (was.target, was.enabled) == (is_.target, is_.enabled):
@@ -221,7 +223,7 @@ class MachineEvents:
         if was.enabled is boot.Enabled.ONCE and is_.enabled is not (
                 boot.Enabled.ONCE):
             if mark == before.once or before.begun:
-                self._boot(machine, messages.BOOT_CONSUMED, seed,
+                self._boot(machine, event_registry.BOOT_CONSUMED, seed,
                            was.target.value)
                 return
             if is_.enabled is boot.Enabled.DISABLED:
@@ -231,11 +233,11 @@ class MachineEvents:
                 self._wake()
                 return
         if is_.enabled is boot.Enabled.DISABLED:
-            self._boot(machine, messages.BOOT_REMOVED, seed,
+            self._boot(machine, event_registry.BOOT_REMOVED, seed,
                        was.target.value)
         else:
-            self._boot(machine, messages.BOOT_SET, seed, is_.target.value,
-                       is_.enabled.value, is_.mode.value)
+            self._boot(machine, event_registry.BOOT_SET, seed,
+                       is_.target.value, is_.enabled.value, is_.mode.value)
 
     def _boot(self, machine, message, seed, *args):
         self._record(machine, message, event_record.UPDATED,
@@ -256,24 +258,24 @@ class MachineEvents:
         again = old is not None and new is not None and (
             (old.url, old.since) == (new.url, new.since))
         if old is not None and not again:
-            self._medium(machine, device, messages.MEDIA_EJECTED, old)
+            self._medium(machine, device, event_registry.MEDIA_EJECTED, old)
         if new is None:
             return
         if not again:
-            self._medium(machine, device, messages.MEDIA_INSERTED, new)
-            self._task(machine, messages.TASK_STARTED, new)
+            self._medium(machine, device, event_registry.MEDIA_INSERTED, new)
+            self._task(machine, event_registry.TASK_STARTED, new)
             old = None
         state = new.state
         if old is not None and (old.state, old.reason) == (state, new.reason):
             return
         if state is media.State.READY and (
                 old is None or old.state is not state):
-            self._medium(machine, device, messages.MEDIA_READY, new)
-            self._task(machine, messages.TASK_COMPLETED, new)
+            self._medium(machine, device, event_registry.MEDIA_READY, new)
+            self._task(machine, event_registry.TASK_COMPLETED, new)
         elif state is media.State.FAILED:
-            self._medium(machine, device, messages.MEDIA_FAILED, new,
+            self._medium(machine, device, event_registry.MEDIA_FAILED, new,
                          new.reason or 'Error', new.message)
-            self._task(machine, messages.TASK_ABORTED, new)
+            self._task(machine, event_registry.TASK_ABORTED, new)
 
     def _medium(self, machine, device, message, medium, *more):
         # Clients do not see the drive of HTTP boot as a device.
@@ -281,8 +283,9 @@ class MachineEvents:
             'origin': f'{system_path(machine)}/VirtualMedia/{device}',
             'resource_type': 'VirtualMedia'}
         self._record(
-            machine, message, event_record.ALERT
-            if message is messages.MEDIA_FAILED else event_record.UPDATED,
+            machine, message,
+            event_record.ALERT if message is event_registry.MEDIA_FAILED
+            else event_record.UPDATED,
             # Without the query, which may contain a signature.
             (machine.qualified_name, medium.url.partition('?')[0], device,
              *more),

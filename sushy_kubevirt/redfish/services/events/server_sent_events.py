@@ -20,7 +20,7 @@ import threading
 import time
 
 from sushy_kubevirt.redfish.services.events import event_record
-from sushy_kubevirt.redfish.services.events import messages
+from sushy_kubevirt.redfish.services.events import event_registry
 
 LOG = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Streams:
         :raises: `TooMany`
         """
         with self._lock:
-            if (len(self._open) >= _most_here(self._options.streams)
+            if (len(self._open) >= _stream_limit(self._options.streams)
                     or len(self._files()) >= self._options.streams):
                 raise TooMany
             stream = Stream(self, expression, client, connected, authorized,
@@ -257,8 +257,8 @@ class Stream:
             for record in history[ids.index(last) + 1:]:
                 self.take(record)
         else:
-            self._queue.append(event_record.make(messages.BUFFER_EXCEEDED,
-                                                 event_record.OTHER))
+            self._queue.append(event_record.make(
+                event_registry.BUFFER_EXCEEDED, event_record.OTHER))
 
     def end(self):
         """End the stream once the queue is empty; callable in any thread."""
@@ -324,7 +324,7 @@ def stopping():
     return worker is not None and not worker.alive
 
 
-def _most_here(most):
+def _stream_limit(most):
     """Limit the streams of this worker to half of its threads.
 
     :param most: int, limit for all workers

@@ -9,9 +9,9 @@ from oslotest import base
 
 from sushy_kubevirt.redfish.services.events import delivery
 from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services.events import event_registry
 from sushy_kubevirt.redfish.services.events import filters
 from sushy_kubevirt.redfish.services.events import http_push
-from sushy_kubevirt.redfish.services.events import messages
 from sushy_kubevirt.redfish.services.events import service_settings
 from sushy_kubevirt.redfish.services.events import subscriptions
 
@@ -75,7 +75,7 @@ class DeliveryTestCase(base.BaseTestCase):
         self.subscriptions.append(one)
         return one
 
-    def record(self, text='', key=messages.TEST):
+    def record(self, text='', key=event_registry.TEST):
         self.number += 1
         made = event_record.make(key, event_record.OTHER, (text,))
         return event_record.from_dict(

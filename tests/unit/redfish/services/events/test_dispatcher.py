@@ -11,8 +11,8 @@ from sushy_kubevirt.machine import options
 from sushy_kubevirt.redfish.services.events import dispatcher
 from sushy_kubevirt.redfish.services.events import event_options
 from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services.events import event_registry
 from sushy_kubevirt.redfish.services.events import filters
-from sushy_kubevirt.redfish.services.events import messages
 from sushy_kubevirt.redfish.services.events import server_sent_events
 from sushy_kubevirt.redfish.services import shared_directory
 from sushy_kubevirt.redfish.services import state_secret
@@ -82,7 +82,8 @@ class DispatcherTestCase(base.BaseTestCase):
         return [streamed.get(timeout=30).key for _ in range(count)]
 
     def record(self, text='x'):
-        return event_record.make(messages.TEST, event_record.OTHER, (text,))
+        return event_record.make(
+            event_registry.TEST, event_record.OTHER, (text,))
 
 
 class EventsTestCase(DispatcherTestCase):
@@ -191,7 +192,7 @@ class StreamsTestCase(DispatcherTestCase):
         all_ = self.streams()
         one = self.open(all_)
         self.assertTrue(next(one).startswith(b':'))
-        record = event_record.make(messages.TEST, event_record.OTHER)
+        record = event_record.make(event_registry.TEST, event_record.OTHER)
         all_.take(record)
         text = next(one).decode()
         self.assertTrue(text.startswith(f'id: {record.id}\ndata: {{'))
@@ -244,7 +245,8 @@ class StreamsTestCase(DispatcherTestCase):
         one = self.open(all_, authorized=lambda: answers.pop(0))
         next(one)
         for _ in range(2):
-            all_.take(event_record.make(messages.TEST, event_record.OTHER))
+            all_.take(event_record.make(
+                event_registry.TEST, event_record.OTHER))
         # With both in the queue there is no idle time between them.
         self.assertTrue(next(one).startswith(b'id: '))
         self.assertRaises(StopIteration, next, one)
@@ -266,7 +268,8 @@ class StreamsTestCase(DispatcherTestCase):
         self.assertTrue(all_.remove(three.info.id))
         three.close()
         for _ in range(server_sent_events.MAX_QUEUE + 1):
-            two.take(event_record.make(messages.TEST, event_record.OTHER))
+            two.take(event_record.make(
+                event_registry.TEST, event_record.OTHER))
         self.assertTrue(stuck.wait(10))
         self.assertTrue(full.wait(10))
         self.assertFalse(done.is_set())
@@ -276,5 +279,6 @@ class StreamsTestCase(DispatcherTestCase):
         one = self.open(all_)
         next(one)
         for _ in range(server_sent_events.MAX_QUEUE + 1):
-            all_.take(event_record.make(messages.TEST, event_record.OTHER))
+            all_.take(event_record.make(
+                event_registry.TEST, event_record.OTHER))
         self.assertEqual(server_sent_events.MAX_QUEUE, len(list(one)))

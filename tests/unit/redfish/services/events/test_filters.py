@@ -3,14 +3,14 @@
 from oslotest import base
 
 from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services.events import event_registry
 from sushy_kubevirt.redfish.services.events import filters
-from sushy_kubevirt.redfish.services.events import messages
 
 SYSTEM = '/redfish/v1/Systems/1'
 
 
 def record(
-    message=messages.POWERED_ON,
+    message=event_registry.POWERED_ON,
     type_=event_record.STATUS,
     origin=SYSTEM,
     resource_type='ComputerSystem',
@@ -20,7 +20,7 @@ def record(
 
 
 POWER = record()
-MEDIA = record(messages.MEDIA_FAILED, event_record.ALERT,
+MEDIA = record(event_registry.MEDIA_FAILED, event_record.ALERT,
                SYSTEM + '/VirtualMedia/Cd', 'VirtualMedia', tuple('abcde'))
 
 

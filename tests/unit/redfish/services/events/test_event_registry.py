@@ -6,12 +6,12 @@ from oslotest import base
 
 from sushy_kubevirt.redfish.resources import registries
 from sushy_kubevirt.redfish.services.events import event_record
-from sushy_kubevirt.redfish.services.events import messages
+from sushy_kubevirt.redfish.services.events import event_registry
 
 
 def all_messages():
-    return [found for found in vars(messages).values()
-            if isinstance(found, messages.Message)]
+    return [found for found in vars(event_registry).values()
+            if isinstance(found, event_registry.Message)]
 
 
 class MessagesTestCase(base.BaseTestCase):
@@ -23,23 +23,23 @@ class MessagesTestCase(base.BaseTestCase):
             text = message.format(args)
             for arg in args:
                 self.assertIn(arg, text)
-            if message.registry.startswith(messages.PREFIX):
+            if message.registry.startswith(event_registry.PREFIX):
                 self.assertEqual(len(args), len(message.arguments))
                 self.assertTrue(message.about)
 
     def test_arguments_are_not_expanded_again(self):
         self.assertEqual('The resource `%2 %1` has powered on.',
-                         messages.POWERED_ON.format(['%2 %1']))
+                         event_registry.POWERED_ON.format(['%2 %1']))
 
     def test_registries_are_published(self):
         for message in all_messages():
             self.assertIn(message.registry.partition('.')[0],
-                          messages.PREFIXES)
-            if not message.registry.startswith(messages.PREFIX):
+                          event_registry.PREFIXES)
+            if not message.registry.startswith(event_registry.PREFIX):
                 self.assertIn(message.registry, registries.STANDARD)
 
     def test_own_registry(self):
-        found = messages.registry()
+        found = event_registry.registry()
         self.assertEqual('SushyKubeVirt.1.0.0', found['Id'])
         entry = found['Messages']['MediaImportFailed']
         self.assertEqual(5, entry['NumberOfArgs'])
@@ -58,7 +58,7 @@ class RecordsTestCase(base.BaseTestCase):
     def test_workers_make_equal_records(self):
         one, two = (
             event_record.make(
-                messages.POWERED_ON,
+                event_registry.POWERED_ON,
                 event_record.STATUS,
                 ('a',),
                 machine=self.Machine,
@@ -69,7 +69,7 @@ class RecordsTestCase(base.BaseTestCase):
         self.assertEqual(one.id, two.id)
         self.assertTrue(one.is_same(two))
         other = event_record.make(
-            messages.POWERED_ON,
+            event_registry.POWERED_ON,
             event_record.STATUS,
             ('a',),
             machine=self.Machine,
@@ -78,7 +78,7 @@ class RecordsTestCase(base.BaseTestCase):
         self.assertNotEqual(one.id, other.id)
         self.assertFalse(one.is_same(other))
         one, two = (event_record.make(
-            messages.POWERING_ON, event_record.STATUS, ('a',), seed=seed,
+            event_registry.POWERING_ON, event_record.STATUS, ('a',), seed=seed,
             machine=self.Machine, stable=False) for seed in '12')
         self.assertTrue(one.is_same(two))
         later = event_record.from_dict(
@@ -89,21 +89,22 @@ class RecordsTestCase(base.BaseTestCase):
             json.loads(json.dumps(one.to_dict()))))
 
     def test_arguments_are_shortened_and_cleaned(self):
-        record = event_record.make(messages.POWERED_ON, event_record.STATUS,
-                                   ('x' * 5000 + '\r\n',))
+        record = event_record.make(
+            event_registry.POWERED_ON, event_record.STATUS,
+            ('x' * 5000 + '\r\n',))
         self.assertLess(len(record.text), 1100)
         record = event_record.make(
-            messages.POWERED_ON, event_record.STATUS, ('a\r\nb',))
+            event_registry.POWERED_ON, event_record.STATUS, ('a\r\nb',))
         self.assertEqual(('a  b',), record.args)
 
     def test_event_body(self):
         one = event_record.make(
-            messages.POWERED_ON,
+            event_registry.POWERED_ON,
             event_record.STATUS,
             ('a',),
             '/redfish/v1/Systems/1',
         )
-        two = event_record.make(messages.TEST, event_record.OTHER)
+        two = event_record.make(event_registry.TEST, event_record.OTHER)
         body = event_record.event([one, two], 'mine', ('Alert',))
         self.assertEqual('mine', body['Context'])
         self.assertEqual(2, body['Events@odata.count'])
