@@ -41,16 +41,17 @@ def desired_vm(vm, vmi):
     :param vmi: its VMI, or None
     :returns: an edited copy of the VM; None if nothing has to change
     """
-    kept = vm['metadata'].get('annotations') or {}
+    vm_annotations = vm['metadata'].get('annotations') or {}
     if run_strategy.is_deleting(vm) or not (
-            annotations.BOOT in kept or annotations.RUN_STRATEGY in kept):
+            annotations.BOOT in vm_annotations
+            or annotations.RUN_STRATEGY in vm_annotations):
         return None
     once = boot_overrides.once(vm)
-    started = once is not None and boot_overrides.boot_started(vm, vmi)
-    if not started and annotations.RUN_STRATEGY not in kept:
+    boot_started = once is not None and boot_overrides.boot_started(vm, vmi)
+    if not boot_started and annotations.RUN_STRATEGY not in vm_annotations:
         return None
     edited = copy.deepcopy(vm)
-    if started:
+    if boot_started:
         boot_overrides.remove_once(edited)
         if once.get('target') == boot_order.Class.HTTP.value:
             boot_overrides.remove_unused_http_drive(edited)
@@ -93,9 +94,9 @@ def desired_vm_on_removal(vm, vmi):
         run_strategy.clear_saved(edited)
     else:
         _restore_run_strategy(edited, vmi)
-    kept = edited['metadata'].get('annotations') or {}
+    vm_annotations = edited['metadata'].get('annotations') or {}
     return (None if edited == vm else edited,
-            annotations.RUN_STRATEGY not in kept)
+            annotations.RUN_STRATEGY not in vm_annotations)
 
 
 def _run_under_always(vm, vmi):
@@ -110,14 +111,14 @@ def _run_under_always(vm, vmi):
             or run_strategy.stopping(vm, vmi)):
         return
     strategy = run_strategy.of(vm)
-    remembered, _ = run_strategy.saved(vm)
+    saved_strategy, _ = run_strategy.saved(vm)
     uid = vmi['metadata']['uid']
     if strategy in run_strategy.OFF_AFTER_SHUTDOWN:
         vm['spec']['runStrategy'] = run_strategy.ALWAYS
         run_strategy.save(vm, strategy, uid)
     elif (strategy == run_strategy.ALWAYS
-            and remembered not in (None, run_strategy.ALWAYS)):
-        run_strategy.save(vm, remembered, uid)
+            and saved_strategy not in (None, run_strategy.ALWAYS)):
+        run_strategy.save(vm, saved_strategy, uid)
 
 
 def _restore_run_strategy(vm, vmi):
@@ -127,27 +128,27 @@ def _restore_run_strategy(vm, vmi):
     :param vm: a VM, which is changed
     :param vmi: its VMI, or None
     """
-    remembered, saved_for = run_strategy.saved(vm)
+    saved_strategy, saved_for_uid = run_strategy.saved(vm)
     strategy = run_strategy.of(vm)
     uid = vmi['metadata']['uid'] if vmi is not None else None
-    if remembered is None:
+    if saved_strategy is None:
         run_strategy.clear_saved(vm)
     elif strategy == run_strategy.HALTED:
         # The next power-on restores it. Only Manual can be restored now,
         # because it does not start the VM.
-        if (remembered == run_strategy.MANUAL and vmi is None
+        if (saved_strategy == run_strategy.MANUAL and vmi is None
                 and not run_strategy.requests(vm)):
-            vm['spec']['runStrategy'] = remembered
+            vm['spec']['runStrategy'] = saved_strategy
             run_strategy.clear_saved(vm)
-    elif strategy == remembered:
+    elif strategy == saved_strategy:
         # Always or Once saved for this VMI: a BMC is about to stop it.
         if strategy in run_strategy.OFF_AFTER_SHUTDOWN or uid not in (
-                None, saved_for):
+                None, saved_for_uid):
             run_strategy.clear_saved(vm)
     elif strategy == run_strategy.ALWAYS:
-        waits = saved_for is None and boot_overrides.once(vm) is not None
-        if uid not in (None, saved_for) and not waits:
-            vm['spec']['runStrategy'] = remembered
+        waits = saved_for_uid is None and boot_overrides.once(vm) is not None
+        if uid not in (None, saved_for_uid) and not waits:
+            vm['spec']['runStrategy'] = saved_strategy
             run_strategy.clear_saved(vm)
     else:
         run_strategy.clear_saved(vm)

@@ -73,7 +73,7 @@ class _Restart:
         if self._uid not in (None, uid) and (uid or coming):
             return None     # already restarted
         if power_state.problem(vm, vmi) or uid is None and not coming:
-            self._refuse(_off(self._machine, vm))
+            self._refuse(_vm_off_error(self._machine, vm))
         if coming:
             return None     # the VMI that is starting has all changes
         if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:
@@ -133,7 +133,7 @@ def _run_restarted_under_always(machine, vm, vmi):
         power_on_off.run_under_always(machine, vm, strategy)
 
 
-def _off(machine, vm):
+def _vm_off_error(machine, vm):
     status = (vm.get('status') or {}).get('printableStatus') or 'unknown'
     return errors.WrongState(
         f'{machine.qualified_name} is off (printableStatus: {status}) and '

@@ -58,14 +58,14 @@ def probe(source, options, verify=True, certificates=''):
         return _probe(fetch.Fetcher(source, options, verify, certificates),
                       options.probe_seconds, source.url)
     except errors.MediaUnreachable as e:
-        if not _may_guess(e, source.url, options):
+        if not _default_size_allowed(e, source.url, options):
             raise
         LOG.info('%s. Its size is assumed to be %d bytes '
                  '(MEDIA_DEFAULT_SIZE)', e, options.default_size)
         return Probe(options.default_size, guessed=True)
 
 
-def _may_guess(error, url, options):
+def _default_size_allowed(error, url, options):
     """Return whether `default_size` may be assumed after an error."""
     if not options.default_size:
         return False
