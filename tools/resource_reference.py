@@ -91,8 +91,8 @@ def _field(path, schema, needed, top=False):
         text += f" Default: ``{_value(schema['default'])}``."
     enum = (schema.get('items') or schema).get('enum')
     if enum:
-        text += ' One of %s.' % _and(
-            ('``%s``' % _value(one) for one in enum), 'or')
+        values = _and((f'``{_value(one)}``' for one in enum), 'or')
+        text += f' One of {values}.'
     text = text[0].upper() + text[1:]
     indent = '' if top else '    '
     if not top:
@@ -118,8 +118,8 @@ def _type(schema):
     if schema['type'] == 'array':
         return f"list of {_plural(_type(schema['items']))}"
     if 'additionalProperties' in schema:
-        return 'object, each field of it: %s' % _type(
-            schema['additionalProperties'])
+        fields = _type(schema['additionalProperties'])
+        return f'object, each field of it: {fields}'
     if schema.get('format') == 'date-time':
         return 'time'
     return {'string': 'text', 'integer': 'whole number',

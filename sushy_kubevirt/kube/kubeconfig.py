@@ -113,9 +113,9 @@ def _describe(paths, context):
     authorization = config.api_key.get('BearerToken')
     if 'exec' in user and not authorization and not config.cert_file:
         raise errors.ConfigError(
-            'The exec plugin %s of kubeconfig %s gave no credentials: %s'
-            % (user['exec'].get('command'), os.pathsep.join(paths),
-               '; '.join(logged_errors)[:500]))
+            f"The exec plugin {user['exec'].get('command')} of kubeconfig "
+            f"{os.pathsep.join(paths)} gave no credentials: "
+            f"{'; '.join(logged_errors)[:500]}")
     expiry = getattr(loader, 'expiry', None)
     cluster = _named(merger, 'clusters', loader.current_context['context']
                      ['cluster'])

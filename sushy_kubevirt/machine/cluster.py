@@ -152,7 +152,8 @@ class Cluster:
             keys = self._wait_for_vm(identity)
         if len(keys) > 1:
             raise errors.AmbiguousName(
-                identity, ['%s/%s' % key for key in keys])
+                identity,
+                [f'{namespace}/{name}' for namespace, name in keys])
         found = self._machine(keys[0]) if keys else None
         if found is None:
             raise errors.MachineNotFound(identity)

@@ -375,7 +375,8 @@ class VmCache:
                     'Several VMs have the firmware UUID %s: %s. Each is '
                     'identified by its metadata.uid until their UUIDs '
                     'differ', after.link,
-                    ', '.join(sorted('%s/%s' % key for key in keys)))
+                    ', '.join(sorted(f'{namespace}/{name}'
+                                     for namespace, name in keys)))
 
     # Notifications
 

@@ -119,8 +119,8 @@ def parser(environ):
             'it; of several replicas, the one that holds the Lease works. '
             'Ends on SIGTERM and Ctrl-C.'))
     result.add_argument(
-        '--version', action='version', version='%%(prog)s %s' % (
-            metadata.version('sushy-kubevirt')))
+        '--version', action='version', version='%(prog)s '
+        + metadata.version('sushy-kubevirt'))
 
     group = result.add_argument_group('cluster')
     group.add_argument(
@@ -138,8 +138,8 @@ def parser(environ):
         '--system-namespace', metavar='NAME', type=_namespace,
         default=environ.get('POD_NAMESPACE') or SYSTEM_NAMESPACE,
         help='namespace of the Lease and the certificate authority '
-        '(default: the namespace of the pod this runs in, else %s)'
-        % SYSTEM_NAMESPACE)
+        '(default: the namespace of the pod this runs in, else '
+        f'{SYSTEM_NAMESPACE})')
 
     group = result.add_argument_group('BMCs')
     group.add_argument(
@@ -147,8 +147,8 @@ def parser(environ):
         help='container image of BMCs that name none (default: %(default)s)')
     group.add_argument(
         '--image-pull-policy', metavar='POLICY', dest='pull_policy',
-        choices=_PULL_POLICIES, help='imagePullPolicy of the pods: %s '
-        "(default: Kubernetes' default)" % ', '.join(_PULL_POLICIES))
+        choices=_PULL_POLICIES, help='imagePullPolicy of the pods: '
+        f"{', '.join(_PULL_POLICIES)} (default: Kubernetes' default)")
     group.add_argument(
         '--allowed-images', metavar='REPOSITORY', type=_image,
         action='append', default=[], help='images a BMC may name: a '
@@ -190,8 +190,8 @@ def parser(environ):
         default=f'{_host(environ)}:{PORT}', dest='listen',
         help='address of /metrics, /livez and /readyz, which need no '
         'password; port 0 for a free one, which the log tells; an '
-        'empty text to serve none (default: port %d of the pod this runs in, '
-        'else of 127.0.0.1)' % PORT)
+        f'empty text to serve none (default: port {PORT} of the pod this '
+        'runs in, else of 127.0.0.1)')
     group.add_argument(
         '--log-format', choices=('json', 'plain'), default='json',
         help='one JSON object per line, or text (default: %(default)s)')

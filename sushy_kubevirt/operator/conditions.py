@@ -318,16 +318,15 @@ def _certificate_problem(bmc, state):
     if bmc.redfish.secret and state.certificate_fault:
         return Condition(
             ENDPOINT, False, 'CertificateUnusable',
-            'The certificate of Secret %s/%s is unusable: %s. Replace tls.crt '
-            'and tls.key, a key without a password, or remove '
-            'spec.redfish.tls.'
-            % (bmc.namespace, bmc.redfish.secret, state.certificate_fault))
+            f'The certificate of Secret {bmc.namespace}/{bmc.redfish.secret} '
+            f'is unusable: {state.certificate_fault}. Replace tls.crt and '
+            'tls.key, a key without a password, or remove spec.redfish.tls.')
     if bmc.redfish.secret:
         return Condition(
             ENDPOINT, False, 'CertificateMissing',
-            'Secret %s/%s does not exist, or has no certificate under tls.crt '
-            'or no key under tls.key. Create it, or remove spec.redfish.tls.'
-            % (bmc.namespace, bmc.redfish.secret))
+            f'Secret {bmc.namespace}/{bmc.redfish.secret} does not exist, or '
+            'has no certificate under tls.crt or no key under tls.key. Create '
+            'it, or remove spec.redfish.tls.')
     return Condition(
         ENDPOINT, False, 'CertificatePending',
         f'Secret {naming.tls(bmc.name)} with the certificate is being '

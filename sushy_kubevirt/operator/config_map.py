@@ -78,9 +78,8 @@ def text(bmc, proxy=None):
         lines.append(f'{_OURS}MEDIA_UPLOAD_PROXY_URL = {proxy.url!r}')
         if proxy.authorities:
             lines.append(
-                '%sMEDIA_UPLOAD_PROXY_CA = os.path.join(os.path.dirname('
-                "os.environ['SUSHY_EMULATOR_CONFIG']), %r)" % (
-                    _OURS, PROXY_FILE))
+                f'{_OURS}MEDIA_UPLOAD_PROXY_CA = os.path.join(os.path.dirname('
+                f"os.environ['SUSHY_EMULATOR_CONFIG']), {PROXY_FILE!r})")
     return '\n'.join(lines) + '\n'
 
 
@@ -100,8 +99,9 @@ def _head(bmc):
         "'/tmp'), 'redfish')",
         f'{_OURS}ACCOUNTS = os.environ[{AUTH_VARIABLE!r}]']
     if not bmc.redfish.plain:
-        lines += ['SUSHY_EMULATOR_SSL_%s = os.environ[%r] + %r' % (
-            name, TLS_VARIABLE, file) for name, file in (
+        lines += [
+            f'SUSHY_EMULATOR_SSL_{name} = '
+            f'os.environ[{TLS_VARIABLE!r}] + {file!r}' for name, file in (
                 ('CERT', '/tls.crt'), ('KEY', '/tls.key'))]
     return lines
 

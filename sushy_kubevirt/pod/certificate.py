@@ -31,9 +31,9 @@ class Certificate:
         try:
             self._context = self._load()
         except OSError as exc:
-            raise OSError(exc.errno, 'The certificate %s and its key %s '
-                          'cannot be used: %s' % (*self._paths, _reason(exc))
-                          ) from None
+            raise OSError(
+                exc.errno, f'The certificate {certificate} and its key {key} '
+                f'cannot be used: {_reason(exc)}') from None
 
     def context(self):
         """Return the context for the next connection.

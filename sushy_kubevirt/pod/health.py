@@ -213,7 +213,10 @@ def _response(code, body, kind=_TEXT, head=False):
     if isinstance(body, str):
         body = body.encode()
     return (
-        'HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n'
-        'Cache-Control: no-store\r\nConnection: close\r\n\r\n' % (
-            code, _REASONS[code], kind, len(body))
+        f'HTTP/1.1 {code} {_REASONS[code]}\r\n'
+        f'Content-Type: {kind}\r\n'
+        f'Content-Length: {len(body)}\r\n'
+        'Cache-Control: no-store\r\n'
+        'Connection: close\r\n'
+        '\r\n'
     ).encode() + (b'' if head else body)

@@ -109,13 +109,14 @@ def _parse_arguments(argv):
     from importlib import metadata
 
     parser = argparse.ArgumentParser(
-        prog=_PROGRAM, description='Serve Redfish for one KubeVirt VM, as in '
-        'the pod of a BMC. Settings are environment variables: %s is the '
-        'path of a config file of sushy-emulator, %s the TCP port for probes '
-        'and metrics (/livez, /readyz, /metrics), 8081 if it is not set.'
-        % (_CONFIG, _HEALTH_PORT))
-    parser.add_argument('--version', action='version', version='%s %s' % (
-        _PROGRAM, metadata.version('sushy-kubevirt')))
+        prog=_PROGRAM, description=(
+            'Serve Redfish for one KubeVirt VM, as in the pod of a BMC. '
+            f'Settings are environment variables: {_CONFIG} is the path of a '
+            f'config file of sushy-emulator, {_HEALTH_PORT} the TCP port for '
+            'probes and metrics (/livez, /readyz, /metrics), 8081 if it is '
+            'not set.'))
+    parser.add_argument('--version', action='version', version=(
+        f"{_PROGRAM} {metadata.version('sushy-kubevirt')}"))
     parser.parse_args(argv)
 
 

@@ -85,8 +85,8 @@ def text(metrics):
         for labels, value in metric.samples():
             shown = ','.join(f'{name}="{_escaped(str(each))}"'
                              for name, each in labels.items())
-            lines.append('%s%s %s' % (
-                metric.name, '{%s}' % shown if shown else '', value))
+            braced = '{' + shown + '}' if shown else ''
+            lines.append(f'{metric.name}{braced} {value}')
     return ('\n'.join(lines) + '\n').encode()
 
 

@@ -22,8 +22,11 @@ _READY_SECONDS = 25
 _LIVE_SECONDS = 60
 
 _REQUEST = (
-    'GET /redfish/v1/ HTTP/1.1\r\nHost: localhost\r\nUser-Agent: %s\r\n'
-    'Connection: close\r\n\r\n' % http_server.PROBE_USER_AGENT).encode()
+    'GET /redfish/v1/ HTTP/1.1\r\n'
+    'Host: localhost\r\n'
+    f'User-Agent: {http_server.PROBE_USER_AGENT}\r\n'
+    'Connection: close\r\n'
+    '\r\n').encode()
 
 
 class Probe:
@@ -68,11 +71,12 @@ class Probe:
         try:
             line = self._request()
         except OSError as exc:
-            return 'Redfish does not answer on port %d: %s' % (
-                self._where[1], exc.strerror or exc)
+            return (
+                f'Redfish does not answer on port {self._where[1]}: '
+                f'{exc.strerror or exc}')
         if line.split(b' ')[1:2] != [b'200']:
-            return 'Redfish answers with %s' % (
-                line.decode('latin-1') or 'nothing')
+            answer = line.decode('latin-1') or 'nothing'
+            return f'Redfish answers with {answer}'
         self._succeeded_at = time.monotonic()
         return ''
 

@@ -143,11 +143,11 @@ def main(argv=None):
         print(report.failure_details(output), flush=True)
     if keep:
         print(f'\nComplete output: {top}/*.log')
-    print('\n%-14s %8s %8s %8s %9s' % ('suite', 'passed', 'failed',
-                                       'skipped', 'seconds'))
+    print(f"\n{'suite':<14} {'passed':>8} {'failed':>8} {'skipped':>8} "
+          f"{'seconds':>9}")
     for name, result, seconds in rows:
-        print('%-14s %8d %8d %8d %9.1f' % (
-            name, result.passed, result.failed, result.skipped, seconds))
+        print(f'{name:<14} {result.passed:8} {result.failed:8} '
+              f'{result.skipped:8} {seconds:9.1f}')
     print(total, flush=True)
     return 1 if total.failed or not total.passed else 0
 

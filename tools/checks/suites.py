@@ -91,7 +91,7 @@ def kill_leftovers(patience=10):
     commands = []
     for pid in pids:
         try:
-            with open('/proc/%d/cmdline' % pid) as stream:
+            with open(f'/proc/{pid}/cmdline') as stream:
                 # Two words only: an argument may be a secret.
                 words = stream.read().split('\0')
         except OSError:
@@ -147,8 +147,9 @@ def failed_command(command, code, lines):
     :param lines: its output.
     :returns: :class:`Result`
     """
-    return Result(failed=1, failures=('%s: exit code %d\n%s' % (
-        pathlib.Path(command).name, code, ''.join(lines).rstrip()),))
+    name, output = pathlib.Path(command).name, ''.join(lines).rstrip()
+    return Result(failed=1, failures=(
+        f'{name}: exit code {code}\n{output}',))
 
 
 def run_as_test(*command, timeout=TIMEOUT):

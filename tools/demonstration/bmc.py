@@ -42,8 +42,9 @@ class Script:
         return f'kubectl --kubeconfig {self.stage.kubeconfig} {words}'
 
     def ipmi(self, words):
-        return lambda: 'ipmitool -I lanplus -H %s -U %s -P %s %s' % (
-            self.stage.address(NAME), USER, PASSWORD, words)
+        return lambda: (
+            f'ipmitool -I lanplus -H {self.stage.address(NAME)} '
+            f'-U {USER} -P {PASSWORD} {words}')
 
     def curl(self, words, where, token=True):
         """Build a curl command; ``where`` may end in shell syntax.
@@ -55,19 +56,19 @@ class Script:
         """
         if token:
             # Remove the carriage return that ends a header line in HTTP.
-            words = ('--header "$(grep --ignore-case ^x-auth-token: %s '
-                     '\\\n        | tr --delete \'\\r\')" \\\n    %s' % (
-                         self.session, words))
+            words = (
+                '--header "$(grep --ignore-case ^x-auth-token: '
+                f'{self.session} \\\n        '
+                f'| tr --delete \'\\r\')" \\\n    {words}')
         return lambda: (
-            'curl --silent --show-error --fail-with-body --cacert %s '
-            '\\\n    %shttps://%s%s' % (
-                self.ca, words, self.stage.address(NAME), where))
+            f'curl --silent --show-error --fail-with-body --cacert {self.ca} '
+            f'\\\n    {words}https://{self.stage.address(NAME)}{where}')
 
     def send(self, method, where, body):
         # The published transcripts show the HTTP status code.
-        return self.curl("--write-out '%%{http_code}' --request %s \\\n    "
-                         "%s--data '%s' \\\n    " % (method, _JSON, body),
-                         where)
+        return self.curl(
+            f"--write-out '%{{http_code}}' --request {method} \\\n    "
+            f"{_JSON}--data '{body}' \\\n    ", where)
 
     # Checks
 
@@ -163,41 +164,42 @@ class Script:
                           f'apply -f {MANIFESTS}/samples/vm.yaml',
                           self.has_a_vm),
             self._kubectl('Create a BMC for the VM',
-                          'apply -f %s/samples/secret.yaml \\\n    '
-                          '-f %s/samples/bmc.yaml' % (MANIFESTS, MANIFESTS),
+                          f'apply -f {MANIFESTS}/samples/secret.yaml \\\n    '
+                          f'-f {MANIFESTS}/samples/bmc.yaml',
                           self.bmc_created),
             self._kubectl('Wait until the BMC is ready',
-                          'wait --for=condition=Ready vmbmc/%s '
-                          '--timeout=60s' % NAME, self.ready),
+                          f'wait --for=condition=Ready vmbmc/{NAME} '
+                          '--timeout=60s', self.ready),
         ]
 
     def usage_steps(self):
         """List the steps that use the BMC and finally delete it."""
+        shown = self.kubectl(
+            f'get pods,services \\\n    --selector {_LABEL}')
+        left = self.kubectl(f'get {_KINDS} \\\n    --selector {_LABEL}')
         return [
             self._kubectl('Show the BMC and its objects',
-                          'get vmbmc %s\n%s' % (NAME, self.kubectl(
-                              'get pods,services \\\n    --selector '
-                              + _LABEL)), self.shown),
+                          f'get vmbmc {NAME}\n{shown}', self.shown),
             self._client(f'Switch {NAME} on, over IPMI',
                          self.ipmi('power on'), self.switched_on),
             self._client('Read its power state, over IPMI',
                          self.ipmi('power status'), self.is_on),
             self._kubectl('Get the CA certificate of the BMC',
-                          "get configmap %s-virtbmc-ca --output \\\n    "
-                          "jsonpath='{.data.ca\\.crt}' > %s" % (
-                              NAME, self.ca), self.has_certificate),
+                          f"get configmap {NAME}-virtbmc-ca --output \\\n    "
+                          f"jsonpath='{{.data.ca\\.crt}}' > {self.ca}",
+                          self.has_certificate),
             self._client(
                 'Log in over Redfish', self.curl(
-                    "--write-out '%%{http_code}' --output /dev/null "
-                    "--dump-header %s \\\n    %s--data '{\"UserName\": "
-                    '"%s", "Password": "%s"}\' \\\n    ' % (
-                        self.session, _JSON, USER, PASSWORD),
+                    "--write-out '%{http_code}' --output /dev/null "
+                    f'--dump-header {self.session} \\\n    {_JSON}--data '
+                    f'\'{{"UserName": "{USER}", "Password": "{PASSWORD}"}}\' '
+                    '\\\n    ',
                     '/redfish/v1/SessionService/Sessions', token=False),
                 self.logged_in),
             self._client(
                 'Read the system', self.curl(
-                    '', _SYSTEM + ' \\\n    | %s -m json.tool'
-                    % (process.BIN / 'python')), self.reads),
+                    '', f"{_SYSTEM} \\\n    | {process.BIN / 'python'} "
+                    '-m json.tool'), self.reads),
             self._client(
                 'Set a one-time boot from the network',
                 self.send('PATCH', _SYSTEM,
@@ -211,18 +213,15 @@ class Script:
             self._client(
                 'Log out', self.curl(
                     "--write-out '%{http_code}' --request DELETE \\\n    ",
-                    '$(tr --delete \'\\r\' < %s \\\n        '
-                    "| sed --quiet 's/^location: //Ip')" % self.session),
+                    f"$(tr --delete '\\r' < {self.session} \\\n        "
+                    "| sed --quiet 's/^location: //Ip')"),
                 self.logged_out),
             self._kubectl('Delete the BMC', 'delete vmbmc ' + NAME,
                           self.deleted),
             self._kubectl(
                 'Wait until its objects are deleted',
-                'wait --for=delete --timeout=60s \\\n    %s --selector %s '
-                '> /dev/null\n%s' % (
-                    _KINDS, _LABEL, self.kubectl(
-                        'get %s \\\n    --selector %s' % (_KINDS, _LABEL))),
-                self.all_gone),
+                f'wait --for=delete --timeout=60s \\\n    {_KINDS} '
+                f'--selector {_LABEL} > /dev/null\n{left}', self.all_gone),
         ]
 
     def steps(self):

@@ -24,24 +24,25 @@ class Script:
 
     def ipmi(self, name, words):
         bmc = self.stage.bmcs[name]
-        return ('ipmitool -I lanplus -H %s -p %d -U %s -f %s %s' % (
-            bmc.address, bmc.port, bmc.username, self.stage.password_file,
-            words))
+        return (f'ipmitool -I lanplus -H {bmc.address} -p {bmc.port} '
+                f'-U {bmc.username} -f {self.stage.password_file} {words}')
 
     def curl(self, where, words=''):
-        return 'curl --silent --show-error --fail --netrc-file %s %s%s%s' % (
-            self.stage.netrc, words and words + ' \\\n    ',
-            self.stage.emulator.url, where)
+        if words:
+            words += ' \\\n    '
+        return ('curl --silent --show-error --fail '
+                f'--netrc-file {self.stage.netrc} '
+                f'{words}{self.stage.emulator.url}{where}')
 
     def send(self, method, where, body):
-        return self.curl(where, "--request %s \\\n    "
+        return self.curl(where, f"--request {method} \\\n    "
                          "--header 'Content-Type: application/json' \\\n    "
-                         "--data '%s'" % (method, body))
+                         f"--data '{body}'")
 
     def reset(self, name, reset_type):
         return self.send(
-            'POST', '/redfish/v1/Systems/%s/Actions/ComputerSystem.Reset'
-            % self.stage.uuids[name], '{"ResetType": "%s"}' % reset_type)
+            'POST', f'/redfish/v1/Systems/{self.stage.uuids[name]}/Actions/'
+            'ComputerSystem.Reset', f'{{"ResetType": "{reset_type}"}}')
 
     def kubectl(self, words):
         return f'kubectl --kubeconfig {self.stage.kubeconfig} {words}'
@@ -66,9 +67,10 @@ class Script:
                     'Redfish reports another power state')
         step.expect(system['UUID'] == self.stage.uuids[self.one],
                     'the UUID is not that of the VM')
-        return ('Redfish agrees: %s is On, with %s GiB and %s CPU' % (
-            self.one, system['MemorySummary']['TotalSystemMemoryGiB'],
-            system['ProcessorSummary']['Count']))
+        memory = system['MemorySummary']['TotalSystemMemoryGiB']
+        cpus = system['ProcessorSummary']['Count']
+        return (f'Redfish agrees: {self.one} is On, with {memory} GiB and '
+                f'{cpus} CPU')
 
     def next_is_pxe(self, output):
         boot = self.system(self.one)['Boot']
@@ -121,8 +123,8 @@ class Script:
 
     def medium(self):
         return self.stage.emulator.request(
-            'GET', '/redfish/v1/Systems/%s/VirtualMedia/Cd'
-            % self.stage.uuids[self.one], expect=200).json()
+            'GET', f'/redfish/v1/Systems/{self.stage.uuids[self.one]}/'
+            'VirtualMedia/Cd', expect=200).json()
 
     def inserts(self, output):
         found = self.medium()
@@ -170,8 +172,8 @@ class Script:
                       self.kubectl('get virtualmachines'),
                       self.lists_vms, needs='kubectl'),
             step.Step('List the BMCs',
-                      'VIRTUALBMC_CONFIG=%s %s list' % (
-                          self.stage.vbmcd.config_file, process.BIN / 'vbmc'),
+                      f'VIRTUALBMC_CONFIG={self.stage.vbmcd.config_file} '
+                      f"{process.BIN / 'vbmc'} list",
                       self.lists_bmcs),
             step.Step(f'Power {self.one} on, over IPMI',
                       self.ipmi(self.one, 'chassis power on'), self.powers_on),
@@ -201,23 +203,23 @@ class Script:
                       self.shuts_down),
             step.Step('Open a session, over Redfish',
                       "curl --silent --show-error --fail "
-                      "--write-out '%%{http_code}' --output /dev/null \\\n    "
-                      "--header 'Content-Type: application/json' --data @%s "
-                      "\\\n    --dump-header %s \\\n    "
-                      '%s/redfish/v1/SessionService/Sessions' % (
-                          self.stage.login, token, self.stage.emulator.url),
+                      "--write-out '%{http_code}' --output /dev/null \\\n    "
+                      "--header 'Content-Type: application/json' "
+                      f'--data @{self.stage.login} '
+                      f'\\\n    --dump-header {token} \\\n    '
+                      f'{self.stage.emulator.url}/redfish/v1/SessionService/'
+                      'Sessions',
                       self.logs_in),
             step.Step('Use the session',
                       'curl --silent --show-error --fail --header '
-                      '"$(grep --ignore-case ^x-auth-token: %s \\\n        '
-                      '| tr --delete \'\\r\')" \\\n    '
-                      '%s/redfish/v1/Systems' % (
-                          token, self.stage.emulator.url),
+                      f'"$(grep --ignore-case ^x-auth-token: {token} '
+                      '\\\n        | tr --delete \'\\r\')" \\\n    '
+                      f'{self.stage.emulator.url}/redfish/v1/Systems',
                       self.session_serves),
             step.Step('Insert an ISO image into its CD-ROM drive',
                       self.send('POST', media + '/Actions/VirtualMedia.'
                                 'InsertMedia',
-                                '{"Image": "%s"}' % self.stage.image),
+                                f'{{"Image": "{self.stage.image}"}}'),
                       self.inserts),
             step.Step('Read the state of the import',
                       self.curl(media)

@@ -105,8 +105,8 @@ class Stage(contextlib.AbstractContextManager):
             log=self.home / 'sushy-emulator.log')
         self.emulator.setUp()
         self.netrc = self._write_private(
-            'netrc', 'machine 127.0.0.1 login %s password %s\n'
-            % (USER, self.password))
+            'netrc',
+            f'machine 127.0.0.1 login {USER} password {self.password}\n')
         self.login = self._write_private('login.json', json.dumps(
             {'UserName': USER, 'Password': self.password}) + '\n')
 

@@ -69,8 +69,9 @@ class Guest:
         expect(boot['vmi'] == self.vmi, 'the boot is of another VMI')
         expect(boot['class'] == device_class,
                f"it booted from {boot['device']} ({boot['class']}) instead")
-        return ('the guest of %s booted from %s (%s), in a new VMI'
-                % (self.name, boot['device'], boot['class']))
+        return (
+            f"the guest of {self.name} booted from {boot['device']} "
+            f"({boot['class']}), in a new VMI")
 
     def expect_no_boot(self):
         expect(len(self.sandbox.boots(self.name)) == self.booted,

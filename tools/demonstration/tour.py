@@ -39,28 +39,28 @@ def show(stage):
     """Print the addresses, the credentials and the commands."""
     prepared = prepare(stage)
     sandbox, emulator = stage.sandbox, stage.emulator
-    print('\nKubernetes API   %s\n                 '
-          'KUBECONFIG=%s' % (sandbox.url, stage.kubeconfig))
+    print(f'\nKubernetes API   {sandbox.url}\n'
+          f'                 KUBECONFIG={stage.kubeconfig}')
     print(f'Redfish          {emulator.url}/redfish/v1')
     for name in stage.vms:
         one = stage.bmcs[name]
-        print('IPMI of %-8s %s port %d\n                 Redfish UUID %s' % (
-            name, one.address, one.port, stage.uuids[name]))
-    print('User, password   %s %s (Redfish and IPMI)'
-          % (stage.bmcs[stage.vms[0]].username, stage.password))
+        print(f'IPMI of {name:<8} {one.address} port {one.port}\n'
+              f'                 Redfish UUID {stage.uuids[name]}')
+    print(f'User, password   {stage.bmcs[stage.vms[0]].username} '
+          f'{stage.password} (Redfish and IPMI)')
     if prepared:
-        print('BMC of %-8s  %s: Redfish port 443, IPMI port 623\n'
-              '                 User, password %s %s' % (
-                  bmc.NAME, stage.address(bmc.NAME), bmc.USER, bmc.PASSWORD))
+        print(f'BMC of {bmc.NAME:<8}  {stage.address(bmc.NAME)}: '
+              'Redfish port 443, IPMI port 623\n'
+              f'                 User, password {bmc.USER} {bmc.PASSWORD}')
     print(f'Logs and files   {stage.home}')
     print('\nCommands to paste into another terminal:')
     for script in scripts(stage):
         for one in script.steps():
             if not one.needs or shutil.which(one.needs):
                 print(f'\n# {one.title}\n{one.text}')
-    print('\n# Show the boots of the guest of %s\n%s' % (
-        stage.vms[0], 'curl --silent --cacert %s %s/sandbox/guests/default/%s'
-        % (stage.ca, sandbox.url, stage.vms[0])))
+    print(f'\n# Show the boots of the guest of {stage.vms[0]}\n'
+          f'curl --silent --cacert {stage.ca} '
+          f'{sandbox.url}/sandbox/guests/default/{stage.vms[0]}')
     print('\nEverything is up. Ctrl-C ends it.', flush=True)
 
 
@@ -88,7 +88,7 @@ def tour(stage, stream=None):
     steps = [one for script in scripts(stage) for one in script.steps()]
     skipped = 0
     for number, one in enumerate(steps, 1):
-        report('\n%s%d/%d %s%s' % (bold, number, len(steps), one.title, plain))
+        report(f'\n{bold}{number}/{len(steps)} {one.title}{plain}')
         if one.needs and not shutil.which(one.needs):
             report(f'  skipped: {one.needs} is not installed')
             skipped += 1

@@ -147,8 +147,8 @@ def _roles(obj):
 def _ports(obj):
     return ','.join(
         f'{p.get("port")}'
-        f'{":%d" % p["nodePort"] if p.get("nodePort") else ""}'
-        f'/{p.get("protocol", "TCP")}'
+        + (f':{p["nodePort"]}' if p.get('nodePort') else '')
+        + f'/{p.get("protocol", "TCP")}'
         for p in obj.get('spec', {}).get('ports', [])) or '<none>'
 
 

@@ -180,10 +180,11 @@ def _root(server, request, groups):
             return web.Response(status=304, headers={'ETag': mark})
         return web.Response(body=body, headers=headers)
     if core:
+        host, port = server.address
         return _json({'kind': 'APIVersions', 'versions': groups.get('', []),
                       'serverAddressByClientCIDRs': [{
                           'clientCIDR': '0.0.0.0/0',
-                          'serverAddress': '%s:%s' % server.address}]})
+                          'serverAddress': f'{host}:{port}'}]})
     return _json({'kind': 'APIGroupList', 'apiVersion': 'v1',
                   'groups': [_group(g, v) for g, v in groups.items() if g]})
 

@@ -54,7 +54,7 @@ class FunctionalTestCase(base.BaseTestCase):
             for number, (one, mark) in enumerate(marks):
                 # The output of a restarted process starts from zero.
                 text = one.since(mark if mark <= one.mark() else 0)
-                self.addDetail('%s-%d' % (one.name, number),
+                self.addDetail(f'{one.name}-{number}',
                                content.text_content(text[-50000:]))
 
         self.addOnException(attach)

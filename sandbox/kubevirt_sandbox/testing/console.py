@@ -27,8 +27,8 @@ def url(sandbox, name, verb='console', namespace='default'):
     :param namespace: namespace of the VMI.
     """
     return ('wss' + sandbox.url.removeprefix('https')
-            + '/apis/subresources.kubevirt.io/v1/namespaces/%s/'
-            'virtualmachineinstances/%s/%s' % (namespace, name, verb))
+            + f'/apis/subresources.kubevirt.io/v1/namespaces/{namespace}'
+            f'/virtualmachineinstances/{name}/{verb}')
 
 
 def connect(sandbox, where):
@@ -134,9 +134,8 @@ class Console(fixtures.Fixture):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise AssertionError(
-                        '%s did not say %r in %g s, but: %s' % (
-                            self._name, pattern, timeout,
-                            self._said[mark:][-3000:]))
+                        f'{self._name} did not say {pattern!r} in '
+                        f'{timeout:g} s, but: {self._said[mark:][-3000:]}')
                 self._changed.wait(left)
         return found
 

@@ -110,7 +110,7 @@ class Guard:
                 os.write(2, (f'{self.command[0]}: {exc}\n').encode())
             finally:
                 os._exit(127)
-        self.say('pid %d' % self.child)
+        self.say(f'pid {self.child}')
         # Keep no copy of the output: it must close when the command ends.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
@@ -130,7 +130,7 @@ class Guard:
                 return True
             if pid == self.child:
                 self.ended = True
-                self.say('exit %d' % os.waitstatus_to_exitcode(status))
+                self.say(f'exit {os.waitstatus_to_exitcode(status)}')
 
     def run(self):
         """Run the command until all its descendants have ended."""

@@ -51,17 +51,18 @@ class Kubectl:
     def __call__(self, *words, **more):
         done = self.run(*words, **more)
         if done.returncode != 0:
-            raise AssertionError('kubectl %s: exit code %d: %s%s' % (
-                ' '.join(map(str, words)), done.returncode, done.stderr,
-                done.stdout))
+            raise AssertionError(
+                f"kubectl {' '.join(map(str, words))}: exit code "
+                f"{done.returncode}: {done.stderr}{done.stdout}")
         return done.stdout
 
     def refused(self, *words, **more):
         """Run a command that must fail and return its standard error."""
         done = self.run(*words, **more)
         if done.returncode == 0:
-            raise AssertionError('kubectl %s: not refused: %s' % (
-                ' '.join(map(str, words)), done.stdout))
+            raise AssertionError(
+                f"kubectl {' '.join(map(str, words))}: not refused: "
+                f"{done.stdout}")
         return done.stderr
 
     def get(self, *words):
@@ -88,7 +89,7 @@ class Kubectl:
         :param seconds: timeout.
         """
         return self('wait', what, '--for=' + condition,
-                    '--timeout=%ds' % seconds, timeout=seconds + 30)
+                    f'--timeout={seconds}s', timeout=seconds + 30)
 
     def edit(self, what, expression):
         """Run ``kubectl edit`` with ``sed`` as the editor.

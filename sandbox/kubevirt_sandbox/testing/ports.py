@@ -54,7 +54,7 @@ class Port(fixtures.Fixture):
         for number in random.sample(numbers, len(numbers)):
             claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             try:
-                claim.bind('\0sushy-kubevirt-port-%d' % number)
+                claim.bind(f'\0sushy-kubevirt-port-{number}')
             except OSError:
                 claim.close()
                 continue
@@ -63,5 +63,5 @@ class Port(fixtures.Fixture):
                 self.number = number
                 return
             claim.close()
-        raise RuntimeError('no free port between %d and %d'
-                           % (numbers[0], numbers[-1]))
+        raise RuntimeError(
+            f'no free port between {numbers[0]} and {numbers[-1]}')

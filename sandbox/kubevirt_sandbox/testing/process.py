@@ -210,8 +210,8 @@ class Process(fixtures.Fixture):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(
-                        '%s did not %s in %g s; its output ends:\n%s'
-                        % (self.name, what, timeout, self.tail()))
+                        f'{self.name} did not {what} in {timeout:g} s; its '
+                        f'output ends:\n{self.tail()}')
                 self._changed.wait(left)
             return found
 
@@ -250,9 +250,9 @@ class Process(fixtures.Fixture):
             complete = text[:text.rfind('\n') + 1]
             found = expression.search(complete)
             if not found and self._closed and self.returncode is not None:
-                raise RuntimeError('%s ended with %d; its output ends:\n%s'
-                                   % (self.name, self.returncode,
-                                      self.tail()))
+                raise RuntimeError(
+                    f'{self.name} ended with {self.returncode}; its output '
+                    f'ends:\n{self.tail()}')
             return found
 
         return self._wait(find, timeout, f'print {pattern!r}')

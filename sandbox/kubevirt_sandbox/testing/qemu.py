@@ -26,7 +26,7 @@ ACCELERATOR = os.environ.get('SUSHY_KUBEVIRT_TEST_ACCEL', 'tcg')
 ISO = images.BANNER % 'ISO'
 DISK = images.BANNER % 'DISK'
 
-_names = ('real-%d' % number for number in itertools.count(1))
+_names = (f'real-{number}' for number in itertools.count(1))
 
 
 def needed():

@@ -80,7 +80,7 @@ class Sandbox(fixtures.Fixture):
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.kubeconfig = home / 'kubeconfig'
         self.process = self.useFixture(process.Process(
-            ['kubevirt-sandbox', '--listen', '127.0.0.1:%d' % self.port,
+            ['kubevirt-sandbox', '--listen', f'127.0.0.1:{self.port}',
              '--kubeconfig', self.kubeconfig, '--vms', self.vms,
              '--boot-seconds', self.boot_seconds, *self.arguments],
             ready=r'^ready (https://\S+)', timeout=60,
@@ -123,9 +123,9 @@ class Sandbox(fixtures.Fixture):
             method, self.url + where, timeout=options.pop('timeout', 30),
             **options)
         if expect is not None and response.status_code != expect:
-            raise AssertionError('%s %s: %d instead of %d: %s' % (
-                method, where, response.status_code, expect,
-                response.text[:1000]))
+            raise AssertionError(
+                f'{method} {where}: {response.status_code} instead of '
+                f'{expect}: {response.text[:1000]}')
         return response
 
     def create(self, plural, obj, namespace='default'):
@@ -177,8 +177,8 @@ class Sandbox(fixtures.Fixture):
     def do(self, name, verb, body=None, namespace='default'):
         """Call a VM's subresource: ``start``, ``stop``, ``restart``, …"""
         return self.request(
-            'PUT', '/apis/subresources.kubevirt.io/v1/namespaces/%s/'
-            'virtualmachines/%s/%s' % (namespace, name, verb),
+            'PUT', f'/apis/subresources.kubevirt.io/v1/namespaces/{namespace}'
+            f'/virtualmachines/{name}/{verb}',
             {} if body is None else body, expect=202)
 
     def set_gates(self, on=(), off=()):
@@ -274,9 +274,8 @@ class Sandbox(fixtures.Fixture):
                     return last
             if time.monotonic() >= deadline:
                 raise AssertionError(
-                    '%s %s/%s did not become as wanted in %g s; last: %s' % (
-                        plural, namespace, name, timeout,
-                        json.dumps(last)[:2000]))
+                    f'{plural} {namespace}/{name} did not become as wanted in '
+                    f'{timeout:g} s; last: {json.dumps(last)[:2000]}')
 
     def _watch(self, where, query, deadline):
         """Yield the events of one watch until it ends or the deadline."""
@@ -328,8 +327,8 @@ class Sandbox(fixtures.Fixture):
 
     def guest(self, name, namespace='default'):
         """Read the record of a guest: ``vmi``, ``running``, ``boots``."""
-        return self.request('GET', '/sandbox/guests/%s/%s'
-                            % (namespace, name), expect=200).json()
+        return self.request('GET', f'/sandbox/guests/{namespace}/{name}',
+                            expect=200).json()
 
     def boots(self, name, namespace='default'):
         """List a guest's boots, oldest first."""
@@ -350,15 +349,16 @@ class Sandbox(fixtures.Fixture):
             if len(boots) >= count:
                 return boots[-1]
             if time.monotonic() >= deadline:
-                raise AssertionError('%s/%s: %d boots after %g s, not %d: %s'
-                                     % (namespace, name, len(boots), timeout,
-                                        count, boots))
+                raise AssertionError(
+                    f'{namespace}/{name}: {len(boots)} boots after '
+                    f'{timeout:g} s, not {count}: {boots}')
             time.sleep(0.02)
 
     def guest_does(self, name, action, namespace='default'):
         """Make a guest ``reboot``, ``shutdown`` or ``crash`` by itself."""
-        self.request('POST', '/sandbox/guests/%s/%s/%s'
-                     % (namespace, name, action)).raise_for_status()
+        self.request(
+            'POST', f'/sandbox/guests/{namespace}/{name}/{action}'
+        ).raise_for_status()
 
     # Faults and counts
 

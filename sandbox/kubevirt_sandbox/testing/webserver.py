@@ -68,7 +68,7 @@ class WebServer(fixtures.Fixture):
                 server.socket, server_side=True,
                 do_handshake_on_connect=False)
         self.port = server.server_port
-        self.url = '%s://%s:%d' % (scheme, self._address, self.port)
+        self.url = f'{scheme}://{self._address}:{self.port}'
         thread = threading.Thread(target=server.serve_forever, daemon=True,
                                   kwargs={'poll_interval': 0.02})
         thread.start()

@@ -96,7 +96,8 @@ class StateSecret:
         self._cached_at = self._refreshed_at = 0
 
     def __str__(self):
-        return 'Secret %s/%s' % self._where
+        namespace, name = self._where
+        return f'Secret {namespace}/{name}'
 
     # Reading
 
