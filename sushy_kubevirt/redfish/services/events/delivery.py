@@ -234,6 +234,7 @@ class _Subscriber:
         self.given_up = False
         self.position = Position()
         self._queue = collections.deque()
+        self._last_number = 0
         self._lost = False
         self._queued = asyncio.Event()
         self._task = None
@@ -245,6 +246,10 @@ class _Subscriber:
         self._task.cancel()
 
     def take(self, record):
+        if record.number <= self._last_number:
+            # It was in the history that a new subscriber begins with.
+            return
+        self._last_number = record.number
         if not self.subscription.filter.matches(record):
             if not self._queue:
                 self.position.number = record.number

@@ -115,6 +115,17 @@ class DeliveryTestCase(base.BaseTestCase):
         self.delivery.refresh(past, {'a': (2, 0)})
         self.assertEqual(('/a', ['2', '3']), self.next_delivery())
 
+    def test_event_in_history_is_not_taken_again(self):
+        self.subscribe('a')
+        record = self.record('1')
+        self.delivery.refresh([record])
+        self.delivery.take(record)
+        self.delivery.take(self.record('2'))
+        sent = self.next_delivery()[1]
+        if len(sent) < 2:
+            sent += self.next_delivery()[1]
+        self.assertEqual(['1', '2'], sent)
+
     def test_skips_events_older_than_subscription(self):
         self.subscribe('a')
         self.subscriptions[0] = subscriptions.Subscription(
