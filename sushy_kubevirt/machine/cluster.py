@@ -236,7 +236,10 @@ class Cluster:
             else:
                 machine = machines.get(key)
                 if machine is None or machine.uid != vm['metadata']['uid']:
-                    machine = machines[key] = self._machine(key)
+                    machine = self._machine(key)
+                    if machine is None or machine.uid != vm['metadata']['uid']:
+                        return      # replaced since; its successor follows
+                    machines[key] = machine
             if machine is not None:
                 callback(machine, vm, vmi)
 

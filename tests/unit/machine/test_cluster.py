@@ -455,6 +455,28 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: len(received) == 2)
         self.assertEqual(('a', False, False), received[1])
 
+    def test_slow_subscriber_gets_no_vm_with_successor_as_machine(self):
+        received, resume = [], threading.Event()
+
+        def receive(machine, vm, vmi):
+            received.append((machine.uid, vm and vm['metadata']['uid']))
+            resume.wait(30)
+
+        c = self.cluster()
+        c.subscribe(receive)
+        c.wait_ready()
+        self.until(lambda: received)
+        self.api.delete('virtualmachines', self.vm)
+        self.api.put('virtualmachines', api.vm('a', uid='second'))
+        self.api.delete('virtualmachines', api.vm('a', uid='second'))
+        self.api.put('virtualmachines', api.vm('a', uid='third'))
+        self.until(lambda: c.machine('a').uid == 'third')
+        resume.set()
+        first = self.vm['metadata']['uid']
+        self.until(lambda: ('third', 'third') in received)
+        self.assertEqual(
+            [(first, first), (first, None), ('third', 'third')], received)
+
     def test_failing_subscriber_does_not_affect_others(self):
         c = self.cluster()
         received = []
