@@ -40,7 +40,7 @@ def main():
             timespec='seconds'),
         'quick': options.quick,
         'python': platform.python_version(),
-        'machine': '%s, %d processors' % (platform.machine(), os.cpu_count()),
+        'machine': f'{platform.machine()}, {os.cpu_count()} processors',
         'packages': {name: importlib.metadata.version(name)
                      for name in PACKAGES},
         **plan.run(plan.QUICK if options.quick else plan.FULL, options.only,

@@ -36,7 +36,7 @@ class _Listeners(fixtures.Fixture):
         self._server = self._loop.run_until_complete(asyncio.start_server(
             self._serve, '127.0.0.1', 0, backlog=256))
         port = self._server.sockets[0].getsockname()[1]
-        self.url = 'http://127.0.0.1:%d' % port
+        self.url = f'http://127.0.0.1:{port}'
         thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         thread.start()
 
@@ -66,8 +66,8 @@ class _Listeners(fixtures.Fixture):
             while self.events < events:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise RuntimeError('%d events of %d in %g s'
-                                       % (self.events, events, timeout))
+                    raise RuntimeError(
+                        f'{self.events} events of {events} in {timeout:g} s')
                 self._news.wait(left)
 
 
@@ -91,7 +91,7 @@ def measure(ours, sizes):
         with load.Client(server.url) as client:
             for number in range(sizes.subscribers):
                 client.request('POST', _SERVICE + '/Subscriptions', {
-                    'Destination': '%s/%d' % (listeners.url, number),
+                    'Destination': f'{listeners.url}/{number}',
                     'Protocol': 'Redfish', 'MessageIds': [
                         'ResourceEvent.TestMessage']})
             return _measure(client, listeners, sizes)

@@ -24,16 +24,16 @@ def overhead(ours, sizes):
     """
     times = {'cdi': [], 'insert': [], 'post': []}
     server = ours.useFixture(image_server.ImageServer())
-    url = '%s/size-%d.iso' % (server.url.rstrip('/'), _BYTES)
+    url = f"{server.url.rstrip('/')}/size-{_BYTES}.iso"
     for number in range(sizes.insert):
-        name = 'bench-%d' % number
+        name = f'bench-{number}'
         begin = time.perf_counter()
         ours.sandbox.create('datavolumes', {
             'apiVersion': 'cdi.kubevirt.io/v1beta1', 'kind': 'DataVolume',
             'metadata': {'name': name, 'annotations': {
                 'cdi.kubevirt.io/storage.bind.immediate.requested': 'true'}},
             'spec': {'source': {'http': {'url': url}}, 'storage': {
-                'resources': {'requests': {'storage': '%d' % _BYTES}}}}})
+                'resources': {'requests': {'storage': str(_BYTES)}}}}})
         _wait(ours, name)
         times['cdi'].append(time.perf_counter() - begin)
         ours.sandbox.delete('datavolumes', name)

@@ -74,8 +74,8 @@ class Client:
                 continue
             seconds = time.perf_counter() - begin
             if response.status >= 300:
-                raise Refused('%s %s: %d: %s' % (
-                    method, path, response.status, answer[:500]))
+                raise Refused(
+                    f'{method} {path}: {response.status}: {answer[:500]}')
             return seconds, response.headers, answer
 
 

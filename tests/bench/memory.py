@@ -12,11 +12,11 @@ import psutil
 
 def pss(pid):
     """Return the proportional set size of one process, in bytes."""
-    rollup = pathlib.Path('/proc/%d/smaps_rollup' % pid).read_text()
+    rollup = pathlib.Path(f'/proc/{pid}/smaps_rollup').read_text()
     for line in rollup.splitlines():
         if line.startswith('Pss:'):
             return 1024 * int(line.split()[1])
-    raise RuntimeError('process %d has no Pss' % pid)
+    raise RuntimeError(f'process {pid} has no Pss')
 
 
 def tree(pid):

@@ -69,8 +69,9 @@ class Cluster(fixtures.Fixture):
         deadline = time.monotonic() + seconds
         while not names <= self.ready():
             if time.monotonic() > deadline:
-                raise AssertionError('not ready after %d s: %s' % (
-                    seconds, sorted(names - self.ready())[:10]))
+                raise AssertionError(
+                    f'not ready after {seconds} s: '
+                    f'{sorted(names - self.ready())[:10]}')
             time.sleep(pause)
 
     def delete(self, name):
@@ -116,7 +117,7 @@ def _times(cluster, count):
     """Return the median time from creation to Ready of BMCs, in ms."""
     times = []
     for number in range(count + 1):
-        name = 'timed-%d' % number
+        name = f'timed-{number}'
         cluster.vm(name)
         started = time.monotonic()
         cluster.bmc(name)
@@ -131,7 +132,7 @@ def _one(sizes, say):
     with Cluster('processes') as cluster:
         say('operator: a BMC, time to Ready')
         result = {'ready_ms': _times(cluster, sizes.ready)}
-        say('operator: an idle BMC, for %d s' % sizes.rest)
+        say(f'operator: an idle BMC, for {sizes.rest} s')
         cluster.vm('idle')
         cluster.bmc('idle')
         cluster.wait_ready({'idle'}, 120, 0.1)
@@ -148,8 +149,8 @@ def _one(sizes, say):
 def _many(sizes, say):
     with Cluster('pretended') as cluster:
         result = {'ready_ms': _times(cluster, sizes.ready)}
-        say('operator: %d BMCs' % sizes.crowd)
-        names = ['many-%d' % number for number in range(sizes.crowd)]
+        say(f'operator: {sizes.crowd} BMCs')
+        names = [f'many-{number}' for number in range(sizes.crowd)]
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             list(pool.map(cluster.vm, names))
             started = time.monotonic()
@@ -160,7 +161,7 @@ def _many(sizes, say):
         result['all_ready_s'] = time.monotonic() - started
         process = psutil.Process(cluster.operator.process.pid)
         result['pss'] = round(memory.pss(process.pid) / 2 ** 20, 2)
-        say('operator: idle, for %d s' % sizes.rest)
+        say(f'operator: idle, for {sizes.rest} s')
         time.sleep(min(5, sizes.rest))
         result['rest'] = cluster.rest(sizes.rest, process)
         result['pss_rested'] = round(memory.pss(process.pid) / 2 ** 20, 2)

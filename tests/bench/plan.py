@@ -242,7 +242,7 @@ def emulators(sizes, only, say):
                 result['insert'] = inserting.overhead(subject, sizes)
                 say('events')
                 result['events'] = eventing.measure(subject, sizes)
-        say('memory after %d requests of each kind' % sizes.soak)
+        say(f'memory after {sizes.soak} requests of each kind')
         result['memory'] = soak(pair, sizes)
         say('memory of more BMCs')
         result['bmcs'] = bmcs(pair, sizes)

@@ -27,9 +27,12 @@ def _emulators(result):
             if figures == [None, None]:
                 continue
             ratio = turn.get('ratio', {}).get(key)
-            yield (name, unit, *map(_number, figures), '-' if ratio is None
-                   else '%.2f (%.2f to %.2f)' % (
-                       ratio['middle'], *ratio['quartiles']))
+            if ratio is None:
+                shown = '-'
+            else:
+                low, high = ratio['quartiles']
+                shown = f"{ratio['middle']:.2f} ({low:.2f} to {high:.2f})"
+            yield (name, unit, *map(_number, figures), shown)
     if 'api_calls' in result:
         yield ('API calls of a GET', '',
                _number(result['api_calls']['per_get']), '-', '-')
@@ -41,7 +44,7 @@ def _emulators(result):
                    '-')
     if 'events' in result:
         figures = result['events']
-        what = 'event to %d subscribers' % figures['subscribers']
+        what = f"event to {figures['subscribers']} subscribers"
         yield what, 'ms, median', _number(figures['median_ms']), '-', '-'
         yield what, 'a second', _number(figures['per_second']), '-', '-'
     soak = result['memory']
@@ -50,8 +53,8 @@ def _emulators(result):
                    for subject in NAMES]
         most = max(len(tree['processes']) for tree in figures if tree)
         for number in range(most):
-            yield ('%s, %s' % (part, 'parent' if number == 0
-                               else 'child %d' % number), 'MiB of PSS',
+            role = f'child {number}' if number else 'parent'
+            yield (f'{part}, {role}', 'MiB of PSS',
                    *(_number(tree['processes'][number])
                      if tree and number < len(tree['processes']) else '-'
                      for tree in figures), '-')
@@ -76,7 +79,7 @@ def _operator(one, many):
     yield 'idle BMC, all', 'MiB of PSS', sum(one['pss'])
     yield 'idle BMC, all', 'CPU, m', sum(one['rest']['millicores'])
     yield 'idle BMC', 'API calls a minute', one['rest']['calls_a_minute']
-    what = 'operator with %d BMCs' % many['bmcs']
+    what = f"operator with {many['bmcs']} BMCs"
     yield what, 'MiB of PSS', many['pss']
     yield what + ', rested', 'MiB of PSS', many['pss_rested']
     yield what, 'CPU, m', many['rest']['millicores'][0]

@@ -58,8 +58,8 @@ class Ours(fixtures.Fixture):
             self.emulator.reset(path.rpartition('/')[2], 'On')
         accounts = pathlib.Path(self.useFixture(fixtures.TempDir()).path,
                                 'accounts')
-        accounts.write_text('%s:%s\n' % (USER, bcrypt.hashpw(
-            PASSWORD.encode(), bcrypt.gensalt(10)).decode()))
+        hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(10))
+        accounts.write_text(f'{USER}:{hashed.decode()}\n')
         self.secured = self.useFixture(emulator.Emulator(
             self.sandbox.kubeconfig, server='gunicorn', settings={
                 'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS': str(accounts)}))
@@ -85,7 +85,7 @@ class Ours(fixtures.Fixture):
         """List arguments of ``vbmc add`` for ``count`` different VMs."""
         for number in range(count - self.clients):
             self.sandbox.create('virtualmachines', machines.vm(
-                'more-%d' % number, 'Halted'))
+                f'more-{number}', 'Halted'))
         return [('default/' + vm['metadata']['name'],)
                 for vm in self.sandbox.list('virtualmachines')[:count]]
 
@@ -124,7 +124,7 @@ class Stock(fixtures.Fixture):
         # More than one domain needs a file.
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path,
                             'node.xml')
-        names = ['test%d' % number for number in range(1, count + 1)]
+        names = [f'test{number}' for number in range(1, count + 1)]
         path.write_text(_NODE % ''.join(_DOMAIN % name for name in names))
         return [(name, '--libvirt-uri', f'test://{path}')
                 for name in names]

@@ -74,8 +74,8 @@ class _Case:
         home = pathlib.Path(cls.share(fixtures.TempDir()).path)
         password = secrets.token_urlsafe(12)
         accounts = home / 'accounts'
-        accounts.write_text('%s:%s\n' % (_USER, bcrypt.hashpw(
-            password.encode(), bcrypt.gensalt(4)).decode()))
+        hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(4))
+        accounts.write_text(f'{_USER}:{hashed.decode()}\n')
         tls = (cls.share(certificates.Certificate()).tls if cls.HTTPS
                else None)
         cls.emulator = cls.share(emulator.Emulator(
@@ -115,7 +115,7 @@ class _Case:
         deadline = time.monotonic() + timeout
         while not condition():
             if time.monotonic() > deadline:
-                raise TimeoutError('condition not met within %d s' % timeout)
+                raise TimeoutError(f'condition not met within {timeout} s')
             time.sleep(0.05)
 
     def setUp(self):
@@ -134,10 +134,11 @@ class _Case:
         summary = os.environ.get('DMTF_SUMMARY')
         if summary:
             with open(summary, 'a') as stream:
-                stream.write('%s.%s: %s\n' % (
-                    type(self).__name__, self._testMethodName, report))
-                stream.writelines('    %s %s\n' % one
-                                  for one in report.findings)
+                stream.write(
+                    f'{type(self).__name__}.{self._testMethodName}: '
+                    f'{report}\n')
+                stream.writelines(f'    {kind} {text}\n'
+                                  for kind, text in report.findings)
         # The validator must have tested the service.
         self.assertGreater(report.passed, 50)
         self.assertEqual(report.failed, len(report.of('FAIL')))
@@ -151,8 +152,9 @@ class _Case:
     def skip_without(self, path):
         """Skip the test if a file or folder is missing."""
         if not path.exists():
-            self.skipTest('%s is absent: DMTF\'s schemas and profiles are '
-                          'not part of this repository' % path)
+            self.skipTest(
+                f"{path} is absent: DMTF's schemas and profiles are not part "
+                "of this repository")
 
     def test_protocol(self):
         self.check(validators.protocol(self.service, self.folder),

@@ -49,8 +49,9 @@ class Report:
         return [text for found, text in self.findings if found == kind]
 
     def __str__(self):
-        return '%d PASS, %d WARN, %d FAIL, %d NOT TESTED' % (
-            self.passed, self.warned, self.failed, self.skipped)
+        return (
+            f'{self.passed} PASS, {self.warned} WARN, {self.failed} FAIL, '
+            f'{self.skipped} NOT TESTED')
 
 
 class Service:
@@ -92,8 +93,9 @@ def protocol(service, folder):
     config = folder / 'config.ini'
     folder.mkdir(parents=True, exist_ok=True)
     config.write_text(
-        '[Authentication]\nuser = %s\npassword = %s\n[Connection]\n'
-        'rhost = %s\n' % (service.user, service.password, service.url))
+        f'[Authentication]\nuser = {service.user}\n'
+        f'password = {service.password}\n'
+        f'[Connection]\nrhost = {service.url}\n')
     trust = (['--ca-bundle', service.ca, '--avoid-http-redirect']
              if service.ca else [])
     output = _run(service, folder, [
@@ -124,8 +126,9 @@ def schema(service, folder, authentication):
     """
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / 'config.ini'
-    config.write_text('[Authentication]\nuser = %s\npassword = %s\n'
-                      % (service.user, service.password))
+    config.write_text(
+        f'[Authentication]\nuser = {service.user}\n'
+        f'password = {service.password}\n')
     output = _run(service, folder, [
         process.BIN / 'rf_service_validator', '--config', config,
         '--rhost', service.url, '--authtype', authentication,

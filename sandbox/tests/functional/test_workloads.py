@@ -382,8 +382,8 @@ class KilledTestCase(case.FunctionalTestCase):
         one = self.useFixture(sandbox.Sandbox(vms=0))
         mark = 'mark-' + os.urandom(8).hex()
         one.create('pods', pod('left', pod_spec(container(
-            'sh', '-c', 'sh -c "sleep 1000; : $0" %s & setsid sh -c '
-            '"sleep 1000; : $0" %s & wait; : %s' % (mark, mark, mark)))))
+            'sh', '-c', f'sh -c "sleep 1000; : $0" {mark} & '
+            f'setsid sh -c "sleep 1000; : $0" {mark} & wait; : {mark}'))))
         end = time.monotonic() + 60
         # A child of the shell has the shell's command line until exec.
         while len(found := process.running(mark)
