@@ -157,6 +157,7 @@ class PodAccountTestCase(access_case.AccessTestCase):
         self.until('sizes', lambda: machine.inventory().memory_bytes, 2 << 30)
 
     def test_has_only_permissions_it_uses(self):
+        self.sandbox.reset_stats()
         self.host_address = webserver.own_address()
         if self.host_address is None:
             self.skipTest('this host has loopback only, which a BMC refuses')
