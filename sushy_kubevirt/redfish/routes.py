@@ -12,7 +12,7 @@ import flask
 
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import authorization
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import postprocessing
@@ -85,7 +85,7 @@ def _adapt_view(feature, view):
     def adapted(identity=None, **arguments):
         if least and routing.FEATURE_SETS.index(
                 flask.current_app.feature_set) < least:
-            raise errors.uri_not_found()
+            raise error_responses.uri_not_found()
         machine = flask.g.machine
         if machine is not None:
             return view(machine, **arguments)
@@ -160,4 +160,4 @@ def install(app):
     app.after_request(postprocessing.finish_response)
     # Replaces upstream's handler, which sends a single message and the text
     # of the Python exception.
-    app.register_error_handler(Exception, errors.error_response)
+    app.register_error_handler(Exception, error_responses.error_response)

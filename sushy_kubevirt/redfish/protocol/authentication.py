@@ -14,7 +14,7 @@ import ipaddress
 
 import flask
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.services import authenticator
 
@@ -39,8 +39,8 @@ def authenticate():
     For Flask's before_request. The account is an `account_files.Account`, or
     None if no accounts are configured or the request needs no login.
 
-    :raises: `errors.RedfishError`: 400 malformed header, 401 wrong or missing
-        credentials, 503 too many failed logins
+    :raises: `error_responses.RedfishError`: 400 malformed header, 401
+        wrong or missing credentials, 503 too many failed logins
     """
     environ = flask.request.environ
     found = environ.get(_ACCOUNT_KEY)
@@ -79,15 +79,15 @@ def _account(environ):
 
 
 def _no_valid_session():
-    return errors.RedfishError(401, messages.message('NoValidSession'),
-                               headers=_CHALLENGE)
+    return error_responses.RedfishError(
+        401, messages.message('NoValidSession'), headers=_CHALLENGE)
 
 
 def _parse_basic(header):
     """Parse the header Authorization of HTTP Basic (RFC 7617).
 
     :returns: user name (str), password (bytes)
-    :raises: `errors.RedfishError`, 400
+    :raises: `error_responses.RedfishError`, 400
     """
     scheme, _space, value = header.strip().partition(' ')
     if scheme.lower() != 'basic':
@@ -106,7 +106,7 @@ def _parse_basic(header):
 
 
 def _invalid_header(why):
-    return errors.RedfishError(400, messages.message(
+    return error_responses.RedfishError(400, messages.message(
         'HeaderInvalid', 'Authorization', detail=why))
 
 
@@ -116,19 +116,20 @@ def check_password(name, password):
     :param name: user name, str
     :param password: bytes
     :returns: an `account_files.Account`
-    :raises: `errors.RedfishError`: 401, which does not tell whether the name
-        or the password is wrong; 503 after too many failed logins
+    :raises: `error_responses.RedfishError`: 401, which does not tell
+        whether the name or the password is wrong; 503 after too many failed
+        logins
     """
     try:
         return services().login.check(name, password, client_address())
     except authenticator.LoginRefused:
-        raise errors.RedfishError(401, messages.message(
+        raise error_responses.RedfishError(401, messages.message(
             'ResourceAtUriUnauthorized', flask.request.path,
             'Invalid user name or password'), headers=_CHALLENGE) from None
     except authenticator.LoginThrottled as exc:
         # Not 429: Redfish clients such as sushy treat it as a client error
         # and do not retry.
-        raise errors.unavailable(
+        raise error_responses.unavailable(
             'Too many failed or simultaneous logins.',
             exc.retry_after) from None
 

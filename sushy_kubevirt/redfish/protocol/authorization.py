@@ -13,7 +13,7 @@ import re
 
 import flask
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 
 LOGIN = 'Login'
@@ -80,7 +80,7 @@ def check():
     For Flask's before_request, after `authentication.authenticate`. Unknown
     URLs pass; they are answered with 404 later.
 
-    :raises: `errors.RedfishError`, 403
+    :raises: `error_responses.RedfishError`, 403
     """
     account = flask.g.account
     if account is None:
@@ -92,7 +92,8 @@ def check():
         if privilege in account.privileges and (
                 privilege != SELF or _is_own(account, rule.rule)):
             return
-    raise errors.RedfishError(403, messages.message('InsufficientPrivilege'))
+    raise error_responses.RedfishError(
+        403, messages.message('InsufficientPrivilege'))
 
 
 def _is_own(account, rule):

@@ -18,7 +18,7 @@ import threading
 
 import flask
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
 
@@ -70,8 +70,8 @@ def check_preconditions():
     For Flask's before_request. Takes a lock; `release_lock` must be called at
     the end of the request.
 
-    :raises: `errors.RedfishError`: 412 precondition failed, 503 lock not
-        obtained within 60 s
+    :raises: `error_responses.RedfishError`: 412 precondition failed, 503
+        lock not obtained within 60 s
     """
     request = flask.request._get_current_object()
     environ = request.environ
@@ -85,7 +85,7 @@ def check_preconditions():
     lock = _locks[hash((_owner_path(), *path.rstrip('/').split('/')[5:]))
                   % len(_locks)]
     if not lock.acquire(timeout=_LOCK_TIMEOUT):
-        raise errors.unavailable(
+        raise error_responses.unavailable(
             'Another conditional change of this system is in progress.')
     environ[_LOCK] = lock
     found = internal_requests.get(path)
@@ -107,7 +107,8 @@ def _owner_path():
 
 def precondition_failed():
     """Create the error 412: If-Match or If-None-Match does not hold."""
-    return errors.RedfishError(412, messages.message('PreconditionFailed'))
+    return error_responses.RedfishError(
+        412, messages.message('PreconditionFailed'))
 
 
 def release_lock(environ):

@@ -7,7 +7,7 @@ modified.
 
 import urllib.parse
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
@@ -30,12 +30,13 @@ def apply(document, query, target):
     :param query: `query_parameters.Query`
     :param target: path and query string of the request, (str, str)
     :returns: dict
-    :raises: `errors.RedfishError`: 400 no collection, 507 too many resources
+    :raises: `error_responses.RedfishError`: 400 no collection, 507 too
+        many resources
     """
     members = document.get('Members')
     if (query.only or query.top is not None or query.skip is not None) and (
             not isinstance(members, list)):
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'QueryNotSupportedOnResource'))
     if query.only:
         return _only(document, members)
@@ -129,7 +130,7 @@ class _Expansion:
     def _get(self, path):
         self._read += 1
         if self._read > MAX_EXPANDED:
-            raise errors.RedfishError(507, messages.message(
+            raise error_responses.RedfishError(507, messages.message(
                 'InsufficientStorage',
                 detail=f'The response would contain more than {MAX_EXPANDED} '
                        'resources. Use fewer levels, or $top.'))

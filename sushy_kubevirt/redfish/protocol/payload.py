@@ -12,7 +12,7 @@ import io
 import flask
 from werkzeug import exceptions
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 
 #: Bytes. The largest body that a client needs to send is a certificate.
@@ -45,8 +45,8 @@ def check():
 
     For Flask's before_request. A missing body is left to the route.
 
-    :raises: `errors.RedfishError`: 400 not JSON, 413 more than `MAX_BODY`
-        bytes, 415 wrong Content-Type
+    :raises: `error_responses.RedfishError`: 400 not JSON, 413 more than
+        `MAX_BODY` bytes, 415 wrong Content-Type
     """
     request = flask.request
     if request.method in _WITHOUT_BODY or not _has_body(request):
@@ -59,16 +59,16 @@ def check():
     if request.max_content_length is None:
         request.max_content_length = MAX_BODY
     if not request.is_json:
-        raise errors.RedfishError(415, messages.message(
+        raise error_responses.RedfishError(415, messages.message(
             'HeaderInvalid', f"Content-Type: {request.content_type or ''}",
             resolution='Send application/json.'))
     try:
         body = request.get_json()
     except RecursionError:
-        raise errors.RedfishError(
+        raise error_responses.RedfishError(
             400, messages.message('MalformedJSON')) from None
     if not isinstance(body, dict):
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'MalformedJSON', detail='The body must be a JSON object.'))
 
 
@@ -98,10 +98,10 @@ def body():
     """Return the JSON object of the request.
 
     :returns: dict
-    :raises: `errors.RedfishError`, 400 if there is no body
+    :raises: `error_responses.RedfishError`, 400 if there is no body
     """
     if not _has_body(flask.request):
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'MalformedJSON', detail='The request has no body.'))
     return flask.request.get_json()
 
@@ -119,15 +119,16 @@ def properties(shape):
 
     :param shape: see the module's docstring
     :returns: dict of property to value
-    :raises: `errors.RedfishError`, 400, with one message per invalid property
+    :raises: `error_responses.RedfishError`, 400, with one message per
+        invalid property
     """
     found = []
     values = _check_object(body(), shape, '#', found)
     if found:
-        raise errors.RedfishError(400, *found)
+        raise error_responses.RedfishError(400, *found)
     if not any(value != {} for value in values.values()):
         writable = ', '.join(_writable_names(shape)) or 'none'
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'NoOperation', detail=f'Writable properties: {writable}.'))
     return values
 
@@ -208,7 +209,7 @@ def parameters(action, shape, required=()):
     :param shape: dict of parameter to type or tuple of allowed strings
     :param required: names of required parameters
     :returns: dict of parameter to value
-    :raises: `errors.RedfishError`, 400, with one message per error
+    :raises: `error_responses.RedfishError`, 400, with one message per error
     """
     given = body() if required or _has_body(flask.request) else {}
     found, values = [], {}
@@ -234,5 +235,5 @@ def parameters(action, shape, required=()):
             found.append(messages.message(
                 'ActionParameterMissing', action, name))
     if found:
-        raise errors.RedfishError(400, *found)
+        raise error_responses.RedfishError(400, *found)
     return values

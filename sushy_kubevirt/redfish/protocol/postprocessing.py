@@ -11,7 +11,7 @@ import json
 
 import flask
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import expand_select
 from sushy_kubevirt.redfish.protocol import internal_requests
@@ -39,8 +39,8 @@ def finish_response(response):
     if reads:
         try:
             response = _finish_read(request, response)
-        except errors.RedfishError as exc:
-            response = errors.error_response(exc)
+        except error_responses.RedfishError as exc:
+            response = error_responses.error_response(exc)
     else:
         response = _finish_write(request, response)
     headers = response.headers

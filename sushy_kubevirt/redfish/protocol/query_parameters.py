@@ -10,7 +10,7 @@ import dataclasses
 import re
 import urllib.parse
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 
 #: Maximum of $levels.
@@ -62,7 +62,8 @@ def parse(text):
 
     :param text: text after the question mark
     :returns: `Query`, or None if it has no supported parameter
-    :raises: `errors.RedfishError`: 400 invalid, 501 unsupported parameter
+    :raises: `error_responses.RedfishError`: 400 invalid, 501 unsupported
+        parameter
     """
     try:
         pairs = urllib.parse.parse_qsl(text, keep_blank_values=True,
@@ -76,7 +77,7 @@ def parse(text):
     for name, value in pairs:
         if name not in _PARSERS:
             if name.startswith('$'):
-                raise errors.RedfishError(501, messages.message(
+                raise error_responses.RedfishError(501, messages.message(
                     'QueryParameterUnsupported', name,
                     detail=f"Supported: {', '.join(_PARSERS)}."))
             continue
@@ -89,13 +90,14 @@ def parse(text):
     for name, value in given.items():
         fields.update(_PARSERS[name](name, value))
     if len(given) > 1 and 'only' in given:
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'QueryCombinationInvalid'))
     return Query(**fields)
 
 
 def _bad_request(key, value, *more):
-    return errors.RedfishError(400, messages.message(key, value, *more))
+    return error_responses.RedfishError(
+        400, messages.message(key, value, *more))
 
 
 def _only(name, value):

@@ -11,7 +11,7 @@ import flask
 from werkzeug import datastructures
 from werkzeug import http
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import query_parameters
@@ -49,23 +49,24 @@ def check():
 
     For Flask's before_request.
 
-    :raises: `errors.RedfishError`, 403, 406, 412, 501; Werkzeug's 404, 405
+    :raises: `error_responses.RedfishError`, 403, 406, 412, 501; Werkzeug's
+        404, 405
     """
     request = flask.request._get_current_object()
     environ = request.environ
     if request.method not in METHODS:
-        raise errors.general_error(
+        raise error_responses.general_error(
             501, f'The method {messages.truncate(request.method)} is not '
             'implemented.',
             f"Use one of {', '.join(METHODS)}.")
     version = environ.get('HTTP_ODATA_VERSION')
     if version is not None and version.strip() not in _VERSIONS:
-        raise errors.RedfishError(412, messages.message(
+        raise error_responses.RedfishError(412, messages.message(
             'HeaderInvalid', f'OData-Version: {version}',
             resolution='Send OData-Version 4.0 or leave it out.'))
     if (environ.get('HTTP_SEC_FETCH_SITE') in _OTHER_SITES
             and request.method not in _READS):
-        raise errors.general_error(
+        raise error_responses.general_error(
             403, 'Changes requested by a web page of another site are '
             'refused.',
             'Use a Redfish client, or a page of this server.')
@@ -75,7 +76,7 @@ def check():
     if request.method in _READS and internal_requests.INTERNAL not in environ:
         accept = environ.get('HTTP_ACCEPT')
         if accept is not None and not _accepts(accept, _media_type(request)):
-            raise errors.RedfishError(406, messages.message(
+            raise error_responses.RedfishError(406, messages.message(
                 'HeaderInvalid', f'Accept: {accept}',
                 resolution=f'Accept {_media_type(request)}.'))
     return None
@@ -102,7 +103,7 @@ def parse_query():
 
     For Flask's before_request.
 
-    :raises: `errors.RedfishError`, 400 or 501
+    :raises: `error_responses.RedfishError`, 400 or 501
     """
     request = flask.request._get_current_object()
     text = request.environ.get('QUERY_STRING')
@@ -113,6 +114,6 @@ def parse_query():
     if found is None:
         return
     if request.method not in _READS:
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'QueryNotSupportedOnOperation'))
     request.environ[QUERY] = found

@@ -11,7 +11,7 @@ import flask
 
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import authorization
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -113,7 +113,7 @@ def resource(account_id):
     """GET, PATCH /redfish/v1/AccountService/Accounts/<account_id>"""
     account = _find(account_id)
     if account is None:
-        raise errors.resource_not_found('ManagerAccount', account_id)
+        raise error_responses.resource_not_found('ManagerAccount', account_id)
     if flask.request.method == 'PATCH':
         payload.properties(_ACCOUNT)
     return responses.resource({
@@ -143,7 +143,7 @@ def roles():
 def role(role_id):
     """GET, PATCH /redfish/v1/AccountService/Roles/<role_id>"""
     if role_id not in account_files.ROLES:
-        raise errors.resource_not_found('Role', role_id)
+        raise error_responses.resource_not_found('Role', role_id)
     if flask.request.method == 'PATCH':
         payload.properties(_ROLE)
     return responses.resource({

@@ -11,10 +11,10 @@ import math
 
 import flask
 
-from sushy_kubevirt.kube import errors as machine_errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import boot
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
@@ -104,14 +104,14 @@ def _patch_bios(machine):
         found += [entry for name, value in values.items()
                   for entry in _attribute(machine, name, value)]
     if found:
-        raise errors.RedfishError(400, *found)
+        raise error_responses.RedfishError(400, *found)
     if not values:
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'NoOperation', detail='Attributes is empty.'))
     try:
         machine.set_attributes(values)
-    except machine_errors.InvalidValue as exc:
-        raise errors.RedfishError(400, messages.message(
+    except errors.InvalidValue as exc:
+        raise error_responses.RedfishError(400, messages.message(
             'PropertyValueIncorrect', exc.property, exc.value,
             detail=str(exc),
             related=[f'#/Attributes/{exc.property}'])) from exc

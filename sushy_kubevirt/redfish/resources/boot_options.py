@@ -10,7 +10,7 @@ import flask
 
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_order
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
@@ -97,20 +97,20 @@ def validate(machine, chosen):
 
     :param machine: the VM
     :param chosen: ``Boot`` of a PATCH, dict
-    :raises: `errors.RedfishError`, 400
+    :raises: `error_responses.RedfishError`, 400
     """
     enabled = chosen.get('BootSourceOverrideEnabled')
     if enabled and enabled != boot.Enabled.DISABLED.value and not (
             chosen.keys() & {'BootSourceOverrideTarget', 'HttpBootUri',
                              'BootSourceOverrideMode'}
     ) and machine.boot().target is boot.Target.NONE:
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'PropertyMissing', 'BootSourceOverrideTarget',
             detail=f'{enabled} needs a boot target.',
             related=['#/Boot/BootSourceOverrideTarget']))
     for place, reference in enumerate(chosen.get('BootOrder', ())):
         if not isinstance(reference, str):
-            raise errors.RedfishError(400, messages.message(
+            raise error_responses.RedfishError(400, messages.message(
                 'PropertyValueTypeError', reference, 'BootOrder',
                 related=[f'#/Boot/BootOrder/{place}']))
 
@@ -120,7 +120,7 @@ def apply(machine, chosen):
 
     :param machine: the VM
     :param chosen: validated properties, dict
-    :raises: `errors.RedfishError`, 400 invalid value, 409 wrong state
+    :raises: `error_responses.RedfishError`, 400 invalid value, 409 wrong state
     """
     target = chosen.get('BootSourceOverrideTarget')
     enabled = chosen.get('BootSourceOverrideEnabled')
@@ -159,7 +159,7 @@ def resource(machine, reference):
         if option.reference == reference:
             break
     else:
-        raise errors.resource_not_found('BootOption', reference)
+        raise error_responses.resource_not_found('BootOption', reference)
     body = {
         '@odata.id': resource_paths.system(machine, 'BootOptions', reference),
         '@odata.type': '#BootOption.v1_0_5.BootOption',

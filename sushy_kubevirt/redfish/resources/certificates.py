@@ -8,8 +8,8 @@ import re
 
 import flask
 
-from sushy_kubevirt.kube import errors as machine_errors
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
@@ -82,7 +82,7 @@ def _certificate_string(values, action=None):
     :param action: name of the action that it is a parameter of; None for a
         property
     :returns: PEM
-    :raises: `errors.RedfishError`, 400
+    :raises: `error_responses.RedfishError`, 400
     """
     name = 'CertificateString'
     try:
@@ -96,7 +96,7 @@ def _certificate_string(values, action=None):
             entry = messages.message(
                 'PropertyValueFormatError', '…', name, detail=str(exc),
                 related=['#/' + name])
-        raise errors.RedfishError(400, entry) from None
+        raise error_responses.RedfishError(400, entry) from None
 
 
 # Certificates of a device
@@ -126,7 +126,7 @@ def _add(machine, device, here):
                for name in ('CertificateString', 'CertificateType')
                if name not in values]
     if missing:
-        raise errors.RedfishError(400, *missing)
+        raise error_responses.RedfishError(400, *missing)
     made = machine.add_media_certificate(
         device.id, _certificate_string(values))
     flask.current_app.logger.info(
@@ -139,7 +139,7 @@ def _find(machine, device, cert_id):
     for one in machine.media_certificates(device.id):
         if one.id == cert_id:
             return one
-    raise errors.resource_not_found('Certificate', cert_id)
+    raise error_responses.resource_not_found('Certificate', cert_id)
 
 
 def resource(machine, device, cert_id):
@@ -156,8 +156,9 @@ def _delete(machine, device, cert_id):
     _find(machine, device, cert_id)
     try:
         machine.delete_media_certificate(device.id, cert_id)
-    except machine_errors.InvalidValue:
-        raise errors.resource_not_found('Certificate', cert_id) from None
+    except errors.InvalidValue:
+        raise error_responses.resource_not_found(
+            'Certificate', cert_id) from None
     flask.current_app.logger.info(
         'Certificate %s of %s of %s deleted', cert_id, device.id,
         machine.qualified_name)
@@ -268,8 +269,8 @@ def replace():
 
     :returns: 204; Location has the path of the new certificate, which has
         its own Id
-    :raises: `errors.RedfishError`: 400 invalid parameters, 404 no such
-        certificate
+    :raises: `error_responses.RedfishError`: 400 invalid parameters, 404 no
+        such certificate
     """
     # CertificateUri is a reference (DSP0268); sushy sends the plain path.
     values = payload.parameters(_REPLACE, {
@@ -281,7 +282,7 @@ def replace():
         uri = uri.get('@odata.id')
     match = _URI.fullmatch(uri) if isinstance(uri, str) else None
     if match is None:
-        raise errors.RedfishError(404, messages.message(
+        raise error_responses.RedfishError(404, messages.message(
             'ResourceMissingAtURI', uri))
     machine = flask.current_app.systems.machine(match[1])
     device = virtual_media.find(machine, match[2])

@@ -8,7 +8,7 @@ guest's SMBIOS.
 
 import flask
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -78,7 +78,7 @@ def resource(machine):
 
 def thermal(machine):
     """GET …/Thermal: 404, because a VM has no sensors"""
-    raise errors.uri_not_found()
+    raise error_responses.uri_not_found()
 
 
 ROOT_LINKS = {'Chassis': ROOT}

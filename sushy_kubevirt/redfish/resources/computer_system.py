@@ -11,7 +11,7 @@ import flask
 
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
@@ -255,7 +255,7 @@ def _indicator(machine, values):
 
     :param values: properties of a PATCH
     :returns: a member of `INDICATOR`, or None to leave it unchanged
-    :raises: `errors.RedfishError`, 400 if IndicatorLED and
+    :raises: `error_responses.RedfishError`, 400 if IndicatorLED and
         LocationIndicatorActive contradict each other
     """
     state = values.get('IndicatorLED')
@@ -267,7 +267,7 @@ def _indicator(machine, values):
             return None
         return 'Blinking' if active else 'Off'
     if active != (state != 'Off'):
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'PropertyValueConflict', 'LocationIndicatorActive',
             'IndicatorLED', related=['#/LocationIndicatorActive',
                                      '#/IndicatorLED']))
@@ -284,7 +284,7 @@ def reset(machine):
     kind = payload.parameters(action, {'ResetType': str},
                               required=['ResetType'])['ResetType']
     if kind not in allowed:
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'ActionParameterValueNotInList', kind, 'ResetType', action,
             detail=_reset_type_detail(kind, allowed)))
     with resource_paths.property_errors(machine, 'ResetType', kind):

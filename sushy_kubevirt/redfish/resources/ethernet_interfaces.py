@@ -6,7 +6,7 @@ MAC addresses, IP addresses and link state are those that KubeVirt reports.
 
 import flask
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import resource_paths
@@ -29,7 +29,7 @@ def resource(machine, nic_id):
         if nic.name == nic_id:
             break
     else:
-        raise errors.resource_not_found('EthernetInterface', nic_id)
+        raise error_responses.resource_not_found('EthernetInterface', nic_id)
     body = {
         '@odata.id': resource_paths.system(
             machine, 'EthernetInterfaces', nic_id

@@ -3,9 +3,9 @@
 
 import flask
 
-from sushy_kubevirt.kube import errors as machine_errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import authorization
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
@@ -100,7 +100,7 @@ def resource(subscription):
         if info is None:
             raise _missing(subscription)
         if method == 'PATCH':
-            raise errors.general_error(
+            raise error_responses.general_error(
                 405, 'A stream cannot be changed.',
                 'Open another one with another $filter.',
                 {'Allow': 'DELETE, GET, HEAD, OPTIONS'})
@@ -111,7 +111,7 @@ def resource(subscription):
 
 
 def _missing(id_):
-    return errors.resource_not_found('EventDestination', id_)
+    return error_responses.resource_not_found('EventDestination', id_)
 
 
 def _path(id_):
@@ -181,7 +181,7 @@ def _create():
                                       related=['#/Destination']))
     fields = _fields(values, found)
     if found:
-        raise errors.RedfishError(400, *found)
+        raise error_responses.RedfishError(400, *found)
     if values.get('Name'):
         fields['name'] = values['Name'][:_MAX_LENGTH]
     account = flask.g.account
@@ -199,7 +199,7 @@ def _patch(one):
     found = []
     fields = _fields(values, found)
     if found:
-        raise errors.RedfishError(400, *found)
+        raise error_responses.RedfishError(400, *found)
     if events().subscriptions.change(one.id, **fields) is None:
         raise _missing(one.id)
     return responses.no_content()
@@ -249,7 +249,7 @@ def _headers(value, found):
         try:
             subscriptions.check_headers(pairs)
             return tuple(pairs)
-        except machine_errors.InvalidValue as exc:
+        except errors.InvalidValue as exc:
             found.append(messages.message(
                 'PropertyValueIncorrect', 'HttpHeaders', exc.value or '…',
                 related=['#/HttpHeaders'], detail=f'{exc}.'))
@@ -321,7 +321,8 @@ def resume(subscription):
 def _set_suspended(id_, suspended):
     if events().subscriptions.change(id_, suspended=suspended) is None:
         if events().streams.get(id_) is not None:
-            raise errors.general_error(405, 'A stream cannot be suspended.')
+            raise error_responses.general_error(
+                405, 'A stream cannot be suspended.')
         raise _missing(id_)
     return responses.no_content()
 

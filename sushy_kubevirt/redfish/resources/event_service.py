@@ -12,7 +12,7 @@ import socket
 import flask
 
 from sushy_kubevirt.redfish.protocol import authentication
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
@@ -123,7 +123,7 @@ def _patch():
         else:
             changes[field] = value
     if found:
-        raise errors.RedfishError(400, *found)
+        raise error_responses.RedfishError(400, *found)
     if 'ServiceEnabled' in values:
         changes['enabled'] = values['ServiceEnabled']
     _events().set(**changes)
@@ -135,7 +135,7 @@ def test_event():
     given = payload.parameters(_TEST, _TEST_SHAPE)
     args = given.get('MessageArgs', [])
     if not all(isinstance(arg, str) for arg in args) or len(args) > 20:
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'ActionParameterValueTypeError', args, 'MessageArgs', _TEST))
     severity = given.get('MessageSeverity') or given.get('Severity')
     made = event_record.make(
@@ -160,7 +160,7 @@ def _is_multithreaded():
 def stream():
     """GET /redfish/v1/EventService/SSE"""
     if not _is_multithreaded():
-        raise errors.general_error(
+        raise error_responses.general_error(
             501, 'Event streams need a server with several threads; this '
             'one has one.', 'Subscribe to events instead, or run the server '
             'with several threads.')
@@ -168,7 +168,7 @@ def stream():
     try:
         expression = filters.Expression(request.args.get('$filter', ''))
     except filters.BadFilter as exc:
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'QueryParameterValueFormatError',
             request.args.get('$filter', ''), '$filter',
             detail=f'The filter is invalid: {exc}.')) from None
@@ -183,7 +183,7 @@ def stream():
             _connected(request.environ), _still_authorized(request),
             _disconnect(request.environ))
     except server_sent_events.TooMany:
-        raise errors.unavailable(
+        raise error_responses.unavailable(
             'The maximum number of event streams is open.',
             30) from None
     return answer

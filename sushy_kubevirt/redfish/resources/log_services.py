@@ -9,7 +9,7 @@ import datetime
 
 import flask
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -91,7 +91,7 @@ def entry(machine, entry):
     for one in _log().entries(machine):
         if one.id == entry:
             return responses.resource(_entry(machine, one))
-    raise errors.resource_not_found('LogEntry', entry)
+    raise error_responses.resource_not_found('LogEntry', entry)
 
 
 def _entry(machine, one):

@@ -5,7 +5,7 @@ KubeVirt reports only the total size. The memory modules in the guest's SMBIOS
 depend on the QEMU release.
 """
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import resource_paths
@@ -34,7 +34,7 @@ def resource(machine, memory_id):
     """
     size = machine.inventory().memory_bytes
     if memory_id != ID or not size:
-        raise errors.resource_not_found('Memory', memory_id)
+        raise error_responses.resource_not_found('Memory', memory_id)
     return responses.resource({
         '@odata.id': resource_paths.system(machine, 'Memory', ID),
         '@odata.type': '#Memory.v1_19_0.Memory',

@@ -8,7 +8,7 @@ import html
 
 import flask
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.protocol import schemas
@@ -94,7 +94,7 @@ def resource(schema):
     """
     kind = _schema_files().get(schema)
     if kind is None:
-        raise errors.resource_not_found('JsonSchemaFile', schema)
+        raise error_responses.resource_not_found('JsonSchemaFile', schema)
     return responses.resource({
         '@odata.id': f'{ROOT}/{schema}',
         '@odata.type': '#JsonSchemaFile.v1_1_5.JsonSchemaFile',

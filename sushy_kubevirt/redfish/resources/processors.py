@@ -4,7 +4,7 @@
 At most `hardware.MAX_SOCKETS` are listed.
 """
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import hardware
@@ -26,7 +26,7 @@ def resource(machine, processor_id):
     """
     cpus = machine.inventory().cpus
     if processor_id not in hardware.socket_names(cpus):
-        raise errors.resource_not_found('Processor', processor_id)
+        raise error_responses.resource_not_found('Processor', processor_id)
     body = {
         '@odata.id': resource_paths.system(
             machine, 'Processors', processor_id

@@ -8,7 +8,7 @@ of `routing.Registry`.
 
 import flask
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -50,7 +50,8 @@ def resource(registry):
     else:
         own = _own_registries().get(registry)
         if own is None:
-            raise errors.resource_not_found('MessageRegistryFile', registry)
+            raise error_responses.resource_not_found(
+                'MessageRegistryFile', registry)
         prefix, name = own.prefix, own.name
         location = {'Uri': here + '/Registry'}
     return responses.resource({
@@ -71,13 +72,13 @@ def document(registry):
     """
     own = _own_registries().get(registry)
     if own is None:
-        raise errors.uri_not_found()
+        raise error_responses.uri_not_found()
     return responses.resource(own.document())
 
 
 def not_served():
     """Answer 404 for sushy-emulator's registries, those of other machines."""
-    raise errors.uri_not_found()
+    raise error_responses.uri_not_found()
 
 
 ROOT_LINKS = {'Registries': ROOT}

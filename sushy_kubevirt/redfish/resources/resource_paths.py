@@ -8,8 +8,8 @@ import contextlib
 
 import flask
 
-from sushy_kubevirt.kube import errors as machine_errors
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -73,20 +73,20 @@ def property_errors(machine, name, value):
     :param machine: the VM
     :param name: JSON pointer of the property, without the leading slash
     :param value: requested value
-    :raises: `errors.RedfishError`: 400 invalid value, 409 wrong state
+    :raises: `error_responses.RedfishError`: 400 invalid value, 409 wrong state
     """
     try:
         yield
-    except machine_errors.InvalidValue as exc:
+    except errors.InvalidValue as exc:
         refused = getattr(exc.value, 'value', exc.value)
         above = name.rpartition('/')[0]
         if above:
             # Several properties were set together: name the refused one.
             name = f'{above}/{exc.property}'
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'PropertyValueIncorrect', exc.property, refused, detail=str(exc),
             related=['#/' + name])) from exc
-    except (machine_errors.WrongState, machine_errors.Rejected) as exc:
-        raise errors.RedfishError(409, messages.message(
+    except (errors.WrongState, errors.Rejected) as exc:
+        raise error_responses.RedfishError(409, messages.message(
             'PropertyValueResourceConflict', name.rpartition('/')[2], value,
             system(machine), detail=str(exc), related=['#/' + name])) from exc

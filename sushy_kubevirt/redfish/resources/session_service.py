@@ -12,7 +12,7 @@ import flask
 
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import authorization
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
@@ -61,11 +61,11 @@ def service():
 
 def _set_timeout(seconds):
     if isinstance(seconds, bool):
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'PropertyValueTypeError', seconds, 'SessionTimeout',
             related=['#/SessionTimeout']))
     if not sessions.MIN_TIMEOUT <= seconds <= sessions.MAX_TIMEOUT:
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'PropertyValueOutOfRange', seconds, 'SessionTimeout',
             detail=f'Allowed values: {sessions.MIN_TIMEOUT} to '
             f'{sessions.MAX_TIMEOUT} seconds.',
@@ -123,9 +123,9 @@ def _login():
             values.get('Context'),
         )
     except sessions.TooMany:
-        raise errors.RedfishError(503, messages.message(
+        raise error_responses.RedfishError(503, messages.message(
             'SessionLimitExceeded'), headers={
-                'Retry-After': str(errors.RETRY_AFTER)}) from None
+                'Retry-After': str(error_responses.RETRY_AFTER)}) from None
     return responses.created(_body(session), {
         'X-Auth-Token': token, 'Cache-Control': 'no-store'})
 
@@ -134,8 +134,9 @@ def _credentials():
     """Read and validate the body of a login.
 
     :returns: dict with UserName, Password and, if sent, Context
-    :raises: `errors.RedfishError`, 400. The messages contain no values,
-        because the client may have sent the password in another property.
+    :raises: `error_responses.RedfishError`, 400. The messages contain no
+        values, because the client may have sent the password in another
+        property.
     """
     body, found, values = payload.body(), [], {}
     shape = {'UserName': 256, 'Password': 4096, 'Context': _MAX_CONTEXT}
@@ -159,7 +160,7 @@ def _credentials():
         else:
             values[name] = value
     if found:
-        raise errors.RedfishError(400, *found)
+        raise error_responses.RedfishError(400, *found)
     return values
 
 
@@ -174,7 +175,7 @@ def _is_text(value):
 def _find(session_id):
     session = _sessions().get(session_id)
     if session is None:
-        raise errors.resource_not_found('Session', session_id)
+        raise error_responses.resource_not_found('Session', session_id)
     return session
 
 

@@ -5,7 +5,7 @@ Media have no CapacityBytes, because clients that search for a disk to install
 on would take them for disks.
 """
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import hardware
@@ -27,7 +27,8 @@ def resource(machine, simple_storage_id):
     """
     disks = hardware.disks_by_bus(machine.inventory()).get(simple_storage_id)
     if disks is None:
-        raise errors.resource_not_found('SimpleStorage', simple_storage_id)
+        raise error_responses.resource_not_found(
+            'SimpleStorage', simple_storage_id)
     return responses.resource({
         '@odata.id': resource_paths.system(machine, 'SimpleStorage',
                                            simple_storage_id),

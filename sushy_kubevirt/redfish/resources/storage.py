@@ -9,7 +9,7 @@ Disks are added with KubeVirt; POST of a volume is refused.
 
 import flask
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
@@ -53,7 +53,7 @@ def drive_path(machine, name):
 def _disks(machine, storage_id):
     disks = drives(machine).get(storage_id)
     if disks is None:
-        raise errors.resource_not_found('Storage', storage_id)
+        raise error_responses.resource_not_found('Storage', storage_id)
     return disks
 
 
@@ -61,7 +61,7 @@ def _find_disk(machine, storage_id, kind, name):
     for disk in _disks(machine, storage_id):
         if disk.name == name:
             return disk
-    raise errors.resource_not_found(kind, name)
+    raise error_responses.resource_not_found(kind, name)
 
 
 def collection(machine):
@@ -108,7 +108,8 @@ def controller(machine, storage_id, controller_id):
     """GET …/Storage/<storage_id>/Controllers/<controller_id>"""
     _disks(machine, storage_id)
     if controller_id != CONTROLLER:
-        raise errors.resource_not_found('StorageController', controller_id)
+        raise error_responses.resource_not_found(
+            'StorageController', controller_id)
     body = {
         '@odata.id': path(machine, storage_id, 'Controllers', CONTROLLER),
         '@odata.type': '#StorageController.v1_8_0.StorageController',
@@ -135,7 +136,7 @@ def drive(machine, drive_id):
         for disk in disks:
             if disk.name == drive_id:
                 return responses.resource(_drive(machine, bus, disk))
-    raise errors.resource_not_found('Drive', drive_id)
+    raise error_responses.resource_not_found('Drive', drive_id)
 
 
 def _drive(machine, bus, disk):
@@ -169,7 +170,7 @@ def no_storage_drive(machine, **_more):
 
     sushy-emulator's path; drives are below the chassis.
     """
-    raise errors.uri_not_found()
+    raise error_responses.uri_not_found()
 
 
 def _with_capacity(disks):
@@ -183,13 +184,13 @@ def _volume_path(machine, storage_id, disk):
 def volumes(machine, storage_id):
     """GET, POST …/Storage/<storage_id>/Volumes
 
-    :raises: `errors.RedfishError`, 400 for POST
+    :raises: `error_responses.RedfishError`, 400 for POST
     """
     disks = _disks(machine, storage_id)
     here = path(machine, storage_id, 'Volumes')
     if flask.request.method == 'POST':
         payload.body()
-        raise errors.RedfishError(400, messages.message(
+        raise error_responses.RedfishError(400, messages.message(
             'CreateLimitReachedForResource',
             detail='Disks are added to a VM with KubeVirt.'))
     body = resource_paths.collection(
@@ -209,7 +210,7 @@ def volume(machine, stg_id, vol_id):
     """GET …/Storage/<stg_id>/Volumes/<vol_id>"""
     disk = _find_disk(machine, stg_id, 'Volume', vol_id)
     if not _with_capacity([disk]):
-        raise errors.resource_not_found('Volume', vol_id)
+        raise error_responses.resource_not_found('Volume', vol_id)
     return responses.resource({
         '@odata.id': _volume_path(machine, stg_id, disk),
         '@odata.type': '#Volume.v1_10_0.Volume',

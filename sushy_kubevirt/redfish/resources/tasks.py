@@ -11,7 +11,7 @@ import datetime
 import flask
 
 from sushy_kubevirt.machine import media
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
@@ -76,7 +76,7 @@ def _find(task):
     for machine, device_id, medium in _media_with_task():
         if medium.task == task:
             return machine, device_id, medium
-    raise errors.resource_not_found('Task', task)
+    raise error_responses.resource_not_found('Task', task)
 
 
 def resource(task):
@@ -98,7 +98,7 @@ def monitor(task):
     if media_status.in_progress(medium):
         return task_accepted(machine, device_id, medium)
     if medium.state is media.State.FAILED:
-        raise errors.RedfishError(
+        raise error_responses.RedfishError(
             400, *media_status.extended_info(machine, device_id, medium))
     return task_result(machine, device_id, medium)
 
@@ -116,7 +116,7 @@ def task_result(machine, device_id, medium):
     medium.
     """
     if medium.pending_restart:
-        return responses.resource(errors.error_body(
+        return responses.resource(error_responses.error_body(
             [media_status.restart_required(machine, device_id)]))
     return responses.no_content()
 
@@ -151,7 +151,7 @@ def _body(machine, device_id, medium):
 
 def _cancel(machine, device_id, medium):
     if medium.state is media.State.READY:
-        raise errors.RedfishError(409, messages.message(
+        raise error_responses.RedfishError(409, messages.message(
             'ResourceCannotBeDeleted', detail='The import is complete.',
             resolution='Eject the medium; this removes its task.'))
     machine.eject_media(device_id)

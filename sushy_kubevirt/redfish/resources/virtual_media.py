@@ -9,9 +9,9 @@ import contextlib
 
 import flask
 
-from sushy_kubevirt.kube import errors as machine_errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import media
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
@@ -76,12 +76,12 @@ def find(machine, name):
     :param machine: the VM
     :param name: id of the device
     :returns: `media.Device`
-    :raises: `errors.RedfishError`, 404
+    :raises: `error_responses.RedfishError`, 404
     """
     for device in machine.media_devices():
         if device.id == name:
             return device
-    raise errors.resource_not_found('VirtualMedia', name)
+    raise error_responses.resource_not_found('VirtualMedia', name)
 
 
 # Properties (GET)
@@ -184,7 +184,7 @@ def insert(machine, device):
             'ActionParameterValueError', 'Inserted', _INSERT,
             detail='InsertMedia supports only true.'))
     if wrong:
-        raise errors.RedfishError(400, *wrong)
+        raise error_responses.RedfishError(400, *wrong)
     with _parameter_errors(values['Image'], action=_INSERT):
         return _insert(machine, found, values)
 
@@ -256,7 +256,7 @@ def _patch(machine, device):
     if not image and not out:
         wrong += _without_image(machine, device, values)
     if wrong:
-        raise errors.RedfishError(400, *wrong)
+        raise error_responses.RedfishError(400, *wrong)
     verify = values.get('VerifyCertificate')
     with _parameter_errors(image):
         if verify is not None:
@@ -304,7 +304,7 @@ def _parameter_errors(image, action=None):
     """
     try:
         yield
-    except machine_errors.InvalidValue as exc:
+    except errors.InvalidValue as exc:
         if action:
             entry = messages.message(
                 'ActionParameterValueError', exc.property, action,
@@ -313,7 +313,7 @@ def _parameter_errors(image, action=None):
             entry = messages.message(
                 'PropertyValueIncorrect', exc.property, exc.value,
                 detail=str(exc), related=['#/' + exc.property])
-        raise errors.RedfishError(400, entry) from exc
+        raise error_responses.RedfishError(400, entry) from exc
 
 
 def _routes():

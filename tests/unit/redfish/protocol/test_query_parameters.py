@@ -2,7 +2,7 @@
 
 from oslotest import base
 
-from sushy_kubevirt.redfish.protocol import errors
+from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import query_parameters
 
 
@@ -10,7 +10,7 @@ class TestParse(base.BaseTestCase):
 
     def assert_rejected(self, text):
         exc = self.assertRaises(
-            errors.RedfishError,
+            error_responses.RedfishError,
             query_parameters.parse,
             text)
         return exc.status, exc.entries[0]['MessageId'].rpartition('.')[2]

@@ -26,7 +26,7 @@ from werkzeug import exceptions
 
 from sushy_tools import error
 
-from sushy_kubevirt.kube import errors as machine_errors
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import messages
 
 #: Default of the header Retry-After, seconds.
@@ -116,27 +116,27 @@ def error_body(entries):
 
 
 def _from_machine_error(exc, log):
-    """Convert a `machine_errors.MachineError`."""
-    if isinstance(exc, machine_errors.MachineNotFound):
+    """Convert an `errors.MachineError`."""
+    if isinstance(exc, errors.MachineNotFound):
         return resource_not_found('ComputerSystem', exc.identity)
-    if isinstance(exc, machine_errors.AmbiguousName):
+    if isinstance(exc, errors.AmbiguousName):
         return general_error(409, str(exc), 'Use namespace:name.')
-    if isinstance(exc, machine_errors.InvalidValue):
+    if isinstance(exc, errors.InvalidValue):
         value = getattr(exc.value, 'value', exc.value)
         return RedfishError(400, messages.message(
             'PropertyValueIncorrect', exc.property, value, detail=str(exc)))
-    if isinstance(exc, (machine_errors.WrongState, machine_errors.Rejected)):
+    if isinstance(exc, (errors.WrongState, errors.Rejected)):
         return general_error(409, str(exc))
-    if isinstance(exc, machine_errors.Unsupported):
+    if isinstance(exc, errors.Unsupported):
         return general_error(501, str(exc))
-    if isinstance(exc, machine_errors.MediaUnreachable):
+    if isinstance(exc, errors.MediaUnreachable):
         # Logged as well: not every client shows the error to its user.
         log.warning('Image not reachable: %s', exc)
         return _media_unreachable(exc)
-    if isinstance(exc, machine_errors.Unavailable):
+    if isinstance(exc, errors.Unavailable):
         log.warning('Kubernetes API unavailable, answered 503: %s', exc)
         return unavailable(str(exc), exc.retry_after)
-    if isinstance(exc, machine_errors.AccessDenied):
+    if isinstance(exc, errors.AccessDenied):
         log.error('Kubernetes API denied access: %s. Check the credentials '
                   'of this service and the RBAC rules of its account.', exc)
         return RedfishError(500, messages.message(
@@ -148,7 +148,7 @@ def _from_machine_error(exc, log):
 
 
 def _media_unreachable(exc):
-    """Convert `machine_errors.MediaUnreachable`: an image cannot be read.
+    """Convert `errors.MediaUnreachable`: an image cannot be read.
 
     The client named the URL, so the error is the client's (400) unless the
     image's server reports an error of its own (502).
@@ -203,7 +203,7 @@ def to_redfish_error(exc, log):
     """
     if isinstance(exc, RedfishError):
         return exc
-    if isinstance(exc, machine_errors.MachineError):
+    if isinstance(exc, errors.MachineError):
         return _from_machine_error(exc, log)
     if isinstance(exc, exceptions.HTTPException):
         return _from_http_exception(exc)
