@@ -274,7 +274,7 @@ def install(server, storage=None):
     roles.Aggregation(server)
     bootstrap_roles.install(store)
     escalation.Check(server)
-    policy_admission.Policing(server, NAMESPACE)
+    policy_admission.PolicyAdmission(server, NAMESPACE)
     reviews.install(server)
     for name in namespaces.PERMANENT:
         store.create(NAMESPACE, {'metadata': {'name': name}})

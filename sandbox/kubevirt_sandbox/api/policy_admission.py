@@ -19,7 +19,7 @@ _NAMES = re.compile(
 _VARIABLES = re.compile(r'\bvariables\s*\.\s*([A-Za-z_][A-Za-z0-9_]*)')
 
 
-class Policing:
+class PolicyAdmission:
     """Evaluates the policies for every write.
 
     :param server: a :class:`server.Server`.
@@ -30,35 +30,35 @@ class Policing:
         self._store = server.store
         self._kinds = server.kinds
         self._namespace = namespace
-        self._hooks = None              # [(policy, [binding]), …]
+        self._policies = None              # [(policy, [binding]), …]
         for kind in admission_policies.KINDS:
             server.register_kind(kind)
-            self._store.listen(kind, self._forget)
-        self._store.checks.append(self._look)
+            self._store.listen(kind, self._invalidate)
+        self._store.checks.append(self._check)
 
-    def _forget(self, _event):
-        self._hooks = None
+    def _invalidate(self, _event):
+        self._policies = None
 
-    def _known(self):
-        if self._hooks is None:
+    def _bound_policies(self):
+        if self._policies is None:
             bindings = {}
             collection = self._store.collection(admission_policies.BINDING)
             for record in collection.current():
                 bindings.setdefault(record.obj['spec']['policyName'],
                                     []).append(record.obj)
             collection = self._store.collection(admission_policies.POLICY)
-            self._hooks = [
+            self._policies = [
                 (record.obj, bindings[record.key[1]])
                 for record in collection.current()
                 if record.key[1] in bindings
             ]
-        return self._hooks
+        return self._policies
 
-    def _look(self, kind, admission, dry_run):
+    def _check(self, kind, admission, dry_run):
         if admission.identity is None or kind in admission_policies.KINDS:
             return
         refused = None
-        for policy, bindings in self._known():
+        for policy, bindings in self._bound_policies():
             spec = policy['spec']
             if not self._matches(spec['matchConstraints'], kind, admission):
                 continue

@@ -68,7 +68,7 @@ class Consoles:
         _check(request.http)
         listener = port.listen()
         try:
-            return await _connect(request.http, listener.next, port.say)
+            return await _connect(request.http, listener.next, port.send)
         finally:
             port.leave(listener)
 
@@ -99,7 +99,7 @@ class Consoles:
             raise errors.internal_error(
                 f'Failed to dial connection: {exc.strerror}') from None
 
-        async def say(data):
+        async def send(data):
             writer.write(data)
             await writer.drain()
 
@@ -108,7 +108,7 @@ class Consoles:
         self._displays[uid] = writer.transport
         try:
             return await _connect(request.http,
-                                  lambda: reader.read(_CHUNK), say)
+                                  lambda: reader.read(_CHUNK), send)
         finally:
             if self._displays.get(uid) is writer.transport:
                 del self._displays[uid]
@@ -129,19 +129,19 @@ def _check(http):
             "'upgrade' token not found in 'Connection' header")
 
 
-async def _connect(http, hear, say):
-    """Pass bytes on until one side ends.
+async def _connect(http, receive, send):
+    """Forward bytes in both directions until one side ends.
 
-    :param hear: coroutine function that gives the machine's next bytes,
-        none at its end.
-    :param say: coroutine function that gives bytes to the machine.
+    :param receive: coroutine function that returns the machine's next bytes,
+        empty at the end of its output.
+    :param send: coroutine function that sends bytes to the machine.
     """
     socket = web.WebSocketResponse(protocols=(PROTOCOL,), compress=False)
     await socket.prepare(http)
 
     async def to_client():
         with contextlib.suppress(ConnectionError):
-            while chunk := await hear():
+            while chunk := await receive():
                 await socket.send_bytes(chunk)
 
     async def to_machine():
@@ -150,7 +150,7 @@ async def _connect(http, hear, say):
                 # Text messages are not part of the protocol; KubeVirt
                 # ignores them.
                 if message.type == WSMsgType.BINARY:
-                    await say(message.data)
+                    await send(message.data)
 
     tasks = [asyncio.ensure_future(one()) for one in (to_client, to_machine)]
     try:

@@ -145,7 +145,7 @@ class ControlPlane:
 
     async def start(self):
         """Make the nodes ready and the sample machines."""
-        launcher.equip_nodes(self.store)
+        launcher.label_nodes(self.store)
         for number in range(self._options.vms):
             self.store.create(self.kinds.vm,
                               samples.sample_vm(f'vm-{number}'))

@@ -2,11 +2,11 @@
 """Changes of JSON that KubeVirt's Go types decode and encode.
 
 virt-api's mutating webhook decodes an object into Go structs and replaces the
-object by their encoding: empty lists and strings vanish, quantities change
-their spelling, and structs that are not pointers appear. A value that does not
-fit its Go type (a negative unsigned number, a word in place of a quantity) is
-a bad request, not an invalid field. Wrong JSON types are left to the schema,
-which KubeVirt checks, too.
+object by their encoding: empty lists and strings are omitted, quantities
+become canonical, and structs that are not pointers are added. A value that
+does not fit its Go type (a negative unsigned number, a word in place of a
+quantity) is a bad request, not an invalid field. Wrong JSON types are left to
+the schema, which KubeVirt checks, too.
 
 Source: pkg/virt-api/webhooks/mutating-webhook (KubeVirt 1.9), encoding/json.
 """
@@ -64,7 +64,7 @@ def _record(schema, value, path):
         if each is None and not inner.get('nullable'):
             continue
         each = rewrite(inner, each, where)
-        if _vanishes(inner, each) and key not in required:
+        if _is_omitted(inner, each) and key not in required:
             continue
         result[key] = each
     for key, inner in fields.items():
@@ -75,7 +75,7 @@ def _record(schema, value, path):
     return result
 
 
-def _vanishes(schema, value):
+def _is_omitted(schema, value):
     go = getattr(schema, 'go', '')
     return (go in ('zero', 'uint', 'uint32')
             and value in ('', False, 0, [], {}, None))

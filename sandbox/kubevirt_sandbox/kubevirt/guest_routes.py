@@ -34,7 +34,7 @@ class Routes:
     async def show(self, request):
         """Return the record of a VM's boots; 404 for an unknown VM."""
         namespace, name = self._of(request)
-        if not (self._guests.known(namespace, name) or any(
+        if not (self._guests.has_record(namespace, name) or any(
                 self._store.find(kind, namespace, name)
                 for kind in (self._kinds.vm, self._kinds.vmi))):
             return _error(404, f'there is no machine {namespace}/{name}')
@@ -55,11 +55,11 @@ class Routes:
     async def console(self, request):
         """Return the last output of a guest on its serial port."""
         namespace, name = self._of(request)
-        said = self._guests.console_log(namespace, name)
-        if said is None:
+        output = self._guests.console_log(namespace, name)
+        if output is None:
             return _error(404, f'{namespace}/{name} has no guest with a '
                           'serial port now')
-        return web.Response(body=said, content_type='text/plain',
+        return web.Response(body=output, content_type='text/plain',
                             charset='utf-8')
 
     @staticmethod

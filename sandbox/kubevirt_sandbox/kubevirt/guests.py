@@ -134,7 +134,7 @@ class Guests:
         """Tell whether the guest of a VMI has a connected guest agent."""
         guest = self._guests.get(vmi['metadata']['uid'])
         return (guest is not None and guest.booted
-                and _says(vmi, AGENT))
+                and _annotated(vmi, AGENT))
 
     def plug(self, vmi):
         """Change the media in the drives to those of a running VMI."""
@@ -182,7 +182,7 @@ class Guests:
                 'running': guest is not None,
                 'boots': list(self._boots.get(key, ()))}
 
-    def known(self, namespace, name):
+    def has_record(self, namespace, name):
         """Tell whether a VM of this name ever had a guest."""
         return (namespace, name) in self._boots
 
@@ -203,7 +203,7 @@ class Guests:
         vmi = self._look(*guest.key)
         # firmware that found no boot device ignores the power button
         if not guest.booted or (vmi is not None
-                                and _says(vmi, IGNORE_ACPI)):
+                                and _annotated(vmi, IGNORE_ACPI)):
             return
 
         def now():
@@ -249,6 +249,6 @@ class Guests:
         del record[:-_BOOTS_KEPT]
 
 
-def _says(vmi, annotation):
+def _annotated(vmi, annotation):
     return (vmi['metadata'].get('annotations') or {}).get(
         annotation) == 'true'

@@ -119,8 +119,8 @@ def fails_to_start(vmi):
         FAIL_START) == 'true'
 
 
-def equip_nodes(store):
-    """Make the nodes of the cluster fit for virtual machines."""
+def label_nodes(store):
+    """Label the nodes for KubeVirt and set their capacity."""
     for node in store.list(core.NODE):
         name = node['metadata']['name']
         size = {'cpu': '64', 'memory': _NODE_MEMORY, 'pods': '2000',

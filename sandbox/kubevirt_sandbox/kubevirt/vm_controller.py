@@ -152,7 +152,7 @@ class Controller:
         vm = self._vm(key)
         vmi = self._vmi(vm)
         if 'deletionTimestamp' in vm['metadata']:
-            self._let_go(key, vm, vmi)
+            self._finalize(key, vm, vmi)
             return
         vm = self._mark(key, vm)
         if vmi is not None:
@@ -182,7 +182,7 @@ class Controller:
         except errors.ApiError as error:
             raise vm_model.SyncError('FailedFindInstancetype', str(error))
 
-    def _let_go(self, key, vm, vmi):
+    def _finalize(self, key, vm, vmi):
         finalizers = vm['metadata'].get('finalizers', ())
         if vmi is not None and 'orphan' not in finalizers:
             self._stop(key, vm, vmi)

@@ -71,8 +71,8 @@ class Drive:
         return f'ua-{self.name}'
 
 
-class Shelf:
-    """Finds the files of volumes.
+class DriveStore:
+    """Finds the files of volumes, and the drives of VMIs.
 
     :param store: the store, to look up the sizes of claims.
     :param storage: the :class:`kubevirt_sandbox.cdi.storage.Storage`.

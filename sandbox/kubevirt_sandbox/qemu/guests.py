@@ -64,7 +64,7 @@ class Guests:
         self._look = look
         self._ended = ended
         self._changed = changed
-        self._shelf = drives.Shelf(store, storage, settings.images)
+        self._drive_store = drives.DriveStore(store, storage, settings.images)
         self._folder = pathlib.Path(
             tempfile.mkdtemp(prefix='sushy-kubevirt-qemu-'))
         self._numbers = itertools.count()
@@ -79,7 +79,7 @@ class Guests:
 
     def missing_image(self, vmi):
         """Return the first unavailable container image, or None."""
-        return self._shelf.missing_image(vmi)
+        return self._drive_store.missing_image(vmi)
 
     def refusal(self, vmi):
         """Return why a VMI cannot run here, or ''."""
@@ -92,7 +92,7 @@ class Guests:
         if paths.at(spec, 'domain', 'firmware', 'kernelBoot', 'container'):
             return 'guests of the sandbox boot no kernel of a container'
         try:
-            self._shelf.drives(vmi, None)
+            self._drive_store.drives(vmi, None)
         except drives.UnknownVolume as exc:
             return str(exc)
         return ''
@@ -146,7 +146,7 @@ class Guests:
         self._changed(*guest.key)
 
     def _words(self, guest, vmi, qmp, serial):
-        found = self._shelf.drives(vmi, guest.folder)
+        found = self._drive_store.drives(vmi, guest.folder)
         guest.media = media.Media(guest.machine, found, lambda:
                                   self._changed(*guest.key))
         return command.words(
@@ -238,7 +238,7 @@ class Guests:
         if guest is None or guest.media is None:
             return
         try:
-            guest.media.want(self._shelf.drives(vmi, guest.folder))
+            guest.media.want(self._drive_store.drives(vmi, guest.folder))
         except drives.UnknownVolume as exc:
             LOG.warning('Media of guest %s/%s cannot be changed: %s',
                         *guest.key, exc)
@@ -311,14 +311,14 @@ class Guests:
                 'cpus': sockets * cores * threads}
         return found
 
-    def known(self, namespace, name):
+    def has_record(self, namespace, name):
         """Tell whether a VM of this name ever had a guest."""
         return (namespace, name) in self._boots
 
     def console_log(self, namespace, name):
         """Return the last output of a guest's serial port, or None."""
         guest = self._of((namespace, name))
-        return guest and guest.machine.serial.said
+        return guest and guest.machine.serial.output
 
     # --------------------------------------------------------------------
 

@@ -8,23 +8,23 @@ KubeVirt keeps of a guest's console.
 
 import asyncio
 
-_KEPT = 256 * 1024
+_OUTPUT_LIMIT = 256 * 1024
 _CHUNK = 65536
-_BEHIND = 256
+_QUEUE_LIMIT = 256
 
 
 class Listener:
     """A queue of the output that follows the creation of the listener."""
 
     def __init__(self):
-        self._queue = asyncio.Queue(_BEHIND + 1)
+        self._queue = asyncio.Queue(_QUEUE_LIMIT + 1)
 
-    def hear(self, chunk):
+    def put(self, chunk):
         """Add a chunk of output.
 
         :returns: False when the queue is full; the listener is then stopped.
         """
-        if self._queue.qsize() >= _BEHIND:
+        if self._queue.qsize() >= _QUEUE_LIMIT:
             self.stop()
             return False
         self._queue.put_nowait(chunk)
@@ -44,7 +44,7 @@ class Serial:
     """A serial port."""
 
     def __init__(self):
-        self._said = bytearray()
+        self._output = bytearray()
         self._writer = None
         self._listener = None
         self.ended = False
@@ -57,28 +57,28 @@ class Serial:
         reader, self._writer = await asyncio.open_connection(sock=sock)
         try:
             while chunk := await reader.read(_CHUNK):
-                self._said += chunk
-                del self._said[:-_KEPT]
-                if self._listener and not self._listener.hear(chunk):
+                self._output += chunk
+                del self._output[:-_OUTPUT_LIMIT]
+                if self._listener and not self._listener.put(chunk):
                     self._listener = None
         except ConnectionError:
             pass  # the machine was killed
         finally:
             self.ended = True
             self._writer.close()
-            self._hand_to(None)
+            self._replace_listener(None)
 
-    def _hand_to(self, listener):
+    def _replace_listener(self, listener):
         if self._listener is not None:
             self._listener.stop()
         self._listener = listener
 
     @property
-    def said(self):
+    def output(self):
         """Return the last part of the machine's output, as bytes."""
-        return bytes(self._said)
+        return bytes(self._output)
 
-    async def say(self, data):
+    async def send(self, data):
         """Send bytes to the machine and wait until they are written."""
         if self._writer is not None and not self.ended:
             try:
@@ -99,7 +99,7 @@ class Serial:
         if self.ended:
             listener.stop()
         else:
-            self._hand_to(listener)
+            self._replace_listener(listener)
         return listener
 
     def leave(self, listener):

@@ -63,7 +63,7 @@ class Console(fixtures.Fixture):
         self._sandbox = sandbox
         self._name = name
         self._changed = threading.Condition()
-        self._said = ''
+        self._output = ''
         self._socket = None
         self._ended = False
 
@@ -103,7 +103,7 @@ class Console(fixtures.Fixture):
                     if opcode == websocket.ABNF.OPCODE_CLOSE:
                         break
                     with self._changed:
-                        self._said += data.decode(errors='replace')
+                        self._output += data.decode(errors='replace')
                         self._changed.notify_all()
             except (OSError, websocket.WebSocketException):
                 pass  # the server closes it when the VMI ends
@@ -112,13 +112,13 @@ class Console(fixtures.Fixture):
                 self._changed.notify_all()
 
     @property
-    def said(self):
+    def output(self):
         """Return all text read so far."""
-        return self._said
+        return self._output
 
     def mark(self):
         """Return the current position, for :meth:`wait`."""
-        return len(self._said)
+        return len(self._output)
 
     def wait(self, pattern, mark=0, timeout=120):
         """Wait until the output of the VM matches a pattern.
@@ -130,16 +130,16 @@ class Console(fixtures.Fixture):
         """
         deadline = time.monotonic() + timeout
         with self._changed:
-            while not (found := re.search(pattern, self._said[mark:])):
+            while not (found := re.search(pattern, self._output[mark:])):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise AssertionError(
-                        f'{self._name} did not say {pattern!r} in '
-                        f'{timeout:g} s, but: {self._said[mark:][-3000:]}')
+                        f'{self._name} did not print {pattern!r} in '
+                        f'{timeout:g} s; output: {self._output[mark:][-3000:]}')
                 self._changed.wait(left)
         return found
 
-    def say(self, text, timeout=30):
+    def send_line(self, text, timeout=30):
         """Type a line of text.
 
         :param text: the line, without its line end.

@@ -85,7 +85,7 @@ class Guard:
         self.child = None
         self.ended = False
 
-    def say(self, line):
+    def report(self, line):
         """Write a status line."""
         try:
             os.write(self.status, line.encode() + b'\n')
@@ -110,7 +110,7 @@ class Guard:
                 os.write(2, (f'{self.command[0]}: {exc}\n').encode())
             finally:
                 os._exit(127)
-        self.say(f'pid {self.child}')
+        self.report(f'pid {self.child}')
         # Keep no copy of the output: it must close when the command ends.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
@@ -130,7 +130,7 @@ class Guard:
                 return True
             if pid == self.child:
                 self.ended = True
-                self.say(f'exit {os.waitstatus_to_exitcode(status)}')
+                self.report(f'exit {os.waitstatus_to_exitcode(status)}')
 
     def run(self):
         """Run the command until all its descendants have ended."""
@@ -168,7 +168,7 @@ class Guard:
             left = below(os.getpid())
             if left and not told:
                 told = True
-                self.say('left ' + ' '.join(map(str, left)))
+                self.report('left ' + ' '.join(map(str, left)))
             for pid in left:
                 try:
                     os.kill(pid, signal.SIGKILL)

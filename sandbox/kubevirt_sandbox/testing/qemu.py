@@ -137,4 +137,4 @@ class QemuTestCase(case.SandboxTestCase):
 
     def _attach_console(self, _exc_info):
         self.addDetail('console of ' + self.name,
-                       content.text_content(self.console.said[-20000:]))
+                       content.text_content(self.console.output[-20000:]))

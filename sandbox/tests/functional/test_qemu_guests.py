@@ -42,13 +42,13 @@ class GuestsTestCase(qemu.QemuTestCase):
              if key != 'at'})
         self.assertEqual((qemu.ACCELERATOR, 256, 1), tuple(
             record['qemu'][key] for key in ('accelerator', 'memory', 'cpus')))
-        self.console.say('cards')
+        self.console.send_line('cards')
         self.console.wait('52:54:00:12:34:56')
-        self.console.say('size')
+        self.console.send_line('size')
         self.console.wait(r'size 1 MemTotal:\s+2\d{5} kB')
         # A reboot by the guest
         mark = self.console.mark()
-        self.console.say('reboot')
+        self.console.send_line('reboot')
         self.console.wait(qemu.DISK, mark)
         self.assertEqual(['start', 'reboot'], self.boot_causes())
         # The reset button
@@ -61,9 +61,9 @@ class GuestsTestCase(qemu.QemuTestCase):
         self.sandbox.wait('virtualmachineinstances', self.name, lambda vmi: [
             c for c in vmi['status']['conditions'] if c['type'] == 'Paused'])
         mark = self.console.mark()
-        self.console.say('echo I am here')
+        self.console.send_line('echo I am here')
         time.sleep(0.5)
-        self.assertNotIn('I am here', self.console.said[mark:])
+        self.assertNotIn('I am here', self.console.output[mark:])
         self.call_verb('unpause')
         self.console.wait('I am here', mark)
         # ACPI, then a reset, as libvirt reboots a guest without agent.
@@ -73,7 +73,7 @@ class GuestsTestCase(qemu.QemuTestCase):
         self.assertEqual(vmi['metadata']['uid'],
                          self.sandbox.vmi(self.name)['metadata']['uid'])
         # A shutdown by the guest
-        self.console.say('poweroff')
+        self.console.send_line('poweroff')
         self.sandbox.wait_stopped(self.name, timeout=90)
         self.assertFalse(self.sandbox.guest(self.name)['running'])
 
@@ -103,7 +103,7 @@ class GuestsTestCase(qemu.QemuTestCase):
             {'op': 'add', 'path': '/spec/template/spec/domain/devices/disks/'
              '1/bootOrder', 'value': 1}])
         mark = self.console.mark()
-        self.console.say('reboot')
+        self.console.send_line('reboot')
         other = self.sandbox.wait_running(
             self.name, other_than=vmi['metadata']['uid'])
         self.console.wait(qemu.ISO, mark)
@@ -144,10 +144,10 @@ class GuestsTestCase(qemu.QemuTestCase):
     def has_disk(self):
         """Tell whether the guest has the disk now."""
         mark = self.console.mark()
-        self.console.say('disks')
+        self.console.send_line('disks')
         self.console.wait('that was all', mark)
         return bool(re.search(r'disk sda \d+ SUSHY_ISO',
-                              self.console.said[mark:]))
+                              self.console.output[mark:]))
 
     def wait_disk(self, there):
         """Wait until the guest's kernel has noticed the change."""

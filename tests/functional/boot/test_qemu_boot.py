@@ -108,18 +108,18 @@ class RedfishTestCase(_Machine):
         self.emulator.reset(self.uuid, 'ForceRestart')
         mark = self.boots(qemu.ISO, mark)
         self.until(lambda: self.override() == 'Disabled')
-        self.console.say('reboot')
+        self.console.send_line('reboot')
         mark = self.boots(qemu.DISK, mark)
         if self.FIRMWARE == 'BIOS':
             mark = self._boot_again_after_bmc_reset(mark)
         # A guest keeps the medium as long as it has the drive open.
         self.until(lambda: self._drive_holds('SUSHY_ISO'))
-        self.console.say('hold')
+        self.console.send_line('hold')
         self.console.wait('held', mark)
         self.eject()
         time.sleep(2)  # longer than an eject of a closed drive takes
         self.assertTrue(self._drive_holds('SUSHY_ISO'))
-        self.console.say('release')
+        self.console.send_line('release')
         self.until(lambda: self._drive_holds(''))
         self.emulator.reset(self.uuid, 'GracefulShutdown')
         self.console.wait('power button', mark)
@@ -139,10 +139,10 @@ class RedfishTestCase(_Machine):
 
     def _drive_holds(self, name):
         mark = self.console.mark()
-        self.console.say('disks')
+        self.console.send_line('disks')
         self.console.wait('that was all', mark)
-        return 'disk sr0' in self.console.said[mark:] and (
-            'SUSHY_ISO' in self.console.said[mark:]) == bool(name)
+        return 'disk sr0' in self.console.output[mark:] and (
+            'SUSHY_ISO' in self.console.output[mark:]) == bool(name)
 
     def test_iso_boots_once_while_emulator_is_killed(self):
         """Kill it between restart and ISO, and before the reboot."""
@@ -155,7 +155,7 @@ class RedfishTestCase(_Machine):
         mark = self.boots(qemu.ISO)
         self.until(lambda: self.override() == 'Disabled')
         self._kill()
-        self.console.say('reboot')
+        self.console.send_line('reboot')
         self.boots(qemu.DISK, mark)
         self.emulator.setUp()
         self.assertEqual('On', self.emulator.system(self.uuid)['PowerState'])
@@ -181,7 +181,7 @@ class RedfishTestCase(_Machine):
         self.until(lambda: self.override() == 'Disabled')
         self.emulator.reset(self.uuid, 'ForceRestart')
         self.boots(qemu.DISK, mark)
-        self.assertNotIn(IPXE, self.console.said[mark:])
+        self.assertNotIn(IPXE, self.console.output[mark:])
 
     def test_boot_order_lasts_until_default_is_set(self):
         """The order lasts until the default order is restored."""
@@ -198,7 +198,7 @@ class RedfishTestCase(_Machine):
             'BootOrder': [references['Cd'], references['Hdd']]}})
         self.emulator.reset(self.uuid, 'On')
         mark = self.boots(qemu.ISO)
-        self.console.say('reboot')
+        self.console.send_line('reboot')
         mark = self.boots(qemu.ISO, mark)
         self.emulator.request(
             'POST', where + '/Actions/ComputerSystem.SetDefaultBootOrder',
@@ -248,7 +248,7 @@ class IpmiTestCase(_Machine):
         self.ipmi('chassis', 'bootdev', 'cdrom')
         self.ipmi('power', 'cycle')
         mark = self.boots(qemu.ISO, mark)
-        self.console.say('reboot')
+        self.console.send_line('reboot')
         mark = self.boots(qemu.DISK, mark)
         self.ipmi('power', 'soft')
         self.console.wait('power button', mark)

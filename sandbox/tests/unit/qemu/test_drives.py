@@ -21,7 +21,7 @@ ROOT = {'name': 'root', 'disk': {'bus': 'virtio'}, 'serial': 'S1'}
 CD = {'name': 'cd', 'cdrom': {'bus': 'sata'}}
 
 
-class ShelfTestCase(unittest.TestCase):
+class DriveStoreTestCase(unittest.TestCase):
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -33,11 +33,11 @@ class ShelfTestCase(unittest.TestCase):
         self.store.find.return_value = {
             'status': {'capacity': {'storage': '3Mi'}}}
         self.storage = storage.Storage(self.home / 'claims')
-        self.shelf = drives.Shelf(self.store, self.storage,
-                                  {'x/image:1': str(self.image)})
+        self.drive_store = drives.DriveStore(
+            self.store, self.storage, {'x/image:1': str(self.image)})
 
     def test_drives_of_every_kind_of_volume(self):
-        found = self.shelf.drives(vmi(
+        found = self.drive_store.drives(vmi(
             [ROOT, {'name': 'a', 'disk': {'bus': 'scsi', 'readonly': True}},
              {'name': 'b', 'lun': {'bus': 'scsi'}}, {'name': 'c'}, CD],
             [{'name': 'root', 'containerDisk': {'image': 'x/image:1'}},
@@ -62,16 +62,16 @@ class ShelfTestCase(unittest.TestCase):
     def test_missing_image_and_unknown_volume(self):
         machine = vmi([ROOT], [{'name': 'root', 'containerDisk': {
             'image': 'x/other:1'}}])
-        self.assertEqual('x/other:1', self.shelf.missing_image(machine))
-        self.assertIsNone(self.shelf.missing_image(vmi([CD], [])))
+        self.assertEqual('x/other:1', self.drive_store.missing_image(machine))
+        self.assertIsNone(self.drive_store.missing_image(vmi([CD], [])))
         with self.assertRaisesRegex(drives.UnknownVolume,
                                     'volume root: .* cloudInitNoCloud'):
-            self.shelf.drives(vmi([ROOT], [{
+            self.drive_store.drives(vmi([ROOT], [{
                 'name': 'root', 'cloudInitNoCloud': {'userData': 'x'}}]),
                 None)
 
     def test_without_folder_creates_no_files(self):
-        self.shelf.drives(vmi([ROOT, {'name': 'c'}], [
+        self.drive_store.drives(vmi([ROOT, {'name': 'c'}], [
             {'name': 'root', 'dataVolume': {'name': 'dv'}},
             {'name': 'c', 'emptyDisk': {'capacity': '2Mi'}}]), None)
         self.assertEqual(['claims', 'image,1'],
@@ -85,7 +85,7 @@ class ShelfTestCase(unittest.TestCase):
         for phase, there in (('Pending', False), ('AttachedToNode', False),
                              ('MountedToPod', True), ('Ready', True),
                              ('Detaching', False)):
-            drive, = self.shelf.drives(vmi([CD], volumes, status=[
+            drive, = self.drive_store.drives(vmi([CD], volumes, status=[
                 {'name': 'cd', 'hotplugVolume': {}, 'phase': phase}]), None)
             self.assertEqual(there, drive.medium is not None, phase)
             self.assertTrue(drive.plugged)

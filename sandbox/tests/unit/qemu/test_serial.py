@@ -23,14 +23,14 @@ class SerialTestCase(unittest.IsolatedAsyncioTestCase):
         one = self.serial.listen()
         await self.loop.sock_sendall(self.theirs, b'hello')
         self.assertEqual(b'hello', await one.next())
-        await self.serial.say(b'there')
+        await self.serial.send(b'there')
         self.assertEqual(b'there', await self.loop.sock_recv(self.theirs, 9))
         self.theirs.close()
         self.assertEqual(b'', await one.next())
         await self.task
-        self.assertEqual(b'hello', self.serial.said)
+        self.assertEqual(b'hello', self.serial.output)
         self.assertEqual(b'', await self.serial.listen().next())
-        await self.serial.say(b'ignored')
+        await self.serial.send(b'ignored')
 
     async def test_new_listener_replaces_the_old_one(self):
         one, two = self.serial.listen(), self.serial.listen()
@@ -41,14 +41,15 @@ class SerialTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def test_disconnects_slow_listener(self):
         one = self.serial.listen()
-        for number in range(serial._BEHIND + 10):
-            one.hear(b'%d' % number)
-        heard = [await one.next() for number in range(serial._BEHIND + 1)]
-        self.assertEqual(b'', heard[-1])
+        for number in range(serial._QUEUE_LIMIT + 10):
+            one.put(b'%d' % number)
+        received = [await one.next()
+                    for number in range(serial._QUEUE_LIMIT + 1)]
+        self.assertEqual(b'', received[-1])
 
     async def test_limits_recorded_output(self):
         one = self.serial.listen()
         for number in range(5):
             await self.loop.sock_sendall(self.theirs, bytes(serial._CHUNK))
             await one.next()
-        self.assertLessEqual(len(self.serial.said), serial._KEPT)
+        self.assertLessEqual(len(self.serial.output), serial._OUTPUT_LIMIT)
