@@ -135,7 +135,7 @@ class Console(fixtures.Fixture):
                 if left <= 0:
                     raise AssertionError(
                         f'{self._name} did not print {pattern!r} in '
-                        f'{timeout:g} s; output: {self._output[mark:][-3000:]}')
+                        f'{timeout:g} s: {self._output[mark:][-3000:]}')
                 self._changed.wait(left)
         return found
 
