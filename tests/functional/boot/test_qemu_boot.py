@@ -43,8 +43,8 @@ class _Machine(qemu.QemuTestCase, base.SandboxTestCase):
         :param mark: position in the console's output to search from.
         :returns: the position after the banner.
         """
-        found = self.console.wait('%s by %s on %s' % (
-            what, self.FIRMWARE, self.uuid), mark, timeout=120)
+        found = self.console.wait(
+            f'{what} by {self.FIRMWARE} on {self.uuid}', mark, timeout=120)
         return mark + found.end()
 
     FIRMWARE = 'BIOS'
@@ -129,8 +129,9 @@ class RedfishTestCase(_Machine):
         self.once('Cd')
         # A reset of the BMC keeps the override.
         self.emulator.request(
-            'POST', '/redfish/v1/Managers/%s/Actions/Manager.Reset'
-            % self.uuid, {}, expect=(200, 202, 204))
+            'POST',
+            f'/redfish/v1/Managers/{self.uuid}/Actions/Manager.Reset',
+            {}, expect=(200, 202, 204))
         self.emulator.reset(self.uuid, 'GracefulRestart')
         self.console.wait('power button', mark)
         mark = self.boots(qemu.ISO, mark)

@@ -195,7 +195,7 @@ class ImagesTestCase(base.FunctionalTestCase):
             ['curl', '-s', '-o', os.devnull, '-w', '%{http_code}', '-f',
              '--retry', '40', '--retry-delay', '0', '--retry-max-time', '20',
              '--retry-connrefused', '--noproxy', '*',
-             'http://127.0.0.1:%d/readyz' % port],
+             f'http://127.0.0.1:{port}/readyz'],
             stdout=subprocess.PIPE, text=True, timeout=60)
         return int(done.stdout[-3:])
 

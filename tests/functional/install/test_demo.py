@@ -62,7 +62,7 @@ class DemoTestCase(base.BaseTestCase):
             guest = json.loads(self.paste(command).stdout)
             if guest['running'] and len(guest['boots']) >= count:
                 return
-        self.fail('timed out waiting for %d boots: %s' % (count, guest))
+        self.fail(f'timed out waiting for {count} boots: {guest}')
 
     def assertCleanedUp(self, one):
         one.end()
@@ -78,8 +78,8 @@ class DemoTestCase(base.BaseTestCase):
             boots = 0
             for title, command in commands:
                 done = self.paste(command)
-                self.assertEqual(0, done.returncode, '%s: %s: %s' % (
-                    title, command, done.stdout))
+                self.assertEqual(0, done.returncode,
+                                 f'{title}: {command}: {done.stdout}')
                 if title.startswith(('Power', 'Restart')):
                     # The next command may need a running guest.
                     boots += 1
@@ -96,13 +96,13 @@ class DemoTestCase(base.BaseTestCase):
             word for name, number in given.items()
             for word in (f'--{name}-port', str(number))))
         for number in (given['sandbox'], given['redfish']):
-            self.assertIn('127.0.0.1:%d' % number, self.public_output(one))
-        self.assertRegex(self.public_output(one), r'IPMI of vm-0 .*port %d\n'
-                         % given['ipmi'])
-        self.assertRegex(self.public_output(one), r'IPMI of vm-1 .*port %d\n'
-                         % (given['ipmi'] + 1))
+            self.assertIn(f'127.0.0.1:{number}', self.public_output(one))
+        self.assertRegex(self.public_output(one),
+                         rf"IPMI of vm-0 .*port {given['ipmi']}\n")
+        self.assertRegex(self.public_output(one),
+                         rf"IPMI of vm-1 .*port {given['ipmi'] + 1}\n")
         config = re.search(r'VIRTUALBMC_CONFIG=(\S+)', one.output)[1]
-        self.assertIn('server_port = %d\n' % given['vbmcd'],
+        self.assertIn(f"server_port = {given['vbmcd']}\n",
                       pathlib.Path(config).read_text())
         one.send(signal.SIGTERM)
         self.assertEqual(0, one.wait())
@@ -122,9 +122,9 @@ class DemoTestCase(base.BaseTestCase):
         for pid in guard.below(one.pid):
             # Some processes are short-lived.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                command = pathlib.Path('/proc/%d/cmdline' % pid).read_bytes()
+                command = pathlib.Path(f'/proc/{pid}/cmdline').read_bytes()
                 self.assertFalse(password.encode() in command,
-                                 'process %d shows the password' % pid)
+                                 f'process {pid} shows the password')
 
     def test_interrupted_during_start(self):
         for moment in 'sushy-emulator', 'vbmcd':
@@ -157,7 +157,7 @@ class DemoTestCase(base.BaseTestCase):
             # The daemon's processes may end while this runs.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 words = pathlib.Path(
-                    '/proc/%d/cmdline' % pid).read_bytes().split(b'\0')
+                    f'/proc/{pid}/cmdline').read_bytes().split(b'\0')
                 if b'--foreground' in words and b'-I' not in words:
                     os.kill(pid, signal.SIGKILL)
         self.assertEqual(1, one.wait())

@@ -106,10 +106,10 @@ class EntriesTest(base.VbmcdTestCase):
         kubeconfig = pathlib.Path(self.sandbox.kubeconfig).read_text()
         config = self.vbmcd.home / 'unreachable'
         config.write_text(kubeconfig.replace(
-            self.sandbox.url, 'https://127.0.0.1:%d' % self.port))
+            self.sandbox.url, f'https://127.0.0.1:{self.port}'))
         config.chmod(0o600)
         started = time.monotonic()
-        self.assertIn('127.0.0.1:%d' % self.port,
+        self.assertIn(f'127.0.0.1:{self.port}',
                       self.refused('vm-0', '--kubeconfig', config))
         self.assertLess(time.monotonic() - started, 20)
         self.assertIn('no context nope',
@@ -124,7 +124,7 @@ class EntriesTest(base.VbmcdTestCase):
             config = self.vbmcd.home / 'silent'
             config.write_text(kubeconfig.replace(
                 self.sandbox.url,
-                'https://127.0.0.1:%d' % silent.getsockname()[1]))
+                f'https://127.0.0.1:{silent.getsockname()[1]}'))
             config.chmod(0o600)
             started = time.monotonic()
             self.refused('vm-0', '--kubeconfig', config)
@@ -177,7 +177,7 @@ class EntriesTest(base.VbmcdTestCase):
             self.add('vm-0')
             done = self.vbmcd.vbmc('start', 'vm-0', check=False)
             self.assertNotEqual(0, done.returncode)
-            self.assertIn('UDP port %d on 127.0.0.1: ' % self.port,
+            self.assertIn(f'UDP port {self.port} on 127.0.0.1: ',
                           done.stdout)
             self.assertEqual({'vm-0': ('error', 'kubevirt')},
                              status(self.vbmcd))
@@ -318,9 +318,9 @@ class CommandTest(oslotest_base.BaseTestCase):
 
     def configure(self, text=''):
         self.config.write_text(
-            '[default]\nconfig_dir = %s/x/vbmc\npid_file = %s/master.pid\n'
-            'server_port = %d\n[log]\nlogfile = %s/log\n%s' % (
-                self.home, self.home, self.port, self.home, text))
+            f'[default]\nconfig_dir = {self.home}/x/vbmc\n'
+            f'pid_file = {self.home}/master.pid\nserver_port = {self.port}\n'
+            f'[log]\nlogfile = {self.home}/log\n{text}')
         return process.environment(
             self.home, {'VIRTUALBMC_CONFIG': self.config})
 

@@ -64,8 +64,8 @@ class Pod(fixtures.Fixture):
         self.port, self.health_port = map(int, self.process.match.groups())
 
     def ask(self, path):
-        return requests.get('http://%s:%d%s' % (
-            self.address, self.health_port, path), timeout=10)
+        return requests.get(
+            f'http://{self.address}:{self.health_port}{path}', timeout=10)
 
     def probe(self, path):
         """Return HTTP status code and text of a probe."""
@@ -256,8 +256,8 @@ class ServeTest(PodTestCase):
         os.kill(pod.process.pid, signal.SIGSTOP)
         try:
             self.assertRaises(requests.RequestException, requests.get,
-                              'http://%s:%d/livez' % (
-                                  pod.address, pod.health_port), timeout=1)
+                              f'http://{pod.address}:{pod.health_port}/livez',
+                              timeout=1)
         finally:
             os.kill(pod.process.pid, signal.SIGCONT)
         self.assertEqual((200, 'ok'), pod.probe('/livez'))

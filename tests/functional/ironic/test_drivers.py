@@ -37,8 +37,8 @@ class IronicTestCase(base.SandboxTestCase):
         cls.nodes = {
             REDFISH: cls.ironic.enrol(REDFISH, 'redfish', {
                 'redfish_address': cls.emulator.url,
-                'redfish_system_id': '/redfish/v1/Systems/%s'
-                % machines.uuid_of(cls.vms[REDFISH])}),
+                'redfish_system_id': '/redfish/v1/Systems/'
+                + machines.uuid_of(cls.vms[REDFISH])}),
             IPMI: cls.ironic.enrol(IPMI, 'ipmi', {
                 'ipmi_address': bmc.address, 'ipmi_port': bmc.port,
                 'ipmi_username': bmc.username,

@@ -43,8 +43,8 @@ class IronicHttpsTestCase(base.SandboxTestCase):
 
     def driver_info(self, vm, **more):
         return {'redfish_address': self.emulator.url,
-                'redfish_system_id': '/redfish/v1/Systems/%s'
-                % machines.uuid_of(vm),
+                'redfish_system_id':
+                f'/redfish/v1/Systems/{machines.uuid_of(vm)}',
                 'redfish_username': ADMIN[0],
                 'redfish_password': ADMIN[1],
                 'redfish_verify_ca': str(self.certificate.ca), **more}

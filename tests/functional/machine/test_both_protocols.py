@@ -18,7 +18,7 @@ from tests.fixtures import vbmcd
 
 ANNOTATION = 'sushy-kubevirt.openstack.org/'
 
-_names = ('machine-%d' % number for number in itertools.count(1))
+_names = (f'machine-{number}' for number in itertools.count(1))
 
 
 class Bmcs(base.SandboxTestCase):

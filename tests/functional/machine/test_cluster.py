@@ -219,8 +219,9 @@ class ScopeTestCase(MachineTestCase):
         name = vm['metadata']['name']
         c = self.cluster(vm=f'default/{name}')
         self.assertEqual([name], [m.name for m in c.machines()])
-        for identity in (other['metadata']['name'], 'default/%s' % other[
-                'metadata']['name'], other['metadata']['uid']):
+        outside = other['metadata']['name']
+        for identity in (outside, f'default/{outside}',
+                         other['metadata']['uid']):
             self.assertRaises(errors.MachineNotFound, c.machine, identity)
         machine = c.machine(name)
         machine.reset(power_state.ResetType.ON)
@@ -370,7 +371,7 @@ class FaultTestCase(cluster_case.ClusterTestCase):
 
         def write(machine, prefix):
             for n in range(5):
-                machine.set_attributes({'%s%d' % (prefix, n): n})
+                machine.set_attributes({f'{prefix}{n}': n})
 
         threads = [threading.Thread(target=write, args=(m, p))
                    for m, p in zip(handles, 'xyz')]

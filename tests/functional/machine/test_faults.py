@@ -29,7 +29,7 @@ WRITE_FAULTS = ('409', '429', '500', '503', 'reset', 'drop-after')
 _REASONS = {'403': 'lacks the right to',
             '401': 'does not accept the credentials'}
 
-_names = ('machine-%d' % number for number in itertools.count(1))
+_names = (f'machine-{number}' for number in itertools.count(1))
 
 
 class Redfish:

@@ -320,7 +320,7 @@ class FaultTestCase(media_case.MediaTestCase):
         """
         bmc = self.bmc(write_deadline=1.5)
         machine = self.machine(bmc=bmc)
-        names = ['%s-bmc-cd-%d' % (machine.name, number)
+        names = [f'{machine.name}-bmc-cd-{number}'
                  for number in range(3)]
         for name in names:
             self.hold_claim(name)
@@ -387,9 +387,9 @@ class FaultTestCase(media_case.MediaTestCase):
         self.wait_state(machine, S.READY)
         volumes = self.sandbox.vm(machine.name)['spec']['template']['spec'][
             'volumes']
+        index = [each['name'] for each in volumes].index('cd')
         self.sandbox.patch('virtualmachines', machine.name, [{
-            'op': 'remove', 'path': '/spec/template/spec/volumes/%d' %
-            [each['name'] for each in volumes].index('cd')}])
+            'op': 'remove', 'path': f'/spec/template/spec/volumes/{index}'}])
         self.until('no medium', lambda: machine.medium('Cd') is None)
         self.wait_clean(machine)
 

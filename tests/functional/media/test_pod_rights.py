@@ -113,7 +113,7 @@ class PodAccountTestCase(PodAccountMixin, media_case.UploadingTestCase):
 
     def test_skips_names_of_existing_secrets(self):
         machine = self.machine_alone()
-        slots = ['%s-bmc-cd-%d' % (machine.name, number)
+        slots = [f'{machine.name}-bmc-cd-{number}'
                  for number in range(2)]
         # Foreign Secrets stay, also one that looks like another insert's.
         for slot, type_ in zip(slots, ('Opaque', image_credentials.TYPE)):

@@ -144,8 +144,8 @@ class PodAccountTestCase(access_case.AccessTestCase):
         self.sandbox.wait_running('once', self.namespace)
         # A VM with an instance type.
         self.sandbox.request(
-            'POST', '/apis/instancetype.kubevirt.io/v1beta1/namespaces/%s/'
-            'virtualmachineinstancetypes' % self.namespace, {
+            'POST', '/apis/instancetype.kubevirt.io/v1beta1/namespaces/'
+            f'{self.namespace}/virtualmachineinstancetypes', {
                 'apiVersion': 'instancetype.kubevirt.io/v1beta1',
                 'kind': 'VirtualMachineInstancetype',
                 'metadata': {'name': 'small'}, 'spec': {
@@ -196,16 +196,16 @@ class PodAccountTestCase(access_case.AccessTestCase):
                 ('GET', vms.replace('machines', 'machineinstances')),
                 ('GET', vms + '?fieldSelector=metadata.name%3Dother'),
                 ('GET', '/apis/kubevirt.io/v1/virtualmachines'),
-                ('GET', '/apis/bmc.kubevirt.io/v1beta1/namespaces/%s/'
-                 'virtualmachinebmcs' % self.namespace),
+                ('GET', '/apis/bmc.kubevirt.io/v1beta1/namespaces/'
+                 f'{self.namespace}/virtualmachinebmcs'),
                 ('DELETE', vms + '/box'),
                 ('GET', core + 'secrets'),
                 ('GET', core + 'secrets/other-bmc-state'),
                 ('GET', core + 'secrets/other-virtbmc-tls'),
                 ('GET', core + 'secrets/box-bmc'),
                 ('GET', core + 'secrets/box-virtbmc-tls'),
-                ('GET', '/api/v1/namespaces/%s/secrets/sushy-kubevirt-ca'
-                 % operator.NAMESPACE),
+                ('GET', f'/api/v1/namespaces/{operator.NAMESPACE}/secrets/'
+                 'sushy-kubevirt-ca'),
                 ('POST', core + 'secrets', {'metadata': {'name': 'mine'}}),
                 ('POST', core + 'configmaps', {'metadata': {'name': 'm'}}),
                 ('GET', core + 'configmaps/box-virtbmc'),
@@ -213,8 +213,8 @@ class PodAccountTestCase(access_case.AccessTestCase):
                 ('POST', cdi + 'datavolumes', {'metadata': {'name': 'm'}}),
                 ('POST', core + 'serviceaccounts/box-virtbmc/token', {}),
                 ('POST', core + 'serviceaccounts/default/token', {}),
-                ('GET', '/apis/rbac.authorization.k8s.io/v1/namespaces/%s/'
-                 'roles/box-virtbmc' % self.namespace),
+                ('GET', '/apis/rbac.authorization.k8s.io/v1/namespaces/'
+                 f'{self.namespace}/roles/box-virtbmc'),
                 ('GET', '/sandbox/stats')):
             self.assertEqual(403, self.ask(
                 box, method, path, *body).status_code, (method, path))

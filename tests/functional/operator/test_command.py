@@ -131,7 +131,7 @@ class CommandTestCase(operator.OperatorTestCase):
                 self.ask(one, '/readyz').status_code,
                 self.ask(one, '/livez').text))
             self.assertEqual('1', self.metric(one, 'leader'))
-            bmc = self.bmc('box-%d' % number, 'box').ready()
+            bmc = self.bmc(f'box-{number}', 'box').ready()
             # kopf leaves no finalizer and no annotation on the BMC.
             meta = bmc.resource['metadata']
             self.assertNotIn('finalizers', meta)
@@ -149,7 +149,7 @@ class CommandTestCase(operator.OperatorTestCase):
             self.assertEqual([], [
                 line for line in lines
                 if line['level'] not in ('info', 'debug')])
-            self.assertIn((self.namespace, 'box-%d' % number), [
+            self.assertIn((self.namespace, f'box-{number}'), [
                 (line.get('namespace'), line.get('name')) for line in lines])
             # The Lease is released, so the next replica need not wait.
             self.assertEqual('', self.lease()['spec']['holderIdentity'])

@@ -17,7 +17,7 @@ class FaultsTestCase(operator.OperatorTestCase):
 
     def setUp(self):
         super().setUp()
-        self.names = ['box-%d' % number for number in range(self.COUNT)]
+        self.names = [f'box-{number}' for number in range(self.COUNT)]
         self.random = random.Random(self.id())
 
     def add_faults(self, *actions, every=4, count=60, **more):
@@ -101,7 +101,7 @@ class FaultsTestCase(operator.OperatorTestCase):
             self.sandbox.fault('break', where=path, verb='WATCH', delay=1,
                                count=2, user=operator.USER)
         self.kubectl.apply(*[
-            operator.bmc_manifest('box-%d' % number, 'box', 'box-bmc')
+            operator.bmc_manifest(f'box-{number}', 'box', 'box-bmc')
             for number in range(50)])
         self.kubectl('wait', 'vmbmc', '--all', '--for=condition=Ready',
                      '--timeout=90s', timeout=120)

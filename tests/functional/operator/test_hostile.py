@@ -42,7 +42,7 @@ class HostileTestCase(operator.OperatorTestCase):
         self.secret()
 
     def make(self, number, spec):
-        name = 'box-%d' % number
+        name = f'box-{number}'
         self.kubectl.apply(operator.bmc_manifest(
             name, 'box', 'box-bmc', **spec))
         return operator.Bmc(self.kubectl, name, 'admin', None)

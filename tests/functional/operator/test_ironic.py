@@ -125,7 +125,7 @@ class IronicTestCase(operator.OperatorTestCase):
             documents.RECIPES.read_text()) if title == 'Ironic']
         self.assertEqual(2, len(commands))
         for number, text in enumerate(commands):
-            name = '%s-%d' % (self.namespace, number)
+            name = f'{self.namespace}-{number}'
             for old, new in (('--name node-0', '--name ' + name),
                              ('/path/to/ca.crt', str(self.one.ca_file())),
                              ('correct-horse', self.one.password)):

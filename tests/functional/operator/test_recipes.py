@@ -50,9 +50,9 @@ class RecipesTestCase(operator.OperatorTestCase):
                 documents.README.read_text()) if one == title]
         # The commands of NOT_READY need an existing BMC. (The operator that
         # created it is not one of those pods.)
-        steps[2:2] = [('wait', 'kubectl --namespace %s rollout status '
-                       '--timeout=60s deployment/%s' % (
-                           operator.NAMESPACE, operator.NAME))] + [
+        steps[2:2] = [('wait', f'kubectl --namespace {operator.NAMESPACE} '
+                       'rollout status --timeout=60s '
+                       f'deployment/{operator.NAME}')] + [
             ('look', text) for _, text, _ in documents.blocks(
                 documents.NOT_READY.read_text())]
         found = self.shell(steps)

@@ -72,7 +72,7 @@ class UpgradeTestCase(operator.OperatorTestCase):
 
     def setUp(self):
         super().setUp()
-        self.names = ['box-%d' % number for number in range(self.COUNT)]
+        self.names = [f'box-{number}' for number in range(self.COUNT)]
         self.vm()
         self.secret()
         self.kubectl.apply(*[

@@ -24,7 +24,7 @@ class ManyBmcsTestCase(operator.OperatorTestCase):
     def manifests(self, namespace):
         """Yield VMs, Secrets and BMCs."""
         for number in range(self.COUNT):
-            name = 'box-%d' % number
+            name = f'box-{number}'
             yield machines.vm(name, 'Halted', namespace)
             yield operator.secret_manifest(name + '-bmc')
             yield operator.bmc_manifest(name, secret=name + '-bmc')
@@ -32,8 +32,8 @@ class ManyBmcsTestCase(operator.OperatorTestCase):
     def unready(self):
         return [one['metadata']['name']
                 for one in self.sandbox.request(
-                    'GET', '/apis/bmc.kubevirt.io/v1beta1/namespaces/%s/'
-                    'virtualmachinebmcs' % self.namespace).json()['items']
+                    'GET', '/apis/bmc.kubevirt.io/v1beta1/namespaces/'
+                    f'{self.namespace}/virtualmachinebmcs').json()['items']
                 if not any(
                     (condition['type'], condition['status']) == (
                         'Ready', 'True') for condition in (
@@ -60,7 +60,7 @@ class ManyBmcsTestCase(operator.OperatorTestCase):
         self.until('ready', self.unready, [], self.SECONDS)
         self.took = time.monotonic() - began
         self.addDetail('ready', content.text_content(
-            '%d in %.1f s' % (self.COUNT, self.took)))
+            f'{self.COUNT} in {self.took:.1f} s'))
         self.assert_no_warnings(mark)
         self.check_bmcs()
         self.admin('delete', 'namespace', self.namespace, '--timeout=120s',
@@ -86,6 +86,6 @@ class ManyRealBmcsTestCase(ManyBmcsTestCase):
 
     def check_bmcs(self):
         for number in range(0, self.COUNT, 5):
-            bmc = operator.Bmc(self.kubectl, 'box-%d' % number, 'admin',
+            bmc = operator.Bmc(self.kubectl, f'box-{number}', 'admin',
                                'password')
             self.assertEqual('Off', bmc.works())

@@ -137,8 +137,8 @@ class SpecTestCase(operator.OperatorTestCase):
         self.until('served', lambda: self.served() == ssl.PEM_cert_to_DER_cert(
             pair.certificate), True)
         self.assertEqual(200, operator.curl(
-            self.box.url(), '--insecure', config='user = "%s:%s"\n' % (
-                self.box.username, self.box.password)).code)
+            self.box.url(), '--insecure', config=(
+                f'user = "{self.box.username}:{self.box.password}"\n')).code)
         self.assertEqual(('True', 'EmulatorReady'),
                          self.box.condition('BMCEmulatorReady'))
         renewed = self.own_secret(address)
@@ -181,7 +181,7 @@ class SpecTestCase(operator.OperatorTestCase):
         self.assertIn('is off', self.box.ipmi(
             'power', 'status', host=node, port=ports['ipmi']))
         self.assertEqual(200, operator.curl(
-            'https://%s:%d/redfish/v1' % (node, ports['redfish']),
+            f"https://{node}:{ports['redfish']}/redfish/v1",
             '--insecure', '-L').code)
 
         self.box.patch(service={'nodePorts': {'redfish': 31443,

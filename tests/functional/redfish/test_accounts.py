@@ -182,7 +182,7 @@ class TestClients(AccountsTestCase):
         for number in range(50):
             answer = requests.get(
                 self.emulator.url + '/redfish/v1/Systems', timeout=30,
-                auth=('admin', 'secret-guess-%d' % number))
+                auth=('admin', f'secret-guess-{number}'))
             guessed.append(answer.status_code)
             if answer.status_code == 503:
                 self.assertGreaterEqual(
@@ -319,8 +319,8 @@ class TestFile(redfish_case.RedfishTestCase):
 
     def test_changes_of_file(self):
         def line(password):
-            return 'admin:%s\n' % bcrypt.hashpw(
-                password, bcrypt.gensalt(4)).decode()
+            hashed = bcrypt.hashpw(password, bcrypt.gensalt(4))
+            return f'admin:{hashed.decode()}\n'
 
         started, path = self.start(line(b'secret'))
         for password in 'secret', 'another', 'secret':

@@ -188,7 +188,7 @@ class TestSubscriptions(events_case.EventsTestCase):
         begin = time.monotonic()
         for number in range(5):
             self.submit(OriginOfCondition=self.path,
-                        MessageId='Base.1.18.Number%d' % number)
+                        MessageId=f'Base.1.18.Number{number}')
         one.wait('Number4')
         self.assertLess(time.monotonic() - begin, 9)
 
@@ -317,7 +317,7 @@ class TestWorkers(events_case.EventsTestCase):
         locks = list(self.emulator.home.glob('sushy-kubevirt-*/leader.lock'))
         if not locks:
             return []
-        ending = ':%d' % locks[0].stat().st_ino
+        ending = f':{locks[0].stat().st_ino}'
         with open('/proc/locks') as stream:
             lines = [line.replace('->', '').split() for line in stream]
         return [int(words[4]) for words in lines

@@ -29,8 +29,8 @@ class TestMedia(virtual_media_case.MediaTestCase):
                         answer.headers['Location'])
         drive = {'origin': self.device}
         url = self.url()
-        self.insert(url.replace('://', '://me:%s@'
-                                % virtual_media_case.PASSWORD))
+        self.insert(url.replace(
+            '://', f'://me:{virtual_media_case.PASSWORD}@'))
         event = one.wait('MediaInserted', **drive)
         self.assertEqual(['default/' + self.name, url, 'Cd'],
                          event['MessageArgs'])
@@ -48,8 +48,8 @@ class TestMedia(virtual_media_case.MediaTestCase):
         self.assertIn('404', event['Message'])
         one.wait('TaskAborted')
         self.emulator.process.wait_output(
-            r"WARNING.*default/%s.*lost.iso|default/%s: .*lost.iso"
-            % (self.name, self.name))
+            f'WARNING.*default/{self.name}.*lost.iso|'
+            f'default/{self.name}: .*lost.iso')
         self.eject()
         one.wait('MediaEjected', count=2, **drive)
         for text in (str(one.posts), self.emulator.process.output):
@@ -63,8 +63,8 @@ class TestLogins(redfish_case.RedfishTestCase):
         folder = fixtures.TempDir()
         cls.share(folder)
         with open(folder.join('accounts'), 'w') as stream:
-            stream.write('%s:%s\n' % (ADMIN[0], bcrypt.hashpw(
-                ADMIN[1].encode(), bcrypt.gensalt(4)).decode()))
+            hashed = bcrypt.hashpw(ADMIN[1].encode(), bcrypt.gensalt(4))
+            stream.write(f'{ADMIN[0]}:{hashed.decode()}\n')
         cls.SETTINGS = {**events_case.SETTINGS,
                         'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS':
                             folder.join('accounts')}

@@ -43,7 +43,7 @@ class TestLinks(base.SandboxTestCase):
 
     def crawl(self):
         found = link_crawler.crawl(self.get)
-        broken = ['%d %s, linked from %s' % (code, path, source)
+        broken = [f'{code} {path}, linked from {source}'
                   for path, (code, _body, source) in found.items()
                   if code != 200]
         self.assertEqual([], broken)
@@ -111,8 +111,8 @@ class TestLinks(base.SandboxTestCase):
     def test_links_need_credentials(self):
         path = self.useFixture(fixtures.TempDir()).join('accounts')
         with open(path, 'w') as stream:
-            stream.write('admin:%s\n' % bcrypt.hashpw(
-                _PASSWORD.encode(), bcrypt.gensalt(4)).decode())
+            hashed = bcrypt.hashpw(_PASSWORD.encode(), bcrypt.gensalt(4))
+            stream.write(f'admin:{hashed.decode()}\n')
         served = self.serve(SUSHY_EMULATOR_AUTH_FILE=path)
         found = link_crawler.crawl(self.get)
         for where, (code, body, _source) in found.items():

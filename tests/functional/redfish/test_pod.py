@@ -143,9 +143,9 @@ class RedfishPodTestCase(PodTestCase):
         self.assertEqual(before + 1,
                          self.pod.metric('virtbmc_redfish_sessions'))
         for number in range(20):
-            self.pod.request('GET', '/redfish/v1/guess/%d' % number,
+            self.pod.request('GET', f'/redfish/v1/guess/{number}',
                              expect=404)
-            self.pod.request('GET', '/redfish/v1/Systems/guess%d' % number,
+            self.pod.request('GET', f'/redfish/v1/Systems/guess{number}',
                              expect=404)
         self.pod.request('GET', SYSTEM, expect=200)
         text = self.pod.probe('/metrics')[1]

@@ -246,7 +246,7 @@ class TestGunicorn(redfish_case.RedfishTestCase):
         self.sandbox.fault('break', verb='WATCH', count=10000)
         read = []
         for number in range(20):
-            tag = 'tag-%d' % number
+            tag = f'tag-{number}'
             self.emulator.patch_system(self.uuid, {'AssetTag': tag})
             for _ in range(2):
                 url = parse.urlsplit(self.emulator.url)

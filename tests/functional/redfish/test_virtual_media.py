@@ -332,7 +332,7 @@ class TestTasks(virtual_media_case.MediaTestCase):
     def test_task_progress(self):
         self.make()
         size = 2000000
-        url = self.url('size-%d-%s.iso' % (size, self.name))
+        url = self.url(f'size-{size}-{self.name}.iso')
         self.slow(url, rate=size)
         answer = self.insert(url, 202, {'Prefer': 'respond-async'})
         seen = []
@@ -380,7 +380,7 @@ class TestMany(virtual_media_case.MediaTestCase):
     def test_hundred_inserts_leave_no_objects(self):
         self.make()
         for number in range(100):
-            self.insert(self.url('%d.iso' % (number % 3)), expect=204)
+            self.insert(self.url(f'{number % 3}.iso'), expect=204)
             self.assertTrue(self.read()['Inserted'])
             self.eject()
             self.assertFalse(self.read()['Inserted'])
@@ -420,7 +420,7 @@ class TestMany(virtual_media_case.MediaTestCase):
 
         def turn(number):
             body = {} if number % 3 == 0 else {'Image': self.url(
-                '%d.iso' % number)}
+                f'{number}.iso')}
             answer = self.emulator.request(
                 'POST',
                 self.device

@@ -144,7 +144,7 @@ class ClientTestCase(base.BaseTestCase):
             taken.bind(('127.0.0.1', 0))
             free = client.Client(connection.Connection(
                 lambda: connection.Access(
-                    server='http://127.0.0.1:%d' % taken.getsockname()[1])),
+                    server=f'http://127.0.0.1:{taken.getsockname()[1]}')),
                 self.options)
             e = self.assertRaises(
                 errors.Unavailable, free.action, api_resources.VM, 'default',

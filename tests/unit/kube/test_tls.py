@@ -229,6 +229,6 @@ class TlsTestCase(base.BaseTestCase):
         proxy.daemon_threads = True
         self.run_server(proxy)
         self.get({**self.trusted_cluster(), 'proxy-url':
-                  'http://me:p%%40ss@127.0.0.1:%d' % proxy.server_address[1]})
+                  f'http://me:p%40ss@127.0.0.1:{proxy.server_address[1]}'})
         self.assertEqual([(f'127.0.0.1:{self.server.server_port}',
                            self.data('me:p@ss'))], proxied)

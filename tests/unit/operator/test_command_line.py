@@ -51,8 +51,8 @@ class OptionsTestCase(base.BaseTestCase):
         self.assertEqual(('a', 'b'), found.namespaces)
         for wrong in ('A', '', 'a.b', 'a/b', '-a', 'a' * 64):
             self.assertEqual(
-                'sushy-kubevirt-operator: error: argument --namespace: %r is '
-                'not a name of a namespace' % wrong,
+                'sushy-kubevirt-operator: error: argument --namespace: '
+                f'{wrong!r} is not a name of a namespace',
                 self.refused('--namespace=' + wrong))
 
     def test_allowed_images_default_to_image(self):

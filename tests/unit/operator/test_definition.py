@@ -158,11 +158,13 @@ class DefinitionTestCase(server.ServerTestCase):
             'openAPIV3Schema']
         schema['x-kubernetes-validations'] = [{'rule': 'self ==== 1'}]
         self.definition['metadata']['resourceVersion'] = (
-            await self.call('GET', '%s/%s' % (
-                CRDS, self.definition['metadata']['name']), expect=200)
+            await self.call(
+                'GET', f"{CRDS}/{self.definition['metadata']['name']}",
+                expect=200)
         )['metadata']['resourceVersion']
-        body = await self.call('PUT', '%s/%s' % (
-            CRDS, self.definition['metadata']['name']), self.definition, 422)
+        body = await self.call(
+            'PUT', f"{CRDS}/{self.definition['metadata']['name']}",
+            self.definition, 422)
         self.assertIn('compilation failed', body['message'])
 
     def test_each_field_has_a_description(self):

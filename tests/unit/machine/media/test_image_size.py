@@ -285,8 +285,8 @@ class TestNames(ProbeTestCase):
                          else ('127.9.9.9', '127.0.0.1'))]
         self.useFixture(fixtures.MockPatchObject(
             socket, 'getaddrinfo', getaddrinfo))
-        self.assertEqual(10, self.probe('http://images.test:%d/a.iso'
-                                        % server.port).bytes)
+        self.assertEqual(10, self.probe(
+            f'http://images.test:{server.port}/a.iso').bytes)
 
 
 class TestCredentials(ProbeTestCase):
