@@ -75,8 +75,8 @@ class _Binding:
             if found:
                 self.subjects.setdefault(*found)
 
-    def words(self, subject):
-        """Name a subject in the reason of a decision."""
+    def describe(self, subject):
+        """Describe a subject in the reason of a decision."""
         name = (f'{self.name}/{self.namespace}' if self.namespace
                 else self.name)
         return (f'{self.kind} {json.dumps(name)} of {self.role_kind} '
@@ -204,7 +204,8 @@ class Authorizer:
                                f'{json.dumps(binding.role)} not found')
             for rule in rules or ():
                 if rule.allows(wanted):
-                    return True, f'RBAC: allowed by {binding.words(subject)}'
+                    return True, (
+                        f'RBAC: allowed by {binding.describe(subject)}')
         missing = list(dict.fromkeys(missing))
         if not missing:
             return False, ''

@@ -27,7 +27,7 @@ _CHASSIS = (('manufacturer', 'manufacturer'), ('version', 'version'),
             ('serial', 'serial'), ('asset', 'asset'), ('sku', 'sku'))
 
 
-def words(settings, vmi, drives, variables, qmp, serial, display):
+def build(settings, vmi, drives, variables, qmp, serial, display):
     """Build the command line.
 
     :param settings: the :class:`host.Settings`.

@@ -116,7 +116,7 @@ class Guests:
         guest = self._guests[uid] = _Guest(vmi, folder)
         guest.paused = paused
         guest.machine = machine.Machine(
-            '/'.join(guest.key), lambda qmp, serial: self._words(
+            '/'.join(guest.key), lambda qmp, serial: self._command(
                 guest, vmi, qmp, serial), folder,
             lambda by_guest: self._was_reset(guest, by_guest),
             lambda in_order: self._is_down(guest, in_order))
@@ -145,11 +145,11 @@ class Guests:
             self._note(guest, 'start')
         self._changed(*guest.key)
 
-    def _words(self, guest, vmi, qmp, serial):
+    def _command(self, guest, vmi, qmp, serial):
         found = self._drive_store.drives(vmi, guest.folder)
         guest.media = media.Media(guest.machine, found, lambda:
                                   self._changed(*guest.key))
-        return command.words(
+        return command.build(
             self._settings, vmi, found, self._variables(guest, vmi), qmp,
             serial, guest.folder / 'vnc')
 

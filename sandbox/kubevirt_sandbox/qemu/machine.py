@@ -24,7 +24,7 @@ class Machine:
     """A running QEMU.
 
     :param name: name for log messages.
-    :param make_words: function (descriptor for QMP, descriptor for the
+    :param make_command: function (descriptor for QMP, descriptor for the
         serial port) that returns the command line.
     :param folder: folder of its files, including QEMU's temporary files.
     :param on_reset: function (whether the guest caused the reset) called
@@ -33,11 +33,11 @@ class Machine:
         the process has ended.
     """
 
-    def __init__(self, name, make_words, folder, on_reset, on_end):
+    def __init__(self, name, make_command, folder, on_reset, on_end):
         self.name = name
         self.serial = serial.Serial()
         self.gone = asyncio.Event()
-        self._make_words = make_words
+        self._make_command = make_command
         self._folder = folder
         self._on_reset = on_reset
         self._on_end = on_end
@@ -58,7 +58,7 @@ class Machine:
         line, port = socket.socketpair()
         self._log = open(os.path.join(self._folder, 'qemu.log'), 'w+b')
         try:
-            command = self._make_words(theirs.fileno(), port.fileno())
+            command = self._make_command(theirs.fileno(), port.fileno())
             LOG.debug('%s: %s', self.name, command)
             # The kernel kills the process when the thread that started it
             # ends, which is the event loop's thread.

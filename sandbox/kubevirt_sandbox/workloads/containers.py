@@ -310,7 +310,7 @@ class Container:
         """
         name, value = self._pod.processes.mark(self._process.pid)
         folder = self._pod.home(self.spec)
-        return self._pod.processes.words(
+        return self._pod.processes.arguments(
             self._real(command), self._env, folder), {
                 **self._env, name: value}, folder
 

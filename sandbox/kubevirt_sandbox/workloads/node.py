@@ -199,10 +199,10 @@ class Node:
         text = (f'0/{total} nodes are available: ' + ', '.join(
             f'{count} {why}' for why, count in reasons.items()) + '.')
 
-        def say(new):
+        def report(new):
             new.setdefault('status', {}).setdefault('phase', 'Pending')
             podstate.put(new, 'PodScheduled', False, 'Unschedulable', text)
-        self.store.change(core.POD, *key, say, subresource='status',
+        self.store.change(core.POD, *key, report, subresource='status',
                           manager='kube-scheduler')
         self.recorder.event(pod, events.WARNING, 'FailedScheduling', text,
                             'default-scheduler')

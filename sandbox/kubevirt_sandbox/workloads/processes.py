@@ -33,14 +33,14 @@ class NotStarted(Exception):
 class Process:
     """A running process; made by :meth:`Processes.start`."""
 
-    def __init__(self, popen, output, say, on_end, ended):
+    def __init__(self, popen, output, on_output, on_end, ended):
         self.pid = popen.pid
         #: Set when the process has ended.
         self.gone = asyncio.Event()
         #: Exit code as in a shell: 128 plus the signal's number if killed.
         self.code = None
         self._popen = popen
-        self._say = say
+        self._on_output = on_output
         self._on_end = on_end
         self._ended = ended
         self._output = output
@@ -77,7 +77,7 @@ class Process:
             if not data:
                 self._close_output()
                 return
-            self._say(data)
+            self._on_output(data)
 
     def _close_output(self):
         if self._output is not None:
@@ -136,18 +136,18 @@ class Processes:
         """
         return pathlib.Path(tempfile.mkdtemp(prefix='sushy-kubevirt-pods-'))
 
-    def start(self, command, env, folder, say, on_end):
+    def start(self, command, env, folder, on_output, on_end):
         """Start a process.
 
         :param command: list of words.
         :param env: the whole environment.
         :param folder: working directory.
-        :param say: function of the bytes of its output.
+        :param on_output: function that is called with the bytes of its output.
         :param on_end: function that is called when it has ended.
         :returns: a :class:`Process`.
         :raises NotStarted: the process cannot be started.
         """
-        words = self.words(command, env, folder)
+        words = self.arguments(command, env, folder)
         self._begin_watch()
         ours, theirs = os.pipe()
         try:
@@ -166,13 +166,12 @@ class Processes:
         _lower_priority(popen.pid)
         self._marks[popen.pid] = mark
         self._notify_reaper(popen.pid, mark)
-        made = Process(popen, ours, say, on_end, self._forget)
+        made = Process(popen, ours, on_output, on_end, self._forget)
         self._alive[popen.pid] = made
         return made
 
-    def words(self, command, env, folder):
-        """Return the arguments that really start a command; see :meth:`start`.
-        """
+    def arguments(self, command, env, folder):
+        """Return the resolved arguments of a command; see :meth:`start`."""
         path = shutil.which(command[0], path=env.get('PATH', os.defpath))
         if '/' in command[0]:
             path = os.path.join(folder, command[0])

@@ -17,7 +17,7 @@ class GuestsTestCase(qemu.QemuTestCase):
     def boot_causes(self):
         return [boot['cause'] for boot in self.sandbox.boots(self.name)]
 
-    def call_verb(self, name, expect=200):
+    def call_subresource(self, name, expect=200):
         self.sandbox.request(
             'PUT', '/apis/subresources.kubevirt.io/v1/namespaces/default/'
             f'virtualmachineinstances/{self.name}/{name}', {},
@@ -53,21 +53,21 @@ class GuestsTestCase(qemu.QemuTestCase):
         self.assertEqual(['start', 'reboot'], self.boot_causes())
         # The reset button
         mark = self.console.mark()
-        self.call_verb('reset')
+        self.call_subresource('reset')
         self.console.wait(qemu.DISK, mark)
         self.assertEqual(['start', 'reboot', 'reset'], self.boot_causes())
         # A paused guest prints nothing.
-        self.call_verb('pause')
+        self.call_subresource('pause')
         self.sandbox.wait('virtualmachineinstances', self.name, lambda vmi: [
             c for c in vmi['status']['conditions'] if c['type'] == 'Paused'])
         mark = self.console.mark()
         self.console.send_line('echo I am here')
         time.sleep(0.5)
         self.assertNotIn('I am here', self.console.output[mark:])
-        self.call_verb('unpause')
+        self.call_subresource('unpause')
         self.console.wait('I am here', mark)
         # ACPI, then a reset, as libvirt reboots a guest without agent.
-        self.call_verb('softreboot')
+        self.call_subresource('softreboot')
         self.console.wait('(?s)power button.*Power down.*' + qemu.DISK, mark)
         self.assertEqual('softreboot', self.boot_causes()[-1])
         self.assertEqual(vmi['metadata']['uid'],
@@ -109,7 +109,7 @@ class GuestsTestCase(qemu.QemuTestCase):
         self.console.wait(qemu.ISO, mark)
         self.assertEqual(['start', 'start'], self.boot_causes())
         # The reset button ends the VMI as well.
-        self.call_verb('reset')
+        self.call_subresource('reset')
         self.sandbox.wait_running(
             self.name, other_than=other['metadata']['uid'])
 

@@ -27,7 +27,7 @@ class CommandTestCase(unittest.TestCase):
         vmi = objects.vmi(domain={'devices': devices or {}, **domain})
         if start_strategy:
             vmi['spec']['startStrategy'] = start_strategy
-        words = command.words(SETTINGS, vmi, list(found), '/v,ars', 7, 8,
+        words = command.build(SETTINGS, vmi, list(found), '/v,ars', 7, 8,
                               '/run/vnc')
         self.assertEqual('/bin/qemu', words[0])
         return [(word, after) for word, after in zip(words, words[1:])
