@@ -107,9 +107,9 @@ class Check:
 
     def __init__(self, server):
         self._access = server.access
-        server.store.gates.append(self._look)
+        server.store.gates.append(self._check)
 
-    def _look(self, kind, admission):
+    def _check(self, kind, admission):
         user = admission.identity
         if kind not in roles.KINDS or user is None or (
                 auth.MASTERS in user.groups) or _only_collected(

@@ -120,7 +120,7 @@ def _validate_role(admission):
 
 
 def _complete_binding(admission):
-    """Say what is meant by the groups that were left out."""
+    """Fill in the API groups that a binding leaves out."""
     if admission.new is None:
         return
     ref = admission.new.setdefault('roleRef', {})

@@ -169,9 +169,9 @@ class Controller:
             ready = self._data_volumes.make(vm)
             if not ready and strategy != vm_model.HALTED:
                 return
-        self._follow(key, vm, vmi, strategy)
+        self._apply_run_strategy(key, vm, vmi, strategy)
         if vmi is not None:
-            self._keep_in_step(key)
+            self._apply_template_changes(key)
         self._drop_cards(key)
         self._keep_firmware_uuid(key)
 
@@ -221,21 +221,21 @@ class Controller:
 
     # -- run strategies --------------------------------------------------
 
-    def _follow(self, key, vm, vmi, strategy):
+    def _apply_run_strategy(self, key, vm, vmi, strategy):
         """Start or stop the VMI according to the run strategy."""
-        {vm_model.ALWAYS: self._follow_always,
-         vm_model.RERUN: self._follow_rerun,
-         vm_model.MANUAL: self._follow_manual,
-         vm_model.ONCE: self._follow_once,
-         vm_model.HALTED: self._follow_halted}[strategy](key, vm, vmi)
+        {vm_model.ALWAYS: self._apply_always,
+         vm_model.RERUN: self._apply_rerun,
+         vm_model.MANUAL: self._apply_manual,
+         vm_model.ONCE: self._apply_once,
+         vm_model.HALTED: self._apply_halted}[strategy](key, vm, vmi)
 
-    def _follow_always(self, key, vm, vmi):
+    def _apply_always(self, key, vm, vmi):
         if vmi is None:
             self._start_in_time(key, vm)
         elif vm_model.wants_stop(vm, vmi) or vmi_status.is_final(vmi):
             self._stop(key, vm, vmi)  # a new VMI follows
 
-    def _follow_rerun(self, key, vm, vmi):
+    def _apply_rerun(self, key, vm, vmi):
         if vmi is None:
             if vm_model.reruns(vm, vm_model.RERUN):
                 self._start_in_time(key, vm)
@@ -249,18 +249,18 @@ class Controller:
                     'status', {}).setdefault('stateChangeRequests', [])
                     .append({'action': vm_model.START}), subresource='status')
 
-    def _follow_manual(self, key, vm, vmi):
+    def _apply_manual(self, key, vm, vmi):
         if vmi is None:
             if vm_model.wants_start(vm):
                 self._start(key, vm)
         elif vm_model.wants_stop(vm, vmi):
             self._stop(key, vm, vmi)
 
-    def _follow_once(self, key, vm, vmi):
+    def _apply_once(self, key, vm, vmi):
         if vmi is None:
             self._start(key, vm)
 
-    def _follow_halted(self, key, vm, vmi):
+    def _apply_halted(self, key, vm, vmi):
         if vmi is not None:
             self._stop(key, vm, vmi)
         elif vm_model.wants_start(vm):  # a paused start
@@ -354,7 +354,7 @@ class Controller:
 
     # -- a running machine -----------------------------------------------
 
-    def _keep_in_step(self, key):
+    def _apply_template_changes(self, key):
         """Apply template changes to the VMI, or require a restart."""
         vm = self._vm(key)
         old = self._vmi(vm)

@@ -60,9 +60,9 @@ class Controller:
         self._provisioner = provisioner
         provisioner.add_user(self._uses)
         self.guests = (
-            make_guests(self._look, self._guest_ended, self._guest_changed)
+            make_guests(self._find, self._guest_ended, self._guest_changed)
             if make_guests else guests.Guests(
-                loop, self._look, self._guest_ended, seconds / 2))
+                loop, self._find, self._guest_ended, seconds / 2))
         self._pods = launcher.Launchers(store, loop.time)
         self._ended = {}
         self._stopping = {}
@@ -87,7 +87,7 @@ class Controller:
 
     # -- events ----------------------------------------------------------
 
-    def _look(self, namespace, name):
+    def _find(self, namespace, name):
         return self._store.find(self._kind, namespace, name)
 
     def _on_event(self, type_, vmi, _old):
@@ -138,7 +138,7 @@ class Controller:
     # -- reconciliation --------------------------------------------------
 
     def _sync(self, key):
-        old = self._look(*key)
+        old = self._find(*key)
         self._homeless.discard(key)
         if old is None:
             return

@@ -71,7 +71,7 @@ class Pod:
         self._news = asyncio.Event()
         self._ending = asyncio.Event()
         self._killed = False
-        self._telling = None
+        self._status_handle = None
         self._tasks = set()
         self._main = self.spawn(self._run())
 
@@ -238,8 +238,8 @@ class Pod:
                 one.stop(0 if self._killed else self.grace)
                 for one in (*self.init, *self.containers)))
         finally:
-            if self._telling:
-                self._telling.cancel()
+            if self._status_handle:
+                self._status_handle.cancel()
             gone, self._killed = self._killed, True
             self._node.addresses.release(self.address)
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -292,8 +292,8 @@ class Pod:
 
     def schedule_status(self):
         """Schedule a write of the status."""
-        if self._telling is None:
-            self._telling = asyncio.get_running_loop().call_soon(
+        if self._status_handle is None:
+            self._status_handle = asyncio.get_running_loop().call_soon(
                 self._write_status)
 
     def _phase(self):
@@ -314,7 +314,7 @@ class Pod:
         return 'Pending'
 
     def _write_status(self):
-        self._telling = None
+        self._status_handle = None
         if self._killed:
             return
         ready = self._initialized and bool(self.containers) and all(

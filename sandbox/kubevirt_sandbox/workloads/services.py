@@ -128,7 +128,7 @@ class Services:
                 raise errors.invalid(core.SERVICE, name, [errors.Cause(
                     'FieldValueInvalid', f'Invalid value: "{address}": '
                     f'{why}', 'spec.clusterIP')])
-        self._give_node_ports(new, old)
+        self._assign_node_ports(new, old)
 
     def _unfit(self, address, before):
         """Describe why a service cannot have an address, or return ''."""
@@ -140,7 +140,7 @@ class Services:
             return 'the provided network is not 127.53.0.0/16'
         return ''
 
-    def _give_node_ports(self, new, old):
+    def _assign_node_ports(self, new, old):
         spec = new['spec']
         if spec.get('type') not in ('NodePort', 'LoadBalancer'):
             for port in spec.get('ports') or ():
