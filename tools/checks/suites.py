@@ -31,6 +31,10 @@ TIMEOUT = 60 * 60
 # Matches the names of test modules whose guests run in QEMU.
 QEMU_TESTS = r'\.test_qemu_'
 
+# Workers of the functional tests: with one for each core, a third of the CPU
+# time is idle, because tests wait for their processes.
+WORKERS = ('--concurrency', str(os.cpu_count() * 3 // 2))
+
 # Options in addition to .stestr.conf.
 STESTR_OPTIONS = ()
 
@@ -245,7 +249,8 @@ def unit(folder):
 
 def functional(folder):
     """Run the functional tests: real processes and real clients."""
-    return stestr(folder, './tests/functional', '--exclude-regex', QEMU_TESTS)
+    return stestr(folder, './tests/functional', *WORKERS, '--exclude-regex',
+                  QEMU_TESTS)
 
 
 def sandbox_unit(folder):
@@ -255,8 +260,8 @@ def sandbox_unit(folder):
 
 def sandbox_functional(folder):
     """Run the functional tests of the sandbox, with real clients."""
-    return stestr(folder, './tests/functional', '--exclude-regex', QEMU_TESTS,
-                  project=SANDBOX)
+    return stestr(folder, './tests/functional', *WORKERS, '--exclude-regex',
+                  QEMU_TESTS, project=SANDBOX)
 
 
 def qemu(folder):
