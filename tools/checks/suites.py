@@ -33,7 +33,7 @@ QEMU_TESTS = r'\.test_qemu_'
 
 # Workers of the functional tests: with one for each core, a third of the CPU
 # time is idle, because tests wait for their processes.
-WORKERS = ('--concurrency', str(os.cpu_count() * 3 // 2))
+WORKERS = ('--concurrency', str(os.cpu_count() * 2))
 
 # Options in addition to .stestr.conf.
 STESTR_OPTIONS = ()
