@@ -19,6 +19,7 @@ import random
 import threading
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services.events import event_registry
 from sushy_kubevirt.redfish.services.events import http_push
@@ -339,8 +340,8 @@ class _Subscriber:
                 pause = MAX_PAUSE_SECONDS
         elif one.policy is subscriptions.Policy.BACKOFF:
             # The first retries come sooner, because most failures are short.
-            pause = min(settings.interval * 2.0 ** (position.failures - 4),
-                        MAX_PAUSE_SECONDS) * random.uniform(0.5, 1.0)
+            pause = retry.pause(position.failures - 1, settings.interval / 8,
+                                MAX_PAUSE_SECONDS)
         await asyncio.sleep(pause)
         return True
 

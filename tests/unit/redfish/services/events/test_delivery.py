@@ -144,6 +144,16 @@ class DeliveryTestCase(base.BaseTestCase):
         self.assertEqual(('/a', ['1']), self.next_delivery())
         self.assert_no_delivery()
 
+    def test_retries_with_backoff_after_thousands_of_failures(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.redfish.services.events.delivery'
+            '.MAX_PAUSE_SECONDS', 0.01))
+        Poster.fails = [http_push.Failed('no')]
+        self.subscribe('a', policy=subscriptions.Policy.BACKOFF)
+        self.delivery.refresh(positions={'a': (0, 2000)})
+        self.delivery.take(self.record('1'))
+        self.assertEqual(('/a', ['1']), self.next_delivery())
+
     def test_removes_or_suspends_failing_subscription(self):
         for policy, call in (
                 ('TERMINATE', ('remove', 'a')),
