@@ -7,6 +7,8 @@ objects or resets those it changes. A failed test reports what the processes
 printed while it ran.
 """
 
+import time
+
 import fixtures
 from oslotest import base
 from testtools import content
@@ -58,6 +60,20 @@ class FunctionalTestCase(base.BaseTestCase):
                                content.text_content(text[-50000:]))
 
         self.addOnException(attach)
+
+    def until(self, condition, seconds=60):
+        """Poll for a condition that has no watch.
+
+        :param condition: function
+        :param seconds: time limit
+        :returns: the first true value that the function returned
+        """
+        deadline = time.monotonic() + seconds
+        while not (found := condition()):
+            if time.monotonic() > deadline:
+                self.fail(f'condition not met within {seconds:g} s: {found!r}')
+            time.sleep(0.02)
+        return found
 
 
 class SandboxTestCase(FunctionalTestCase):

@@ -28,15 +28,6 @@ class _Machine(qemu.QemuTestCase, base.SandboxTestCase):
         self.until(lambda: self.emulator.request(
             'GET', SYSTEMS + self.uuid).status_code == 200)
 
-    def until(self, condition, timeout=60):
-        """Poll until a function returns a true value; return that value."""
-        deadline = time.monotonic() + timeout
-        while not (found := condition()):
-            if time.monotonic() >= deadline:
-                raise AssertionError(f'condition not met within {timeout:g} s')
-            time.sleep(0.05)
-        return found
-
     def boots(self, what, mark=0):
         """Wait for an image's banner on the console.
 

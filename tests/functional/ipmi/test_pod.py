@@ -13,7 +13,6 @@ import re
 import secrets
 import signal
 import subprocess
-import time
 
 import fixtures
 import requests
@@ -152,13 +151,6 @@ class PodTestCase(base.SandboxTestCase):
         self.sandbox.create('virtualmachines',
                             machines.vm(name, run_strategy))
         self.addCleanup(self.sandbox.delete, 'virtualmachines', name)
-
-    def until(self, condition, seconds=45):
-        deadline = time.monotonic() + seconds
-        while not (found := condition()):
-            self.assertLess(time.monotonic(), deadline, found)
-            time.sleep(0.05)
-        return found
 
     def wait_ready(self, pod):
         self.until(lambda: pod.probe('/readyz')[0] == 200)

@@ -61,6 +61,27 @@ class Bmcs(base.SandboxTestCase):
     def boot_parameter(self):
         return self.ipmi('chassis', 'bootparam', 'get', '5')
 
+    # Reads come from caches, which a watch updates: wait for them.
+
+    def wait_power(self, state, status):
+        """Wait until Redfish and IPMI show a power state."""
+        self.until(lambda: self.system().power_state == state)
+        self.until(lambda: self.ipmi('power', 'status').endswith(status))
+
+    def wait_override(self, target, enabled):
+        """Wait until Redfish shows an override; return ``Boot``."""
+        def boot():
+            boot = self.system().boot
+            return (boot.target, boot.enabled) == (target, enabled) and boot
+        return self.until(boot)
+
+    def wait_boot_parameter(self, *texts):
+        """Wait until IPMI's boot flags contain some texts."""
+        def found():
+            parameter = self.boot_parameter()
+            return all(text in parameter for text in texts)
+        self.until(found)
+
     def kubectl(self, *words):
         return kubectl.Kubectl(self.sandbox.kubeconfig)(*words)
 
@@ -124,19 +145,18 @@ class PowerTestCase(Bmcs):
         self.sandbox.guest_does(self.name, 'crash')
         self.sandbox.wait_boot(self.name, 2)
         self.sandbox.wait_running(self.name)
-        self.assertEqual(sushy.POWER_STATE_ON, self.system().power_state)
-        self.assertIn('on', self.ipmi('power', 'status'))
+        self.wait_power(sushy.POWER_STATE_ON, 'on')
 
     def test_paused_is_on_for_ipmi(self):
         self.make()
         self.ipmi('power', 'on')
         self.sandbox.wait_running(self.name)
         self.emulator.reset(machines.uuid_of(self.vm), 'Pause')
-        self.assertEqual('Paused', self.emulator.system(
-            machines.uuid_of(self.vm))['PowerState'])
-        self.assertIn('on', self.ipmi('power', 'status'))
+        self.until(lambda: self.emulator.system(
+            machines.uuid_of(self.vm))['PowerState'] == 'Paused')
+        self.until(lambda: self.ipmi('power', 'status').endswith('on'))
         self.emulator.reset(machines.uuid_of(self.vm), 'Resume')
-        self.assertEqual(sushy.POWER_STATE_ON, self.system().power_state)
+        self.wait_power(sushy.POWER_STATE_ON, 'on')
 
     def test_recreated_vm(self):
         self.make()
@@ -147,26 +167,23 @@ class PowerTestCase(Bmcs):
                           lambda vm: vm is None)
         self.vm = self.sandbox.create('virtualmachines', machines.vm(
             self.name, 'Halted'))
-        self.assertIn('off', self.ipmi('power', 'status'))
+        self.wait_power(sushy.POWER_STATE_OFF, 'off')
         self.ipmi('power', 'on')
         self.sandbox.wait_running(self.name)
-        self.assertEqual(sushy.POWER_STATE_ON, self.system().power_state)
+        self.wait_power(sushy.POWER_STATE_ON, 'on')
 
     def test_persistent_override_set_by_ipmi_removed_by_redfish(self):
         self.make()
         self.ipmi('chassis', 'bootdev', 'pxe', 'options=persistent')
-        boot = self.system().boot
-        self.assertEqual(
-            (sushy.BOOT_SOURCE_TARGET_PXE,
-             sushy.BOOT_SOURCE_ENABLED_CONTINUOUS),
-            (boot.target, boot.enabled))
+        self.wait_override(sushy.BOOT_SOURCE_TARGET_PXE,
+                           sushy.BOOT_SOURCE_ENABLED_CONTINUOUS)
         self.ipmi('power', 'on')
         self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 1)['class'])
         self.ipmi('power', 'cycle')
         self.assertEqual('Pxe', self.sandbox.wait_boot(self.name, 2)['class'])
         self.system().set_system_boot_options(
             enabled=sushy.BOOT_SOURCE_ENABLED_DISABLED)
-        self.assertIn('No override', self.boot_parameter())
+        self.wait_boot_parameter('No override')
         self.ipmi('power', 'cycle')
         self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 3)['class'])
 
@@ -195,10 +212,8 @@ class Once:
     def test_override_set_by_redfish_started_by_ipmi(self):
         self.make()
         self.once()
-        parameter = self.boot_parameter()
-        self.assertIn('Boot Flag Valid', parameter)
-        self.assertIn('only next boot', parameter)
-        self.assertIn('Force PXE', parameter)
+        self.wait_boot_parameter('Boot Flag Valid', 'only next boot',
+                                 'Force PXE')
         self.assertIn('bootOrder', self.kubectl(
             'get', 'vm', self.name, '-o', 'yaml'))
         self.ipmi('power', 'on')
@@ -206,7 +221,7 @@ class Once:
         self.wait_restored()
         self.assertNotIn('bootOrder', self.kubectl(
             'get', 'vm', self.name, '-o', 'yaml'))
-        self.assertIn('No override', self.boot_parameter())
+        self.wait_boot_parameter('No override')
         self.ipmi('power', 'reset')
         self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 2)['class'])
         self.wait_removed()
@@ -214,11 +229,9 @@ class Once:
     def test_override_set_by_ipmi_started_by_redfish(self):
         self.make()
         self.ipmi('chassis', 'bootdev', 'cdrom', 'options=efiboot')
-        boot = self.system().boot
-        self.assertEqual(
-            (sushy.BOOT_SOURCE_TARGET_CD, sushy.BOOT_SOURCE_ENABLED_ONCE,
-             sushy.BOOT_SOURCE_MODE_UEFI),
-            (boot.target, boot.enabled, boot.mode))
+        boot = self.wait_override(sushy.BOOT_SOURCE_TARGET_CD,
+                                  sushy.BOOT_SOURCE_ENABLED_ONCE)
+        self.assertEqual(sushy.BOOT_SOURCE_MODE_UEFI, boot.mode)
         self.system().reset_system(sushy.RESET_ON)
         first = self.sandbox.wait_boot(self.name, 1)
         self.assertEqual(('Cd', 'efi'), (first['class'], first['firmware']))
@@ -233,10 +246,8 @@ class Once:
         self.make()
         self.once()
         self.ipmi('chassis', 'bootdev', 'cdrom')
-        boot = self.system().boot
-        self.assertEqual(
-            (sushy.BOOT_SOURCE_TARGET_CD, sushy.BOOT_SOURCE_ENABLED_ONCE),
-            (boot.target, boot.enabled))
+        self.wait_override(sushy.BOOT_SOURCE_TARGET_CD,
+                           sushy.BOOT_SOURCE_ENABLED_ONCE)
         self.ipmi('power', 'on')
         self.assertEqual('Cd', self.sandbox.wait_boot(self.name, 1)['class'])
         # The original order is restored, not the first override.

@@ -110,12 +110,6 @@ class AccountsTestCase(base.SandboxTestCase):
             self.tokens.append(token)
         return token, answer.headers.get('Location')
 
-    def until(self, what):
-        deadline = time.monotonic() + 20
-        while not what():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.02)
-
 
 class TestClients(AccountsTestCase):
     """An emulator with its own server, werkzeug."""
