@@ -14,7 +14,7 @@ from kubevirt_sandbox.api import crds
 from kubevirt_sandbox.api import discovery
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import escalation
-from kubevirt_sandbox.api import event_views
+from kubevirt_sandbox.api import event_columns
 from kubevirt_sandbox.api import garbage
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import metadata
@@ -219,17 +219,16 @@ CLAIM = _kind(
     short_names=('pvc',), status=True, schema=core_schemas.CLAIM,
     mutate=volumes.complete, validate=volumes.refuse)
 EVENT = _kind(
-    '', 'v1', 'Event', 'events', event_views.COLUMNS, short_names=('ev',),
-    schema=core_schemas.EVENT, selectable_fields=event_views.FIELDS)
-EVENT.columns = event_views.COLUMNS
-NEW_EVENT = event_views.new_kind(EVENT)
+    '', 'v1', 'Event', 'events', event_columns.COLUMNS, short_names=('ev',),
+    schema=core_schemas.EVENT, selectable_fields=event_columns.FIELDS)
+EVENT.columns = event_columns.COLUMNS
 LEASE = _kind(
     'coordination.k8s.io', 'v1', 'Lease', 'leases',
     (_text('Holder', '.spec.holderIdentity'),), schema=core_schemas.LEASE)
 
 KINDS = (NAMESPACE, SECRET, CONFIG_MAP, SERVICE_ACCOUNT, SERVICE, POD, NODE,
-         CLAIM, volumes.STORAGE_CLASS, quotas.QUOTA, EVENT, NEW_EVENT,
-         LEASE, *roles.KINDS)
+         CLAIM, volumes.STORAGE_CLASS, quotas.QUOTA, EVENT, LEASE,
+         *roles.KINDS)
 
 
 def _make_node(store, name):

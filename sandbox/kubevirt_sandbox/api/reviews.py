@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Review requests, which are answered and not stored.
+"""Review requests of a user about itself, which are answered and not stored.
 
-SelfSubjectReview, SubjectAccessReview and its variants, and
-SelfSubjectRulesReview.
+SelfSubjectReview, SelfSubjectAccessReview and SelfSubjectRulesReview, which
+``kubectl auth`` sends.
 
 Follows ``pkg/registry/authorization`` and ``pkg/registry/authentication`` of
 Kubernetes 1.36.
 """
-from kubevirt_sandbox.api import accounts
 from kubevirt_sandbox.api import attributes
-from kubevirt_sandbox.api import auth
 from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import kinds
@@ -39,36 +37,13 @@ def _wanted(review, call):
         'verb', 'group', 'resource', 'subresource', 'namespace', 'name')))
 
 
-def _answer(review, call, user):
-    allowed, reason = call.server.access.decide(user, _wanted(review, call))
+def _access(review, call):
+    allowed, reason = call.server.access.decide(
+        call.user, _wanted(review, call))
     review['status'] = {'allowed': allowed}
     if reason:
         review['status']['reason'] = reason
     return review
-
-
-def _self_access(review, call):
-    return _answer(review, call, call.user)
-
-
-def _access(review, call):
-    spec = review.get('spec') or {}
-    if not spec.get('user') and not spec.get('groups'):
-        raise errors.invalid(call.kind, '', [errors.Cause(
-            'FieldValueInvalid', 'Invalid value: at least one of user or '
-            'group must be specified', 'spec.user')])
-    return _answer(review, call, auth.User(
-        spec.get('user', ''), tuple(spec.get('groups') or ())))
-
-
-def _local_access(review, call):
-    spec = review.get('spec') or {}
-    namespace = (spec.get('resourceAttributes') or {}).get('namespace', '')
-    if namespace != call.target.namespace:
-        raise errors.bad_request(
-            'spec.resourceAttributes.namespace must match namespace: '
-            f'{call.target.namespace}')
-    return _access(review, call)
 
 
 def _rules(review, call):
@@ -97,23 +72,6 @@ def _whoami(review, call):
     return review
 
 
-def _token(review, call):
-    spec = review.get('spec') or {}
-    token = spec.pop('token', '')
-    audiences = spec.get('audiences') or [accounts.ISSUER]
-    user = None
-    if accounts.ISSUER in audiences:
-        user = call.server.tokens.of(token)
-    if user is None:
-        user = call.server.accounts.user(token, audiences)
-    review['status'] = {'authenticated': user is not None}
-    if user is not None:
-        review['status'].update(user=user.info(), audiences=audiences)
-    else:
-        review['status']['error'] = 'invalid bearer token'
-    return review
-
-
 _RESOURCE = core_schemas.thing(
     namespace=core_schemas.STRING, verb=core_schemas.STRING,
     group=core_schemas.STRING,
@@ -122,16 +80,14 @@ _RESOURCE = core_schemas.thing(
 _PATH = core_schemas.thing(path=core_schemas.STRING, verb=core_schemas.STRING)
 _SCHEMA = core_schemas.about(core_schemas.thing(
     spec=core_schemas.thing(
-        token=core_schemas.STRING, audiences=core_schemas.STRINGS,
-        namespace=core_schemas.STRING, user=core_schemas.STRING,
-        groups=core_schemas.STRINGS, resourceAttributes=_RESOURCE,
+        namespace=core_schemas.STRING, resourceAttributes=_RESOURCE,
         nonResourceAttributes=_PATH)),
     'A question that is answered in its status.')
 
 
-def _kind(group, kind, plural, create, namespaced=False):
+def _kind(group, kind, plural, create):
     return kinds.Kind(group, 'v1', kind, plural, kind.lower(),
-                      namespaced=namespaced, verbs=('create',),
+                      namespaced=False, verbs=('create',),
                       create=create, generation=False, schema=_SCHEMA)
 
 
@@ -139,14 +95,9 @@ def install(server):
     """Serve them."""
     for kind in (
             _kind(_AUTHORIZATION, 'SelfSubjectAccessReview',
-                  'selfsubjectaccessreviews', _self_access),
+                  'selfsubjectaccessreviews', _access),
             _kind(_AUTHORIZATION, 'SelfSubjectRulesReview',
                   'selfsubjectrulesreviews', _rules),
-            _kind(_AUTHORIZATION, 'SubjectAccessReview',
-                  'subjectaccessreviews', _access),
-            _kind(_AUTHORIZATION, 'LocalSubjectAccessReview',
-                  'localsubjectaccessreviews', _local_access, True),
             _kind(_AUTHENTICATION, 'SelfSubjectReview',
-                  'selfsubjectreviews', _whoami),
-            _kind(_AUTHENTICATION, 'TokenReview', 'tokenreviews', _token)):
+                  'selfsubjectreviews', _whoami)):
         server.register_kind(kind)

@@ -25,6 +25,8 @@ _UNSUPPORTED = {
            ('GET', 'objectgraph'), ('GET', 'portforward')),
     _VMIS: (('GET', 'vnc/screenshot'), ('GET', 'portforward'),
             ('GET', 'usbredir'), ('GET', 'vsock'),
+            ('PUT', 'freeze'), ('PUT', 'unfreeze'), ('GET', 'guestosinfo'),
+            ('GET', 'userlist'), ('GET', 'filesystemlist'),
             ('PUT', 'backup'), ('PUT', 'redefine-checkpoint'),
             ('PUT', 'evacuate/cancel'), ('GET', 'objectgraph'),
             ('GET', 'sev/fetchcertchain'),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subresources of VMIs: pause, reset, guest agent information.
+"""Subresources of VMIs: pause, unpause, reset, softreboot.
 
 Source: pkg/virt-api/rest/lifecycle.go, subresource.go (KubeVirt 1.9).
 """
@@ -13,7 +13,6 @@ from kubevirt_sandbox.kubevirt import vmi_status
 _KIND = 'virtualmachineinstance'
 _VM_NOT_RUNNING = 'VM is not running'
 _NOT_RUNNING = 'VMI is not running'
-_NO_AGENT = 'VMI does not have guest agent connected'
 
 
 class VmiSubresources:
@@ -32,12 +31,7 @@ class VmiSubresources:
         return {
             'pause': ('PUT', self.pause), 'unpause': ('PUT', self.unpause),
             'reset': ('PUT', self.reset),
-            'softreboot': ('PUT', self.soft_reboot),
-            'freeze': ('PUT', self.freeze),
-            'unfreeze': ('PUT', self.freeze),
-            'guestosinfo': ('GET', self.guest_os_info),
-            'userlist': ('GET', self.user_list),
-            'filesystemlist': ('GET', self.filesystem_list)}
+            'softreboot': ('PUT', self.soft_reboot)}
 
     def _find(self, request):
         vmi = request.store.find(self._kinds.vmi, request.namespace,
@@ -114,38 +108,3 @@ class VmiSubresources:
                 'nor the ACPI feature enabled')
         self._controller.guests.soft_reboot(vmi['metadata']['uid'])
         return self._done(vmi)
-
-    async def freeze(self, request):
-        """Freeze or thaw filesystems: there are none, all goes well."""
-        self._running(request, _VM_NOT_RUNNING)
-        return 200, None
-
-    def _with_agent(self, request):
-        vmi = self._running(request, _NOT_RUNNING)
-        if not conditions.find(vmi, 'AgentConnected'):
-            raise vm_subresources.conflict(_KIND, request.name, _NO_AGENT)
-        return vmi
-
-    async def guest_os_info(self, request):
-        """Return what the guest agent reports of the guest."""
-        vmi = self._with_agent(request)
-        return 200, {
-            'guestAgentVersion': '10.0.0', 'timezone': 'UTC, 0',
-            'hostname': vmi['spec'].get('hostname') or request.name,
-            'os': vmi['status'].get('guestOSInfo') or {},
-            'fsInfo': {'disks': _filesystems()}}
-
-    async def user_list(self, request):
-        """List the users that are logged in."""
-        self._with_agent(request)
-        return 200, {'metadata': {}, 'items': []}
-
-    async def filesystem_list(self, request):
-        """List the mounted filesystems."""
-        self._with_agent(request)
-        return 200, {'metadata': {}, 'items': _filesystems()}
-
-
-def _filesystems():
-    return [{'diskName': 'vda1', 'mountPoint': '/', 'fileSystemType': 'ext4',
-             'usedBytes': 2 ** 30, 'totalBytes': 10 * 2 ** 30}]

@@ -201,23 +201,6 @@ class CoreTestCase(unittest.TestCase):
             lambda o: o['spec'].pop('clusterIP'))
         self.assertEqual(address, made['spec']['clusterIP'])
 
-    def test_events_of_both_api_groups(self):
-        self.create(core.EVENT, involvedObject={'kind': 'Thing',
-                                                'name': 'a'},
-                    message='hello', count=3)
-        view = core.NEW_EVENT.from_stored(self.store.get(
-            core.NEW_EVENT, 'default', 'x'))
-        self.assertEqual(
-            ('events.k8s.io/v1', 'hello', 'a', 3),
-            (view['apiVersion'], view['note'], view['regarding']['name'],
-             view['deprecatedCount']))
-        self.store.create(core.NEW_EVENT, {
-            'metadata': {'name': 'y', 'namespace': 'default'},
-            'note': 'other', 'regarding': {'name': 'b'}})
-        found = self.store.list(core.EVENT, 'default',
-                                field_selector='involvedObject.name=b')
-        self.assertEqual(['other'], [e['message'] for e in found])
-
     def test_rejects_wrong_types_before_hooks(self):
         for kind, more in (
                 (core.SECRET, {'stringData': {'a': 1}}),
