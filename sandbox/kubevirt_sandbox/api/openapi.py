@@ -120,7 +120,7 @@ def _parameter(name, place='query'):
 
 
 def _operation(kind, verb, path):
-    _, collection, query = _OPERATIONS[verb]
+    _, _, query = _OPERATIONS[verb]
     name = component(kind) + ('List' if verb == 'list' else '')
     content = {'application/json': {'schema': _reference(name)['allOf'][0]}}
     operation = {

@@ -81,7 +81,7 @@ def step(spec, new, olds):
     :returns: (desired pods of the new one, [those of each older one])
     """
     replicas = spec.get('replicas', 1)
-    wanted, there, available = new
+    wanted, _, available = new
     if (spec.get('strategy') or {}).get('type') == 'Recreate':
         if any(o[0] or o[1] for o in olds):
             return wanted, [0] * len(olds)

@@ -29,6 +29,7 @@ class HealthTestCase(base.BaseTestCase):
         self.addCleanup(connection.close)
         connection.request(method, path)
         response = connection.getresponse()
+        self.content_type = response.getheader('Content-Type')
         return response.status, response.read()
 
     def connect(self):
@@ -41,6 +42,9 @@ class HealthTestCase(base.BaseTestCase):
         self.assertEqual((200, b'ok\n'), self.ask('/livez'))
         self.assertEqual((200, b'ok\n'), self.ask('/readyz?verbose'))
         self.assertEqual((200, b'one 1\n'), self.ask('/metrics'))
+        # The type by which Prometheus recognizes its text format.
+        self.assertEqual('text/plain; version=0.0.4; charset=utf-8',
+                         self.content_type)
 
     def test_unready_response_contains_reason(self):
         self.ready.return_value = 'The watch broke.'
