@@ -37,6 +37,8 @@ ALLOWED = {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.emulator.plugin', 'sushy_kubevirt.redfish',
         'sushy_tools.emulator', 'flask', 'werkzeug'},
+    # Operator and IPMI pods share the probes and metrics of the Redfish pod;
+    # the operator names the Secret in which a BMC keeps its state.
     'sushy_kubevirt.operator': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.pod.prometheus', 'sushy_kubevirt.pod.health',
