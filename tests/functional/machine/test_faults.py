@@ -25,10 +25,6 @@ from tests.fixtures import vbmcd
 #: Faults of one write. With drop-after the API server executes it.
 WRITE_FAULTS = ('409', '429', '500', '503', 'reset', 'drop-after')
 
-#: Seconds after which a BMC gives up a write. A busy machine needs some of
-#: them for the retries of a write with three faults.
-WRITE_DEADLINE = 12
-
 #: Parts of the messages that explain a denied API call.
 _REASONS = {'403': 'lacks the right to',
             '401': 'does not accept the credentials'}
@@ -105,6 +101,10 @@ class Faults:
     """Mixin with the tests, for a BMC of either protocol."""
 
     VMS = 0
+
+    #: Seconds after which the BMC gives up a write. A busy machine needs some
+    #: of them for the retries of a power-on with three faults.
+    WRITE_DEADLINE = None
 
     def setUp(self):
         super().setUp()
@@ -314,7 +314,7 @@ class Faults:
                 begin = time.monotonic()
                 self.bmc.assert_access_denied(action)
                 self.assertLess(time.monotonic() - begin,
-                                WRITE_DEADLINE / 2)
+                                self.WRITE_DEADLINE / 2)
                 self.assertEqual('Halted', self.sandbox.vm(self.name)[
                     'spec']['runStrategy'])
                 self.sandbox.clear_faults()
@@ -326,7 +326,7 @@ class Faults:
         """An outage longer than a BMC's deadline is reported as such."""
         boots = self.start()
         before = self.sandbox.vmi(self.name)['metadata']['uid']
-        self.sandbox.outage(WRITE_DEADLINE + 3)
+        self.sandbox.outage(self.WRITE_DEADLINE + 3)
         # A response after the outage would be a success.
         self.bmc.assert_unavailable()
         self.eventually(self.sandbox.is_available, 20, 'API')
@@ -356,13 +356,16 @@ class Faults:
 
 class RedfishTestCase(Faults, base.SandboxTestCase):
 
+    WRITE_DEADLINE = 12
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(),
             {'SUSHY_EMULATOR_KUBEVIRT_STALE_SECONDS': 2,
-             'SUSHY_EMULATOR_KUBEVIRT_WRITE_DEADLINE': WRITE_DEADLINE},
+             'SUSHY_EMULATOR_KUBEVIRT_WRITE_DEADLINE':
+                 cls.WRITE_DEADLINE},
             'gunicorn'))
 
     def make_bmc(self, vm):
@@ -376,12 +379,16 @@ class RedfishTestCase(Faults, base.SandboxTestCase):
 
 class IpmiTestCase(Faults, base.SandboxTestCase):
 
+    # ipmitool waits 10 s for a response.
+    WRITE_DEADLINE = 8
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.vbmcd = cls.share(vbmcd.Vbmcd(
             cls.sandbox.bmc_account(), {'kubevirt': {
-                'stale_seconds': 2, 'write_deadline': WRITE_DEADLINE}}))
+                'stale_seconds': 2,
+                'write_deadline': cls.WRITE_DEADLINE}}))
 
     def make_bmc(self, vm):
         name = vm['metadata']['name']
