@@ -25,6 +25,7 @@ _UNSUPPORTED = {
            ('GET', 'objectgraph'), ('GET', 'portforward')),
     _VMIS: (('GET', 'vnc/screenshot'), ('GET', 'portforward'),
             ('GET', 'usbredir'), ('GET', 'vsock'),
+            ('PUT', 'addvolume'), ('PUT', 'removevolume'),
             ('PUT', 'freeze'), ('PUT', 'unfreeze'), ('GET', 'guestosinfo'),
             ('GET', 'userlist'), ('GET', 'filesystemlist'),
             ('PUT', 'backup'), ('PUT', 'redefine-checkpoint'),
@@ -52,12 +53,10 @@ def install(server, kinds, config, controller, version):
     vmis = vmi_subresources.VmiSubresources(kinds, controller)
     volumes = volume_subresources.VolumeSubresources(kinds, config)
     handlers = {
-        _VMS: {**vms.handlers(), 'addvolume': ('PUT', volumes.add_to_vm),
-               'removevolume': ('PUT', volumes.remove_from_vm)},
+        _VMS: {**vms.handlers(), 'addvolume': ('PUT', volumes.add),
+               'removevolume': ('PUT', volumes.remove)},
         _VMIS: {**vmis.handlers(),
-                **consoles.Consoles(kinds, controller).handlers(),
-                'addvolume': ('PUT', volumes.add_to_vmi),
-                'removevolume': ('PUT', volumes.remove_from_vmi)},
+                **consoles.Consoles(kinds, controller).handlers()},
     }
     for group_version in VERSIONS:
         for plural, subresources in handlers.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""addvolume and removevolume.
+"""addvolume and removevolume of VMs.
 
 Source: pkg/virt-api/rest/volumes.go, ApplyVolumeRequestOnVMISpec of
 pkg/controller (KubeVirt 1.9).
@@ -9,9 +9,8 @@ from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.kubevirt import paths
 from kubevirt_sandbox.kubevirt import vm_subresources
-from kubevirt_sandbox.kubevirt import vmi_status
 
-_VM, _VMI = 'virtualmachine', 'virtualmachineinstance'
+_VM = 'virtualmachine'
 
 
 class VolumeSubresources:
@@ -25,28 +24,16 @@ class VolumeSubresources:
         self._kinds = kinds
         self._config = config
 
-    async def add_to_vm(self, request):
+    async def add(self, request):
         """Add a volume and its disk to a VM."""
         volume, disk = self._added(request)
-        self._change_vm(request, lambda spec: _add(spec, volume, disk))
+        self._change(request, lambda spec: _add(spec, volume, disk))
         return 202, None
 
-    async def remove_from_vm(self, request):
+    async def remove(self, request):
         """Take a volume and its disk from a VM."""
         name = self._removed(request)
-        self._change_vm(request, lambda spec: _remove(spec, name))
-        return 202, None
-
-    async def add_to_vmi(self, request):
-        """Add a volume and its disk to a VMI that no VM owns."""
-        volume, disk = self._added(request)
-        self._change_vmi(request, lambda spec: _add(spec, volume, disk))
-        return 202, None
-
-    async def remove_from_vmi(self, request):
-        """Take a volume and its disk from a VMI that no VM owns."""
-        name = self._removed(request)
-        self._change_vmi(request, lambda spec: _remove(spec, name))
+        self._change(request, lambda spec: _remove(spec, name))
         return 202, None
 
     def _check_enabled(self):
@@ -85,46 +72,24 @@ class VolumeSubresources:
                 'RemoveVolumeOptions requires name to be set')
         return name
 
-    def _change_vm(self, request, change):
-        if request.store.find(self._kinds.vm, request.namespace,
-                              request.name) is None:
+    def _change(self, request, change):
+        vm = request.store.find(self._kinds.vm, request.namespace,
+                                request.name)
+        if vm is None:
             raise vm_subresources.not_found(_VM, request.name)
-        self._write(request, self._kinds.vm, _VM, lambda vm: change(
-            vm['spec']['template']['spec']))
-
-    def _change_vmi(self, request, change):
-        vmi = request.store.find(self._kinds.vmi, request.namespace,
-                                 request.name)
-        if vmi is None:
-            raise vm_subresources.not_found(_VMI, request.name)
-        owned = any(r.get('controller') and r['kind'] == 'VirtualMachine'
-                    for r in vmi['metadata'].get('ownerReferences') or ())
-        if owned and not self._config.enabled('HotplugVolumes'):
-            raise errors.bad_request(
-                f'VMI {request.namespace}/{request.name} is owned by a VM')
-        if vmi_status.phase(vmi) != vmi_status.RUNNING:
-            raise vm_subresources.conflict(
-                _VMI, request.name, 'VMI is not running')
-        self._write(request, self._kinds.vmi, _VMI,
-                    lambda new: change(new['spec']))
-
-    @staticmethod
-    def _write(request, kind, word, change):
-        obj = json_copy.copy(request.store.get(kind, request.namespace,
-                                               request.name))
+        vm = json_copy.copy(vm)
         try:
-            change(obj)
+            change(vm['spec']['template']['spec'])
         except ValueError as error:
-            raise vm_subresources.conflict(word, request.name, error)
+            raise vm_subresources.conflict(_VM, request.name, error)
         if vm_subresources.dry(request.body):
             return
         try:
-            request.store.update(kind, obj, manager='virt-api')
+            request.store.update(self._kinds.vm, vm, manager='virt-api')
         except errors.ApiError as error:
             if error.code == 422:
                 raise
-            raise errors.internal_error(
-                f'unable to patch {"vm" if word == _VM else "vmi"}: {error}')
+            raise errors.internal_error(f'unable to patch vm: {error}')
 
 
 def _add(spec, volume, disk):
