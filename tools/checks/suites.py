@@ -32,7 +32,8 @@ TIMEOUT = 60 * 60
 QEMU_TESTS = r'\.test_qemu_'
 
 # Workers of tests with processes: with one for each core, a third of the CPU
-# time is idle, because tests wait for their processes.
+# time is idle, because tests wait for their processes. QEMU's and DMTF's tests
+# have four classes each: with four workers, none waits for another.
 WORKERS = ('--concurrency', str(os.cpu_count() * 2))
 
 # Options in addition to .stestr.conf.

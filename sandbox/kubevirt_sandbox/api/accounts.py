@@ -140,10 +140,10 @@ class Accounts:
             self._checked[key] = found
         return found
 
-    def user(self, token, audiences=(ISSUER,)):
+    def user(self, token):
         """Return the :class:`auth.User` of an account's token, or None."""
         claims = self._claims(token)
-        if claims is None or not set(audiences) & set(claims['aud']) or (
+        if claims is None or ISSUER not in claims['aud'] or (
                 claims.get('exp', time.time() + 1) <= time.time()):
             return None
         about = claims['kubernetes.io']

@@ -219,7 +219,7 @@ CLAIM = _kind(
     short_names=('pvc',), status=True, schema=core_schemas.CLAIM,
     mutate=volumes.complete, validate=volumes.refuse)
 EVENT = _kind(
-    '', 'v1', 'Event', 'events', event_columns.COLUMNS, short_names=('ev',),
+    '', 'v1', 'Event', 'events', short_names=('ev',),
     schema=core_schemas.EVENT, selectable_fields=event_columns.FIELDS)
 EVENT.columns = event_columns.COLUMNS
 LEASE = _kind(

@@ -86,8 +86,8 @@ class Kind:
     :param path_names: names may be any path segment, e.g.
         ``system:discovery``.
     :param verbs: verbs of the API.
-    :param create: for kinds that are answered and not stored (access
-        reviews): function (object, user) -> answer.
+    :param create: for kinds that are answered and not stored (reviews,
+        upload tokens): function (object, call) -> answer.
     :param terminate: changes an object that is marked for deletion; such a
         kind is also kept by ``spec.finalizers`` (namespaces).
     :param grace: function (object, requested seconds or None) that returns

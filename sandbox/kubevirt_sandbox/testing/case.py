@@ -61,17 +61,20 @@ class FunctionalTestCase(base.BaseTestCase):
 
         self.addOnException(attach)
 
-    def until(self, condition, seconds=60):
+    def until(self, condition, seconds=60, describe=None):
         """Poll for a condition that has no watch.
 
         :param condition: function
-        :param seconds: time limit
+        :param seconds: time limit, after which the test fails
+        :param describe: function whose result is added to the message of the
+            failure
         :returns: the first true value that the function returned
         """
         deadline = time.monotonic() + seconds
         while not (found := condition()):
             if time.monotonic() > deadline:
-                self.fail(f'condition not met within {seconds:g} s: {found!r}')
+                self.fail(f'condition not met within {seconds:g} s: '
+                          f'{describe() if describe else found!r}')
             time.sleep(0.02)
         return found
 

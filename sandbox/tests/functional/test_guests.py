@@ -220,7 +220,11 @@ class AgentTest(SandboxGuestsTestCase):
 
     def test_without_an_agent(self):
         name, _ = self.make_running()
-        card = self.cluster.vmi(name)['status']['interfaces'][0]
+        vmi = self.cluster.vmi(name)
+        self.assertIsNone(self.state(vmi, 'AgentConnected'))
+        self.assertEqual({}, vmi['status']['guestOSInfo'])
+        card = vmi['status']['interfaces'][0]
+        self.assertEqual('domain', card['infoSource'])
         self.assertRegex(card['mac'], '^52:54:00(:[0-9a-f]{2}){3}$')
         self.assertTrue(card['ipAddress'])
 

@@ -121,14 +121,6 @@ class WorkloadsTestCase(case.FunctionalTestCase):
     def wait(self, what, condition):
         self.call('wait', what, f'--for={condition}', '--timeout=30s')
 
-    def until(self, look, expected, seconds=45):
-        """Poll until a function returns a value."""
-        end = time.monotonic() + seconds
-        while (found := look()) != expected:
-            if time.monotonic() > end:
-                self.assertEqual(expected, found)
-            time.sleep(0.05)
-
     def test_deployment_behind_service(self):
         self.apply(
             {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {
@@ -148,7 +140,7 @@ class WorkloadsTestCase(case.FunctionalTestCase):
         self.assertEqual('one', word())
         self.call('patch', 'secret', 'word', '-p',
                   '{"stringData": {"word": "two"}}')
-        self.until(lambda: {word() for _ in range(4)}, {'two'})
+        self.until(lambda: {word() for _ in range(4)} == {'two'})
         self.assertIn('GET /word', self.call(
             'logs', 'deployment/web', '--tail=5'))
         marks = [p['metadata']['uid'] for p in self.get('pods')['items']]
@@ -161,7 +153,7 @@ class WorkloadsTestCase(case.FunctionalTestCase):
         for mark in marks:
             self.assertEqual([], process.running(mark))
         for what in ('pods', 'replicasets', 'endpoints', 'endpointslices'):
-            self.until(lambda what=what: self.get(what)['items'], [])
+            self.until(lambda what=what: not self.get(what)['items'])
         self.assertRaises(requests.ConnectionError, word)
 
     def test_rollout_and_undo(self):
@@ -178,7 +170,7 @@ class WorkloadsTestCase(case.FunctionalTestCase):
         found = self.get('deployment', 'roll')
         self.assertEqual('3', found['metadata']['annotations'][
             'deployment.kubernetes.io/revision'])
-        self.until(lambda: self.call('logs', 'deployment/roll'), 'one\n')
+        self.until(lambda: self.call('logs', 'deployment/roll') == 'one\n')
 
     def test_recreate_ends_old_pod_first(self):
         spec = pod_spec(container(
@@ -201,7 +193,7 @@ class WorkloadsTestCase(case.FunctionalTestCase):
         found = self.get('pod', 'fails')['status']['containerStatuses'][0]
         self.assertEqual(3, found['lastState']['terminated']['exitCode'])
         # A run that has just started has printed nothing yet.
-        self.until(lambda: self.call('logs', 'fails'), 'was here\n')
+        self.until(lambda: self.call('logs', 'fails') == 'was here\n')
 
     def test_restarts_container_after_failed_liveness_probe(self):
         self.apply(pod('hangs', pod_spec(container(
@@ -211,7 +203,7 @@ class WorkloadsTestCase(case.FunctionalTestCase):
         self.call('wait', 'pod/hangs', '--timeout=30s', '--for=jsonpath='
                   '{.status.containerStatuses[0].restartCount}=1')
         self.until(lambda: 'Liveness probe failed: exit code 1' in self.call(
-            'get', 'events'), True)
+            'get', 'events'))
 
     def test_udp_through_cluster_ip_load_balancer_and_node_port(self):
         echo = container('python', '-c', ECHO, env=OWN_ADDRESS)
@@ -234,7 +226,7 @@ class WorkloadsTestCase(case.FunctionalTestCase):
                         return here.recvfrom(10)[0]
                     except OSError:
                         return None
-                self.until(ask, b'cba')
+                self.until(lambda ask=ask: ask() == b'cba')
 
     def test_pod_has_token_of_its_account(self):
         self.apply(pod('who', pod_spec(container(
@@ -279,10 +271,10 @@ class WorkloadsTestCase(case.FunctionalTestCase):
                 **os.environ, 'HOME': str(self.home),
                 'KUBECONFIG': str(self.sandbox.kubeconfig)})
         self.addCleanup(waiting.kill)
-        self.until(lambda: len(process.running(mark)) > 1, True)
+        self.until(lambda: len(process.running(mark)) > 1)
         self.call('delete', 'pod', 'host')
         self.assertNotEqual(0, waiting.wait(30))
-        self.until(lambda: process.running(mark), [])
+        self.until(lambda: not process.running(mark))
 
     def test_drain_and_disruption_budget(self):
         self.apply(
@@ -368,11 +360,11 @@ class WorkloadsTestCase(case.FunctionalTestCase):
             volumeMounts=[{'name': 'word', 'mountPath': '/etc/word'}]),
             volumes=WORD)))
         self.until(lambda: 'secret "word" not found' in self.call(
-            'get', 'events'), True)
+            'get', 'events'))
         self.call('create', 'secret', 'generic', 'word',
                   '--from-literal=word=late')
         self.wait('pod/early', 'condition=Ready')
-        self.until(lambda: self.call('logs', 'early'), 'late\n')
+        self.until(lambda: self.call('logs', 'early') == 'late\n')
 
 
 @unittest.skipUnless(KUBECTL, 'kubectl is not installed')

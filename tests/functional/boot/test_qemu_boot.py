@@ -72,7 +72,7 @@ class _Machine(qemu.QemuTestCase, base.SandboxTestCase):
 
     def power(self, state):
         self.until(lambda: self.emulator.system(self.uuid)['PowerState']
-                   == state, timeout=90)
+                   == state, 90)
 
 
 class RedfishTestCase(_Machine):

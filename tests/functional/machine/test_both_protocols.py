@@ -61,26 +61,32 @@ class Bmcs(base.SandboxTestCase):
     def boot_parameter(self):
         return self.ipmi('chassis', 'bootparam', 'get', '5')
 
+    def status(self):
+        """Read IPMI's power status; an error while the BMC has no VM."""
+        return self.vbmcd.ipmi(self.name, 'power', 'status', check=False)
+
     # Reads come from caches, which a watch updates: wait for them.
 
     def wait_power(self, state, status):
         """Wait until Redfish and IPMI show a power state."""
-        self.until(lambda: self.system().power_state == state)
-        self.until(lambda: self.ipmi('power', 'status').endswith(status))
+        self.until(lambda: self.system().power_state == state,
+                   describe=lambda: self.system().power_state)
+        self.until(lambda: self.status().endswith(status),
+                   describe=self.status)
 
     def wait_override(self, target, enabled):
         """Wait until Redfish shows an override; return ``Boot``."""
         def boot():
             boot = self.system().boot
             return (boot.target, boot.enabled) == (target, enabled) and boot
-        return self.until(boot)
+        return self.until(boot, describe=lambda: self.system().boot)
 
     def wait_boot_parameter(self, *texts):
         """Wait until IPMI's boot flags contain some texts."""
         def found():
             parameter = self.boot_parameter()
             return all(text in parameter for text in texts)
-        self.until(found)
+        self.until(found, describe=self.boot_parameter)
 
     def kubectl(self, *words):
         return kubectl.Kubectl(self.sandbox.kubeconfig)(*words)
@@ -154,7 +160,8 @@ class PowerTestCase(Bmcs):
         self.emulator.reset(machines.uuid_of(self.vm), 'Pause')
         self.until(lambda: self.emulator.system(
             machines.uuid_of(self.vm))['PowerState'] == 'Paused')
-        self.until(lambda: self.ipmi('power', 'status').endswith('on'))
+        self.until(lambda: self.status().endswith('on'),
+                   describe=self.status)
         self.emulator.reset(machines.uuid_of(self.vm), 'Resume')
         self.wait_power(sushy.POWER_STATE_ON, 'on')
 
@@ -167,6 +174,9 @@ class PowerTestCase(Bmcs):
                           lambda vm: vm is None)
         self.vm = self.sandbox.create('virtualmachines', machines.vm(
             self.name, 'Halted'))
+        self.until(lambda: self.emulator.request(
+            'GET', '/redfish/v1/Systems/' + machines.uuid_of(self.vm)
+        ).status_code == 200)
         self.wait_power(sushy.POWER_STATE_OFF, 'off')
         self.ipmi('power', 'on')
         self.sandbox.wait_running(self.name)

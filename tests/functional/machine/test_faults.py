@@ -122,21 +122,12 @@ class Faults:
             self.addDetail('case', content.text_content(name))
             raise
 
-    def eventually(self, condition, seconds, what):
-        """Poll until a condition is true; return the seconds that took."""
-        begin = time.monotonic()
-        while not condition():
-            if time.monotonic() - begin > seconds:
-                self.fail(f'{what}: not after {seconds:g} s')
-            time.sleep(0.05)
-        return time.monotonic() - begin
-
     def start(self):
         """Start the guest and return the number of its boots so far."""
         self.sandbox.patch('virtualmachines', self.name,
                            {'spec': {'runStrategy': 'RerunOnFailure'}})
         self.sandbox.wait_running(self.name)
-        self.eventually(self.bmc.is_on, 15, 'on')
+        self.until(self.bmc.is_on, 15)
         return len(self.sandbox.boots(self.name))
 
     # Writes
@@ -211,7 +202,7 @@ class Faults:
                 self.assertEqual(1, len(self.vmis_since(version)))
                 self.assertEqual(boots + number,
                                  len(self.sandbox.boots(self.name)))
-                self.eventually(self.bmc.is_on, 15, 'on')
+                self.until(self.bmc.is_on, 15)
 
     def test_reset_survives_each_fault(self):
         self._test_restart('reset')
@@ -226,7 +217,7 @@ class Faults:
                 with self.faulty_write(action):
                     self.bmc.power(what)
                 stopped = self.sandbox.wait_stopped(self.name)
-                self.eventually(lambda: not self.bmc.is_on(), 15, 'off')
+                self.until(lambda: not self.bmc.is_on(), 15)
                 self.assertEqual(boots, len(self.sandbox.boots(self.name)))
                 self.assertFalse(stopped['status'].get(
                     'stateChangeRequests'))
@@ -289,10 +280,10 @@ class Faults:
                     self.sandbox.fault('break', verb='WATCH', count=1,
                                        where=f'/{plural}$')
                 self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
-                self.eventually(lambda: not self.bmc.is_on(), 15, 'off')
+                self.until(lambda: not self.bmc.is_on(), 15)
                 self.sandbox.wait_stopped(self.name)
                 self.sandbox.do(self.name, 'start')
-                self.eventually(self.bmc.is_on, 15, 'on')
+                self.until(self.bmc.is_on, 15)
                 self.sandbox.clear_faults()
 
     def test_reads_changes_after_broken_watch(self):
@@ -311,10 +302,10 @@ class Faults:
             with self.case(action):
                 self.sandbox.fault(action, verb='PATCH',
                                    where=f'/{self.name}$', count=100)
-                begin = time.monotonic()
                 self.bmc.assert_access_denied(action)
-                self.assertLess(time.monotonic() - begin,
-                                self.WRITE_DEADLINE / 2)
+                # It is not repeated but once, with renewed credentials.
+                self.assertIn(self.sandbox.faults()['faults'][0]['hits'],
+                              (1, 2))
                 self.assertEqual('Halted', self.sandbox.vm(self.name)[
                     'spec']['runStrategy'])
                 self.sandbox.clear_faults()
@@ -329,9 +320,9 @@ class Faults:
         self.sandbox.outage(self.WRITE_DEADLINE + 3)
         # A response after the outage would be a success.
         self.bmc.assert_unavailable()
-        self.eventually(self.sandbox.is_available, 20, 'API')
+        self.until(self.sandbox.is_available, 20)
         self.assertEqual(boots, len(self.sandbox.boots(self.name)))
-        self.eventually(self.bmc.is_on, 15, 'on')
+        self.until(self.bmc.is_on, 15)
         self.bmc.power('reset')
         self.sandbox.wait_running(self.name, other_than=before)
 
@@ -339,7 +330,7 @@ class Faults:
         self.start()
         threading.Timer(0.2, self.bmc.is_on).start()
         self.sandbox.outage(3)
-        self.eventually(self.sandbox.is_available, 10, 'API')
+        self.until(self.sandbox.is_available, 10)
         # A change by another client shows whether a read is stale.
         self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
 
@@ -349,9 +340,9 @@ class Faults:
             except AssertionError:
                 return False
 
-        self.eventually(is_off, 15, 'off')
+        self.until(is_off, 15)
         self.bmc.power('on')
-        self.eventually(self.bmc.is_on, 15, 'on')
+        self.until(self.bmc.is_on, 15)
 
 
 class RedfishTestCase(Faults, base.SandboxTestCase):
@@ -371,9 +362,8 @@ class RedfishTestCase(Faults, base.SandboxTestCase):
     def make_bmc(self, vm):
         uuid = machines.uuid_of(vm)
         # After the faults of another test, its watch may still be paused.
-        self.eventually(lambda: self.emulator.request(
-            'GET', '/redfish/v1/Systems/' + uuid).status_code == 200,
-            30, 'system')
+        self.until(lambda: self.emulator.request(
+            'GET', '/redfish/v1/Systems/' + uuid).status_code == 200)
         return Redfish(self, self.emulator, uuid)
 
 

@@ -322,7 +322,7 @@ class TestOutage(redfish_case.RedfishTestCase):
                 answer.json()['error']['code'].rpartition('.')[2])
         self.emulator.request('GET', '/redfish/v1/', expect=200)
         self.until(lambda: self.emulator.request(
-            'GET', self.path).status_code == 200, timeout=10)
+            'GET', self.path).status_code == 200)
         self.emulator.reset(self.uuid, 'On')
         self.sandbox.wait_running(self.name)
 

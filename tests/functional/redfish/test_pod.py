@@ -35,13 +35,6 @@ class PodTestCase(base.SandboxTestCase):
         cls.pod = cls.share(redfish_pod.RedfishPod(cls.sandbox,
                                                    plain=cls.PLAIN))
 
-    def until(self, what, read, expected=True, seconds=30):
-        end = time.monotonic() + seconds
-        while (found := read()) != expected:
-            if time.monotonic() > end:
-                self.fail(f'{what}: {found!r} instead of {expected!r}')
-            time.sleep(0.1)
-
     def login(self):
         answer = self.pod.curl(
             SESSIONS, '-X', 'POST', '-H', 'Content-Type: application/json',
@@ -85,8 +78,8 @@ class RedfishPodTestCase(PodTestCase):
         reset = SYSTEM + '/Actions/ComputerSystem.Reset'
 
         def power(state):
-            self.until('power', lambda: call('GET', SYSTEM).json()[
-                'PowerState'], state)
+            self.until(lambda: call('GET', SYSTEM).json()[
+                'PowerState'] == state)
 
         for kind, state in (('On', 'On'), ('ForceRestart', 'On'),
                             ('GracefulShutdown', 'Off')):
@@ -194,8 +187,8 @@ class RedfishPodTestCase(PodTestCase):
 
         self.assertEqual(200, with_token())
         self.pod.set_password('another password')
-        self.until('the new password',
-                   lambda: self.pod.request('GET', SYSTEM).status_code, 200)
+        self.until(lambda: self.pod.request(
+            'GET', SYSTEM).status_code == 200)
         self.assertEqual(401, self.pod.request(
             'GET', SYSTEM, password=old).status_code)
         self.assertEqual(401, with_token())
@@ -205,24 +198,23 @@ class RedfishPodTestCase(PodTestCase):
     def test_unusable_secret_is_not_ready(self):
         self.pod.auth.write(username=b'admin')
         self.addCleanup(self.pod.set_password, self.pod.password)
-        self.until('readiness', lambda: self.pod.probe('/readyz')[0], 503)
+        self.until(lambda: self.pod.probe('/readyz')[0] == 503)
         self.assertIn('No login is possible', self.pod.probe('/readyz')[1])
         self.assertEqual((200, 'ok'), self.pod.probe('/livez'))
         self.assertEqual(401, self.pod.request('GET', SYSTEM).status_code)
         self.pod.set_password(self.pod.password)
-        self.until('readiness', lambda: self.pod.probe('/readyz')[0], 200)
+        self.until(lambda: self.pod.probe('/readyz')[0] == 200)
 
     def test_broken_watch_is_not_ready(self):
         self.sandbox.fault('503', verb='*', where='kubevirt.io',
                            count=10 ** 6)
         self.sandbox.fault('break', verb='WATCH', where='kubevirt.io',
                            count=10)
-        self.until('readiness', lambda: self.pod.probe('/readyz')[0], 503)
+        self.until(lambda: self.pod.probe('/readyz')[0] == 503)
         self.assertIn('virtualmachine', self.pod.probe('/readyz')[1])
         self.assertEqual((200, 'ok'), self.pod.probe('/livez'))
         self.sandbox.clear_faults()
-        self.until('readiness', lambda: self.pod.probe('/readyz'),
-                   (200, 'ok'))
+        self.until(lambda: self.pod.probe('/readyz') == (200, 'ok'))
 
     def test_silent_clients_do_not_block(self):
         clients = [self.connect_silently() for _ in range(150)]

@@ -119,8 +119,9 @@ class TokenTestCase(AccountTestCase):
             self.assertIsNone(self.server.tokens.of(wrong), wrong)
 
     async def test_token_for_other_audiences(self):
-        token = await self.token(audiences=['vault'])
-        await self.whoami(token, 401)
+        await self.whoami(await self.token(audiences=['vault']), 401)
+        await self.whoami(await self.token(
+            audiences=['vault', accounts.ISSUER]))
 
     async def test_token_bound_to_a_pod(self):
         self.store.create(core.POD, {
