@@ -31,9 +31,9 @@ TIMEOUT = 60 * 60
 # Matches the names of test modules whose guests run in QEMU.
 QEMU_TESTS = r'\.test_qemu_'
 
-# Workers of tests with processes: with one for each core, a third of the CPU
+# Workers of the functional tests: with one for each core, a third of the CPU
 # time is idle, because tests wait for their processes. QEMU's and DMTF's tests
-# have four classes each: with four workers, none waits for another.
+# were not faster with more.
 WORKERS = ('--concurrency', str(os.cpu_count() * 2))
 
 # Options in addition to .stestr.conf.
@@ -274,8 +274,8 @@ def qemu(folder):
     for name, project in ('product', checkout.ROOT), ('sandbox', SANDBOX):
         repository = os.path.join(folder, name)
         os.mkdir(repository)
-        result += stestr(repository, './tests/functional', *WORKERS,
-                         QEMU_TESTS, project=project)
+        result += stestr(repository, './tests/functional', QEMU_TESTS,
+                         project=project)
     return result
 
 
@@ -286,8 +286,7 @@ def dmtf(folder):
     missing; see :mod:`tests.dmtf.validators`.
     """
     summary = os.path.join(folder, 'summary')
-    result = stestr(folder, './tests/dmtf', *WORKERS,
-                    env={'DMTF_SUMMARY': summary})
+    result = stestr(folder, './tests/dmtf', env={'DMTF_SUMMARY': summary})
     if os.path.exists(summary):
         with open(summary) as stream:
             print(stream.read())

@@ -44,13 +44,16 @@ class DemoTestCase(base.BaseTestCase):
         return [block[2:].split('\n', 1) for block in blocks
                 if block.startswith('# ')]
 
+    def setUp(self):
+        super().setUp()
+        # kubectl caches the API's resources there.
+        self.home = self.useFixture(fixtures.TempDir()).path
+
     def paste(self, command):
-        # kubectl caches the API's resources in HOME.
-        home = self.useFixture(fixtures.TempDir()).path
         return subprocess.run(
             ['bash', '-c', command], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=60, env=process.environment(home))
+            timeout=60, env=process.environment(self.home))
 
     def wait_boot(self, command, count):
         """Wait until a guest has booted a number of times.
