@@ -25,7 +25,10 @@ from sushy_kubevirt.redfish.protocol import messages
 #: Top-level properties that change by themselves, left out of the tag.
 VOLATILE = ('DateTime',)
 
-_WRITES = ('PATCH', 'POST', 'PUT', 'DELETE')
+#: Methods whose conditions hold. POST is not among them: an action changes
+#: no resource by itself, and gofish sends with each action the ETag of its
+#: last GET, which the action before may have changed.
+_CONDITIONAL = ('PATCH', 'PUT', 'DELETE')
 
 _LOCK = internal_requests.PREFIX + 'etag_lock'
 
@@ -67,8 +70,9 @@ def match(header, tag):
 def check_preconditions():
     """Refuse a change whose If-Match or If-None-Match does not hold.
 
-    For Flask's before_request. Takes a lock; `release_lock` must be called at
-    the end of the request.
+    POST, to an action or a collection, is not conditional. For Flask's
+    before_request. Takes a lock; `release_lock` must be called at the end of
+    the request.
 
     :raises: `error_responses.RedfishError`: 412 precondition failed, 503
         lock not obtained within 60 s
@@ -78,10 +82,9 @@ def check_preconditions():
     if_match = environ.get('HTTP_IF_MATCH')
     if_none_match = environ.get('HTTP_IF_NONE_MATCH')
     if ((if_match is None and if_none_match is None)
-            or request.method not in _WRITES):
+            or request.method not in _CONDITIONAL):
         return
-    # An action uses the tag of the resource that offers it.
-    path = request.path.partition('/Actions/')[0]
+    path = request.path
     lock = _locks[hash((_owner_path(), *path.rstrip('/').split('/')[5:]))
                   % len(_locks)]
     if not lock.acquire(timeout=_LOCK_TIMEOUT):

@@ -45,6 +45,15 @@ class HttpTestCase(redfish_case.RedfishTestCase):
         self.assertEqual('4.0', response.headers['OData-Version'])
         return response.headers, content
 
+    def act_with_one_etag(self):
+        """Send two actions as gofish does, with the ETag of one GET."""
+        get, body = self.ask('GET', self.path)
+        target = json.loads(body)['Actions']['#ComputerSystem.Reset']['target']
+        for reset_type, state in ('On', 'On'), ('ForceOff', 'Off'):
+            self.ask('POST', target, {'ResetType': reset_type}, code=204,
+                     If_Match=get['ETag'])
+            self.wait_power(state)
+
     def send_each_kind(self):
         """Send one request of each kind over the same connection."""
         get, body = self.ask('GET', self.path)
@@ -81,6 +90,9 @@ class TestWerkzeug(HttpTestCase):
         headers, _ = self.ask('GET', self.path)
         self.assertEqual('close', headers['Connection'])
 
+    def test_actions_with_the_etag_of_one_get(self):
+        self.act_with_one_etag()
+
 
 class TestGunicorn(HttpTestCase):
 
@@ -90,6 +102,9 @@ class TestGunicorn(HttpTestCase):
         """No rest of a request is taken for the next one."""
         self.send_each_kind()
         self.assertEqual(1, self.connections)
+
+    def test_actions_with_the_etag_of_one_get(self):
+        self.act_with_one_etag()
 
 
 class TestWorkers(base.SandboxTestCase):

@@ -78,11 +78,23 @@ class TestConditions(base.RedfishTestCase):
         self.ask('PATCH', 412, body=change, If_Match=tag)
         self.assertEqual(4, len(self.machine.calls))
 
-    def test_conditional_action(self):
+    def test_conditions_of_post_are_ignored(self):
         body = {'ResetType': 'On'}
-        self.ask('POST', 204, self.path + RESET, body, If_Match=self.tag())
-        self.ask('POST', 412, self.path + RESET, body, If_Match='"x"')
-        self.assertEqual(1, len(self.machine.calls))
+        for headers in ({'If_Match': self.tag()}, {'If_Match': '"x"'},
+                        {'If_None_Match': '*'}):
+            self.ask('POST', 204, self.path + RESET, body, **headers)
+        self.assertEqual(3, len(self.machine.calls))
+        self.ask('POST', 201, '/redfish/v1/EventService/Subscriptions',
+                 {'Destination': 'http://192.0.2.1/', 'Protocol': 'Redfish'},
+                 If_Match='"x"')
+
+    def test_conditional_delete(self):
+        collection = '/redfish/v1/EventService/Subscriptions'
+        path = self.ask('POST', 201, collection, {
+            'Destination': 'http://192.0.2.1/', 'Protocol': 'Redfish'}
+        ).headers['Location']
+        self.ask('DELETE', 412, path, If_Match='"x"')
+        self.ask('DELETE', 204, path, If_Match=self.tag(path))
 
     def test_missing_resource_gets_404_before_412(self):
         path = self.path.replace(fakes.A, 'none')
