@@ -5,6 +5,7 @@ The Secrets with random content (`credentials`, `pki`) are not included: they
 are created once, and `plan` only adds missing keys.
 """
 
+from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
@@ -12,7 +13,6 @@ from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.redfish.services import state_secret
 
 
 def objects(bmc, state, defaults):

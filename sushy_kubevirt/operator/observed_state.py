@@ -4,6 +4,7 @@
 import dataclasses
 import datetime
 
+from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import deployments
@@ -13,7 +14,6 @@ from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import secret_summary
 from sushy_kubevirt.operator import spec
-from sushy_kubevirt.redfish.services import state_secret
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,10 +24,10 @@ The Secret with the BMC's `state` is created by the operator, which sets its
 type. KubeVirt's own ClusterRole lets all users read its feature gates.
 """
 
+from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.redfish.services import state_secret
 
 RBAC = 'rbac.authorization.k8s.io'
 

@@ -10,6 +10,7 @@ or was down when the BMC was deleted, finds it again.
 
 import logging
 
+from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
@@ -18,7 +19,6 @@ from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import workqueue
-from sushy_kubevirt.redfish.services import state_secret
 
 LOG = logging.getLogger(__name__)
 

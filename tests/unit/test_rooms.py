@@ -17,16 +17,18 @@ OURS = 'sushy_kubevirt', 'vbmc_kubevirt'
 ALLOWED = {
     'sushy_kubevirt.kube': {'urllib3', 'kubernetes'},
     'sushy_kubevirt.machine': {'sushy_kubevirt.kube', 'urllib3'},
+    'sushy_kubevirt.bmc': {'sushy_kubevirt.kube', 'sushy_kubevirt.machine'},
     'sushy_kubevirt.redfish.services': {
-        'sushy_kubevirt.kube', 'sushy_kubevirt.machine', 'bcrypt'},
+        'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
+        'sushy_kubevirt.bmc', 'bcrypt'},
     'sushy_kubevirt.redfish.protocol': {
         'sushy_kubevirt.kube.errors',
         'sushy_kubevirt.redfish.services.authenticator',
         'flask', 'werkzeug', 'sushy_tools.error'},
     'sushy_kubevirt.redfish.resources': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
-        'sushy_kubevirt.redfish.services', 'sushy_kubevirt.redfish.protocol',
-        'flask', 'cryptography'},
+        'sushy_kubevirt.bmc', 'sushy_kubevirt.redfish.services',
+        'sushy_kubevirt.redfish.protocol', 'flask', 'cryptography'},
     'sushy_kubevirt.emulator': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.redfish', 'flask', 'stevedore', 'sushy_tools'},
@@ -42,12 +44,12 @@ ALLOWED = {
     'sushy_kubevirt.operator': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.pod.prometheus', 'sushy_kubevirt.pod.health',
-        'sushy_kubevirt.redfish.services.state_secret', 'cryptography'},
+        'sushy_kubevirt.bmc.state_secret', 'cryptography'},
     'vbmc_kubevirt.ipmi': {'cryptography'},
     'vbmc_kubevirt': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
-        'sushy_kubevirt.pod.prometheus', 'sushy_kubevirt.pod.health',
-        'cliff', 'stevedore', 'virtualbmc'},
+        'sushy_kubevirt.bmc', 'sushy_kubevirt.pod.prometheus',
+        'sushy_kubevirt.pod.health', 'cliff', 'stevedore', 'virtualbmc'},
 }
 
 # Packages that cost a long-running process much memory, and the one module

@@ -3,6 +3,7 @@
 
 import flask
 
+from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import authorization
 from sushy_kubevirt.redfish.protocol import error_responses
@@ -11,7 +12,6 @@ from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.services.events import event_record
-from sushy_kubevirt.redfish.services.events import event_registry
 from sushy_kubevirt.redfish.services.events import filters
 from sushy_kubevirt.redfish.services.events import subscriptions
 

@@ -9,12 +9,12 @@ import datetime
 
 import flask
 
+from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import computer_system
-from sushy_kubevirt.redfish.services.events import event_log
 
 ID = 'Events'
 

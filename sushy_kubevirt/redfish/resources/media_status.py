@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Status and messages of a medium, for its device and its task."""
 
+from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.resources import resource_paths
-from sushy_kubevirt.redfish.services.events import event_registry
 
 #: ResetType after which the guest sees its new medium.
 RESTART = 'PowerCycle'

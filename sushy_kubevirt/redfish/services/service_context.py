@@ -4,13 +4,13 @@
 There is one instance of `Services` per process.
 """
 
+from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import authenticator
 from sushy_kubevirt.redfish.services.events import dispatcher
 from sushy_kubevirt.redfish.services import sessions
 from sushy_kubevirt.redfish.services import shared_directory
-from sushy_kubevirt.redfish.services import state_secret
 from sushy_kubevirt.redfish.services import worker_messages
 from sushy_kubevirt.redfish.services import written_versions
 

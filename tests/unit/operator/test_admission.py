@@ -9,13 +9,13 @@ from oslotest import base
 import yaml
 
 from kubevirt_sandbox.testing import admission
+from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import rbac
-from sushy_kubevirt.redfish.services.events import event_log
 from tests.unit.operator import bodies
 
 PATH = (pathlib.Path(__file__).parents[3]

@@ -1,43 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 import logging
-from unittest import mock
 import uuid
-
-from oslotest import base
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
-from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
-from vbmc_kubevirt import bmc
+from tests.unit.vbmc import bmc_case
+from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.ipmi import constants
 
-UUID = '6fb0c2e9-6dd2-4c0a-b1d2-1234567890ab'
 
-
-class Session:
-    """Stands for an IPMI session that tests can delete."""
-
-
-class BmcTestCase(base.BaseTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.machine = mock.create_autospec(machine.Machine, instance=True)
-        self.machine.uuid = UUID
-        self.machine.problem.return_value = None
-        self.find = mock.Mock(return_value=self.machine)
-        self.reset = mock.Mock()
-        self.bmc = bmc.Bmc('vm', self.find, (3, 14), self.reset)
-        self.session = Session()
-
-    def ask(self, netfn, command, *data, session=None):
-        return self.bmc.commands[netfn, command].handler(
-            session or self.session, bytes(data))
-
-
-class DeviceTest(BmcTestCase):
+class DeviceTest(bmc_case.BmcTestCase):
 
     def test_device_id(self):
         self.assertEqual(
@@ -47,7 +21,7 @@ class DeviceTest(BmcTestCase):
     def test_guid_is_uuid_of_vm(self):
         self.assertEqual(bytes(16), self.bmc.guid())
         code, data = self.ask(6, 0x37)
-        self.assertEqual((0, UUID),
+        self.assertEqual((0, bmc_case.UUID),
                          (code, str(uuid.UUID(bytes_le=bytes(data)))))
         self.assertEqual(data, self.bmc.guid())
 
@@ -62,7 +36,7 @@ class DeviceTest(BmcTestCase):
         self.assertEqual((0, bytes((1, 0, 0))), self.ask(0, 9, 0, 0, 0))
 
 
-class ChassisTest(BmcTestCase):
+class ChassisTest(bmc_case.BmcTestCase):
 
     def test_chassis_status_has_power_state(self):
         on = {power_state.PowerState.ON, power_state.PowerState.PAUSED,
@@ -135,7 +109,7 @@ class ChassisTest(BmcTestCase):
         for kind in below(errors.MachineError):
             error = kind.__new__(kind)
             self.assertIsInstance(
-                bmc.completion_code(error),
+                completion.code_of(error),
                 constants.Completion)
 
     def test_logs_repeated_error_once(self):
@@ -146,7 +120,7 @@ class ChassisTest(BmcTestCase):
         self.assertEqual(1, len(logs.records))
 
 
-class BootTest(BmcTestCase):
+class BootTest(bmc_case.BmcTestCase):
 
     def set_flags(self, *data):
         self.machine.set_boot.reset_mock()
@@ -219,7 +193,7 @@ class BootTest(BmcTestCase):
             self.assertEqual((0x80, b''), self.ask(0, 9, parameter, 0, 0))
 
     def test_one_client_holds_set_in_progress(self):
-        other = Session()
+        other = bmc_case.Session()
         self.assertEqual((0, b''), self.ask(0, 8, 0, 1))
         self.assertEqual((0, bytes((1, 0, 1))), self.ask(0, 9, 0, 0, 0))
         self.assertEqual((0x81, b''), self.ask(0, 8, 0, 1, session=other))
@@ -230,6 +204,6 @@ class BootTest(BmcTestCase):
 
     def test_set_in_progress_ends_with_the_session(self):
         self.ask(0, 8, 0, 1)
-        self.session = Session()
+        self.session = bmc_case.Session()
         self.assertEqual((0, bytes((1, 0, 0))), self.ask(0, 9, 0, 0, 0))
         self.assertEqual((0, b''), self.ask(0, 8, 0, 1))

@@ -18,10 +18,10 @@ import logging
 import random
 import threading
 
+from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.redfish.services.events import event_record
-from sushy_kubevirt.redfish.services.events import event_registry
 from sushy_kubevirt.redfish.services.events import http_push
 from sushy_kubevirt.redfish.services.events import subscriptions
 

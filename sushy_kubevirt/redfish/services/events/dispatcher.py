@@ -18,10 +18,10 @@ import threading
 import time
 import weakref
 
+from sushy_kubevirt.bmc import event_log
+from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.redfish.services.events import event_log
 from sushy_kubevirt.redfish.services.events import event_record
-from sushy_kubevirt.redfish.services.events import event_registry
 from sushy_kubevirt.redfish.services.events import machine_events
 from sushy_kubevirt.redfish.services.events import server_sent_events
 from sushy_kubevirt.redfish.services.events import service_settings

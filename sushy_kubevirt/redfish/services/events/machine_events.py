@@ -9,13 +9,13 @@ delivered again after a list or a new watch, create no events.
 import dataclasses
 import time
 
+from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.redfish.services.events import event_record
-from sushy_kubevirt.redfish.services.events import event_registry
 
 _SYSTEM = 'ComputerSystem'
 

@@ -19,8 +19,8 @@ import signal
 import threading
 import time
 
+from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.redfish.services.events import event_record
-from sushy_kubevirt.redfish.services.events import event_registry
 
 LOG = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import queue
 import fixtures
 from oslotest import base
 
+from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.redfish.services.events import delivery
 from sushy_kubevirt.redfish.services.events import event_record
-from sushy_kubevirt.redfish.services.events import event_registry
 from sushy_kubevirt.redfish.services.events import filters
 from sushy_kubevirt.redfish.services.events import http_push
 from sushy_kubevirt.redfish.services.events import service_settings

@@ -7,17 +7,17 @@ import threading
 import fixtures
 from oslotest import base
 
+from sushy_kubevirt.bmc import event_registry
+from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.redfish.services.events import dispatcher
 from sushy_kubevirt.redfish.services.events import event_options
 from sushy_kubevirt.redfish.services.events import event_record
-from sushy_kubevirt.redfish.services.events import event_registry
 from sushy_kubevirt.redfish.services.events import filters
 from sushy_kubevirt.redfish.services.events import server_sent_events
 from sushy_kubevirt.redfish.services import shared_directory
-from sushy_kubevirt.redfish.services import state_secret
 from sushy_kubevirt.redfish.services import worker_messages
-from tests.unit.redfish.services import test_state_secret
+from tests.unit.bmc import test_state_secret
 
 
 class Media:

@@ -2,8 +2,8 @@
 
 from oslotest import base
 
+from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.redfish.services.events import event_record
-from sushy_kubevirt.redfish.services.events import event_registry
 from sushy_kubevirt.redfish.services.events import filters
 
 SYSTEM = '/redfish/v1/Systems/1'

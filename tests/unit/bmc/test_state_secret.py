@@ -8,9 +8,9 @@ import threading
 import fixtures
 from oslotest import base
 
+from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import options
-from sushy_kubevirt.redfish.services import state_secret
 
 VM = ('default', 'vm-a')
 

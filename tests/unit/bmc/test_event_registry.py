@@ -4,9 +4,9 @@ import json
 
 from oslotest import base
 
+from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.redfish.resources import registries
 from sushy_kubevirt.redfish.services.events import event_record
-from sushy_kubevirt.redfish.services.events import event_registry
 
 
 def all_messages():

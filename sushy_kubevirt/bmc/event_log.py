@@ -15,11 +15,11 @@ import queue
 import threading
 import time
 
+from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import media
-from sushy_kubevirt.redfish.services.events import event_registry
 
 LOG = logging.getLogger(__name__)
 

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boot options (sections 28.12 to 28.14)."""
+
+import logging
+import weakref
+
+from sushy_kubevirt.machine import boot
+from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import server
+
+LOG = logging.getLogger(__name__)
+
+#: Boot device selector (table 28-14).
+BOOT_DEVICES = {
+    0: boot.Target.NONE,
+    1: boot.Target.PXE,
+    2: boot.Target.HDD,
+    5: boot.Target.CD,
+}
+_SELECTORS = {target: number for number, target in BOOT_DEVICES.items()}
+# "Remotely connected CD/DVD". Only Redfish can set this override.
+_SELECTORS[boot.Target.UEFI_HTTP] = 8
+
+# Boot flags, first byte (table 28-14).
+_VALID = 0x80
+_PERSISTENT = 0x40
+_EFI = 0x20
+
+#: Boot option parameters (table 28-14).
+SET_IN_PROGRESS, VALID_BIT_CLEARING, INFO_ACKNOWLEDGE, BOOT_FLAGS = 0, 3, 4, 5
+PARAMETER_VERSION = 1
+
+#: BMC boot flag valid bit clearing (table 28-14): every "don't clear" bit is
+#: set, because only a boot clears the flags.
+_NEVER_CLEARED = 0x1f
+
+_LEVEL = constants.Privilege
+
+
+def commands(bmc):
+    """Return the commands of this module.
+
+    :param bmc: a `bmc.Bmc`
+    """
+    options = _BootOptions(bmc)
+    bmc.on_reset.append(options.release)
+    return {
+        (constants.CHASSIS, 0x08): server.Command(
+            'Set System Boot Options',
+            bmc.map_errors(options.set_boot_options), _LEVEL.OPERATOR,
+            min_length=1, modifies=True),
+        (constants.CHASSIS, 0x09): server.Command(
+            'Get System Boot Options',
+            bmc.map_errors(options.get_boot_options), _LEVEL.OPERATOR,
+            min_length=3),
+    }
+
+
+class _BootOptions:
+
+    def __init__(self, bmc):
+        self._bmc = bmc
+        self._set_in_progress_owner = None
+
+    def release(self):
+        """Release "set in progress"."""
+        self._set_in_progress_owner = None
+
+    def set_boot_options(self, session, data):
+        parameter, values = data[0] & 0x7f, data[1:]
+        if parameter == SET_IN_PROGRESS:
+            self._check_length(values, 1)
+            self._set_in_progress(session, values[0] & 3)
+        elif parameter == VALID_BIT_CLEARING:
+            self._check_length(values, 1)
+        elif parameter == INFO_ACKNOWLEDGE:
+            # For the system's firmware, which does not use it here.
+            self._check_length(values, 2)
+        elif parameter == BOOT_FLAGS:
+            # A request without data only sets the lock bit (bit 7).
+            if values:
+                self._check_length(values, 5)
+                self._set_boot_flags(values)
+        else:
+            raise completion.RequestError(
+                constants.Completion.PARAMETER_NOT_SUPPORTED)
+
+    @staticmethod
+    def _check_length(values, length):
+        if len(values) < length:
+            raise completion.RequestError(constants.Completion.LENGTH_INVALID)
+
+    def _set_in_progress(self, session, value):
+        """Give "set in progress" to one session, until that session ends."""
+        holder = self._holder()
+        if value == 3:
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        if value == 1 and holder not in (None, session):
+            raise completion.RequestError(constants.Completion.SET_IN_PROGRESS)
+        if value == 1:
+            self._set_in_progress_owner = weakref.ref(session)
+        elif value == 0:
+            self._set_in_progress_owner = None
+
+    def _holder(self):
+        return self._set_in_progress_owner and self._set_in_progress_owner()
+
+    def _set_boot_flags(self, values):
+        flags, device = values[0], values[1] >> 2 & 0x0f
+        target = BOOT_DEVICES.get(device)
+        if target is None:
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        if not flags & _VALID:
+            target = boot.Target.NONE
+        if target is boot.Target.NONE:
+            enabled = boot.Enabled.DISABLED
+        elif flags & _PERSISTENT:
+            enabled = boot.Enabled.CONTINUOUS
+        else:
+            enabled = boot.Enabled.ONCE
+        mode = boot.Mode.UEFI if flags & _VALID and flags & _EFI else None
+        self._bmc.machine().set_boot(target=target, enabled=enabled, mode=mode)
+        LOG.info('%s: boot %s, %s%s', self._bmc.name, target.value,
+                 enabled.value, f', {mode.value}' if mode else '')
+
+    def get_boot_options(self, session, data):
+        parameter = data[0] & 0x7f
+        if parameter == SET_IN_PROGRESS:
+            values = bytes((self._holder() is not None,))
+        elif parameter == VALID_BIT_CLEARING:
+            values = bytes((_NEVER_CLEARED,))
+        elif parameter == INFO_ACKNOWLEDGE:
+            values = bytes(2)
+        elif parameter == BOOT_FLAGS:
+            values = self._boot_flags(self._bmc.machine().boot())
+        else:
+            raise completion.RequestError(
+                constants.Completion.PARAMETER_NOT_SUPPORTED)
+        return bytes((PARAMETER_VERSION, parameter)) + values
+
+    @staticmethod
+    def _boot_flags(state):
+        flags = _EFI if state.mode is boot.Mode.UEFI else 0
+        device = 0
+        if state.enabled is not boot.Enabled.DISABLED:
+            flags |= _VALID
+            device = _SELECTORS[state.target] << 2
+        if state.enabled is boot.Enabled.CONTINUOUS:
+            flags |= _PERSISTENT
+        return bytes((flags, device, 0, 0, 0))

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Completion codes for errors of commands."""
+
+from sushy_kubevirt.kube import errors
+from vbmc_kubevirt.ipmi import constants
+
+#: Completion code for each error type; the first match applies.
+COMPLETION_CODES = (
+    (errors.MachineNotFound, constants.Completion.NOT_PRESENT),
+    (errors.AmbiguousName, constants.Completion.NOT_PRESENT),
+    (errors.WrongState, constants.Completion.WRONG_STATE),
+    (errors.Rejected, constants.Completion.WRONG_STATE),
+    (errors.Unsupported, constants.Completion.UNAVAILABLE),
+    (errors.InvalidValue, constants.Completion.INVALID_FIELD),
+    (errors.AccessDenied, constants.Completion.ACCESS_DENIED),
+    (errors.Unavailable, constants.Completion.NODE_BUSY),
+    (errors.ConfigError, constants.Completion.NO_RESPONSE),
+    (errors.MachineError, constants.Completion.UNSPECIFIED),
+)
+
+
+class RequestError(Exception):
+    """The request itself is invalid.
+
+    :param code: `constants.Completion`
+    """
+
+    def __init__(self, code):
+        super().__init__(code)
+        self.code = code
+
+
+def code_of(error):
+    """Look up the completion code for an error.
+
+    :param error: an `errors.MachineError`
+    :returns: `constants.Completion`
+    """
+    return next(code for kind, code in COMPLETION_CODES
+                if isinstance(error, kind))
