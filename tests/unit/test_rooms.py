@@ -24,6 +24,7 @@ ALLOWED = {
     'sushy_kubevirt.redfish.protocol': {
         'sushy_kubevirt.kube.errors',
         'sushy_kubevirt.redfish.services.authenticator',
+        'sushy_kubevirt.redfish.services.system_id',
         'flask', 'werkzeug', 'sushy_tools.error'},
     'sushy_kubevirt.redfish.resources': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',

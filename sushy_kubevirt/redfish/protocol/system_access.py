@@ -4,24 +4,28 @@
 `resolve_system` runs before every view, including sushy-emulator's, and looks
 at the matched URL rule: everything below ``/redfish/v1/Systems/<...>``,
 ``/redfish/v1/Managers/<...>`` or ``/redfish/v1/Chassis/<...>`` belongs to the
-system named there (manager and chassis have the system's UUID). New routes are
+system named there (manager and chassis have the system's Id). New routes are
 therefore covered without a change. `KubeVirtDriver.machine` decides which VMs
 may be reached.
 
-If a single VM is served, as in the pod of a BMC, the names that KubeVirtBMC
-uses (`ALIASES`) work as well, for its clients. They are not redirects, because
-many clients do not follow a redirect of a POST.
+A system is served under its Id (`services.system_id`) and under its UUID. If
+a single VM is served, as in the pod of a BMC, the names that KubeVirtBMC uses
+for the manager and the CD-ROM work as well. These aliases are not redirects,
+because many clients do not follow a redirect of a POST. Names of VMs are
+redirected to the Id.
 """
 
 import functools
 
 import flask
 
+from sushy_kubevirt.redfish.services import system_id
+
 _PREFIXES = ('/redfish/v1/Systems/<', '/redfish/v1/Managers/<',
              '/redfish/v1/Chassis/<')
 
-#: KubeVirtBMC's names for the only VM's system and manager, by URL prefix.
-ALIASES = {'/redfish/v1/Systems/<': '1', '/redfish/v1/Managers/<': 'BMC'}
+#: KubeVirtBMC's name for the manager: collection, alias.
+_MANAGER_ALIAS = ('/redfish/v1/Managers', 'BMC')
 
 #: KubeVirtBMC's name for the CD-ROM: view argument, alias, our name.
 _DEVICE = ('device', 'CD1', 'Cd')
@@ -46,7 +50,7 @@ def resolve_system():
 
     For Flask's before_request.
 
-    :returns: None, or a redirect from a name to the UUID
+    :returns: None, or a redirect from a name to the Id
     :raises: `MachineNotFound` and other errors of `KubeVirtDriver.machine`
     """
     request = flask.request._get_current_object()
@@ -58,42 +62,50 @@ def resolve_system():
         return None
     arguments = request.view_args
     identity = arguments[argument]
-    systems = flask.current_app.systems
-    only = systems.only
-    if only is not None:
+    if flask.current_app.systems.only is not None:
         name, alias, device = _DEVICE
         if arguments.get(name) == alias:
             arguments[name] = device
-    if only is not None and identity == _alias(request.url_rule.rule):
-        machine = systems.machine(only)
+    collection = rule.rule.partition('/<')[0]
+    found = machine(collection, identity)
+    if _is_only(collection, identity):
         # For sushy-emulator's own views, which look up the identity.
-        arguments[argument] = machine.uuid
-    else:
-        machine = systems.machine(identity)
-        if identity.lower() != machine.uuid:
-            return _redirect(argument, machine.uuid)
-    about.machine = machine
+        arguments[argument] = found.uuid
+    elif identity.lower() != found.uuid:
+        return _redirect(argument, system_id.of(found))
+    about.machine = found
     return None
 
 
-@functools.cache
-def _alias(rule):
-    """Return KubeVirtBMC's name for the only system in a rule, or None."""
-    for prefix, alias in ALIASES.items():
-        if rule.startswith(prefix):
-            return alias
-    return None
+def machine(collection, identity):
+    """Look up the machine that a segment of a URI names.
+
+    :param collection: path of the collection, such as ``/redfish/v1/Systems``
+    :param identity: the segment after it
+    :returns: `machine.Machine`
+    :raises: `MachineNotFound` and other errors of `KubeVirtDriver.machine`
+    """
+    systems = flask.current_app.systems
+    return systems.machine(
+        systems.only if _is_only(collection, identity) else identity)
 
 
-def _redirect(argument, uuid):
-    """Redirect to the same route with the system's UUID.
+def _is_only(collection, identity):
+    """Tell whether a segment names the VM of a service for a single one."""
+    return flask.current_app.systems.only is not None and (
+        identity == system_id.ONLY
+        or (collection, identity) == _MANAGER_ALIAS)
+
+
+def _redirect(argument, identity):
+    """Redirect to the same route with the system's Id.
 
     307, as sushy-emulator does: method and body are kept. Its own redirect
     fails for routes with several arguments and drops the query.
     """
     request = flask.request
     url = flask.url_for(request.endpoint,
-                        **{**request.view_args, argument: uuid})
+                        **{**request.view_args, argument: identity})
     query = request.query_string.decode('latin-1')
     if query:
         url = f'{url}?{query}'

@@ -14,6 +14,7 @@ from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.protocol import system_access
 from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.resources import virtual_media
 
@@ -23,8 +24,9 @@ _REPLACE = 'CertificateService.ReplaceCertificate'
 _REPLACE_PATH = f'{SERVICE}/Actions/{_REPLACE}'
 _PEM = 'PEM'
 
-# CertificateUri of ReplaceCertificate: UUID, device, certificate.
-_URI = re.compile(r'/redfish/v1/(?:Systems|Managers)/([^/]+)/VirtualMedia/'
+# CertificateUri of ReplaceCertificate: collection, identity, device,
+# certificate.
+_URI = re.compile(r'(/redfish/v1/(?:Systems|Managers))/([^/]+)/VirtualMedia/'
                   r'([^/]+)/Certificates/([^/]+)/?')
 
 # X.509 attribute type: property of Redfish's Identifier.
@@ -284,16 +286,20 @@ def replace():
     if match is None:
         raise error_responses.RedfishError(404, messages.message(
             'ResourceMissingAtURI', uri))
-    machine = flask.current_app.systems.machine(match[1])
-    device = virtual_media.find(machine, match[2])
-    _find(machine, device, match[3])
+    collection, identity, device_id, cert_id = match.groups()
+    machine = system_access.machine(collection, identity)
+    device = virtual_media.find(machine, device_id)
+    _find(machine, device, cert_id)
     made = machine.add_media_certificate(device.id,
                                          _certificate_string(values, _REPLACE))
-    if made.id != match[3]:
-        _delete(machine, device, match[3])
+    if made.id != cert_id:
+        _delete(machine, device, cert_id)
     answer = responses.no_content()
-    collection_path = uri.rstrip('/').rpartition('/')[0]
-    answer.headers['Location'] = f'{collection_path}/{made.id}'
+    place = resource_paths.system
+    if collection == resource_paths.MANAGERS:
+        place = resource_paths.manager
+    answer.headers['Location'] = place(
+        machine, 'VirtualMedia', device.id, 'Certificates', made.id)
     return answer
 
 

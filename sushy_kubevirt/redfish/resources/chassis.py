@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chassis v1.25: one virtual chassis per system, with the system's UUID.
+"""Chassis v1.25: one virtual chassis per system, with the system's Id.
 
 It has no sensors and no power supplies. Manufacturer, Model, SerialNumber, SKU
 and AssetTag come from ``domain.chassis``, which the VM's owner sets for the
@@ -13,6 +13,7 @@ from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import resource_paths
+from sushy_kubevirt.redfish.services import system_id
 
 ROOT = resource_paths.CHASSIS
 
@@ -49,7 +50,7 @@ def resource(machine):
     body = {
         '@odata.id': resource_paths.chassis(machine),
         '@odata.type': '#Chassis.v1_25_0.Chassis',
-        'Id': machine.uuid,
+        'Id': system_id.of(machine),
         'Name': f'{machine.name}-Chassis',
         'UUID': machine.uuid,
         'ChassisType': 'Other',

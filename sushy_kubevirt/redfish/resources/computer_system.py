@@ -19,6 +19,7 @@ from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import boot_options
 from sushy_kubevirt.redfish.resources import hardware
 from sushy_kubevirt.redfish.resources import resource_paths
+from sushy_kubevirt.redfish.services import system_id
 
 ROOT = resource_paths.SYSTEMS
 path = resource_paths.system
@@ -87,7 +88,7 @@ def _body(machine, app):
     body = {
         '@odata.id': here,
         '@odata.type': '#ComputerSystem.v1_22_0.ComputerSystem',
-        'Id': machine.uuid,
+        'Id': system_id.of(machine),
         'Name': machine.name,
         'Description': f'KubeVirt VirtualMachine {machine.qualified_name}',
         'UUID': machine.uuid,

@@ -6,6 +6,7 @@ because clients read one or the other.
 """
 
 import datetime
+import re
 
 import flask
 
@@ -14,11 +15,15 @@ from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import computer_system
+from sushy_kubevirt.redfish.resources import resource_paths
 
 ID = 'Events'
 
 _CLEAR = 'LogService.ClearLog'
+
+# Origins that are linked to: the system and its media devices.
+_ORIGIN = re.compile(
+    re.escape(resource_paths.SYSTEMS) + '/[^/]+((?:/VirtualMedia/[^/]+)?)')
 
 
 def _log():
@@ -30,8 +35,10 @@ def _root(machine):
 
     Taken from the path of the request.
     """
-    owners = flask.request.path.split('/')[3]
-    return f'/redfish/v1/{owners}/{machine.uuid}/LogServices'
+    place = resource_paths.system
+    if flask.request.path.startswith(resource_paths.MANAGERS):
+        place = resource_paths.manager
+    return place(machine, 'LogServices')
 
 
 def _path(machine):
@@ -111,11 +118,12 @@ def _entry(machine, one):
     }
     if one.event:
         body['EventId'] = one.event
-    system = computer_system.path(machine)
+    # Another service, with other Ids of systems, may have written the entry.
     # Tasks expire; a link to an expired task would be broken.
-    if one.origin == system or one.origin.startswith(
-            system + '/VirtualMedia/'):
-        body['Links'] = {'OriginOfCondition': responses.link(one.origin)}
+    match = _ORIGIN.fullmatch(one.origin)
+    if match is not None:
+        body['Links'] = {'OriginOfCondition': responses.link(
+            resource_paths.system(machine) + match[1])}
     return body
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manager v1.19: this service as the BMC of one system.
 
-Each system has its own manager with the system's UUID, as in sushy-emulator.
+Each system has its own manager with the system's Id, as in sushy-emulator.
 """
 
 import datetime
@@ -15,6 +15,7 @@ from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import resource_paths
+from sushy_kubevirt.redfish.services import system_id
 
 ROOT = resource_paths.MANAGERS
 
@@ -55,7 +56,7 @@ def _body(machine, app):
     body = {
         '@odata.id': here,
         '@odata.type': '#Manager.v1_19_0.Manager',
-        'Id': machine.uuid,
+        'Id': system_id.of(machine),
         'Name': f'{machine.name}-Manager',
         'UUID': machine.uuid,
         'ManagerType': 'BMC',

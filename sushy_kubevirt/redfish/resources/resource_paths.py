@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paths, links and errors shared by the resources of one system.
 
-Each VM has a system, a manager and a chassis with the same UUID.
+Each VM has a system, a manager and a chassis with the same Id, see
+`services.system_id`.
 """
 
 import contextlib
@@ -13,8 +14,9 @@ from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.services import system_id
 
-SYSTEMS = '/redfish/v1/Systems'
+SYSTEMS = system_id.SYSTEMS
 MANAGERS = '/redfish/v1/Managers'
 CHASSIS = '/redfish/v1/Chassis'
 
@@ -28,17 +30,17 @@ def system(machine, *names):
     :param machine: the VM
     :param names: path segments below the system
     """
-    return '/'.join((SYSTEMS, machine.uuid, *names))
+    return '/'.join((SYSTEMS, system_id.of(machine), *names))
 
 
 def manager(machine, *names):
     """Return the path of a system's manager or a resource below it."""
-    return '/'.join((MANAGERS, machine.uuid, *names))
+    return '/'.join((MANAGERS, system_id.of(machine), *names))
 
 
 def chassis(machine, *names):
     """Return the path of a system's chassis or a resource below it."""
-    return '/'.join((CHASSIS, machine.uuid, *names))
+    return '/'.join((CHASSIS, system_id.of(machine), *names))
 
 
 def collection(kind, name, here, ids):

@@ -110,7 +110,12 @@ class RedfishPodTestCase(PodTestCase):
         system = client.get_system(SYSTEM)
         self.assertEqual('vm-0', system.name)
         manager = client.get_manager(MANAGER)
-        self.assertEqual(system.uuid, manager.identity)
+        self.assertEqual('1', manager.identity)
+        self.assertEqual(system.uuid, manager.uuid)
+        # A node that was enrolled with the UUID.
+        stored = client.get_system('/redfish/v1/Systems/' + system.uuid)
+        self.assertEqual('1', stored.identity)
+        self.assertEqual(['1'], [one.identity for one in stored.managers])
         self.assertEqual(
             {'Cd'}, {one.identity
                      for one in manager.virtual_media.get_members()} & {'Cd'})
@@ -121,14 +126,54 @@ class RedfishPodTestCase(PodTestCase):
         system.set_system_boot_options(
             enabled=sushy.BOOT_SOURCE_ENABLED_DISABLED)
 
-    def test_links_by_aliases_resolve(self):
-        found = link_crawler.crawl(
-            lambda path: self.pod.request('GET', path, stream=True),
-            SYSTEM)
-        wrong = {path: code for path, (code, _body, _source) in found.items()
-                 if code != 200}
-        self.assertEqual({}, wrong)
-        self.assertGreater(len(found), 40)
+    def test_links_have_canonical_ids(self):
+        uuid = self.pod.request('GET', SYSTEM, expect=200).json()['UUID']
+        for start in '/redfish/v1/', '/redfish/v1/Systems/' + uuid, MANAGER:
+            found = link_crawler.crawl(
+                lambda path: self.pod.request('GET', path, stream=True),
+                start)
+            self.assertEqual({}, {
+                path: code for path, (code, _body, _source) in found.items()
+                if code != 200})
+            self.assertGreater(len(found), 40)
+            del found[start]
+            self.assertEqual([], [
+                path for path in found
+                if path.split('/')[3:4] in (['Systems'], ['Managers'],
+                                            ['Chassis'])
+                and path.split('/')[4:5] not in ([], ['1'], ['Bios'])])
+
+    def test_events_have_canonical_ids(self):
+        uuid = self.pod.request('GET', SYSTEM, expect=200).json()['UUID']
+        alias = '/redfish/v1/Systems/' + uuid
+        with requests.get(
+                self.pod.url + STREAM, stream=True, verify=str(self.pod.ca),
+                params={'$filter': f"OriginResource eq '{alias}'"},
+                auth=(redfish_pod.USER, self.pod.password),
+                timeout=30) as stream:
+            self.assertEqual(200, stream.status_code)
+            lines = stream.iter_lines()
+            next(lines)
+            # A URI that was stored when the UUID was the Id.
+            self.pod.request(
+                'POST', alias + '/Actions/ComputerSystem.Reset',
+                {'ResetType': 'On'}, expect=204)
+            event = next(line for line in lines if line.startswith(b'data:'))
+        event = json.loads(event.removeprefix(b'data:'))['Events'][0]
+        self.assertEqual({'@odata.id': SYSTEM}, event['OriginOfCondition'])
+
+        def origins():
+            log = self.pod.request(
+                'GET', alias + '/LogServices/Events/Entries', expect=200)
+            return {entry['Links']['OriginOfCondition']['@odata.id']
+                    for entry in log.json()['Members'] if 'Links' in entry}
+
+        self.assertEqual({SYSTEM}, self.until(origins))
+        self.pod.request(
+            'POST', alias + '/Actions/ComputerSystem.Reset',
+            {'ResetType': 'ForceOff'}, expect=204)
+        self.until(lambda: self.pod.request('GET', SYSTEM).json()[
+            'PowerState'] == 'Off')
 
     def test_metrics_have_routes_not_paths(self):
         before = self.pod.metric('virtbmc_redfish_sessions')

@@ -52,7 +52,9 @@ class MessagesTestCase(base.BaseTestCase):
 class RecordsTestCase(base.BaseTestCase):
 
     class Machine:
-        uid = 'u-1'
+        class cluster:
+            vm = None
+        uid = uuid = 'u-1'
         qualified_name = 'default/vm'
 
     def test_workers_make_equal_records(self):

@@ -82,6 +82,7 @@ class Machine:
     """
 
     def __init__(self, uuid, name, namespace='default'):
+        self.cluster = Cluster
         self.uuid = uuid
         self.uid = 'uid-of-' + name
         self.name = name
@@ -266,6 +267,8 @@ class Cluster:
     def __init__(self, *machines):
         self.client = Client()
         self.all = list(machines)
+        for machine in machines:
+            machine.cluster = self
         self.fails = None
         self.started = False
 
@@ -280,7 +283,8 @@ class Cluster:
     def machines(self):
         if self.fails is not None:
             raise self.fails
-        return list(self.all)
+        return [machine for machine in self.all if self.vm in (
+            None, (machine.namespace, machine.name))]
 
     def machine(self, identity, wait=True):
         found = [machine for machine in self.machines()
@@ -323,6 +327,8 @@ def application(test, machines, **config):
     test.addCleanup(state.cleanup)
     app.config.update({'SUSHY_EMULATOR_STATE_DIR': state.name,
                        plugin.DRIVER: 'kubevirt', **config})
+    vm = config.get('SUSHY_EMULATOR_KUBEVIRT_VM')
+    machines.vm = tuple(vm.split('/')) if vm else None
     app.sushy_kubevirt.use(
         system_driver.KubeVirtDriver.initialize(app.config, app.logger)(
             machines

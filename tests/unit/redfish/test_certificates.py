@@ -84,6 +84,22 @@ class TestCertificates(base.RedfishTestCase):
         answer = self.replace({'@odata.id': managers + '/2'}, text=PEM)
         self.assertEqual(managers + '/3', answer.headers['Location'])
 
+    def test_replace_with_single_vm(self):
+        app = fakes.application(self, self.cluster,
+                                SUSHY_EMULATOR_KUBEVIRT_VM='default/vm-a')
+        self.client = app.test_client()
+        self.post()
+        number = 1
+        for owner, location in (
+                ('Systems/1', 'Systems/1'), ('Managers/BMC', 'Managers/1'),
+                ('Systems/' + fakes.A, 'Systems/1')):
+            path = '/redfish/v1/%s/VirtualMedia/Cd/Certificates/%d'
+            answer = self.replace(path % (owner, number),
+                                  text=(PEM, OTHER)[number % 2])
+            number += 1
+            self.assertEqual(path % (location, number),
+                             answer.headers['Location'])
+
     def test_rejects_invalid_replacement(self):
         self.post()
         for uri, code in ((self.path + '/2', 404), (self.path, 404),

@@ -8,7 +8,8 @@ import dataclasses
 import datetime
 import hashlib
 
-SYSTEMS = '/redfish/v1/Systems'
+from sushy_kubevirt.redfish.services import system_id
+
 TASKS = '/redfish/v1/TaskService/Tasks'
 
 _TYPE = '#Event.v1_11_0.Event'
@@ -45,6 +46,7 @@ class Record:
     :param severity: ``OK``, ``Warning`` or ``Critical``
     :param resolution: how to resolve the situation
     :param origin: path of the resource it is about, '' for none
+    :param alias: that path with the system's UUID, if it is about a system
     :param resource_type: that resource's schema, such as ``ComputerSystem``
     :param system: namespace/name of the VM, '' for none
     :param uid: of that VM
@@ -68,6 +70,7 @@ class Record:
     uid: str = ''
     number: int = 0
     stable: bool = True
+    alias: str = ''
 
     @property
     def prefix(self):
@@ -128,7 +131,11 @@ def make(message, type_, args=(), origin='', resource_type='', machine=None,
     """
     args = tuple(_shortened(arg) for arg in args)
     time = now()
-    uid = machine.uid if machine is not None else ''
+    uid = alias = ''
+    if machine is not None:
+        uid = machine.uid
+        alias = origin.replace(system_id.system_path(machine),
+                               f'{system_id.SYSTEMS}/{machine.uuid}', 1)
     material = '\0'.join(map(str, (uid, message.id, *args,
                                    *(seed or (time,)))))
     return Record(
@@ -138,7 +145,7 @@ def make(message, type_, args=(), origin='', resource_type='', machine=None,
         resolution=message.resolution, origin=origin,
         resource_type=resource_type,
         system=machine.qualified_name if machine is not None else '',
-        uid=uid, stable=stable)
+        uid=uid, stable=stable, alias=alias)
 
 
 def changed(record, args=(), **fields):

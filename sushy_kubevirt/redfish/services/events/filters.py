@@ -77,12 +77,12 @@ def is_message(record, ids):
 def is_origin(record, path, subordinate):
     """Check whether a record is about a resource.
 
-    :param path: of the resource
+    :param path: of the resource; a system may be named by its UUID
     :param subordinate: whether resources below it are included
     """
     path = path.rstrip('/')
-    return record.origin == path or subordinate and (
-        record.origin.startswith(path + '/'))
+    return any(origin == path or subordinate and origin.startswith(path + '/')
+               for origin in (record.origin, record.alias))
 
 
 def is_type(record, types):

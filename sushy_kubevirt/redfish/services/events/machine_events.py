@@ -16,6 +16,7 @@ from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services import system_id
 
 _SYSTEM = 'ComputerSystem'
 
@@ -54,11 +55,6 @@ class _RemovedOverride:
     id: str | None
     target: boot.Target
     seed: tuple         # see `event_record.make`
-
-
-def system_path(machine):
-    """Return the path of a machine's ComputerSystem."""
-    return f'{event_record.SYSTEMS}/{machine.uuid}'
 
 
 def _boot(vm, vmi, before):
@@ -246,8 +242,9 @@ class MachineEvents:
     def _record(self, machine, message, type_, args, seed, origin='',
                 resource_type=_SYSTEM, stable=True):
         self._emit(event_record.make(
-            message, type_, args, origin or system_path(machine),
-            resource_type, machine, seed, stable))
+            message, type_, args,
+            origin or system_id.system_path(machine), resource_type,
+            machine, seed, stable))
 
     # Media
 
@@ -280,7 +277,8 @@ class MachineEvents:
     def _medium(self, machine, device, message, medium, *more):
         # Clients do not see the drive of HTTP boot as a device.
         about = {} if device == media.HTTP_BOOT.id else {
-            'origin': f'{system_path(machine)}/VirtualMedia/{device}',
+            'origin':
+                system_id.system_path(machine) + '/VirtualMedia/' + device,
             'resource_type': 'VirtualMedia'}
         self._record(
             machine, message,

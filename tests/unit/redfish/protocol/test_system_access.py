@@ -208,30 +208,70 @@ class TestNames(SystemAccessTestCase):
 
 
 class TestSingleVm(SystemAccessTestCase):
-    """Aliases for the only VM, as in KubeVirtBMC."""
+    """The only VM is 1; its UUID, and names of KubeVirtBMC, are aliases."""
 
     VM = 'default/vm-a'
-    ALIASES = (('/redfish/v1/Systems/', '1'), ('/redfish/v1/Managers/', 'BMC'))
+    ALIASES = (('/redfish/v1/Systems/', fakes.A),
+               ('/redfish/v1/Systems/', fakes.A.upper()),
+               ('/redfish/v1/Managers/', fakes.A),
+               ('/redfish/v1/Managers/', 'BMC'),
+               ('/redfish/v1/Chassis/', fakes.A))
 
-    def test_alias_responses_equal_those_of_uuid(self):
+    def test_alias_responses_are_equal(self):
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
         number = 0
-        for method, path in urls(self.app, fakes.A):
+        for method, path in urls(self.app, '1'):
+            wanted = client.open(path, method=method, json={})
+            self.assertNotEqual(307, wanted.status_code)
             for prefix, alias in self.ALIASES:
                 if not path.startswith(prefix):
                     continue
                 number += 1
-                wanted = client.open(path, method=method, json={})
-                found = client.open(path.replace(fakes.A, alias, 1),
+                found = client.open(path.replace('/1', '/' + alias, 1),
                                     method=method, json={})
                 self.assertEqual(wanted.status_code, found.status_code, path)
-                self.assertEqual(
-                    wanted.get_data(as_text=True),
-                    found.get_data(as_text=True).replace(
-                        prefix + alias, prefix + fakes.A), path)
-                self.assertEqual(wanted.headers.get('ETag'),
-                                 found.headers.get('ETag'))
-        self.assertGreater(number, 100)
+                if wanted.status_code < 400:
+                    self.assertEqual(wanted.data, found.data, path)
+                for name in 'ETag', 'Location':
+                    self.assertEqual(wanted.headers.get(name),
+                                     found.headers.get(name), path)
+        self.assertGreater(number, 200)
+
+    def test_one_is_in_every_uri(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        number = 0
+        for identity in '1', fakes.A:
+            for method, path in urls(self.app, identity):
+                answer = client.open(path, method=method, json={})
+                if method == 'GET' and answer.status_code == 200:
+                    number += 1
+                    self.assertNotRegex(
+                        answer.text,
+                        f'/(Systems|Managers|Chassis)/{fakes.A}')
+        self.assertGreater(number, 60)
+        for name in 'Systems', 'Managers', 'Chassis':
+            collection = '/redfish/v1/' + name
+            self.assertEqual([{'@odata.id': collection + '/1'}],
+                             client.get(collection).json['Members'])
+            self.assertEqual('1', client.get(collection + '/1').json['Id'])
+            self.assertEqual(fakes.A, client.get(
+                collection + '/1').json['UUID'])
+
+    def test_name_redirects_to_one(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        answer = client.get('/redfish/v1/Systems/vm-a/Bios?$select=Id')
+        self.assertEqual(307, answer.status_code)
+        self.assertEqual('/redfish/v1/Systems/1/Bios?$select=Id',
+                         answer.headers['Location'])
+
+    def test_links_of_expanded_alias(self):
+        client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
+        for expand in '*', '.', '~':
+            query = f'?$expand={expand}($levels=2)'
+            wanted = client.get('/redfish/v1/Systems/1' + query)
+            found = client.get(f'/redfish/v1/Systems/{fakes.A}{query}')
+            self.assertEqual(200, found.status_code)
+            self.assertEqual(wanted.json, found.json)
 
     def test_action_by_alias(self):
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
@@ -243,10 +283,12 @@ class TestSingleVm(SystemAccessTestCase):
 
     def test_if_match_by_alias(self):
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
-        tag = client.get('/redfish/v1/Systems/' + fakes.A).headers['ETag']
-        answer = client.patch('/redfish/v1/Systems/1', json={'AssetTag': 'x'},
-                              headers={'If-Match': tag})
-        self.assertEqual(204, answer.status_code)
+        paths = ['/redfish/v1/Systems/' + one for one in ('1', fakes.A)]
+        for read, written in paths, reversed(paths):
+            tag = client.get(read).headers['ETag']
+            answer = client.patch(written, json={'AssetTag': 'x'},
+                                  headers={'If-Match': tag})
+            self.assertEqual(204, answer.status_code)
 
     def test_virtual_media_alias(self):
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
@@ -261,19 +303,23 @@ class TestSingleVm(SystemAccessTestCase):
         self.assertEqual(404, client.get(
             '/redfish/v1/Managers/BMC/VirtualMedia/CD2').status_code)
 
-    def test_aliases_belong_to_one_collection(self):
+    def test_manager_alias_belongs_to_managers(self):
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM)
-        for path in 'Systems/BMC', 'Managers/1', 'Chassis/1':
+        for path in 'Systems/BMC', 'Chassis/BMC', 'Managers/bmc', 'Systems/2':
             self.assertEqual(404, client.get(
                 '/redfish/v1/' + path).status_code)
 
-    def test_no_aliases_without_single_vm(self):
+    def test_several_vms_are_uuids(self):
         self.cluster.all[:] = [self.a]
         client = self.client()
-        for prefix, alias in self.ALIASES:
-            self.assertEqual(404, client.get(prefix + alias).status_code)
+        for path in 'Systems/1', 'Managers/1', 'Managers/BMC', 'Chassis/1':
+            self.assertEqual(404, client.get(
+                '/redfish/v1/' + path).status_code)
         self.assertEqual(404, client.get(
             f'/redfish/v1/Systems/{fakes.A}/VirtualMedia/CD1').status_code)
+        for name in 'Systems', 'Managers', 'Chassis':
+            self.assertEqual(fakes.A, client.get(
+                f'/redfish/v1/{name}/{fakes.A}').json['Id'])
 
     def test_alias_of_missing_vm_gets_404(self):
         self.cluster.all.remove(self.a)
@@ -284,5 +330,5 @@ class TestSingleVm(SystemAccessTestCase):
     def test_alias_respects_allowed_instances(self):
         client = self.client(SUSHY_EMULATOR_KUBEVIRT_VM=self.VM,
                              SUSHY_EMULATOR_ALLOWED_INSTANCES=[fakes.B])
-        for prefix, alias in self.ALIASES:
+        for prefix, alias in (*self.ALIASES, ('/redfish/v1/Systems/', '1')):
             self.assertEqual(404, client.get(prefix + alias).status_code)

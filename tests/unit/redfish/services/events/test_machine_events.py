@@ -10,13 +10,16 @@ from kubevirt_sandbox.testing import machines
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import media
+from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services.events import filters
 from sushy_kubevirt.redfish.services.events import machine_events
 from tests.unit.machine import api
 
 
 class Machine:
 
-    def __init__(self, vm):
+    def __init__(self, vm, cluster=None):
+        self.cluster = cluster or Cluster()
         self.namespace = vm['metadata']['namespace']
         self.name = vm['metadata']['name']
         self.uid = vm['metadata']['uid']
@@ -34,6 +37,8 @@ class Media:
 
 
 class Cluster:
+
+    vm = None
 
     def __init__(self, *vms):
         self.vms = vms
@@ -91,6 +96,22 @@ class MachineEventsTestCase(base.BaseTestCase):
             vm['spec']['template']['metadata'].get('annotations') or {})
         vmi['status'].update(more)
         return vmi
+
+
+class SingleVmTestCase(MachineEventsTestCase):
+
+    def test_origin_is_canonical_and_selected_by_uuid(self):
+        self.cluster.vm = ('default', 'vm')
+        off = copy.deepcopy(self.vm)
+        off['status']['printableStatus'] = 'Starting'
+        self.see(off, machine=Machine(off, self.cluster))
+        record, = self.emitted
+        self.assertEqual('/redfish/v1/Systems/1', record.origin)
+        for identity, selected in ('1', True), ('u-1', True), ('u-2', False):
+            chosen = filters.Filter(
+                origins=('/redfish/v1/Systems/' + identity,))
+            self.assertEqual(selected, chosen.matches(
+                event_record.from_dict(record.to_dict())))
 
 
 class MachinesTestCase(MachineEventsTestCase):
