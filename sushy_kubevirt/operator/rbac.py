@@ -112,6 +112,10 @@ def rules(bmc, uploads=False):
             'virtualmachines/start', 'virtualmachines/stop',
             'virtualmachines/restart', 'virtualmachineinstances/pause',
             'virtualmachineinstances/unpause'], ['update'], [vm]),
+        # The serial console and the display.
+        _rule('subresources.kubevirt.io', [
+            'virtualmachineinstances/console',
+            'virtualmachineinstances/vnc'], ['get'], [vm]),
         _rule('', ['secrets'], ['get', 'patch'], [vm + state_secret.ENDING]),
         _rule('', ['events'], ['create', 'list', 'delete']),
     ]

@@ -27,6 +27,10 @@ R = power_state.ResetType
 UNNAMED = {('create', 'events'), ('list', 'events'), ('delete', 'events'),
            ('create', 'uploadtokenrequests.upload.cdi.kubevirt.io')}
 
+# Of a VMI: namespace, name, subresource.
+SUBRESOURCE = ('/apis/subresources.kubevirt.io/v1/namespaces/{}/'
+               'virtualmachineinstances/{}/{}')
+
 
 class PodAccountTestCase(access_case.AccessTestCase):
     """The account of a BMC's pod; the operator has CDI's upload proxy."""
@@ -74,11 +78,20 @@ class PodAccountTestCase(access_case.AccessTestCase):
         self.sandbox.wait_running('box', self.namespace)
         self.use_services(box, self.system(box))
         machine = self.machine_of(box)
+        self.use_console(box)
         for reset in (R.PAUSE, R.RESUME, R.FORCE_RESTART, R.FORCE_OFF):
             machine.reset(reset)
         self.sandbox.wait_stopped('box', self.namespace)
         self.use_media(box, machine)
         self.use_rare_functions(machine)
+
+    def use_console(self, box):
+        """Open the serial console and the display, which no guest has here.
+        """
+        for name in ('console', 'vnc'):
+            answer = self.ask(box, 'GET', SUBRESOURCE.format(
+                self.namespace, 'box', name))
+            self.assertEqual(501, answer.status_code, answer.text)
 
     def post(self, box, path, **body):
         answer = box.curl(path, '-X', 'POST', '-H', 'Content-Type: '
@@ -215,6 +228,11 @@ class PodAccountTestCase(access_case.AccessTestCase):
                 ('POST', core + 'serviceaccounts/default/token', {}),
                 ('GET', '/apis/rbac.authorization.k8s.io/v1/namespaces/'
                  f'{self.namespace}/roles/box-virtbmc'),
+                *(('GET', SUBRESOURCE.format(self.namespace, vmi, name))
+                  for vmi, name in (('other', 'console'), ('other', 'vnc'),
+                                    ('box', 'vnc/screenshot'),
+                                    ('box', 'portforward'),
+                                    ('box', 'usbredir'))),
                 ('GET', '/sandbox/stats')):
             self.assertEqual(403, self.ask(
                 box, method, path, *body).status_code, (method, path))
