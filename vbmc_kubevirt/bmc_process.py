@@ -13,6 +13,7 @@ import os
 
 from vbmc_kubevirt import bmc_server
 from vbmc_kubevirt.ipmi import udp
+from vbmc_kubevirt.ipmi import users
 
 LOG = logging.getLogger(__name__)
 
@@ -79,9 +80,11 @@ class BmcProcess:
         except OSError as exc:
             return exc.strerror
         vm = f"{entry['namespace']}/{name.rpartition('/')[2]}"
-        credentials = entry['username'].encode(), entry['password'].encode()
+        user = users.User(users.NULL_USER + 1, entry['username'].encode(),
+                          entry['password'].encode())
         self._servers[name] = server = bmc_server.BmcServer(
-            self._connection, self._options, name, vm, lambda: credentials)
+            self._connection, self._options, name, vm,
+            users.Users(lambda: (user,)))
         server.start(sock, self._readers, self._writers)
         self._tasks[name] = asyncio.create_task(server.watch(self._readers))
 

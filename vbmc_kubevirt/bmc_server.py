@@ -65,16 +65,16 @@ class BmcServer:
     :param options: `options.Options` of the machine
     :param name: name for log messages
     :param vm: 'namespace/name'
-    :param account: see `ipmi.server.Server`
+    :param users: `ipmi.users.Users`
     :ivar bmc: `bmc.Bmc`
     :ivar server: `ipmi.server.Server`; None before `start`
     """
 
-    def __init__(self, shared_connection, options, name, vm, account):
+    def __init__(self, shared_connection, options, name, vm, users):
         self.name = name
         self.server = None
         self._vm = vm
-        self._account = account
+        self._users = users
         self._shared_connection = shared_connection
         self._options = options
         self._lock = threading.Lock()
@@ -108,7 +108,7 @@ class BmcServer:
         :param writers: executor, see `ipmi.server.Server`
         """
         self.server = server.Server(
-            self.name, self._account, self.bmc.commands, self.bmc.guid,
+            self.name, self._users, self.bmc.commands, self.bmc.guid,
             readers, writers)
         self.server.start(sock)
 

@@ -15,8 +15,8 @@ from sushy_kubevirt.machine import options
 from sushy_kubevirt.pod import health
 from sushy_kubevirt.pod import prometheus
 from vbmc_kubevirt import bmc_server
-from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import udp
+from vbmc_kubevirt.ipmi import users
 from vbmc_kubevirt import metrics
 from vbmc_kubevirt import mounted_secret
 
@@ -62,12 +62,11 @@ class IpmiContainer:
 
     def __init__(self, settings):
         self._settings = settings
-        self._account = mounted_secret.MountedAccount(
-            settings.folder, (constants.USERNAME_MAX, constants.PASSWORD_MAX))
+        self._account = mounted_secret.MountedAccount(settings.folder)
         self._server = bmc_server.BmcServer(
             bmc_server.SharedConnection(None, None),
             settings.machine_options, settings.vm, settings.vm,
-            self._account.current)
+            users.Users(self._account.users))
         self._port = settings.port
         self._readers = futures.ThreadPoolExecutor(READERS, 'reader')
         self._writers = futures.ThreadPoolExecutor(WRITERS, 'writer')
@@ -85,7 +84,7 @@ class IpmiContainer:
         self._port = sock.getsockname()[1]
         self._server.start(sock, self._readers, self._writers)
         # Log an unusable Secret at start, not at the first login.
-        self._account.current()
+        self._account.users()
         probes = health.Server(
             self._settings.address, self._settings.health_port,
             self.liveness_problem, self.readiness_problem,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""User name and password of a mounted Secret, read on every access.
+"""User of a mounted Secret, read on every access.
 
 Kubernetes mounts a Secret as a directory of symbolic links and replaces
 their target atomically. Checking the files on access takes microseconds and
@@ -11,11 +11,24 @@ import os
 import threading
 import time
 
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import users
+
 LOG = logging.getLogger(__name__)
 
 #: Link that Kubernetes replaces when the Secret changes.
 _DATA = '..data'
-_NAMES = 'username', 'password'
+_NAMES = 'username', 'password', 'role'
+
+#: Role of a Secret without one, as in Redfish.
+DEFAULT_ROLE = 'Administrator'
+
+#: Id of the user of the Secret, the first after the null user.
+USER_ID = users.NULL_USER + 1
+
+# Maximum bytes of user name and password.
+_LIMITS = {'username': constants.USERNAME_MAX,
+           'password': constants.PASSWORD_MAX}
 
 #: Maximum number of bytes read from a file.
 _MAX_BYTES = 1024
@@ -30,26 +43,24 @@ class InvalidSecret(Exception):
 
 
 class MountedAccount:
-    """Credentials in a directory. Thread-safe.
+    """User in a directory. Thread-safe.
 
-    :param folder: path of a directory with the files ``username`` and
-        ``password``
-    :param limits: maximum bytes of user name and password
+    :param folder: path of a directory with the files ``username``,
+        ``password`` and optionally ``role``
     """
 
-    def __init__(self, folder, limits):
+    def __init__(self, folder):
         self.folder = folder
-        self._limits = dict(zip(_NAMES, limits))
         self._lock = threading.Lock()
-        self._stamp = self._account = self._first = None
+        self._stamp = self._user = self._first = None
         self._problem = ''
         self._first = self._stamps()
 
-    def current(self):
-        """Return the present credentials.
+    def users(self):
+        """Return the present user, for `users.Users`.
 
-        :returns: (user name, password), both bytes; the same tuple object
-            until they change. None if the Secret is missing or invalid.
+        :returns: tuple of one `users.User`; empty if the Secret is missing or
+            invalid
         """
         with self._lock:
             for _attempt in range(3):
@@ -60,12 +71,12 @@ class MountedAccount:
                 # If the files changed while being read, user name and
                 # password may not belong together: check again.
                 self._stamp = stamp
-            return self._account
+            return () if self._user is None else (self._user,)
 
     @property
     def problem(self):
         """Why no login is possible, a sentence; '' if the Secret is valid."""
-        self.current()
+        self.users()
         return self._problem
 
     def _stamps(self):
@@ -85,21 +96,31 @@ class MountedAccount:
         try:
             if stamp[-1] is True:
                 raise InvalidSecret('its files are being written')
-            account = tuple(map(self._read, _NAMES))
+            user = users.User(USER_ID, self._value('username'),
+                              self._value('password'), self._limit())
         except InvalidSecret as exc:
-            account = None
+            user = None
             problem = f'Secret mounted at {self.folder} is unusable: {exc}'
             if problem != self._problem:
                 LOG.error('%s. No login is possible until it is corrected',
                           problem)
         else:
             problem = ''
-            if self._stamp is not None and account != self._account:
-                LOG.info('User name or password in the Secret mounted at %s '
-                         'has changed', self.folder)
+            if self._stamp is not None and user != self._user:
+                LOG.info('User name, password or role in the Secret mounted '
+                         'at %s has changed', self.folder)
         self._problem = problem
-        if account != self._account:
-            self._account = account
+        self._user = user
+
+    def _limit(self):
+        """:returns: privilege limit of the Secret's role"""
+        role = DEFAULT_ROLE
+        if os.path.exists(os.path.join(self.folder, 'role')):
+            role = self._read('role').decode(errors='replace')
+        if role not in users.LIMITS:
+            raise InvalidSecret(
+                f"role: must be one of {', '.join(sorted(users.LIMITS))}")
+        return users.LIMITS[role]
 
     def _read(self, name):
         try:
@@ -109,10 +130,14 @@ class MountedAccount:
             raise InvalidSecret(f'{name}: {exc.strerror}') from None
         # Ignore the newline that editors append.
         ending = b'\r\n' if data.endswith(b'\r\n') else b'\n'
-        data = data.removesuffix(ending)
-        if not 0 < len(data) <= self._limits[name]:
+        return data.removesuffix(ending)
+
+    def _value(self, name):
+        """:returns: user name or password"""
+        data = self._read(name)
+        if not 0 < len(data) <= _LIMITS[name]:
             raise InvalidSecret(
-                f'{name}: must have 1 to {self._limits[name]} bytes')
+                f'{name}: must have 1 to {_LIMITS[name]} bytes')
         try:
             printable = data.decode().isprintable()
         except UnicodeDecodeError:

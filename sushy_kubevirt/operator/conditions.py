@@ -30,12 +30,14 @@ _WAITING = ('WaitingForVirtualMachine', 'WaitingForSecret',
             'WaitingForCertificate')
 
 #: User names and passwords that the protocols accept (see `credentials`).
+_ROLES = (', and as role, if there is one, Administrator, Operator or '
+          'ReadOnly')
 _ACCEPTED = {
     credentials.IPMI: 'IPMI takes user names of up to 16 bytes and passwords '
-    'of up to 20, without control characters.',
+    f'of up to 20, without control characters{_ROLES}.',
     credentials.REDFISH: 'Redfish takes user names of up to 128 bytes '
-    'without colons and control characters, passwords of up to 1024 bytes, '
-    'and as role, if there is one, Administrator, Operator or ReadOnly.'}
+    'without colons and control characters, passwords of up to 1024 bytes'
+    f'{_ROLES}.'}
 
 #: Reason of a Deployment's condition Progressing when its pods were ready
 #: (pkg/controller/deployment/util).

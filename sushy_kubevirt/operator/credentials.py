@@ -90,12 +90,13 @@ def unusable_keys(secret):
     bad = [(IPMI, key) for key, limit in _IPMI_MAX_BYTES.items()
            if len(found.get(key, '').encode()) > limit
            or not found.get(key, '').isprintable()]
+    if found.get(ROLE, _ROLES[0]) not in _ROLES:
+        bad += [(IPMI, ROLE), (REDFISH, ROLE)]
     name = found.get(USERNAME, '')
     for key, fits in (
             (USERNAME, len(name.encode()) <= _REDFISH_MAX_NAME_BYTES
              and ':' not in name and name.isprintable()),
-            (PASSWORD, True),
-            (ROLE, found.get(ROLE, _ROLES[0]) in _ROLES)):
+            (PASSWORD, True)):
         if not fits or len(_bytes(data.get(key))) > _REDFISH_MAX_BYTES:
             bad.append((REDFISH, key))
     return tuple(bad)

@@ -19,8 +19,10 @@ Serve IPMI for one KubeVirt VM until SIGTERM. Settings are environment
 variables:
 
   VIRTBMC_VM            the VM, as namespace/name
-  VIRTBMC_AUTH_FOLDER   directory with the files username and password, such
-                        as a mounted Secret; changes apply at once
+  VIRTBMC_AUTH_FOLDER   directory with the files username, password and
+                        optionally role (Administrator, Operator or
+                        ReadOnly), such as a mounted Secret; changes apply
+                        at once
   POD_IP                address to listen on (default: all)
   VIRTBMC_PORT          UDP port (default: 6230)
   VIRTBMC_HEALTH_PORT   TCP port of /livez, /readyz and /metrics

@@ -17,7 +17,6 @@ that clients without the password cannot lock out others:
 import asyncio
 import collections
 import contextlib
-import functools
 import logging
 import os
 import struct
@@ -88,10 +87,8 @@ class Server:
     """IPMI over LAN on one UDP port.
 
     :param name: BMC name for log messages
-    :param account: function that returns (user name, password), both bytes;
-        None while no login is allowed. It must return the same tuple object
-        until the credentials change: it is called for every packet, and
-        sessions of a previous account end.
+    :param users: `users.Users`. Asked for every packet: a session ends when
+        its user has changed.
     :param commands: dict of (network function, command) to `Command`
     :param guid: function that returns the managed system's GUID, 16 bytes
     :param readers: executor for commands that do not modify the VM
@@ -100,14 +97,15 @@ class Server:
         unsupported commands are counted as (None, None, code)
     :ivar sessions_opened: number of sessions established so far
     :ivar sessions_refused: number of failed handshakes: unknown user, wrong
-        password or no common cipher suite
+        password, privilege level above the user's limit, no common cipher
+        suite
     """
 
-    def __init__(self, name, account, commands, guid, readers, writers):
+    def __init__(self, name, users, commands, guid, readers, writers):
         self.name = name
         self.responses = collections.Counter()
         self.sessions_opened = self.sessions_refused = 0
-        self._account = account
+        self._users = users
         self._commands = commands
         self._guid = guid
         self._sessionless_commands = channel.sessionless_commands(
@@ -236,7 +234,7 @@ class Server:
                     or session.rmcpp is not received.rmcpp
                     or received.payload_type != constants.Payload.IPMI):
                 raise packet.Malformed()
-            self._check_account(session)
+            self._check_user(session)
             payload, new = session.unwrap(received)
             self._handle_in_session(
                 session, packet.parse_request(payload), new)
@@ -263,15 +261,13 @@ class Server:
             elif received.payload_type == constants.Payload.RAKP1:
                 session = self._lookup(payload, address,
                                        self._requested, self._authenticating)
-                session.account = account = self._account()
                 answer = session.rakp1(
-                    payload, functools.partial(_password_of, account),
-                    self._guid())
+                    payload, self._users.by_name, self._guid())
                 self._store(self._authenticating, session)
             elif received.payload_type == constants.Payload.RAKP3:
                 session = self._lookup(payload, address,
                                        self._authenticating, self._established)
-                self._check_account(session)
+                self._check_user(session)
                 answer = session.rakp3(payload)
                 if session.session_id not in self._established:
                     self.sessions_opened += 1
@@ -294,19 +290,19 @@ class Server:
         self._send(packet.wrap(*answer), address)
 
     def _v15_login_possible(self):
-        return session15.login_possible(self._account())
+        return any(map(session15.login_possible, self._users.all()))
 
     def _challenge(self, request, address):
         """Get Session Challenge of IPMI v1.5 (section 22.16)."""
-        account = self._account()
         if self._all_closed is not None:
             raise packet.Malformed()
         code, data = channel.session_challenge(request.data)
-        if not session15.login_possible(account):
+        if not self._v15_login_possible():
             code, data = constants.Completion.INVALID_FIELD, b''
         elif code == constants.Completion.OK:
             session = session15.Session(
-                address, self._new_session_id(), account, data)
+                address, self._new_session_id(),
+                self._users.by_name(data.rstrip(b'\0')))
             self._store(self._requested, session)
             data = struct.pack('<I', session.session_id) + session.challenge
         return code, data
@@ -317,7 +313,7 @@ class Server:
         if (session is None or session.rmcpp or session.address != address
                 or self._all_closed is not None):
             raise packet.Malformed()
-        self._check_account(session)
+        self._check_user(session)
         # A challenge is valid for one attempt.
         self._remove(session)
         try:
@@ -395,12 +391,13 @@ class Server:
         """Number of established sessions."""
         return len(self._established)
 
-    def _check_account(self, session):
-        """Drop a session whose user name or password was replaced."""
-        if session.account is not self._account():
+    def _check_user(self, session):
+        """Drop a session whose user was changed or removed."""
+        user = session.user
+        if user is not None and user != self._users.by_name(user.name):
             self._remove(session)
-            self._log_limited('session with %s ended: user name or password '
-                              'has changed', session.address[0])
+            self._log_limited('session with %s ended: its user has changed',
+                              session.address[0])
             raise packet.Malformed()
 
     @property
@@ -522,11 +519,3 @@ class Server:
             # Bound the number of counters: clients choose the code.
             code = None, None
         self.responses[*code, int(answer[0])] += 1
-
-
-def _password_of(account, username):
-    # RAKP itself reveals whether a user name exists (table 13-15), so this
-    # comparison need not take constant time.
-    if account is None or username != account[0]:
-        return None
-    return account[1]

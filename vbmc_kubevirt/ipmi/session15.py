@@ -29,14 +29,13 @@ except ValueError:
     _ALLOWED = False
 
 
-def login_possible(account):
-    """Check whether IPMI v1.5 can authenticate an account.
+def login_possible(user):
+    """Check whether IPMI v1.5 can authenticate a user.
 
-    :param account: (user name, password) in bytes; None if there is none
+    :param user: `users.User`
     :returns: bool
     """
-    return (_ALLOWED and account is not None
-            and len(account[1]) <= KEY_LENGTH)
+    return _ALLOWED and user.enabled and len(user.password) <= KEY_LENGTH
 
 
 class Session:
@@ -44,10 +43,10 @@ class Session:
 
     :param address: client address; packets from others are rejected
     :param session_id: id of the challenge and of the session, not 0
-    :param account: (user name, password) for which `login_possible` is true
-    :param username: 16 bytes, user name that the client sent. For another
-        user the key is random, so that no response fits: refusing the
-        challenge would reveal that the user does not exist.
+    :param user: `users.User`; None for an unknown user name. For None, and
+        for a user who cannot use IPMI v1.5, the key is random, so that no
+        response fits: refusing the challenge would reveal that the user does
+        not exist.
     :ivar challenge: 16 bytes
 
     The other attributes are those of `session20.Session`.
@@ -55,22 +54,23 @@ class Session:
 
     rmcpp = False
 
-    __slots__ = ('address', 'session_id', 'used', 'account', 'pending',
+    __slots__ = ('address', 'session_id', 'used', 'user', 'pending',
                  'response_cache', 'privilege', 'privilege_limit', 'challenge',
                  '_key', '_sent', '_window', '__weakref__')
 
-    def __init__(self, address, session_id, account, username):
+    def __init__(self, address, session_id, user):
         self.address = address
         self.session_id = session_id
         self.used = 0.0
-        self.account = account
+        self.user = user
         self.pending = set()
         self.response_cache = collections.OrderedDict()
         self.privilege = self.privilege_limit = 0
         self.challenge = os.urandom(16)
-        name, key = (part.ljust(16, b'\0') for part in account)
         unusable = os.urandom(KEY_LENGTH)
-        self._key = key if hmac.compare_digest(name, username) else unusable
+        self._key = (user.password.ljust(KEY_LENGTH, b'\0')
+                     if user is not None and login_possible(user)
+                     else unusable)
         self._sent = 0
         self._window = session20.SequenceWindow()
 
@@ -101,7 +101,7 @@ class Session:
         level = data[1] & 0x0f
         if data[0] & 0x0f != packet.AUTH_MD5 or not level:
             return constants.Completion.INVALID_FIELD, b''
-        if level > constants.Privilege.ADMINISTRATOR:
+        if level > self.user.limit:
             return constants.Completion.LEVEL_EXCEEDS_USER, b''
         if not self._sent:
             return constants.Completion.SEQUENCE_OUT_OF_RANGE, b''

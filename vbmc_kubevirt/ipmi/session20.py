@@ -49,6 +49,11 @@ SUITES = (Suite(17, 3, 4, 1, 'sha256', 16),
           Suite(3, 1, 1, 1, 'sha1', 12))
 
 
+# RAKP message 1 (table 13-11): the user is found by name alone, and not by
+# name and privilege limit.
+_NAME_ONLY = 0x10
+
+
 class HandshakeRefused(Exception):
     """The BMC refuses the session and answers with a status code.
 
@@ -123,12 +128,12 @@ class Session:
     :param request: payload of the RMCP+ Open Session Request (table 13-9)
     :raises: `HandshakeRefused`, `packet.Malformed`
     :ivar used: loop time of the last valid packet; maintained by the server
-    :ivar account: account object at login; maintained by the server
+    :ivar user: `users.User`; None before RAKP message 1
     :ivar pending: set of requests in progress
     :ivar response_cache: dict of request to (loop time, response message)
     """
 
-    __slots__ = ('address', 'session_id', 'used', 'account', 'pending',
+    __slots__ = ('address', 'session_id', 'used', 'user', 'pending',
                  'response_cache',
                  'privilege', 'privilege_limit', '_console_id', '_suite',
                  '_role', '_username', '_key', '_guid', '_client_random',
@@ -144,7 +149,7 @@ class Session:
         self.address = address
         self.session_id = session_id
         self.used = 0.0
-        self.account = None
+        self.user = None
         self.pending = set()
         self.response_cache = collections.OrderedDict()
         self.privilege = constants.Privilege.USER
@@ -179,12 +184,12 @@ class Session:
                        for kind, number
                        in enumerate(self._suite.algorithms)))
 
-    def rakp1(self, data, password_of, guid):
+    def rakp1(self, data, user_by_name, guid):
         """Process RAKP message 1, which names the user (table 13-11).
 
         :param data: payload of RAKP message 1
-        :param password_of: function of a user name (bytes) that returns the
-            password (bytes) or None
+        :param user_by_name: function of a user name (bytes) that returns a
+            `users.User` or None
         :param guid: GUID of the managed system, 16 bytes
         :returns: (payload type, payload) of RAKP message 2 (table 13-12)
         :raises: `HandshakeRefused`, `packet.Malformed`
@@ -205,10 +210,16 @@ class Session:
         if level > constants.Privilege.ADMINISTRATOR:
             self._refuse(constants.Payload.RAKP2, tag,
                          constants.Status.UNAUTHORIZED_ROLE)
-        self._key = password_of(username)
-        if self._key is None:
+        # RAKP itself reveals whether a user name exists (table 13-15), so the
+        # search need not take constant time.
+        user = user_by_name(username)
+        if user is None or not role & _NAME_ONLY and level != user.limit:
             self._refuse(constants.Payload.RAKP2, tag,
                          constants.Status.UNAUTHORIZED_NAME)
+        if level > user.limit:
+            self._refuse(constants.Payload.RAKP2, tag,
+                         constants.Status.UNAUTHORIZED_ROLE)
+        self.user, self._key = user, user.password
         self.privilege_limit = min(self.privilege_limit, level)
         self._role, self._username, self._guid = role, username, guid
         self._client_random = bytes(data[8:24])

@@ -309,6 +309,36 @@ class RotationTest(PodTestCase):
             'power', 'status', interface='lan'))
         self.assert_refused(password=old, interface='lan')
 
+    def test_role_limits_privileges(self):
+        password = self.one.password.encode()
+        with self.one.shell() as say:
+            self.assertEqual('Chassis Power is off', say('power status'))
+            self.change(username=b'admin', password=password,
+                        role=b'ReadOnly')
+            # The session was opened by an administrator.
+            self.assertNotEqual('Chassis Power is off', say('power status'))
+        for interface, refusal in (('lanplus', 'Unable to establish'),
+                                   ('lan', 'level exceeds limit')):
+            # ipmitool asks for ADMINISTRATOR by itself.
+            self.assertIn(refusal, self.assert_refused(interface=interface))
+            self.assertEqual('Chassis Power is off', self.one.ipmi(
+                'power', 'status', options=('-L', 'USER'),
+                interface=interface))
+            for words in (('power', 'on'), ('chassis', 'bootdev', 'pxe'),
+                          ('chassis', 'policy', 'always-on')):
+                done = self.one.ipmitool(*words, options=('-L', 'USER'),
+                                         interface=interface)
+                self.assertIn('nsufficient privilege', done.stdout)
+        self.change(username=b'admin', password=password, role=b'Operator')
+        self.assert_refused()
+        operator = {'options': ('-L', 'OPERATOR')}
+        self.one.ipmi('power', 'on', **operator)
+        self.sandbox.wait_running(self.name)
+        done = self.one.ipmitool('raw', '6', '2', **operator)
+        self.assertIn('nsufficient privilege', done.stdout)
+        self.change(username=b'admin', password=password)
+        self.one.ipmi('mc', 'reset', 'cold')
+
     def test_new_user_name(self):
         self.change(username=b'root', password=self.one.password.encode())
         self.assert_refused()

@@ -72,9 +72,8 @@ class CredentialsTestCase(base.BaseTestCase):
                     tempfile.TemporaryDirectory() as folder:
                 for name, text in (('username', value), ('password', 'p')):
                     pathlib.Path(folder, name).write_text(text, newline='')
-                account = mounted_secret.MountedAccount(
-                    folder, (constants.USERNAME_MAX, constants.PASSWORD_MAX))
-                self.assertEqual(fits, account.current() is not None)
+                account = mounted_secret.MountedAccount(folder)
+                self.assertEqual(fits, bool(account.users()))
                 secret = bodies.secret(username=value, password='p')
                 self.assertEqual(
                     fits, not (credentials.missing(secret)
@@ -121,6 +120,11 @@ class CredentialsTestCase(base.BaseTestCase):
                 secret = bodies.secret(**data)
                 self.assertEqual(fits, not credentials.missing(secret)
                                  and not self.unusable_keys('redfish', secret))
+                if key == 'role':
+                    account = mounted_secret.MountedAccount(folder)
+                    self.assertEqual(fits, bool(account.users()))
+                    self.assertEqual(() if fits else (key,),
+                                     self.unusable_keys('ipmi', secret))
                 if not credentials.missing(secret):
                     self.assertEqual(() if fits else (key,),
                                      self.unusable_keys('redfish', secret))

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
 import socket
 import unittest
 from unittest import mock
@@ -28,11 +29,11 @@ class BmcProcessTest(unittest.IsolatedAsyncioTestCase):
 
     async def test_serves_vm_and_account_of_entry(self):
         for name in 'lab/vm', 'vm':
-            _link, *rest, account = await self.start(name)
+            _link, *rest, users = await self.start(name)
             self.assertEqual(['options', name, 'lab/vm'], rest)
-            self.assertEqual((b'admin', b'p'), account())
-            # Sessions end when the account is another tuple object.
-            self.assertIs(account(), account())
+            user, = users.all()
+            self.assertEqual((2, b'admin', b'p', 4, True),
+                             dataclasses.astuple(user))
 
     async def test_start_reports_port_in_use(self):
         one = bmc_process.BmcProcess(None, None, None, None, None)

@@ -8,6 +8,8 @@ import shutil
 import fixtures
 from oslotest import base
 
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import users
 from vbmc_kubevirt import mounted_secret
 
 
@@ -41,7 +43,12 @@ class AccountTestCase(base.BaseTestCase):
             shutil.rmtree(self.folder / old)
 
     def account(self):
-        return mounted_secret.MountedAccount(self.folder, (16, 20))
+        return mounted_secret.MountedAccount(self.folder)
+
+
+def user(name, password, limit=constants.Privilege.ADMINISTRATOR):
+    """Return the users of a Secret with these values."""
+    return users.User(2, name, password, limit),
 
 
 class MountTest(AccountTestCase):
@@ -49,11 +56,11 @@ class MountTest(AccountTestCase):
     def test_reads_account_and_follows_changes(self):
         self.mount(username=b'admin', password=b'secret')
         account = self.account()
-        first = account.current()
-        self.assertEqual((b'admin', b'secret'), first)
-        self.assertIs(first, account.current())
+        first = account.users()
+        self.assertEqual(user(b'admin', b'secret'), first)
+        self.assertEqual(first, account.users())
         self.mount(username=b'admin', password=b'hush')
-        self.assertEqual((b'admin', b'hush'), account.current())
+        self.assertEqual(user(b'admin', b'hush'), account.users())
         self.assertEqual('', account.problem)
         self.assertIn('has changed', self.log.output)
         self.assertNotIn('hush', self.log.output)
@@ -62,9 +69,9 @@ class MountTest(AccountTestCase):
     def test_rewrite_of_same_values_is_no_change(self):
         self.mount(username=b'admin', password=b'secret')
         account = self.account()
-        first = account.current()
+        first = account.users()
         self.mount(username=b'admin', password=b'secret', more=b'x')
-        self.assertIs(first, account.current())
+        self.assertEqual(first, account.users())
         self.assertEqual('', self.log.output)
 
     def test_unusable_values_disable_login(self):
@@ -83,43 +90,63 @@ class MountTest(AccountTestCase):
                 ({'username': b'admin', 'password': b'hush\0'},
                  'control characters'),
                 ({'username': b'\xff\xfe', 'password': b'hush'},
-                 'username: must be printable UTF-8')):
+                 'username: must be printable UTF-8'),
+                ({'username': b'admin', 'password': b'hush', 'role': b''},
+                 'role: must be one of Administrator, Operator, ReadOnly'),
+                ({'username': b'admin', 'password': b'hush', 'role': b'root'},
+                 'role: must be one of'),
+                ({'username': b'admin', 'password': b'hush',
+                  'role': b'\xff\xfe'}, 'role: must be one of')):
             self.mount(**files)
             account = self.account()
             for _twice in range(2):
-                self.assertIsNone(account.current())
+                self.assertEqual((), account.users())
                 self.assertIn(text, account.problem)
             self.assertNotIn('hush', self.log.output)
             self.mount(username=b'admin', password=b'secret')
-            self.assertEqual((b'admin', b'secret'), account.current())
+            self.assertEqual(user(b'admin', b'secret'), account.users())
             self.assertEqual('', account.problem)
             self.mount(**files)
-            self.assertIsNone(account.current())
+            self.assertEqual((), account.users())
 
     def test_ignores_line_end_after_value(self):
         self.mount(username=b'admin\n', password=b' a b \r\n')
-        self.assertEqual((b'admin', b' a b '), self.account().current())
+        self.assertEqual(user(b'admin', b' a b '), self.account().users())
+
+    def test_role_limits_the_privilege_level(self):
+        for role, limit in ((b'ReadOnly', 2), (b'Operator', 3),
+                            (b'Administrator\n', 4)):
+            self.mount(username=b'admin', password=b'secret', role=role)
+            account = self.account()
+            self.assertEqual(user(b'admin', b'secret', limit),
+                             account.users())
+        self.assertIs(type(account.users()[0].limit), constants.Privilege)
+        # A Secret that is changed to have no role.
+        self.mount(username=b'admin', password=b'secret')
+        self.assertEqual(user(b'admin', b'secret'), account.users())
+        self.mount(username=b'admin', password=b'secret', role=b'ReadOnly')
+        self.assertEqual(user(b'admin', b'secret', 2), account.users())
 
     def test_accepts_values_of_maximum_length(self):
         self.mount(username=b'a' * 16, password='ä'.encode() * 10)
-        self.assertEqual((b'a' * 16, 'ä'.encode() * 10),
-                         self.account().current())
+        self.assertEqual(user(b'a' * 16, 'ä'.encode() * 10),
+                         self.account().users())
 
     def test_logs_problem_once(self):
         account = self.account()
         for _number in range(5):
-            account.current()
+            account.users()
         self.assertEqual(1, self.log.output.count('is unusable'))
 
     def test_missing_folder_disables_login(self):
         self.mount(username=b'admin', password=b'secret')
         account = self.account()
-        account.current()
+        account.users()
         away = self.folder.with_name('away')
         self.folder.rename(away)
-        self.assertIsNone(account.current())
+        self.assertEqual((), account.users())
         away.rename(self.folder)
-        self.assertEqual((b'admin', b'secret'), account.current())
+        self.assertEqual(user(b'admin', b'secret'), account.users())
 
     def test_never_mixes_values_of_two_versions(self):
         self.mount(username=b'admin', password=b'secret')
@@ -133,7 +160,7 @@ class MountTest(AccountTestCase):
             return value
 
         account._read = slow
-        self.assertEqual((b'root', b'other'), account.current())
+        self.assertEqual(user(b'root', b'other'), account.users())
 
 
 class PlainFolderTest(AccountTestCase):
@@ -148,21 +175,21 @@ class PlainFolderTest(AccountTestCase):
 
     def test_reads_existing_files_at_start(self):
         self.write(username=b'admin', password=b'secret')
-        self.assertEqual((b'admin', b'secret'), self.account().current())
+        self.assertEqual(user(b'admin', b'secret'), self.account().users())
 
     def test_ignores_files_that_are_being_written(self):
         self.write(username=b'admin', password=b'secret')
         account = self.account()
-        account.current()
+        account.users()
         self.write(password=b'oth')
-        self.assertIsNone(account.current())
+        self.assertEqual((), account.users())
         self.assertIn('being written', account.problem)
         self.write(age=2, username=b'admin', password=b'other')
-        self.assertEqual((b'admin', b'other'), account.current())
+        self.assertEqual(user(b'admin', b'other'), account.users())
 
     def test_accepts_modification_time_in_the_future(self):
         self.write(username=b'admin', password=b'secret')
         account = self.account()
-        account.current()
+        account.users()
         self.write(age=-3600, username=b'admin', password=b'other')
-        self.assertEqual((b'admin', b'other'), account.current())
+        self.assertEqual(user(b'admin', b'other'), account.users())

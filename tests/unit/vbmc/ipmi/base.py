@@ -8,6 +8,7 @@ from unittest import mock
 from tests.unit.vbmc.ipmi import client
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import users
 
 GUID = bytes(range(16))
 
@@ -15,7 +16,9 @@ GUID = bytes(range(16))
 class ServerTestCase(unittest.IsolatedAsyncioTestCase):
     """Test case with an IPMI server whose socket and clock are fakes.
 
-    :ivar account: (user name, password) that the server accepts
+    :ivar account: (user name, password) of user 2, or None
+    :ivar limit: privilege limit of that user
+    :ivar others: list of further `users.User`
     :ivar calls: list of (handler, request data)
     :ivar unblock: Event for which the handlers of Read and Write wait
     :ivar socket: `client.Socket` that records what the server sends
@@ -23,6 +26,8 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
 
     async def asyncSetUp(self):
         self.account = b'admin', b'secret'
+        self.limit = constants.Privilege.ADMINISTRATOR
+        self.others = []
         self.calls = []
         self.unblock = threading.Event()
         self.unblock.set()
@@ -53,7 +58,7 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
         self.addCleanup(self.writers.shutdown)
         self.addCleanup(self.unblock.set)
         self.server = server.Server(
-            'vm', lambda: self.account, self.commands, lambda: GUID,
+            'vm', users.Users(self.users), self.commands, lambda: GUID,
             self.readers, self.writers)
         self.socket = client.Socket()
         loop = asyncio.get_running_loop()
@@ -67,6 +72,11 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
         self.server._loop = mock.Mock(wraps=loop)
         self.server._loop.time = lambda: self.now
         self.addCleanup(self.server.stop)
+
+    def users(self):
+        if self.account is not None:
+            yield users.User(2, *self.account, self.limit)
+        yield from self.others
 
     def read(self, session, data):
         self.calls.append(('read', data))

@@ -7,6 +7,7 @@ from tests.unit.vbmc.ipmi import base
 from tests.unit.vbmc.ipmi import client
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import udp
+from vbmc_kubevirt.ipmi import users
 
 
 class SessionlessTest(base.ServerTestCase):
@@ -122,7 +123,7 @@ class MetricsTest(base.ServerTestCase):
 class SocketTest(unittest.IsolatedAsyncioTestCase):
 
     async def test_serves_udp_socket_after_noise_and_icmp_errors(self):
-        one = server.Server('vm', lambda: (b'admin', b'secret'), {},
+        one = server.Server('vm', users.Users(lambda: ()), {},
                             lambda: base.GUID, None, None)
         loop = asyncio.get_running_loop()
         sock = udp.open_socket('127.0.0.1', 0)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Users of a BMC and their privilege limits (sections 6.9 and 22.26)."""
+
+import dataclasses
+
+from vbmc_kubevirt.ipmi import constants
+
+#: Largest user id that a BMC serves, and the id of the null user, which is
+#: reserved (section 6.9.2) and always disabled here.
+ID_MAX = 15
+NULL_USER = 1
+
+#: Privilege limit of each role of Redfish (DSP0266, "Roles").
+LIMITS = {
+    'ReadOnly': constants.Privilege.USER,
+    'Operator': constants.Privilege.OPERATOR,
+    'Administrator': constants.Privilege.ADMINISTRATOR,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    """A user.
+
+    Sessions hold the user with which they were opened and end when
+    `Users.by_name` returns another value: change a user by replacing it.
+
+    :param id: 2 to `ID_MAX`
+    :param name: 1 to `constants.USERNAME_MAX` bytes
+    :param password: 1 to `constants.PASSWORD_MAX` bytes
+    :param limit: `constants.Privilege`, maximum of the user's sessions
+    :param enabled: False while the user may not log in
+    """
+
+    id: int
+    name: bytes
+    password: bytes = dataclasses.field(repr=False)
+    limit: constants.Privilege = constants.Privilege.ADMINISTRATOR
+    enabled: bool = True
+
+
+class Users:
+    """The users of a BMC, without the null user.
+
+    :param current: function that returns an iterable of `User`. It is called
+        for every packet and must not block.
+    """
+
+    def __init__(self, current):
+        self._current = current
+
+    def all(self):
+        """:returns: list of `User`, ordered by id"""
+        return sorted(self._current(), key=lambda user: user.id)
+
+    def by_name(self, name):
+        """Find the user who logs in with a name.
+
+        :param name: bytes
+        :returns: enabled `User`, or None
+        """
+        return next((user for user in self._current()
+                     if user.enabled and user.name == name), None)
