@@ -11,8 +11,9 @@ Two sources are supported; both are read again when they change:
 At startup, an invalid account is an error. Later, an invalid account is left
 out; if no account is valid, all logins are refused.
 
-No password stays in memory: the password of a Secret is replaced by a bcrypt
-digest when it is read. `authenticator` checks passwords.
+No password stays in memory: the password of a Secret is replaced by a keyed
+hash, which checks it in microseconds, and a bcrypt digest, of which sessions
+keep a hash. `authenticator` checks passwords.
 """
 
 import base64
@@ -56,6 +57,10 @@ _MAX_FILE_BYTES = 2 ** 20
 _COST = 10
 _MAX_COST = 16
 
+#: Key of `keyed_hash`, which makes hashes useless outside of this process and
+#: its forked children.
+_KEY = secrets.token_bytes(32)
+
 # bcrypt encodes base 64 with another alphabet.
 _DIGITS = (string.ascii_uppercase + string.ascii_lowercase
            + string.digits).encode()
@@ -83,15 +88,16 @@ class Account:
 
     :param name: user name
     :param role: key of `ROLES`
-    :param digest: bytes, bcrypt digest
-    :param prehashed: whether the digest was made of ``prehash(password)``
-        instead of the password
+    :param digest: bytes, bcrypt digest of the password
+    :param password_hash: `keyed_hash` of the password if it is known, which
+        makes bcrypt needless; else None
     """
 
     name: str
     role: str
     digest: bytes = dataclasses.field(repr=False)
-    prehashed: bool = dataclasses.field(default=False, repr=False)
+    password_hash: bytes | None = dataclasses.field(
+        default=None, repr=False, compare=False)
 
     @property
     def privileges(self):
@@ -112,9 +118,22 @@ def prehash(password):
     return base64.b64encode(hashlib.sha256(password).digest())
 
 
+def keyed_hash(*parts):
+    """Hash a password, alone or with what it belongs to, by a secret key.
+
+    :param parts: bytes
+    :returns: bytes, to be compared with `hmac.compare_digest`
+    """
+    return hmac.digest(_KEY, b''.join(
+        len(part).to_bytes(4, 'big') + part for part in parts), 'sha256')
+
+
 def cost(account):
-    """Return the bcrypt cost of an account's digest, such as 12."""
-    return int(account.digest[4:6])
+    """Return the bcrypt cost of checking a password, such as 12.
+
+    :returns: int, 0 if no bcrypt is needed
+    """
+    return int(account.digest[4:6]) if account.password_hash is None else 0
 
 
 def _name(text):
@@ -180,7 +199,6 @@ class Source:
     def __init__(self, path, purpose=''):
         self.path = pathlib.Path(path)
         self._purpose = purpose.encode()
-        self._key = secrets.token_bytes(32)
         # Keyed hash of a Secret's user and password: bcrypt digest. A cache,
         # because bcrypt is slow.
         self._digests = {}
@@ -286,12 +304,11 @@ class Source:
         name = _name(_text(values['username']))
         role = _role(_text(values['role'])) \
             if 'role' in values else DEFAULT_ROLE
-        key = hmac.digest(self._key, name.encode() + b':'
-                          + values['password'], 'sha256')
+        key = keyed_hash(name.encode(), values['password'])
         digest = self._digests.get(key) or self._digest(
             name, values['password'])
         digests[key] = digest
-        return Account(name, role, digest, prehashed=True)
+        return Account(name, role, digest, keyed_hash(values['password']))
 
     def _digest(self, name, password):
         # The salt is derived, not random: all workers must get the same

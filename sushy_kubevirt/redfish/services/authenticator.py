@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks user names and passwords.
 
-bcrypt takes 50 ms or more by design. It is called once per password; the
-result is cached under a keyed hash that is useless outside this process. So a
-client can send its password with every request, and a client that keeps
-sending an outdated password neither costs time nor counts as guessing.
+Correct credentials are accepted at once, whatever other requests do. Where
+the password is known (mounted Secrets, stored accounts), a keyed hash checks
+it in microseconds. Digests of files need bcrypt, which takes 50 ms or more by
+design: it is called once per password, the result is cached under a keyed
+hash, and of the logins that wait for it, those with the fewest failures come
+first. So a client can send its password with every request.
+
+The answer to a wrong password is delayed (`login_throttle`), which occupies a
+thread of the server. Their number is limited: when it is reached, further
+wrong passwords are answered at once with `LoginThrottled`. A client that keeps
+sending an outdated password is not delayed and does not count as guessing.
 
 Unknown users and wrong passwords cannot be told apart, neither by the
 response nor by its time.
@@ -21,7 +28,9 @@ import time
 import bcrypt
 
 from sushy_kubevirt.redfish.services import account_files
+from sushy_kubevirt.redfish.services import fair_queue
 from sushy_kubevirt.redfish.services import login_throttle
+from sushy_kubevirt.redfish.services import server_threads
 
 LOG = logging.getLogger(__name__)
 
@@ -35,14 +44,16 @@ _MAX_REJECTED = 4096
 #: Seconds until the same wrong password is logged again.
 _REPORT_SECONDS = 60
 
-#: Number of passwords that bcrypt checks in parallel, and number that may
-#: wait for it. Further ones are refused, so that failed logins cannot occupy
-#: all threads of a worker.
+#: Number of passwords that bcrypt checks in parallel.
 _MAX_PARALLEL = max(1, min(2, (os.cpu_count() or 1) // 2))
-_MAX_WAITING = 1
 
-#: Longest wait in seconds.
-_QUEUE_SECONDS = 2
+#: Number of delayed answers, and of logins that wait for bcrypt, on a server
+#: with a thread for each connection; else a share of its threads.
+_MAX_HELD, _HELD_SHARE = 16, 0.25
+_MAX_WAITING, _WAITING_SHARE = 8, 0.5
+
+#: Longest wait for bcrypt in seconds.
+_QUEUE_SECONDS = 5
 
 
 class LoginRefused(Exception):
@@ -50,9 +61,9 @@ class LoginRefused(Exception):
 
 
 class LoginThrottled(Exception):
-    """Too many wrong passwords, or too many simultaneous logins.
+    """Too many wrong passwords, or too many logins that need bcrypt.
 
-    :param retry_after: seconds until the next attempt is admitted
+    :param retry_after: seconds that the client should wait
     """
 
     def __init__(self, retry_after):
@@ -70,11 +81,10 @@ class Authenticator:
     def __init__(self, accounts):
         self._accounts = accounts
         self._throttle = login_throttle.Throttle()
-        self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
-        self._admitted = threading.BoundedSemaphore(
-            _MAX_PARALLEL + _MAX_WAITING)
-        self._slots = threading.BoundedSemaphore(_MAX_PARALLEL)
+        self._queue = fair_queue.FairQueue(_MAX_PARALLEL)
+        self._held = 0
+        self._closing = threading.Event()
         self._accepted = {}
         self._rejected = collections.OrderedDict()
         # Keyed hash: event that is set when bcrypt has finished.
@@ -117,137 +127,173 @@ class Authenticator:
         """
         accounts = self._accounts.current()
         account = accounts.get(name)
-        cache_key = self._cache_key(name, account, password)
-        if not self._is_accepted(name, cache_key):
-            # The password may have been changed a moment ago.
-            accounts = self._accounts.current(recheck=True)
-            account = accounts.get(name)
-            cache_key = self._cache_key(name, account, password)
-        if self._is_rejected(cache_key):
-            self._report_refused(cache_key, name, account, source)
-            raise LoginRefused()
-        wait = self._throttle.admit(name, source)
-        if wait > 0:
-            raise LoginThrottled(wait)
-        if self._is_accepted(name, cache_key) or self._check_with_bcrypt(
-                cache_key, source, accounts, name, account, password):
-            self._throttle.succeeded(name, source)
+        if self._is_accepted(name, account, password):
             return account
-        self._report_refused(cache_key, name, account, source)
+        # The password may have been changed a moment ago.
+        accounts = self._accounts.current(recheck=True)
+        account = accounts.get(name)
+        if self._is_accepted(name, account, password):
+            return account
+        cache_key = _cache_key(name, account, password)
+        if self._is_rejected(cache_key):
+            raise LoginRefused()
+        if account is None or account.password_hash is None:
+            known = self._wait_for_result(name, account, password, cache_key)
+            if known is None:
+                known = self._check_with_bcrypt(
+                    cache_key, source, accounts, name, account, password)
+                if not known:
+                    self._delay(name, account, source)
+            if known:
+                return account
+        else:
+            self._reject(cache_key, name, account, source)
+            self._delay(name, account, source)
         raise LoginRefused()
 
-    def _cache_key(self, name, account, password):
-        """Return the keyed hash of a user name, its digest and a password."""
-        digest = account.digest if account else b''
-        parts = (name.encode(errors='surrogatepass'), digest, password)
-        return hmac.digest(self._key, b''.join(
-            len(part).to_bytes(4, 'big') + part for part in parts), 'sha256')
+    def close(self):
+        """End all delays."""
+        self._closing.set()
 
-    def _is_accepted(self, name, cache_key):
+    def _is_accepted(self, name, account, password):
+        """Check a password without bcrypt.
+
+        :returns: False also if only bcrypt can tell
+        """
+        if account is None:
+            return False
+        if account.password_hash is not None:
+            return hmac.compare_digest(account.password_hash,
+                                       account_files.keyed_hash(password))
         known = self._accepted.get(name)
-        return known is not None and hmac.compare_digest(known, cache_key)
+        return known is not None and hmac.compare_digest(
+            known, _cache_key(name, account, password))
 
     def _is_rejected(self, cache_key):
+        """Check whether a password is known to be wrong; log it sometimes."""
+        now = time.monotonic()
         with self._lock:
-            if cache_key not in self._rejected:
+            rejected = self._rejected.get(cache_key)
+            if rejected is None:
                 return False
             self._rejected.move_to_end(cache_key)
-            return True
+            report = (now - rejected[0] > _REPORT_SECONDS
+                      and self._throttle.may_report())
+            if report:
+                self._rejected[cache_key] = now, *rejected[1:]
+        if report:
+            self._report(*rejected[1:])
+        return True
 
-    def _check_with_bcrypt(self, cache_key, source, accounts,
-                           name, account, password):
-        """Check a password with bcrypt, or wait for the same check.
+    def _reject(self, cache_key, name, account, source):
+        # An unknown user name may be a password typed into the wrong field.
+        known = name if account else None
+        with self._lock:
+            self._rejected[cache_key] = time.monotonic(), known, source
+            while len(self._rejected) > _MAX_REJECTED:
+                self._rejected.popitem(last=False)
 
-        Of simultaneous checks of one wrong password, one is counted as a
-        failure.
+    def _delay(self, name, account, source):
+        """Count a wrong password, and delay the answer.
 
-        :returns: whether the password is right
+        :raises: `LoginThrottled` if too many answers are delayed already
+        """
+        seconds, report = self._throttle.failed(name, source)
+        if report:
+            self._report(name if account else None, source)
+        with self._lock:
+            hold = self._held < server_threads.limit(_MAX_HELD, _HELD_SHARE)
+            self._held += hold
+        if not hold:
+            raise LoginThrottled(seconds)
+        try:
+            self._closing.wait(seconds)
+        finally:
+            with self._lock:
+                self._held -= 1
+
+    def _wait_for_result(self, name, account, password, cache_key):
+        """Wait while another thread checks the same password.
+
+        :returns: the result; None if the caller has to check it, which it
+            must do with `_check_with_bcrypt`
         :raises: `LoginThrottled`
         """
         end = time.monotonic() + _QUEUE_SECONDS
         while True:
             with self._lock:
-                if self._is_accepted(name, cache_key):
+                if self._is_accepted(name, account, password):
                     return True
                 if cache_key in self._rejected:
                     return False
                 pending = self._pending.get(cache_key)
                 if pending is None:
-                    pending = self._pending[cache_key] = threading.Event()
-                    break
+                    self._pending[cache_key] = threading.Event()
+                    return None
             pending.wait(max(0, end - time.monotonic()))
             if time.monotonic() >= end:
                 raise LoginThrottled(1)
-        try:
-            is_right = self._verify_limited(accounts, name, account, password)
-            if not is_right:
-                self._throttle.failed(name, source)
-            with self._lock:
-                if is_right:
-                    self._accepted[name] = cache_key
-                else:
-                    self._rejected[cache_key] = 0
-                    while len(self._rejected) > _MAX_REJECTED:
-                        self._rejected.popitem(last=False)
-            return is_right
-        finally:
-            with self._lock:
-                del self._pending[cache_key]
-            pending.set()
 
-    def _verify_limited(self, *args):
-        """Call `_verify` once a slot is free.
+    def _check_with_bcrypt(self, cache_key, source, accounts,
+                           name, account, password):
+        """Check a password with bcrypt, and cache the result.
 
-        :raises: `LoginThrottled` if none becomes free in `_QUEUE_SECONDS`
+        :returns: whether the password is right
+        :raises: `LoginThrottled`
         """
-        if not self._admitted.acquire(blocking=False):
-            raise LoginThrottled(1)
         try:
-            if not self._slots.acquire(timeout=_QUEUE_SECONDS):
-                raise LoginThrottled(1)
-            try:
-                return self._verify(*args)
-            finally:
-                self._slots.release()
+            room = server_threads.limit(_MAX_WAITING, _WAITING_SHARE)
+            with self._queue.slot(self._throttle.failures(name, source),
+                                  room, _QUEUE_SECONDS):
+                is_right = self._verify(accounts, name, account, password)
+            if is_right:
+                self._accepted[name] = cache_key
+            else:
+                self._reject(cache_key, name, account, source)
+            return is_right
+        except fair_queue.Busy:
+            raise LoginThrottled(1) from None
         finally:
-            self._admitted.release()
+            with self._lock:
+                self._pending.pop(cache_key).set()
 
     def _verify(self, accounts, name, account, password):
-        if account is None:
-            bcrypt.checkpw(account_files.prehash(password),
-                           self._dummy_digest(accounts, name))
-            return False
-        if account.prehashed:
-            return bcrypt.checkpw(account_files.prehash(password),
-                                  account.digest)
-        if len(password) > _MAX_PASSWORD_BYTES or b'\0' in password:
-            bcrypt.checkpw(account_files.prehash(password), account.digest)
-            return False
-        return bcrypt.checkpw(password, account.digest)
+        usable = (account is not None and b'\0' not in password
+                  and len(password) <= _MAX_PASSWORD_BYTES)
+        if usable:
+            return bcrypt.checkpw(password, account.digest)
+        digest = account.digest if account else self._dummy_digest(
+            accounts, name)
+        if digest is not None:
+            bcrypt.checkpw(account_files.prehash(password), digest)
+        return False
 
     def _dummy_digest(self, accounts, name):
         """Return a digest for an unknown user.
 
         Its cost is that of one of the accounts, always the same for a name,
         so that the time reveals nothing.
-        """
-        costs = sorted(map(account_files.cost, accounts.values())) or [10]
-        chosen = hmac.digest(self._key, name.encode(
-            errors='surrogatepass'), 'sha256')[0] % len(costs)
-        return b'$2b$%02d' % costs[chosen] + self._dummy[6:]
 
-    def _report_refused(self, cache_key, name, account, source):
-        """Log a refused login and call `refused`, unless just reported."""
-        now = time.monotonic()
-        with self._lock:
-            reported = self._rejected.get(cache_key)
-            if reported and now - reported < _REPORT_SECONDS:
-                return
-            if reported is not None:
-                self._rejected[cache_key] = now
-        # An unknown user name may be a password typed into the wrong field.
-        known = name if account else None
-        LOG.warning('Login refused: %s, from %s', f'user {known}'
-                    if known else 'an unknown user', source)
+        :returns: None if checking that account's password needs no bcrypt
+        """
+        costs = sorted(map(account_files.cost, accounts.values())) or [0]
+        chosen = costs[account_files.keyed_hash(name.encode(
+            errors='surrogatepass'))[0] % len(costs)]
+        return b'$2b$%02d' % chosen + self._dummy[6:] if chosen else None
+
+    def _report(self, known, source):
+        """Log a refused login and call `refused`.
+
+        :param known: the user's name; None for an unknown user
+        """
+        LOG.warning('Login refused: %s, from %s', 'an unknown user'
+                    if known is None else f'user {known}', source)
         for each in self.refused:
             each(known, source)
+
+
+def _cache_key(name, account, password):
+    """Return the keyed hash of a user name, its digest and a password."""
+    return account_files.keyed_hash(
+        name.encode(errors='surrogatepass'),
+        account.digest if account else b'', password)

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Throttling of failed logins.
+"""Slows down the guessing of passwords.
 
-After several wrong passwords, further attempts are refused for a time that
-doubles with each failure. Early attempts are refused at once, so no thread
-waits. Failures are counted per
+Only answers to wrong passwords are delayed, so nothing that a guesser does
+delays correct credentials, whatever address they come from. The delay grows
+with the number of wrong passwords, which are counted per
 
 - account and source address;
 - source address, against a client that tries many user names;
-- account, against a client with many addresses. Addresses from which the
-  account has logged in before are exempt.
+- account, against a client with many addresses.
 
 No account is ever locked: a lock would let anyone deny its owner access.
 Counts belong to one process and are lost when it ends.
@@ -28,36 +27,32 @@ import time
 #: Seconds after the last failure when a count is reset.
 FORGET_SECONDS = 900
 
-#: Seconds after a login for which its source address is exempt from the
-#: limit per account.
-TRUST_SECONDS = 86400
+#: Seconds by which an answer is delayed: the shortest delay, which each
+#: failure beyond `Limit.free` doubles, and the longest. A longer one would
+#: exceed the timeouts of clients with a mistyped password.
+SHORTEST_DELAY, LONGEST_DELAY = 0.25, 5.0
 
-#: Largest number of counts, and of exempt addresses. The least recently used
-#: ones are dropped first.
+#: Largest number of counts. The least recently used ones are dropped first.
 MAX_ENTRIES = 10000
 
 #: Characters of a user name; longer names are stored as a digest.
 _MAX_NAME = 64
+
+#: Reports of failures that may come at once, and seconds until another one.
+_REPORTS, _REPORT_SECONDS = 20, 5
 
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
     """Limit of one kind of count.
 
-    :param free: failures before attempts have to wait
-    :param max_wait: longest wait in seconds. The first wait is one second,
-        each further one twice the one before.
+    :param free: failures until the delay begins to grow
     """
 
     free: int
-    max_wait: float
 
 
-PAIR = Limit(5, 60)
-SOURCE = Limit(20, 60)
-#: The longest wait is short, because it also delays the account's owner at
-#: an address that is not exempt.
-ACCOUNT = Limit(50, 5)
+PAIR, SOURCE, ACCOUNT = Limit(3), Limit(20), Limit(50)
 
 
 def network(source):
@@ -79,11 +74,10 @@ def network(source):
 
 @dataclasses.dataclass
 class _Count:
-    """Failures of one key; times are those of the throttle's clock."""
+    """Failures of one key; the time is that of the throttle's clock."""
 
     failures: int = 0
     last_failure: float = 0
-    blocked_until: float = 0
 
 
 class Throttle:
@@ -96,15 +90,7 @@ class Throttle:
         self._clock = clock
         self._lock = threading.Lock()
         self._counts = collections.OrderedDict()
-        # (account, source): time of the last login
-        self._trusted = collections.OrderedDict()
-
-    def _keys(self, account, source):
-        account = _short(account)
-        yield PAIR, (account, source)
-        yield SOURCE, (None, source)
-        if (account, source) not in self._trusted:
-            yield ACCOUNT, (account, None)
+        self._reports, self._reported_at = _REPORTS, clock()
 
     def _count(self, key, now):
         """Return the count of a key, a new one if it is absent or expired."""
@@ -113,70 +99,58 @@ class Throttle:
             return _Count()
         return count
 
-    def admit(self, account, source):
-        """Ask whether a password may be checked now.
-
-        Once a limit is reached, an admitted attempt delays further ones as
-        if it had failed, until `succeeded` is called.
+    def failures(self, account, source):
+        """Count earlier failures.
 
         :param account: user name
         :param source: text, the client's IP address
-        :returns: 0 if it may, else seconds until the next attempt
+        :returns: (failures from the source, those of them that were for the
+            account)
         """
         source = network(source)
         now = self._clock()
         with self._lock:
-            pair = _short(account), source
-            last_login = self._trusted.get(pair)
-            if last_login is not None and now - last_login > TRUST_SECONDS:
-                del self._trusted[pair]
-            counts = [(limit, self._count(key, now))
-                      for limit, key in self._keys(account, source)]
-            wait = max(count.blocked_until - now for _limit, count in counts)
-            if wait > 0:
-                return wait
-            for limit, count in counts:
-                if count.failures >= limit.free:
-                    # Other attempts may arrive before the result is known.
-                    count.blocked_until = now + _wait(limit, count.failures)
-        return 0
+            return tuple(self._count(key, now).failures for key in (
+                (None, source), (_short(account), source)))
 
     def failed(self, account, source):
         """Count a wrong password.
 
         :param account: user name
         :param source: text, the client's IP address
+        :returns: (seconds by which the answer has to be delayed, whether the
+            failure should be reported). Of the failures of an account from a
+            source, the first, second, fourth and so on are reported, unless
+            there were too many reports.
         """
-        source = network(source)
+        account, source = _short(account), network(source)
+        keys = ((PAIR, (account, source)), (SOURCE, (None, source)),
+                (ACCOUNT, (account, None)))
         now = self._clock()
+        delay = 0
         with self._lock:
-            for limit, key in self._keys(account, source):
+            for limit, key in keys:
                 count = self._counts[key] = self._count(key, now)
                 count.failures += 1
                 count.last_failure = now
-                if count.failures >= limit.free:
-                    count.blocked_until = now + _wait(limit, count.failures)
+                delay = max(delay, _delay(limit, count.failures))
                 self._counts.move_to_end(key)
             while len(self._counts) > MAX_ENTRIES:
                 self._counts.popitem(last=False)
+            pair = self._counts[account, source].failures
+        return delay, pair & pair - 1 == 0 and self.may_report()
 
-    def succeeded(self, account, source):
-        """Record a login: reset its count and trust its source address.
-
-        :param account: user name
-        :param source: text, the client's IP address
-        """
-        account, source = _short(account), network(source)
+    def may_report(self):
+        """Ask whether a failure may be logged and sent as an event now."""
         with self._lock:
-            self._counts.pop((account, source), None)
-            for key in ((None, source), (account, None)):
-                # Undo the wait that `admit` set for this attempt.
-                if key in self._counts:
-                    self._counts[key].blocked_until = 0
-            self._trusted[account, source] = self._clock()
-            self._trusted.move_to_end((account, source))
-            while len(self._trusted) > MAX_ENTRIES:
-                self._trusted.popitem(last=False)
+            regained = int((self._clock() - self._reported_at)
+                           // _REPORT_SECONDS)
+            self._reported_at += regained * _REPORT_SECONDS
+            self._reports = min(_REPORTS, self._reports + regained)
+            if not self._reports:
+                return False
+            self._reports -= 1
+            return True
 
 
 def _short(account):
@@ -186,5 +160,6 @@ def _short(account):
     return hashlib.sha256(account.encode(errors='surrogatepass')).digest()
 
 
-def _wait(limit, failures):
-    return min(limit.max_wait, 2.0 ** min(failures - limit.free, 30))
+def _delay(limit, failures):
+    doubled = max(0, min(failures - limit.free, 30))
+    return min(LONGEST_DELAY, SHORTEST_DELAY * 2.0 ** doubled)

@@ -74,6 +74,7 @@ class Services:
         return found
 
     def close(self):
+        self.login.close()
         self.events.close()
         self.worker_messages.close()
         self.folder.close()

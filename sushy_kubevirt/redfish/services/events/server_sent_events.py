@@ -15,12 +15,12 @@ import json
 import logging
 import os
 import secrets
-import signal
 import threading
 import time
 
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.redfish.services.events import event_record
+from sushy_kubevirt.redfish.services import server_threads
 
 LOG = logging.getLogger(__name__)
 
@@ -109,7 +109,8 @@ class Streams:
         :raises: `TooMany`
         """
         with self._lock:
-            if (len(self._open) >= _stream_limit(self._options.streams)
+            if (len(self._open) >= max(
+                    1, server_threads.limit(self._options.streams, 0.5))
                     or len(self._files()) >= self._options.streams):
                 raise TooMany
             stream = Stream(self, expression, client, connected, authorized,
@@ -293,7 +294,7 @@ class Stream:
         return b': still here\n\n'
 
     def _is_over(self):
-        return stopping() or not self._connected()
+        return server_threads.stopping() or not self._connected()
 
     def close(self):
         """Release the stream; called by the server at the end (PEP 3333)."""
@@ -304,30 +305,3 @@ class Stream:
 def _message(record, context):
     body = json.dumps(event_record.event([record], context))
     return (f'id: {record.id}\ndata: {body}\n\n').encode()
-
-
-def _worker():
-    """Return the gunicorn worker of this process, or None.
-
-    A stopping worker waits for all requests; streams never end by themselves
-    and therefore have to check for it. The worker is found through its
-    SIGTERM handler, which is one of its methods (gunicorn 27,
-    workers/base.py).
-    """
-    worker = getattr(signal.getsignal(signal.SIGTERM), '__self__', None)
-    return worker if hasattr(worker, 'alive') else None
-
-
-def stopping():
-    """Return whether the server is stopping."""
-    worker = _worker()
-    return worker is not None and not worker.alive
-
-
-def _stream_limit(most):
-    """Limit the streams of this worker to half of its threads.
-
-    :param most: int, limit for all workers
-    """
-    threads = getattr(getattr(_worker(), 'cfg', None), 'threads', None)
-    return most if threads is None else min(most, max(1, threads // 2))

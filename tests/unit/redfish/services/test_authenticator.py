@@ -2,10 +2,12 @@
 """Logins: correct and wrong passwords, and their cost."""
 
 from concurrent import futures
+import contextlib
 import itertools
 import pathlib
 import threading
 import time
+from unittest import mock
 
 import bcrypt
 import fixtures
@@ -14,6 +16,7 @@ from oslotest import base
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import authenticator
 from sushy_kubevirt.redfish.services import login_throttle
+from sushy_kubevirt.redfish.services import server_threads
 
 HERE = '10.0.0.1'
 
@@ -33,6 +36,9 @@ class AuthenticatorTestCase(base.BaseTestCase):
         self.login = self.authenticator_of(self.path)
         self.checkpw = self.useFixture(fixtures.MockPatchObject(
             bcrypt, 'checkpw', wraps=bcrypt.checkpw)).mock
+        for name, seconds in ('SHORTEST_DELAY', 0.001), ('LONGEST_DELAY', .01):
+            self.useFixture(fixtures.MockPatchObject(
+                login_throttle, name, seconds))
         self.refusals = []
         self.login.refused.append(lambda *args: self.refusals.append(args))
 
@@ -126,12 +132,8 @@ class AuthenticatorTestCase(base.BaseTestCase):
         self.assert_refused('admin', b'wrong')
 
     def test_password_of_mounted_secret(self):
-        folder = self.base / 'secret'
-        folder.mkdir()
         password = b'\0' + b'x' * 500
-        (folder / 'username').write_text('admin')
-        (folder / 'password').write_bytes(password)
-        self.login = self.authenticator_of(folder)
+        self.mounted('admin', password)
         self.assert_accepted('admin', password)
         self.assert_refused('admin', password[:-1])
         self.assert_refused('admin', account_files.prehash(password))
@@ -145,18 +147,96 @@ class AuthenticatorTestCase(base.BaseTestCase):
         self.assert_accepted('admin', b'secret')
         self.assert_refused('bob', b'other')
 
-    def test_throttles_guesses(self):
-        for number in range(login_throttle.PAIR.free):
+    def in_threads(self, number, function):
+        """Call a function in threads; return its results or exceptions."""
+        def one(argument):
+            try:
+                return function(argument)
+            except Exception as exc:
+                return type(exc)
+
+        with futures.ThreadPoolExecutor(number) as pool:
+            return [pool.submit(one, each) for each in range(number)]
+
+    def test_accepts_correct_password_among_guesses(self):
+        """Guesses occupy all places for delayed answers, at one address."""
+        self.delays(60)
+        self.mounted('admin', b'secret of Secret')
+        guess = threading.Thread(target=self.in_threads, args=(
+            30, lambda number: self.login.check('admin', b'%d' % number, HERE)
+        ))
+        guess.start()
+        while self.login._held < authenticator._MAX_HELD:
+            time.sleep(0.001)
+        begin = time.monotonic()
+        for _ in range(1000):
+            self.assert_accepted('admin', b'secret of Secret')
+        self.assertLess(time.monotonic() - begin, 5)
+        self.assertTrue(guess.is_alive())
+        self.assertGreaterEqual(self.assert_throttled('admin', b'more'), 1)
+        # A client that repeats a wrong password needs no place.
+        self.assert_refused('admin', b'more')
+        self.login.close()
+        guess.join(10)
+        self.assertEqual(0, self.login._held)
+        self.assertEqual(0, self.checkpw.call_count)
+
+    def test_delays_wrong_passwords_more_and_more(self):
+        self.delays(0.05)
+        spent = []
+        for number in range(login_throttle.PAIR.free + 2):
+            begin = time.monotonic()
             self.assert_refused('admin', b'%d' % number)
-        calls = self.checkpw.call_count
+            spent.append(time.monotonic() - begin)
+        self.assertGreaterEqual(min(spent), 0.05)
+        self.assertGreaterEqual(spent[-1], 0.2)
+
+    def delays(self, shortest):
+        self.useFixture(fixtures.MockPatchObject(
+            login_throttle, 'SHORTEST_DELAY', shortest))
+        self.useFixture(fixtures.MockPatchObject(
+            login_throttle, 'LONGEST_DELAY', 60))
+
+    def test_holds_no_answer_where_threads_are_few(self):
+        self.delays(60)
+        self.useFixture(fixtures.MockPatchObject(
+            server_threads, '_worker', lambda: mock.Mock(
+                cfg=mock.Mock(threads=2))))
+        self.assert_throttled('admin', b'wrong')
+        self.assert_refused('admin', b'wrong')
+        self.assert_accepted('admin', b'secret')
+
+    def test_guesses_do_not_refuse_known_bcrypt_password(self):
+        self.assert_accepted('admin', b'secret')
+        go = threading.Event()
+        self.addCleanup(go.set)
+        self.checkpw.side_effect = lambda *args: go.wait(10) and False
+        guess = threading.Thread(target=self.in_threads, args=(
+            20, lambda number: self.login.check('admin', b'%d' % number, HERE)
+        ))
+        guess.start()
+        while not self.checkpw.call_count > 1:
+            time.sleep(0.001)
+        self.assert_accepted('admin', b'secret')
+        self.assertTrue(guess.is_alive())
+        go.set()
+        guess.join(10)
+
+    def test_reports_few_of_many_guesses(self):
         for number in range(100):
-            wait = self.assert_throttled('admin', b'more%d' % number)
-            self.assertGreater(wait, 0)
-        self.assertEqual(calls, self.checkpw.call_count)
-        # Throttled there even with the correct password, not elsewhere.
-        self.assert_throttled('admin', b'secret')
-        self.assert_accepted('admin', b'secret', '10.0.0.2')
-        self.assert_throttled('admin', b'secret')
+            self.assert_refused('admin', b'%d' % number)
+        self.assertEqual([('admin', HERE)] * 7, self.refusals)
+        for number in range(200):
+            self.assert_refused('admin', b'%d' % number, f'from-{number}')
+        self.assertLessEqual(len(self.refusals), 21)
+
+    def mounted(self, name, password):
+        """Replace the accounts by a mounted Secret."""
+        folder = self.base / 'secret'
+        folder.mkdir()
+        (folder / 'username').write_text(name)
+        (folder / 'password').write_bytes(password)
+        self.login = self.authenticator_of(folder)
 
     def test_concurrent_correct_logins_hash_once(self):
         """All threads of a client send the same password."""
@@ -189,29 +269,19 @@ class AuthenticatorTestCase(base.BaseTestCase):
         self.assertEqual([('admin', HERE)], self.refusals)
 
     def test_limits_concurrent_guesses(self):
-        """A few attempts wait; the others are throttled at once."""
+        """A few attempts wait for bcrypt; the others are refused at once."""
         go = threading.Event()
         self.checkpw.side_effect = lambda *args: go.wait(10) and False
-
-        def one(number):
-            try:
-                self.login.check('admin', b'%d' % number, f'from-{number}')
-            except (
-                authenticator.LoginRefused,
-                authenticator.LoginThrottled,
-            ) as exc:
-                return type(exc)
-
         most = authenticator._MAX_PARALLEL + authenticator._MAX_WAITING
         with futures.ThreadPoolExecutor(20) as pool:
-            running = [pool.submit(one, number) for number in range(20)]
-            sent_away = [each.result(10) for each in itertools.islice(
+            running = [pool.submit(self.assert_refused, 'admin', b'%d' % one,
+                                   f'from-{one}') for one in range(20)]
+            sent_away = [each.exception(10) for each in itertools.islice(
                 futures.as_completed(running), 20 - most)]
-            self.assertEqual([authenticator.LoginThrottled]
-                             * (20 - most), sent_away)
+            self.assertEqual(
+                [authenticator.LoginThrottled] * (20 - most),
+                list(map(type, sent_away)))
             go.set()
-            self.assertEqual(most, [each.result(10) for each in running].count(
-                authenticator.LoginRefused))
         self.assertEqual(most, self.checkpw.call_count)
 
     def test_limits_time_in_queue(self):
@@ -220,11 +290,10 @@ class AuthenticatorTestCase(base.BaseTestCase):
                 authenticator,
                 '_QUEUE_SECONDS',
                 0.1))
-        for _ in range(authenticator._MAX_PARALLEL):
-            self.login._slots.acquire()
-        self.assert_throttled('admin', b'secret')
-        for _ in range(authenticator._MAX_PARALLEL):
-            self.login._slots.release()
+        with contextlib.ExitStack() as slots:
+            for _ in range(authenticator._MAX_PARALLEL):
+                slots.enter_context(self.login._queue.slot((0, 0), 9, 1))
+            self.assert_throttled('admin', b'secret')
         self.assert_accepted('admin', b'secret')
 
     def test_logs_no_password(self):
@@ -238,8 +307,7 @@ class AuthenticatorTestCase(base.BaseTestCase):
         self.useFixture(fixtures.MockPatchObject(
             authenticator, '_MAX_REJECTED', 10))
         for number in range(50):
-            self.assert_refused('admin', b'%d' % number, f'from-{number}') \
-                if number < login_throttle.ACCOUNT.free else None
+            self.assert_refused('admin', b'%d' % number, f'from-{number}')
         self.assertEqual(10, len(self.login._rejected))
 
     def test_no_credentials(self):

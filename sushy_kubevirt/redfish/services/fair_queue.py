@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queue for slow password checks, in which guessers stand behind others."""
+
+import bisect
+import contextlib
+import itertools
+import threading
+
+
+class Busy(Exception):
+    """Too many others wait, or the wait took too long."""
+
+
+class FairQueue:
+    """Limits what runs at the same time; who failed least goes first.
+
+    :param parallel: number that may run at the same time
+    """
+
+    def __init__(self, parallel):
+        self._free = parallel
+        self._condition = threading.Condition()
+        self._arrivals = itertools.count()
+        self._waiting = []      # of (failures, arrival), first one first
+
+    @contextlib.contextmanager
+    def slot(self, failures, room, seconds):
+        """Wait for a slot and hold it in the body of a with statement.
+
+        :param failures: earlier failures of the caller, to be compared with
+            those of others; callers with fewer go first
+        :param room: number of callers that may wait. Of those above it, the
+            one with most failures is sent away.
+        :param seconds: longest wait
+        :raises: `Busy`
+        """
+        me = failures, next(self._arrivals)
+        with self._condition:
+            bisect.insort(self._waiting, me)
+            if len(self._waiting) > self._free + room:
+                self._waiting.pop()
+                self._condition.notify_all()
+            self._condition.wait_for(
+                lambda: me not in self._waiting
+                or self._free and self._waiting[0] == me, seconds)
+            if me not in self._waiting:
+                raise Busy()
+            admitted = self._free and self._waiting[0] == me
+            self._waiting.remove(me)
+            if not admitted:
+                raise Busy()
+            self._free -= 1
+            self._condition.notify_all()
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._free += 1
+                self._condition.notify_all()
