@@ -6,15 +6,24 @@ about a VM, its VMI and its media for a limited time (one hour by default).
 The leader adds each Redfish event as an Event whose name is derived from the
 event's id, so that repeated writes have no effect. Entries are read from the
 API.
+
+Clearing deletes nothing: Events of other components must stay, and deleting
+would need a right that cannot be limited to a VM. `cleared_log` hides the
+Events of before.
 """
 
 import dataclasses
+import datetime
+import hashlib
 import json
 import logging
 import queue
+import socket
 import threading
 import time
+import types
 
+from sushy_kubevirt.bmc import cleared_log
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
@@ -41,8 +50,10 @@ _SEVERITIES = ('OK', 'Warning', 'Critical')
 #: Largest number of records that wait to be written.
 _MAX_QUEUE = 1000
 
-#: Largest number of characters of a Kubernetes Event's message.
-_MAX_MESSAGE = 1000
+#: Largest number of bytes of a Kubernetes Event's message, and of the name of
+#: the reporting host (validation/events.go of Kubernetes 1.36).
+_MAX_MESSAGE = 1024
+_MAX_INSTANCE = 128
 _KINDS = (api_resources.VM.kind, api_resources.VMI.kind, 'DataVolume',
           'PersistentVolumeClaim')
 
@@ -53,6 +64,7 @@ class Entry:
 
     :param id: name of the Kubernetes Event
     :param created: time of the (last) occurrence, ISO 8601
+    :param seconds: the same in seconds since the epoch, with fraction
     :param severity: ``OK``, ``Warning`` or ``Critical``
     :param text: the message
     :param by: the reporting component, such as ``virtualmachine-controller``
@@ -62,10 +74,13 @@ class Entry:
     :param args: tuple of the message's arguments
     :param origin: path of the resource a Redfish event is about, else ''
     :param event: EventId of a Redfish event, else ''
+    :param count: how often it occurred
+    :param raw: the SEL record that an IPMI client added, else b''
     """
 
     id: str
     created: str
+    seconds: float
     severity: str
     text: str
     by: str
@@ -74,17 +89,25 @@ class Entry:
     args: tuple
     origin: str = ''
     event: str = ''
+    count: int = 1
+    raw: bytes = b''
 
 
 class Log:
     """The logs of all machines. Thread-safe.
 
     :param cluster: a `cluster.Cluster`
+    :param state: a `state_secret.StateSecret`
+    :param fresh_seconds: seconds for which entries are kept in memory
     """
 
-    def __init__(self, cluster):
+    def __init__(self, cluster, state, fresh_seconds=FRESH_SECONDS):
         self._cluster = cluster
+        self._fresh_seconds = fresh_seconds
+        self._cleared = cleared_log.ClearedLogs(state)
         self.after_fork()
+        # Another worker may have cleared a log.
+        state.subscribe(lambda: self._read.clear())
 
     def after_fork(self):
         """Reset the state; threads exist in the parent only."""
@@ -112,6 +135,24 @@ class Log:
         except queue.Full:
             LOG.info('%d events wait to be logged; not logged: %s',
                      _MAX_QUEUE, record.text)
+
+    def add(self, machine, message, args=(), raw=b''):
+        """Write an entry now.
+
+        :param machine: the `machine.Machine` it is about
+        :param message: an `event_registry.Message`
+        :param args: sequence of str, arguments of the message
+        :param raw: the SEL record of an IPMI client, bytes
+        :returns: id of the entry
+        :raises: `errors.MachineError`
+        """
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat()
+        material = '\0'.join((machine.uid, message.id, now, *args))
+        return self._write(types.SimpleNamespace(
+            id=hashlib.sha256(material.encode()).hexdigest()[:24], time=now,
+            message_id=message.id, key=message.key, args=list(args),
+            text=message.format(args), severity=message.severity, origin='',
+            uid=machine.uid, system=machine.qualified_name), raw)
 
     def close(self):
         """Stop the background thread."""
@@ -143,12 +184,13 @@ class Log:
                 LOG.exception('Event %s of %s was not logged', record.key,
                               record.system or 'the service')
 
-    def _write(self, record):
+    def _write(self, record, raw=b''):
         """Create the Kubernetes Event of a record.
 
+        :returns: its name
         :raises: `errors.MachineError`
         """
-        body = self._event(record)
+        body = self._event(record, raw)
         namespace = body['metadata']['namespace']
 
         def step():
@@ -160,8 +202,9 @@ class Log:
 
         retry.run(step, self._cluster.options, self._cluster.closing)
         self._read.pop(body['involvedObject']['uid'], None)
+        return body['metadata']['name']
 
-    def _event(self, record):
+    def _event(self, record, raw):
         if record.uid:
             namespace, name = record.system.split('/', 1)
             uid = record.uid
@@ -169,25 +212,36 @@ class Log:
             machine = self._cluster.machine('/'.join(self._cluster.vm))
             namespace, name, uid = (machine.namespace, machine.name,
                                     machine.uid)
-        when = record.time.partition('.')[0].partition('+')[0] + 'Z'
+        when = datetime.datetime.fromisoformat(record.time).astimezone(
+            datetime.timezone.utc).replace(tzinfo=None)
+        second = when.isoformat(timespec='seconds') + 'Z'
+        ours = {'id': record.id, 'message': record.message_id,
+                'args': record.args, 'severity': record.severity,
+                'origin': record.origin}
+        if raw:
+            ours['raw'] = raw.hex()
         return {
             'apiVersion': api_resources.EVENT.api_version,
             'kind': api_resources.EVENT.kind,
             'metadata': {
                 'name': f'{name}.{record.id}', 'namespace': namespace,
-                'annotations': {ANNOTATION: json.dumps({
-                    'id': record.id, 'message': record.message_id,
-                    'args': record.args, 'severity': record.severity,
-                    'origin': record.origin})}},
+                'annotations': {ANNOTATION: json.dumps(ours)}},
             'involvedObject': {
                 'apiVersion': api_resources.VM.api_version,
                 'kind': api_resources.VM.kind, 'namespace': namespace,
                 'name': name, 'uid': uid},
-            'reason': record.key, 'message': record.text[:_MAX_MESSAGE],
+            'reason': record.key,
+            'message': record.text.encode()[:_MAX_MESSAGE].decode(
+                errors='ignore'),
             'type': 'Normal' if record.severity == 'OK' else 'Warning',
             'source': {'component': COMPONENT},
-            'reportingComponent': COMPONENT, 'reportingInstance': '',
-            'firstTimestamp': when, 'lastTimestamp': when, 'count': 1,
+            # The time in microseconds. With it, Kubernetes requires an action
+            # and the reporting instance.
+            'eventTime': when.isoformat(timespec='microseconds') + 'Z',
+            'action': record.key,
+            'reportingComponent': COMPONENT,
+            'reportingInstance': host(),
+            'firstTimestamp': second, 'lastTimestamp': second, 'count': 1,
         }
 
     # Reading
@@ -201,66 +255,88 @@ class Log:
         """
         known = self._read.get(machine.uid)
         now = time.monotonic()
-        if known is None or now - known[0] > FRESH_SECONDS:
-            found = sorted(map(_entry, self._events(machine)),
-                           key=lambda entry: (entry.created, entry.id))
-            known = now, tuple(found[-MAX_ENTRIES:])
+        if known is None or now - known[0] > self._fresh_seconds:
+            cleared = self._cleared.of(machine)
+            events, _ = self._events(machine)
+            found = sorted(
+                (event for event in events if not cleared.hides(event)),
+                key=_order)
+            known = now, tuple(map(_entry, found[-MAX_ENTRIES:]))
             for uid in [uid for uid, (at, _) in tuple(self._read.items())
-                        if now - at > FRESH_SECONDS]:
+                        if now - at > self._fresh_seconds]:
                 self._read.pop(uid, None)
-            self._read[machine.uid] = known
+            if self._fresh_seconds:
+                self._read[machine.uid] = known
         return known[1]
 
     def clear(self, machine):
-        """Delete the machine's Events that this service created.
+        """Hide all entries that a machine's log has now.
 
         :param machine: a `machine.Machine`
         :raises: `errors.MachineError`
         """
-        for event in self._events(machine):
-            if _is_ours(event):
-                try:
-                    self._cluster.client.delete(
-                        api_resources.EVENT, machine.namespace,
-                        event['metadata']['name'])
-                except errors.ObjectNotFound:
-                    pass
+        at = time.time()
+        events, version = self._events(machine)
+        self._cleared.clear(machine, at, host(), version, events)
         self._read.pop(machine.uid, None)
+
+    def cleared_at(self, machine):
+        """Return when a machine's log was cleared last.
+
+        :param machine: a `machine.Machine`
+        :returns: seconds since the epoch, 0 for never; from the cache
+        """
+        return self._cleared.cached(machine).at
 
     def _events(self, machine):
         """List the Events about a machine, its VMI and its media.
 
-        :returns: iterable of dict, each Event once
+        :returns: (list of dict, each Event once; resourceVersion of Events up
+            to which the list is complete)
         """
         vm, _ = machine.objects()
-        born = vm['metadata'].get('creationTimestamp') or ''
+        born = cleared_log.seconds(vm['metadata'].get('creationTimestamp'))
         names = {machine.name: None}
         for device in media.DEVICES:
             medium = machine.medium(device.id)
             if medium is not None and medium.data_volume:
                 names[medium.data_volume] = None
-        found = {}
+        found, version = {}, None
         for name in names:
-            for event in self._about(machine.namespace, name):
+            events, listed = self._about(machine.namespace, name)
+            version = version or listed
+            for event in events:
                 about = event.get('involvedObject') or {}
                 if about.get('kind') not in _KINDS:
                     continue
                 if about['kind'] == api_resources.VM.kind:
                     if about.get('uid') != machine.uid:
                         continue
-                elif _when(event) < born:
+                elif cleared_log.when(event) < born:
                     continue    # of a deleted VM of the same name
                 found[event['metadata']['name']] = event
-        return found.values()
+        return list(found.values()), version
 
     def _about(self, namespace, name):
+        """:returns: (list of dict, resourceVersion of the list)"""
+        found, version = [], None
         try:
-            pages = self._cluster.client.pages(
-                api_resources.EVENT, namespace,
-                field_selector='involvedObject.name=' + name)
-            return [event for items, _ in pages for event in items]
+            for items, listed in self._cluster.client.pages(
+                    api_resources.EVENT, namespace,
+                    field_selector='involvedObject.name=' + name):
+                found += items
+                version = version or listed
+            return found, version
         except errors.WatchExpired as e:
             raise errors.Unavailable(str(e)) from None
+
+
+def host():
+    """Return the name of this host, by whose clock entries are dated.
+
+    In a pod it is the pod's name, the same for all containers.
+    """
+    return socket.gethostname()[:_MAX_INSTANCE] or COMPONENT
 
 
 def _is_ours(event):
@@ -268,10 +344,18 @@ def _is_ours(event):
         ANNOTATION in (event['metadata'].get('annotations') or {}))
 
 
-def _when(event):
-    return (event.get('lastTimestamp') or event.get('eventTime')
-            or event.get('firstTimestamp')
-            or event['metadata'].get('creationTimestamp') or '')
+def _order(event):
+    """Sort by time; within a second, in which most components do not
+    distinguish times, in the order in which the API stored the Events.
+    """
+    return (cleared_log.when(event), cleared_log.version(event),
+            event['metadata']['name'])
+
+
+def _created(event):
+    moment = datetime.datetime.fromtimestamp(
+        cleared_log.when(event), datetime.timezone.utc).replace(tzinfo=None)
+    return moment.isoformat() + 'Z'
 
 
 def _entry(event):
@@ -284,12 +368,13 @@ def _ours(event):
     try:
         ours = json.loads(event['metadata']['annotations'][ANNOTATION])
         return Entry(
-            id=event['metadata']['name'], created=_when(event),
+            id=event['metadata']['name'], created=_created(event),
+            seconds=cleared_log.when(event),
             severity=ours['severity'] if ours['severity'] in _SEVERITIES
             else 'OK', text=event['message'], by=COMPONENT,
             reason=event['reason'], message_id=str(ours['message']),
             args=tuple(map(str, ours['args'])), origin=str(ours['origin']),
-            event=str(ours['id']))
+            event=str(ours['id']), raw=bytes.fromhex(ours.get('raw', '')))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None     # another client wrote an invalid annotation
 
@@ -303,7 +388,8 @@ def _theirs(event):
             or (event.get('source') or {}).get('component') or 'Kubernetes',
             event.get('reason') or 'Event', text)
     return Entry(
-        id=event['metadata']['name'], created=_when(event),
+        id=event['metadata']['name'], created=_created(event),
+        seconds=cleared_log.when(event), count=count,
         severity='OK' if event.get('type') == 'Normal' else 'Warning',
         text=event_registry.KUBERNETES.format(args), by=args[0],
         reason=args[1], message_id=event_registry.KUBERNETES.id, args=args)

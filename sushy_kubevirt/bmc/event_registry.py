@@ -156,6 +156,13 @@ KUBERNETES = Message(
     'log. The entry has the severity of the Event.',
     arguments=('The reporting component.', 'The reason, one word.',
                "The Event's message."))
+SEL_ENTRY = Message(
+    _OWN, 'SelEntryAdded', 'OK',
+    "An IPMI client added a record to the log of the system '%1': %2",
+    about='A client added a record with the IPMI commands Add SEL Entry or '
+    'Platform Event.',
+    arguments=('The namespace and name of the VM.',
+               'The record in hexadecimal, without its id.'))
 LOGIN_FAILED = Message(
     _OWN, 'LoginFailed', 'Warning',
     "A login as '%1' from '%2' was refused.",

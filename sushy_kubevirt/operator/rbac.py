@@ -4,8 +4,9 @@
 The Role is in the VM's namespace, and its rules name the VM and its objects.
 These rules cannot name objects:
 
-- ``create``, ``list`` and ``delete`` of Events: the system's log, whose
-  entries have generated names.
+- ``create`` and ``list`` of Events: the system's log, whose entries have
+  generated names. An admission policy limits ``create`` to Events about the
+  VM.
 - ``create`` of UploadTokenRequests, where images are uploaded: CDI reads the
   claim's name from the body. A token is valid only for a claim that waits for
   an upload.
@@ -117,7 +118,7 @@ def rules(bmc, uploads=False):
             'virtualmachineinstances/console',
             'virtualmachineinstances/vnc'], ['get'], [vm]),
         _rule('', ['secrets'], ['get', 'patch'], [vm + state_secret.ENDING]),
-        _rule('', ['events'], ['create', 'list', 'delete']),
+        _rule('', ['events'], ['create', 'list']),
     ]
     if bmc.redfish.enabled:
         given += _media(vm)

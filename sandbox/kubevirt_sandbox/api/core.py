@@ -15,6 +15,7 @@ from kubevirt_sandbox.api import discovery
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import escalation
 from kubevirt_sandbox.api import event_columns
+from kubevirt_sandbox.api import event_rules
 from kubevirt_sandbox.api import garbage
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import metadata
@@ -220,7 +221,8 @@ CLAIM = _kind(
     mutate=volumes.complete, validate=volumes.refuse)
 EVENT = _kind(
     '', 'v1', 'Event', 'events', short_names=('ev',),
-    schema=core_schemas.EVENT, selectable_fields=event_columns.FIELDS)
+    schema=core_schemas.EVENT, selectable_fields=event_columns.FIELDS,
+    validate=event_rules.checker(lambda: EVENT))
 EVENT.columns = event_columns.COLUMNS
 LEASE = _kind(
     'coordination.k8s.io', 'v1', 'Lease', 'leases',

@@ -8,6 +8,9 @@ STRING = {'type': 'string'}
 INTEGER = {'type': 'integer'}
 BOOLEAN = {'type': 'boolean'}
 TIME = {'type': 'string', 'format': 'date-time'}
+
+#: metav1.MicroTime, of which the API server reads no other precision.
+MICRO_TIME = {**TIME, 'pattern': r'\.\d{6}(Z|[-+]\d\d:\d\d)$'}
 ANYTHING = {'type': 'object', **KEEP}
 STRINGS = {'type': 'array', 'items': STRING}
 TEXTS = {'type': 'object', 'additionalProperties': STRING}
@@ -87,9 +90,9 @@ CONFIG_MAP = about(strict(
 EVENT = about(strict(
     involvedObject=REFERENCE, related=REFERENCE, reason=STRING,
     message=STRING, type=STRING, action=STRING, count=INTEGER,
-    firstTimestamp=TIME, lastTimestamp=TIME, eventTime=TIME,
+    firstTimestamp=TIME, lastTimestamp=TIME, eventTime=MICRO_TIME,
     source=strict(component=STRING, host=STRING),
-    series=strict(count=INTEGER, lastObservedTime=TIME),
+    series=strict(count=INTEGER, lastObservedTime=MICRO_TIME),
     reportingComponent=STRING, reportingInstance=STRING),
     'Event is a report of an event somewhere in the cluster.')
 

@@ -10,12 +10,14 @@ in its storage version, independent of the version that a rule names.
 import re
 
 from kubevirt_sandbox.api import admission_policies
+from kubevirt_sandbox.api import cel_authorizer
 from kubevirt_sandbox.api import cel_rules
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import roles
 
 _NAMES = re.compile(
-    r'\b(?<!\.)(object|oldObject|request|namespaceObject|params)\b')
+    r'\b(?<!\.)(object|oldObject|request|namespaceObject|params|authorizer)'
+    r'\b')
 _VARIABLES = re.compile(r'\bvariables\s*\.\s*([A-Za-z_][A-Za-z0-9_]*)')
 
 
@@ -28,6 +30,7 @@ class PolicyAdmission:
 
     def __init__(self, server, namespace):
         self._store = server.store
+        self._access = server.access
         self._kinds = server.kinds
         self._namespace = namespace
         self._policies = None              # [(policy, [binding]), …]
@@ -145,6 +148,8 @@ class PolicyAdmission:
         return {
             'object': admission.new, 'oldObject': admission.old,
             'namespaceObject': space, 'params': None,
+            'authorizer': lambda wanted: self._access.decide(
+                admission.identity, wanted),
             'request': {
                 'kind': of, 'requestKind': of, 'resource': resource,
                 'requestResource': resource,
@@ -173,7 +178,9 @@ def failed_validations(spec, inputs):
     """Evaluate a policy; yield the failed validations.
 
     :param spec: the policy's spec.
-    :param inputs: ``{name of a CEL variable: value}``.
+    :param inputs: ``{name of a CEL variable: value}``; the value of
+        ``authorizer`` is the function that :func:`cel_authorizer.functions`
+        takes.
     :returns: iterator of (message, reason).
     """
     variables = {one['name']: one['expression']
@@ -237,9 +244,28 @@ def _evaluate(text, inputs, variables, seen):
     if names:
         given['variables'] = {name: seen[name] for name in names}
     try:
-        return cel_rules.compiled(text).execute(given)
+        return cel_rules.compiled(text).execute(_context(given, inputs))
     except (RuntimeError, TypeError, KeyError) as exc:
         raise ValueError(str(exc)) from None
+
+
+def _context(given, inputs):
+    """Return what an expression is executed with."""
+    if cel_authorizer.NAME not in inputs:
+        return given
+    import cel
+    if cel_authorizer.NAME in given:
+        request = inputs.get('request') or {}
+        resource = request.get('resource') or {}
+        given[cel_authorizer.NAME] = cel_authorizer.variable({
+            'group': resource.get('group', ''),
+            'resource': resource.get('resource', ''),
+            'subresource': request.get('subResource', ''),
+            'namespace': request.get('namespace', ''),
+            'name': request.get('name', '')})
+    return cel.Context(
+        variables=given,
+        functions=cel_authorizer.functions(inputs[cel_authorizer.NAME]))
 
 
 def _refusal(kind, admission, policy, binding, message, reason):

@@ -130,8 +130,8 @@ def _entry(machine, one):
 def clear(machine):
     """POST …/Actions/LogService.ClearLog
 
-    Deletes the entries that this service wrote. Those of Kubernetes and
-    KubeVirt stay.
+    Hides the present entries, also those of Kubernetes and KubeVirt, from
+    both protocols.
     """
     payload.parameters(_CLEAR, {})
     _log().clear(machine)

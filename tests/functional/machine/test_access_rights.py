@@ -42,7 +42,7 @@ MEDIA = {
 #: use these.
 SERVICES = {
     ('get', 'secrets'), ('patch', 'secrets'), ('create', 'secrets'),
-    ('create', 'events'), ('list', 'events'), ('delete', 'events'),
+    ('create', 'events'), ('list', 'events'),
 }
 
 

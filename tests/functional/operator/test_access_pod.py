@@ -24,7 +24,7 @@ from tests.fixtures import sandbox
 R = power_state.ResetType
 
 # Permissions that a Role cannot limit to names (see `rbac`).
-UNNAMED = {('create', 'events'), ('list', 'events'), ('delete', 'events'),
+UNNAMED = {('create', 'events'), ('list', 'events'),
            ('create', 'uploadtokenrequests.upload.cdi.kubevirt.io')}
 
 # Of a VMI: namespace, name, subresource.
@@ -320,16 +320,24 @@ class PodAccountTestCase(access_case.AccessTestCase):
         self.assertIn("guest's credentials, service account", patch({
             'op': 'add', 'path': '/spec/template/spec/serviceAccountName',
             'value': 'default'}))
-        # Change Events of other objects.
+        # Write Events about other objects, and delete Events.
         events = sandbox.path('events', namespace=self.namespace)
         found = self.ask(box, 'GET', events).json()['items']
         theirs = next(one for one in found
                       if one['involvedObject']['kind'] == 'Pod')
-        for method, path, *body in (
-                ('DELETE', f"{events}/{theirs['metadata']['name']}"),
-                ('POST', events, {**theirs, 'metadata': {'name': 'x'}})):
-            self.assertIn('entries of its own log', self.ask(
-                box, method, path, *body).json()['message'])
+        about = {'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachine',
+                 'namespace': self.namespace, 'name': box.name}
+        ours = {'metadata': {'name': 'x'}, 'reason': 'Test',
+                'reportingComponent': 'sushy-kubevirt',
+                'involvedObject': about}
+        for event in ({**theirs, 'metadata': {'name': 'x'}},
+                      {**ours, 'reportingComponent': 'kubelet'},
+                      {**ours, 'involvedObject': {**about, 'name': 'other'}}):
+            self.assertIn('log of its own VM', self.ask(
+                box, 'POST', events, event).json()['message'])
+        self.assertEqual(201, self.ask(box, 'POST', events, ours).status_code)
+        self.assertIn('cannot delete', self.ask(
+            box, 'DELETE', events + '/x').json()['message'])
         self.assertEqual([], [
             one for one in self.kubectl.names('secrets,datavolumes')
             if 'box-bmc-cd' in one])

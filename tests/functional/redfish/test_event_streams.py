@@ -2,6 +2,7 @@
 """Redfish events as a stream (Server-Sent Events) and as a log."""
 
 import contextlib
+import datetime
 import json
 import signal
 import threading
@@ -244,8 +245,9 @@ class TestLog(events_case.EventsTestCase):
                 for entry in found) else None
 
         found = self.until(power_on_entries)
-        self.assertEqual(sorted(entry['Created'] for entry in found),
-                         [entry['Created'] for entry in found])
+        times = [datetime.datetime.fromisoformat(entry['Created'])
+                 for entry in found]
+        self.assertEqual(sorted(times), times)
         [own] = [entry for entry in found if entry.get(
             'MessageId') == 'ResourceEvent.1.3.ResourcePoweredOn']
         self.assertEqual(['default/' + self.name], own['MessageArgs'])
@@ -263,11 +265,20 @@ class TestLog(events_case.EventsTestCase):
         self.emulator.request(
             'POST', self.log + '/Actions/LogService.ClearLog', {},
             expect=204)
-        left = self.entries()['Members']
-        self.assertEqual([], [entry for entry in left
-                              if entry['OriginatorType'] == 'Internal'])
-        self.assertEqual(len(kubernetes), len(left))
+        self.assertEqual([], self.entries()['Members'])
+        self.refused('GET', own['@odata.id'], None, 404)
         self.refused('GET', self.log + '/Entries/none', None, 404)
+        # Nothing was deleted, and nothing newer is hidden.
+        kept = {event['metadata']['name']
+                for event in self.sandbox.list('events')}
+        self.assertLessEqual({entry['Id'] for entry in found}, kept)
+        self.emulator.reset(self.uuid, 'ForceOff')
+        self.sandbox.wait_stopped(self.name)
+        self.until(lambda: any(
+            entry['MessageId'].endswith('PoweredOff')
+            for entry in self.entries()['Members']))
+        self.assertNotIn(own['Id'], [
+            entry['Id'] for entry in self.entries()['Members']])
 
     @staticmethod
     def untagged(body):

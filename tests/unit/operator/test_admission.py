@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluate the admission policies for BMC accounts."""
 
+import dataclasses
 import pathlib
 import types
 
@@ -367,10 +368,10 @@ class AdmissionTestCase(base.BaseTestCase):
             for one in documents
             if one['kind'] == 'ValidatingAdmissionPolicyBinding'}
 
-    def denials(self, policy, obj, old=None):
+    def denials(self, policy, obj, old=None, **inputs):
         return [message for message, _ in admission.failed_validations(
             {**self.policies[policy], 'matchConditions': []},
-            {'object': obj, 'oldObject': old})]
+            {'object': obj, 'oldObject': old, **inputs})]
 
     def assert_denied(self, expected, found):
         if expected is None:
@@ -460,18 +461,31 @@ class AdmissionTestCase(base.BaseTestCase):
                     None if allowed else 'only remove stateChangeRequests',
                     self.denials('virtbmc-virtualmachines-status', new, old))
 
-    def test_events_of_own_log_only(self):
+    def test_events_of_own_vm_only(self):
+        about = {'kind': 'VirtualMachine', 'name': 'vm', 'namespace': 'lab'}
         ours = {'reportingComponent': event_log.COMPONENT,
-                'involvedObject': {'kind': 'VirtualMachine'}}
+                'involvedObject': about}
+        asked = []
+
+        def decide(wanted):
+            asked.append(wanted)
+            return wanted.name == 'vm', ''
+
         for event, allowed in (
             (ours, True),
             ({**ours, 'reportingComponent': 'kubelet'}, False),
-            ({**ours, 'involvedObject': {'kind': 'Pod'}}, False),
+            *(({**ours, 'involvedObject': {**about, **other}}, False)
+              for other in ({'kind': 'Pod'}, {'name': 'other'}, {'name': ''},
+                            {'namespace': 'default'})),
+            ({**ours, 'involvedObject': {'kind': 'VirtualMachine'}}, False),
             ({'reportingComponent': event_log.COMPONENT}, False),
             ({}, False),
         ):
-            for new, old in ((event, None), (None, event)):
-                with self.subTest(event=event, deleted=new is None):
-                    self.assert_denied(
-                        None if allowed else 'entries of its own log',
-                        self.denials('virtbmc-events', new, old))
+            with self.subTest(event=event):
+                self.assert_denied(
+                    None if allowed else 'log of its own VM',
+                    self.denials('virtbmc-events', event, None, authorizer=(
+                        decide), request={'namespace': 'lab'}))
+        self.assertEqual(
+            ('patch', 'kubevirt.io', 'virtualmachines', '', 'lab', 'vm', ''),
+            dataclasses.astuple(asked[0]))

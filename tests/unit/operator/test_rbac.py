@@ -14,7 +14,6 @@ MANIFEST = pathlib.Path(__file__).parents[3] / 'etc/kubernetes/bmc.yaml'
 
 # Permissions that a Role cannot restrict by name, see `rbac`.
 WITHOUT_NAMES = {('', 'events', 'create'), ('', 'events', 'list'),
-                 ('', 'events', 'delete'),
                  ('upload.cdi.kubevirt.io', 'uploadtokenrequests', 'create')}
 
 

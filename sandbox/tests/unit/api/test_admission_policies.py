@@ -5,6 +5,7 @@ from kubevirt_sandbox.api import admission_policies
 from kubevirt_sandbox.api import auth
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import roles
 from kubevirt_sandbox.api import store
 from tests.unit.api import base
 
@@ -55,6 +56,32 @@ CREATED = (
             'request.kind.kind == "Thing" && request.name == "a" && '
             'request.namespace == "default" && !request.dryRun && '
             'namespaceObject.metadata.name == "default"'), None),
+    # Access rights; those of jane are in AdmissionPolicyTestCase.
+    *((policy(f'authorizer.{text}'), None if allowed else
+       f'failed expression: authorizer.{text}')
+      for text, allowed in (
+        ('group("example.test").resource("things").namespace("default")'
+         '.name("a").check("patch").allowed()', True),
+        ('group("example.test").resource("things").namespace("default")'
+         '.name("b").check("patch").allowed()', False),
+        ('group("example.test").resource("things").namespace("other")'
+         '.name(object.metadata.name).check("patch").allowed()', False),
+        ('group("example.test").resource("things").subresource("status")'
+         '.namespace("default").name("a").check("patch").allowed()', False),
+        ('requestResource.check("patch").allowed()', True),
+        ('requestResource.check("delete").allowed()', False),
+        ('requestResource.check("patch").reason().contains("RBAC")', True),
+        ('path("/none").check("get").allowed()', False),
+        ('path("/healthz").check("get").allowed()', True),
+        ('path("/healthz").check("get").errored()', False))),
+    (policy('!has(object.metadata.name) || variables.a.allowed()',
+            variables=named(a='authorizer.requestResource.check("patch")')),
+     None),
+    (policy('authorizer.group("").resource(" ").check("get").allowed()'),
+     'expression \'authorizer.group("").resource(" ").check("get").allowed()'
+     '\' resulted in error: Function \'resource\' error: Python function '
+     'call failed: ValueError: resource must not be empty. Check function arguments '
+     'and their types.'),
     # Match conditions.
     (policy('false', matchConditions=named(
         a='request.userInfo.username == "joe"')), None),
@@ -125,6 +152,15 @@ class AdmissionPolicyTestCase(unittest.TestCase):
         self.kind = base.thing()
         self.cluster = base.cluster(self.kind)
         self.store = self.cluster.store
+        self.store.create(roles.ROLE, {
+            'metadata': {'name': 'r', 'namespace': 'default'}, 'rules': [{
+                'apiGroups': ['example.test'], 'resources': ['things'],
+                'resourceNames': ['a'], 'verbs': ['patch']}]})
+        self.store.create(roles.ROLE_BINDING, {
+            'metadata': {'name': 'r', 'namespace': 'default'},
+            'roleRef': {'apiGroup': roles.GROUP, 'kind': 'Role', 'name': 'r'},
+            'subjects': [{'kind': 'User', 'name': JANE.name,
+                          'apiGroup': roles.GROUP}]})
 
     def bind(self, made, *actions, **spec):
         self.store.create(admission_policies.POLICY, made)

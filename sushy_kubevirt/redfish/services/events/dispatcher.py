@@ -74,7 +74,7 @@ class EventDispatcher:
         self._options = options
         self._allows = allows
         self.subscriptions = subscriptions.Subscriptions(state, options)
-        self.log = event_log.Log(cluster)
+        self.log = event_log.Log(cluster, state)
         self.streams = server_sent_events.Streams(
             worker_messages, folder.make, self.history, options
         )

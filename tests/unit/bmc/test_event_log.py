@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import copy
+import datetime
+import threading
+import types
+
+from oslotest import base
+
+from sushy_kubevirt.bmc import cleared_log
+from sushy_kubevirt.bmc import event_log
+from sushy_kubevirt.bmc import event_registry
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.machine import options
+
+BORN = '2026-11-01T09:00:00Z'
+
+
+class Events:
+    """Fake Kubernetes client with Events."""
+
+    def __init__(self):
+        self.version = 100
+        self.kept = {}
+
+    def create(self, resource, namespace, body):
+        assert resource is api_resources.EVENT
+        self.put(body)
+
+    def put(self, event):
+        self.version += 1
+        event = copy.deepcopy(event)
+        event['metadata']['resourceVersion'] = str(self.version)
+        self.kept[event['metadata']['name']] = event
+
+    def pages(self, resource, namespace, field_selector):
+        name = field_selector.rpartition('=')[2]
+        # In random order, as far as a client can tell.
+        found = [event for _, event in sorted(
+            self.kept.items(), key=lambda item: hash(item[0]))
+            if event['involvedObject']['name'] == name]
+        yield copy.deepcopy(found), str(self.version)
+
+
+class State:
+    """Fake state Secret."""
+
+    def __init__(self):
+        self.sections = {}
+
+    def subscribe(self, callback):
+        self.changed = callback
+
+    def read(self, section, fresh=False):
+        return self.cached(section)
+
+    def cached(self, section):
+        return self.sections.get(section, {})
+
+    def update(self, section, edit):
+        edit(self.sections.setdefault(section, {}))
+
+
+class Machine:
+    namespace, name, uid = 'default', 'vm', 'uid-1'
+    qualified_name = 'default/vm'
+
+    def objects(self):
+        return {'metadata': {'creationTimestamp': BORN}}, None
+
+    def medium(self, device):
+        return None
+
+
+def other(name, second=5, count=1, **fields):
+    """Make an Event of KubeVirt."""
+    when = f'2026-11-01T10:00:{second:02}Z'
+    return {'metadata': {'name': name, 'namespace': 'default'},
+            'involvedObject': {'kind': 'VirtualMachineInstance',
+                               'name': 'vm', 'namespace': 'default'},
+            'reason': name, 'message': 'text', 'type': 'Normal',
+            'source': {'component': 'virt-handler'}, 'count': count,
+            'firstTimestamp': when, 'lastTimestamp': when, **fields}
+
+
+def record(text, time='2026-11-01T10:00:05.123+00:00'):
+    """Make what the dispatcher logs."""
+    return types.SimpleNamespace(
+        id=text, time=time, message_id='A.1.0.' + text, key=text, args=(text,),
+        text=text, severity='OK', origin='', uid=Machine.uid,
+        system='default/vm')
+
+
+class LogTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.client, self.state = Events(), State()
+        self.log = self.new_log()
+        self.machine = Machine()
+
+    def new_log(self):
+        cluster = types.SimpleNamespace(
+            client=self.client, options=options.Options(), vm=None,
+            closing=threading.Event())
+        return event_log.Log(cluster, self.state, fresh_seconds=0)
+
+    def reasons(self, log=None):
+        return [entry.reason for entry in (log or self.log).entries(
+            self.machine)]
+
+    def test_own_events_have_what_kubernetes_requires(self):
+        self.log._write(record('ü' * 1000))
+        [event] = self.client.kept.values()
+        self.assertEqual('2026-11-01T10:00:05.123000Z', event['eventTime'])
+        self.assertEqual('2026-11-01T10:00:05Z', event['lastTimestamp'])
+        self.assertTrue(event['action'])
+        self.assertTrue(event['reportingInstance'])
+        self.assertEqual(1024, len(event['message'].encode()))
+        [entry] = self.log.entries(self.machine)
+        self.assertEqual('2026-11-01T10:00:05.123000Z', entry.created)
+
+    def test_order_within_a_second(self):
+        """Own events by their time, others as they were stored."""
+        names = [f'E{number}' for number in range(30)]
+        for name in names:
+            self.client.put(other(name))
+        own = [f'O{number}' for number in range(30)]
+        for number, name in enumerate(own):
+            self.log._write(record(
+                name, f'2026-11-01T10:00:05.{number + 1:03}+00:00'))
+        for number in range(2):
+            # A worker that leads now, with an event that it saw before.
+            self.log._write(record(
+                f'L{number}', f'2026-11-01T10:00:04.00{number}+00:00'))
+        self.assertEqual(['L0', 'L1', *names, *own], self.reasons())
+        self.assertEqual(['L0', 'L1', *names, *own], self.reasons())
+
+    def test_repeated_event_moves_to_the_end(self):
+        for name in ('A', 'B'):
+            self.client.put(other(name))
+        self.client.put(other('A', count=2))
+        self.assertEqual(['B', 'A'], self.reasons())
+        entry = self.log.entries(self.machine)[1]
+        self.assertEqual((2, 'virt-handler (A): text (2 times)'),
+                         (entry.count, entry.text))
+
+    def test_clear_hides_all_events_of_before(self):
+        """Whatever their time, and also in the same second."""
+        self.client.put(other('A'))
+        self.client.put(other('Repeated'))
+        # Of a node whose clock is ahead.
+        self.client.put(other('Ahead', lastTimestamp='2126-01-01T00:00:00Z'))
+        self.log._write(record('Own'))
+        self.log.clear(self.machine)
+        for log in (self.log, self.new_log()):
+            self.assertEqual([], self.reasons(log))
+        # Of a node whose clock is behind; the same second as `A`.
+        self.client.put(other('B'))
+        self.client.put(other('Repeated', count=2))
+        self.assertEqual(['B', 'Repeated'], self.reasons())
+        self.log.clear(self.machine)
+        self.assertEqual([], self.reasons())
+        # None was deleted.
+        self.assertEqual(5, len(self.client.kept))
+
+    def test_clear_hides_own_event_that_was_not_written_yet(self):
+        self.log.clear(self.machine)
+        at = self.log.cleared_at(self.machine)
+        for name, seconds in (('Before', at - 0.01), ('After', at + 0.01)):
+            self.client.put(other(
+                name, reportingInstance=event_log.host(), lastTimestamp=None,
+                eventTime=iso(seconds)))
+        # Another host may have another clock.
+        self.client.put(other('Other', reportingInstance='elsewhere'))
+        self.assertEqual(['Other', 'After'], self.reasons())
+
+    def test_new_events_after_a_restored_backup_are_visible(self):
+        self.client.put(other('Old', second=1))
+        self.log.clear(self.machine)
+        self.client.version = 10
+        self.client.put(other('New', lastTimestamp='2126-01-01T00:00:00Z'))
+        self.assertEqual(['New'], self.reasons())
+
+    def test_clear_of_one_machine(self):
+        self.client.put(other('A'))
+        self.log.clear(self.machine)
+        self.machine.uid = 'uid-2'
+        self.assertEqual(['A'], self.reasons())
+
+    def test_an_older_clear_does_not_undo_a_newer_one(self):
+        self.client.put(other('A'))
+        events, version = self.log._events(self.machine)
+        self.client.put(other('B'))
+        self.log.clear(self.machine)
+        cleared_log.ClearedLogs(self.state).clear(
+            self.machine, 1.0, 'host', version, events)
+        self.assertEqual([], self.reasons())
+
+    def test_section_is_bounded_and_survives_invalid_values(self):
+        self.state.sections['log'] = {
+            f'uid-{number}': {'at': number, 'host': '', 'version': 1,
+                              'latest': 1}
+            for number in range(2, cleared_log.MAX_MACHINES + 2)}
+        self.state.sections['log']['broken'] = ['?']
+        self.client.put(other('A'))
+        self.log.clear(self.machine)
+        section = self.state.sections['log']
+        self.assertEqual(cleared_log.MAX_MACHINES, len(section))
+        self.assertIn(self.machine.uid, section)
+        self.assertNotIn('broken', section)
+        self.assertNotIn('uid-2', section)
+        section[self.machine.uid] = {'at': 'x'}
+        self.assertEqual(['A'], self.reasons())
+
+    def test_a_change_of_the_state_drops_cached_entries(self):
+        log = event_log.Log(self.log._cluster, self.state, 1000)
+        self.client.put(other('A'))
+        self.assertEqual(['A'], self.reasons(log))
+        self.log.clear(self.machine)
+        self.assertEqual(['A'], self.reasons(log))
+        self.state.changed()
+        self.assertEqual([], self.reasons(log))
+
+    def test_add(self):
+        names = {self.log.add(self.machine, event_registry.SEL_ENTRY,
+                              ('default/vm', '02'), b'\x02') for _ in 'ab'}
+        self.assertEqual(2, len(names))
+        entry = self.log.entries(self.machine)[0]
+        self.assertIn(entry.id, names)
+        self.assertEqual(b'\x02', entry.raw)
+        self.assertEqual(('default/vm', '02'), entry.args)
+
+
+def iso(seconds):
+    return datetime.datetime.fromtimestamp(
+        seconds, datetime.timezone.utc).isoformat()
