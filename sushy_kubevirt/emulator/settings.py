@@ -25,6 +25,9 @@ DISABLE_POWER_OFF = 'SUSHY_EMULATOR_DISABLE_POWER_OFF'
 #: Upstream's option that names a file of users and digests.
 AUTH_FILE = 'SUSHY_EMULATOR_AUTH_FILE'
 
+#: Protocols of `Settings.service_ports`.
+PROTOCOLS = ('HTTP', 'HTTPS', 'IPMI')
+
 RUN_STRATEGIES = ('RerunOnFailure', 'Always', 'Manual')
 
 #: Value of the option NAMESPACES for all namespaces.
@@ -59,6 +62,8 @@ class Settings:
     :param trusted_proxies: tuple of `ipaddress` networks
     :param state_secret: 'namespace/name' of the Secret that stores
         subscriptions and the services' settings; None for the default name
+    :param service_ports: tuple of (protocol, port), as clients use them; empty
+        for what the request shows
     :param events: `event_options.EventOptions`
     :param machine: `options.Options`
     """
@@ -74,6 +79,7 @@ class Settings:
     session_timeout: int = 1800
     trusted_proxies: tuple = ()
     state_secret: str | None = None
+    service_ports: tuple = ()
     events: event_options.EventOptions = event_options.EventOptions()
     machine: options.Options = options.Options()
 
@@ -210,6 +216,24 @@ def _networks(value):
             f'must contain addresses or networks: {exc}') from None
 
 
+def _service_ports(value):
+    if not isinstance(value, dict) or not all(
+            name in PROTOCOLS and isinstance(port, int)
+            and not isinstance(port, bool) and 0 < port < 65536
+            for name, port in value.items()):
+        raise ValueError(f"must be a dict of {', '.join(PROTOCOLS)} to ports")
+    return tuple(sorted(value.items()))
+
+
+def _option_names(value):
+    if not isinstance(value, dict) or not all(
+            PREFIX + str(option) in OPTIONS and isinstance(name, str) and name
+            for option, name in value.items()):
+        raise ValueError('must be a dict of options, without '
+                         f'{PREFIX}, to their names in messages')
+    return value
+
+
 # Option without prefix: (field, function that checks the value).
 _SCOPE = {
     'KUBECONFIG': ('kubeconfig', _text),
@@ -223,6 +247,7 @@ _SERVICES = {
     'ACCOUNTS': ('accounts', _paths),
     'SESSION_TIMEOUT': ('session_timeout', _session_timeout),
     'TRUSTED_PROXIES': ('trusted_proxies', _networks),
+    'SERVICE_PORTS': ('service_ports', _service_ports),
 }
 _EVENTS = {
     'EVENT_ALLOWED_HOSTS': ('allowed_hosts', media_settings.hosts),
@@ -260,9 +285,23 @@ _MEDIA = {
                               media_settings.certificates),
 }
 
+_OPTION_NAMES = 'OPTION_NAMES'
+
 #: Names of all options of this driver.
 OPTIONS = tuple(PREFIX + name for name in (
-    *_SCOPE, *_SERVICES, *_EVENTS, *_MACHINE, *_MEDIA))
+    *_SCOPE, *_SERVICES, *_EVENTS, *_MACHINE, *_MEDIA, _OPTION_NAMES))
+
+
+def _names(table, names):
+    """Name the options of a table in messages.
+
+    :param table: `_MEDIA` or `_EVENTS`
+    :param names: value of OPTION_NAMES; None for the options' own names
+    :returns: dict of field to name
+    """
+    return {field: PREFIX + option if names is None else names[option]
+            for option, (field, _check) in table.items()
+            if names is None or option in names}
 
 
 def read(config):
@@ -291,6 +330,9 @@ def read(config):
              for name, (field, check) in _MEDIA.items()}
     events = {field: take(PREFIX + name, check)
               for name, (field, check) in _EVENTS.items()}
+    names = take(PREFIX + _OPTION_NAMES, _option_names)
+    media['names'] = _names(_MEDIA, names)
+    events['names'] = _names(_EVENTS, names)
     fields['allowed'] = take(ALLOWED, _allowed)
     auth_file = take(AUTH_FILE, _text)
     if auth_file:

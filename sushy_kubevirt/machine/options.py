@@ -72,6 +72,10 @@ class MediaOptions:
     #: Time for the server of an image to report its size.
     probe_seconds: float = 10.0
 
+    #: What messages to clients call these options, by field; see
+    #: `option_hints`.
+    names: dict | None = dataclasses.field(default=None, compare=False)
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:

@@ -32,6 +32,14 @@ WATCH_SECONDS = 300
 
 _OURS = 'SUSHY_EMULATOR_KUBEVIRT_'
 
+# What messages to a BMC's clients call the options of the emulator: fields of
+# the resource, and options of the operator.
+_FIELDS = {
+    'MEDIA_MODE': 'spec.virtualMedia.mode',
+    'MEDIA_ALLOWED_HOSTS': 'spec.virtualMedia.allowedHosts',
+}
+_OPERATOR_OPTIONS = {'MEDIA_UPLOAD_PROXY_URL': '--upload-proxy-url'}
+
 
 @dataclasses.dataclass(frozen=True)
 class Proxy:
@@ -111,6 +119,12 @@ def _options(bmc):
     yield 'SUSHY_EMULATOR_SYSTEM_DRIVER', 'kubevirt'
     yield _OURS + 'VM', str(bmc.vm)
     yield _OURS + 'WATCH_SECONDS', WATCH_SECONDS
+    yield _OURS + 'SERVICE_PORTS', _ports(bmc)
+    yield _OURS + 'OPTION_NAMES', {
+        **{option: f'{field} of {naming.KIND} {bmc.namespace}/{bmc.name}'
+           for option, field in _FIELDS.items()},
+        **{option: f'{name} of {naming.OPERATOR}'
+           for option, name in _OPERATOR_OPTIONS.items()}}
     if bmc.run_strategy:
         yield _OURS + 'RUN_STRATEGY', bmc.run_strategy
     if bmc.media.storage_class:
@@ -119,3 +133,12 @@ def _options(bmc):
         yield _OURS + 'MEDIA_MODE', bmc.media.mode
     if bmc.media.allowed_hosts:
         yield _OURS + 'MEDIA_ALLOWED_HOSTS', list(bmc.media.allowed_hosts)
+
+
+def _ports(bmc):
+    """:returns: dict of protocol to the Service's port"""
+    ports = {'HTTP' if bmc.redfish.plain else 'HTTPS':
+             bmc.service.redfish_port}
+    if bmc.ipmi:
+        ports['IPMI'] = bmc.service.ipmi_port
+    return ports

@@ -13,6 +13,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine.media import fetch
 from sushy_kubevirt.machine.media import image_format
 from sushy_kubevirt.machine.media import url_policy
+from sushy_kubevirt.machine import option_hints
 
 LOG = logging.getLogger(__name__)
 
@@ -56,12 +57,12 @@ def probe(source, options, verify=True, certificates=''):
     """
     try:
         return _probe(fetch.Fetcher(source, options, verify, certificates),
-                      options.probe_seconds, source.url)
+                      options, source.url)
     except errors.MediaUnreachable as e:
         if not _default_size_allowed(e, source.url, options):
             raise
-        LOG.info('%s. Its size is assumed to be %d bytes '
-                 '(MEDIA_DEFAULT_SIZE)', e, options.default_size)
+        LOG.info('%s. Its size is assumed to be %d bytes', e,
+                 options.default_size)
         return Probe(options.default_size, guessed=True)
 
 
@@ -74,7 +75,7 @@ def _default_size_allowed(error, url, options):
     if error.kind != 'unreachable':
         return False
     # CDI may reach what the BMC cannot. A host that cannot be resolved here
-    # cannot be checked, so MEDIA_ALLOWED_HOSTS has to list its name.
+    # cannot be checked, so `allowed_hosts` has to list its name.
     try:
         url_policy.check(url, options)
     except errors.MediaUnreachable:
@@ -82,9 +83,9 @@ def _default_size_allowed(error, url, options):
     return True
 
 
-def _probe(fetcher, seconds, url):
+def _probe(fetcher, options, url):
     parsed = url_policy.parse(url)
-    seconds /= 2        # two requests at most
+    seconds = options.probe_seconds / 2     # two requests at most
     length = _head(fetcher, seconds)
     found = image_format.Format()
     if length is None:
@@ -100,9 +101,10 @@ def _probe(fetcher, seconds, url):
                if found.compression else 'it is empty' if length == 0
                else 'its server does not report one')
         raise errors.MediaUnreachable(
-            f'{parsed.shown} has no known size: {why}. Set MEDIA_DEFAULT_SIZE '
-            'to the size to assume for such images', parsed.shown,
-            'missing' if length == 0 else 'size')
+            f'{parsed.shown} has no known size: {why}' + option_hints.hint(
+                options, 'default_size',
+                '. Set {} to the size to assume for such images'),
+            parsed.shown, 'missing' if length == 0 else 'size')
     if size > LARGEST:
         raise errors.MediaUnreachable(
             f'{parsed.shown} is too large: {size} bytes', parsed.shown, 'size')

@@ -33,6 +33,7 @@ from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import upload
 from sushy_kubevirt.machine.media import url_policy
+from sushy_kubevirt.machine import option_hints
 
 LOG = logging.getLogger(__name__)
 
@@ -41,6 +42,10 @@ _GATE = 'DeclarativeHotplugVolumes'
 
 #: Attempts to delete an abandoned DataVolume before another name is used.
 _LEFTOVER_TRIES = 6
+
+
+def _set_proxy(options):
+    return option_hints.hint(options, 'upload_proxy_url', '; set {}')
 
 
 class _NameTaken(Exception):
@@ -165,8 +170,10 @@ class _Insertion:
         options = self._machine.options.media
         if options.mode == 'upload' and not options.upload_proxy_url:
             raise errors.Unsupported(
-                'MEDIA_MODE is "upload" but no upload proxy is configured; '
-                'set MEDIA_UPLOAD_PROXY_URL')
+                'Images are to be uploaded'
+                + option_hints.hint(options, 'mode', ' ({} is upload)')
+                + ', but no upload proxy is configured'
+                + _set_proxy(options))
         return options.mode == 'upload' or bool(
             options.mode == 'auto' and options.upload_proxy_url
             and (not self._source.verify or self._source.method == 'Upload'))
@@ -394,9 +401,9 @@ class _Insertion:
     def _check(self, volume):
         if datavolumes.ignores_verify_option(volume, self._entry):
             raise errors.Unsupported(
-                'This CDI always verifies certificates. Set '
-                'MEDIA_UPLOAD_PROXY_URL, so that the BMC can upload '
-                'such images')
+                'This CDI always verifies certificates, and no upload proxy '
+                'is configured with which the BMC could upload such images'
+                + _set_proxy(self._machine.options.media))
 
     # Step 4
 

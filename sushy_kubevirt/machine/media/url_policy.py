@@ -18,11 +18,14 @@ import socket
 import urllib.parse
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import option_hints
 
 #: Redfish property that `errors.InvalidValue` names for a refused URL.
 IMAGE = 'Image'
 
 _PORTS = {'http': 80, 'https': 443}
+
+_ALLOWS = '; set {} to True to allow these'
 
 #: Maximum length of a URL in characters.
 MAX_LENGTH = 4096
@@ -216,7 +219,7 @@ def check(url, options):
     found = url if isinstance(url, ParsedUrl) else parse(url)
     rules = _rules(options.allowed_hosts, options.denied_hosts)
     if rules.denies_name(found.host):
-        raise _refused(found.shown, f'{found.host} is in MEDIA_DENIED_HOSTS')
+        raise _refused(found.shown, f'{found.host} {_denied(options)}')
     addresses = _resolve(found)
     named = rules.allows_name(found.host)
     for address in addresses:
@@ -229,7 +232,7 @@ def check(url, options):
 
 
 def is_allowed_name(url, options):
-    """Return whether MEDIA_ALLOWED_HOSTS lists a URL's host by name.
+    """Return whether `allowed_hosts` lists a URL's host by name.
 
     CDI may then fetch from it even if the BMC cannot resolve it.
     """
@@ -282,17 +285,23 @@ def _reason_to_refuse(address, options, rules, named):
         if _within(plain, _UNUSABLE):
             return 'is not the address of a host'
         if _within(plain, LOOPBACK) and not options.allow_loopback:
-            return ('is a loopback address; MEDIA_ALLOW_LOOPBACK = True '
-                    'allows these')
+            return 'is a loopback address' + option_hints.hint(
+                options, 'allow_loopback', _ALLOWS)
         if _within(plain, LINK_LOCAL) and not options.allow_link_local:
-            return ('is a link-local address; MEDIA_ALLOW_LINK_LOCAL = True '
-                    'allows these')
+            return 'is a link-local address' + option_hints.hint(
+                options, 'allow_link_local', _ALLOWS)
         if _within(plain, rules.denied_networks):
-            return 'is in MEDIA_DENIED_HOSTS'
+            return _denied(options)
     if options.allowed_hosts and not named and not _within(
             address, rules.allowed_networks):
-        return 'is not in MEDIA_ALLOWED_HOSTS'
+        return option_hints.hint(
+            options, 'allowed_hosts', 'is not in {}') or 'is not allowed'
     return ''
+
+
+def _denied(options):
+    return option_hints.hint(
+        options, 'denied_hosts', 'is in {}') or 'is denied'
 
 
 @dataclasses.dataclass(frozen=True)

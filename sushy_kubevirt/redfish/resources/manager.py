@@ -7,6 +7,7 @@ Each system has its own manager with the system's Id, as in sushy-emulator.
 import datetime
 import functools
 from importlib import metadata
+import re
 import socket
 
 import flask
@@ -111,9 +112,12 @@ def _console(there):
 
 
 def network_protocol(machine):
-    """GET …/NetworkProtocol: protocol and port of this request"""
-    environ = flask.request.environ
-    scheme = environ['wsgi.url_scheme'].upper()
+    """GET …/NetworkProtocol: the ports that clients use
+
+    In a BMC's pod those of its Service, else that of this request.
+    """
+    ports = dict(flask.current_app.systems.settings.service_ports) or {
+        flask.request.scheme.upper(): _port(flask.request)}
     body = {
         '@odata.id': resource_paths.manager(machine, 'NetworkProtocol'),
         '@odata.type': '#ManagerNetworkProtocol.v1_10_0'
@@ -125,11 +129,24 @@ def network_protocol(machine):
         'HTTP': {'ProtocolEnabled': False},
         'HTTPS': {'ProtocolEnabled': False},
     }
-    body[scheme] = {'ProtocolEnabled': True}
-    with_port = environ.get('SERVER_PORT', '')
-    if with_port.isdigit():
-        body[scheme]['Port'] = int(with_port)
+    for protocol, port in ports.items():
+        body[protocol] = {'ProtocolEnabled': True, 'Port': port}
     return responses.resource(body)
+
+
+def _port(request):
+    """Return the TCP port to which a client sent its request.
+
+    That of the header Host, because a proxy may be in between; without the
+    header, that of the server.
+    """
+    # Empty without a valid header. Without the port if it is the scheme's.
+    host = request.host
+    port = (host.rpartition(':')[2] if host
+            else request.environ.get('SERVER_PORT', ''))
+    if re.fullmatch('[0-9]{1,5}', port) and 0 < int(port) < 65536:
+        return int(port)
+    return 443 if request.scheme == 'https' else 80
 
 
 def reset(machine):

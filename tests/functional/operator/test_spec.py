@@ -213,6 +213,11 @@ class SpecTestCase(operator.OperatorTestCase):
             'redfish': 8443, 'ipmi': 6623}})
         self.box.current()
         self.assertEqual({8443, 6623}, self.ports())
+        # The BMC tells its clients.
+        protocols = self.box.curl(
+            '/redfish/v1/Managers/1/NetworkProtocol').json()
+        self.assertEqual([8443, 6623], [
+            protocols[name]['Port'] for name in ('HTTPS', 'IPMI')])
         self.assertIn(':8443/', self.box.url())
         self.until('power', self.box.works, 'Off')
         self.assertEqual('ClusterIP', self.service()['spec']['type'])
@@ -271,7 +276,8 @@ class SpecTestCase(operator.OperatorTestCase):
         self.box.current()
         answer = insert()
         self.assertEqual(400, answer.code, answer.text)
-        self.assertIn('MEDIA_ALLOWED_HOSTS', answer.text)
+        self.assertIn('spec.virtualMedia.allowedHosts of VirtualMachineBMC '
+                      f'{self.namespace}/box', answer.text)
         self.box.patch(virtualMedia={
             'allowedHosts': [host], 'storageClassName': 'slow',
             'mode': 'import'})

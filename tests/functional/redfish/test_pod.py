@@ -126,6 +126,14 @@ class RedfishPodTestCase(PodTestCase):
         system.set_system_boot_options(
             enabled=sushy.BOOT_SOURCE_ENABLED_DISABLED)
 
+    def test_ports_are_those_of_the_service(self):
+        found = self.pod.request('GET', '/redfish/v1/Managers/1/'
+                                 'NetworkProtocol', expect=200).json()
+        self.assertEqual(
+            [False, 443, 623],
+            [found['HTTP']['ProtocolEnabled'], found['HTTPS']['Port'],
+             found['IPMI']['Port']])
+
     def test_links_have_canonical_ids(self):
         uuid = self.pod.request('GET', SYSTEM, expect=200).json()['UUID']
         for start in '/redfish/v1/', '/redfish/v1/Systems/' + uuid, MANAGER:

@@ -95,6 +95,29 @@ class TestSettings(base.BaseTestCase):
         for value in ('proxy', 7, ['10.0.0.1/8'], [''], {'a': 1}):
             self.refused(**{name: value})
 
+    def test_service_ports(self):
+        name = 'SUSHY_EMULATOR_KUBEVIRT_SERVICE_PORTS'
+        self.assertEqual((('HTTPS', 443), ('IPMI', 623)), self.read(
+            **{name: {'IPMI': 623, 'HTTPS': 443}}).service_ports)
+        for value in (443, ['HTTP'], {'SSH': 22}, {'HTTP': 0}, {'HTTP': '80'},
+                      {'HTTP': True}, {'HTTP': 65536}, {1: 80}):
+            self.refused(**{name: value})
+
+    def test_names_of_options(self):
+        found = self.read()
+        prefix = 'SUSHY_EMULATOR_KUBEVIRT_'
+        self.assertEqual(prefix + 'MEDIA_ALLOWED_HOSTS',
+                         found.machine.media.names['allowed_hosts'])
+        self.assertEqual(prefix + 'EVENT_DENIED_HOSTS',
+                         found.events.names['denied_hosts'])
+        name = prefix + 'OPTION_NAMES'
+        found = self.read(**{name: {'MEDIA_MODE': 'spec.mode'}})
+        self.assertEqual({'mode': 'spec.mode'}, found.machine.media.names)
+        self.assertEqual({}, found.events.names)
+        for value in ('x', {'NONE': 'x'}, {'MEDIA_MODE': ''},
+                      {'MEDIA_MODE': 7}, {prefix + 'MEDIA_MODE': 'x'}):
+            self.refused(**{name: value})
+
     def test_reads_all_media_options(self):
         self.assertEqual(options.MediaOptions(), self.read().machine.media)
         file = self.create_tempfiles([('ca', CERTIFICATE)])[0]

@@ -16,6 +16,10 @@ from sushy_kubevirt.redfish.services import shared_directory
 from tests.unit.operator import bodies
 
 
+DEFINITION = (
+    pathlib.Path(__file__).parents[3] / 'etc' / 'kubernetes' / 'crd'
+    / 'virtualmachinebmc.yaml').read_text()
+
 ENVIRON = {'POD_IP': '10.1.2.3',
            'VIRTBMC_AUTH_FOLDER': '/etc/virtbmc/auth',
            'VIRTBMC_TLS_FOLDER': '/etc/virtbmc/tls'}
@@ -43,6 +47,11 @@ CASES = (
     ({'virtualMedia': {'storageClassName': 'fast'}},
      'machine.media.storage_class', 'fast'),
     ({'virtualMedia': {'mode': 'upload'}}, 'machine.media.mode', 'upload'),
+    ({}, 'service_ports', (('HTTPS', 443), ('IPMI', 623))),
+    ({'redfish': {'plainHTTP': True}, 'ipmi': {'enabled': False}},
+     'service_ports', (('HTTP', 80),)),
+    ({'service': {'ports': {'redfish': 8443, 'ipmi': 6230}}},
+     'service_ports', (('HTTPS', 8443), ('IPMI', 6230))),
     ({'virtualMedia': {'allowedHosts': ['a.test', '10.0.0.0/8']}},
      'machine.media.allowed_hosts', ('a.test', '10.0.0.0/8')),
 )
@@ -57,6 +66,23 @@ class ConfigMapTestCase(base.BaseTestCase):
                 for name in path.split('.'):
                     found = getattr(found, name)
                 self.assertEqual(expected, found)
+
+    def test_messages_name_fields(self):
+        found = settings.read(options(bodies.bmc()))
+        names = found.machine.media.names
+        for field, name in (
+                ('mode', 'spec.virtualMedia.mode'),
+                ('allowed_hosts', 'spec.virtualMedia.allowedHosts')):
+            self.assertEqual(f'{name} of VirtualMachineBMC lab/node',
+                             names[field])
+            # The definition has it.
+            self.assertIn(name.rpartition('.')[2], DEFINITION)
+        self.assertEqual('--upload-proxy-url of sushy-kubevirt-operator',
+                         names['upload_proxy_url'])
+        # Options that a BMC does not have.
+        for field in 'denied_hosts', 'allow_link_local', 'ca_file':
+            self.assertNotIn(field, names)
+        self.assertEqual({}, found.events.names)
 
     def test_state_directory_is_private(self):
         tmp = self.useFixture(fixtures.TempDir()).path

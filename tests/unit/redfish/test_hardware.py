@@ -389,3 +389,37 @@ class TestManager(base.RedfishTestCase):
         body = self.get(path=self.manager + '/NetworkProtocol')
         self.assertEqual({'ProtocolEnabled': True, 'Port': 80}, body['HTTP'])
         self.assertEqual({'ProtocolEnabled': False}, body['HTTPS'])
+        self.assertNotIn('IPMI', body)
+
+    def test_ports_of_the_request(self):
+        path = self.manager + '/NetworkProtocol'
+        for url, host, name, port in (
+                ('http://bmc:8000', None, 'HTTP', 8000),
+                ('https://bmc', None, 'HTTPS', 443),
+                ('http://bmc:8000', 'proxy.test:81', 'HTTP', 81),
+                ('http://bmc:8000', '[2001:db8::8]', 'HTTP', 80),
+                ('http://bmc:8000', '[2001:db8::8]:8080', 'HTTP', 8080),
+                ('https://bmc:8443', 'proxy.test', 'HTTPS', 443),
+                ('http://bmc:8000', 'bmc:99999', 'HTTP', 8000)):
+            body = self.client.get(
+                path, base_url=url,
+                headers={'Host': host} if host else {}).json
+            self.assertEqual({'ProtocolEnabled': True, 'Port': port},
+                             body[name], (url, host))
+        # HTTP/1.0 and a Host that is none.
+        for host in '', 'a b':
+            answer = self.client.get(path, base_url='http://bmc:8000',
+                                     environ_overrides={'HTTP_HOST': host})
+            self.assertEqual(8000, answer.json['HTTP']['Port'])
+
+    def test_ports_of_a_service(self):
+        app = fakes.application(
+            self, self.cluster, SUSHY_EMULATOR_KUBEVIRT_SERVICE_PORTS={
+                'HTTPS': 443, 'IPMI': 623})
+        body = app.test_client().get(
+            self.manager + '/NetworkProtocol',
+            base_url='https://10.0.0.1:8000').json
+        self.assertEqual({'ProtocolEnabled': False}, body['HTTP'])
+        for name, port in ('HTTPS', 443), ('IPMI', 623):
+            self.assertEqual({'ProtocolEnabled': True, 'Port': port},
+                             body[name])

@@ -30,3 +30,6 @@ class EventOptions:
     #: Whether events of a VM are also written as Kubernetes Events, which
     #: its log shows.
     log: bool = True
+
+    #: What messages to clients call these options, see `machine.option_hints`.
+    names: dict | None = dataclasses.field(default=None, compare=False)

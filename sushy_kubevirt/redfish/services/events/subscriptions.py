@@ -300,7 +300,6 @@ def read_url(url):
 def _destination_error(error):
     """Reword an error of `url_policy` for the property Destination."""
     why = str(error).partition(': ')[2] or str(error)
-    why = why.replace('MEDIA_', 'EVENT_')
     return errors.InvalidValue(
         'Destination', error.value,
         message=f"Events cannot be sent to {error.value or 'an empty URL'}: "

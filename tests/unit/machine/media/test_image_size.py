@@ -79,8 +79,11 @@ class TestSize(ProbeTestCase):
             if handler.command != 'HEAD':
                 handler.wfile.write(b'x' * 5000)
         server = self.serve(answer)
-        self.assertIn('MEDIA_DEFAULT_SIZE', str(
+        self.assertIn('Set default_size to', str(
             self.refused('size', server.url + '/a.iso')))
+        self.assertTrue(str(self.refused(
+            'size', server.url + '/a.iso', names={})).endswith(
+                'its server does not report one'))
         self.assertEqual(
             image_size.Probe(1 << 30, guessed=True),
             self.probe(server.url + '/a.iso', default_size=1 << 30))

@@ -144,7 +144,7 @@ class TestCheck(base.BaseTestCase):
     def test_refused_unless_allowed(self):
         for url in REFUSED_BY_DEFAULT:
             error = self.refused(url)
-            self.assertIn('MEDIA_ALLOW_', str(error), url)
+            self.assertIn('set allow_', str(error), url)
             self.assertNotIn('secret', str(error))
             self.assertEqual(1, len(url_policy.check(url, OPEN)), url)
 
@@ -198,7 +198,20 @@ class TestCheck(base.BaseTestCase):
                          '[::ffff:10.1.2.3]'):
                 error = self.refused(f'http://{host}/',
                                      allowed_hosts=allowed)
-                self.assertIn('MEDIA_ALLOWED_HOSTS', str(error))
+                self.assertIn(' is not in allowed_hosts', str(error))
+
+    def test_messages_name_options_that_can_be_set(self):
+        names = {'allow_loopback': 'LOOPBACK'}
+        for url, text, more in (
+                ('http://127.0.0.1/', '; set LOOPBACK to True', {}),
+                ('http://169.254.1.1/', ' is a link-local address', {}),
+                ('http://192.0.2.1/', ' is not allowed',
+                 {'allowed_hosts': ('x',)}),
+                ('http://192.0.2.1/', ' is denied',
+                 {'denied_hosts': ('192.0.2.0/24',)})):
+            error = str(self.refused(url, names=names, **more))
+            self.assertIn(text, error)
+            self.assertNotIn('_', error)
 
     def test_allowed_name_may_not_resolve_to_loopback(self):
         with resolving(images=['127.0.0.1']):
@@ -217,7 +230,7 @@ class TestCheck(base.BaseTestCase):
                 error = self.refused(f'http://{host}/',
                                      denied_hosts=denied,
                                      allowed_hosts=('*',))
-                self.assertIn('MEDIA_DENIED_HOSTS', str(error))
+                self.assertIn(' is in denied_hosts', str(error))
             url_policy.check('http://fine/', options.MediaOptions(
                 denied_hosts=denied))
 

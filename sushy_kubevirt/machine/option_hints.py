@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of options in messages to clients.
+
+A client's request may be refused because of an option. What the option is
+called depends on the service: a config file has options, a VirtualMachineBMC
+has fields.
+"""
+
+
+def hint(options, field, text):
+    """Build the part of a message that says which option to change.
+
+    :param options: an object with ``names``: dict of a field to the name of
+        the option in the service's configuration; None for the fields' names
+    :param field: name of the option's field
+    :param text: with ``{}`` in place of the option's name
+    :returns: the text; '' if the option has no name, as it cannot be set
+    """
+    name = field if options.names is None else options.names.get(field)
+    return text.format(name) if name else ''
