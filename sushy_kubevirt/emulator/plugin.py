@@ -20,7 +20,8 @@ replaced members are in this module, as of sushy-tools 2.2.0;
 `register_blueprint`,  Called first after the config file was read, under a
 `run`                  WSGI server and by the command sushy-emulator: invalid
                        options are reported here. `run` also moves TLS
-                       handshakes out of the thread that accepts connections.
+                       handshakes out of the thread that accepts connections,
+                       and cleans up on SIGTERM.
 `wsgi_app`             On the first request, when all upstream routes exist,
                        `routes.install` replaces their views.
 `RedfishAuthMiddleware`  has no sessions and roles, runs bcrypt for every
@@ -32,9 +33,11 @@ replaced members are in this module, as of sushy-tools 2.2.0;
 With a driver other than kubevirt, upstream's emulator is unchanged.
 """
 
+import atexit
 import functools
 import logging
 import os
+import signal
 import sys
 import threading
 
@@ -105,6 +108,8 @@ def enable():
         _state(app).check()
         if _state(app).kubevirt_selected():
             _defer_tls_handshake(kwargs.get('ssl_context'))
+            # The default would end the process without `close`.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit())
         return stock['run'](app, *args, **kwargs)
 
     @functools.wraps(stock['wsgi_app'])
@@ -137,6 +142,7 @@ class _State:
         # Result of `serves_kubevirt`; None before the first request.
         self._serves_kubevirt = None
         self._started_in = None     # process ID
+        atexit.register(self.close)
 
     def check(self):
         """Start the kubevirt driver; exit the program if an option is invalid.

@@ -55,6 +55,7 @@ class Services:
 
         To be called again in a forked process.
         """
+        self.folder.make()
         self.worker_messages.start()
         self.events.start()
 

@@ -10,11 +10,11 @@ configuration. Emulators with equal configurations serve the same VMs to the
 same accounts, so they may share sessions. The directory is created in
 SUSHY_EMULATOR_STATE_DIR, else in the system's directory for temporary files.
 
-It remains when a process ends; otherwise a server that replaces its only
-worker would end all sessions. Each process holds a shared flock on the
-directory, which the kernel releases when the process ends and which
-systemd-tmpfiles respects. A directory that was not locked for a day is
-abandoned, and the next emulator removes it.
+Each process holds a shared flock on the directory, which the kernel releases
+when the process ends and which systemd-tmpfiles respects. The last process
+removes the directory, unless its server only replaces it: sessions survive a
+worker. Directories that nobody has locked are left over from a crash, and the
+next emulator removes them.
 """
 
 import fcntl
@@ -23,6 +23,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import stat
 import tempfile
 import threading
@@ -39,8 +40,9 @@ _OPTIONS = ('SUSHY_EMULATOR_KUBEVIRT_', 'SUSHY_EMULATOR_LISTEN_',
 
 _STATE_DIR = 'SUSHY_EMULATOR_STATE_DIR'
 
-#: Seconds after which an unlocked directory counts as abandoned.
-_LEFT_OVER = 86400
+#: Seconds that the last worker waits for its server to stop listening. systemd
+#: stops all processes of a service at the same time.
+STOP_SECONDS = 0.5
 
 _instances = weakref.WeakSet()
 
@@ -55,21 +57,29 @@ class SharedDirectory:
         base = config.get(_STATE_DIR)
         self._base = pathlib.Path(base or tempfile.gettempdir())
         self._fd = None
-        self.after_fork()
+        self._closed = False
+        self._server = _Server()
+        self._lock = threading.Lock()
         _instances.add(self)
         #: Its path; it exists once `make` was called.
         self.path = self._base / (
             _PREFIX % os.geteuid() + _fingerprint(config))
 
     def after_fork(self):
-        """Replace the lock, which a thread of the parent may hold."""
+        """Replace what belongs to the parent.
+
+        A thread of it may hold the lock. The flock is the same in parent and
+        child while they share the descriptor.
+        """
         self._lock = threading.Lock()
+        self._server = _Server()
+        self._drop()
 
     def make(self):
         """Create the directory unless it exists, and lock it.
 
         To be called before each use, because the directory may have been
-        removed.
+        removed. After `close` it is not made again.
 
         :returns: its path
         :raises: `errors.ConfigError` if it cannot be created, or if other
@@ -77,7 +87,8 @@ class SharedDirectory:
         """
         with self._lock:
             try:
-                if self._fd is None or not _is_at(self._fd, self.path):
+                if not self._closed and (
+                        self._fd is None or not _is_at(self._fd, self.path)):
                     self._drop()
                     self._fd = self._open()
                     self._sweep()
@@ -90,9 +101,37 @@ class SharedDirectory:
         return self.path
 
     def close(self):
-        """Release the lock; the directory remains."""
+        """Release the lock; the last process removes the directory."""
         with self._lock:
-            self._drop()
+            self._closed = True
+            if self._fd is not None:
+                self._remove_if_last()
+                self._drop()
+
+    def _remove_if_last(self):
+        deadline = time.monotonic() + STOP_SECONDS
+        while self._is_last():
+            if not self._server.listens():
+                if _is_at(self._fd, self.path):
+                    shutil.rmtree(self.path, ignore_errors=True)
+                return
+            # Let a new worker in.
+            fcntl.flock(self._fd, fcntl.LOCK_SH)
+            if time.monotonic() > deadline:
+                return
+            time.sleep(STOP_SECONDS / 20)
+
+    def _is_last(self):
+        """Lock the directory exclusively, if no other process has locked it.
+
+        Of several processes that end at the same time, the last one succeeds:
+        an attempt gives up the shared lock.
+        """
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def _drop(self):
         if self._fd is not None:
@@ -129,10 +168,9 @@ class SharedDirectory:
                 if found.st_uid != os.geteuid() or found.st_mode & 0o077:
                     raise self._not_ours()
                 fcntl.flock(fd, fcntl.LOCK_SH)
-                # Another emulator may have removed it as abandoned.
+                # Another process may have removed it before.
                 held = _is_at(fd, self.path)
                 if held:
-                    os.utime(fd)
                     return fd
             finally:
                 if not held:
@@ -144,14 +182,13 @@ class SharedDirectory:
             f'Remove it, or set {_STATE_DIR} to another folder.')
 
     def _sweep(self):
-        """Remove abandoned directories of other emulators."""
-        old = time.time() - _LEFT_OVER
+        """Remove directories that other emulators have left over."""
         for path in self._base.glob(_PREFIX % os.geteuid() + '*'):
             if path == self.path:
                 continue
             try:
                 found = path.lstat()
-                if (not stat.S_ISDIR(found.st_mode) or found.st_mtime > old
+                if (not stat.S_ISDIR(found.st_mode)
                         or found.st_uid != os.geteuid()):
                     continue
                 fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY
@@ -164,6 +201,59 @@ class SharedDirectory:
             except OSError:
                 # Locked by another emulator, or already removed.
                 continue
+
+
+class _Server:
+    """The WSGI server that has forked this process and replaces it.
+
+    A process that has inherited no listening socket is its own server.
+    """
+
+    def __init__(self):
+        self._pid = os.getppid()
+        self._sockets = _listening_sockets()
+
+    def listens(self):
+        """Tell whether the server listens, so that it starts new workers.
+
+        gunicorn closes its sockets before it stops its workers.
+        """
+        if not self._sockets or os.getppid() != self._pid:
+            return False
+        folder = f'/proc/{self._pid}/fd'
+        try:
+            found = os.listdir(folder)
+        except FileNotFoundError:
+            return False
+        except PermissionError:
+            return True     # a server of root, whose workers are not
+        return any(_inode(f'{folder}/{name}') in self._sockets
+                   for name in found)
+
+
+def _listening_sockets():
+    """Return the set of the inodes of this process's listening sockets."""
+    found = set()
+    for name in os.listdir('/proc/self/fd'):
+        try:
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                one = socket.socket(fileno=int(name))
+                try:
+                    if one.getsockopt(socket.SOL_SOCKET,
+                                      socket.SO_ACCEPTCONN):
+                        found.add(os.fstat(int(name)).st_ino)
+                finally:
+                    one.detach()
+        except OSError:
+            continue    # closed meanwhile
+    return found
+
+
+def _inode(path):
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
 
 
 def _is_at(fd, path):

@@ -4,8 +4,10 @@
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
+import threading
 
 import fixtures
 from oslotest import base
@@ -35,19 +37,100 @@ class SharedDirectoryTestCase(base.BaseTestCase):
         self.assertNotEqual(one.path, other.path)
         self.assertEqual(one.path, self.folder(SUSHY_EMULATOR_X=1).path)
 
+    def fork(self, call):
+        """Start a child process that calls a function and exits.
+
+        :returns: function that waits for it and returns its exit status
+        """
+        if not (pid := os.fork()):
+            code = 1
+            try:
+                signal.alarm(20)    # no endless wait
+                call()
+                code = 0
+            finally:
+                os._exit(code)
+        return lambda: os.waitpid(pid, 0)[1]
+
     def test_child_process_can_make_folder_while_parent_held_lock(self):
         folder = self.folder()
         with folder._lock:
-            if not (pid := os.fork()):
-                code = 1
-                try:
-                    signal.alarm(20)    # no endless wait
-                    folder.make()
-                    code = 0
-                finally:
-                    os._exit(code)
-        self.assertEqual(0, os.waitpid(pid, 0)[1])
+            wait = self.fork(folder.make)
+        self.assertEqual(0, wait())
+
+    def test_last_process_removes_folder(self):
+        one, two = self.folder(), self.folder()
+        (one.make() / 'file').write_text('')
+        two.make()
+        one.close()
+        self.assertTrue(two.path.is_dir())
+        two.close()
+        self.assertEqual([], list(self.base.iterdir()))
+        # What runs until the end of the process does not make it again.
+        two.make()
+        self.assertEqual([], list(self.base.iterdir()))
+
+    def test_processes_that_end_at_the_same_time(self):
+        for _ in range(10):
+            folders = [self.folder() for _ in range(4)]
+            for folder in folders:
+                folder.make()
+            threads = [threading.Thread(target=folder.close)
+                       for folder in folders]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(20)
+            self.assertEqual([], list(self.base.iterdir()))
+
+    def test_folder_of_parent_survives_child(self):
+        folder = self.folder()
+        folder.make()
+
+        def child():
+            folder.make()
+            folder.close()
+
+        self.assertEqual(0, self.fork(child)())
         self.assertTrue(folder.path.is_dir())
+        folder.close()
+        self.assertFalse(folder.path.exists())
+
+    def worker(self):
+        """Start a worker of a server, which is this process.
+
+        :returns: function that ends it
+        """
+        made, end = os.pipe(), os.pipe()
+
+        def work():
+            folder = shared_directory.SharedDirectory(self.config)
+            folder.make()
+            os.write(made[1], b'.')
+            os.read(end[0], 1)
+            folder.close()
+
+        wait = self.fork(work)
+        os.read(made[0], 1)
+
+        def stop():
+            os.write(end[1], b'.')
+            self.assertEqual(0, wait())
+
+        for descriptor in made + end:
+            self.addCleanup(os.close, descriptor)
+        return stop
+
+    def test_folder_survives_worker_that_is_replaced(self):
+        with socket.create_server(('127.0.0.1', 0)):
+            for _ in range(2):
+                stop = self.worker()
+                stop()
+                self.assertEqual(1, len(list(self.base.iterdir())))
+            stop = self.worker()
+        # The server ends.
+        stop()
+        self.assertEqual([], list(self.base.iterdir()))
 
     def test_path_does_not_depend_on_order_of_sets(self):
         script = (
@@ -116,21 +199,18 @@ class SharedDirectoryTestCase(base.BaseTestCase):
         folder.make().rmdir()
         self.assertTrue(folder.make().is_dir())
 
-    def test_removes_old_unused_folders(self):
+    def test_removes_folders_of_crashed_processes(self):
         held = self.folder(SUSHY_EMULATOR_KUBEVIRT_VM='default/held')
-        left = self.folder(SUSHY_EMULATOR_KUBEVIRT_VM='default/left')
-        new = self.folder(SUSHY_EMULATOR_KUBEVIRT_VM='default/new')
-        for one in held, left, new:
-            (one.make() / 'file').write_text('')
-        left.close()
-        new.close()
-        for one in held, left:
-            os.utime(one.path, (0, 0))
-        foreign = self.base / 'foreign'
-        foreign.mkdir()
-        os.utime(foreign, (0, 0))
-        self.folder().make()
-        self.assertEqual(
-            [True, False, True, True],
-            [one.exists() for one in (held.path, left.path, new.path,
-                                      foreign)])
+        crashed = self.folder(SUSHY_EMULATOR_KUBEVIRT_VM='default/crashed')
+        (held.make() / 'file').write_text('')
+
+        def crash():
+            (crashed.make() / 'file').write_text('')
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        self.assertEqual(signal.SIGKILL, self.fork(crash)())
+        self.assertTrue(crashed.path.is_dir())
+        (self.base / 'foreign').mkdir()
+        new = self.folder().make()
+        self.assertEqual({held.path, new, self.base / 'foreign'},
+                         set(self.base.iterdir()))
