@@ -170,6 +170,23 @@ LOGIN_FAILED = Message(
     'A login with a wrong user name or password was refused.',
     ('The user name.', 'The IP address of the client.'))
 
+_ACCOUNT_ARGUMENTS = (
+    'The user name.', 'The id of the account.',
+    'The user who did it, and the protocol.')
+ACCOUNT_CREATED = Message(
+    _OWN, 'AccountCreated', 'OK',
+    "The account '%1' (%2) was created by %3.",
+    about='An account was created.', arguments=_ACCOUNT_ARGUMENTS)
+ACCOUNT_CHANGED = Message(
+    _OWN, 'AccountChanged', 'OK',
+    "The account '%1' (%2) was changed by %3: %4.",
+    about='An account was changed.', arguments=(
+        *_ACCOUNT_ARGUMENTS, 'The properties that were changed.'))
+ACCOUNT_DELETED = Message(
+    _OWN, 'AccountDeleted', 'OK',
+    "The account '%1' (%2) was deleted by %3.",
+    about='An account was deleted.', arguments=_ACCOUNT_ARGUMENTS)
+
 
 def registry():
     """Return the registry of our own messages.

@@ -4,12 +4,13 @@
 Settings of the services must survive a restart and be the same in every
 worker. (Settings of a VM are stored with the VM instead.) The Secret has one
 key per section, each with a JSON object; the module that owns a section
-defines its content. The required permissions are ``get`` and ``patch`` of
-this one Secret. If it does not exist, the first write creates it, which
-requires permission to create Secrets in the namespace.
+defines its content. The required permissions are ``get``, ``list``, ``watch``
+and ``patch`` of this one Secret. If it does not exist, the first write creates
+it, which requires permission to create Secrets in the namespace.
 
-Reads are served from a cache. A thread refreshes it after `MAX_AGE_SECONDS`,
-for changes made on other hosts, and when another worker of the same emulator
+Reads are served from a cache, which a watch keeps up to date once `start` was
+called. Without a watch, or without permission for one, a thread refreshes the
+cache after `MAX_AGE_SECONDS`, and when another worker of the same emulator
 publishes a change through `worker_messages`.
 """
 
@@ -18,6 +19,7 @@ import binascii
 import copy
 import json
 import logging
+import math
 import os
 import threading
 import time
@@ -25,7 +27,9 @@ import weakref
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import retry
+from sushy_kubevirt.kube import watcher
 
 LOG = logging.getLogger(__name__)
 
@@ -37,7 +41,7 @@ ENDING = '-bmc-state'
 #: Value of its label app.kubernetes.io/managed-by.
 MANAGER = 'sushy-kubevirt'
 
-#: Seconds after which a read refreshes the cache.
+#: Seconds after which a read refreshes the cache, unless a watch does.
 MAX_AGE_SECONDS = 30
 
 #: Seconds between a failed refresh and the next.
@@ -92,8 +96,25 @@ class StateSecret:
         self._lock = threading.Lock()
         self._refreshing = False
         self._refresh_again = False
-        self._cache = None
+        self._cache = self._version = None
         self._cached_at = self._refreshed_at = 0
+        self._watcher = None
+
+    def start(self):
+        """Watch the Secret; idempotent. To be called again after a fork."""
+        with self._lock:
+            if self._watcher is not None:
+                return
+            self._watcher = watcher.Watcher(
+                self._cluster.client, self._cluster.options,
+                api_resources.SECRET, self._where[0], '',
+                f'metadata.name={self._where[1]}', self)
+        self._watcher.start()
+
+    def close(self):
+        """Stop the watch."""
+        if self._watcher is not None:
+            self._watcher.stop()
 
     def __str__(self):
         namespace, name = self._where
@@ -120,10 +141,35 @@ class StateSecret:
         :returns: dict, {} if absent or not cached yet; shared, must not be
             modified
         """
-        if (self._cache is None or time.monotonic() - self._refreshed_at
-                > MAX_AGE_SECONDS):
+        if not self._watched and (self._cache is None or time.monotonic()
+                                  - self._refreshed_at > MAX_AGE_SECONDS):
             self._refresh_in_thread()
         return (self._cache or {}).get(section) or {}
+
+    def refresh(self, max_age, trust_watch=True):
+        """Read the Secret unless the cache is up to date; does not fail.
+
+        :param max_age: seconds after which the cache is outdated
+        :param trust_watch: whether a watch keeps it up to date
+        """
+        if self._cache is not None and (
+                trust_watch and self._watched
+                or time.monotonic() - self._refreshed_at < max_age):
+            return
+        try:
+            self._read()
+        except errors.MachineError as e:
+            LOG.info('%s could not be read; cached values remain in use: %s',
+                     self, e)
+
+    @property
+    def _watched(self):
+        """Whether a watch keeps the cache up to date, or is about to."""
+        source = self._watcher
+        if source is None or source.error is not None:
+            return False
+        since = source.broken_since
+        return since is None or time.monotonic() - since < MAX_AGE_SECONDS
 
     def subscribe(self, callback):
         """Register a function to be called after the cache has changed.
@@ -148,7 +194,7 @@ class StateSecret:
         secret, changed = retry.run(
             lambda: self._update(section, edit), self._cluster.options,
             self._cluster.closing)
-        self._store(secret, time.monotonic())
+        self._store(secret, time.monotonic(), in_order=False)
         if changed and self._messages is not None:
             self._messages.publish(
                 _TOPIC, {'version': secret['metadata']['resourceVersion']})
@@ -271,18 +317,53 @@ class StateSecret:
         requested_at = time.monotonic()
         self._store(self._get(), requested_at)
 
-    def _store(self, secret, requested_at):
-        """Cache a Secret unless a later response is cached already."""
+    # The watch; called by `watcher.Watcher`
+
+    def take_list(self, source, pages):
+        """Cache what a list has found. :returns: its resourceVersion"""
+        requested_at = time.monotonic()
+        found, version = None, None
+        for items, version in pages:
+            found = next(iter(items), found)
+        self._store(found, requested_at)
+        return version
+
+    def event(self, source, kind, secret):
+        """Cache what a watch event shows."""
+        self._store(None if kind == 'DELETED' else secret, time.monotonic(),
+                    in_order=False)
+
+    def changed(self):
+        """Stop a watch that the API denies."""
+        source = self._watcher
+        if isinstance(source.error, errors.AccessDenied):
+            LOG.warning('%s is read every %d s while it is in use, as this '
+                        'account may not list and watch it', self,
+                        MAX_AGE_SECONDS)
+            source.stop()
+
+    def _store(self, secret, requested_at, in_order=True):
+        """Cache a Secret unless a later state is cached already.
+
+        :param secret: dict or None
+        :param requested_at: time (`time.monotonic`) of the request
+        :param in_order: False for responses to writes and for events, which
+            may arrive after those of later writes
+        """
         try:
             owner = self._owner()
         except errors.MachineNotFound:
             secret = owner = None
         sections = self._sections(secret, owner)
+        version = secret and object_cache.version_number(
+            secret['metadata'].get('resourceVersion'))
         with self._lock:
-            if requested_at < self._cached_at:
+            if requested_at < self._cached_at or not in_order and (
+                    (version or math.inf) < (self._version or 0)):
                 return
             changed = sections != self._cache
             self._cache = sections
+            self._version = version
             self._cached_at = self._refreshed_at = requested_at
         if changed:
             for callback in tuple(self._callbacks):

@@ -58,6 +58,7 @@ class Settings:
     :param power_off: whether systems may be switched off
     :param accounts: tuple of paths of files and folders with accounts; empty
         for access without authentication
+    :param account_management: whether clients may create accounts
     :param session_timeout: seconds
     :param trusted_proxies: tuple of `ipaddress` networks
     :param state_secret: 'namespace/name' of the Secret that stores
@@ -76,6 +77,7 @@ class Settings:
     allowed: frozenset | None = None
     power_off: bool = True
     accounts: tuple = ()
+    account_management: bool = True
     session_timeout: int = 1800
     trusted_proxies: tuple = ()
     state_secret: str | None = None
@@ -245,6 +247,7 @@ _SCOPE = {
 _SERVICES = {
     'STATE_SECRET': ('state_secret', _secret),
     'ACCOUNTS': ('accounts', _paths),
+    'ACCOUNT_MANAGEMENT': ('account_management', _true_or_false),
     'SESSION_TIMEOUT': ('session_timeout', _session_timeout),
     'TRUSTED_PROXIES': ('trusted_proxies', _networks),
     'SERVICE_PORTS': ('service_ports', _service_ports),

@@ -125,6 +125,8 @@ def _options(bmc):
            for option, field in _FIELDS.items()},
         **{option: f'{name} of {naming.OPERATOR}'
            for option, name in _OPERATOR_OPTIONS.items()}}
+    if not bmc.account_management:
+        yield _OURS + 'ACCOUNT_MANAGEMENT', False
     if bmc.run_strategy:
         yield _OURS + 'RUN_STRATEGY', bmc.run_strategy
     if bmc.media.storage_class:

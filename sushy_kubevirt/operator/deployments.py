@@ -173,6 +173,8 @@ def _redfish(bmc, defaults):
 def _ipmi(bmc, defaults):
     env = [{'name': 'VIRTBMC_VM', 'value': str(bmc.vm)},
            {'name': 'VIRTBMC_PORT', 'value': str(IPMI_PORT)}]
+    if not bmc.account_management:
+        env.append({'name': 'VIRTBMC_ACCOUNT_MANAGEMENT', 'value': 'false'})
     if bmc.run_strategy:
         env.append({'name': 'VIRTBMC_RUN_STRATEGY',
                     'value': bmc.run_strategy})

@@ -117,7 +117,8 @@ def rules(bmc, uploads=False):
         _rule('subresources.kubevirt.io', [
             'virtualmachineinstances/console',
             'virtualmachineinstances/vnc'], ['get'], [vm]),
-        _rule('', ['secrets'], ['get', 'patch'], [vm + state_secret.ENDING]),
+        _rule('', ['secrets'], ['get', 'list', 'watch', 'patch'],
+              [vm + state_secret.ENDING]),
         _rule('', ['events'], ['create', 'list']),
     ]
     if bmc.redfish.enabled:

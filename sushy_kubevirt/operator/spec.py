@@ -93,6 +93,7 @@ class Bmc:
         under KubeVirtBMC's definition, which does not require it
     :param auth: `Reference` of the Secret; None when the operator makes one
     :param ipmi: whether IPMI is served
+    :param account_management: whether clients may create accounts
     :param redfish: `Redfish`
     :param service: `Service`
     :param network_policy: `NetworkPolicy`
@@ -112,6 +113,7 @@ class Bmc:
     vm: Reference | None
     auth: Reference | None = None
     ipmi: bool = True
+    account_management: bool = True
     redfish: Redfish = Redfish()
     service: Service = Service()
     network_policy: NetworkPolicy = NetworkPolicy()
@@ -141,6 +143,8 @@ def read(body):
         vm=_reference(spec, namespace, 'virtualMachineRef', 'virtualMachine'),
         auth=_reference(spec, namespace, 'authSecretRef', 'authSecret'),
         ipmi=(spec.get('ipmi') or {}).get('enabled', True),
+        account_management=(spec.get('accountManagement') or {}).get(
+            'enabled', True),
         redfish=redfish,
         service=_service(spec.get('service') or {}, redfish.plain),
         network_policy=_policy(spec.get('networkPolicy') or {}),

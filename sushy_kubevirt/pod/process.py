@@ -95,7 +95,7 @@ def listen_address(address):
 def _readiness_problem(app, probe):
     """:returns: why the BMC is not ready, a sentence; '' if it is"""
     login = app.sushy_kubevirt.services.login
-    if login.required and not login.accounts():
+    if login.required and not login.configured():
         return (
             'No login is possible: no usable account in '
             f'{", ".join(app.systems.settings.accounts)}; correct the Secret '

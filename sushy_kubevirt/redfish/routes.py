@@ -30,6 +30,7 @@ from sushy_kubevirt.redfish.resources import event_destination
 from sushy_kubevirt.redfish.resources import event_service
 from sushy_kubevirt.redfish.resources import log_services
 from sushy_kubevirt.redfish.resources import manager
+from sushy_kubevirt.redfish.resources import manager_accounts
 from sushy_kubevirt.redfish.resources import memory
 from sushy_kubevirt.redfish.resources import metadata
 from sushy_kubevirt.redfish.resources import processors
@@ -55,6 +56,7 @@ MODULES = (
     event_service,
     log_services,
     manager,
+    manager_accounts,
     memory,
     metadata,
     processors,

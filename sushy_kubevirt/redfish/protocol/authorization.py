@@ -32,13 +32,18 @@ _PRIVILEGES = tuple((re.compile(pattern), reads, writes)
     (r'CertificateService/CertificateLocations', (MANAGER,), (MANAGER,)),
     (r'[^/]+/[^/]+/VirtualMedia(/.*)?', (LOGIN,), (MANAGER,)),
     (r'(Systems|Chassis|UpdateService)(/.*)?', (LOGIN,), (COMPONENTS,)),
-    (r'AccountService/Accounts/[^/]+', (MANAGER, USERS, SELF), (USERS,)),
+    # With ConfigureSelf alone, the view lets an account change its password.
+    (r'AccountService/Accounts/[^/]+', (MANAGER, USERS, SELF), (USERS, SELF)),
     (r'AccountService(/Accounts)?', (LOGIN,), (USERS,)),
     (r'SessionService/Sessions/[^/]+', (MANAGER, SELF), (MANAGER, SELF)),
     (r'EventService/Subscriptions/[^/]+(/.*)?', (LOGIN,), (MANAGER, SELF)),
     (r'EventService/Subscriptions', (LOGIN,), (MANAGER, COMPONENTS)),
     (r'.*', (LOGIN,), (MANAGER,)),
 ))
+
+#: What an account may use before it changes its password, if it is its own.
+_BEFORE_PASSWORD_CHANGE = re.compile(
+    r'(AccountService/Accounts|SessionService/Sessions)/[^/]+')
 
 _PREFIX = '/redfish/v1/'
 
@@ -88,12 +93,47 @@ def check():
     rule = flask.request.url_rule
     if rule is None:
         return
+    if account.change_required:
+        _require_password_change(account, rule.rule)
     for privilege in required_privileges(rule.rule, flask.request.method):
         if privilege in account.privileges and (
                 privilege != SELF or _is_own(account, rule.rule)):
             return
     raise error_responses.RedfishError(
         403, messages.message('InsufficientPrivilege'))
+
+
+def has(privilege):
+    """Return whether the account of the request has a privilege.
+
+    True if no accounts are configured.
+    """
+    account = flask.g.account
+    return account is None or privilege in account.privileges
+
+
+def password_change_required(account):
+    """Create the message that an account must change its password.
+
+    :param account: an `account_files.Account` of a stored account
+    """
+    return messages.message(
+        'PasswordChangeRequired',
+        f'{_PREFIX}AccountService/Accounts/{account.stored_id}')
+
+
+def _require_password_change(account, rule):
+    """Refuse what an account may not do before it changes its password.
+
+    It may read and change its own account, and read and close its own sessions
+    (DSP0266, "Password change required handling").
+
+    :raises: `error_responses.RedfishError`, 403
+    """
+    if not _BEFORE_PASSWORD_CHANGE.fullmatch(
+            rule.removeprefix(_PREFIX)) or not _is_own(account, rule):
+        raise error_responses.RedfishError(
+            403, password_change_required(account))
 
 
 def _is_own(account, rule):

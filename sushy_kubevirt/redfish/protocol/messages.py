@@ -101,6 +101,12 @@ _MESSAGES = {
     'OperationNotAllowed': (
         'Critical', 'The HTTP method is not allowed on this resource.',
         'Use a method that the header Allow lists.'),
+    'PasswordChangeRequired': (
+        'Critical',
+        'The password provided for this account must be changed before access '
+        "is granted.  PATCH the Password property for this account located at "
+        "the target URI '%1' to complete this process.",
+        'Change the password of the account with a PATCH.'),
     'PayloadTooLarge': (
         'Critical',
         'The supplied payload exceeds the maximum size supported by the '
@@ -199,6 +205,11 @@ _MESSAGES = {
         'Perform the reset; the change takes effect with it.'),
     'Success': (
         'OK', 'The request completed successfully.', 'None.'),
+    'ResourceAlreadyExists': (
+        'Critical',
+        "The requested resource of type %1 with the property %2 with the "
+        "value '%3' already exists.",
+        'Choose another value; ' + _RESUBMIT),
     'ResourceAtUriUnauthorized': (
         'Critical',
         "While accessing the resource at '%1', the service received an "

@@ -1,50 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AccountService v1.15: accounts and roles, read-only.
-
-Accounts are read from files and Secrets (`redfish.services.account_files`) and
-are changed there; PATCH is refused.
-"""
-
-import re
+"""AccountService v1.15 and its roles, both read-only."""
 
 import flask
 
+from sushy_kubevirt.bmc import accounts
 from sushy_kubevirt.redfish.protocol import authentication
-from sushy_kubevirt.redfish.protocol import authorization
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import manager_accounts
 from sushy_kubevirt.redfish.services import account_files
 
 ROOT = '/redfish/v1/AccountService'
-ACCOUNTS = ROOT + '/Accounts'
-ROLES = ROOT + '/Roles'
-_ONE = ACCOUNTS + '/<account_id>'
+ACCOUNTS = manager_accounts.ACCOUNTS
+ROLES = manager_accounts.ROLES
 
 ROOT_LINKS = {'AccountService': ROOT}
-
-_READ_ONLY_REASON = (
-    'Accounts come from files or Secrets and are changed there.'
-)
 
 _SERVICE = payload.read_only(
     'Id', 'Name', 'Description', 'ServiceEnabled', 'Status', 'Accounts',
     'Roles', 'AccountLockoutThreshold', 'AuthFailureLoggingThreshold',
-    'LocalAccountAuth', 'HTTPBasicAuth', 'SupportedAccountTypes')
-_ACCOUNT = {name: payload.ReadOnly(_READ_ONLY_REASON) for name in (
-    'Id', 'Name', 'Description', 'UserName', 'Password', 'RoleId', 'Enabled',
-    'Locked', 'AccountTypes', 'PasswordChangeRequired', 'Links')}
+    'LocalAccountAuth', 'HTTPBasicAuth', 'SupportedAccountTypes',
+    'MinPasswordLength', 'MaxPasswordLength')
 _ROLE = payload.read_only(
     'Id', 'Name', 'Description', 'RoleId', 'IsPredefined',
     'AssignedPrivileges', 'OemPrivileges')
-
-#: Account names that serve as Id unchanged.
-_URL_SAFE = re.compile(r'[A-Za-z0-9_.-]{1,64}')
-
-
-def _login():
-    return authentication.services().login
 
 
 def service():
@@ -55,82 +36,39 @@ def service():
     """
     if flask.request.method == 'PATCH':
         payload.properties(_SERVICE)
-    required = _login().required
-    return responses.resource({
+    services = authentication.services()
+    required = services.login.required
+    body = {
         '@odata.id': ROOT,
         '@odata.type': '#AccountService.v1_15_1.AccountService',
         'Id': 'AccountService',
         'Name': 'Account Service',
-        'Description': _READ_ONLY_REASON if required else
-        'No accounts are configured: no login is required',
+        'Description': _description(services),
         'ServiceEnabled': required,
         'Status': {'State': 'Enabled', 'Health': 'OK'} if required
         else {'State': 'Disabled'},
-        # Failed logins are delayed; accounts are never locked.
+        # Answers to wrong passwords are delayed instead: a lock would let
+        # anyone deny an account's owner access.
         'AccountLockoutThreshold': 0,
         'AuthFailureLoggingThreshold': 1,
         'LocalAccountAuth': 'Enabled' if required else 'Disabled',
         'HTTPBasicAuth': 'Enabled',
-        'SupportedAccountTypes': ['Redfish'],
+        'SupportedAccountTypes': manager_accounts.account_types(),
         'Accounts': responses.link(ACCOUNTS),
         'Roles': responses.link(ROLES),
-    })
+    }
+    if services.accounts is not None:
+        body.update(MinPasswordLength=accounts.MIN_PASSWORD_BYTES,
+                    MaxPasswordLength=accounts.MAX_PASSWORD_BYTES)
+    return responses.resource(body)
 
 
-def resource_id(account):
-    """Convert an account's name to its Id, which is usable in a URL.
-
-    :param account: `account_files.Account`
-    :returns: the name if it is URL-safe, else ``name-`` and the name's UTF-8
-        bytes in hexadecimal
-    """
-    if _URL_SAFE.fullmatch(account.name) and account.name.strip('.'):
-        return account.name
-    return 'name-' + account.name.encode().hex()
-
-
-def collection():
-    """GET /redfish/v1/AccountService/Accounts"""
-    return responses.collection(
-        'ManagerAccountCollection', 'Accounts', ACCOUNTS,
-        [f'{ACCOUNTS}/{resource_id(account)}'
-         for account in _login().accounts()])
-
-
-def _find(account_id):
-    for account in _login().accounts():
-        if resource_id(account) == account_id:
-            return account
-    return None
-
-
-def _owner(account_id):
-    account = _find(account_id)
-    return account and account.name
-
-
-def resource(account_id):
-    """GET, PATCH /redfish/v1/AccountService/Accounts/<account_id>"""
-    account = _find(account_id)
-    if account is None:
-        raise error_responses.resource_not_found('ManagerAccount', account_id)
-    if flask.request.method == 'PATCH':
-        payload.properties(_ACCOUNT)
-    return responses.resource({
-        '@odata.id': f'{ACCOUNTS}/{account_id}',
-        '@odata.type': '#ManagerAccount.v1_12_1.ManagerAccount',
-        'Id': account_id,
-        'Name': f'Account {account.name}',
-        'Description': _READ_ONLY_REASON,
-        'UserName': account.name,
-        'Password': None,
-        'RoleId': account.role,
-        'Enabled': True,
-        'Locked': False,
-        'PasswordChangeRequired': False,
-        'AccountTypes': ['Redfish'],
-        'Links': {'Role': responses.link(f'{ROLES}/{account.role}')},
-    })
+def _description(services):
+    if not services.login.required:
+        return 'No accounts are configured: no login is required'
+    if services.accounts is None:
+        return manager_accounts.DISABLED_REASON
+    return 'Accounts of this service'
 
 
 def roles():
@@ -159,12 +97,8 @@ def role(role_id):
     })
 
 
-authorization.register_owner(_ONE, _owner)
-
 ROUTES = (
     routing.add(ROOT, service, ('GET', 'PATCH')),
-    routing.add(ACCOUNTS, collection),
-    routing.add(_ONE, resource, ('GET', 'PATCH')),
     routing.add(ROLES, roles),
     routing.add(ROLES + '/<role_id>', role, ('GET', 'PATCH')),
 )

@@ -19,8 +19,8 @@ SERVICE = '/redfish/v1/EventService'
 ROOT = SERVICE + '/Subscriptions'
 
 SEVERITIES = ('OK', 'Warning', 'Critical')
-RESOURCE_TYPES = ('ComputerSystem', 'EventService', 'SessionService', 'Task',
-                  'VirtualMedia')
+RESOURCE_TYPES = ('ComputerSystem', 'EventService', 'ManagerAccount',
+                  'SessionService', 'Task', 'VirtualMedia')
 
 _POLICIES = tuple(policy.value for policy in subscriptions.Policy)
 

@@ -126,7 +126,11 @@ def _login():
         raise error_responses.RedfishError(503, messages.message(
             'SessionLimitExceeded'), headers={
                 'Retry-After': str(error_responses.RETRY_AFTER)}) from None
-    return responses.created(_body(session), {
+    body = _body(session)
+    if account is not None and account.change_required:
+        body['@Message.ExtendedInfo'] = [
+            authorization.password_change_required(account)]
+    return responses.created(body, {
         'X-Auth-Token': token, 'Cache-Control': 'no-store'})
 
 

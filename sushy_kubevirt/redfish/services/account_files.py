@@ -91,6 +91,9 @@ class Account:
     :param digest: bytes, bcrypt digest of the password
     :param password_hash: `keyed_hash` of the password if it is known, which
         makes bcrypt needless; else None
+    :param stored_id: id of a stored account (`bmc.accounts`), else None. The
+        digest of a stored account is its version instead of a password's.
+    :param change_required: whether the password must be changed first
     """
 
     name: str
@@ -98,6 +101,8 @@ class Account:
     digest: bytes = dataclasses.field(repr=False)
     password_hash: bytes | None = dataclasses.field(
         default=None, repr=False, compare=False)
+    stored_id: int | None = None
+    change_required: bool = False
 
     @property
     def privileges(self):

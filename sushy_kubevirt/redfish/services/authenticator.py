@@ -74,7 +74,7 @@ class LoginThrottled(Exception):
 class Authenticator:
     """Checks user names and passwords. Thread-safe.
 
-    :param accounts: an `account_files.Accounts`; None if no accounts are
+    :param accounts: a `login_accounts.LoginAccounts`; None if no accounts are
         configured and no authentication is required
     """
 
@@ -101,20 +101,23 @@ class Authenticator:
         """Whether authentication is required."""
         return self._accounts is not None
 
-    def accounts(self):
-        """Return a list of `account_files.Account`, sorted by name."""
+    def configured(self):
+        """Return the accounts of files and Secrets.
+
+        :returns: list of `account_files.Account`, sorted by name
+        """
         if self._accounts is None:
             return []
-        return sorted(self._accounts.current().values(),
+        return sorted(self._accounts.files().values(),
                       key=lambda account: account.name)
 
     def account(self, name, recheck=False):
-        """Return the account with a name.
+        """Return the account with a name that may log in.
 
-        :param recheck: see `account_files.Accounts.current`
+        :param recheck: whether to check for changes that were made just now
         :returns: an `account_files.Account` or None
         """
-        return self._accounts.current(recheck).get(name)
+        return self._accounts.current(recheck, newest=recheck).get(name)
 
     def check(self, name, password, source):
         """Authenticate a user.

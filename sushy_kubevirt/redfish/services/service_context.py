@@ -4,11 +4,14 @@
 There is one instance of `Services` per process.
 """
 
+from sushy_kubevirt.bmc import accounts
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import authenticator
+from sushy_kubevirt.redfish.services.events import account_events
 from sushy_kubevirt.redfish.services.events import dispatcher
+from sushy_kubevirt.redfish.services import login_accounts
 from sushy_kubevirt.redfish.services import sessions
 from sushy_kubevirt.redfish.services import shared_directory
 from sushy_kubevirt.redfish.services import worker_messages
@@ -37,6 +40,8 @@ class Services:
             state_secret.location(cluster, settings.state_secret),
             self.worker_messages,
         )
+        #: `accounts.Accounts` that clients manage; None if this is disabled.
+        self.accounts = None
         self.login = authenticator.Authenticator(self._accounts())
         self.sessions = sessions.Sessions(
             self.folder, self.login, self.state, settings.session_timeout)
@@ -49,6 +54,9 @@ class Services:
             settings.allows,
         )
         self.login.refused.append(self.events.login_failed)
+        if self.accounts is not None:
+            account_events.AccountEvents(self.accounts, self.state,
+                                         self.events.observe)
 
     def start(self):
         """Start exchanging messages and watching for events; idempotent.
@@ -57,10 +65,14 @@ class Services:
         """
         self.folder.make()
         self.worker_messages.start()
+        if self.accounts is not None:
+            # Changes of accounts by other processes must be seen at once.
+            self.state.start()
         self.events.start()
 
     def _accounts(self):
-        """Return `account_files.Accounts`; None if none are configured."""
+        """Return `login_accounts.LoginAccounts`; None if none are configured.
+        """
         sources = [account_files.Source(path, self.folder.path.name)
                    for path in self.settings.accounts]
         if not sources:
@@ -72,9 +84,12 @@ class Services:
             raise errors.ConfigError(
                 'The accounts cannot be used, so every login would be '
                 f'refused:\n{exc}') from None
-        return found
+        if self.settings.account_management:
+            self.accounts = accounts.Accounts(self.state, found.current)
+        return login_accounts.LoginAccounts(found, self.accounts)
 
     def close(self):
+        self.state.close()
         self.login.close()
         self.events.close()
         self.worker_messages.close()

@@ -127,6 +127,15 @@ class Sessions:
         self._write(session)
         return session, token
 
+    def renew(self, session, account):
+        """Continue a session after its account was changed.
+
+        :param session: a `Session`
+        :param account: its changed `account_files.Account`
+        """
+        self._write(dataclasses.replace(
+            session, signature=_signature(account)))
+
     def close(self, session):
         """End a session; idempotent."""
         self._cache.pop(session.id, None)
@@ -255,8 +264,8 @@ class Sessions:
         # Another worker may have read the accounts later than this one.
         account = self._login.account(session.user, recheck=True)
         if account is None:
-            # The account file may be in the middle of a write. If the
-            # account is gone, the timeout ends the session.
+            # The account file may be in the middle of a write, or the account
+            # be disabled. If it is gone, the timeout ends the session.
             return False
         if hmac.compare_digest(session.signature, account.signature):
             return True

@@ -145,7 +145,7 @@ class BmcAccountTestCase(base.SandboxTestCase):
             self.assertEqual(answer, done.stdout.strip(), done.stderr)
         listed = self.kubectl('auth', 'can-i', '--list').stdout
         self.assertRegex(listed, r'secrets +\[\] +\[sushy-kubevirt-state\] '
-                         r'+\[get patch\]')
+                         r'+\[get list watch patch\]')
         self.assertNotIn('*', [line.split()[0] for line in
                                listed.splitlines() if line.strip()])
 

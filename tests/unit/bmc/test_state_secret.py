@@ -4,6 +4,7 @@ import base64
 import copy
 import json
 import threading
+from unittest import mock
 
 import fixtures
 from oslotest import base
@@ -221,6 +222,81 @@ class TestStateSecret(base.BaseTestCase):
 
         self.assertRaises(KeyError, self.state.update, 'a', edit)
         self.assertEqual({'x': 1}, self.state.read('a', fresh=True))
+
+
+class TestWatch(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cluster = Cluster()
+        self.client = self.cluster.client
+        self.client.put('a', {'x': 1})
+        self.state = state_secret.StateSecret(self.cluster, ('default', 's'))
+        self.state._watcher = self.source = mock.Mock(
+            error=None, broken_since=None)
+
+    def pages(self, version='11'):
+        yield [], version
+        if self.client.secret is not None:
+            yield [copy.deepcopy(self.client.secret)], version
+
+    def event(self, kind='MODIFIED'):
+        self.state.event(self.source, kind, copy.deepcopy(self.client.secret))
+
+    def test_events_replace_reads(self):
+        self.assertEqual('11', self.state.take_list(
+            self.source, self.pages()))
+        self.assertEqual({'x': 1}, self.state.read('a'))
+        self.useFixture(fixtures.MockPatchObject(
+            state_secret, 'MAX_AGE_SECONDS', -1))
+        self.client.put('a', {'x': 2})
+        self.event()
+        self.assertEqual({'x': 2}, self.state.cached('a'))
+        self.state.refresh(0)
+        self.event('DELETED')
+        self.assertEqual({}, self.state.cached('a'))
+        self.assertEqual([], self.client.calls)
+        self.state.refresh(0, trust_watch=False)
+        self.assertEqual(['get'], self.client.calls)
+
+    def test_lagging_event_does_not_undo_write(self):
+        self.state.take_list(self.source, self.pages())
+        old = copy.deepcopy(self.client.secret)
+        self.state.update('a', lambda section: section.update(x=3))
+        self.state.event(self.source, 'MODIFIED', old)
+        self.assertEqual({'x': 3}, self.state.cached('a'))
+        # A list may show an older state after a restored backup.
+        self.client.secret = old
+        self.state.take_list(self.source, self.pages('1'))
+        self.assertEqual({'x': 1}, self.state.cached('a'))
+
+    def test_late_response_does_not_undo_event(self):
+        update = self.client.patch
+
+        def patch(*args):
+            answer = update(*args)
+            self.client.put('a', {'x': 5})
+            self.event()
+            return answer
+
+        self.state.take_list(self.source, self.pages())
+        self.client.patch = patch
+        self.state.update('a', lambda section: section.update(x=3))
+        self.assertEqual({'x': 5}, self.state.cached('a'))
+
+    def test_reads_by_age_without_permission_to_watch(self):
+        self.source.error = errors.AccessDenied('no', 'list', 'secrets', '')
+        self.state.changed()
+        self.source.stop.assert_called_once()
+        self.state.refresh(1)
+        self.state.refresh(1)
+        self.assertEqual(['get'], self.client.calls)
+        self.assertEqual({'x': 1}, self.state.cached('a'))
+
+    def test_refresh_does_not_fail(self):
+        self.client.fails = [errors.Unavailable('away')]
+        self.state.refresh(1)
+        self.assertEqual({}, self.state.cached('a'))
 
 
 class TestSecretOfOneVM(base.BaseTestCase):

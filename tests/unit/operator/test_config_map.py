@@ -43,6 +43,8 @@ CASES = (
     ({}, 'namespaces', None),
     ({}, 'machine.run_strategy', 'RerunOnFailure'),
     ({}, 'machine.watch_seconds', 300),
+    ({}, 'account_management', True),
+    ({'accountManagement': {'enabled': False}}, 'account_management', False),
     ({'runStrategy': 'Manual'}, 'machine.run_strategy', 'Manual'),
     ({'virtualMedia': {'storageClassName': 'fast'}},
      'machine.media.storage_class', 'fast'),

@@ -58,6 +58,7 @@ ACCEPTED = (
     {'virtualMachineRef': {'name': '0.vm-a.b'}},
     {**OLD, 'authSecret': {'name': 'a', 'namespace': 'far'}},
     {**VM, 'authSecretRef': {'name': 'a'}, 'ipmi': {'enabled': False},
+     'accountManagement': {'enabled': False},
      'redfish': {'tls': {'secretName': 'a'}},
      'service': {'type': 'LoadBalancer', 'loadBalancerClass': 'a.test/b',
                  'annotations': {'a': 'b'}, 'nodePorts': {'redfish': 30443},

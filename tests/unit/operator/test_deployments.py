@@ -131,6 +131,12 @@ class DeploymentTestCase(base.BaseTestCase):
         self.assertIn({'name': 'VIRTBMC_RUN_STRATEGY', 'value': 'Manual'},
                       ipmi['env'])
 
+    def test_disabled_account_management(self):
+        ipmi = containers(bodies.body(
+            accountManagement={'enabled': False}))['ipmi']
+        self.assertIn({'name': 'VIRTBMC_ACCOUNT_MANAGEMENT',
+                       'value': 'false'}, ipmi['env'])
+
     def test_default_resources(self):
         template = deployments.deployment(
             spec.read(bodies.body()), deployments.Defaults('any'))['spec'][

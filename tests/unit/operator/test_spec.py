@@ -28,6 +28,10 @@ CASES = (
     ('auth', bodies.cross_namespace(), spec.Reference('far', 'key')),
     ('ipmi', bodies.body(), True),
     ('ipmi', bodies.body(ipmi={'enabled': False}), False),
+    ('account_management', bodies.body(), True),
+    ('account_management', bodies.body(accountManagement={}), True),
+    ('account_management', bodies.body(
+        accountManagement={'enabled': False}), False),
     ('redfish', bodies.body(), spec.Redfish()),
     ('redfish', bodies.body(redfish={'enabled': False}),
      spec.Redfish(enabled=False)),

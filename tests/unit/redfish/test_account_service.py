@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AccountService, which is read-only."""
+"""AccountService and roles, and accounts of files, which are read-only."""
 
+from sushy_kubevirt.bmc import accounts
 from tests.unit.redfish import base
 
 ROOT = '/redfish/v1/AccountService'
@@ -17,9 +18,10 @@ class TestAccounts(base.AccountsTestCase):
 
     def test_service(self):
         body = self.ask(ROOT)
-        self.assertEqual((0, True, 'Enabled'), (
+        self.assertEqual((0, True, 'Enabled', 8, 20, ['Redfish']), (
             body['AccountLockoutThreshold'], body['ServiceEnabled'],
-            body['LocalAccountAuth']))
+            body['LocalAccountAuth'], body['MinPasswordLength'],
+            body['MaxPasswordLength'], body['SupportedAccountTypes']))
 
     def test_accounts(self):
         members = self.ask(ACCOUNTS)['Members']
@@ -75,17 +77,45 @@ class TestAccounts(base.AccountsTestCase):
             self.assertEqual('PropertyNotWritable',
                              self.entries(answer)[0][0])
             self.assertNotIn('secret-7', str(answer))
-            self.ask(path, 403, 'PATCH', role='Operator', json=body)
-        for path in ACCOUNTS, ROLES:
-            super().ask(path, 405, 'POST', json={},
-                        headers=self.auth('Administrator'))
+            self.ask(path, 403, 'PATCH', role='ReadOnly', json=body)
+        super().ask(ROLES, 405, 'POST', json={},
+                    headers=self.auth('Administrator'))
         for path in ACCOUNTS + '/Operator', ROLES + '/Operator':
             super().ask(path, 405, 'DELETE',
                         headers=self.auth('Administrator'))
+        # An account of a file cannot change its own password either.
+        answer = self.ask(ACCOUNTS + '/Operator', 400, 'PATCH', 'Operator',
+                          json={'Password': 'secret-8'})
+        self.assertIn('comes from a file or Secret', str(answer))
 
     def test_collection_follows_accounts_file(self):
         self.write('Administrator', 'ReadOnly')
         self.assertEqual(2, self.ask(ACCOUNTS)['Members@odata.count'])
+
+
+class TestAccountManagementDisabled(base.AccountsTestCase):
+
+    CONFIG = {'SUSHY_EMULATOR_KUBEVIRT_ACCOUNT_MANAGEMENT': False}
+
+    def test_accounts_are_read_only(self):
+        admin = self.auth('Administrator')
+        answer = self.ask(ACCOUNTS, 405, 'POST', headers=admin, json={
+            'UserName': 'bob', 'Password': 'secret-7', 'RoleId': 'Operator'})
+        self.assertIn('account management is disabled', answer.text)
+        for answer in answer, self.ask(ACCOUNTS, 200, headers=admin):
+            self.assertNotIn('POST', answer.headers['Allow'])
+        self.assertIsNone(self.app.sushy_kubevirt.services.accounts)
+        self.assertNotIn('MinPasswordLength', self.ask(
+            ROOT, 200, headers=admin).json)
+
+    def test_stored_accounts_are_invalid(self):
+        accounts.Accounts(self.app.sushy_kubevirt.services.state).create(
+            'x', name='bob', password='secret-7', role='Operator')
+        self.ask('/redfish/v1/Systems', 401, headers=self.auth(
+            'bob', 'secret-7'))
+        self.assertEqual(3, self.ask(
+            ACCOUNTS, 200, headers=self.auth('Administrator')).json[
+                'Members@odata.count'])
 
 
 class TestWithoutCredentials(base.RedfishTestCase):
@@ -95,4 +125,7 @@ class TestWithoutCredentials(base.RedfishTestCase):
         self.assertEqual((False, 'Disabled'), (
             body['ServiceEnabled'], body['LocalAccountAuth']))
         self.assertEqual([], self.get(path=ACCOUNTS)['Members'])
+        answer = self.client.post(ACCOUNTS, json={
+            'UserName': 'bob', 'Password': 'secret-7', 'RoleId': 'Operator'})
+        self.assertEqual(405, answer.status_code)
         self.assertEqual(3, len(self.get(path=ROLES)['Members']))

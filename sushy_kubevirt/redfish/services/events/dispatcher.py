@@ -147,6 +147,13 @@ class EventDispatcher:
         """
         self._worker_messages.publish(_OBSERVED, record.to_dict())
 
+    def observe(self, record):
+        """Publish an event that every worker observes.
+
+        :param record: an `event_record.Record`
+        """
+        self._queue.put(record)
+
     def login_failed(self, user, source):
         """Emit an event for a refused login.
 

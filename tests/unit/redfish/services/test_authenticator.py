@@ -15,6 +15,7 @@ from oslotest import base
 
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import authenticator
+from sushy_kubevirt.redfish.services import login_accounts
 from sushy_kubevirt.redfish.services import login_throttle
 from sushy_kubevirt.redfish.services import server_threads
 
@@ -45,7 +46,8 @@ class AuthenticatorTestCase(base.BaseTestCase):
     def authenticator_of(self, path):
         found = account_files.Accounts([account_files.Source(path)])
         found.require()
-        return authenticator.Authenticator(found)
+        return authenticator.Authenticator(
+            login_accounts.LoginAccounts(found))
 
     def assert_accepted(self, name, password, source=HERE):
         self.assertEqual(name, self.login.check(name, password, source).name)
@@ -313,4 +315,4 @@ class AuthenticatorTestCase(base.BaseTestCase):
     def test_no_credentials(self):
         login = authenticator.Authenticator(None)
         self.assertFalse(login.required)
-        self.assertEqual([], login.accounts())
+        self.assertEqual([], login.configured())

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accounts that clients create, for every protocol.
+
+They are stored in the Secret with the BMC's state (`state_secret`), one entry
+per id. The Secret contains the passwords, because IPMI needs them: they are
+the keys of its sessions. Passwords are never logged and never returned to
+clients.
+
+The limits are those that both protocols can meet: user names and passwords of
+IPMI have at most 16 and 20 bytes (IPMI 2.0, sections 22.28 and 22.30). IPMI
+reserves id 1, and id 2 is the account of the mounted Secret, which is not
+stored here.
+
+An entry that IPMI creates may lack name, password or role at first. The last
+changes, and who made them, are recorded beside the accounts, so that every
+process of the BMC can report them.
+"""
+
+import dataclasses
+import logging
+import secrets
+import time
+
+from sushy_kubevirt.kube import errors
+
+LOG = logging.getLogger(__name__)
+
+#: Ids of stored accounts.
+FIRST_ID, LAST_ID = 3, 15
+
+#: Redfish's standard roles (DSP0266, "Roles").
+ROLES = ('Administrator', 'Operator', 'ReadOnly')
+
+#: Limits in bytes.
+MAX_NAME_BYTES = 16
+MIN_PASSWORD_BYTES, MAX_PASSWORD_BYTES = 8, 20
+
+#: Number of changes that are remembered.
+_MAX_CHANGES = 20
+
+_SECTION = 'accounts'
+_CHANGES = 'changes'
+
+#: Seconds after which accounts are read again before a login is refused, where
+#: the Secret is not watched, and before a session is ended.
+_MAX_AGE_SECONDS, _NEWEST_SECONDS = 1, 0.1
+
+
+class NotFound(errors.MachineError):
+    """There is no account with this id."""
+
+
+class Full(errors.MachineError):
+    """Every id is in use."""
+
+
+class NameTaken(errors.InvalidValue):
+    """Another account has this user name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Account:
+    """A stored account.
+
+    :param id: from `FIRST_ID` to `LAST_ID`
+    :param version: text that changes with every change of the account
+    :param name: user name, '' if none was given yet
+    :param password: text; None if none was given yet
+    :param role: one of `ROLES`; None for no access
+    :param enabled: whether the account may be used
+    :param locked: whether an administrator has locked it
+    :param change_required: whether the password has to be changed first
+    :param redfish: whether the account may use Redfish
+    :param ipmi: whether it may use IPMI
+    """
+
+    id: int
+    version: str = ''
+    name: str = ''
+    password: str | None = dataclasses.field(default=None, repr=False)
+    role: str | None = None
+    enabled: bool = False
+    locked: bool = False
+    change_required: bool = False
+    redfish: bool = True
+    ipmi: bool = True
+
+    @property
+    def usable(self):
+        """Whether one can log in."""
+        return bool(self.name and self.password and self.role
+                    and self.enabled and not self.locked)
+
+
+#: Names of the fields that can be changed.
+_FIELDS = tuple(field.name for field in dataclasses.fields(Account)
+                if field.name not in ('id', 'version'))
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """A change of an account.
+
+    :param id: text, unique
+    :param account: id of the account
+    :param name: user name after the change, or before the deletion
+    :param action: ``created``, ``changed`` or ``deleted``
+    :param fields: names of the changed fields, comma-separated
+    :param by: who changed it, such as ``admin over Redfish``
+    :param time: seconds since the epoch
+    """
+
+    id: str
+    account: int
+    name: str
+    action: str
+    fields: str
+    by: str
+    time: int
+
+
+class Accounts:
+    """The stored accounts. Thread-safe.
+
+    :param state: a `state_secret.StateSecret`
+    :param reserved: function that returns user names of other accounts, which
+        a stored account cannot have
+    """
+
+    def __init__(self, state, reserved=lambda: ()):
+        self._state = state
+        self._reserved = reserved
+        self._known = None, ()
+
+    # Reading
+
+    def all(self, recheck=False, newest=False):
+        """Return the accounts.
+
+        :param recheck: whether to read them if no watch keeps them up to date
+        :param newest: whether to read them even if one does
+        :returns: tuple of `Account`, by id; the same object until one changes
+        """
+        if newest:
+            self._state.refresh(_NEWEST_SECONDS, trust_watch=False)
+        elif recheck:
+            self._state.refresh(_MAX_AGE_SECONDS)
+        section = self._state.cached(_SECTION)
+        known, found = self._known
+        if known is not section:
+            found = tuple(filter(None, (
+                _account(id_, section.get(str(id_)))
+                for id_ in range(FIRST_ID, LAST_ID + 1))))
+            if found == self._known[1]:
+                found = self._known[1]
+            self._known = section, found
+        return found
+
+    def get(self, id_):
+        """Return the account with an id, or None."""
+        return next((one for one in self.all() if one.id == id_), None)
+
+    def changes(self):
+        """Return a list of the last `Change`, oldest first."""
+        return list(filter(None, map(
+            _change, self._state.cached(_SECTION).get(_CHANGES) or ())))
+
+    # Writing
+
+    def create(self, by, **values):
+        """Create an account with the first free id.
+
+        :param by: who does it, such as ``admin over Redfish``
+        :param values: fields of `Account`
+        :returns: the `Account`
+        :raises: `errors.InvalidValue`, `NameTaken`, `Full`,
+            `errors.MachineError`
+        """
+        return self._write(None, by, {'enabled': True, **values})
+
+    def change(self, id_, by, **values):
+        """Change an account; one that does not exist is created.
+
+        :param id_: from `FIRST_ID` to `LAST_ID`
+        :param by: see `create`
+        :param values: fields of `Account`. A new password clears
+            ``change_required`` unless that is given.
+        :returns: the `Account`
+        :raises: see `create`
+        """
+        if 'password' in values:
+            values = {'change_required': False, **values}
+        return self._write(id_, by, values)
+
+    def delete(self, id_, by):
+        """Delete an account.
+
+        :raises: `NotFound`, `errors.MachineError`
+        """
+        if self.get(id_) is None:
+            raise NotFound(f'There is no account {id_}')
+        change = secrets.token_hex(8)
+        name = ''
+
+        def edit(section):
+            nonlocal name
+            entry = section.pop(str(id_), None)
+            if entry is not None:
+                name = str(entry.get('name') or '')
+                _record(section, Change(change, id_, name, 'deleted', '', by,
+                                        int(time.time())))
+
+        self._state.update(_SECTION, edit)
+        LOG.info('Account %d (%s) deleted by %s', id_, name or 'no name', by)
+
+    def _write(self, id_, by, values):
+        _check(values)
+        version = secrets.token_hex(8)
+        name = values.get('name')
+        if name and name in self._reserved():
+            raise _name_taken(name)
+        done = None
+
+        def edit(section):
+            nonlocal done
+            found = {number: _account(number, section.get(str(number)))
+                     for number in range(FIRST_ID, LAST_ID + 1)}
+            for number, one in found.items():
+                if one is not None and one.version == version:
+                    return      # the response to an earlier try was lost
+                if name and one and one.name == name and number != id_:
+                    raise _name_taken(name)
+            number = id_ or next((number for number, one in found.items()
+                                  if one is None), None)
+            if number is None:
+                raise Full(f'There are {LAST_ID - FIRST_ID + 1} accounts; '
+                           'delete one first')
+            before = found[number]
+            after = dataclasses.replace(before or Account(number), **values)
+            fields = [field for field in _FIELDS if before is None
+                      or getattr(before, field) != getattr(after, field)]
+            if not fields:
+                done = None, after
+                return
+            after = dataclasses.replace(after, version=version)
+            entry = dataclasses.asdict(after)
+            del entry['id']
+            section[str(number)] = entry
+            action = 'changed' if before else 'created'
+            change = Change(version, number, after.name, action,
+                            ', '.join(fields) if before else '', by,
+                            int(time.time()))
+            _record(section, change)
+            done = change, after
+
+        self._state.update(_SECTION, edit)
+        change, account = done
+        if change is not None:
+            LOG.info('Account %d (%s) %s by %s%s', change.account,
+                     change.name or 'no name', change.action, change.by,
+                     f': {change.fields}' if change.fields else '')
+        return account
+
+
+def _name_taken(name):
+    return NameTaken('name', name, message=f'There is a user {name!r} already')
+
+
+def _check(values):
+    """Check the fields of an account.
+
+    :raises: `errors.InvalidValue`, which contains no password
+    """
+    name = values.get('name')
+    if name and (len(name.encode(errors='replace')) > MAX_NAME_BYTES
+                 or not name.isprintable() or ':' in name
+                 or name != name.strip()):
+        raise errors.InvalidValue('name', name, message=(
+            f'A user name has 1 to {MAX_NAME_BYTES} bytes, no colon, no '
+            'control characters, and no space at its ends'))
+    password = values.get('password')
+    if password is not None and (
+            not MIN_PASSWORD_BYTES <= len(password.encode(errors='replace'))
+            <= MAX_PASSWORD_BYTES or not password.isprintable()):
+        raise errors.InvalidValue('password', '…', message=(
+            f'A password has {MIN_PASSWORD_BYTES} to {MAX_PASSWORD_BYTES} '
+            'bytes and no control characters'))
+    role = values.get('role')
+    if role is not None and role not in ROLES:
+        raise errors.InvalidValue('role', role, ROLES)
+
+
+def _record(section, change):
+    changes = section.setdefault(_CHANGES, [])
+    changes.append(dataclasses.asdict(change))
+    del changes[:-_MAX_CHANGES]
+
+
+def _account(id_, entry):
+    """Read an entry; one that another client wrote may be invalid.
+
+    :returns: an `Account`; None if there is no valid one
+    """
+    return _read(Account, {**entry, 'id': id_}) if isinstance(
+        entry, dict) else None
+
+
+def _change(entry):
+    return _read(Change, entry) if isinstance(entry, dict) else None
+
+
+def _read(kind, entry):
+    try:
+        found = kind(**entry)
+    except TypeError:
+        return None
+    if any(not isinstance(getattr(found, field.name), field.type)
+           for field in dataclasses.fields(kind)):
+        return None
+    return found
