@@ -3,10 +3,10 @@
 
 An override changes the VM's template at once and never starts, stops or
 reboots the VM. The next VMI boots with it, whether a BMC or another client
-starts that VMI. A ``Continuous`` override stays until it is replaced or
-disabled. A ``Once`` override is removed by the one-time boot reconciler
-(`one_time_boot`) as soon as its boot has started. A mode alone, or with
-``Continuous``, is a permanent change; a mode with ``Once`` lasts one boot.
+starts that VMI. A ``Continuous`` override stays until it is replaced, by
+``Once`` too, or disabled. A ``Once`` override is removed by the one-time boot
+reconciler (`one_time_boot`) as soon as its boot has started. A mode alone or
+with ``Continuous`` is a permanent change; a mode with ``Once`` lasts one boot.
 """
 
 import copy
@@ -265,6 +265,9 @@ def _edit_mode(vm, pending, mode, id_, terminate):
 def _edit_once(vm, vmi, pending, class_, mode, id_, terminate):
     if pending is None:
         if class_ or mode:
+            # It replaces a continuous override: after a boot with Once,
+            # Enabled is Disabled (ComputerSystem, BootSourceOverrideEnabled).
+            boot_overrides.remove_all(vm)
             boot_overrides.apply_once(vm, id_, class_, mode, terminate)
         return
     if mode is None and pending.get('mode'):

@@ -288,10 +288,9 @@ class ChangedOverrideTestCase(boot_case.BootTestCase):
         booted = self.boot_new_vmi(machine, R.ON)
         self.assertEqual(('Cd', 'bios'),
                          (booted['class'], booted['firmware']))
-        self.until('continuous override', lambda: machine.boot()
-                   == boot.BootState(PXE, CONTINUOUS, LEGACY))
-        self.assert_next_boot(machine, 'Pxe')
-        machine.set_boot(NONE)
+        self.until('no override', lambda: machine.boot()
+                   == boot.BootState(NONE, DISABLED, LEGACY))
+        self.assert_next_boot(machine, 'Hdd')
         self.assertEqual(spec, dict(self.spec(machine.name),
                                     runStrategy='Manual'))
 

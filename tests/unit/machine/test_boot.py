@@ -130,19 +130,27 @@ class SetTestCase(BootTestCase):
                 self.assert_state(machine, NONE, DISABLED)
                 self.assertEqual(before, self.owner_settings(machine))
 
-    def test_once_takes_precedence_over_continuous(self):
+    def test_once_replaces_continuous(self):
         machine = self.machine()
+        before = copy.deepcopy(machine.vm['spec'])
         boot.set(machine, PXE, CONTINUOUS)
-        continuous = copy.deepcopy(machine.vm['spec'])
         boot.set(machine, CD, ONCE)
         self.assert_state(machine, CD, ONCE)
-        self.assertEqual(['cd', 'default', 'root'], self.order(machine))
+        self.assertEqual(['cd', 'root', 'default'], self.order(machine))
         self.start(machine)
-        self.assert_state(machine, PXE, CONTINUOUS)
+        self.assert_state(machine, NONE, DISABLED)
         self.reconcile(machine)
-        self.assert_state(machine, PXE, CONTINUOUS)
-        machine.vm['spec']['runStrategy'] = 'RerunOnFailure'
-        self.assertEqual(continuous, machine.vm['spec'])
+        self.assert_state(machine, NONE, DISABLED)
+        machine.vm['spec']['runStrategy'] = before['runStrategy']
+        self.assertEqual(before, machine.vm['spec'])
+
+    def test_once_keeps_target_of_continuous(self):
+        machine = self.machine()
+        boot.set(machine, PXE, CONTINUOUS)
+        boot.set(machine, enabled=ONCE)
+        self.assert_state(machine, PXE, ONCE)
+        self.start(machine)
+        self.assert_state(machine, NONE, DISABLED)
 
     def test_same_override_writes_nothing(self):
         machine = self.machine()
