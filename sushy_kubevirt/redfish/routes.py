@@ -154,7 +154,8 @@ def install(app):
                              methods=route.methods)
     upstream = {rule.endpoint: rule.rule for rule in app.url_map.iter_rules()}
     routing.register(app, MODULES, {
-        route.rule or upstream[route.endpoint]: route.feature
+        # Upstream's rule of UpdateService ends with a slash.
+        (route.rule or upstream[route.endpoint]).rstrip('/'): route.feature
         for route in _routes()})
     app.extensions['sushy_kubevirt.media'] = {
         route.endpoint: route.media for route in _routes()}

@@ -5,8 +5,6 @@ Each system has its own manager with the system's Id, as in sushy-emulator.
 """
 
 import datetime
-import functools
-from importlib import metadata
 import re
 import socket
 
@@ -15,6 +13,7 @@ import flask
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import product
 from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.services import system_id
 
@@ -29,11 +28,6 @@ _SHAPE = payload.read_only(
     'SerialConsole', 'ServiceEntryPointUUID', 'Actions',
     # The clock is that of the host this runs on.
     'DateTime', 'DateTimeLocalOffset')
-
-
-@functools.cache
-def _version():
-    return metadata.version('sushy-kubevirt')
 
 
 def collection():
@@ -74,9 +68,9 @@ def _body(machine, app):
         body.update({
             'Description':
                 f'BMC of KubeVirt VirtualMachine {machine.qualified_name}',
-            'Manufacturer': 'sushy-kubevirt',
-            'Model': 'sushy-kubevirt',
-            'FirmwareVersion': _version(),
+            'Manufacturer': product.NAME,
+            'Model': product.NAME,
+            'FirmwareVersion': product.version(),
             'ServiceEntryPointUUID': app.systems.uuid_of_service,
             'DateTime': now.isoformat(timespec='seconds'),
             'DateTimeLocalOffset': '+00:00',

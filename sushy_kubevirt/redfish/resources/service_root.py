@@ -6,24 +6,18 @@ does not serve are left out. Both documents can be read without login and
 contain nothing confidential.
 """
 
-import functools
-from importlib import metadata
 
 import flask
 
 from sushy_kubevirt.redfish.protocol import query_parameters
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import product
 
 ROOT = '/redfish/v1/'
 
 #: Version of DSP0266 that this service implements.
 REDFISH_VERSION = '1.20.0'
-
-
-@functools.cache
-def _version():
-    return metadata.version('sushy-kubevirt')
 
 
 def versions():
@@ -45,8 +39,8 @@ def resource():
         'Description': 'BMCs of KubeVirt virtual machines',
         'RedfishVersion': REDFISH_VERSION,
         'UUID': app.systems.uuid_of_service,
-        'Vendor': 'sushy-kubevirt',
-        'Product': f'sushy-kubevirt {_version()}',
+        'Vendor': product.NAME,
+        'Product': f'{product.NAME} {product.version()}',
         'ProtocolFeaturesSupported': {
             **query_parameters.FEATURES,
             'DeepOperations': {'DeepPATCH': False, 'DeepPOST': False},

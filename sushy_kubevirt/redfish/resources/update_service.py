@@ -1,18 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""UpdateService: not available, because firmware is part of KubeVirt.
+"""UpdateService v1.14 and SoftwareInventory v1.10: versions of the firmware.
 
-Replaces sushy-emulator's views, which simulate an update by incrementing a
-version number and return 500 for an invalid request.
+Nothing can be updated here: the guests' firmware is part of KubeVirt, and the
+BMC is an image or a package. Replaces sushy-emulator's views, which simulate
+an update by incrementing a version number.
 """
 
+import contextlib
+
+import flask
+
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import hardware
+from sushy_kubevirt.redfish.resources import product
+from sushy_kubevirt.redfish.resources import resource_paths
+
+ROOT = '/redfish/v1/UpdateService'
+INVENTORY = ROOT + '/FirmwareInventory'
 
 
-def no_update_service():
-    """GET /redfish/v1/UpdateService: 404"""
-    raise error_responses.uri_not_found()
+def service():
+    """GET /redfish/v1/UpdateService"""
+    return responses.resource({
+        '@odata.id': ROOT,
+        '@odata.type': '#UpdateService.v1_14_0.UpdateService',
+        'Id': 'UpdateService',
+        'Name': 'Update Service',
+        'Description': 'Versions of the firmware, which is updated with '
+        'KubeVirt and with this service',
+        # No updates. The inventory can be read all the same.
+        'ServiceEnabled': False,
+        'Status': {'State': 'Disabled', 'Health': 'OK'},
+        'FirmwareInventory': responses.link(INVENTORY),
+        # sushy requires it.
+        'Actions': {},
+    })
 
 
 def simple_update():
@@ -22,10 +48,67 @@ def simple_update():
         detail='Firmware comes with KubeVirt and is updated with it.'))
 
 
+def collection():
+    """GET /redfish/v1/UpdateService/FirmwareInventory"""
+    return resource_paths.collection(
+        'SoftwareInventory', 'Firmware Inventory', INVENTORY, _inventory())
+
+
+def resource(firmware):
+    """GET /redfish/v1/UpdateService/FirmwareInventory/<firmware>"""
+    found = _inventory().get(firmware)
+    if found is None:
+        raise error_responses.resource_not_found('SoftwareInventory',
+                                                 firmware)
+    related = found.pop('RelatedItem')
+    return responses.resource({
+        '@odata.id': f'{INVENTORY}/{firmware}',
+        '@odata.type': '#SoftwareInventory.v1_10_0.SoftwareInventory',
+        'Id': firmware,
+        **found,
+        'Updateable': False,
+        'Status': resource_paths.STATUS_OK,
+        'RelatedItem': [responses.link(path) for path in related],
+        'RelatedItem@odata.count': len(related),
+    })
+
+
+def _inventory():
+    """List the firmware: of the BMC, KubeVirt, and that of the guests.
+
+    :returns: dict of Id to dict of properties; RelatedItem has paths
+    """
+    managers, systems, kubevirt, guests = [], [], {}, {}
+    for machine in flask.current_app.systems.machines():
+        with contextlib.suppress(errors.MachineNotFound):   # deleted meanwhile
+            found = machine.inventory()
+            managers.append(resource_paths.manager(machine))
+            systems.append(resource_paths.system(machine))
+            if found.kubevirt_version:
+                kubevirt = {'Version': found.kubevirt_version}
+            kind = hardware.firmware(found)
+            guest = guests.setdefault(kind, {
+                'Name': f'{kind} of the guests',
+                'Manufacturer': 'KubeVirt',
+                'Version': hardware.bios_version(found),
+                'RelatedItem': []})
+            guest['RelatedItem'].append(systems[-1])
+    return {
+        'BMC': {'Name': 'BMC', 'Manufacturer': product.NAME,
+                'Version': product.version(),
+                'RelatedItem': managers},
+        'KubeVirt': {'Name': 'KubeVirt', 'Manufacturer': 'KubeVirt',
+                     **kubevirt, 'RelatedItem': systems},
+        **guests,
+    }
+
+
+ROOT_LINKS = {'UpdateService': ROOT}
+
 ROUTES = (
-    routing.replace(
-        'UpdateService.update_service_resource',
-        no_update_service),
+    routing.replace('UpdateService.update_service_resource', service),
     routing.replace('UpdateService.update_service_simple_update',
                     simple_update),
+    routing.add(INVENTORY, collection),
+    routing.add(INVENTORY + '/<firmware>', resource),
 )

@@ -5,6 +5,8 @@ The clients are the sushy library and plain HTTP; the effect of a write is
 verified in the cluster and in the guest.
 """
 
+from importlib import metadata
+
 import sushy
 from sushy.resources import settings
 
@@ -69,6 +71,23 @@ class TestReads(redfish_case.RedfishTestCase):
         body = self.emulator.system(self.uuid)
         self.assertNotIn('LastResetTime', body)
         self.assertEqual({'LastState': 'None'}, body['BootProgress'])
+
+    def test_firmware_inventory(self):
+        self.make()
+        service = sushy.Sushy(
+            self.emulator.url + '/redfish/v1/').get_update_service()
+        self.assertFalse(service.service_enabled)
+        found = {one.identity: one for one in
+                 service.firmware_inventory.get_members()}
+        self.assertEqual(metadata.version('sushy-kubevirt'),
+                         found['BMC'].version)
+        self.assertEqual(
+            self.sandbox.get('kubevirts', 'kubevirt', 'kubevirt')['status'][
+                'observedKubeVirtVersion'], found['KubeVirt'].version)
+        self.assertIn(self.get(self.path)['BiosVersion'],
+                      {one.version for one in found.values()})
+        self.assertEqual([False], list({
+            one.updateable for one in found.values()}))
 
     def test_manager_and_its_reset(self):
         self.make()

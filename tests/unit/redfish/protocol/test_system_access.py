@@ -14,7 +14,7 @@ ARGUMENTS = {
     'storage_id': 'virtio', 'stg_id': 'virtio', 'drv_id': 'root',
     'drive_id': 'root', 'vol_id': 'root',
     'filename': 'x', 'session_id': '1', 'reference': 'Boot0001',
-    'memory_id': 'RAM', 'controller_id': '1', 'entry': '1',
+    'memory_id': 'RAM', 'firmware': 'BMC', 'controller_id': '1', 'entry': '1',
 }
 
 
