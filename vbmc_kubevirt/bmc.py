@@ -11,15 +11,18 @@ import uuid
 
 from sushy_kubevirt.kube import errors
 from vbmc_kubevirt.commands import boot_options
+from vbmc_kubevirt.commands import channels
 from vbmc_kubevirt.commands import chassis
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import device
+from vbmc_kubevirt.commands import lan
+from vbmc_kubevirt.commands import system_interface
 from vbmc_kubevirt.ipmi import constants
 
 LOG = logging.getLogger(__name__)
 
 #: Modules with commands.
-MODULES = (device, chassis, boot_options)
+MODULES = (device, channels, lan, chassis, boot_options, system_interface)
 
 
 class Bmc:
@@ -28,12 +31,15 @@ class Bmc:
     :param name: name for log messages
     :param find: function that returns the `machine.Machine`; may block and
         raise `errors.MachineError`
-    :param version: (major, minor) of this program
+    :param version: text, version of this program
     :param reset: function of the session, called in the event loop on a cold
         reset
     :ivar last_error: error text of the last command; '' if it succeeded
     :ivar on_reset: functions without parameters, called in the event loop on
-        a cold reset, before ``reset``
+        a warm or cold reset, before ``reset``
+    :ivar server: the `server.Server`, for commands about sessions; None before
+        it is started
+    :ivar client_port: UDP port that clients use
     """
 
     def __init__(self, name, find, version, reset):
@@ -41,6 +47,8 @@ class Bmc:
         self.version = version
         self.last_error = ''
         self.on_reset = []
+        self.server = None
+        self.client_port = constants.PORT
         self._find = find
         self._reset = reset
         self._guid = bytes(16)
@@ -48,8 +56,9 @@ class Bmc:
     def guid(self):
         """Return the VM's UUID, 16 bytes; zeros until the VM was found.
 
-        The bytes are in the order of SMBIOS, as most BMCs send them and
-        clients expect. The specification (20.8) reverses all 16 bytes.
+        All bytes are reversed, as in table 20-10. FreeIPMI decodes no other
+        order. ``ipmitool`` recognises it: in the order of SMBIOS, the variant
+        of a UUID (RFC 4122: 8 to B) would be the version, which is at most 5.
         """
         return self._guid
 
@@ -64,13 +73,17 @@ class Bmc:
             found.update(module.commands(self))
         return found
 
+    def warm_reset(self):
+        """Drop the state of commands that belongs to clients."""
+        for each in self.on_reset:
+            each()
+
     def reset(self, session):
         """Cold reset: drop the state of commands, end all sessions.
 
         :param session: the session that requested it
         """
-        for each in self.on_reset:
-            each()
+        self.warm_reset()
         self._reset(session)
 
     def machine(self):
@@ -80,7 +93,7 @@ class Bmc:
         :raises: `errors.MachineError`
         """
         machine = self._find()
-        self._guid = uuid.UUID(machine.uuid).bytes_le
+        self._guid = uuid.UUID(machine.uuid).bytes[::-1]
         return machine
 
     def record_error(self, error):

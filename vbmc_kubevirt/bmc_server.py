@@ -8,7 +8,6 @@ supply the port, the credentials and the thread pools.
 import asyncio
 import functools
 from importlib import metadata
-import re
 import threading
 import time
 
@@ -100,16 +99,19 @@ class BmcServer:
         """The `cluster.Cluster`; None before the connection is made."""
         return self._cluster
 
-    def start(self, sock, readers, writers):
+    def start(self, sock, readers, writers, client_port=None):
         """Serve IPMI.
 
         :param sock: bound, non-blocking UDP socket
         :param readers: executor, see `ipmi.server.Server`
         :param writers: executor, see `ipmi.server.Server`
+        :param client_port: UDP port that clients use; None for the socket's
         """
         self.server = server.Server(
             self.name, self._users, self.bmc.commands, self.bmc.guid,
             readers, writers)
+        self.bmc.server = self.server
+        self.bmc.client_port = client_port or sock.getsockname()[1]
         self.server.start(sock)
 
     async def watch(self, executor):
@@ -151,9 +153,8 @@ class BmcServer:
 
 @functools.cache
 def version():
-    """:returns: (major, minor) of this program"""
+    """:returns: version of this program, text"""
     try:
-        numbers = re.findall(r'\d+', metadata.version('sushy-kubevirt'))
+        return metadata.version('sushy-kubevirt')
     except metadata.PackageNotFoundError:
-        return 0, 0
-    return int(numbers[0]), int(numbers[1])
+        return '0.0'

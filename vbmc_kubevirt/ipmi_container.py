@@ -42,6 +42,7 @@ class Settings:
     :ivar folder: path of the mounted Secret
     :ivar address: address to listen on
     :ivar port: UDP port; 0 for a free one
+    :ivar client_port: UDP port that clients use; 0 for ``port``
     :ivar health_port: TCP port; 0 for a free one
     :ivar machine_options: `options.Options`
     """
@@ -50,6 +51,7 @@ class Settings:
     folder: str
     address: str
     port: int
+    client_port: int
     health_port: int
     machine_options: options.Options
 
@@ -82,7 +84,8 @@ class IpmiContainer:
             loop.add_signal_handler(signum, stop_requested.set)
         sock = udp.open_socket(self._settings.address, self._settings.port)
         self._port = sock.getsockname()[1]
-        self._server.start(sock, self._readers, self._writers)
+        self._server.start(sock, self._readers, self._writers,
+                           self._settings.client_port)
         # Log an unusable Secret at start, not at the first login.
         self._account.users()
         probes = health.Server(

@@ -172,7 +172,9 @@ def _redfish(bmc, defaults):
 
 def _ipmi(bmc, defaults):
     env = [{'name': 'VIRTBMC_VM', 'value': str(bmc.vm)},
-           {'name': 'VIRTBMC_PORT', 'value': str(IPMI_PORT)}]
+           {'name': 'VIRTBMC_PORT', 'value': str(IPMI_PORT)},
+           {'name': 'VIRTBMC_SERVICE_PORT',
+            'value': str(bmc.service.ipmi_port)}]
     if not bmc.account_management:
         env.append({'name': 'VIRTBMC_ACCOUNT_MANAGEMENT', 'value': 'false'})
     if bmc.run_strategy:

@@ -25,6 +25,8 @@ variables:
                         at once
   POD_IP                address to listen on (default: all)
   VIRTBMC_PORT          UDP port (default: 6230)
+  VIRTBMC_SERVICE_PORT  UDP port that clients use, as IPMI reports it
+                        (default: VIRTBMC_PORT)
   VIRTBMC_HEALTH_PORT   TCP port of /livez, /readyz and /metrics
                         (default: 8082)
   VIRTBMC_RUN_STRATEGY  run strategy to start a Halted VM with
@@ -71,6 +73,7 @@ def read(environ):
     return ipmi_container.Settings(
         vm=vm, folder=folder, address=environ.get('POD_IP') or '::',
         port=_port(environ, 'VIRTBMC_PORT', 6230),
+        client_port=_port(environ, 'VIRTBMC_SERVICE_PORT', 0),
         health_port=_port(environ, 'VIRTBMC_HEALTH_PORT', 8082),
         machine_options=options.Options(**values))
 

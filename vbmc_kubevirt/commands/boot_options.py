@@ -2,10 +2,10 @@
 """Boot options (sections 28.12 to 28.14)."""
 
 import logging
-import weakref
 
 from sushy_kubevirt.machine import boot
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import set_in_progress
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 
@@ -28,7 +28,7 @@ _PERSISTENT = 0x40
 _EFI = 0x20
 
 #: Boot option parameters (table 28-14).
-SET_IN_PROGRESS, VALID_BIT_CLEARING, INFO_ACKNOWLEDGE, BOOT_FLAGS = 0, 3, 4, 5
+VALID_BIT_CLEARING, INFO_ACKNOWLEDGE, BOOT_FLAGS = 3, 4, 5
 PARAMETER_VERSION = 1
 
 #: BMC boot flag valid bit clearing (table 28-14): every "don't clear" bit is
@@ -44,7 +44,7 @@ def commands(bmc):
     :param bmc: a `bmc.Bmc`
     """
     options = _BootOptions(bmc)
-    bmc.on_reset.append(options.release)
+    bmc.on_reset.append(options.set_in_progress.release)
     return {
         (constants.CHASSIS, 0x08): server.Command(
             'Set System Boot Options',
@@ -61,17 +61,13 @@ class _BootOptions:
 
     def __init__(self, bmc):
         self._bmc = bmc
-        self._set_in_progress_owner = None
-
-    def release(self):
-        """Release "set in progress"."""
-        self._set_in_progress_owner = None
+        self.set_in_progress = set_in_progress.SetInProgress()
 
     def set_boot_options(self, session, data):
         parameter, values = data[0] & 0x7f, data[1:]
-        if parameter == SET_IN_PROGRESS:
+        if parameter == set_in_progress.PARAMETER:
             self._check_length(values, 1)
-            self._set_in_progress(session, values[0] & 3)
+            self.set_in_progress.set(session, values[0])
         elif parameter == VALID_BIT_CLEARING:
             self._check_length(values, 1)
         elif parameter == INFO_ACKNOWLEDGE:
@@ -90,21 +86,6 @@ class _BootOptions:
     def _check_length(values, length):
         if len(values) < length:
             raise completion.RequestError(constants.Completion.LENGTH_INVALID)
-
-    def _set_in_progress(self, session, value):
-        """Give "set in progress" to one session, until that session ends."""
-        holder = self._holder()
-        if value == 3:
-            raise completion.RequestError(constants.Completion.INVALID_FIELD)
-        if value == 1 and holder not in (None, session):
-            raise completion.RequestError(constants.Completion.SET_IN_PROGRESS)
-        if value == 1:
-            self._set_in_progress_owner = weakref.ref(session)
-        elif value == 0:
-            self._set_in_progress_owner = None
-
-    def _holder(self):
-        return self._set_in_progress_owner and self._set_in_progress_owner()
 
     def _set_boot_flags(self, values):
         flags, device = values[0], values[1] >> 2 & 0x0f
@@ -126,8 +107,8 @@ class _BootOptions:
 
     def get_boot_options(self, session, data):
         parameter = data[0] & 0x7f
-        if parameter == SET_IN_PROGRESS:
-            values = bytes((self._holder() is not None,))
+        if parameter == set_in_progress.PARAMETER:
+            values = self.set_in_progress.data()
         elif parameter == VALID_BIT_CLEARING:
             values = bytes((_NEVER_CLEARED,))
         elif parameter == INFO_ACKNOWLEDGE:

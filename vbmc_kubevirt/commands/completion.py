@@ -2,6 +2,7 @@
 """Completion codes for errors of commands."""
 
 from sushy_kubevirt.kube import errors
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 
 #: Completion code for each error type; the first match applies.
@@ -38,3 +39,27 @@ def code_of(error):
     """
     return next(code for kind, code in COMPLETION_CODES
                 if isinstance(error, kind))
+
+
+def without_machine(handle):
+    """Wrap an inline handler that does not use the machine.
+
+    :param handle: function of (session, data) that returns response data, or
+        None for none; may raise `RequestError`
+    :returns: handler for `server.Command`
+    """
+    def wrapper(session, data):
+        try:
+            return constants.Completion.OK, handle(session, data) or b''
+        except RequestError as exc:
+            return exc.code, b''
+    return wrapper
+
+
+def check_channel(number):
+    """Raise `RequestError` unless a channel is the LAN channel.
+
+    :param number: request byte with the channel number in bits 0 to 3
+    """
+    if number & 0x0f not in (channel.CHANNEL, channel.THIS_CHANNEL):
+        raise RequestError(constants.Completion.INVALID_FIELD)

@@ -76,18 +76,38 @@ def set_session_privilege_level(session, data):
     return constants.Completion.OK, bytes((session.privilege,))
 
 
-def close_session(session, data):
-    """Close Session (section 22.19); closes the requesting session only."""
+def close_session(active, session, data):
+    """Parse Close Session (section 22.19).
+
+    Only an administrator may close sessions of others.
+
+    :param active: iterable of the established sessions
+    :param session: the session that sent the request
+    :returns: (completion code, session to end or None)
+    """
     if len(data) < 4:
-        return constants.Completion.LENGTH_INVALID, b''
-    if struct.unpack_from('<I', data)[0] != session.session_id:
-        return constants.Completion.INVALID_SESSION_ID, b''
-    return constants.Completion.OK, b''
+        return constants.Completion.LENGTH_INVALID, None
+    number, = struct.unpack_from('<I', data)
+    if number:
+        found = [one for one in active if one.session_id == number]
+        unknown = constants.Completion.INVALID_SESSION_ID
+    else:
+        found = [one for one in active if data[4:5] == bytes((one.handle,))]
+        unknown = constants.Completion.INVALID_SESSION_HANDLE
+    if not found:
+        return unknown, None
+    if (found[0] is not session
+            and session.privilege < constants.Privilege.ADMINISTRATOR):
+        return constants.Completion.ACCESS_DENIED, None
+    return constants.Completion.OK, found[0]
 
 
 #: Commands that establish an IPMI v1.5 session; handled by `server`.
 CHALLENGE = (constants.APPLICATION, 0x39)
 ACTIVATE = (constants.APPLICATION, 0x3A)
+
+#: In a session it is a command of the BMC.
+SYSTEM_GUID = (constants.APPLICATION, 0x37)
 
 CLOSE = (constants.APPLICATION, 0x3C)
 
@@ -102,8 +122,19 @@ NAMES = {
 }
 
 
+def system_guid(guid, session, data):
+    """Get System GUID (section 22.14) outside of a session.
+
+    :param guid: function that returns 16 bytes, zeros while it is unknown
+    """
+    found = guid()
+    if not any(found):
+        return constants.Completion.NODE_BUSY, b''
+    return constants.Completion.OK, found
+
+
 def sessionless_commands(v15_enabled):
-    """Commands that are valid outside of a session (appendix G).
+    """Commands that are served alike in and outside of a session.
 
     :param v15_enabled: see `authentication_capabilities`
     :returns: dict of (network function, command) to handler
@@ -123,5 +154,4 @@ def session_commands(v15_enabled):
     """
     return sessionless_commands(v15_enabled) | {
         (constants.APPLICATION, 0x3B): set_session_privilege_level,
-        CLOSE: close_session,
     }

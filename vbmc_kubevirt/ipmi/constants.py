@@ -3,6 +3,9 @@
 
 import enum
 
+#: UDP port of IPMI (section 13.1.2).
+PORT = 623
+
 #: Limits of user names and passwords, in bytes (sections 22.28 and 22.30).
 USERNAME_MAX = 16
 PASSWORD_MAX = 20
@@ -37,6 +40,22 @@ class Completion(enum.IntEnum):
     #: Requested level exceeds the user's or channel's limit (22.17).
     LEVEL_EXCEEDS_USER = 0x86
 
+    #: The parameter is read-only (23.1, 22.14a); setting is not supported on
+    #: this channel (22.22).
+    READ_ONLY = 0x82
+
+    #: The access mode is not supported (22.22).
+    ACCESS_MODE_NOT_SUPPORTED = 0x83
+
+    #: The key is locked (22.25).
+    KEY_LOCKED = 0x80
+
+    #: The watchdog timer was never set (27.5).
+    WATCHDOG_NOT_SET = 0x80
+
+    #: Invalid session handle (22.19).
+    INVALID_SESSION_HANDLE = 0x88
+
     #: Invalid session id (22.19).
     INVALID_SESSION_ID = 0x87
 
@@ -54,6 +73,9 @@ class Completion(enum.IntEnum):
 
     #: The request is too short.
     LENGTH_INVALID = 0xC7
+
+    #: Parameter out of range.
+    OUT_OF_RANGE = 0xC9
 
     #: Requested object not present.
     NOT_PRESENT = 0xCB
@@ -100,6 +122,10 @@ class Privilege(enum.IntEnum):
     ADMINISTRATOR = 4
 
 
+#: Privilege level that no session has: of commands for the system interface.
+NEVER = 0x10
+
+
 class Payload(enum.IntEnum):
     """Payload types, table 13-16."""
 
@@ -115,3 +141,5 @@ class Payload(enum.IntEnum):
 #: Network functions of requests, table 5-1; responses have the next number.
 CHASSIS = 0x00
 APPLICATION = 0x06
+TRANSPORT = 0x0C
+GROUP_EXTENSION = 0x2C

@@ -17,6 +17,7 @@ that clients without the password cannot lock out others:
 import asyncio
 import collections
 import contextlib
+import functools
 import logging
 import os
 import struct
@@ -73,7 +74,8 @@ class Command(collections.namedtuple(
     :ivar handler: function of (session, data) that returns (completion code,
         response data); it runs in a thread and may block. `bmc.Bmc` wraps
         methods that return response data alone
-    :ivar privilege: `constants.Privilege` that the session needs
+    :ivar privilege: `constants.Privilege` that the session needs, or
+        `constants.NEVER`
     :ivar min_length: minimum number of request data bytes
     :ivar modifies: the command changes the VM: run it once even if the
         request is repeated, and never two at a time
@@ -109,9 +111,11 @@ class Server:
         self._commands = commands
         self._guid = guid
         self._sessionless_commands = channel.sessionless_commands(
-            self._v15_login_possible)
+            self.v15_login_possible) | {
+                channel.SYSTEM_GUID: functools.partial(
+                    channel.system_guid, guid)}
         self._session_commands = channel.session_commands(
-            self._v15_login_possible)
+            self.v15_login_possible)
         self._readers = readers
         self._writers = writers
         self._requested = collections.OrderedDict()
@@ -270,9 +274,9 @@ class Server:
                 self._check_user(session)
                 answer = session.rakp3(payload)
                 if session.session_id not in self._established:
-                    self.sessions_opened += 1
-                    LOG.debug('%s: session with %s', self.name, address[0])
-                self._store(self._established, session)
+                    self._establish(session)
+                else:
+                    self._store(self._established, session)
             else:
                 raise packet.Malformed()
         except session20.HandshakeRefused as exc:
@@ -289,7 +293,8 @@ class Server:
             return
         self._send(packet.wrap(*answer), address)
 
-    def _v15_login_possible(self):
+    def v15_login_possible(self):
+        """:returns: whether any user can log in with IPMI v1.5"""
         return any(map(session15.login_possible, self._users.all()))
 
     def _challenge(self, request, address):
@@ -297,7 +302,7 @@ class Server:
         if self._all_closed is not None:
             raise packet.Malformed()
         code, data = channel.session_challenge(request.data)
-        if not self._v15_login_possible():
+        if not self.v15_login_possible():
             code, data = constants.Completion.INVALID_FIELD, b''
         elif code == constants.Completion.OK:
             session = session15.Session(
@@ -328,9 +333,7 @@ class Server:
                               'password', address[0])
             raise
         if answer[0] == constants.Completion.OK:
-            self.sessions_opened += 1
-            LOG.debug('%s: session with %s, v1.5', self.name, address[0])
-            self._store(self._established, session)
+            self._establish(session)
         else:
             self.sessions_refused += 1
         # Cache the response in case it is lost.
@@ -364,6 +367,29 @@ class Server:
                 table.popitem(last=False)
         if self._sweep is None:
             self._sweep = self._loop.call_later(1, self._expire)
+
+    def _establish(self, session):
+        """Add a session to the established ones."""
+        self.sessions_opened += 1
+        used = {one.handle for one in self._established.values()}
+        session.handle = next(handle for handle in range(1, 256)
+                              if handle not in used)
+        self._store(self._established, session)
+        LOG.debug('%s: session with %s', self.name, session.address[0])
+
+    def active_sessions(self):
+        """Return the established sessions; call it in the event loop.
+
+        :returns: list of sessions, ordered by handle
+        """
+        return sorted(self._established.values(),
+                      key=lambda session: session.handle)
+
+    def end_session(self, session):
+        """Drop a session without notice; call it in the event loop."""
+        self._remove(session)
+        if self._all_closed is not None and not self._established:
+            self._all_closed.set()
 
     def _remove(self, session):
         for table, _limit, _seconds in self._limits:
@@ -439,12 +465,14 @@ class Server:
         code = request.netfn, request.command
         handle = self._session_commands.get(code)
         if handle is not None:
-            answer = handle(session, request.data)
-            self._respond(session, request, answer)
-            if code == channel.CLOSE and answer[0] == constants.Completion.OK:
-                self._remove(session)
-                if self._all_closed is not None and not self._established:
-                    self._all_closed.set()
+            self._respond(session, request, handle(session, request.data))
+            return
+        if code == channel.CLOSE:
+            code, target = channel.close_session(
+                self._established.values(), session, request.data)
+            self._respond(session, request, (code, b''))
+            if target is not None:
+                self.end_session(target)
             return
         command = self._commands.get(code)
         if command is None:
@@ -515,7 +543,8 @@ class Server:
     def _count(self, request, answer):
         code = request.netfn, request.command
         if (code not in self._commands and code not in self._session_commands
-                and code not in (channel.CHALLENGE, channel.ACTIVATE)):
+                and code not in (channel.CHALLENGE, channel.ACTIVATE,
+                                 channel.CLOSE)):
             # Bound the number of counters: clients choose the code.
             code = None, None
         self.responses[*code, int(answer[0])] += 1

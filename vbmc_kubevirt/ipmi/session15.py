@@ -54,7 +54,7 @@ class Session:
 
     rmcpp = False
 
-    __slots__ = ('address', 'session_id', 'used', 'user', 'pending',
+    __slots__ = ('address', 'session_id', 'used', 'user', 'handle', 'pending',
                  'response_cache', 'privilege', 'privilege_limit', 'challenge',
                  '_key', '_sent', '_window', '__weakref__')
 
@@ -63,6 +63,7 @@ class Session:
         self.session_id = session_id
         self.used = 0.0
         self.user = user
+        self.handle = 0
         self.pending = set()
         self.response_cache = collections.OrderedDict()
         self.privilege = self.privilege_limit = 0

@@ -129,11 +129,13 @@ class Session:
     :raises: `HandshakeRefused`, `packet.Malformed`
     :ivar used: loop time of the last valid packet; maintained by the server
     :ivar user: `users.User`; None before RAKP message 1
+    :ivar handle: session handle (22.20), 1 and up once established; maintained
+        by the server
     :ivar pending: set of requests in progress
     :ivar response_cache: dict of request to (loop time, response message)
     """
 
-    __slots__ = ('address', 'session_id', 'used', 'user', 'pending',
+    __slots__ = ('address', 'session_id', 'used', 'user', 'handle', 'pending',
                  'response_cache',
                  'privilege', 'privilege_limit', '_console_id', '_suite',
                  '_role', '_username', '_key', '_guid', '_client_random',
@@ -150,6 +152,7 @@ class Session:
         self.session_id = session_id
         self.used = 0.0
         self.user = None
+        self.handle = 0
         self.pending = set()
         self.response_cache = collections.OrderedDict()
         self.privilege = constants.Privilege.USER

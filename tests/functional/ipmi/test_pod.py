@@ -7,6 +7,7 @@ with a Secret.
 """
 
 import contextlib
+from importlib import metadata
 import os
 import pathlib
 import re
@@ -177,6 +178,37 @@ class ServeTest(PodTestCase):
             'virtbmc_api_calls_total{verb="list",'
             'resource="virtualmachines.kubevirt.io",code="200"}'))
         self.assertEqual({}, self.denied_calls())
+
+    def test_identity_network_and_sessions(self):
+        pod = self.pod()
+        self.wait_ready(pod)
+        uuid = self.sandbox.get('virtualmachines', self.name)['spec'][
+            'template']['spec']['domain']['firmware']['uuid']
+        for encoding in '', 'ipmi':
+            self.assertIn(uuid, pod.ipmi('mc', 'guid', *encoding.split()))
+        numbers = re.match(r'(\d+)\.(\d+)', metadata.version(
+            'sushy-kubevirt'))
+        self.assertRegex(pod.ipmi('mc', 'info'), (
+            r'Firmware Revision +: '
+            f'{numbers[1]}\\.{int(numbers[2]):02}\n'))
+        self.assertIn('warm reset', pod.ipmi('mc', 'reset', 'warm'))
+        self.assertIn('passed', pod.ipmi('mc', 'selftest'))
+        text = pod.ipmi('lan', 'print')
+        for line in (r'IP Address  +: 127\.0\.0\.1', 'Set Complete',
+                     r'Subnet Mask +: 255\.0\.0\.0',
+                     'RMCP[+] Cipher Suites +: 17,3'):
+            self.assertRegex(text, line)
+        done = pod.ipmitool('lan', 'set', '1', 'ipaddr', '192.0.2.1')
+        self.assertNotEqual(0, done.returncode)
+        self.assertIn('rsp=0x82', pod.ipmitool(
+            'raw', '0xc', '1', '1', '3', '192', '0', '2', '1').stdout)
+        self.assertRegex(pod.ipmi('channel', 'info'),
+                         'Session Support +: multi-session')
+        with pod.shell() as say:
+            self.assertEqual('Chassis Power is off', say('power status'))
+            self.assertRegex(pod.ipmi('session', 'info', 'active'),
+                             'active sessions +: 2\n(?s:.*)'
+                             'console ip +: 127')
 
     def test_ping(self):
         pod = self.pod()

@@ -118,7 +118,7 @@ class SecretSummaryTestCase(base.BaseTestCase):
                 ({'username': 'a\nb', 'password': 'b\x7f'}, ipmi + name),
                 ({'username': 'a:b', 'password': 'b'}, name),
                 ({'username': 'a', 'password': 'b', 'role': 'root'},
-                 (('redfish', 'role'),))):
+                 (('ipmi', 'role'), ('redfish', 'role')))):
             with self.subTest(data=data):
                 self.assertEqual(unusable_keys, secret_summary.summarize(
                     bodies.secret(**data)).unusable_keys)

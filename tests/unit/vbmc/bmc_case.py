@@ -7,12 +7,25 @@ from oslotest import base
 
 from sushy_kubevirt.machine import machine
 from vbmc_kubevirt import bmc
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import users
 
 UUID = '6fb0c2e9-6dd2-4c0a-b1d2-1234567890ab'
 
 
 class Session:
     """Stands for an IPMI session that tests can delete."""
+
+    def __init__(self, handle=1, session_id=0x01020304, user_id=2,
+                 privilege=constants.Privilege.ADMINISTRATOR,
+                 address=('127.0.0.1', 0x1234), rmcpp=True):
+        self.handle = handle
+        self.session_id = session_id
+        self.user = users.User(user_id, b'name', b'password')
+        self.privilege = privilege
+        self.address = address
+        self.rmcpp = rmcpp
 
 
 class BmcTestCase(base.BaseTestCase):
@@ -24,8 +37,11 @@ class BmcTestCase(base.BaseTestCase):
         self.machine.problem.return_value = None
         self.find = mock.Mock(return_value=self.machine)
         self.reset = mock.Mock()
-        self.bmc = bmc.Bmc('vm', self.find, (3, 14), self.reset)
+        self.bmc = bmc.Bmc('vm', self.find, '3.14.2.dev859', self.reset)
         self.session = Session()
+        self.bmc.server = mock.create_autospec(server.Server, instance=True)
+        self.bmc.server.active_sessions.side_effect = (
+            lambda: [self.session])
 
     def ask(self, netfn, command, *data, session=None):
         return self.bmc.commands[netfn, command].handler(

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 import logging
-import uuid
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
@@ -9,31 +8,6 @@ from sushy_kubevirt.machine import power_state
 from tests.unit.vbmc import bmc_case
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.ipmi import constants
-
-
-class DeviceTest(bmc_case.BmcTestCase):
-
-    def test_device_id(self):
-        self.assertEqual(
-            (0, bytes((0, 0, 3, 0x14, 2, 0x80, 0, 0, 0, 0, 0))),
-            self.ask(6, 1))
-
-    def test_guid_is_uuid_of_vm(self):
-        self.assertEqual(bytes(16), self.bmc.guid())
-        code, data = self.ask(6, 0x37)
-        self.assertEqual((0, bmc_case.UUID),
-                         (code, str(uuid.UUID(bytes_le=bytes(data)))))
-        self.assertEqual(data, self.bmc.guid())
-
-    def test_serial_over_lan_is_unavailable(self):
-        self.assertEqual((0x81, b''), self.ask(6, 0x48, 1, 1, 0, 0, 0, 0))
-        self.assertEqual((0x81, b''), self.ask(6, 0x49, 1, 1, 0, 0, 0, 0))
-
-    def test_cold_reset_clears_set_in_progress(self):
-        self.ask(0, 8, 0, 1)
-        self.assertEqual((0, b''), self.ask(6, 2))
-        self.reset.assert_called_once_with(self.session)
-        self.assertEqual((0, bytes((1, 0, 0))), self.ask(0, 9, 0, 0, 0))
 
 
 class ChassisTest(bmc_case.BmcTestCase):

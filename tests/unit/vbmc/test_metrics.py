@@ -46,11 +46,12 @@ class MetricsTest(base.BaseTestCase):
         self.assertNotRegex(text, '(?m)^virtbmc_(api|cache)')
 
     def test_every_command_has_a_name(self):
-        commands = bmc.Bmc('vm', None, (1, 0), None).commands
+        commands = bmc.Bmc('vm', None, '1.0', None).commands
         names = server.Server('vm', None, commands, None, None,
                               None).command_names
         self.assertEqual({*commands,
                           *channel.session_commands(lambda: True),
-                          channel.CHALLENGE, channel.ACTIVATE}, set(names))
+                          channel.CHALLENGE, channel.ACTIVATE,
+                          channel.CLOSE}, set(names))
         self.assertEqual(len(names), len(set(names.values())))
         self.assertTrue(all(names.values()))

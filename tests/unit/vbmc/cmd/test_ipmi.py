@@ -37,9 +37,11 @@ class ReadTest(base.BaseTestCase):
     def test_reads_all_variables(self):
         settings = ipmi.read(dict(
             REQUIRED, POD_IP='10.0.0.7', VIRTBMC_PORT='623',
-            VIRTBMC_HEALTH_PORT='0', VIRTBMC_RUN_STRATEGY='Manual'))
-        self.assertEqual(('10.0.0.7', 623, 0, 'Manual'), (
-            settings.address, settings.port, settings.health_port,
+            VIRTBMC_HEALTH_PORT='0', VIRTBMC_RUN_STRATEGY='Manual',
+            VIRTBMC_SERVICE_PORT='1623'))
+        self.assertEqual(('10.0.0.7', 623, 1623, 0, 'Manual'), (
+            settings.address, settings.port, settings.client_port,
+            settings.health_port,
             settings.machine_options.run_strategy))
 
     def test_error_names_invalid_variable(self):
@@ -66,9 +68,10 @@ class ReadTest(base.BaseTestCase):
             settings = ipmi.read(environ)
             self.assertEqual(
                 ('lab/vm', config_map.AUTH_FOLDER, '10.0.0.7',
-                 deployments.IPMI_PORT, deployments.IPMI_HEALTH_PORT),
+                 deployments.IPMI_PORT, deployments.IPMI_HEALTH_PORT, 623),
                 (settings.vm, settings.folder, settings.address,
-                 settings.port, settings.health_port))
+                 settings.port, settings.health_port,
+                 settings.client_port))
             self.assertEqual(strategy, settings.machine_options.run_strategy)
             self.assertEqual(config_map.WATCH_SECONDS,
                              settings.machine_options.watch_seconds)
@@ -97,7 +100,8 @@ class MainTest(base.BaseTestCase):
         code, out, err = self.main('--help')
         self.assertEqual((0, ''), (code, err))
         for name in (*REQUIRED, 'POD_IP', 'VIRTBMC_PORT',
-                     'VIRTBMC_HEALTH_PORT', 'VIRTBMC_RUN_STRATEGY'):
+                     'VIRTBMC_SERVICE_PORT', 'VIRTBMC_HEALTH_PORT',
+                     'VIRTBMC_RUN_STRATEGY'):
             self.assertIn(name, out)
 
     def test_version(self):

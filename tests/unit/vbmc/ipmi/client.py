@@ -96,6 +96,14 @@ class Client:
         assert responses[0][5] == kind + 1
         return responses[0][16:]
 
+    def exchange_message(self, netfn, command, data):
+        """Send an IPMI message outside of a session.
+
+        :returns: (completion code, data)
+        """
+        answer, = self.send(payload(0, message(netfn, command, data)))
+        return answer[22], answer[23:-1]
+
     def open(self, level=0):
         auth, integrity, privacy = SUITES[self.suite][:3]
         answer = self.exchange(0x10, bytes((7, level, 0, 0)) + self.console_id

@@ -38,7 +38,7 @@ class SessionlessTest(base.ServerTestCase):
         self.assertEqual(b'\xc7', self.ask(0x54, b'\x0e'))
 
     async def test_drops_other_commands_without_session(self):
-        for netfn, command in (0, 1), (0, 2), (6, 1), (6, 0x3b), (6, 0x37):
+        for netfn, command in (0, 1), (0, 2), (6, 1), (6, 0x3b), (6, 8):
             for sent in (client.payload(0, client.message(netfn, command,
                                                           b'\1')),):
                 self.assertEqual([], self.client().send(sent))

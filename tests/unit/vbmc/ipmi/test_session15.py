@@ -371,7 +371,7 @@ class SessionTest(Session15TestCase):
 
     async def test_close_session(self):
         one, other = self.v15_client().login(), self.v15_client().login()
-        self.assertEqual([(0x87, b'')], one.request(
+        self.assertEqual([(0xD4, b'')], one.request(
             6, 0x3c, struct.pack('<I', other.session_id)))
         self.assertEqual([(0, b'')], one.request(
             6, 0x3c, struct.pack('<I', one.session_id)))

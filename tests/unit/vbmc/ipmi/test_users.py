@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several users and their privilege limits, in both session formats."""
 
+import struct
+
 from tests.unit.vbmc.ipmi import base
 from tests.unit.vbmc.ipmi import client15
 from vbmc_kubevirt.ipmi import users
@@ -85,6 +87,50 @@ class UsersTest(UsersTestCase):
         self.assertEqual([], reader.request(6, 1))
         self.assertEqual([(0, b'quick')], admin.request(6, 1))
         self.assertEqual(1, self.server.sessions)
+
+
+class CloseTest(UsersTestCase):
+
+    async def test_sessions_have_handles(self):
+        clients = [self.client(address=('192.0.2.1', number)).login()
+                   for number in range(3)]
+        self.assertEqual([1, 2, 3], self.handles())
+        clients[1].request(6, 0x3C, clients[1].session_id)
+        self.assertEqual([1, 3], self.handles())
+        self.v15_client().login()
+        self.assertEqual([1, 2, 3], self.handles())
+        # Use changes neither handle nor order.
+        clients[0].request(6, 1)
+        self.assertEqual(clients[0].session_id, struct.pack(
+            '<I', self.server.active_sessions()[0].session_id))
+
+    def handles(self):
+        return [one.handle for one in self.server.active_sessions()]
+
+    async def test_administrator_closes_sessions_of_others(self):
+        for key in 'id', 'handle':
+            admin = self.client(address=('192.0.2.1', 1)).login()
+            other = self.client(address=('192.0.2.1', 2), username=b'reader',
+                                password=b'read', role=0x12).login()
+            mine, theirs = (
+                (one.session_id, bytes(4) + bytes((handle,)))[key == 'handle']
+                for handle, one in ((1, admin), (2, other)))
+            self.assertEqual([(0xD4, b'')], other.request(6, 0x3C, mine))
+            # Before it has asked for its level, it is a user.
+            self.assertEqual([(0xD4, b'')], admin.request(6, 0x3C, theirs))
+            admin.request(6, 0x3B, b'\4')
+            self.assertEqual([(0, b'')], admin.request(6, 0x3C, theirs))
+            self.assertEqual([], other.request(6, 1))
+            self.assertEqual([(0, b'quick')], admin.request(6, 1))
+            self.assertEqual([(0, b'')], admin.request(6, 0x3C, mine))
+            self.assertEqual(0, self.server.sessions)
+
+    async def test_unknown_sessions_cannot_be_closed(self):
+        one = self.client().login()
+        self.assertEqual([(0x87, b'')], one.request(6, 0x3C, b'\1\2\3\4'))
+        self.assertEqual([(0x88, b'')], one.request(6, 0x3C, bytes(4)))
+        self.assertEqual([(0x88, b'')],
+                         one.request(6, 0x3C, bytes(4) + b'\2'))
 
 
 class UsersOfV15Test(UsersTestCase):

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LAN configuration parameters (sections 23.1 to 23.4).
+
+The cluster configures the network of a pod, the host that of the daemon: the
+parameters show it and are read-only. Writing "set in progress" has no effect
+on them; clients write it around all others.
+"""
+
+import socket
+
+from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import set_in_progress
+from vbmc_kubevirt import interfaces
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import packet
+from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import session20
+
+_LEVEL = constants.Privilege
+_CODE = constants.Completion
+
+#: Revision of the parameters (23.2): 1.1.
+REVISION = 0x11
+
+_MD5 = 1 << packet.AUTH_MD5
+
+# IP address source (table 23-4): another protocol than DHCP, such as that of
+# the cluster's network plugin.
+_OTHER_SOURCE = 0x04
+
+# Don't fragment, in the flags of an IPv4 header.
+_DONT_FRAGMENT = 0x40
+
+# BMC-generated ARP control: responses, by the kernel; no gratuitous ARPs.
+_ARP_RESPONSES = 0x02
+
+_SUITES_MAX = 16
+
+
+def commands(bmc):
+    """Return the commands of this module.
+
+    :param bmc: a `bmc.Bmc`
+    """
+    lan = _Lan(bmc)
+    bmc.on_reset.append(lan.set_in_progress.release)
+    return {
+        (constants.TRANSPORT, 0x01): server.Command(
+            'Set LAN Configuration Parameters',
+            completion.without_machine(lan.set_parameter),
+            _LEVEL.ADMINISTRATOR, min_length=2, inline=True),
+        (constants.TRANSPORT, 0x02): server.Command(
+            'Get LAN Configuration Parameters',
+            completion.without_machine(lan.get_parameter),
+            _LEVEL.OPERATOR, min_length=4, inline=True),
+    }
+
+
+class _Lan:
+
+    def __init__(self, bmc):
+        self._bmc = bmc
+        self.set_in_progress = set_in_progress.SetInProgress()
+        # Number: function of the session that returns the data.
+        self._parameters = {
+            set_in_progress.PARAMETER:
+                lambda session: self.set_in_progress.data(),
+            # Authentication types: support, enables for each of five levels.
+            1: lambda session: self._authentication(),
+            2: lambda session: 4 * self._authentication() + b'\0',
+            3: lambda session: self._interface(session).address,
+            4: lambda session: bytes((_OTHER_SOURCE,)),
+            5: lambda session: self._interface(session).mac,
+            6: lambda session: self._interface(session).mask,
+            7: lambda session: _ipv4_header(),
+            # The primary RMCP port. There is no secondary one.
+            8: lambda session: self._bmc.client_port.to_bytes(2, 'little'),
+            # ARPs, and the interval of gratuitous ones.
+            10: lambda session: bytes((_ARP_RESPONSES,)),
+            11: lambda session: b'\0',
+            12: lambda session: self._interface(session).gateway,
+            13: lambda session: self._interface(session).gateway_mac,
+            # The backup gateway.
+            14: lambda session: bytes(4),
+            15: lambda session: bytes(6),
+            # Number of destinations of alerts.
+            17: lambda session: b'\0',
+            # VLAN id (disabled) and priority.
+            20: lambda session: bytes(2),
+            21: lambda session: b'\0',
+            22: lambda session: bytes((len(session20.SUITES),)),
+            23: lambda session: b'\0' + bytes(
+                suite.number for suite in session20.SUITES).ljust(
+                    _SUITES_MAX, b'\0'),
+            24: lambda session: _suite_levels(),
+            # Bad password threshold: none.
+            26: lambda session: bytes(6),
+        }
+
+    def set_parameter(self, session, data):
+        """Set LAN Configuration Parameters (23.1)."""
+        self._check(data)
+        if data[1] != set_in_progress.PARAMETER:
+            raise completion.RequestError(_CODE.READ_ONLY)
+        if len(data) < 3:
+            raise completion.RequestError(_CODE.LENGTH_INVALID)
+        self.set_in_progress.set(session, data[2])
+
+    def get_parameter(self, session, data):
+        """Get LAN Configuration Parameters (23.2)."""
+        self._check(data)
+        if data[0] & 0x80:
+            # The revision alone.
+            return bytes((REVISION,))
+        return bytes((REVISION,)) + self._parameters[data[1]](session)
+
+    def _check(self, data):
+        completion.check_channel(data[0])
+        if data[1] not in self._parameters:
+            raise completion.RequestError(_CODE.PARAMETER_NOT_SUPPORTED)
+
+    def _authentication(self):
+        return bytes((_MD5 * self._bmc.server.v15_login_possible(),))
+
+    def _interface(self, session):
+        return interfaces.towards(session.address)
+
+
+def _ipv4_header():
+    """Time to live, flags and type of service of this host's packets."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        return bytes((sock.getsockopt(socket.IPPROTO_IP, socket.IP_TTL),
+                      _DONT_FRAGMENT,
+                      sock.getsockopt(socket.IPPROTO_IP, socket.IP_TOS)))
+
+
+def _suite_levels():
+    """Maximum privilege level of each suite of parameter 23, in nibbles."""
+    level = _LEVEL.ADMINISTRATOR
+    pairs = len(session20.SUITES) // 2
+    return b'\0' + (bytes((level << 4 | level,)) * pairs).ljust(
+        _SUITES_MAX // 2, b'\0')

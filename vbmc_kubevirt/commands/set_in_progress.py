@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parameter "set in progress" of configuration parameters.
+
+It lets one session at a time change a group of parameters (section 23.1; the
+same for SOL, section 26.2, and boot options, section 28.12).
+"""
+
+import weakref
+
+from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.ipmi import constants
+
+#: Number of the parameter in each group.
+PARAMETER = 0
+
+_COMPLETE, _IN_PROGRESS, _RESERVED = 0, 1, 3
+
+
+class SetInProgress:
+    """Who holds "set in progress" of one group of parameters."""
+
+    def __init__(self):
+        self._owner = None
+
+    def release(self):
+        """Set it to "set complete"."""
+        self._owner = None
+
+    def set(self, session, value):
+        """Give it to one session, until that session ends.
+
+        :param value: the parameter's data, a byte
+        :raises: `completion.RequestError` if another session has it, or the
+            value is reserved
+        """
+        value &= 3
+        if value == _RESERVED:
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        if value == _IN_PROGRESS:
+            if self._holder() not in (None, session):
+                raise completion.RequestError(
+                    constants.Completion.SET_IN_PROGRESS)
+            self._owner = weakref.ref(session)
+        elif value == _COMPLETE:
+            self._owner = None
+
+    def data(self):
+        """Return the parameter's data."""
+        return bytes((_IN_PROGRESS if self._holder() is not None
+                      else _COMPLETE,))
+
+    def _holder(self):
+        return self._owner and self._owner()

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that only the system interface may send (appendix G).
+
+A BMC of a VM has no such interface: they are refused as not permitted, and
+not as unknown.
+"""
+
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import server
+
+_COMMANDS = (
+    (constants.APPLICATION, 0x2E, 'Set BMC Global Enables'),
+    (constants.APPLICATION, 0x30, 'Clear Message Flags'),
+    (constants.APPLICATION, 0x31, 'Get Message Flags'),
+    (constants.APPLICATION, 0x32, 'Enable Message Channel Receive'),
+    (constants.APPLICATION, 0x33, 'Get Message'),
+    (constants.APPLICATION, 0x35, 'Read Event Message Buffer'),
+    (constants.TRANSPORT, 0x14, 'Set PPP UDP Proxy Transmit Data'),
+    (constants.TRANSPORT, 0x15, 'Get PPP UDP Proxy Transmit Data'),
+    (constants.TRANSPORT, 0x16, 'Send PPP UDP Proxy Packet'),
+    (constants.TRANSPORT, 0x17, 'Get PPP UDP Proxy Receive Data'),
+)
+
+
+def commands(bmc):
+    """Return the commands of this module.
+
+    :param bmc: a `bmc.Bmc`
+    """
+    return {(netfn, number): server.Command(name, None, constants.NEVER)
+            for netfn, number, name in _COMMANDS}
