@@ -97,7 +97,7 @@ def manifest(vm):
                 'apiVersion': bmc_resources.VM.api_version,
                 'kind': bmc_resources.VM.kind,
                 'name': vm.name, 'uid': vm.uid}]},
-        'spec': {'virtualMachineRef': {'name': vm.name}}}
+        'spec': {'virtualMachine': {'name': vm.name}}}
 
 
 def decide(vm, referring, namesake):

@@ -90,6 +90,15 @@ class Cache:
         """
         return self._users.get((resource.plural, namespace, name), ())
 
+    def reserves_vm_service(self, bmc):
+        """Tell whether another BMC needs the name of `naming.vm_service`.
+
+        :param bmc: a `spec.Bmc`
+        """
+        second = naming.vm_service(bmc)
+        return (second is not None and second == naming.base(bmc.vm.name)
+                and self.bmc((bmc.namespace, bmc.vm.name)) is not None)
+
     def objects_of(self, bmc):
         """Look up the objects of a BMC that exist.
 
@@ -350,6 +359,9 @@ def _refs(bmc):
     for resource, namespace, name in observed_state.object_refs(bmc):
         yield resource.plural, namespace, name
     yield bmc_resources.VM.plural, bmc.vm.namespace, bmc.vm.name
+    if naming.vm_service(bmc):
+        # A BMC of this name needs the name of that Service.
+        yield bmc_resources.BMC.plural, bmc.namespace, bmc.vm.name
     for at in observed_state.secret_refs(bmc).all():
         yield bmc_resources.SECRET.plural, at.namespace, at.name
 

@@ -24,6 +24,7 @@ VM, SECRET, EMULATOR, ENDPOINT, READY = (
 NOT_PERMITTED = 'ReferenceNotPermitted'
 NAME_TAKEN = 'NameTaken'
 REFUSED = 'Refused'
+SECOND_NAME_TAKEN = 'SecondServiceNameTaken'
 
 #: Reasons of `EMULATOR` that follow from another condition.
 _WAITING = ('WaitingForVirtualMachine', 'WaitingForSecret',
@@ -76,6 +77,8 @@ class BmcState:
     :param account: the ServiceAccount of the pod
     :param deployment: of the pod
     :param service: of the pod
+    :param vm_service: name of the Service of `naming.vm_service`; None if the
+        BMC needs none, or the name is taken
     :param certificate: whether the certificate for Redfish exists
     :param certificate_fault: why the certificate in the Secret that the BMC
         names cannot be used: see `pki.fault`
@@ -98,6 +101,7 @@ class BmcState:
     account: dict | None = None
     deployment: dict | None = None
     service: dict | None = None
+    vm_service: str | None = None
     certificate: bool = False
     certificate_fault: str = ''
     validity: tuple | None = None
@@ -300,6 +304,14 @@ def _endpoint(bmc, state):
     if wrong is not None:
         return wrong
     at = state.service and endpoints.host(bmc, state.service)
+    second = naming.vm_service(bmc)
+    if at and second and not state.vm_service:
+        return Condition(
+            ENDPOINT, True, SECOND_NAME_TAKEN,
+            f'The address of the BMC is {at}. Service {second}, at which '
+            "clients of KubeVirtBMC look for it, is not this BMC's: another "
+            'object, or another BMC, has that name. Have them use Service '
+            f'{name}, or delete the other one.')
     if at:
         return Condition(ENDPOINT, True, 'EndpointAssigned',
                          f'The address of the BMC is {at}.')
@@ -416,6 +428,7 @@ def _secret_object(bmc):
 def _endpoint_objects(bmc):
     """:returns: objects whose refusal belongs to condition `ENDPOINT`"""
     return ('Service ' + naming.base(bmc.name),
+            f'Service {naming.vm_service(bmc)}',
             'Secret ' + naming.tls(bmc.name),
             'Secret ' + naming.AUTHORITY,
             'ConfigMap ' + naming.authority(bmc.name))

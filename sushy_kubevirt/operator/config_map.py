@@ -23,8 +23,12 @@ TLS_FOLDER = '/etc/virtbmc/tls'
 AUTH_VARIABLE = 'VIRTBMC_AUTH_FOLDER'
 TLS_VARIABLE = 'VIRTBMC_TLS_FOLDER'
 
-#: TCP port of Redfish in the pod, which runs without privileges.
-PORT = 8000
+#: TCP port of Redfish in the pod, which runs without privileges, and that of
+#: HTTP beside HTTPS.
+PORT, HTTP_PORT = 8000, 8080
+
+#: Environment variable with the latter.
+HTTP_VARIABLE = 'VIRTBMC_HTTP_PORT'
 
 #: Seconds until a watch is renewed. Renewal is a request, and there may be
 #: thousands of pods. A lost connection is noticed sooner.

@@ -162,9 +162,11 @@ class Controller:
                     'ignored; set it, or delete the BMC',
                     bmc_resources.BMC.kind, *key)
             return
+        known = self._cache.bmc(key) is not None
         if self._cache.put_bmc(body):
             self._count(key)
-            self._wake((key,))
+            self._wake((key, *(() if known else self._users_of(
+                bmc_resources.BMC, body))))
 
     async def _check_unlisted_bmc(self, key):
         """Drop a BMC that is missing in a list, unless it is newer."""
@@ -203,6 +205,7 @@ class Controller:
                     self._orphaned_rbac.enqueue(*at)
         self._without_vm.discard(key)
         self._queue.forget(key)
+        self._wake(self._cache.users_of(bmc_resources.BMC, *key))
         self._reasons.pop(key, None)
         self._count(None)
         self._forget(key)

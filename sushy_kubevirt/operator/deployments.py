@@ -12,6 +12,9 @@ from sushy_kubevirt.operator import naming
 
 REDFISH, IPMI = 'redfish', 'ipmi'
 
+#: Name of the port with HTTP beside HTTPS.
+HTTP = 'redfish-http'
+
 #: UDP port of IPMI in the pod; TCP ports of each container's probes and
 #: metrics.
 IPMI_PORT = 6230
@@ -164,10 +167,14 @@ def _redfish(bmc, defaults):
         mounts.append(_mount('tls', config_map.TLS_FOLDER))
         env.append({'name': config_map.TLS_VARIABLE,
                     'value': config_map.TLS_FOLDER})
+    ports = [_port(REDFISH, config_map.PORT)]
+    if bmc.redfish.both:
+        ports.append(_port(HTTP, config_map.HTTP_PORT))
+        env.append({'name': config_map.HTTP_VARIABLE,
+                    'value': str(config_map.HTTP_PORT)})
     return _container(
         REDFISH, bmc, defaults, ['sushy-kubevirt-redfish'], env,
-        mounts, {'name': REDFISH, 'containerPort': config_map.PORT,
-                 'protocol': 'TCP'}, REDFISH_HEALTH_PORT)
+        mounts, ports, REDFISH_HEALTH_PORT)
 
 
 def _ipmi(bmc, defaults):
@@ -182,11 +189,14 @@ def _ipmi(bmc, defaults):
                     'value': bmc.run_strategy})
     return _container(
         IPMI, bmc, defaults, ['sushy-kubevirt-ipmi'], env, [],
-        {'name': IPMI, 'containerPort': IPMI_PORT, 'protocol': 'UDP'},
-        IPMI_HEALTH_PORT)
+        [_port(IPMI, IPMI_PORT, 'UDP')], IPMI_HEALTH_PORT)
 
 
-def _container(name, bmc, defaults, command, env, mounts, port, health_port):
+def _port(name, port, protocol='TCP'):
+    return {'name': name, 'containerPort': port, 'protocol': protocol}
+
+
+def _container(name, bmc, defaults, command, env, mounts, ports, health_port):
     made = {
         'name': name,
         'image': bmc.image or defaults.image,
@@ -199,8 +209,7 @@ def _container(name, bmc, defaults, command, env, mounts, port, health_port):
             *({'name': each, 'value': value} for each, value
               in _MEMORY_VARIABLES),
             *env],
-        'ports': [port, {'name': name + '-health',
-                         'containerPort': health_port, 'protocol': 'TCP'}],
+        'ports': [*ports, _port(name + '-health', health_port)],
         'volumeMounts': [_mount('auth', config_map.AUTH_FOLDER),
                          {'name': 'tmp', 'mountPath': '/tmp'}, *mounts],
         'startupProbe': _probe(name, '/livez', 1, 60),

@@ -30,6 +30,8 @@ def objects(bmc, state, defaults):
         return []
     found = {one.type: one for one in conditions.conditions(bmc, state)}
     wanted = [network.service(bmc)]
+    if state.vm_service:
+        wanted.append(network.vm_service(bmc))
     if _withdrawn(found):
         # A permission was withdrawn: delete the Role and the pod.
         return wanted

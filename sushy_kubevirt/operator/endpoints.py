@@ -35,16 +35,18 @@ def cluster_ip(service):
     return found if found and found != 'None' else None
 
 
-def names(bmc, service):
+def names(bmc, service, second=None):
     """List the subject alternative names of a BMC's certificate.
 
     :param bmc: a `spec.Bmc`
     :param service: dict, the Service as the cluster has it
+    :param second: name of its second Service, or None
     :returns: tuple of names and addresses
     """
-    name = naming.base(bmc.name)
-    inner = f'{name}.{bmc.namespace}'
-    found = [inner + '.svc', name, inner, inner + '.svc.cluster.local']
+    found = []
+    for name in filter(None, (naming.base(bmc.name), second)):
+        inner = f'{name}.{bmc.namespace}'
+        found += inner + '.svc', name, inner, inner + '.svc.cluster.local'
     found += filter(None, [cluster_ip(service)])
     if bmc.service.type == network.LOAD_BALANCER:
         # Some load balancer controllers read the name from an annotation that

@@ -24,6 +24,7 @@ _UNREPORTED = (
 #: Reasons of true conditions that are reported; None for all reasons.
 _REPORTED = {conditions.SECRET: ('SecretGenerated',),
              conditions.EMULATOR: ('RolloutWaiting',),
+             conditions.ENDPOINT: (conditions.SECOND_NAME_TAKEN,),
              conditions.READY: None}
 
 

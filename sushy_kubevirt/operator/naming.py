@@ -17,6 +17,10 @@ PLURAL = 'virtualmachinebmcs'
 #: Label with the name of the BMC; KubeVirtBMC's users select by it.
 LABEL = 'kubevirt.io/virtualmachinebmc-name'
 
+#: Label with the name of the VM, on the Service of `vm_service`, as in
+#: KubeVirtBMC.
+VM_LABEL = 'kubevirt.io/vm-name'
+
 #: Label with the namespace of the BMC, on objects in another one.
 NAMESPACE_LABEL = GROUP + '/namespace'
 
@@ -71,6 +75,22 @@ def base(name):
         safe = 'bmc-' + safe
     suffix = f'-{_digest(name)}{_SUFFIX}'
     return safe[:_MAX_LENGTH - len(suffix)].rstrip('-') + suffix
+
+
+def vm_service(bmc):
+    """Make the name of the Service under which KubeVirtBMC's clients look for
+    the BMC of a VM.
+
+    :param bmc: a `spec.Bmc`
+    :returns: None if the BMC needs none: its VM is not named in KubeVirtBMC's
+        field, KubeVirtBMC cannot have made a Service for it, or the BMC's own
+        Service has the name
+    """
+    name = bmc.vm.name + _SUFFIX
+    if (not bmc.by_ref or name == base(bmc.name) or len(
+            name) > _MAX_LABEL_LENGTH or not _LABEL.fullmatch(name)):
+        return None
+    return name
 
 
 def auth(name):

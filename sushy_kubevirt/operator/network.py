@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Service and the NetworkPolicy of a BMC."""
+"""The Services and the NetworkPolicy of a BMC."""
+
+import dataclasses
 
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import spec
 
 CLUSTER_IP, NODE_PORT, LOAD_BALANCER = (
     'ClusterIP', 'NodePort', 'LoadBalancer')
@@ -35,6 +38,9 @@ def service(bmc):
         ports.append(_port(deployments.REDFISH, 'TCP', wanted.redfish_port,
                            wanted.redfish_node_port,
                            'http' if bmc.redfish.plain else 'https'))
+    if bmc.redfish.both and wanted.redfish_port != spec.HTTP_PORT:
+        ports.append(_port(deployments.HTTP, 'TCP', spec.HTTP_PORT, None,
+                           'http'))
     if bmc.ipmi:
         ports.append(_port(deployments.IPMI, 'UDP', wanted.ipmi_port,
                            wanted.ipmi_node_port))
@@ -43,14 +49,27 @@ def service(bmc):
                    if not name.startswith(_RESERVED_PREFIXES)}
     if annotations:
         metadata['annotations'] = annotations
-    spec = {'type': wanted.type, 'ports': ports,
+    made = {'type': wanted.type, 'ports': ports,
             'selector': naming.selector(bmc.name)}
     if wanted.type == LOAD_BALANCER and wanted.load_balancer_class:
-        spec['loadBalancerClass'] = wanted.load_balancer_class
+        made['loadBalancerClass'] = wanted.load_balancer_class
         metadata.setdefault('annotations', {})[
             CLASS] = wanted.load_balancer_class
     return {'apiVersion': 'v1', 'kind': 'Service', 'metadata': metadata,
-            'spec': spec}
+            'spec': made}
+
+
+def vm_service(bmc):
+    """Make the Service with KubeVirtBMC's name and ports, in the cluster only.
+
+    :param bmc: a `spec.Bmc` for which there is a `naming.vm_service`
+    """
+    made = service(dataclasses.replace(bmc, service=spec.Service(
+        redfish_port=spec.HTTP_PORT if bmc.redfish.plain else 443)))
+    metadata = made['metadata']
+    metadata['name'] = naming.vm_service(bmc)
+    metadata['labels'][naming.VM_LABEL] = bmc.vm.name
+    return made
 
 
 def allocated(service, live):
@@ -61,15 +80,15 @@ def allocated(service, live):
     :returns: dict
     """
     has = live['spec']
-    spec = {name: has[name] for name in _ALLOCATED if name in has}
-    spec.update(service['spec'])
-    if spec['type'] != CLUSTER_IP and spec['type'] == has.get('type'):
+    made = {name: has[name] for name in _ALLOCATED if name in has}
+    made.update(service['spec'])
+    if made['type'] != CLUSTER_IP and made['type'] == has.get('type'):
         ports = {port.get('name'): port.get('nodePort')
                  for port in has.get('ports') or ()}
-        spec['ports'] = [
+        made['ports'] = [
             {'nodePort': ports[port['name']], **port}
-            if ports.get(port['name']) else port for port in spec['ports']]
-    return {**service, 'spec': spec}
+            if ports.get(port['name']) else port for port in made['ports']]
+    return {**service, 'spec': made}
 
 
 def has_another_class(service, live):
@@ -111,6 +130,8 @@ def policy(bmc):
     ports = []
     if bmc.redfish.enabled:
         ports.append({'protocol': 'TCP', 'port': config_map.PORT})
+    if bmc.redfish.both:
+        ports.append({'protocol': 'TCP', 'port': config_map.HTTP_PORT})
     if bmc.ipmi:
         ports.append({'protocol': 'UDP', 'port': deployments.IPMI_PORT})
     peers = [{'ipBlock': {'cidr': network}} for network in wanted.networks]

@@ -65,7 +65,9 @@ def object_refs(bmc):
     """
     base, here = naming.base(bmc.name), bmc.namespace
     access = naming.access(bmc.name, here, bmc.vm.namespace)
+    second = naming.vm_service(bmc)
     return [
+        *([(bmc_resources.SERVICE, here, second)] if second else ()),
         (bmc_resources.DEPLOYMENT, here, base),
         (bmc_resources.SERVICE, here, base),
         (bmc_resources.ACCOUNT, here, base),
@@ -115,7 +117,7 @@ def secret_refs(bmc):
 
 
 def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
-             refused=(), now=None):
+             refused=(), now=None, reserved=False):
     """Assemble the observed state.
 
     :param bmc: a `spec.Bmc`
@@ -129,6 +131,8 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
     :param default_image: image of BMCs whose spec has none
     :param refused: as in `conditions.BmcState`
     :param now: aware `datetime.datetime`; default: the present
+    :param reserved: whether another BMC needs the name of `naming.vm_service`
+        for its own Service
     :returns: `ObservedState`
     """
     refs = secret_refs(bmc)
@@ -154,13 +158,16 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
         return _owned_object(bmc, live.get((
             kind, bmc.namespace, naming.base(bmc.name))))
     deployment = owned('Deployment')
+    second = naming.vm_service(bmc)
+    if second and (reserved or f'Service {second}' in foreign):
+        second = None
     bmc_state = conditions.BmcState(
         vm=vm, secret=secret and secret.obj,
         missing_keys=secret.missing_keys if secret else (),
         unusable_keys=secret.unusable_keys if secret else (),
         copied=_owned_secret(bmc, auth) is not None,
         account=owned('ServiceAccount'), deployment=deployment,
-        service=owned('Service'),
+        service=owned('Service'), vm_service=second,
         certificate=bool(served and served.certificate),
         certificate_fault=user_tls.fault if user_tls else '',
         validity=pki.validity(user_tls.certificate)

@@ -277,7 +277,7 @@ def _certificate_steps(bmc, seen, withdrawn, now):
     if (seen.authority is None or withdrawn or service is None
             or endpoints.cluster_ip(service) is None):
         return []
-    names = endpoints.names(bmc, service)
+    names = endpoints.names(bmc, service, seen.bmc_state.vm_service)
     if seen.tls is None:
         return [Issue(names)]
     if naming.is_ours(bmc, seen.tls.obj) and (

@@ -147,8 +147,10 @@ class Reconciler:
         parts = (bmc, body, cache.objects_of(bmc), cache.machines.get(bmc.vm),
                  seen)
         images = self._allowed, self._defaults.image
+        reserved = cache.reserves_vm_service(bmc)
         if bmc.deleting or not observed_state.needs_authority(bmc):
-            return observed_state.assemble(*parts, None, *images)
+            return observed_state.assemble(*parts, None, *images,
+                                           reserved=reserved)
         try:
             authority = await self._authority.get()
         except (errors.Rejected, errors.AccessDenied) as e:
@@ -159,7 +161,8 @@ class Reconciler:
                         'Secret ' + naming.AUTHORITY,
                         str(e)[:_MAX_MESSAGE_LENGTH])]).bmc_state)
             raise
-        return observed_state.assemble(*parts, authority, *images)
+        return observed_state.assemble(*parts, authority, *images,
+                                       reserved=reserved)
 
     async def _read_bmc(self, key):
         """Read a BMC.

@@ -11,6 +11,9 @@ import dataclasses
 
 from sushy_kubevirt.machine.media import url_policy
 
+#: Ports of a BMC's Service that KubeVirtBMC's clients use.
+HTTP_PORT, IPMI_PORT = 80, 623
+
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
@@ -27,13 +30,15 @@ class Reference:
 class Redfish:
     """
     :param enabled: whether Redfish is served
-    :param plain: whether it is served by HTTP
+    :param plain: whether it is served by HTTP only
+    :param both: whether it is served by HTTPS, and by HTTP on `HTTP_PORT`
     :param secret: name of the Secret with a user's certificate; None if the
         operator issues one, or with HTTP
     """
 
     enabled: bool = True
     plain: bool = False
+    both: bool = False
     secret: str | None = None
 
 
@@ -53,7 +58,7 @@ class Service:
     load_balancer_class: str | None = None
     annotations: dict = dataclasses.field(default_factory=dict)
     redfish_port: int = 443
-    ipmi_port: int = 623
+    ipmi_port: int = IPMI_PORT
     redfish_node_port: int | None = None
     ipmi_node_port: int | None = None
 
@@ -91,6 +96,8 @@ class Bmc:
     :param generation: of the resource
     :param vm: `Reference` of the VM; None for a resource that was stored
         under KubeVirtBMC's definition, which does not require it
+    :param by_ref: whether KubeVirtBMC's field names the VM: the BMC then also
+        serves what KubeVirtBMC's clients use
     :param auth: `Reference` of the Secret; None when the operator makes one
     :param ipmi: whether IPMI is served
     :param account_management: whether clients may create accounts
@@ -111,6 +118,7 @@ class Bmc:
     uid: str
     generation: int
     vm: Reference | None
+    by_ref: bool = False
     auth: Reference | None = None
     ipmi: bool = True
     account_management: bool = True
@@ -134,13 +142,15 @@ def read(body):
     """
     metadata, spec = body['metadata'], body.get('spec') or {}
     namespace = metadata['namespace']
-    redfish = _redfish(spec.get('redfish') or {})
+    by_ref = bool((spec.get('virtualMachineRef') or {}).get('name'))
+    redfish = _redfish(spec.get('redfish') or {}, by_ref)
     return Bmc(
         namespace=namespace,
         name=metadata['name'],
         uid=metadata['uid'],
         generation=metadata.get('generation', 0),
         vm=_reference(spec, namespace, 'virtualMachineRef', 'virtualMachine'),
+        by_ref=by_ref,
         auth=_reference(spec, namespace, 'authSecretRef', 'authSecret'),
         ipmi=(spec.get('ipmi') or {}).get('enabled', True),
         account_management=(spec.get('accountManagement') or {}).get(
@@ -167,9 +177,10 @@ def _reference(spec, namespace, *spellings):
     return None
 
 
-def _redfish(given):
-    return Redfish(enabled=given.get('enabled', True),
-                   plain=given.get('plainHTTP', False),
+def _redfish(given, by_ref):
+    enabled, plain = given.get('enabled', True), given.get('plainHTTP')
+    return Redfish(enabled=enabled, plain=bool(plain),
+                   both=enabled and by_ref and plain is None,
                    secret=(given.get('tls') or {}).get('secretName'))
 
 
@@ -180,8 +191,8 @@ def _service(given, plain):
         type=given.get('type', 'ClusterIP'),
         load_balancer_class=given.get('loadBalancerClass'),
         annotations=given.get('annotations') or {},
-        redfish_port=ports.get('redfish', 80 if plain else 443),
-        ipmi_port=ports.get('ipmi', 623),
+        redfish_port=ports.get('redfish', HTTP_PORT if plain else 443),
+        ipmi_port=ports.get('ipmi', IPMI_PORT),
         redfish_node_port=node_ports.get('redfish'),
         ipmi_node_port=node_ports.get('ipmi'))
 

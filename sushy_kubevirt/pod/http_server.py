@@ -74,10 +74,13 @@ class Server(serving.ThreadedWSGIServer):
     :param port: TCP port; 0 for a free one, then stored in `port`
     :param app: WSGI application
     :param certificate: a `certificate.Certificate`; None for plain HTTP
+    :param max_connections: default: `MAX_CONNECTIONS`
     """
 
-    def __init__(self, address, port, app, certificate=None):
+    def __init__(self, address, port, app, certificate=None,
+                 max_connections=None):
         super().__init__(address, port, app, _Handler)
+        self._max_connections = max_connections or MAX_CONNECTIONS
         self._certificate = certificate
         self._connections = {}
         self._lock = threading.Lock()
@@ -142,7 +145,7 @@ class Server(serving.ThreadedWSGIServer):
                 sock, server_side=True, do_handshake_on_connect=False)
         sock.settimeout(SEND_SECONDS)
         with self._lock:
-            if len(self._connections) >= MAX_CONNECTIONS:
+            if len(self._connections) >= self._max_connections:
                 slowest = min((one for one, connection
                                in self._connections.items()
                                if not connection.server_turn), default=None,

@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 
 from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.pod import health
@@ -22,6 +23,7 @@ LOG = logging.getLogger(__name__)
 _PROGRAM = 'sushy-kubevirt-redfish'
 _CONFIG = 'SUSHY_EMULATOR_CONFIG'
 _HEALTH_PORT = 'VIRTBMC_HEALTH_PORT'
+_HTTP_PORT = 'VIRTBMC_HTTP_PORT'
 
 
 def main(argv):
@@ -34,9 +36,12 @@ def main(argv):
         _parse_arguments(argv)
     if not os.environ.get(_CONFIG):
         return _fail(f'{_CONFIG} has to name a config file')
-    port = os.environ.get(_HEALTH_PORT) or '8081'
-    if not port.isdecimal() or int(port) > 65535:
-        return _fail(f'{_HEALTH_PORT} has to be a TCP port, not {port!r}')
+    ports = []
+    for name, default in ((_HEALTH_PORT, '8081'), (_HTTP_PORT, '')):
+        port = os.environ.get(name) or default
+        if port and not (port.isdecimal() and int(port) < 65536):
+            return _fail(f'{name} has to be a TCP port, not {port!r}')
+        ports.append(int(port) if port else None)
     # Before Flask's application is created, which else adds a handler.
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr,
@@ -44,33 +49,52 @@ def main(argv):
     # The import reads the config file and starts the watches.
     from sushy_tools.emulator import main as emulator
     try:
-        return _serve(emulator.app, int(port))
+        return _serve(emulator.app, *ports)
     except OSError as exc:
         return _fail(exc.strerror or exc)
 
 
-def _serve(app, health_port):
+def _serve(app, health_port, http_port):
     address = app.config.get('SUSHY_EMULATOR_LISTEN_IP') or '0.0.0.0'
     port = app.config.get('SUSHY_EMULATOR_LISTEN_PORT', 8000)
     cert = app.config.get('SUSHY_EMULATOR_SSL_CERT')
     key = app.config.get('SUSHY_EMULATOR_SSL_KEY')
     tls = certificate.Certificate(cert, key) if cert and key else None
     server = http_server.Server(listen_address(address), port, app, tls)
+    servers = [server]
+    if http_port is not None and tls is not None:
+        # HTTP beside HTTPS.
+        servers.append(http_server.Server(
+            listen_address(address), http_port, app,
+            max_connections=http_server.MAX_CONNECTIONS // 2))
     for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: server.stop())
-    probe = redfish_probe.Probe(address, server.port, tls is not None)
+        signal.signal(signum, lambda *_: [one.stop() for one in servers])
+    probes = [redfish_probe.Probe(address, one.port,
+                                  one.ssl_context is not None)
+              for one in servers]
     health_server = health.Server(
-        address, health_port, probe.live,
-        lambda: _readiness_problem(app, probe),
-        metrics.Metrics(app, lambda: server.connections).text)
+        address, health_port,
+        lambda: _first(probe.live() for probe in probes),
+        lambda: _readiness_problem(app, probes),
+        metrics.Metrics(app, lambda: sum(
+            one.connections for one in servers)).text)
     health_server.start()
     host = f'[{address}]' if ':' in address else address
+    for one in servers[1:]:
+        LOG.info('Redfish without TLS on http://%s:%d', host, one.port)
     LOG.info('Redfish on %s://%s:%d, probes and metrics on http://%s:%d',
              'http' if tls is None else 'https', host, server.port, host,
              health_server.port)
+    others = [threading.Thread(target=one.serve) for one in servers[1:]]
+    for one in others:
+        one.start()
     try:
         server.serve()
     finally:
+        for one in servers[1:]:
+            one.stop()
+        for one in others:
+            one.join()
         health_server.close()
         app.sushy_kubevirt.close()
     return 0
@@ -92,7 +116,11 @@ def listen_address(address):
     return '0.0.0.0' if found.version == 4 else '::'
 
 
-def _readiness_problem(app, probe):
+def _first(problems):
+    return next(filter(None, problems), '')
+
+
+def _readiness_problem(app, probes):
     """:returns: why the BMC is not ready, a sentence; '' if it is"""
     login = app.sushy_kubevirt.services.login
     if login.required and not login.configured():
@@ -100,7 +128,8 @@ def _readiness_problem(app, probe):
             'No login is possible: no usable account in '
             f'{", ".join(app.systems.settings.accounts)}; correct the Secret '
             'that is mounted there.')
-    return probe.ready() or app.systems.cluster.watch_problem
+    return (_first(probe.ready() for probe in probes)
+            or app.systems.cluster.watch_problem)
 
 
 def _parse_arguments(argv):
@@ -114,7 +143,8 @@ def _parse_arguments(argv):
             f'Settings are environment variables: {_CONFIG} is the path of a '
             f'config file of sushy-emulator, {_HEALTH_PORT} the TCP port for '
             'probes and metrics (/livez, /readyz, /metrics), 8081 if it is '
-            'not set.'))
+            f'not set. With TLS, {_HTTP_PORT} is a TCP port for plain HTTP '
+            'beside HTTPS; none if it is not set.'))
     parser.add_argument('--version', action='version', version=(
         f"{_PROGRAM} {metadata.version('sushy-kubevirt')}"))
     parser.parse_args(argv)

@@ -134,7 +134,7 @@ class PodTestCase(base.SandboxTestCase):
             'kind': 'VirtualMachineBMC',
             'metadata': {'name': name, 'namespace': 'default',
                          'uid': 'a3f0c2e9-6dd2-4c0a-b1d2-1234567890ab'},
-            'spec': {'virtualMachineRef': {'name': name},
+            'spec': {'virtualMachine': {'name': name},
                      'redfish': {'enabled': False}}})
         for plural, made in (('serviceaccounts', rbac.account(bmc)),
                              ('roles', rbac.role(bmc)),

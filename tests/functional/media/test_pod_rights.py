@@ -36,7 +36,7 @@ class PodAccountMixin:
             bmc = spec.read({
                 'metadata': {'name': name, 'namespace': 'default',
                              'uid': vm['metadata']['uid'], 'generation': 1},
-                'spec': {'virtualMachineRef': {'name': name}}})
+                'spec': {'virtualMachine': {'name': name}}})
             for plural, made in (
                     ('serviceaccounts', rbac.account(bmc)),
                     ('secrets', rbac.state(vm)),

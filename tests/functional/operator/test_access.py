@@ -67,8 +67,7 @@ class OperatorAccountTestCase(access_case.AccessTestCase):
         for what in ('vm/far', 'secret/key'):
             there('annotate', what, f'{allow}={self.namespace}')
         self.kubectl.apply(operator.bmc_manifest(
-            'away', virtualMachineRef=None,
-            virtualMachine={'namespace': far, 'name': 'far'},
+            'away', virtualMachine={'namespace': far, 'name': 'far'},
             authSecret={'namespace': far, 'name': 'key'}))
         away = operator.Bmc(self.kubectl, 'away', 'admin', password).ready()
         for what in ('vm/far', 'secret/key'):

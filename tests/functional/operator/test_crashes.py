@@ -16,12 +16,12 @@ from tests.fixtures import operator
 FIRST = {'ipmi': {'enabled': True}, 'redfish': {'plainHTTP': False},
          'networkPolicy': {'enabled': False}, 'service': {
              'type': 'ClusterIP', 'annotations': None},
-         'authSecretRef': {'name': 'box-bmc'}, 'runStrategy': None}
+         'authSecret': {'name': 'box-bmc'}, 'runStrategy': None}
 
 SECOND = {'ipmi': {'enabled': False}, 'redfish': {'plainHTTP': True},
           'networkPolicy': {'enabled': True, 'allowedCIDRs': ['10.0.0.0/8']},
           'service': {'type': 'NodePort', 'annotations': {'a': 'b'}},
-          'authSecretRef': {'name': 'other'}, 'runStrategy': 'Manual'}
+          'authSecret': {'name': 'other'}, 'runStrategy': 'Manual'}
 
 # Fields that the cluster sets or that are random.
 CHOSEN = {'uid', 'resourceVersion', 'creationTimestamp', 'generation',
@@ -170,7 +170,7 @@ class KilledTestCase(operator.OperatorTestCase):
               'bmc.kubevirt.io/allow-from=' + self.namespace)
         for writes in itertools.count(1):
             self.kubectl.apply(operator.bmc_manifest(
-                'box', virtualMachineRef=None, virtualMachine={
+                'box', virtualMachine={
                     'name': 'far', 'namespace': other_namespace}))
             self.box = operator.Bmc(self.kubectl, 'box', 'admin', None)
             self.until('ready', self.is_ready)

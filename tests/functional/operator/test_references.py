@@ -125,7 +125,7 @@ class ReferencesTestCase(operator.OperatorTestCase):
 
     def far_bmc(self, there, **more):
         self.kubectl.apply(operator.bmc_manifest(
-            'box', virtualMachineRef=None, virtualMachine={
+            'box', virtualMachine={
                 'name': 'far', 'namespace': there.namespace}, **more))
         return operator.Bmc(self.kubectl, 'box', 'admin', self.far_password)
 
@@ -244,7 +244,7 @@ class ReferencesTestCase(operator.OperatorTestCase):
         self.vm()
         there('annotate', 'secret/far-bmc', ALLOW + '=' + self.namespace)
         self.kubectl.apply(operator.bmc_manifest(
-            'box', virtualMachineRef=None, virtualMachine={'name': 'box'},
+            'box', virtualMachine={'name': 'box'},
             authSecret={'name': 'far-bmc', 'namespace': there.namespace}))
         box = operator.Bmc(self.kubectl, 'box', 'admin', self.far_password)
         box.ready()

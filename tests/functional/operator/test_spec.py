@@ -237,13 +237,13 @@ class SpecTestCase(operator.OperatorTestCase):
     def test_auth_secret(self):
         old = self.box.password
         self.box.password = self.secret('second')
-        self.box.patch(authSecretRef={'name': 'second'})
+        self.box.patch(authSecret={'name': 'second'})
         self.box.current()
         self.assertEqual('second', self.box.status['authSecret'])
         self.until('power', self.box.works, 'Off')
         self.assertEqual(401, self.box.curl(password=old).code)
         # A Secret that the operator generates.
-        self.box.patch(authSecretRef=None)
+        self.box.patch(authSecret=None)
         self.box.current()
         self.assertEqual('box-virtbmc-auth', self.box.status['authSecret'])
         self.assertEqual(401, self.box.curl().code)
@@ -398,7 +398,7 @@ class SpecTestCase(operator.OperatorTestCase):
     def test_vm_reference_is_immutable(self):
         said = self.kubectl.refused(
             'patch', 'vmbmc', 'box', '--type=merge', '-p',
-            '{"spec":{"virtualMachineRef":{"name":"other"}}}')
+            '{"spec":{"virtualMachine":{"name":"other"}}}')
         self.assertIn('the virtual machine cannot be changed', said)
 
 

@@ -87,9 +87,8 @@ class TenantTestCase(access_case.AccessTestCase):
         self.assertNotIn('very-secret', json.dumps(box.resource))
         self.assertEqual([], self.kubectl.names('deployments'))
         # The operator's Secret in its own namespace.
-        away = self.make('away', authSecretRef=None, virtualMachineRef=None,
-                         virtualMachine={'namespace': self.namespace,
-                                         'name': 'box'},
+        away = self.make('away', virtualMachine={'namespace': self.namespace,
+                                                 'name': 'box'},
                          authSecret={'namespace': operator.NAMESPACE,
                                      'name': 'sushy-kubevirt-ca'})
         self.assert_refused(away, 'ReferenceNotPermitted', 'allow-from')
@@ -103,8 +102,7 @@ class TenantTestCase(access_case.AccessTestCase):
         said = set()
         for name in 'far', 'none':
             bmc = self.make(
-                'to-' + name, virtualMachineRef=None,
-                virtualMachine={'namespace': far, 'name': name},
+                'to-' + name, virtualMachine={'namespace': far, 'name': name},
                 authSecret={'namespace': self.namespace, 'name': 'none'})
             self.assert_refused(bmc, 'ReferenceNotPermitted',
                                 'bmc.kubevirt.io/allow-from')

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands from KubeVirtBMC's documentation work with this project.
+"""Clients of KubeVirtBMC work with this project, unchanged.
 
-The commands are those of KubeVirtBMC's README (v0.7.0) and guides, run by a
-shell. As there is no DNS, curl gets the addresses of the cluster's names.
-As in KubeVirtBMC, the Service is found by its label; here it has the name of
-the BMC.
+The manifests have the fields of KubeVirtBMC's, and the commands are the kinds
+that its README (v0.7.0) and its guides (April 2026) have, run by a shell. As
+there is no DNS, curl gets the addresses of the cluster's names.
 """
 
 import json
@@ -18,74 +17,43 @@ from kubevirt_sandbox.testing import webserver
 from tests.fixtures import image_server
 from tests.fixtures import operator
 
-# The VM of that README, its Secret and its VirtualMachineBMC.
-VM = '''
+# A VM, a Secret and a VirtualMachineBMC, with the fields that KubeVirtBMC's
+# users set.
+VM = """
 apiVersion: kubevirt.io/v1
 kind: VirtualMachine
-metadata:
-  name: test-vm
-  namespace: default
+metadata: {name: rack7, namespace: default}
 spec:
   runStrategy: Halted
   template:
-    metadata:
-      labels:
-        kubevirt.io/domain: test-vm
     spec:
       domain:
-        cpu:
-          cores: 2
+        cpu: {cores: 1}
+        memory: {guest: 1Gi}
+        machine: {type: q35}
+        features: {acpi: {enabled: true}}
+        firmware: {bootloader: {efi: {secureBoot: false}}}
         devices:
-          disks:
-          - cdrom:
-              bus: sata
-            name: cdrom
-          interfaces:
-          - name: default
-            masquerade: {}
-        features:
-          acpi:
-            enabled: true
-        firmware:
-          bootloader:
-            efi:
-              secureBoot: false
-        machine:
-          type: q35
-        memory:
-          guest: 4Gi
-        resources:
-          limits:
-            cpu: "2"
-            memory: 4Gi
-      hostname: test-vm
-      networks:
-      - name: default
-        pod: {}
-      evictionStrategy: LiveMigrateIfPossible
----
+          disks: [{name: drive, cdrom: {bus: sata}}]
+          interfaces: [{name: net, masquerade: {}}]
+      networks: [{name: net, pod: {}}]
+"""
+
+SECRET = """---
 apiVersion: v1
 kind: Secret
-metadata:
-  name: vmbmc-auth-secret
-  namespace: default
-data:
-  password: cGFzc3dvcmQ= # password
-  username: YWRtaW4=     # admin
-'''
+metadata: {name: rack7-login, namespace: default}
+data: {username: YWRtaW4=, password: cGFzc3dvcmQ=}
+"""
 
-BMC = '''
+BMC = """
 apiVersion: bmc.kubevirt.io/v1beta1
 kind: VirtualMachineBMC
-metadata:
-  name: test-vmbmc
-  namespace: default
+metadata: {name: rack7-bmc, namespace: default}
 spec:
-  virtualMachineRef:
-    name: test-vm
-  authSecretRef:
-    name: vmbmc-auth-secret
-'''
+  virtualMachineRef: {name: rack7}
+  authSecretRef: {name: rack7-login}
+"""
 
 JSON = '-H "Content-Type: application/json"'
 
@@ -114,31 +82,25 @@ class TranscriptTestCase(operator.OperatorTestCase):
         self.assertIsNotNone(found, text)
         return '%s %s' % found.groups(), head, body
 
-    def find(self, name, plain):
-        """Find a BMC's Service by the label; return address and base URL."""
-        found = self.default.get('services', '-l',
-                                 operator.LABEL + name)['items']
-        self.assertEqual(1, len(found), found)
-        service = found[0]
-        self.assertEqual('ClusterIP', service['spec']['type'])
-        address = service['spec']['clusterIP']
-        ports = {(one['protocol'], one['port'])
-                 for one in service['spec']['ports']}
-        port = 80 if plain else 443
-        self.assertEqual({('UDP', 623), ('TCP', port)}, ports)
-        host = f"{service['metadata']['name']}.default.svc"
-        lines = ['resolve = "%s:%d:%s"' % (host, port, address),
-                 'noproxy = "*"', 'silent', 'show-error']
-        if not plain:
-            ca = self.operator.home / 'ca.crt'
-            ca.write_text(self.shell(
-                'kubectl get configmap %s-virtbmc-ca -o '
-                'jsonpath="{.data.ca\\.crt}"' % name))
-            lines.append(f'cacert = "{ca}"')
+    def find(self, name):
+        """Have curl resolve the name of a Service; return its address."""
+        spec = self.default.get('service', name)['spec']
+        self.assertEqual('ClusterIP', spec['type'])
+        address = spec['clusterIP']
+        lines = ['noproxy = "*"', 'silent', 'show-error']
+        for port in spec['ports']:
+            if port['protocol'] == 'TCP':
+                lines.append('resolve = "%s.default.svc:%d:%s"' % (
+                    name, port['port'], address))
         (self.operator.home / '.curlrc').write_text('\n'.join(lines))
         self.addCleanup((self.operator.home / '.curlrc').unlink,
                         missing_ok=True)
-        return address, ('http://' if plain else 'https://') + host
+        return address
+
+    @staticmethod
+    def ports(service):
+        return sorted((one['protocol'], one['port'])
+                      for one in service['spec']['ports'])
 
     def power_cycle_by_ipmi(self, address):
         ipmi = f'ipmitool -I lan -U admin -P password -H {address} '
@@ -196,12 +158,12 @@ class TranscriptTestCase(operator.OperatorTestCase):
             self.assertEqual(('204 NO CONTENT', ''), (said.upper(), body),
                              kind)
 
-        boots = len(self.sandbox.boots('test-vm'))
+        boots = len(self.sandbox.boots('rack7'))
         reset('On')
         self.until('power', lambda: system()['PowerState'], 'On')
-        self.sandbox.wait_boot('test-vm', boots + 1)
+        self.sandbox.wait_boot('rack7', boots + 1)
         reset('ForceRestart')
-        boot = self.sandbox.wait_boot('test-vm', boots + 2)
+        boot = self.sandbox.wait_boot('rack7', boots + 2)
         self.assertEqual('Pxe', boot['class'])
         reset('GracefulShutdown')
         self.until('power', lambda: system()['PowerState'], 'Off')
@@ -247,79 +209,119 @@ class TranscriptTestCase(operator.OperatorTestCase):
                 operator.OWNED, '-l', operator.LABEL + name), [])
 
     def test_readme(self):
-        self.default.apply(VM)
-        self.addCleanup(self.default, 'delete', 'vm/test-vm',
-                        'secret/vmbmc-auth-secret')
-        # As written, with HTTPS, and then with HTTP as in KubeVirtBMC.
+        self.default.apply(VM, SECRET)
+        self.addCleanup(self.default, 'delete', 'vm/rack7',
+                        'secret/rack7-login')
         self.shell(f'cat <<EOF | kubectl apply -f -{BMC}EOF')
         self.shell('kubectl wait --for=condition=Ready '
-                   'virtualmachinebmcs/test-vmbmc --timeout=60s')
+                   'virtualmachinebmcs/rack7-bmc --timeout=60s')
         status = yaml.safe_load(self.shell(
-            'kubectl get virtualmachinebmcs test-vmbmc -o yaml'))['status']
-        address, url = self.find('test-vmbmc', plain=False)
-        self.assertEqual(address, status['clusterIP'])
+            'kubectl get virtualmachinebmcs rack7-bmc -o yaml'))['status']
         self.assertIn(('Ready', 'True', 'ServiceReady'), [
             (one['type'], one['status'], one['reason'])
             for one in status['conditions']])
-        lines = self.shell('kubectl get pods,services -l '
-                           + operator.LABEL + 'test-vmbmc').splitlines()
-        self.assertRegex(lines[1], r'^pod/test-vmbmc-virtbmc-\S+ +2/2 +'
-                                   r'Running +0 ')
+        # The Service has the VM's name.
+        address = self.find('rack7-virtbmc')
+        url = 'http://rack7-virtbmc.default.svc'
+        # Scripts that find one by the label, or by the status, get the same.
+        found = self.default.get('services', '-l', operator.LABEL
+                                 + 'rack7-bmc')['items']
+        self.assertEqual({'rack7-virtbmc', 'rack7-bmc-virtbmc'}, {
+            one['metadata']['name'] for one in found})
+        for one in found:
+            self.assertEqual([('TCP', 80), ('TCP', 443), ('UDP', 623)],
+                             self.ports(one))
+        self.assertIn(status['clusterIP'], [
+            one['spec']['clusterIP'] for one in found])
         self.assertRegex(
-            lines[-1], r'^service/test-vmbmc-virtbmc +ClusterIP +'
-            + re.escape(address) + r' +<none> +443/TCP,623/UDP ')
-        self.power_cycle_by_ipmi(address)
-        self.shell('ipmitool -I lanplus -U admin -P password -H %s power off'
-                   % address)
-        self.sandbox.wait_stopped('test-vm')
-        self.run_redfish_transcript(url)
-
-        self.default('patch', 'vmbmc', 'test-vmbmc', '--type=merge', '-p',
-                     '{"spec":{"redfish":{"plainHTTP":true}}}')
-        operator.Bmc(self.default, 'test-vmbmc', 'admin',
-                     'password').current()
-        again, url = self.find('test-vmbmc', plain=True)
-        self.assertEqual(address, again)
+            self.shell('kubectl get pods -l ' + operator.LABEL
+                       + 'rack7-bmc').splitlines()[1],
+            r'^rack7-bmc-virtbmc-\S+ +2/2 +Running +0 ')
+        for each in (address, status['clusterIP']):
+            self.power_cycle_by_ipmi(each)
+            self.shell('ipmitool -I lanplus -U admin -P password -H %s power '
+                       'off' % each)
+            self.sandbox.wait_stopped('rack7')
         self.run_redfish_transcript(url)
         if webserver.own_address():
             self.use_virtual_media(url)
-        self.delete_bmcs('test-vmbmc')
+        self.check_https()
+        self.delete_bmcs('rack7-bmc')
+
+    def check_https(self):
+        """HTTPS is served beside HTTP, with a certificate for both names."""
+        bmc = operator.Bmc(self.default, 'rack7-bmc', 'admin', 'password')
+        self.assertRegex(bmc.url(), '^https://')
+        self.assertEqual('Off', bmc.power())
+        self.shell('curl --cacert %s -u admin:password --fail '
+                   'https://rack7-virtbmc.default.svc/redfish/v1/Systems/1'
+                   % bmc.ca_file())
+        # Users can switch HTTP off, or HTTPS.
+        for plain, ports in ((False, [('TCP', 443), ('UDP', 623)]),
+                             (True, [('TCP', 80), ('UDP', 623)])):
+            bmc.patch(redfish={'plainHTTP': plain})
+            bmc.current()
+            for name in 'rack7-virtbmc', 'rack7-bmc-virtbmc':
+                self.assertEqual(ports, self.ports(
+                    self.default.get('service', name)))
+            self.assertEqual('Off', bmc.power())
 
     def test_guide(self):
-        """The commands of "Getting Started", which differ from the README."""
-        self.default('apply', '-f', '-', stdin=VM.partition('---')[0].replace(
-            'test-vm', 'testvm'))
-        self.shell('kubectl create secret generic bmc-secret '
+        """The commands of the guides, which differ from the README's."""
+        self.default.apply(VM.replace('rack7', 'rack8'))
+        self.shell('kubectl create secret generic rack8-secret '
                    '--from-literal=username=admin '
                    '--from-literal=password=admin123 -n default')
-        self.addCleanup(self.default, 'delete', 'vm/testvm',
-                        'secret/bmc-secret')
-        for name, refs in (('test-bmc', ('virtualMachineRef',
-                                         'authSecretRef')),
-                           ('other-bmc', ('virtualMachine', 'authSecret'))):
-            self.default.apply({
-                'apiVersion': 'bmc.kubevirt.io/v1beta1',
-                'kind': 'VirtualMachineBMC', 'metadata': {'name': name},
-                'spec': {refs[0]: {'name': 'testvm'},
-                         refs[1]: {'name': 'bmc-secret'},
-                         'redfish': {'plainHTTP': True}}})
-        for name in ('test-bmc', 'other-bmc'):
-            self.default.wait('vmbmc/' + name, 'condition=Ready')
-            address, url = self.find(name, plain=True)
-            system = json.loads(self.shell(
-                f'curl -u admin:admin123 {url}/redfish/v1/Systems/1'))
-            self.assertEqual('Off', system['PowerState'])
-            token = self.shell(
-                'curl -s -i -X POST %s %s/redfish/v1/SessionService/Sessions '
-                '-d \'{"UserName":"admin","Password":"admin123"}\' | grep -i '
-                '"X-Auth-Token" | cut -d" " -f2 | tr -d "\\r"' % (JSON, url))
-            self.assertIn('"PowerState"', self.shell(
-                'curl -H "X-Auth-Token: %s" %s/redfish/v1/Systems/1'
-                % (token.strip(), url)))
-            self.assertEqual('Chassis Power is off\n', self.shell(
-                'ipmitool -I lanplus -U admin -P admin123 -H %s power status'
-                % address))
-        self.delete_bmcs('test-bmc', 'other-bmc')
+        self.addCleanup(self.default, 'delete', 'vm/rack8',
+                        'secret/rack8-secret')
+        self.default.apply(BMC.replace('rack7-login', 'rack8-secret').replace(
+            'rack7', 'rack8'))
+        self.default.wait('vmbmc/rack8-bmc', 'condition=Ready')
+        address = self.find('rack8-virtbmc')
+        url = 'http://rack8-virtbmc.default.svc'
+        system = json.loads(self.shell(
+            f'curl -u admin:admin123 {url}/redfish/v1/Systems/1'))
+        self.assertEqual('Off', system['PowerState'])
+        token = self.shell(
+            'curl -s -i -X POST %s %s/redfish/v1/SessionService/Sessions '
+            '-d \'{"UserName":"admin","Password":"admin123"}\' | grep -i '
+            '"X-Auth-Token" | cut -d" " -f2 | tr -d "\\r"' % (JSON, url))
+        self.assertIn('"PowerState"', self.shell(
+            'curl -H "X-Auth-Token: %s" %s/redfish/v1/Systems/1'
+            % (token.strip(), url)))
+        ipmi = f'ipmitool -I lan -U admin -P admin123 -H {address} '
+        self.assertEqual('Chassis Power is off\n',
+                         self.shell(ipmi + 'power status'))
+        self.shell(ipmi + 'chassis bootdev pxe')
+        self.delete_bmcs('rack8-bmc')
+
+    def test_name_of_service_is_taken(self):
+        self.default.apply(VM.replace('rack7', 'rack9'), SECRET)
+        self.addCleanup(self.default, 'delete', 'vm/rack9',
+                        'secret/rack7-login')
+        self.default('create', 'service', 'clusterip', 'rack9-virtbmc',
+                     '--tcp=80:80')
+        self.default.apply(BMC.replace('rack7-login', 'login').replace(
+            'rack7', 'rack9').replace('login', 'rack7-login'))
+        bmc = operator.Bmc(self.default, 'rack9-bmc', 'admin', 'password')
+        bmc.ready()
+        self.assertEqual('Off', bmc.works())
+        self.assertEqual(('True', 'SecondServiceNameTaken'),
+                         bmc.condition('EndpointReady'))
+        self.assertIn('Service rack9-virtbmc', bmc.message('EndpointReady'))
+        self.assertIn('SecondServiceNameTaken', [
+            one['reason'] for one in self.default.get(
+                'events', '--field-selector',
+                'involvedObject.name=rack9-bmc')['items']])
+        self.assertEqual([('TCP', 80)], self.ports(self.default.get(
+            'service', 'rack9-virtbmc')))
+        self.default('delete', 'service', 'rack9-virtbmc')
+        self.until('second Service', lambda: bmc.condition('EndpointReady'),
+                   ('True', 'EndpointAssigned'))
+        self.find('rack9-virtbmc')
+        self.shell('curl -u admin:password --fail '
+                   'http://rack9-virtbmc.default.svc/redfish/v1/Systems/1')
+        self.delete_bmcs('rack9-bmc')
 
     def test_samples(self):
         """The samples of this project work."""
@@ -328,7 +330,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
             self.shell(f'kubectl apply -f {folder}/{name}.yaml')
         self.addCleanup(self.default, 'delete', 'vm/node-0',
                         'secret/node-0-bmc')
-        self.default('apply', '-f', '-', stdin=VM)
+        self.default.apply(VM.replace('rack7', 'test-vm'))
         self.shell(f'kubectl apply -f {folder}/kubevirtbmc.yaml')
         self.addCleanup(self.default, 'delete', 'vm/test-vm',
                         'secret/vmbmc-auth-secret')
@@ -336,3 +338,44 @@ class TranscriptTestCase(operator.OperatorTestCase):
             bmc = operator.Bmc(self.default, name, 'admin', 'password')
             self.assertEqual('Off', bmc.ready().works())
         self.delete_bmcs('node-0', 'test-vmbmc')
+
+
+class MigrationTestCase(operator.OperatorTestCase):
+
+    RUNS = False
+
+    def test_adopts_service_of_kubevirtbmc(self):
+        """The operator takes over what KubeVirtBMC has left."""
+        kubectl = self.admin.within('default')
+        kubectl.apply(VM, SECRET, '---' + BMC)
+        uid = kubectl.get('vmbmc', 'rack7-bmc')['metadata']['uid']
+        label = {'kubevirt.io/virtualmachinebmc-name': 'rack7-bmc'}
+        kubectl('create', '-f', '-', stdin=json.dumps({
+            'apiVersion': 'v1', 'kind': 'Service', 'metadata': {
+                'name': 'rack7-virtbmc',
+                'labels': {**label, 'kubevirt.io/vm-name': 'rack7'},
+                'ownerReferences': [{
+                    'apiVersion': 'bmc.kubevirt.io/v1beta1',
+                    'kind': 'VirtualMachineBMC', 'name': 'rack7-bmc',
+                    'uid': uid, 'controller': True,
+                    'blockOwnerDeletion': True}]},
+            'spec': {'selector': label, 'ports': [
+                {'name': 'redfish', 'protocol': 'TCP', 'port': 80,
+                 'targetPort': 'redfish'},
+                {'name': 'ipmi', 'protocol': 'UDP', 'port': 623,
+                 'targetPort': 'ipmi'}]}}))
+        before = kubectl.get('service', 'rack7-virtbmc')
+        running = self.useFixture(operator.Operator(self.account))
+        bmc = operator.Bmc(kubectl, 'rack7-bmc', 'admin', 'password').ready()
+        self.assertEqual(('True', 'EndpointAssigned'),
+                         bmc.condition('EndpointReady'))
+        after = kubectl.get('service', 'rack7-virtbmc')
+        for part, name in (('metadata', 'uid'), ('spec', 'clusterIP')):
+            self.assertEqual(before[part][name], after[part][name])
+        self.assertEqual({80: 'redfish-http', 443: 'redfish', 623: 'ipmi'}, {
+            port['port']: port['targetPort']
+            for port in after['spec']['ports']})
+        self.assertEqual('Off', operator.curl(
+            'http://%s/redfish/v1/Systems/1' % after['spec']['clusterIP'],
+            config='user = "admin:password"').json()['PowerState'])
+        self.assertEqual([], running.warnings())

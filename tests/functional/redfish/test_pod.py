@@ -16,6 +16,7 @@ from kubevirt_sandbox.testing import process
 from sushy_kubevirt.pod import http_server
 from tests.fixtures import base
 from tests.fixtures import link_crawler
+from tests.fixtures import operator
 from tests.fixtures import processes
 from tests.fixtures import redfish_pod
 
@@ -328,6 +329,33 @@ class PlainTestCase(PodTestCase):
             self.assertLess(time.monotonic() - begin,
                             http_server.GRACE_SECONDS)
         self.assertNotIn('Traceback', pod.process.output)
+
+
+class PlainBesideTlsTestCase(base.SandboxTestCase):
+
+    def test_serves_both_until_it_ends(self):
+        pod = self.useFixture(redfish_pod.RedfishPod(self.sandbox, both=True))
+        login = 'user = "%s:%s"\n' % (redfish_pod.USER, pod.password)
+        answer = operator.curl(pod.http + SYSTEM, config=login)
+        self.assertEqual(200, answer.code, answer.text)
+        self.assertEqual(401, operator.curl(pod.http + SYSTEM).code)
+        self.assertEqual(answer.text, pod.curl(SYSTEM, config=login).text)
+        # One BMC: a session is valid for both.
+        session = operator.curl(
+            pod.http + SESSIONS, '-H', 'Content-Type: application/json', '-d',
+            json.dumps({'UserName': redfish_pod.USER,
+                        'Password': pod.password}))
+        self.assertEqual(200, pod.curl(
+            SYSTEM, '-H', 'X-Auth-Token: '
+            + session.headers['x-auth-token']).code)
+        self.assertEqual((200, 'ok'), pod.probe('/readyz'))
+        silent = socket.create_connection(
+            ('127.0.0.1', int(pod.http.rpartition(':')[2])), timeout=30)
+        self.addCleanup(silent.close)
+        began = time.monotonic()
+        pod.process.send(signal.SIGTERM)
+        self.assertEqual(0, pod.process.wait())
+        self.assertLess(time.monotonic() - began, 5)
 
 
 class StartTestCase(base.SandboxTestCase):

@@ -18,15 +18,20 @@ def body(name='node', **fields):
             'kind': 'VirtualMachineBMC',
             'metadata': {'name': name, 'namespace': NAMESPACE, 'uid': UID,
                          'generation': 3},
-            'spec': {'virtualMachineRef': {'name': 'vm'}, **fields}}
+            'spec': {'virtualMachine': {'name': 'vm'}, **fields}}
+
+
+def by_ref(name='node', **fields):
+    """Return a BMC whose VM is named in KubeVirtBMC's field."""
+    made = body(name, virtualMachineRef={'name': 'vm'}, **fields)
+    del made['spec']['virtualMachine']
+    return made
 
 
 def cross_namespace(**fields):
     """Return a BMC whose VM and Secret are in namespace ``far``."""
-    made = body(virtualMachine={'namespace': 'far', 'name': 'vm'},
+    return body(virtualMachine={'namespace': 'far', 'name': 'vm'},
                 authSecret={'namespace': 'far', 'name': 'key'}, **fields)
-    del made['spec']['virtualMachineRef']
-    return made
 
 
 def bmc(name='node', **fields):

@@ -67,7 +67,7 @@ class DecideTestCase(base.BaseTestCase):
     def test_manifest_is_recognized_as_auto_created(self):
         body = auto_create.manifest(MACHINE)
         self.assertTrue(auto_create.is_auto_created(body))
-        self.assertEqual({'virtualMachineRef': {'name': 'vm'}}, body['spec'])
+        self.assertEqual({'virtualMachine': {'name': 'vm'}}, body['spec'])
         reference, = body['metadata']['ownerReferences']
         self.assertEqual(('kubevirt.io/v1', 'VirtualMachine', 'vm', 'u1'), (
             reference['apiVersion'], reference['kind'], reference['name'],

@@ -19,12 +19,12 @@ FAR = dataclasses.replace(
     GOOD, vm=bodies.vm('far', annotations=ALLOWED),
     secret=bodies.secret('far', annotations=ALLOWED))
 
-NAMED = bodies.body(authSecretRef={'name': 'key'})
+NAMED = bodies.body(authSecret={'name': 'key'})
 BALANCED = bodies.body(service={'type': 'LoadBalancer'})
 SIGNED = bodies.body(redfish={'tls': {'secretName': 'cert'}})
 PLAIN = bodies.body(redfish={'plainHTTP': True})
 
-NO_IPMI = bodies.body(authSecretRef={'name': 'key'}, ipmi={'enabled': False})
+NO_IPMI = bodies.body(authSecret={'name': 'key'}, ipmi={'enabled': False})
 
 LONG, COLON = (('ipmi', 'password'),), (('redfish', 'username'),)
 
@@ -68,7 +68,7 @@ CASES = (
      'under username. Redfish takes'),
     (NAMED, state(unusable_keys=COLON), SECRET, False, 'SecretUnusable',
      'Change it, or set redfish.enabled to false.'),
-    (bodies.body(authSecretRef={'name': 'key'}, redfish={'enabled': False}),
+    (bodies.body(authSecret={'name': 'key'}, redfish={'enabled': False}),
      state(unusable_keys=COLON), SECRET, True, 'SecretFound', ''),
     # With IPMI disabled, only the Secret can be changed.
     (NO_IPMI, state(unusable_keys=COLON), SECRET, False, 'SecretUnusable',
@@ -126,6 +126,13 @@ CASES = (
      'forbidden'),
     (bodies.body(), state(refused=(('Secret sushy-kubevirt-ca', 'broken'),)),
      ENDPOINT, False, 'Refused', 'broken'),
+    (bodies.by_ref(), state(vm_service='vm-virtbmc'), ENDPOINT, True,
+     'EndpointAssigned', ''),
+    (bodies.by_ref(), GOOD, ENDPOINT, True, 'SecondServiceNameTaken',
+     'Service vm-virtbmc, at which clients of KubeVirtBMC look'),
+    (bodies.by_ref(), GOOD, READY, True, 'ServiceReady', ''),
+    (bodies.by_ref(), state(refused=(('Service vm-virtbmc', 'quota'),)),
+     ENDPOINT, False, 'Refused', 'Service vm-virtbmc: quota'),
     (bodies.body(), state(refused=(('Service node-virtbmc', 'port'),)),
      EMULATOR, True, 'EmulatorReady', ''),
     (bodies.body(), state(refused=(('Service node-virtbmc', 'port'),)),

@@ -172,7 +172,7 @@ class ControllerTestCase(base.BaseTestCase):
             kube = harness.cluster_with(bodies.body())
             odd = bodies.body('odd')
             odd['metadata']['uid'] = 'odd'
-            odd['spec'] = {'authSecretRef': {'name': ''}, **given}
+            odd['spec'] = {'authSecret': {'name': ''}, **given}
             kube.add(odd)
 
             async def scenario(kube, operator):
@@ -211,6 +211,45 @@ class ControllerTestCase(base.BaseTestCase):
             await self.until(lambda: not operator._foreign_objects._tasks)
         self.run_scenario(scenario, kube)
 
+    def test_name_of_second_service_is_left_to_those_who_need_it(self):
+        kube = harness.cluster_with(bodies.by_ref())
+        where = 'Service', 'lab', 'vm-virtbmc'
+        kube.add({'kind': 'Service', 'spec': {}, 'metadata': {
+            'name': where[2], 'namespace': 'lab'}})
+
+        def owner():
+            found = kube.objects.get(where)
+            return found and found['metadata'].get(
+                'ownerReferences', [{}])[0].get('name')
+
+        def reason(name='node'):
+            return harness.conditions(kube, name)['EndpointReady']
+
+        async def scenario(kube, operator):
+            # A foreign Service has it.
+            await self.ready(kube, operator)
+            self.assertEqual(('True', 'SecondServiceNameTaken'), reason())
+            kube.remove(*where)
+            await self.until(lambda: owner() == 'node')
+            await self.until(lambda: reason()[1] == 'EndpointAssigned')
+            # Another BMC for the same VM.
+            second = bodies.by_ref('second')
+            second['metadata']['uid'] = 'second'
+            kube.add(second)
+            await self.ready(kube, operator, 'second')
+            self.assertEqual('SecondServiceNameTaken', reason('second')[1])
+            # A BMC whose own Service has that name.
+            namesake = bodies.body('vm')
+            namesake['metadata']['uid'] = 'namesake'
+            kube.add(namesake)
+            await self.ready(kube, operator, 'vm')
+            await self.until(lambda: owner() == 'vm')
+            await self.until(
+                lambda: reason()[1] == 'SecondServiceNameTaken')
+            kube.remove('VirtualMachineBMC', 'lab', 'vm')
+            await self.until(lambda: owner() in ('node', 'second'))
+        self.run_scenario(scenario, kube)
+
     def test_changed_secret_of_other_namespace_is_copied(self):
         async def scenario(kube, operator):
             await self.ready(kube, operator)
@@ -225,7 +264,7 @@ class ControllerTestCase(base.BaseTestCase):
             scenario, harness.cluster_with(bodies.cross_namespace()))
 
     def test_secret_generated_for_another_bmc(self):
-        given = {'authSecretRef': {'name': 'node-virtbmc-auth'}}
+        given = {'authSecret': {'name': 'node-virtbmc-auth'}}
         second = bodies.body('second', **given)
         second['metadata']['uid'] = 'second'
         kube = harness.cluster_with(second)
@@ -236,13 +275,13 @@ class ControllerTestCase(base.BaseTestCase):
             kube.add(bodies.body())
             await self.ready(kube, operator, 'second')
             kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
-                authSecretRef={'name': 'mine'}))
+                authSecret={'name': 'mine'}))
             await self.ready(kube, operator, 'second', 'SecretNotFound')
         self.run_scenario(scenario, kube)
 
     def test_deleted_bmc_frees_rollout_slot(self):
         kube = harness.cluster_with(bodies.body(
-            authSecretRef={'name': 'mine'}, redfish={'plainHTTP': True}))
+            authSecret={'name': 'mine'}, redfish={'plainHTTP': True}))
         kube.add({**bodies.secret(name='mine'), 'kind': 'Secret'})
         harness.Operator(kube, image='a:1').run()
         get, bmc = kube.get, ('VirtualMachineBMC', *KEY)

@@ -17,9 +17,9 @@ BODIES = (bodies.body(), bodies.body(ipmi={'enabled': False}),
           bodies.body(redfish={'enabled': False}),
           bodies.body(redfish={'plainHTTP': True}),
           bodies.body(redfish={'tls': {'secretName': 'cert'}},
-                      authSecretRef={'name': 'key'}),
+                      authSecret={'name': 'key'}),
           bodies.body(runStrategy='Always', image='mine:2'),
-          bodies.cross_namespace())
+          bodies.by_ref(), bodies.cross_namespace())
 
 
 def made(body):
@@ -81,6 +81,21 @@ class DeploymentTestCase(base.BaseTestCase):
                 for port in one['ports']:
                     self.assertLessEqual(len(port['name']), 15)
 
+    def test_plain_http_beside_https(self):
+        for body, expected in (
+                (bodies.body(), None), (bodies.by_ref(), '8080'),
+                (bodies.by_ref(redfish={'plainHTTP': False}), None),
+                (bodies.by_ref(redfish={'plainHTTP': True}), None)):
+            with self.subTest(spec=body['spec']):
+                found = containers(body)['redfish']
+                self.assertEqual(expected, next((
+                    one['value'] for one in found['env']
+                    if one['name'] == 'VIRTBMC_HTTP_PORT'), None))
+                self.assertEqual(expected is not None, any(
+                    port['name'] == 'redfish-http'
+                    and port['containerPort'] == 8080
+                    for port in found['ports']))
+
     def test_containers_by_protocol(self):
         for fields, expected in (
                 ({}, ['redfish', 'ipmi']),
@@ -94,7 +109,7 @@ class DeploymentTestCase(base.BaseTestCase):
         for body, expected in (
                 (bodies.body(), {'auth': 'node-virtbmc-auth',
                                  'tls': 'node-virtbmc-tls'}),
-                (bodies.body(authSecretRef={'name': 'key'}),
+                (bodies.body(authSecret={'name': 'key'}),
                  {'auth': 'key', 'tls': 'node-virtbmc-tls'}),
                 # A pod mounts Secrets of its own namespace only.
                 (bodies.cross_namespace(), {'auth': 'node-virtbmc-auth',

@@ -49,6 +49,17 @@ class EndpointsTestCase(base.BaseTestCase):
                 self.assertEqual(address,
                                  found.get('ipmi', {}).get('address'))
 
+    def test_certificate_names_both_services(self):
+        bmc = bodies.bmc()
+        own = endpoints.names(bmc, bodies.service())
+        self.assertIn('node-virtbmc.lab.svc', own)
+        self.assertNotIn('vm-virtbmc', ' '.join(own))
+        self.assertEqual(
+            {'vm-virtbmc', 'vm-virtbmc.lab', 'vm-virtbmc.lab.svc',
+             'vm-virtbmc.lab.svc.cluster.local'},
+            set(endpoints.names(bmc, bodies.service(), 'vm-virtbmc'))
+            - set(own))
+
     def test_service_ip_is_cluster_ip(self):
         found = endpoints.status(bodies.bmc(**BALANCED),
                                  balanced({'ip': '192.0.2.1'}))

@@ -39,6 +39,20 @@ class NamingTestCase(base.BaseTestCase):
         self.assertEqual(len(ODD), len(made))
         self.assertEqual(len(ODD), len({name for name, label in made}))
 
+    def test_service_with_name_of_vm(self):
+        def name(vm, bmc='node', by_ref=True):
+            made = bodies.by_ref(bmc) if by_ref else bodies.body(bmc)
+            made['spec']['virtualMachineRef' if by_ref
+                         else 'virtualMachine'] = {'name': vm}
+            return naming.vm_service(spec.read(made))
+        self.assertEqual('vm-virtbmc', name('vm'))
+        self.assertEqual('x' * 55 + '-virtbmc', name('x' * 55))
+        # The BMC's own Service has the name.
+        self.assertIsNone(name('vm', 'vm'))
+        self.assertIsNone(name('vm', by_ref=False))
+        for odd in ('7up', 'a.b', 'x' * 56):
+            self.assertIsNone(name(odd), odd)
+
     def test_is_ours(self):
         near = spec.read(bodies.body())
         far = spec.read(bodies.cross_namespace())

@@ -2,14 +2,40 @@
 from oslotest import base
 
 from sushy_kubevirt.operator import network
+from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 
 
-def ports(**fields):
+def by_ref(name='node', **fields):
+    return spec.read(bodies.by_ref(name, **fields))
+
+
+def ports(service):
     return [(port['name'], port['port'], port.get('nodePort'),
-             port.get('appProtocol'))
-            for port in network.service(bodies.bmc(**fields))['spec'][
-                'ports']]
+             port.get('appProtocol')) for port in service['spec']['ports']]
+
+
+HTTP = ('redfish-http', 80, None, 'http')
+HTTPS = ('redfish', 443, None, 'https')
+IPMI = ('ipmi', 623, None, None)
+
+# The same for BMCs whose VM KubeVirtBMC's field names, and ports of their
+# second Service.
+BY_REF = (
+    ({}, [HTTPS, HTTP, IPMI], [HTTPS, HTTP, IPMI]),
+    ({'redfish': {'plainHTTP': False}}, [HTTPS, IPMI], [HTTPS, IPMI]),
+    ({'redfish': {'plainHTTP': True}},
+     *[[('redfish', 80, None, 'http'), IPMI]] * 2),
+    ({'redfish': {'enabled': False}}, [IPMI], [IPMI]),
+    ({'ipmi': {'enabled': False}}, [HTTPS, HTTP], [HTTPS, HTTP]),
+    ({'service': {'type': 'NodePort', 'ports': {'redfish': 8443, 'ipmi': 1},
+                  'nodePorts': {'redfish': 30443}}},
+     [('redfish', 8443, 30443, 'https'), HTTP, ('ipmi', 1, None, None)],
+     [HTTPS, HTTP, IPMI]),
+    # A port cannot have two protocols.
+    ({'service': {'ports': {'redfish': 80}}},
+     [('redfish', 80, None, 'https'), IPMI], [HTTPS, HTTP, IPMI]),
+)
 
 
 # (fields of the spec, ports of the Service)
@@ -30,7 +56,28 @@ class NetworkTestCase(base.BaseTestCase):
     def test_ports_of_service(self):
         for fields, expected in PORTS:
             with self.subTest(fields=fields):
-                self.assertEqual(expected, ports(**fields))
+                self.assertEqual(expected, ports(
+                    network.service(bodies.bmc(**fields))))
+
+    def test_ports_for_clients_of_kubevirtbmc(self):
+        for fields, expected, second in BY_REF:
+            with self.subTest(fields=fields):
+                bmc = by_ref(**fields)
+                self.assertEqual(expected, ports(network.service(bmc)))
+                self.assertEqual(second, ports(network.vm_service(bmc)))
+
+    def test_service_with_name_of_vm(self):
+        bmc = by_ref(service={
+            'type': 'LoadBalancer', 'loadBalancerClass': 'c',
+            'annotations': {'a': 'b'}})
+        made, own = network.vm_service(bmc), network.service(bmc)
+        self.assertEqual('vm-virtbmc', made['metadata']['name'])
+        self.assertEqual('vm', made['metadata']['labels'][
+            'kubevirt.io/vm-name'])
+        self.assertNotIn('annotations', made['metadata'])
+        self.assertEqual('ClusterIP', made['spec']['type'])
+        self.assertEqual(own['spec']['selector'], made['spec']['selector'])
+        self.assertNotIn('kubevirt.io/vm-name', own['metadata']['labels'])
 
     def test_types_of_service(self):
         for fields, expected in (
@@ -115,3 +162,9 @@ class NetworkTestCase(base.BaseTestCase):
             with self.subTest(fields=fields):
                 self.assertEqual(expected, made['spec']['ingress'])
                 self.assertEqual(['Ingress'], made['spec']['policyTypes'])
+        made = network.policy(by_ref(networkPolicy={
+            'enabled': True, 'allowedCIDRs': ['10.0.0.0/8']}))
+        self.assertEqual(
+            [('TCP', 8000), ('TCP', 8080), ('UDP', 6230)],
+            [(port['protocol'], port['port'])
+             for port in made['spec']['ingress'][0]['ports']])

@@ -9,21 +9,17 @@ from tests.unit.operator import bodies
 LAB = bodies.NAMESPACE
 
 
-def old(**fields):
-    made = bodies.body(**fields)
-    del made['spec']['virtualMachineRef']
-    return made
-
-
 # (field of `spec.Bmc`, VirtualMachineBMC, expected value)
 CASES = (
     ('vm', bodies.body(), spec.Reference(LAB, 'vm')),
-    ('vm', old(virtualMachine={'name': 'vm'}), spec.Reference(LAB, 'vm')),
+    ('vm', bodies.by_ref(), spec.Reference(LAB, 'vm')),
     ('vm', bodies.cross_namespace(), spec.Reference('far', 'vm')),
     ('auth', bodies.body(), None),
-    ('auth', bodies.body(authSecretRef={'name': 'a'}),
+    ('by_ref', bodies.body(), False),
+    ('by_ref', bodies.by_ref(), True),
+    ('auth', bodies.by_ref(authSecretRef={'name': 'a'}),
      spec.Reference(LAB, 'a')),
-    ('auth', old(virtualMachine={'name': 'vm'}, authSecret={'name': 'a'}),
+    ('auth', bodies.body(authSecret={'name': 'a'}),
      spec.Reference(LAB, 'a')),
     ('auth', bodies.cross_namespace(), spec.Reference('far', 'key')),
     ('ipmi', bodies.body(), True),
@@ -37,6 +33,12 @@ CASES = (
      spec.Redfish(enabled=False)),
     ('redfish', bodies.body(redfish={'plainHTTP': True}),
      spec.Redfish(plain=True)),
+    ('redfish', bodies.by_ref(), spec.Redfish(both=True)),
+    ('redfish', bodies.by_ref(redfish={'plainHTTP': True}),
+     spec.Redfish(plain=True)),
+    ('redfish', bodies.by_ref(redfish={'plainHTTP': False}), spec.Redfish()),
+    ('redfish', bodies.by_ref(redfish={'enabled': False}),
+     spec.Redfish(enabled=False)),
     ('redfish', bodies.body(redfish={'tls': {'secretName': 'a'}}),
      spec.Redfish(secret='a')),
     ('service', bodies.body(), spec.Service()),
@@ -80,11 +82,14 @@ class SpecTestCase(base.BaseTestCase):
             set(), {field.name for field in dataclasses.fields(spec.Bmc)}
             - {case[0] for case in CASES} - {'name', 'namespace'})
 
-    def test_old_and_new_spelling_are_equal(self):
+    def test_both_spellings_differ_in_compatibility_only(self):
         self.assertEqual(
-            spec.read(bodies.body(authSecretRef={'name': 'a'})),
-            spec.read(old(virtualMachine={'name': 'vm', 'namespace': LAB},
-                          authSecret={'name': 'a', 'namespace': LAB})))
+            dataclasses.replace(
+                spec.read(bodies.by_ref(authSecretRef={'name': 'a'})),
+                by_ref=False, redfish=spec.Redfish()),
+            spec.read(bodies.body(
+                virtualMachine={'name': 'vm', 'namespace': LAB},
+                authSecret={'name': 'a', 'namespace': LAB})))
 
     def test_deleting(self):
         body = bodies.body()

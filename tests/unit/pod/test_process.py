@@ -25,7 +25,8 @@ class ProcessTestCase(base.BaseTestCase):
     def test_help(self):
         code, out, _err = self.run_main('--help')
         self.assertEqual(0, code)
-        for name in ('SUSHY_EMULATOR_CONFIG', 'VIRTBMC_HEALTH_PORT'):
+        for name in ('SUSHY_EMULATOR_CONFIG', 'VIRTBMC_HEALTH_PORT',
+                     'VIRTBMC_HTTP_PORT'):
             self.assertIn(name, out)
 
     def test_version(self):
@@ -41,12 +42,15 @@ class ProcessTestCase(base.BaseTestCase):
         self.assertEqual(1, code)
         self.assertIn('SUSHY_EMULATOR_CONFIG', err)
 
-    def test_invalid_health_port_is_an_error(self):
+    def test_invalid_port_is_an_error(self):
         for port in 'x', '-1', '65536':
             code, _out, err = self.run_main(SUSHY_EMULATOR_CONFIG='/x',
                                             VIRTBMC_HEALTH_PORT=port)
             self.assertEqual(1, code)
             self.assertIn('VIRTBMC_HEALTH_PORT', err)
+            code, _out, err = self.run_main(SUSHY_EMULATOR_CONFIG='/x',
+                                            VIRTBMC_HTTP_PORT=port)
+            self.assertEqual((1, True), (code, 'VIRTBMC_HTTP_PORT' in err))
 
     def test_listens_on_all_addresses_of_the_family(self):
         for address, wanted in (
