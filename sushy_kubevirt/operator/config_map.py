@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import spec
 
 #: Keys of the ConfigMap, and the folders in which it and the Secrets are
 #: mounted.
@@ -40,7 +41,9 @@ _OURS = 'SUSHY_EMULATOR_KUBEVIRT_'
 # the resource, and options of the operator.
 _FIELDS = {
     'MEDIA_MODE': 'spec.virtualMedia.mode',
+    'MEDIA_DEFAULT_SIZE': 'spec.virtualMedia.defaultSize',
     'MEDIA_ALLOWED_HOSTS': 'spec.virtualMedia.allowedHosts',
+    'MEDIA_ALLOW_LOOPBACK': 'spec.virtualMedia.allowLoopback',
 }
 _OPERATOR_OPTIONS = {'MEDIA_UPLOAD_PROXY_URL': '--upload-proxy-url'}
 
@@ -137,6 +140,10 @@ def _options(bmc):
         yield _OURS + 'MEDIA_STORAGE_CLASS', bmc.media.storage_class
     if bmc.media.mode:
         yield _OURS + 'MEDIA_MODE', bmc.media.mode
+    if bmc.media.default_size:
+        yield _OURS + 'MEDIA_DEFAULT_SIZE', bmc.media.default_size
+    if bmc.media.allow_loopback:
+        yield _OURS + 'MEDIA_ALLOW_LOOPBACK', True
     if bmc.media.allowed_hosts:
         yield _OURS + 'MEDIA_ALLOWED_HOSTS', list(bmc.media.allowed_hosts)
 
@@ -145,6 +152,8 @@ def _ports(bmc):
     """:returns: dict of protocol to the Service's port"""
     ports = {'HTTP' if bmc.redfish.plain else 'HTTPS':
              bmc.service.redfish_port}
+    if bmc.redfish.both:
+        ports['HTTP'] = spec.HTTP_PORT
     if bmc.ipmi:
         ports['IPMI'] = bmc.service.ipmi_port
     return ports

@@ -83,7 +83,9 @@ class Media:
 
     storage_class: str | None = None
     mode: str | None = None
+    default_size: str | None = None
     allowed_hosts: tuple = ()
+    allow_loopback: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,7 +209,9 @@ def _policy(given):
 def _media(given):
     return Media(storage_class=given.get('storageClassName'),
                  mode=given.get('mode'),
-                 allowed_hosts=tuple(given.get('allowedHosts') or ()))
+                 default_size=given.get('defaultSize'),
+                 allowed_hosts=tuple(given.get('allowedHosts') or ()),
+                 allow_loopback=given.get('allowLoopback', False))
 
 
 def wrong_hosts(bmc):

@@ -7,6 +7,7 @@ The OpenAPI v3 subset that CustomResourceDefinitions use; messages follow
 ``metadata``, ``apiVersion`` and ``kind`` of the object.
 """
 import datetime
+import ipaddress
 import json
 import re
 
@@ -268,12 +269,34 @@ def _check_string(schema, value, path, found):
     pattern = schema.get('pattern')
     if pattern and not _matches(pattern, value):
         _invalid(found, path, value, f'should match \'{pattern}\'')
-    if schema.get('format') == 'date-time' and value:
+    form = schema.get('format')
+    if form in _FORMATS:
         try:
-            datetime.datetime.fromisoformat(value)
+            _FORMATS[form](value)
         except ValueError:
-            _invalid(found, path, value, 'must be of type date-time: '
-                     f'{shown(value)}')
+            _invalid(found, path, value,
+                     f'must be of type {form}: {shown(value)}')
+
+
+def _date_time(text):
+    if text:
+        datetime.datetime.fromisoformat(text)
+
+
+def _cidr(text):
+    """Parse as Go's net.ParseCIDR, which allows bits behind the prefix."""
+    address, slash, length = text.partition('/')
+    found = ipaddress.ip_address(address)
+    if not re.fullmatch('[0-9]{1,3}', length) or (
+            int(length) > found.max_prefixlen
+            or getattr(found, 'scope_id', None)):
+        raise ValueError(text)
+
+
+# Formats that are validated: function that raises ValueError. API servers
+# validate a few more (kube-openapi's pkg/validation/strfmt/default.go).
+_FORMATS = {'date-time': _date_time, 'cidr': _cidr,
+            'ipv4': ipaddress.IPv4Address, 'ipv6': ipaddress.IPv6Address}
 
 
 def _matches(pattern, value):

@@ -301,13 +301,46 @@ class SpecTestCase(operator.OperatorTestCase):
         eject()
         # An invalid host does not stop the running pod.
         pids = self.box.processes()
-        self.box.patch(virtualMedia={'allowedHosts': ['http://nonsense/']})
+        self.box.patch(virtualMedia={'allowedHosts': ['10.0.0.1/8']})
         self.until('condition', lambda: self.box.condition()[0], 'False')
-        self.assertIn('nonsense', self.box.message())
+        self.assertIn('10.0.0.1/8', self.box.message())
         self.assertEqual(pids, self.box.processes())
         self.box.patch(virtualMedia=None)
         self.box.current()
         self.assertEqual('Off', self.box.works())
+
+    def test_images_without_length_and_from_loopback(self):
+        url = self.useFixture(image_server.ImageServer()).url
+        device = '/redfish/v1/Systems/1/VirtualMedia/Cd'
+
+        def insert(**more):
+            return self.box.curl(
+                device + '/Actions/VirtualMedia.InsertMedia',
+                '-H', 'Content-Type: application/json', '-d',
+                json.dumps({'Image': url + '/unsized.iso', **more}))
+        # Messages name the field that allows each.
+        for field, value in (('allowLoopback', True), ('defaultSize', '96Mi')):
+            answer = insert()
+            self.assertEqual(400, answer.code, answer.text)
+            self.assertIn(f'spec.virtualMedia.{field} of VirtualMachineBMC '
+                          f'{self.namespace}/box', answer.text)
+            self.box.patch(virtualMedia={field: value})
+            self.box.current()
+        for more, source in (({}, 'http'),
+                             ({'TransferMethod': 'Upload'}, 'upload')):
+            answer = insert(**more)
+            self.assertEqual(204, answer.code, answer.text)
+            self.until('image', lambda source=source: [
+                (source in one['spec']['source'], one['spec']['storage'][
+                    'resources']['requests']['storage'],
+                 one.get('status', {}).get('phase')) for one in
+                self.kubectl.get('datavolumes')['items']],
+                [(True, '96Mi', 'Succeeded')])
+            self.assertEqual(204, self.box.curl(
+                device + '/Actions/VirtualMedia.EjectMedia', '-X',
+                'POST').code)
+            self.until('ejected', lambda: self.kubectl.names(
+                'datavolumes'), [])
 
     def test_run_strategy(self):
         for strategy, by in (('Manual', self.power_by_ipmi),

@@ -256,6 +256,9 @@ class TranscriptTestCase(operator.OperatorTestCase):
         self.shell('curl --cacert %s -u admin:password --fail '
                    'https://rack7-virtbmc.default.svc/redfish/v1/Systems/1'
                    % bmc.ca_file())
+        protocols = bmc.curl('/redfish/v1/Managers/1/NetworkProtocol').json()
+        self.assertEqual((80, 443, 623), tuple(
+            protocols[name]['Port'] for name in ('HTTP', 'HTTPS', 'IPMI')))
         # Users can switch HTTP off, or HTTPS.
         for plain, ports in ((False, [('TCP', 443), ('UDP', 623)]),
                              (True, [('TCP', 80), ('UDP', 623)])):

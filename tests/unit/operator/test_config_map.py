@@ -49,7 +49,15 @@ CASES = (
     ({'virtualMedia': {'storageClassName': 'fast'}},
      'machine.media.storage_class', 'fast'),
     ({'virtualMedia': {'mode': 'upload'}}, 'machine.media.mode', 'upload'),
+    *(({'virtualMedia': {'defaultSize': text}}, 'machine.media.default_size',
+       size) for text, size in (('4Gi', 4 << 30), ('5000000', 5000000),
+                                ('9k', 9000), ('9999Ti', 9999 << 40))),
+    ({'virtualMedia': {'allowLoopback': True}},
+     'machine.media.allow_loopback', True),
+    ({}, 'machine.media.allow_loopback', False),
     ({}, 'service_ports', (('HTTPS', 443), ('IPMI', 623))),
+    ({'virtualMachineRef': {'name': 'vm'}}, 'service_ports',
+     (('HTTP', 80), ('HTTPS', 443), ('IPMI', 623))),
     ({'redfish': {'plainHTTP': True}, 'ipmi': {'enabled': False}},
      'service_ports', (('HTTP', 80),)),
     ({'service': {'ports': {'redfish': 8443, 'ipmi': 6230}}},
@@ -74,6 +82,8 @@ class ConfigMapTestCase(base.BaseTestCase):
         names = found.machine.media.names
         for field, name in (
                 ('mode', 'spec.virtualMedia.mode'),
+                ('default_size', 'spec.virtualMedia.defaultSize'),
+                ('allow_loopback', 'spec.virtualMedia.allowLoopback'),
                 ('allowed_hosts', 'spec.virtualMedia.allowedHosts')):
             self.assertEqual(f'{name} of VirtualMachineBMC lab/node',
                              names[field])

@@ -7,6 +7,7 @@ import yaml
 
 from kubevirt_sandbox.testing import server
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 
 PATH = (pathlib.Path(__file__).parents[3]
@@ -45,11 +46,29 @@ REFUSED = (
     ({**VM, 'service': {'ports': {'redfish': 65536}}}, 'less than or equal'),
     ({**VM, 'virtualMedia': {'mode': 'magic'}}, 'Unsupported value'),
     ({**VM, 'virtualMedia': {'allowedHosts': ['a', 'a']}}, 'Duplicate'),
+    *(({**VM, 'networkPolicy': {'allowedCIDRs': ['10.0.0.0/8', text]}},
+       'allowedCIDRs[1] in body must be of type cidr') for text in (
+        '', '10.0.0.0', '10.0.0.0/33', '10.0.0/8', '010.0.0.0/8', 'fd00::/129',
+        'everyone')),
+    *(({**VM, 'networkPolicy': {'allowedNamespaces': [text]}}, 'should match')
+      for text in ('Lab', 'a.b', '*')),
+    *(({**VM, 'virtualMedia': {'storageClassName': text}}, 'should match')
+      for text in ('Fast', 'fast_ssd', '-fast', 'fast.', 'a b')),
+    *(({**VM, 'virtualMedia': {'allowedHosts': [text]}}, 'schema (anyOf)')
+      for text in ('10.0.0.0/33', '10.0.0', 'fd00::g', 'a b', 'a..b', '*.*.b',
+                   'http://a', '-a.test', '.test', 'a/b')),
+    *(({**VM, 'virtualMedia': {'defaultSize': text}}, 'should match')
+      for text in ('', '0', '4 Gi', '4GB', '-1', '1e9', '1.5Gi', '4K')),
+    ({**VM, 'virtualMedia': {'allowLoopback': 'yes'}}, 'of type boolean'),
     ({**VM, 'runStrategy': 'Halted'}, 'Unsupported value'),
     ({**VM, 'resources': {'ipmi': {'requests': {'cpu': 'much'}}}}, 'match'),
     ({**VM, 'image': ''}, 'at least 1 chars'),
     ({**VM, 'tolerations': [{'effect': 'Maybe'}]}, 'Unsupported value'),
 )
+
+# Every form of an entry that the emulator accepts.
+HOSTS = ['*', '*.example.com', 'images', 'Images.Example.com.', 'my_host',
+         'a-1.b-2', '1.2.3.4', 'fd00::1', '10.0.0.0/8', 'fd00::/8', '3com.com']
 
 ACCEPTED = (
     VM,
@@ -72,6 +91,12 @@ ACCEPTED = (
      'nodeSelector': {'a': 'b'},
      'tolerations': [{'key': 'a', 'operator': 'Exists'}]},
     {**VM, 'redfish': {'plainHTTP': True}},
+    {**VM, 'networkPolicy': {'allowedCIDRs': ['0.0.0.0/0', '::/0',
+                                              'fd00:1::/64', '10.1.2.3/32'],
+                             'allowedNamespaces': ['kube-system', '0']},
+     'virtualMedia': {
+         'storageClassName': 'ceph.block-1', 'defaultSize': '4Gi',
+         'allowLoopback': True, 'allowedHosts': HOSTS}},
 )
 
 # (spec before, spec after, part of the error message or None)
@@ -93,30 +118,30 @@ class DefinitionTestCase(server.ServerTestCase):
         self.definition = yaml.safe_load(PATH.read_text())
         await self.call('POST', CRDS, self.definition, 201)
 
-    async def make(self, spec, expect, name='node'):
+    async def make(self, given, expect, name='node'):
         body = bodies.body(name)
         body['metadata'] = {'name': name}
-        body['spec'] = spec
+        body['spec'] = given
         return await self.call('POST', BMCS, body, expect)
 
     async def test_invalid_specs_are_refused(self):
-        for spec, message in REFUSED:
-            with self.subTest(spec=spec):
-                body = await self.make(spec, 422)
+        for given, message in REFUSED:
+            with self.subTest(spec=given):
+                body = await self.make(given, 422)
                 self.assertIn(message, body['message'])
 
     async def test_valid_specs_are_stored_completely(self):
-        for number, spec in enumerate(ACCEPTED):
-            with self.subTest(spec=spec):
-                made = await self.make(spec, 201, f'node-{number}')
-                for field, value in spec.items():
+        for number, given in enumerate(ACCEPTED):
+            with self.subTest(spec=given):
+                made = await self.make(given, 201, f'node-{number}')
+                for field, value in given.items():
                     stored = made['spec'][field]
                     if isinstance(value, dict):
                         # Defaults are added.
                         stored = {key: stored[key] for key in value}
                     self.assertEqual(value, stored)
                 self.assertEqual(
-                    spec.get('service', {}).get('type', 'ClusterIP'),
+                    given.get('service', {}).get('type', 'ClusterIP'),
                     made['spec']['service']['type'])
 
     async def test_immutable_fields(self):
@@ -179,10 +204,14 @@ class DefinitionTestCase(server.ServerTestCase):
         self.assertEqual([], [path for path, below in fields(schema, 'spec')
                               if not below.get('description')])
 
+    def test_emulator_accepts_valid_hosts(self):
+        self.assertEqual('', spec.wrong_hosts(bodies.bmc(
+            virtualMedia={'allowedHosts': HOSTS})))
+
     def test_names(self):
-        spec = self.definition['spec']
+        found = self.definition['spec']
         self.assertEqual(
             (naming.GROUP, naming.KIND, naming.PLURAL, naming.VERSION),
-            (spec['group'], spec['names']['kind'], spec['names']['plural'],
-             spec['versions'][0]['name']))
-        self.assertEqual(['vmbmc', 'vmbmcs'], spec['names']['shortNames'])
+            (found['group'], found['names']['kind'], found['names']['plural'],
+             found['versions'][0]['name']))
+        self.assertEqual(['vmbmc', 'vmbmcs'], found['names']['shortNames'])

@@ -56,8 +56,9 @@ CASES = (
      spec.NetworkPolicy(True, ('10.0.0.0/8',), ('a',))),
     ('media', bodies.body(), spec.Media()),
     ('media', bodies.body(virtualMedia={
-        'storageClassName': 's', 'mode': 'import', 'allowedHosts': ['h']}),
-     spec.Media('s', 'import', ('h',))),
+        'storageClassName': 's', 'mode': 'import', 'allowedHosts': ['h'],
+        'defaultSize': '4Gi', 'allowLoopback': True}),
+     spec.Media('s', 'import', '4Gi', ('h',), True)),
     ('run_strategy', bodies.body(runStrategy='Always'), 'Always'),
     ('resources', bodies.body(resources={'ipmi': {}}), {'ipmi': {}}),
     ('image', bodies.body(image='i'), 'i'),

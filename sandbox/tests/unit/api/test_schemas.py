@@ -62,6 +62,15 @@ class SchemaTestCase(unittest.TestCase):
                 ({'anyOf': [{'type': 'string'}, {'type': 'object'}]}, 1,
                  'spec.x: Invalid value: 1: spec.x in body must validate at '
                  'least one schema (anyOf)'),
+                *(({'type': 'string', 'format': form}, value,
+                   f'spec.x: Invalid value: "{value}": spec.x in body must '
+                   f'be of type {form}: "{value}"') for form, value in (
+                    ('cidr', '10.0.0.0'), ('cidr', '10.0.0.0/33'),
+                    ('cidr', '10.0.0/8'), ('cidr', '010.0.0.0/8'),
+                    ('cidr', '10.0.0.0/255.0.0.0'), ('cidr', 'fd00::/129'),
+                    ('cidr', 'fe80::1%eth0/64'), ('cidr', ''),
+                    ('ipv4', 'fd00::1'), ('ipv4', '10.0.0.256'),
+                    ('ipv6', '10.0.0.1'), ('date-time', 'today'))),
                 ({'x-kubernetes-int-or-string': True}, [], 'spec.x: Invalid '
                  'value: "array": spec.x in body must be of type '
                  'integer,string: "array"')):
@@ -75,6 +84,11 @@ class SchemaTestCase(unittest.TestCase):
                 ({'x-kubernetes-int-or-string': True}, 1),
                 ({'type': 'string', 'format': 'date-time'},
                  '2026-01-01T00:00:00Z'),
+                *(({'type': 'string', 'format': form}, value)
+                  for form, value in (
+                      ('cidr', '10.0.0.0/8'), ('cidr', '10.0.0.1/8'),
+                      ('cidr', 'fd00::/8'), ('ipv4', '10.0.0.1'),
+                      ('ipv6', 'fd00::1'), ('hexcolor', 'unknown'))),
                 # Some regular expressions of Go are invalid in Python.
                 ({'type': 'string', 'pattern': r'\z(?<'}, 'x')):
             self.assertEqual([], self.messages(schema, value))
