@@ -119,11 +119,13 @@ class TenantTestCase(access_case.AccessTestCase):
         self.assertEqual([], self.kubectl.names('deployments'))
         # Text in the spec cannot become code of the configuration.
         text = "'; import os; os.abort() #"
-        injected = self.make('injected', secret='box-bmc', virtualMedia={
-            'allowedHosts': [text]})
-        self.assertEqual('False', injected.condition()[0])
-        for one in self.kubectl.get('configmaps')['items']:
-            self.assertNotIn("\n'; import", json.dumps(one['data']))
+        for media in ({'allowedHosts': [text]}, {'storageClassName': text},
+                      {'defaultSize': text}):
+            self.assertIn('is invalid', self.kubectl.refused(
+                'create', '-f', '-', stdin=json.dumps(operator.bmc_manifest(
+                    'injected', 'box', 'box-bmc', virtualMedia=media))))
+        self.assertEqual([], self.kubectl.names('configmaps', '-l',
+                                                operator.LABEL + 'injected'))
 
     def test_tenant_gains_no_permissions(self):
         before = self.can(self.tenant)
