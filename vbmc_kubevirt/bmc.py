@@ -17,12 +17,14 @@ from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import device
 from vbmc_kubevirt.commands import lan
 from vbmc_kubevirt.commands import system_interface
+from vbmc_kubevirt.commands import users
 from vbmc_kubevirt.ipmi import constants
 
 LOG = logging.getLogger(__name__)
 
 #: Modules with commands.
-MODULES = (device, channels, lan, chassis, boot_options, system_interface)
+MODULES = (device, channels, lan, chassis, boot_options, system_interface,
+           users)
 
 
 class Bmc:
@@ -35,6 +37,7 @@ class Bmc:
     :param reset: function of the session, called in the event loop on a cold
         reset
     :ivar last_error: error text of the last command; '' if it succeeded
+    :ivar users: the `bmc_users.BmcUsers`; set by the owner
     :ivar on_reset: functions without parameters, called in the event loop on
         a warm or cold reset, before ``reset``
     :ivar server: the `server.Server`, for commands about sessions; None before
@@ -46,6 +49,7 @@ class Bmc:
         self.name = name
         self.version = version
         self.last_error = ''
+        self.users = None
         self.on_reset = []
         self.server = None
         self.client_port = constants.PORT

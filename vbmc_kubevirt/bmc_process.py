@@ -12,6 +12,7 @@ import logging
 import os
 
 from vbmc_kubevirt import bmc_server
+from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt.ipmi import udp
 from vbmc_kubevirt.ipmi import users
 
@@ -84,7 +85,7 @@ class BmcProcess:
                           entry['password'].encode())
         self._servers[name] = server = bmc_server.BmcServer(
             self._connection, self._options, name, vm,
-            users.Users(lambda: (user,)))
+            bmc_users.BmcUsers(lambda: (user,)))
         server.start(sock, self._readers, self._writers)
         self._tasks[name] = asyncio.create_task(server.watch(self._readers))
 

@@ -11,6 +11,7 @@ from importlib import metadata
 import threading
 import time
 
+from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import cluster
@@ -64,7 +65,7 @@ class BmcServer:
     :param options: `options.Options` of the machine
     :param name: name for log messages
     :param vm: 'namespace/name'
-    :param users: `ipmi.users.Users`
+    :param users: `bmc_users.BmcUsers`
     :ivar bmc: `bmc.Bmc`
     :ivar server: `ipmi.server.Server`; None before `start`
     """
@@ -78,9 +79,11 @@ class BmcServer:
         self._options = options
         self._lock = threading.Lock()
         self._cluster = None
+        self._state = None
         self._closed = False
         self.bmc = bmc.Bmc(self.name, self._find_machine, version(),
                            self._reset)
+        self.bmc.users = users
 
     def _find_machine(self):
         with self._lock:
@@ -92,6 +95,12 @@ class BmcServer:
                 self._cluster = cluster.Cluster(
                     self._shared_connection.get(), options=self._options,
                     vm=self._vm)
+                self._state = state_secret.StateSecret(
+                    self._cluster, state_secret.location(self._cluster))
+                if self._users.managed:
+                    self._users.attach(self._state)
+                    # Changes over Redfish must be seen at once.
+                    self._state.start()
         return self._cluster.machine(self._vm)
 
     @property
@@ -148,6 +157,7 @@ class BmcServer:
         with self._lock:
             self._closed = True
             if self._cluster is not None:
+                self._state.close()
                 self._cluster.close()
 
 

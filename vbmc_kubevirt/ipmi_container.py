@@ -15,8 +15,8 @@ from sushy_kubevirt.machine import options
 from sushy_kubevirt.pod import health
 from sushy_kubevirt.pod import prometheus
 from vbmc_kubevirt import bmc_server
+from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt.ipmi import udp
-from vbmc_kubevirt.ipmi import users
 from vbmc_kubevirt import metrics
 from vbmc_kubevirt import mounted_secret
 
@@ -45,6 +45,7 @@ class Settings:
     :ivar client_port: UDP port that clients use; 0 for ``port``
     :ivar health_port: TCP port; 0 for a free one
     :ivar machine_options: `options.Options`
+    :ivar account_management: whether clients may create accounts
     """
 
     vm: str
@@ -54,6 +55,7 @@ class Settings:
     client_port: int
     health_port: int
     machine_options: options.Options
+    account_management: bool = True
 
 
 class IpmiContainer:
@@ -68,7 +70,8 @@ class IpmiContainer:
         self._server = bmc_server.BmcServer(
             bmc_server.SharedConnection(None, None),
             settings.machine_options, settings.vm, settings.vm,
-            users.Users(self._account.users))
+            bmc_users.BmcUsers(self._account.users,
+                               settings.account_management))
         self._port = settings.port
         self._readers = futures.ThreadPoolExecutor(READERS, 'reader')
         self._writers = futures.ThreadPoolExecutor(WRITERS, 'writer')

@@ -30,6 +30,9 @@ variables:
   VIRTBMC_HEALTH_PORT   TCP port of /livez, /readyz and /metrics
                         (default: 8082)
   VIRTBMC_RUN_STRATEGY  run strategy to start a Halted VM with
+  VIRTBMC_ACCOUNT_MANAGEMENT
+                        true or false: whether administrators may create
+                        accounts (default: true)
 
 Kubernetes is accessed with the kubeconfig in $KUBECONFIG if set, otherwise
 with the pod's service account.
@@ -70,12 +73,17 @@ def read(environ):
     folder = environ.get('VIRTBMC_AUTH_FOLDER')
     if not folder:
         raise Invalid('VIRTBMC_AUTH_FOLDER must be the path of a directory')
+    management = environ.get('VIRTBMC_ACCOUNT_MANAGEMENT') or 'true'
+    if management not in ('true', 'false'):
+        raise Invalid('VIRTBMC_ACCOUNT_MANAGEMENT must be true or false, not '
+                      f'{management!r}')
     return ipmi_container.Settings(
         vm=vm, folder=folder, address=environ.get('POD_IP') or '::',
         port=_port(environ, 'VIRTBMC_PORT', 6230),
         client_port=_port(environ, 'VIRTBMC_SERVICE_PORT', 0),
         health_port=_port(environ, 'VIRTBMC_HEALTH_PORT', 8082),
-        machine_options=options.Options(**values))
+        machine_options=options.Options(**values),
+        account_management=management == 'true')
 
 
 def _port(environ, name, default):

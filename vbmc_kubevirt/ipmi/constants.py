@@ -28,6 +28,10 @@ class Completion(enum.IntEnum):
     #: Another client holds 'set in progress' (28.12).
     SET_IN_PROGRESS = 0x81
 
+    #: The tested password is another one (22.30), or has another size.
+    WRONG_PASSWORD = 0x80
+    WRONG_PASSWORD_SIZE = 0x81
+
     #: Payload type disabled (24.1, 24.2).
     PAYLOAD_DISABLED = 0x81
 
@@ -124,6 +128,9 @@ class Privilege(enum.IntEnum):
 
 #: Privilege level that no session has: of commands for the system interface.
 NEVER = 0x10
+
+#: Privilege limit of a user without access (22.26).
+NO_ACCESS = 0x0F
 
 
 class Payload(enum.IntEnum):

@@ -38,7 +38,8 @@ class ReadTest(base.BaseTestCase):
         settings = ipmi.read(dict(
             REQUIRED, POD_IP='10.0.0.7', VIRTBMC_PORT='623',
             VIRTBMC_HEALTH_PORT='0', VIRTBMC_RUN_STRATEGY='Manual',
-            VIRTBMC_SERVICE_PORT='1623'))
+            VIRTBMC_SERVICE_PORT='1623', VIRTBMC_ACCOUNT_MANAGEMENT='false'))
+        self.assertFalse(settings.account_management)
         self.assertEqual(('10.0.0.7', 623, 1623, 0, 'Manual'), (
             settings.address, settings.port, settings.client_port,
             settings.health_port,
@@ -52,7 +53,8 @@ class ReadTest(base.BaseTestCase):
                 ('VIRTBMC_PORT', '-1'), ('VIRTBMC_PORT', '65536'),
                 ('VIRTBMC_HEALTH_PORT', 'x'),
                 ('VIRTBMC_RUN_STRATEGY', 'Halted'),
-                ('VIRTBMC_RUN_STRATEGY', 'once')):
+                ('VIRTBMC_RUN_STRATEGY', 'once'),
+                ('VIRTBMC_ACCOUNT_MANAGEMENT', 'no')):
             with self.assertRaisesRegex(ipmi.Invalid, name):
                 ipmi.read(dict(REQUIRED, **{name: value}))
 
@@ -75,6 +77,7 @@ class ReadTest(base.BaseTestCase):
             self.assertEqual(strategy, settings.machine_options.run_strategy)
             self.assertEqual(config_map.WATCH_SECONDS,
                              settings.machine_options.watch_seconds)
+            self.assertTrue(settings.account_management)
         least = ipmi.read(REQUIRED)
         self.assertEqual((deployments.IPMI_PORT, deployments.IPMI_HEALTH_PORT),
                          (least.port, least.health_port))
@@ -101,7 +104,7 @@ class MainTest(base.BaseTestCase):
         self.assertEqual((0, ''), (code, err))
         for name in (*REQUIRED, 'POD_IP', 'VIRTBMC_PORT',
                      'VIRTBMC_SERVICE_PORT', 'VIRTBMC_HEALTH_PORT',
-                     'VIRTBMC_RUN_STRATEGY'):
+                     'VIRTBMC_RUN_STRATEGY', 'VIRTBMC_ACCOUNT_MANAGEMENT'):
             self.assertIn(name, out)
 
     def test_version(self):

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Users of a BMC: the configured one, and accounts that clients create.
+
+The latter are shared with Redfish and stored by `sushy_kubevirt.bmc.accounts`;
+their id is the user id.
+"""
+
+import dataclasses
+
+from sushy_kubevirt.bmc import accounts
+from sushy_kubevirt.kube import errors
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import users
+
+_ROLES = {limit: role for role, limit in users.LIMITS.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """What there is for a user id.
+
+    :param id: 1 to `BmcUsers.id_max`
+    :param name: bytes, b'' if it has none
+    :param limit: `constants.Privilege`, or `constants.NO_ACCESS`
+    :param enabled: whether the user is enabled
+    :param messaging: whether the user may use IPMI
+    :param fixed: whether clients cannot change it
+    :param password: bytes, or None if it has none
+    """
+
+    id: int
+    name: bytes = b''
+    limit: int = constants.NO_ACCESS
+    enabled: bool = False
+    messaging: bool = True
+    fixed: bool = False
+    password: bytes | None = dataclasses.field(default=None, repr=False)
+
+
+class BmcUsers(users.Users):
+    """The users of a BMC.
+
+    :param configured: function that returns an iterable of the `users.User`
+        that clients cannot change
+    :param managed: whether clients may create others
+    """
+
+    def __init__(self, configured, managed=False):
+        super().__init__(self._current_users)
+        self._configured = configured
+        self._accounts = None
+        self._known = None, ()
+        self.managed = managed
+
+    def attach(self, state):
+        """Use the accounts in the BMC's state.
+
+        :param state: a `state_secret.StateSecret`
+        """
+        self._accounts = accounts.Accounts(state, lambda: {
+            user.name.decode() for user in self._configured()})
+
+    def _current_users(self):
+        if self._accounts is None:
+            return self._configured()
+        stored = self._accounts.all()
+        known, converted = self._known
+        if known is not stored:
+            converted = tuple(_user(one) for one in stored if one.usable
+                              and one.ipmi and not one.change_required)
+            self._known = stored, converted
+        # A configured user comes first: its name cannot be taken over.
+        return (*self._configured(), *converted)
+
+    # For the commands
+
+    @property
+    def id_max(self):
+        """The largest user id."""
+        return users.ID_MAX if self.managed else users.NULL_USER + 1
+
+    def slot(self, id_):
+        """Return the `Slot` of a user id, which may be empty."""
+        if id_ == users.NULL_USER:
+            return Slot(id_, messaging=False, fixed=True)
+        for user in self._configured():
+            if user.id == id_:
+                return Slot(id_, user.name, user.limit, user.enabled,
+                            fixed=True, password=user.password)
+        if id_ < accounts.FIRST_ID:
+            return Slot(id_, fixed=True)
+        one = self._accounts and self._accounts.get(id_)
+        if one is None:
+            return Slot(id_)
+        return Slot(
+            id_, one.name.encode(),
+            users.LIMITS.get(one.role, constants.NO_ACCESS),
+            one.enabled and not one.locked, one.ipmi,
+            password=one.password and one.password.encode())
+
+    def change(self, id_, by, **values):
+        """Change an account; see `accounts.Accounts.change`.
+
+        :raises: `errors.MachineError`
+        """
+        self._store().change(id_, _actor(by), **values)
+
+    def delete(self, id_, by):
+        """Delete an account, if there is one.
+
+        :raises: `errors.MachineError`
+        """
+        if self._store().get(id_) is not None:
+            self._store().delete(id_, _actor(by))
+
+    def _store(self):
+        if self._accounts is None:
+            raise errors.Unavailable(
+                'Not connected to the Kubernetes API yet')
+        return self._accounts
+
+
+def role_of(limit):
+    """Convert a privilege limit to a role.
+
+    :param limit: `constants.Privilege` or `constants.NO_ACCESS`
+    :returns: text, or None for no access
+    :raises: KeyError for a limit without a role
+    """
+    return None if limit == constants.NO_ACCESS else _ROLES[limit]
+
+
+def _user(account):
+    return users.User(account.id, account.name.encode(),
+                      account.password.encode(), users.LIMITS[account.role])
+
+
+def _actor(user):
+    return f'{user.name.decode()} over IPMI'

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about users (sections 22.26 to 22.30).
+
+Users 1 and 2 are fixed: a command that would change them is refused with D5h,
+one that changes nothing succeeds, so that clients can write back what they
+have read. Setting an empty name deletes a user.
+"""
+
+import hmac
+
+from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import server
+
+_LEVEL = constants.Privilege
+
+#: Size of a user name; of passwords without and with bit 7 of the user id.
+_NAME_SIZE, _PASSWORD_SIZES = constants.USERNAME_MAX, (16, 20)
+
+#: Operations of Set User Password.
+_DISABLE, _ENABLE, _SET, _TEST = range(4)
+
+
+def commands(bmc):
+    """Return the commands of this module.
+
+    :param bmc: a `bmc.Bmc`
+    """
+    users = _Users(bmc)
+    return {
+        (constants.APPLICATION, 0x43): server.Command(
+            'Set User Access', bmc.map_errors(users.set_access),
+            _LEVEL.ADMINISTRATOR, min_length=3, modifies=True),
+        (constants.APPLICATION, 0x44): server.Command(
+            'Get User Access', bmc.map_errors(users.get_access),
+            _LEVEL.OPERATOR, min_length=2),
+        (constants.APPLICATION, 0x45): server.Command(
+            'Set User Name', bmc.map_errors(users.set_name),
+            _LEVEL.ADMINISTRATOR, min_length=1 + _NAME_SIZE, modifies=True),
+        (constants.APPLICATION, 0x46): server.Command(
+            'Get User Name', bmc.map_errors(users.get_name),
+            _LEVEL.OPERATOR, min_length=1),
+        (constants.APPLICATION, 0x47): server.Command(
+            'Set User Password', bmc.map_errors(users.set_password),
+            _LEVEL.ADMINISTRATOR, min_length=2, modifies=True),
+    }
+
+
+class _Users:
+
+    def __init__(self, bmc):
+        self._bmc = bmc
+
+    @property
+    def _users(self):
+        return self._bmc.users
+
+    def _slot(self, data):
+        """Return the `bmc_users.Slot` of a byte with a user id."""
+        id_ = data & 0x3f
+        if not 1 <= id_ <= self._users.id_max:
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        return self._users.slot(id_)
+
+    def _change(self, session, slot, **values):
+        if slot.fixed:
+            raise completion.RequestError(constants.Completion.WRONG_STATE)
+        self._users.change(slot.id, session.user, **values)
+
+    def get_access(self, session, data):
+        completion.check_channel(data[0])
+        slot = self._slot(data[1])
+        slots = [self._users.slot(id_)
+                 for id_ in range(1, self._users.id_max + 1)]
+        return bytes((
+            self._users.id_max,
+            (0x40 if slot.enabled else 0x80)
+            | sum(one.enabled for one in slots),
+            sum(one.fixed for one in slots),
+            slot.messaging << 4 | slot.limit))
+
+    def set_access(self, session, data):
+        """Set User Access.
+
+        Link authentication and the session limit of the optional fourth byte
+        do not exist on a LAN channel; the former is ignored, as clients set it
+        together with messaging.
+        """
+        completion.check_channel(data[0])
+        slot = self._slot(data[1])
+        values = {}
+        limit = data[2] & 0x0f
+        try:
+            role = bmc_users.role_of(limit)
+        except KeyError:
+            raise completion.RequestError(
+                constants.Completion.INVALID_FIELD) from None
+        if limit != slot.limit:
+            values['role'] = role
+        if data[0] & 0x80:
+            if data[0] & 0x40:
+                # Restricted to callback, which a LAN channel does not have.
+                raise completion.RequestError(
+                    constants.Completion.INVALID_FIELD)
+            messaging = bool(data[0] & 0x10)
+            if messaging != slot.messaging:
+                values['ipmi'] = messaging
+        if data[3:4] > b'\0':
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        if values:
+            self._change(session, slot, **values)
+
+    def get_name(self, session, data):
+        return self._slot(data[0]).name.ljust(_NAME_SIZE, b'\0')
+
+    def set_name(self, session, data):
+        slot = self._slot(data[0])
+        name = data[1:].partition(b'\0')[0]
+        if name == slot.name:
+            return
+        if name or slot.fixed:
+            self._change(session, slot, name=_text(name))
+        else:
+            self._users.delete(slot.id, session.user)
+
+    def set_password(self, session, data):
+        slot, operation = self._slot(data[0]), data[1] & 0x03
+        size = _PASSWORD_SIZES[data[0] >> 7]
+        if operation in (_DISABLE, _ENABLE):
+            if slot.enabled != (operation == _ENABLE):
+                self._change(session, slot, locked=False,
+                             enabled=operation == _ENABLE)
+            return
+        if len(data) != 2 + size:
+            raise completion.RequestError(constants.Completion.LENGTH_INVALID)
+        password = data[2:].rstrip(b'\0')
+        matches = slot.password is not None and hmac.compare_digest(
+            slot.password, password)
+        if operation == _SET:
+            if not matches:
+                self._change(session, slot, password=_text(password))
+        elif not matches:
+            wrong_size = len(slot.password or b'') > size
+            raise completion.RequestError(
+                constants.Completion.WRONG_PASSWORD_SIZE if wrong_size
+                else constants.Completion.WRONG_PASSWORD)
+
+
+def _text(data):
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise completion.RequestError(
+            constants.Completion.INVALID_FIELD) from None
