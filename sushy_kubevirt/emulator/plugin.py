@@ -21,7 +21,8 @@ replaced members are in this module, as of sushy-tools 2.2.0;
 `run`                  WSGI server and by the command sushy-emulator: invalid
                        options are reported here. `run` also moves TLS
                        handshakes out of the thread that accepts connections,
-                       and cleans up on SIGTERM.
+                       cleans up on SIGTERM, and lets the server answer
+                       invalid HTTP with Redfish errors.
 `wsgi_app`             On the first request, when all upstream routes exist,
                        `routes.install` replaces their views.
 `RedfishAuthMiddleware`  has no sessions and roles, runs bcrypt for every
@@ -29,6 +30,9 @@ replaced members are in this module, as of sushy-tools 2.2.0;
                        traceback. With the kubevirt driver it passes all
                        requests to `redfish.protocol.authentication`.
 =====================  ====================================================
+
+gunicorn's `util.write_error` (gunicorn 27), which answers invalid HTTP in
+HTML, is replaced in its workers.
 
 With a driver other than kubevirt, upstream's emulator is unchanged.
 """
@@ -48,6 +52,7 @@ from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.emulator import system_driver
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import request_validation
+from sushy_kubevirt.redfish.protocol import server_errors
 from sushy_kubevirt.redfish.protocol import system_access
 from sushy_kubevirt.redfish import routes
 from sushy_kubevirt.redfish.services import service_context
@@ -108,6 +113,10 @@ def enable():
         _state(app).check()
         if _state(app).kubevirt_selected():
             _defer_tls_handshake(kwargs.get('ssl_context'))
+            # Imported here, as other servers do not need Werkzeug's.
+            from sushy_kubevirt.redfish.protocol import request_handler
+            kwargs.setdefault('request_handler',
+                              request_handler.RequestHandler)
             # The default would end the process without `close`.
             signal.signal(signal.SIGTERM, lambda *_: sys.exit())
         return stock['run'](app, *args, **kwargs)
@@ -154,6 +163,7 @@ class _State:
             with self._lock:
                 if self._is_kubevirt():
                     _set_up_logging(self._app)
+                    _replace_gunicorn_errors()
                     self._create_driver()
                     self._driver.start()
                     self.services.start()
@@ -288,6 +298,13 @@ def _defer_tls_handshake(context):
     if context is not None:
         context.wrap_socket = functools.partial(
             context.wrap_socket, do_handshake_on_connect=False)
+
+
+def _replace_gunicorn_errors():
+    """Let gunicorn answer invalid HTTP with Redfish errors, if it serves."""
+    util = sys.modules.get('gunicorn.util')
+    if util is not None:
+        util.write_error = server_errors.for_gunicorn(util.write_nonblock)
 
 
 def _state(app):

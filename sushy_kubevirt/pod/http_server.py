@@ -29,6 +29,8 @@ import time
 
 from werkzeug import serving
 
+from sushy_kubevirt.redfish.protocol import request_handler
+
 LOG = logging.getLogger(__name__)
 
 #: Maximum number of connections. One more closes the one whose client has
@@ -238,7 +240,7 @@ class _Connection:
         self.end = self.since + REQUEST_SECONDS
 
 
-class _Handler(serving.WSGIRequestHandler):
+class _Handler(request_handler.RequestHandler):
 
     # Send header and body in one segment, without Nagle's algorithm, which
     # would hold back the body until the client's delayed acknowledgement.
@@ -252,10 +254,12 @@ class _Handler(serving.WSGIRequestHandler):
         self.rfile = _BoundedReader(self.rfile)
 
     def handle(self):
-        # Raised for the request line; `http.server` answers a long header
-        # line with 431.
-        with contextlib.suppress(client.LineTooLong):
+        try:
             super().handle()
+        except client.LineTooLong:
+            # The request line; `http.server` answers a long header line.
+            self.requestline = self.command = ''
+            self.send_error(414)
 
     def handle_expect_100(self):
         # Werkzeug sends 100 Continue itself.
@@ -263,11 +267,7 @@ class _Handler(serving.WSGIRequestHandler):
 
     def make_environ(self):
         """Make the WSGI environment, with the body already read."""
-        try:
-            environ = super().make_environ()
-        except ValueError:
-            # For example an invalid IPv6 address in the URL.
-            self._reject(400)
+        environ = super().make_environ()
         length = environ.get('CONTENT_LENGTH', '')
         if environ.get('wsgi.input_terminated'):
             body = self._read_body(environ, _MAX_BODY_BYTES + 1)
@@ -275,7 +275,7 @@ class _Handler(serving.WSGIRequestHandler):
             body = b''
         elif len(length) > _MAX_LENGTH_DIGITS:
             # int() raises ValueError above 4300 digits.
-            self._reject(413)
+            self.reject(413)
         elif int(length) > _MAX_BODY_BYTES:
             # The application rejects it without reading it.
             self.rfile = _DiscardReader(self.rfile)
@@ -298,10 +298,6 @@ class _Handler(serving.WSGIRequestHandler):
         except (OSError, client.LineTooLong) as exc:
             # OSError is also raised for invalid chunks.
             raise ConnectionError(str(exc)) from None
-
-    def _reject(self, code):
-        self.send_error(code)
-        raise ConnectionError('The request was rejected')
 
     def send_header(self, keyword, value):
         if keyword.lower() == 'content-type':

@@ -3,6 +3,7 @@
 
 import http.client
 import json
+import socket
 import time
 import urllib.parse
 
@@ -54,6 +55,33 @@ class HttpTestCase(redfish_case.RedfishTestCase):
                      If_Match=get['ETag'])
             self.wait_power(state)
 
+    def send_invalid(self, *requests):
+        """Send what the server itself refuses.
+
+        :param requests: tuples (bytes, status code)
+        """
+        parts = urllib.parse.urlsplit(self.emulator.url)
+        for data, code in requests:
+            with socket.create_connection(
+                    (parts.hostname, parts.port), timeout=30) as sock:
+                sock.sendall(data + b'\r\n\r\n')
+                response = http.client.HTTPResponse(sock)
+                response.begin()
+                content = response.read()
+            self.assertEqual(code, response.status, content[:500])
+            headers = response.headers
+            self.assertEqual('application/json', headers['Content-Type'])
+            self.assertEqual(str(len(content)), headers['Content-Length'])
+            self.assertEqual('4.0', headers['OData-Version'])
+            error = json.loads(content)['error']
+            self.assertTrue(error['code'].startswith('Base.'))
+            [entry] = error['@Message.ExtendedInfo']
+            for name in ('MessageId', 'Message', 'MessageArgs',
+                         'MessageSeverity', 'Resolution'):
+                self.assertIn(name, entry)
+        self.ask('GET', self.path)
+        self.assertNotIn('Traceback', self.emulator.process.output)
+
     def send_each_kind(self):
         """Send one request of each kind over the same connection."""
         get, body = self.ask('GET', self.path)
@@ -90,6 +118,14 @@ class TestWerkzeug(HttpTestCase):
         headers, _ = self.ask('GET', self.path)
         self.assertEqual('close', headers['Connection'])
 
+    def test_errors_of_the_server(self):
+        self.send_invalid(
+            (b'GET', 400), (b'GET / HTTP/1.x', 400), (b'GET / HTTP/2.0', 505),
+            (b'GET http://[ HTTP/1.1', 400),
+            (b'GET /' + b'x' * 70000 + b' HTTP/1.1', 414),
+            (b'GET / HTTP/1.1\r\nX: ' + b'x' * 70000, 431),
+            (b'GET / HTTP/1.1\r\n' + b'X: y\r\n' * 200, 431))
+
     def test_actions_with_the_etag_of_one_get(self):
         self.act_with_one_etag()
 
@@ -102,6 +138,15 @@ class TestGunicorn(HttpTestCase):
         """No rest of a request is taken for the next one."""
         self.send_each_kind()
         self.assertEqual(1, self.connections)
+
+    def test_errors_of_the_server(self):
+        self.send_invalid(
+            (b'GET', 400), (b'GET / HTTP/1.x', 400),
+            (b'GET / HTTP/1.1\r\nno header', 400),
+            (b'GET / HTTP/1.1\r\nTransfer-Encoding: gzip', 400),
+            (b'GET /' + b'x' * 9000 + b' HTTP/1.1', 414),
+            (b'GET / HTTP/1.1\r\nX: ' + b'x' * 9000, 431),
+            (b'GET / HTTP/1.1\r\n' + b'X: y\r\n' * 200, 431))
 
     def test_actions_with_the_etag_of_one_get(self):
         self.act_with_one_etag()

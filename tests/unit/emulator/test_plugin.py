@@ -278,3 +278,18 @@ class TestAuthentication(redfish.RedfishTestCase):
             'Authorization': 'Basic ' + base64.b64encode(
                 b'admin:wrong').decode()})
         self.assertEqual(401, response.status_code)
+
+
+class TestGunicorn(base.BaseTestCase):
+    """What is replaced in gunicorn 27."""
+
+    def test_write_error(self):
+        from gunicorn import util
+        from gunicorn.workers import base as workers
+
+        self.assertEqual(['sock', 'status_int', 'reason', 'mesg'], list(
+            inspect.signature(util.write_error).parameters))
+        self.assertEqual(['sock', 'data'], list(inspect.signature(
+            util.write_nonblock).parameters)[:2])
+        self.assertIn('util.write_error(client, status_int, reason, mesg)',
+                      inspect.getsource(workers.Worker.handle_error))

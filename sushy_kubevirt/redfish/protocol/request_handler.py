@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Werkzeug's request handler, with Redfish bodies for errors of its own."""
+
+import contextlib
+import time
+
+from werkzeug import serving
+
+from sushy_kubevirt.redfish.protocol import server_errors
+
+#: Seconds and bytes to wait for the rest of a refused request. To close the
+#: connection before it was read could discard the response as well (TCP RST).
+_DRAIN_SECONDS = 1.0
+_DRAIN_BYTES = 2 ** 20
+_PAUSE_SECONDS = 0.1
+
+
+class RequestHandler(serving.WSGIRequestHandler):
+    """Reads requests and calls the application, in a thread of each."""
+
+    def make_environ(self):
+        """Make the WSGI environment.
+
+        :raises: ConnectionError, after an error response
+        """
+        try:
+            return super().make_environ()
+        except ValueError:
+            # For example an invalid IPv6 address in the URL.
+            self.reject(400)
+
+    def reject(self, code):
+        """Send an error response and end the request.
+
+        :raises: ConnectionError
+        """
+        self.send_error(code)
+        raise ConnectionError('The request was rejected')
+
+    def send_error(self, code, message=None, explain=None):
+        """Send an error response (`http.server` calls it).
+
+        :param code: HTTP status code
+        :param message: what is wrong with the request
+        """
+        code = int(code)
+        self.log_error('code %d, message %s', code, message)
+        # Unset after an invalid request line; no headers would be sent.
+        self.request_version = 'HTTP/1.1'
+        phrase, headers, body = server_errors.response(code, message or '')
+        # Not `send_response`, which logs the request line: Werkzeug's does not
+        # log an invalid URL.
+        self.send_response_only(code, phrase)
+        self.send_header('Server', self.version_string())
+        self.send_header('Date', self.date_time_string())
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != 'HEAD':
+            self.wfile.write(body)
+        self.wfile.flush()
+        self._drain()
+
+    def _drain(self):
+        end = time.monotonic() + _DRAIN_SECONDS
+        left = _DRAIN_BYTES
+        self.connection.settimeout(_PAUSE_SECONDS)
+        with contextlib.suppress(OSError):
+            while left > 0 and time.monotonic() < end:
+                found = self.connection.recv(2 ** 16)
+                if not found:
+                    break
+                left -= len(found)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bodies of errors that an HTTP server finds before it calls the application.
+
+Requests that are not valid HTTP, or too long, never reach a view. The servers
+would answer them in HTML: Werkzeug's by `request_handler`, gunicorn's by
+`for_gunicorn`.
+"""
+
+import http
+import json
+
+from sushy_kubevirt.redfish.protocol import error_responses
+from sushy_kubevirt.redfish.protocol import messages
+
+_RESOLUTIONS = {
+    400: 'Send a valid HTTP request.',
+    413: 'Send a shorter body.',
+    414: 'Send a shorter URI.',
+    431: 'Send fewer or shorter headers.',
+    501: 'Send the body with Content-Length, or chunked.',
+    505: 'Send the request as HTTP/1.1.',
+}
+
+
+def response(code, detail=''):
+    """Build the response to a request that the server refuses.
+
+    :param code: HTTP status code
+    :param detail: what is wrong; it may contain parts of the request
+    :returns: (reason phrase, dict of headers, body as bytes)
+    """
+    phrase = http.HTTPStatus(code).phrase
+    if code == 413:
+        error = error_responses.RedfishError(
+            code, messages.message('PayloadTooLarge'))
+    elif code == 500:
+        error = error_responses.internal_error()
+    else:
+        error = error_responses.general_error(
+            code, f'{phrase}: {messages.truncate(detail)}.' if detail
+            else f'{phrase}.', _RESOLUTIONS.get(code, ''))
+    body = json.dumps(error_responses.error_body(error.entries)).encode()
+    return phrase, {
+        'Content-Type': 'application/json',
+        'Content-Length': str(len(body)),
+        'OData-Version': '4.0',
+        'Cache-Control': 'no-store',
+        'Connection': 'close',
+    }, body
+
+
+def for_gunicorn(send):
+    """Make a replacement for ``gunicorn.util.write_error`` (gunicorn 27).
+
+    :param send: ``gunicorn.util.write_nonblock``
+    :returns: function of (socket, status code, reason phrase, detail)
+    """
+    def write_error(sock, status_int, reason, mesg):
+        phrase, headers, body = response(status_int, mesg)
+        lines = [f'HTTP/1.1 {status_int} {phrase}',
+                 *map(': '.join, headers.items()), '', '']
+        send(sock, '\r\n'.join(lines).encode() + body)
+
+    return write_error
