@@ -62,10 +62,11 @@ class Consoles:
                 _KIND, request.name, 'VMI is in failed status')
         if vmi_status.phase(vmi) != vmi_status.RUNNING:
             raise errors.bad_request(_NOT_RUNNING)
+        _check(request.http)
         port = self._guests.serial(vmi['metadata']['uid'])
         if port is None:
-            raise _simulated('serial port')
-        _check(request.http)
+            raise errors.internal_error(
+                'Failed finding unix socket for serial console')
         listener = port.listen()
         try:
             return await _connect(request.http, listener.next, port.send)
@@ -81,8 +82,11 @@ class Consoles:
         if vmi_status.phase(vmi) != vmi_status.RUNNING:
             raise errors.bad_request(_NOT_RUNNING)
         uid = vmi['metadata']['uid']
-        if self._guests.serial(uid) is None:
-            raise _simulated('display')
+        if not self._guests.HAS_DISPLAY:
+            raise errors.ApiError(
+                501, 'NotImplemented', 'the machines of this sandbox have no '
+                'display: they are simulated; those of --guests qemu have '
+                'one')
         if (request.query.get('preserveSession') in _TRUE
                 and uid in self._displays):
             raise errors.internal_error(
@@ -113,12 +117,6 @@ class Consoles:
             if self._displays.get(uid) is writer.transport:
                 del self._displays[uid]
             writer.close()
-
-
-def _simulated(what):
-    return errors.ApiError(
-        501, 'NotImplemented', f'the machines of this sandbox have no {what}: '
-        'they are simulated; those of --guests qemu have one')
 
 
 def _check(http):

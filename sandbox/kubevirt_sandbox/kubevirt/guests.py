@@ -15,6 +15,7 @@ import datetime
 
 from kubevirt_sandbox.kubevirt import firmware
 from kubevirt_sandbox.kubevirt import paths
+from kubevirt_sandbox.kubevirt import terminal
 
 IGNORE_ACPI = 'sandbox.sushy-kubevirt/ignore-acpi'
 """Annotation of a VMI: 'true' makes a guest that hears no power button."""
@@ -39,6 +40,7 @@ class _Guest:
     booted: bool = False
     paused: bool = False
     pending: object = None
+    terminal: object = None
 
 
 class Guests:
@@ -52,6 +54,9 @@ class Guests:
     :param seconds: how long a guest takes to shut down or to reboot, in
         seconds.
     """
+
+    #: Whether guests have displays.
+    HAS_DISPLAY = False
 
     def __init__(self, loop, look, ended, seconds):
         self._loop = loop
@@ -127,8 +132,12 @@ class Guests:
     def kill(self, uid):
         """Power the guest off immediately, without calling ``ended``."""
         guest = self._guests.pop(uid, None)
-        if guest is not None and guest.pending is not None:
+        if guest is None:
+            return
+        if guest.pending is not None:
             guest.pending.cancel()
+        if guest.terminal is not None:
+            guest.terminal.close()
 
     def has_agent(self, vmi):
         """Tell whether the guest of a VMI has a connected guest agent."""
@@ -146,8 +155,18 @@ class Guests:
         return vmi is not None and any(
             v['name'] == volume for v in paths.volumes(vmi['spec']))
 
-    def serial(self, _uid):
-        """Return the serial port of a guest, or None."""
+    def serial(self, uid):
+        """Return the :class:`serial.Serial` of a guest, or None.
+
+        The first call connects it; what the guest printed before is lost.
+        """
+        guest = self._guests.get(uid)
+        if guest is None:
+            return None
+        if guest.terminal is None:
+            guest.terminal = terminal.Terminal(
+                lambda action: self.act(*guest.key, action))
+        return guest.terminal.serial
 
     async def display(self, _uid):
         """Return the path of the VNC socket, or None."""
@@ -186,8 +205,11 @@ class Guests:
         """Tell whether a VM of this name ever had a guest."""
         return (namespace, name) in self._boots
 
-    def console_log(self, _namespace, _name):
+    def console_log(self, namespace, name):
         """Return the last output of a guest's serial port, or None."""
+        guest = self._of((namespace, name))
+        return (guest.terminal.serial.output
+                if guest and guest.terminal else None)
 
     # --------------------------------------------------------------------
 
@@ -238,6 +260,10 @@ class Guests:
             guest.pending = None
         found = firmware.boot(vmi)
         guest.booted = found.device is not None
+        if guest.terminal is not None:
+            guest.terminal.boot(
+                f'{guest.key[1]}: {found.firmware} firmware, booted from '
+                f'{found.device or "nothing"}')
         record = self._boots.setdefault(guest.key, [])
         if len(self._boots) > _NAMES_KEPT:
             self._boots.pop(next(iter(self._boots)))

@@ -59,6 +59,9 @@ class Guests:
         guest's drives have changed.
     """
 
+    #: Whether guests have displays.
+    HAS_DISPLAY = True
+
     def __init__(self, settings, store, storage, look, ended, changed):
         self._settings = settings
         self._look = look

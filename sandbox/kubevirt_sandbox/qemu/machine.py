@@ -14,8 +14,8 @@ import os
 import socket
 import subprocess
 
+from kubevirt_sandbox.kubevirt import serial
 from kubevirt_sandbox.qemu import qmp
-from kubevirt_sandbox.qemu import serial
 
 LOG = logging.getLogger(__name__)
 

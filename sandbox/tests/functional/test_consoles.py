@@ -56,12 +56,50 @@ class ConsolesTestCase(case.SandboxTestCase):
         self.assertEqual((400, 'No graphics devices are present.'),
                          self.rejection('bare', 'vnc'))
 
-    def test_simulated_guest_gets_501(self):
+    def test_simulated_guest_has_no_display(self):
+        self.make('blind')
+        self.sandbox.wait_running('blind')
+        code, message = self.rejection('blind', 'vnc')
+        self.assertEqual(501, code)
+        self.assertIn('have no display', message)
+
+    def connect(self, name):
+        made = console.connect(self.sandbox, console.url(self.sandbox, name))
+        self.addCleanup(made.shutdown)
+        made.settimeout(30)
+        return made
+
+    def read(self, socket, end):
+        """Read until the output ends with some bytes."""
+        received = b''
+        while not received.endswith(end):
+            data = socket.recv()
+            self.assertTrue(data, received)
+            received += data
+        return received
+
+    def test_console_of_simulated_guest(self):
         self.make('simulated')
         self.sandbox.wait_running('simulated')
-        for verb, port in (('console', 'serial port'), ('vnc', 'display')):
-            code, message = self.rejection('simulated', verb)
-            self.assertEqual(501, code)
-            self.assertIn('have no ' + port, message)
         self.sandbox.request(
             'GET', '/sandbox/guests/default/simulated/console', expect=404)
+        one = self.connect('simulated')
+        one.send_binary(b'print 130\r')
+        self.assertEqual(
+            b'print 130\r\n0000000000 ' + b'.' * 51 + b'\r\n0000000001 '
+            + b'.' * 51 + b'\r\n00# ', self.read(one, b'# '))
+        # A reboot of the guest keeps the connection.
+        self.sandbox.guest_does('simulated', 'reboot')
+        self.assertIn(b'simulated: bios firmware, booted from ',
+                      self.read(one, b'# '))
+        # A second connection replaces the first, without a close frame.
+        two = self.connect('simulated')
+        with self.assertRaises((websocket.WebSocketException, OSError)):
+            one.recv()
+        two.send_binary(b'poweroff\r')
+        with self.assertRaises((websocket.WebSocketException, OSError)):
+            while True:
+                two.recv()
+        self.sandbox.wait('virtualmachineinstances', 'simulated',
+                          lambda vmi: vmi is None
+                          or vmi['status']['phase'] != 'Running')

@@ -3,7 +3,7 @@ import asyncio
 import socket
 import unittest
 
-from kubevirt_sandbox.qemu import serial
+from kubevirt_sandbox.kubevirt import serial
 
 
 class SerialTestCase(unittest.IsolatedAsyncioTestCase):
@@ -39,13 +39,27 @@ class SerialTestCase(unittest.IsolatedAsyncioTestCase):
         await self.loop.sock_sendall(self.theirs, b'hello')
         self.assertEqual(b'hello', await two.next())
 
-    async def test_disconnects_slow_listener(self):
+    async def test_machine_waits_for_slow_listener(self):
         one = self.serial.listen()
-        for number in range(serial._QUEUE_LIMIT + 10):
-            one.put(b'%d' % number)
-        received = [await one.next()
-                    for number in range(serial._QUEUE_LIMIT + 1)]
-        self.assertEqual(b'', received[-1])
+        data = bytes(range(256)) * 4096 * 8
+        sent = self.loop.create_task(
+            self.loop.sock_sendall(self.theirs, data))
+        done, _pending = await asyncio.wait({sent}, timeout=0.2)
+        self.assertFalse(done)
+        received = b''
+        while len(received) < len(data):
+            received += await one.next()
+        self.assertEqual(data, received)
+        await sent
+
+    async def test_machine_does_not_wait_for_listener_that_left(self):
+        one = self.serial.listen()
+        sent = self.loop.create_task(
+            self.loop.sock_sendall(self.theirs, bytes(2 ** 23)))
+        await one.next()
+        self.serial.leave(one)
+        async with asyncio.timeout(30):
+            await sent
 
     async def test_limits_recorded_output(self):
         one = self.serial.listen()
