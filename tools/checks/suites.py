@@ -297,6 +297,20 @@ def dmtf(folder):
     return result
 
 
+def clients(folder):
+    """Run the tests with clients that other projects maintain.
+
+    They need packages that nothing else needs, which are installed first; see
+    :mod:`tests.clients.environment`. The last step compares the table of
+    tested clients in the documentation with the results.
+    """
+    result = run_as_test(sys.executable, '-m', 'tests.clients.environment')
+    if result.failed:
+        return result
+    result += stestr(folder, './tests/clients', *WORKERS)
+    return result + run_as_test(sys.executable, '-m', 'tests.clients.table')
+
+
 def demo(folder):
     """Run the tour as a user would."""
     return run_as_test(checkout.ROOT / 'tools' / 'demo', '--tour',
@@ -319,6 +333,7 @@ SUITES = {
     'sandbox-functional': sandbox_functional,
     'qemu': qemu,
     'dmtf': dmtf,
+    'clients': clients,
     'demo': demo,
     'bench': bench,
 }

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Install the clients of this suite.
+
+    python -m tests.clients.environment
+
+It makes a virtual environment in the folder ``clients`` of the environment
+that it runs in (``.venv`` or tox's), installs Debian's FreeIPMI if its
+commands are missing, and builds the Go programs of ``tests/clients/go`` if a
+recent Go is installed. What is up to date is left alone.
+"""
+
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from tests.fixtures import checkout
+
+SOURCES = pathlib.Path(__file__).parent
+REQUIREMENTS = SOURCES / 'requirements.txt'
+GO_SOURCES = SOURCES / 'go'
+
+#: Everything that this module makes.
+FOLDER = pathlib.Path(sys.prefix) / 'clients'
+
+#: Commands of the Python packages and of the Go programs.
+BIN = FOLDER / 'python' / 'bin'
+GO_BIN = FOLDER / 'go'
+
+#: Results of the tests; see `tests.clients.table`.
+RESULTS = FOLDER / 'results'
+
+
+def needed_go():
+    """Return the Go version that the programs need, e.g. ``(1, 23)``."""
+    found = re.search(r'^go (\d+)\.(\d+)',
+                      (GO_SOURCES / 'go.mod').read_text(), re.MULTILINE)
+    return tuple(map(int, found.groups()))
+
+
+def without_go():
+    """Return why the Go programs cannot be built; None if they can."""
+    needed = 'Go {}.{} or later is not installed'.format(*needed_go())
+    if not shutil.which('go'):
+        return needed
+    found = re.search(r'go(\d+)\.(\d+)', subprocess.run(
+        ['go', 'env', 'GOVERSION'], env=_go_environment(), cwd='/',
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        check=True).stdout)
+    return (None if tuple(map(int, found.groups())) >= needed_go()
+            else needed)
+
+
+def version_of(package):
+    """Return the version of a package of `REQUIREMENTS`."""
+    return subprocess.run(
+        [BIN / 'python', '-c', 'import importlib.metadata, sys; '
+         'print(importlib.metadata.version(sys.argv[1]))', package],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        check=True).stdout.strip()
+
+
+def _go_environment():
+    # Never download another toolchain.
+    return dict(os.environ, GOTOOLCHAIN='local', CGO_ENABLED='0',
+                GOFLAGS='-mod=readonly -buildvcs=false')
+
+
+def _install_freeipmi():
+    if not shutil.which('bmc-info'):
+        subprocess.run([checkout.ROOT / 'tools' / 'bootstrap', '--quiet',
+                        '--clients'], stdin=subprocess.DEVNULL, check=True)
+
+
+def _make_venv():
+    stamp = FOLDER / 'python' / 'stamp'
+    wanted = hashlib.sha256(
+        sys.version.encode() + bytes(FOLDER)
+        + REQUIREMENTS.read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    print('installing the Python clients', flush=True)
+    subprocess.run([sys.executable, '-m', 'venv', '--clear',
+                    FOLDER / 'python'], check=True)
+    # Ansible has 20,000 modules: compile only those that run.
+    subprocess.run([BIN / 'python', '-m', 'pip', '--quiet', 'install',
+                    '--no-compile', '--requirement', REQUIREMENTS],
+                   stdin=subprocess.DEVNULL, check=True)
+    stamp.write_text(wanted)
+
+
+def _build_go():
+    if reason := without_go():
+        print(f'no Go programs: {reason}', flush=True)
+        return
+    # Go's cache makes this quick when nothing has changed.
+    GO_BIN.mkdir(parents=True, exist_ok=True)
+    subprocess.run(['go', 'build', '-o', f'{GO_BIN}{os.sep}', './...'],
+                   cwd=GO_SOURCES, env=_go_environment(),
+                   stdin=subprocess.DEVNULL, check=True)
+
+
+def main():
+    """Install everything, and forget the results of earlier runs."""
+    shutil.rmtree(RESULTS, ignore_errors=True)
+    RESULTS.mkdir(parents=True)
+    _install_freeipmi()
+    _make_venv()
+    _build_go()
+
+
+if __name__ == '__main__':
+    main()

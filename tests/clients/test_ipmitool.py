@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ipmitool: the commands that users type, against the pod of a BMC.
+
+The functional tests in ``tests/functional/ipmi`` use it too, for details.
+"""
+
+import subprocess
+
+from tests.clients import case
+
+
+class IpmitoolTestCase(case.ClientTestCase):
+
+    CLIENT = 'ipmitool'
+
+    @classmethod
+    def version(cls):
+        # "ipmitool version 1.8.19"
+        return subprocess.run(
+            ['ipmitool', '-V'], stdin=subprocess.DEVNULL, check=True,
+            capture_output=True, text=True).stdout.split()[2]
+
+    def contains(self, command, *texts):
+        """Check that a command succeeds and prints some texts."""
+        output = self.ipmi(*command.split())
+        for text in texts:
+            self.assertIn(text, output)
+        self.record(command)
+
+    def test_power_and_boot_device(self):
+        self.power('Off')
+        count = len(self.boots())
+        self.contains('chassis bootdev pxe')
+        self.contains('chassis power on', 'Up/On')
+        self.wait_power('On')
+        for command in 'cycle', 'reset':
+            self.contains('chassis power ' + command)
+            self.wait_power('On')
+        self.contains('chassis power soft')
+        self.wait_power('Off')
+        self.assertEqual('Pxe', self.boots()[count])
