@@ -1,31 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The IPMI container of a BMC pod, tested with ``ipmitool``.
+"""The IPMI container of a BMC pod, tested with ``ipmitool``."""
 
-The container's command runs without a pod, with the permissions that the
-operator grants. It gets what a cluster gives it: an environment and a folder
-with a Secret.
-"""
-
-import contextlib
 from importlib import metadata
 import os
-import pathlib
 import re
 import secrets
 import signal
 import subprocess
 
-import fixtures
 import requests
 
 from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import process
-from sushy_kubevirt.operator import rbac
-from sushy_kubevirt.operator import spec
-from tests.fixtures import base
+from tests.fixtures import ipmi_pod
 from tests.fixtures import processes
-from tests.fixtures import secret_volume
-from tests.fixtures import vbmcd
 
 #: MiB of anonymous memory, which does not depend on other processes of this
 #: host. Both containers of an idle pod together must need less than 64 MiB of
@@ -33,134 +21,7 @@ from tests.fixtures import vbmcd
 MAX_MEMORY = 23
 
 
-class Pod(fixtures.Fixture):
-    """A running ``sushy-kubevirt-ipmi``.
-
-    :param kubeconfig: path.
-    :param vm: name of a VM in namespace ``default``.
-    """
-
-    address = '127.0.0.1'
-    username = 'admin'
-
-    def __init__(self, kubeconfig, vm):
-        super().__init__()
-        self.kubeconfig = kubeconfig
-        self.vm = self.name = vm
-
-    def _setUp(self):
-        self.password = secrets.token_hex(8)
-        self.mount = self.useFixture(secret_volume.Mount(
-            username=b'admin', password=self.password.encode()))
-        home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        self.process = self.useFixture(process.Process(
-            ['sushy-kubevirt-ipmi'],
-            ready=r'UDP port (\d+); probes and metrics on TCP port (\d+)',
-            env=process.environment(home, {
-                'KUBECONFIG': self.kubeconfig, 'POD_IP': self.address,
-                'VIRTBMC_VM': 'default/' + self.vm, 'VIRTBMC_PORT': 0,
-                'VIRTBMC_HEALTH_PORT': 0,
-                'VIRTBMC_AUTH_FOLDER': self.mount.path})))
-        self.port, self.health_port = map(int, self.process.match.groups())
-
-    def ask(self, path):
-        return requests.get(
-            f'http://{self.address}:{self.health_port}{path}', timeout=10)
-
-    def probe(self, path):
-        """Return HTTP status code and text of a probe."""
-        answer = self.ask(path)
-        return answer.status_code, answer.text.strip()
-
-    def metric(self, line):
-        """Return the value of a metric with these labels, or None."""
-        found = re.search(f'^{re.escape(line)} (.*)$',
-                          self.ask('/metrics').text, re.MULTILINE)
-        return found and float(found[1])
-
-    def ipmitool(self, *words, **options):
-        return vbmcd.ipmitool(self, *words, **options)
-
-    def ipmi(self, *words, **options):
-        done = self.ipmitool(*words, **options)
-        if done.returncode:
-            raise AssertionError(done.stdout)
-        return done.stdout.strip()
-
-    @contextlib.contextmanager
-    def shell(self, interface='lanplus'):
-        """Run ``ipmitool shell``, which stays in one session.
-
-        Yields a function that runs a command and returns the line that it
-        prints, or None if there is none in time.
-        """
-        with subprocess.Popen(
-                ['ipmitool', '-I', interface, '-H', self.address, '-p',
-                 str(self.port), '-U', self.username, '-E', '-N', '1', '-R',
-                 '1', 'shell'], env=process.environment('/nonexistent', {
-                     'IPMI_PASSWORD': self.password}),
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, bufsize=0) as shell:
-            try:
-                yield lambda words: _say(shell, words)
-            finally:
-                shell.kill()
-
-
-def _say(shell, words):
-    shell.stdin.write(words.encode() + b'\n')
-    while line := shell.stdout.readline().decode():
-        # The shell echoes its input.
-        line = line.replace('ipmitool>', '').replace(words, '').strip()
-        if line:
-            return line
-    return None
-
-
-class PodTestCase(base.SandboxTestCase):
-
-    VMS = 0
-
-    def pod(self, run_strategy='Halted', vm=True):
-        """Create a VM, and a pod for it with its own account.
-
-        :param vm: whether to create the VM.
-        """
-        self.name = name = 'box-' + secrets.token_hex(3)
-        if vm:
-            self.make(name, run_strategy)
-        bmc = spec.read({
-            'apiVersion': 'bmc.kubevirt.io/v1beta1',
-            'kind': 'VirtualMachineBMC',
-            'metadata': {'name': name, 'namespace': 'default',
-                         'uid': 'a3f0c2e9-6dd2-4c0a-b1d2-1234567890ab'},
-            'spec': {'virtualMachine': {'name': name},
-                     'redfish': {'enabled': False}}})
-        for plural, made in (('serviceaccounts', rbac.account(bmc)),
-                             ('roles', rbac.role(bmc)),
-                             ('rolebindings', rbac.binding(bmc))):
-            # The owner, a VirtualMachineBMC, does not exist here.
-            del made['metadata']['ownerReferences']
-            self.sandbox.create(plural, made)
-            self.addCleanup(self.sandbox.delete, plural,
-                            made['metadata']['name'])
-        account = rbac.account(bmc)['metadata']['name']
-        self.user = 'system:serviceaccount:default:' + account
-        return self.useFixture(Pod(self.sandbox.account(account), name))
-
-    def make(self, name, run_strategy='Halted'):
-        self.sandbox.create('virtualmachines',
-                            machines.vm(name, run_strategy))
-        self.addCleanup(self.sandbox.delete, 'virtualmachines', name)
-
-    def wait_ready(self, pod):
-        self.until(lambda: pod.probe('/readyz')[0] == 200)
-
-    def denied_calls(self):
-        return self.sandbox.stats()['refused'].get(self.user, {})
-
-
-class ServeTest(PodTestCase):
+class ServeTest(ipmi_pod.PodTestCase):
 
     def test_power_boot_and_metrics(self):
         pod = self.pod()
@@ -287,7 +148,7 @@ class ServeTest(PodTestCase):
         self.assertEqual((200, 'ok'), pod.probe('/livez'))
 
 
-class RotationTest(PodTestCase):
+class RotationTest(ipmi_pod.PodTestCase):
 
     def setUp(self):
         super().setUp()
