@@ -16,6 +16,8 @@ from vbmc_kubevirt.commands import chassis
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import device
 from vbmc_kubevirt.commands import lan
+from vbmc_kubevirt.commands import payload
+from vbmc_kubevirt.commands import sol_configuration
 from vbmc_kubevirt.commands import system_interface
 from vbmc_kubevirt.commands import users
 from vbmc_kubevirt.ipmi import constants
@@ -23,8 +25,8 @@ from vbmc_kubevirt.ipmi import constants
 LOG = logging.getLogger(__name__)
 
 #: Modules with commands.
-MODULES = (device, channels, lan, chassis, boot_options, system_interface,
-           users)
+MODULES = (device, channels, lan, chassis, boot_options, payload,
+           sol_configuration, system_interface, users)
 
 
 class Bmc:
@@ -43,6 +45,7 @@ class Bmc:
     :ivar server: the `server.Server`, for commands about sessions; None before
         it is started
     :ivar client_port: UDP port that clients use
+    :ivar sol: `sol_configuration.Parameters`
     """
 
     def __init__(self, name, find, version, reset):
@@ -53,6 +56,7 @@ class Bmc:
         self.on_reset = []
         self.server = None
         self.client_port = constants.PORT
+        self.sol = sol_configuration.Parameters(lambda: self.client_port)
         self._find = find
         self._reset = reset
         self._guid = bytes(16)

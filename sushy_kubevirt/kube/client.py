@@ -225,6 +225,21 @@ class Client:
         return self._request('GET', api_resources.VM.action_path(
             namespace, name, 'expand-spec'), call)
 
+    async def websocket(self, resource, namespace, name, action, protocol):
+        """Open a WebSocket that KubeVirt's API serves, such as ``console``.
+
+        :param action: name of the subresource
+        :param protocol: name of the WebSocket subprotocol
+        :returns: a `websocket.WebSocket`
+        """
+        from sushy_kubevirt.kube import websocket
+        group = api_resources.SUBRESOURCES_GROUP
+        call = api_responses.ApiCall(
+            'get', resource, namespace, name, action, group)
+        return await websocket.connect(
+            self._connection, resource.action_path(namespace, name, action),
+            call, protocol, self._user_agent, self._options.read_timeout)
+
     def create(self, resource, namespace, body, named=False):
         """Create an object.
 

@@ -227,6 +227,7 @@ class Cluster:
 
         :param callback: function of (machine, vm, vmi); vm is None when the
             VM was deleted, vmi when there is none. It must not block.
+        :returns: function without arguments that ends the subscription
         """
         machines = {}
 
@@ -244,6 +245,7 @@ class Cluster:
                 callback(machine, vm, vmi)
 
         self._cache.subscribe(notify)
+        return lambda: self._cache.unsubscribe(notify)
 
     # For `machine.Machine`
 

@@ -395,6 +395,12 @@ class VmCache:
         if notified:
             self._queue_notifications(self.keys(), callbacks=(callback,))
 
+    def unsubscribe(self, callback):
+        """End a subscription; calls that are under way are still made."""
+        with self._lock:
+            if callback in self._callbacks:
+                self._callbacks.remove(callback)
+
     @property
     def changes(self):
         """Number of changes so far, for `wait_change`."""

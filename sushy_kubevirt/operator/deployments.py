@@ -180,8 +180,7 @@ def _redfish(bmc, defaults):
 def _ipmi(bmc, defaults):
     env = [{'name': 'VIRTBMC_VM', 'value': str(bmc.vm)},
            {'name': 'VIRTBMC_PORT', 'value': str(IPMI_PORT)},
-           {'name': 'VIRTBMC_SERVICE_PORT',
-            'value': str(bmc.service.ipmi_port)}]
+           {'name': 'VIRTBMC_SERVICE_PORT', 'value': str(client_port(bmc))}]
     if not bmc.account_management:
         env.append({'name': 'VIRTBMC_ACCOUNT_MANAGEMENT', 'value': 'false'})
     if bmc.run_strategy:
@@ -194,6 +193,20 @@ def _ipmi(bmc, defaults):
 
 def _port(name, port, protocol='TCP'):
     return {'name': name, 'containerPort': port, 'protocol': protocol}
+
+
+def client_port(bmc):
+    """Choose the UDP port that Serial over LAN reports.
+
+    Clients compare it with the port that they use. A node port is chosen for
+    clients outside of the cluster.
+
+    :param bmc: a `spec.Bmc`
+    """
+    service = bmc.service
+    if service.type == 'NodePort' and service.ipmi_node_port:
+        return service.ipmi_node_port
+    return service.ipmi_port
 
 
 def _container(name, bmc, defaults, command, env, mounts, ports, health_port):

@@ -15,7 +15,7 @@ OURS = 'sushy_kubevirt', 'vbmc_kubevirt'
 # For each layer, the packages of this project and others that it may import.
 # The standard library and the layer itself are always allowed.
 ALLOWED = {
-    'sushy_kubevirt.kube': {'urllib3', 'kubernetes'},
+    'sushy_kubevirt.kube': {'urllib3', 'kubernetes', 'websockets'},
     'sushy_kubevirt.machine': {'sushy_kubevirt.kube', 'urllib3'},
     'sushy_kubevirt.bmc': {'sushy_kubevirt.kube', 'sushy_kubevirt.machine'},
     'sushy_kubevirt.redfish.services': {

@@ -68,11 +68,6 @@ def commands(bmc):
         (constants.APPLICATION, 0x37): server.Command(
             'Get System GUID', bmc.map_errors(device.get_guid),
             _LEVEL.CALLBACK),
-        (constants.APPLICATION, 0x48): server.Command(
-            'Activate Payload', device.no_payload, _LEVEL.USER, inline=True),
-        (constants.APPLICATION, 0x49): server.Command(
-            'Deactivate Payload', device.no_payload, _LEVEL.USER,
-            inline=True),
     }
 
 
@@ -149,8 +144,3 @@ class _Device:
         """
         self._bmc.machine()
         return self._bmc.guid()
-
-    def no_payload(self, session, data):
-        """Refuse Activate and Deactivate Payload (24.1, 24.2): there is no
-        serial console."""
-        return constants.Completion.PAYLOAD_DISABLED, b''

@@ -32,8 +32,26 @@ class Completion(enum.IntEnum):
     WRONG_PASSWORD = 0x80
     WRONG_PASSWORD_SIZE = 0x81
 
+    #: Payload already active on another session (24.1).
+    PAYLOAD_ALREADY_ACTIVE = 0x80
+
+    #: Payload already deactivated (24.2).
+    PAYLOAD_NOT_ACTIVE = 0x80
+
+    #: Payload type not available on the channel (24.8, 24.9).
+    PAYLOAD_NOT_AVAILABLE = 0x80
+
     #: Payload type disabled (24.1, 24.2).
     PAYLOAD_DISABLED = 0x81
+
+    #: Operation not allowed under the present configuration (24.3).
+    PAYLOAD_OPERATION_REFUSED = 0x81
+
+    #: Payload instance is not active (24.3).
+    PAYLOAD_INSTANCE_NOT_ACTIVE = 0x83
+
+    #: The payload cannot be activated without encryption (24.1).
+    PAYLOAD_NEEDS_ENCRYPTION = 0x84
 
     #: Requested level exceeds the user's limit (22.18).
     LEVEL_EXCEEDS_LIMIT = 0x81
@@ -137,6 +155,7 @@ class Payload(enum.IntEnum):
     """Payload types, table 13-16."""
 
     IPMI = 0x00
+    SOL = 0x01
     OPEN_SESSION_REQUEST = 0x10
     OPEN_SESSION_RESPONSE = 0x11
     RAKP1 = 0x12

@@ -154,6 +154,8 @@ class Server:
         :param seconds: timeout for running commands
         """
         self._all_closed = asyncio.Event()
+        for session in list(self._established.values()):
+            self._end_sol(session)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
         if self._established:
@@ -174,6 +176,8 @@ class Server:
 
     def end_sessions(self):
         """Drop all sessions without notice, as a cold reset does."""
+        for session in self._established.values():
+            self._end_sol(session)
         for table, _limit, _seconds in self._limits:
             table.clear()
 
@@ -225,6 +229,15 @@ class Server:
             self._next_log_at = now + 1
             LOG.info('%s: ' + text, self.name, *arguments)
 
+    def send_payload(self, session, payload_type, payload):
+        """Send a payload to the client of an established session.
+
+        :param payload_type: `constants.Payload`
+        :param payload: bytes
+        """
+        if session.session_id in self._established:
+            self._send(session.wrap(payload, payload_type), session.address)
+
     # Sessions
 
     def _receive(self, received, address):
@@ -236,12 +249,18 @@ class Server:
             # Reject other payload types before verifying the packet.
             if (session is None or session.address != address
                     or session.rmcpp is not received.rmcpp
-                    or received.payload_type != constants.Payload.IPMI):
+                    or received.payload_type != constants.Payload.IPMI
+                    and (received.payload_type != constants.Payload.SOL
+                         or session.sol is None)):
                 raise packet.Malformed()
             self._check_user(session)
             payload, new = session.unwrap(received)
-            self._handle_in_session(
-                session, packet.parse_request(payload), new)
+            if received.payload_type == constants.Payload.IPMI:
+                self._handle_in_session(
+                    session, packet.parse_request(payload), new)
+            elif new:
+                self._store(self._established, session)
+                session.sol.receive(payload)
         elif received.session_id or received.authenticated \
                 or received.encrypted:
             raise packet.Malformed()
@@ -364,7 +383,7 @@ class Server:
         table[session.session_id] = session
         for one, limit, _seconds in self._limits:
             if one is table and len(table) > limit:
-                table.popitem(last=False)
+                self.end_session(next(iter(table.values())))
         if self._sweep is None:
             self._sweep = self._loop.call_later(1, self._expire)
 
@@ -386,14 +405,20 @@ class Server:
                       key=lambda session: session.handle)
 
     def end_session(self, session):
-        """Drop a session without notice; call it in the event loop."""
+        """Drop a session and its SOL; call it in the event loop."""
         self._remove(session)
+        self._end_sol(session)
         if self._all_closed is not None and not self._established:
             self._all_closed.set()
 
     def _remove(self, session):
         for table, _limit, _seconds in self._limits:
             table.pop(session.session_id, None)
+
+    @staticmethod
+    def _end_sol(session):
+        if session.sol is not None:
+            session.sol.close()
 
     def _expire(self):
         """Drop timed-out sessions; reschedule while any session is left."""
@@ -407,7 +432,7 @@ class Server:
                     break
                 if session.used + seconds > now:
                     break
-                table.popitem(last=False)
+                self.end_session(session)
             left = left or bool(table)
         self._sweep = (self._loop.call_later(1, self._expire)
                        if left else None)
@@ -421,7 +446,7 @@ class Server:
         """Drop a session whose user was changed or removed."""
         user = session.user
         if user is not None and user != self._users.by_name(user.name):
-            self._remove(session)
+            self.end_session(session)
             self._log_limited('session with %s ended: its user has changed',
                               session.address[0])
             raise packet.Malformed()

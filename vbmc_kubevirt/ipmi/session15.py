@@ -53,6 +53,7 @@ class Session:
     """
 
     rmcpp = False
+    sol = None
 
     __slots__ = ('address', 'session_id', 'used', 'user', 'handle', 'pending',
                  'response_cache', 'privilege', 'privilege_limit', 'challenge',

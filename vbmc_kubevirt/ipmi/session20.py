@@ -133,10 +133,11 @@ class Session:
         by the server
     :ivar pending: set of requests in progress
     :ivar response_cache: dict of request to (loop time, response message)
+    :ivar sol: `sol.Sol` while Serial over LAN is active, else None
     """
 
     __slots__ = ('address', 'session_id', 'used', 'user', 'handle', 'pending',
-                 'response_cache',
+                 'response_cache', 'sol',
                  'privilege', 'privilege_limit', '_console_id', '_suite',
                  '_role', '_username', '_key', '_guid', '_client_random',
                  '_random', '_rakp3', '_rakp4', '_k1', '_aes', '_sent',
@@ -155,6 +156,7 @@ class Session:
         self.handle = 0
         self.pending = set()
         self.response_cache = collections.OrderedDict()
+        self.sol = None
         self.privilege = constants.Privilege.USER
         self._console_id = bytes(request[4:8])
         self._random = self._rakp3 = None
@@ -307,10 +309,11 @@ class Session:
         return plain[:-1 - plain[-1]], self._window.accept(
             received.sequence)
 
-    def wrap(self, payload):
-        """Encrypt and sign an IPMI message.
+    def wrap(self, payload, payload_type=constants.Payload.IPMI):
+        """Encrypt and sign a payload.
 
         :param payload: bytes
+        :param payload_type: `constants.Payload`
         :returns: the datagram
         """
         pad = -(len(payload) + 1) % 16
@@ -318,7 +321,7 @@ class Session:
         vector = os.urandom(16)
         encryptor = Cipher(self._aes, modes.CBC(vector)).encryptor()
         data = packet.wrap(
-            constants.Payload.IPMI,
+            payload_type,
             vector + encryptor.update(plain) + encryptor.finalize(),
             struct.unpack('<I', self._console_id)[0], self._sent,
             secured=True)

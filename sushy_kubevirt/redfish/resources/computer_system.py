@@ -175,10 +175,23 @@ def _add_inventory(body, found):
             'ServiceEnabled': True, 'MaxConcurrentSessions': 1,
             'ConnectTypesSupported': ['OEM']}
     if found.serial_console:
-        body['SerialConsole'] = {'MaxConcurrentSessions': 1}
+        body['SerialConsole'] = _serial_console()
     if found.tpm:
         body['TrustedModules'] = [{'InterfaceType': 'TPM2_0',
                                    'Status': resource_paths.STATUS_OK}]
+
+
+def _serial_console():
+    """Describe Serial over LAN, if clients know an IPMI port.
+
+    Without it, the console is available only through KubeVirt's API.
+    """
+    port = dict(flask.current_app.systems.settings.service_ports).get('IPMI')
+    found = {'MaxConcurrentSessions': 1}
+    if port:
+        found['IPMI'] = {'ServiceEnabled': True, 'Port': port,
+                         'SharedWithManagerCLI': False}
+    return found
 
 
 def _status(machine, state):

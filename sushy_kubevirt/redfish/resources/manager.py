@@ -77,7 +77,10 @@ def _body(machine, app):
             'PowerState': 'On',
             'Status': resource_paths.STATUS_OK,
             'GraphicalConsole': _console(found.graphics),
-            'SerialConsole': _console(found.serial_console),
+            'SerialConsole': _console(
+                found.serial_console,
+                ['IPMI'] if 'IPMI' in dict(
+                    app.systems.settings.service_ports) else []),
             'NetworkProtocol': responses.link(here + '/NetworkProtocol'),
             'Actions': {'#Manager.Reset': {
                 'target': here + '/Actions/Manager.Reset',
@@ -93,16 +96,17 @@ def _body(machine, app):
     return body
 
 
-def _console(there):
-    """Describe a console available through KubeVirt's API (``virtctl``).
+def _console(there, protocols=()):
+    """Describe a console, also available through KubeVirt's API (``virtctl``).
 
     :param there: whether the VM has the device
+    :param protocols: ConnectTypes of this BMC
     :returns: dict
     """
     if not there:
         return {'ServiceEnabled': False, 'ConnectTypesSupported': []}
     return {'ServiceEnabled': True, 'MaxConcurrentSessions': 1,
-            'ConnectTypesSupported': ['Oem']}
+            'ConnectTypesSupported': [*protocols, 'Oem']}
 
 
 def network_protocol(machine):

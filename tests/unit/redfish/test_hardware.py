@@ -362,6 +362,18 @@ class TestManager(base.RedfishTestCase):
         self.assertEqual(400, answer.status_code)
         self.assertIn('PropertyNotWritable', answer.json['error']['code'])
 
+    def test_serial_over_lan(self):
+        driver = self.app.systems
+        driver.settings = dataclasses.replace(
+            driver.settings, service_ports=(('HTTPS', 443), ('IPMI', 30623)))
+        self.assertEqual({'MaxConcurrentSessions': 1, 'IPMI': {
+            'ServiceEnabled': True, 'Port': 30623,
+            'SharedWithManagerCLI': False}}, self.get()['SerialConsole'])
+        self.assertEqual(
+            {'ServiceEnabled': True, 'MaxConcurrentSessions': 1,
+             'ConnectTypesSupported': ['IPMI', 'Oem']},
+            self.get(path=self.manager)['SerialConsole'])
+
     def test_without_consoles(self):
         self.machine._inventory = dataclasses.replace(
             fakes.INVENTORY, graphics=False, serial_console=False)

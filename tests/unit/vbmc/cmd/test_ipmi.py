@@ -51,7 +51,7 @@ class ReadTest(base.BaseTestCase):
                 ('VIRTBMC_VM', 'a/b/c'), ('VIRTBMC_VM', 'a/b\n'),
                 ('VIRTBMC_VM', 'a/..'), ('VIRTBMC_AUTH_FOLDER', ''),
                 ('VIRTBMC_PORT', '-1'), ('VIRTBMC_PORT', '65536'),
-                ('VIRTBMC_HEALTH_PORT', 'x'),
+                ('VIRTBMC_HEALTH_PORT', 'x'), ('VIRTBMC_SERVICE_PORT', 'x'),
                 ('VIRTBMC_RUN_STRATEGY', 'Halted'),
                 ('VIRTBMC_RUN_STRATEGY', 'once'),
                 ('VIRTBMC_ACCOUNT_MANAGEMENT', 'no')):

@@ -36,10 +36,6 @@ class DeviceTest(bmc_case.BmcTestCase):
                              (code, uuid.UUID(bytes=data[::-1])))
             self.assertEqual(data, self.bmc.guid())
 
-    def test_serial_over_lan_is_unavailable(self):
-        self.assertEqual((0x81, b''), self.ask(6, 0x48, 1, 1, 0, 0, 0, 0))
-        self.assertEqual((0x81, b''), self.ask(6, 0x49, 1, 1, 0, 0, 0, 0))
-
     def test_resets_clear_set_in_progress(self):
         for command in 3, 2:
             self.ask(0, 8, 0, 1)

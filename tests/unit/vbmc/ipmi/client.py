@@ -174,19 +174,27 @@ class Client:
         packet += b'\xff' * pad + bytes((pad, 7))
         return packet + self.mac(self.k1, packet[4:])[:SUITES[self.suite][4]]
 
-    def reveal(self, packet):
-        """Verify and decrypt a response.
+    def decrypt(self, packet):
+        """Verify and decrypt a packet.
 
-        :returns: (completion code, data, sequence number of the request)
+        :returns: (payload type with its flags, payload)
         """
         length = SUITES[self.suite][4]
-        assert packet[5] == 0xC0 and packet[6:10] == self.console_id
+        assert packet[6:10] == self.console_id
         assert packet[-length:] == self.mac(
             self.k1, packet[4:-length])[:length]
         size, = struct.unpack_from('<H', packet, 14)
         decryptor = Cipher(self.aes, modes.CBC(packet[16:32])).decryptor()
         plain = decryptor.update(packet[32:16 + size]) + decryptor.finalize()
-        answer = plain[:-1 - plain[-1]]
+        return packet[5], plain[:-1 - plain[-1]]
+
+    def reveal(self, packet):
+        """Verify and decrypt a response.
+
+        :returns: (completion code, data, sequence number of the request)
+        """
+        kind, answer = self.decrypt(packet)
+        assert kind == 0xC0
         assert sum(answer[:3]) & 0xff == 0 and sum(answer[3:]) & 0xff == 0
         return answer[6], answer[7:-1], answer[4] >> 2
 

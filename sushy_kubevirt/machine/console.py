@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The serial console of a VM, across all its VMIs.
+
+KubeVirt serves a VMI's first serial port as a WebSocket, the subresource
+``console``, while the VMI is Running. The connection survives what happens
+within the VMI, such as a reboot of the guest, and ends with the VMI, with its
+migration to another node, and when another client connects: KubeVirt serves
+one client at a time, the latest (pkg/virt-handler/rest/console.go,
+newStopChan; KubeVirt 1.9). It ends without a reason.
+
+Output of a guest from before the connection is lost: QEMU discards it.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
+from sushy_kubevirt.machine import power_state
+
+LOG = logging.getLogger(__name__)
+
+#: The WebSocket's subprotocol: binary messages with the bytes themselves
+#: (staging/src/kubevirt.io/client-go/subresources).
+PROTOCOL = 'plain.kubevirt.io'
+
+#: Bytes of input that wait to be sent.
+INPUT_MAX = 4096
+
+#: Shortest and longest pause before the next attempt to connect, in seconds.
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 15.0
+
+#: Seconds to wait for a watch event that explains the end of a connection.
+#: KubeVirt reports the end of a guest within a second or two.
+REASON_SECONDS = 5.0
+
+
+class Console:
+    """A connection to the console, opened whenever a VMI is running.
+
+    :param find: function that returns the `machine.Machine`; may block and
+        raise `errors.MachineError`
+    :param output: coroutine function that takes output of the guest (bytes).
+        The guest's output waits while it waits.
+    :param notice: function that takes a sentence for the user about the
+        state of the connection
+    """
+
+    def __init__(self, find, output, notice):
+        self._find = find
+        self._output = output
+        self._notice = notice
+        self._loop = asyncio.get_running_loop()
+        self._accepts_input = True
+        self._input = bytearray()
+        self._input_added = asyncio.Event()
+        # Set by watch events and, without a connection, by input.
+        self._changed = asyncio.Event()
+        self._cluster = None
+        self._unsubscribe = None
+        self._wanted = False
+        self._told = ''
+
+    def write(self, data):
+        """Send input to the guest.
+
+        Without a connection input is not kept, except while the connection is
+        being opened; it ends the wait after another client has taken the
+        console.
+
+        :param data: bytes
+        :returns: number of bytes accepted, fewer while the guest does not
+            read its input; None without a connection
+        """
+        if not self._accepts_input:
+            self._wanted = True
+            self._changed.set()
+            return None
+        accepted = data[:INPUT_MAX - len(self._input)]
+        self._input += accepted
+        self._input_added.set()
+        return len(accepted)
+
+    def discard_input(self):
+        """Discard input that has not been sent yet."""
+        self._input.clear()
+
+    async def run(self):
+        """Connect whenever a VMI runs, until this task is cancelled."""
+        tries = 0
+        try:
+            while True:
+                self._changed.clear()
+                try:
+                    machine, instance, state = await asyncio.to_thread(
+                        self._look)
+                    if instance is None:
+                        tries = 0
+                        self._refuse_input()
+                        self._tell(f'{machine.qualified_name} {state}')
+                        await self._changed.wait()
+                        continue
+                    self._accepts_input = True
+                    socket = await machine.cluster.client.websocket(
+                        api_resources.VMI, machine.namespace, machine.name,
+                        'console', PROTOCOL)
+                    tries = 0
+                    await self._serve(socket, machine)
+                except errors.MachineError as e:
+                    self._refuse_input()
+                    self._tell(str(e))
+                    await self._wait(retry.pause(
+                        tries, FIRST_PAUSE, LONGEST_PAUSE))
+                    tries += 1
+                else:
+                    await self._wait_for_successor(machine, instance)
+        finally:
+            if self._unsubscribe is not None:
+                self._unsubscribe()
+
+    def _look(self):
+        """Find the machine and its VMI. May block.
+
+        :returns: (machine, instance, state); instance identifies what runs,
+            see `_instance`; state describes what is waited for if it is None
+        """
+        machine = self._find()
+        if machine.cluster is not self._cluster:
+            self._cluster = machine.cluster
+            self._unsubscribe = machine.cluster.subscribe(self._on_event)
+        instance = _instance(machine.objects()[1])
+        return machine, instance, '' if instance else _state(machine)
+
+    def _on_event(self, *_machine):
+        with contextlib.suppress(RuntimeError):     # the loop is closed
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def _wait(self, seconds):
+        """Wait for a change.
+
+        :returns: True if there was one in time
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+                return True
+        return False
+
+    async def _wait_for_successor(self, machine, instance):
+        """Wait until another VMI runs, or this one on another node.
+
+        After the connection ended for another reason, which is another client
+        of the console, input connects again.
+        """
+        seconds = REASON_SECONDS
+        while instance == _instance(
+                machine.cluster.cached_objects(machine)[1]):
+            if seconds is None and self._wanted:
+                break
+            self._changed.clear()
+            if not await self._wait(seconds):
+                seconds = None
+                self._wanted = False
+                self._tell(
+                    f'The console of {machine.qualified_name} was closed, '
+                    'probably because another client has connected to it. '
+                    'Press a key to connect again.')
+
+    async def _serve(self, socket, machine):
+        """Forward both directions until the connection ends."""
+        if self._told:
+            self._tell(f'The console of {machine.qualified_name} is '
+                       'connected.')
+            self._told = ''
+        LOG.info('%s: console connected', machine.qualified_name)
+        sender = asyncio.create_task(self._send(socket))
+        try:
+            while (data := await socket.receive()) is not None:
+                await self._output(data)
+        finally:
+            self._refuse_input()
+            sender.cancel()
+            await socket.close()
+            LOG.info('%s: console disconnected', machine.qualified_name)
+
+    async def _send(self, socket):
+        # If the connection is lost, `_serve` notices it, too.
+        with contextlib.suppress(errors.ConnectionLost):
+            while True:
+                await self._input_added.wait()
+                self._input_added.clear()
+                if self._input:
+                    data = bytes(self._input)
+                    self._input.clear()
+                    await socket.send(data)
+
+    def _refuse_input(self):
+        self._accepts_input = False
+        self._input.clear()
+
+    def _tell(self, text):
+        if text != self._told:
+            self._told = text
+            self._notice(text)
+
+
+def _instance(vmi):
+    """Identify what a connection belongs to.
+
+    :returns: (uid, node) of a VMI whose phase is Running; else None
+    """
+    status = (vmi or {}).get('status') or {}
+    if status.get('phase') != 'Running':
+        return None
+    return vmi['metadata']['uid'], status.get('nodeName')
+
+
+def _state(machine):
+    problem = machine.problem()
+    if problem is not None:
+        return f'cannot run: {problem.message}'
+    if machine.power_state() is power_state.PowerState.OFF:
+        return 'is off. The console connects when it starts.'
+    return 'is starting or stopping. The console connects when it runs.'

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serial over LAN: the console of a VM through a BMC, by ``ipmitool``."""
+
+import os
+import re
+import signal
+import time
+
+from kubevirt_sandbox.testing import console
+from kubevirt_sandbox.testing import process
+from tests.fixtures import ipmi_pod
+from tests.fixtures import processes
+from tests.fixtures import terminal
+
+OPERATIONAL = rb'SOL Session operational'
+OFF = rb'\[default/[-\w]+ is off\. The console connects when it starts\.\]'
+CONNECTED = rb'console of default/[-\w]+ is connected\.\]'
+PROMPT = rb'\r\n# '
+
+#: MiB of anonymous memory that an open console adds, after 10 MB of output.
+MAX_GROWTH = 4
+
+
+def lines(size):
+    """Return what the guest prints on ``print SIZE``."""
+    return b''.join(b'%010d %s\r\n' % (number, b'.' * 51)
+                    for number in range(-(-size // 64)))[:size]
+
+
+class SolTestCase(ipmi_pod.PodTestCase):
+
+    def sol(self, pod, *options):
+        """Run ``ipmitool sol activate`` in a terminal."""
+        return self.useFixture(terminal.Terminal(
+            ['ipmitool', '-I', 'lanplus', '-H', pod.address, '-p',
+             str(pod.port), '-U', 'admin', '-E', *options, 'sol', 'activate'],
+            process.environment('/nonexistent', {
+                'IPMI_PASSWORD': pod.password, 'TERM': 'dumb'})))
+
+    def running(self):
+        """Make a VM that runs, and a pod."""
+        pod = self.pod('Always')
+        self.sandbox.wait_running(self.name)
+        return pod
+
+    def shell(self, client):
+        """Wait until the guest's shell answers."""
+        client.wait(OPERATIONAL)
+        self.say(client, b'', PROMPT)
+
+    def say(self, client, line, pattern=PROMPT):
+        """Type a line and wait for an answer."""
+        mark = client.mark()
+        client.send(line + b'\r')
+        return client.wait(re.escape(line) + b'.*?' + pattern, mark)
+
+    def quit(self, client):
+        client.send(b'\r~.')
+        self.assertEqual(0, client.wait_end(), client.output)
+
+
+class IpmitoolTest(SolTestCase):
+
+    def test_input_output_and_second_client(self):
+        pod = self.running()
+        one = self.sol(pod)
+        self.shell(one)
+        self.assertIn(lines(128), self.say(one, b'print 128')[0])
+        two = self.sol(pod)
+        self.assertNotEqual(0, two.wait_end())
+        self.assertIn(b'already active on another session', two.output)
+        pod.ipmi('sol', 'deactivate')
+        one.wait(rb'\[Deactivated by another session\.\]')
+        two = self.sol(pod)
+        self.shell(two)
+        self.quit(two)
+        self.assertIn('already de-activated',
+                      pod.ipmitool('sol', 'deactivate').stdout)
+        self.assertIn('SOL deactivated', pod.process.output)
+
+    def test_ten_megabytes(self):
+        pod = self.running()
+        client = self.sol(pod)
+        self.shell(client)
+        before = processes.anonymous(pod.process.pid)
+        size = 10 ** 7
+        mark = client.mark()
+        client.send(b'print %d\r' % size)
+        deadline = time.monotonic() + 240
+        while len(client.output) < mark + size:
+            self.assertTrue(client.read(deadline), client.output[-300:])
+        client.wait(rb'# ', mark + size)
+        self.assertEqual(b'print %d\r\n%s# ' % (size, lines(size)),
+                         client.output[mark:])
+        self.assertLess(processes.anonymous(pod.process.pid) - before,
+                        MAX_GROWTH * 1024)
+
+    def test_waits_for_vm_and_follows_it(self):
+        """Power on, a reboot of the guest, a restart, power off."""
+        pod = self.pod()
+        self.wait_ready(pod)
+        client = self.sol(pod)
+        client.wait(OPERATIONAL)
+        client.wait(OFF)
+        # ipmitool drops input that is refused.
+        client.send(b'lost')
+        pod.ipmi('power', 'on')
+        client.wait(CONNECTED)
+        self.say(client, b'hello')
+        mark = client.mark()
+        self.sandbox.guest_does(self.name, 'reboot')
+        client.wait(rb'firmware, booted from', mark)
+        self.assertNotIn(b'connected', client.output[mark:])
+        mark = client.mark()
+        pod.ipmi('power', 'reset')
+        client.wait(CONNECTED, mark)
+        self.say(client, b'hello')
+        mark = client.mark()
+        pod.ipmi('power', 'off')
+        client.wait(OFF, mark)
+        self.assertNotIn(b'lost', client.output)
+        self.quit(client)
+
+    def test_another_client_of_the_console(self):
+        """It keeps the console until a key is pressed."""
+        pod = self.running()
+        client = self.sol(pod)
+        self.shell(client)
+        other = self.sandbox_console()
+        client.wait(rb'another client has connected to it\. Press a key')
+        other.send_binary(b'mine\r')
+        self.assertIn(b'mine', other.recv())
+        client.send(b'x')
+        client.wait(CONNECTED)
+        self.say(client, b'hello')
+
+    def sandbox_console(self):
+        other = console.connect(self.sandbox,
+                                console.url(self.sandbox, self.name))
+        self.addCleanup(other.shutdown)
+        other.settimeout(30)
+        return other
+
+    def test_sigterm_ends_it(self):
+        pod = self.running()
+        client = self.sol(pod)
+        self.shell(client)
+        os.kill(pod.process.pid, signal.SIGTERM)
+        self.until(lambda: pod.process.returncode is not None)
+        self.assertEqual(0, pod.process.returncode)
+        self.assertIn('console disconnected', pod.process.output)
+        self.assertNotIn('Traceback', pod.process.output)
+
+    def test_info_and_settings(self):
+        pod = self.pod()
+        found = dict(re.findall(r'^(.*\S) +: (.*\S)$', pod.ipmi(
+            'sol', 'info', '1'), re.MULTILINE))
+        self.assertEqual(('true', 'OPERATOR', '1 (0x01)', str(pod.port)), (
+            found['Enabled'], found['Privilege Level'],
+            found['Payload Channel'], found['Payload Port']))
+        pod.ipmi('sol', 'set', 'privilege-level', 'admin', '1')
+        pod.ipmi('sol', 'set', 'enabled', 'false', '1')
+        self.assertIn('ADMINISTRATOR', pod.ipmi('sol', 'info', '1'))
+        done = pod.ipmitool('sol', 'activate')
+        self.assertIn('SOL payload disabled', done.stdout)
+        pod.ipmi('sol', 'set', 'enabled', 'true', '1')
+        done = pod.ipmitool('sol', 'activate', options=('-L', 'OPERATOR'))
+        self.assertIn('nsufficient privilege', done.stdout)
+        done = pod.ipmitool('sol', 'set', 'force-encryption', 'false', '1')
+        self.assertIn('Invalid data field', done.stdout)
+        # IPMI v1.5 has no payloads.
+        done = pod.ipmitool('raw', '6', '0x48', '1', '1', '0xc0', '0', '0',
+                            '0', interface='lan')
+        self.assertIn('0xd5', done.stdout)

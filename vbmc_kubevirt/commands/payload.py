@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Payload commands (section 24): Serial over LAN with the VM's console.
+
+There is one instance of SOL: the VM has one serial port, which KubeVirt
+serves to one client at a time. A session that wants it while another has it
+deactivates it first (section 24.2).
+"""
+
+import asyncio
+import functools
+import logging
+import struct
+
+from sushy_kubevirt.machine import console
+from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import sol
+
+LOG = logging.getLogger(__name__)
+
+#: The only instance of SOL.
+INSTANCE = 1
+
+#: Activate Payload, auxiliary request data for SOL (table 24-2).
+_ENCRYPT = 0x80
+
+#: Version 1.0 of a payload type (section 24.9).
+_VERSION = 0x10
+
+#: Standard payload types 0 and 1: IPMI message and SOL; session setup types
+#: 10h to 15h (table 24-9).
+_STANDARD_TYPES, _SETUP_TYPES = 0x03, 0x3f
+
+#: Suspend/Resume Payload Encryption (section 24.3).
+_SUSPEND, _RESUME = 0, 1
+
+#: No VLAN for the payload (table 24-2).
+_NO_VLAN = 0xffff
+
+_LEVEL = constants.Privilege
+
+
+def commands(bmc):
+    """Return the commands of this module.
+
+    :param bmc: a `bmc.Bmc`
+    """
+    payload = _Payload(bmc)
+    return {(constants.APPLICATION, number): server.Command(
+        name, completion.without_machine(handle), privilege,
+        min_length=length, inline=True)
+        for number, name, handle, privilege, length in (
+            (0x48, 'Activate Payload', payload.activate, _LEVEL.USER, 6),
+            (0x49, 'Deactivate Payload', payload.deactivate, _LEVEL.USER, 2),
+            (0x4A, 'Get Payload Activation Status', payload.status,
+             _LEVEL.USER, 1),
+            (0x4B, 'Get Payload Instance Info', payload.instance_info,
+             _LEVEL.USER, 2),
+            (0x4E, 'Get Channel Payload Support', payload.support,
+             _LEVEL.USER, 1),
+            (0x4F, 'Get Channel Payload Version', payload.version,
+             _LEVEL.USER, 2),
+            (0x50, 'Get Channel OEM Payload Info', payload.oem_info,
+             _LEVEL.USER, 7),
+            (0x55, 'Suspend/Resume Payload Encryption', payload.encryption,
+             _LEVEL.USER, 3))}
+
+
+class _Payload:
+
+    def __init__(self, bmc):
+        self._bmc = bmc
+        self._redirection = None
+
+    @property
+    def _owner(self):
+        """The session for which SOL is active, or None."""
+        active = self._redirection
+        return None if active is None or active.sol.closed else active.session
+
+    def _check_sol(self, session, data):
+        """Check payload type, instance, and whether SOL may be used."""
+        if data[0] & 0x3f != constants.Payload.SOL or data[1] & 0x0f != (
+                INSTANCE):
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        if session.privilege < self._bmc.sol.privilege:
+            raise completion.RequestError(constants.Completion.ACCESS_DENIED)
+
+    def activate(self, session, data):
+        """Activate Payload (section 24.1)."""
+        if not session.rmcpp:
+            # IPMI v1.5 has no payloads.
+            raise completion.RequestError(constants.Completion.WRONG_STATE)
+        self._check_sol(session, data)
+        if not self._bmc.sol.enabled:
+            raise completion.RequestError(
+                constants.Completion.PAYLOAD_DISABLED)
+        if not data[2] & _ENCRYPT:
+            raise completion.RequestError(
+                constants.Completion.PAYLOAD_NEEDS_ENCRYPTION)
+        if self._owner not in (None, session):
+            raise completion.RequestError(
+                constants.Completion.PAYLOAD_ALREADY_ACTIVE)
+        if self._owner is None:
+            self._redirection = _Redirection(self._bmc, session)
+        # Otherwise the client lost the response and repeats the request.
+        return struct.pack('<IHHHH', 0, sol.PAYLOAD_MAX, sol.PAYLOAD_MAX,
+                           self._bmc.client_port, _NO_VLAN)
+
+    def deactivate(self, session, data):
+        """Deactivate Payload (section 24.2), also that of another session."""
+        self._check_sol(session, data)
+        if self._owner is None:
+            raise completion.RequestError(
+                constants.Completion.PAYLOAD_NOT_ACTIVE)
+        taken = self._owner is not session
+        if taken:
+            self._redirection.notice('Deactivated by another session.')
+        self._redirection.sol.close(notify=taken)
+
+    def status(self, session, data):
+        """Get Payload Activation Status (section 24.4)."""
+        if data[0] & 0x3f != constants.Payload.SOL:
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        return struct.pack('<BH', INSTANCE, self._owner is not None)
+
+    def instance_info(self, session, data):
+        """Get Payload Instance Info (section 24.5)."""
+        if data[0] & 0x3f != constants.Payload.SOL or data[1] & 0x0f != (
+                INSTANCE):
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        owner = self._owner
+        # The VM's first serial port.
+        return struct.pack('<IB7x', owner.session_id if owner else 0, 1)
+
+    def support(self, session, data):
+        """Get Channel Payload Support (section 24.8)."""
+        completion.check_channel(data[0])
+        return bytes((_STANDARD_TYPES, 0, _SETUP_TYPES, 0, 0, 0, 0, 0))
+
+    def version(self, session, data):
+        """Get Channel Payload Version (section 24.9)."""
+        completion.check_channel(data[0])
+        if data[1] & 0x3f not in tuple(constants.Payload):
+            raise completion.RequestError(
+                constants.Completion.PAYLOAD_NOT_AVAILABLE)
+        return bytes((_VERSION,))
+
+    def oem_info(self, session, data):
+        """Get Channel OEM Payload Info (section 24.10): there is none."""
+        completion.check_channel(data[0])
+        raise completion.RequestError(
+            constants.Completion.PAYLOAD_NOT_AVAILABLE)
+
+    def encryption(self, session, data):
+        """Suspend/Resume Payload Encryption (section 24.3).
+
+        Encryption is always on and has a new initialization vector in each
+        packet.
+        """
+        if data[0] & 0x3f != constants.Payload.SOL or data[1] & 0x0f != (
+                INSTANCE):
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        if self._owner is not session:
+            raise completion.RequestError(
+                constants.Completion.PAYLOAD_INSTANCE_NOT_ACTIVE)
+        if data[2] & 0x1f == _SUSPEND:
+            raise completion.RequestError(
+                constants.Completion.PAYLOAD_OPERATION_REFUSED)
+
+
+class _Redirection:
+    """SOL of a session, connected to the console of the VM.
+
+    It ends with `sol.close()`, which the server calls when the session ends.
+    """
+
+    def __init__(self, bmc, session):
+        self.session = session
+        self._name = bmc.name
+        self.sol = sol.Sol(
+            functools.partial(bmc.server.send_payload, session,
+                              constants.Payload.SOL), self, bmc.sol.timing)
+        self._console = console.Console(bmc.machine, self.sol.write,
+                                        self.notice)
+        session.sol = self.sol
+        self._task = asyncio.get_running_loop().create_task(
+            self._console.run())
+        self._task.add_done_callback(self._ended)
+        LOG.info('%s: SOL activated by %s', self._name, session.address[0])
+
+    def notice(self, text):
+        """Show the user a line about the console."""
+        self.sol.put(f'\r\n[{text}]\r\n'.encode(errors='replace'))
+
+    def _ended(self, task):
+        if not task.cancelled() and task.exception() is not None:
+            LOG.error('%s: the console failed', self._name,
+                      exc_info=task.exception())
+            self.notice('The console failed. See the log of the BMC.')
+        self.sol.close()
+
+    # The serial port of `sol.Sol`
+
+    def accept(self, data):
+        """Pass input to the VM.
+
+        :returns: number of bytes accepted; None without a connection
+        """
+        return self._console.write(data)
+
+    def discard_input(self):
+        """Discard input that has not been sent to the VM."""
+        self._console.discard_input()
+
+    def send_break(self):
+        """Tell the user that KubeVirt's console cannot send a break."""
+        self.notice('KubeVirt\'s console does not transmit a break.')
+
+    def closed(self):
+        """Disconnect from the VM."""
+        LOG.info('%s: SOL deactivated', self._name)
+        self.session.sol = None
+        self._task.cancel()

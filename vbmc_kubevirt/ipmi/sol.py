@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serial over LAN: the SOL payload of a session (section 15).
+
+Only the protocol: `Sol` converts between a stream of characters and payloads
+(table 15-2). `commands.payload` activates it and connects it to the console
+of the VM.
+
+Each direction has at most one packet that is not acknowledged. A packet has a
+sequence number from 1 to 15, or 0 if it only acknowledges. Whoever sends a
+packet repeats it until it is acknowledged.
+"""
+
+import asyncio
+import dataclasses
+
+#: Maximum size of a payload in bytes, with its header. Clients accept no more
+#: than 255 characters in a packet.
+PAYLOAD_MAX = 255
+_HEADER = 4
+
+#: Output in bytes that waits for the client.
+OUTPUT_MAX = 4096
+
+#: Seconds until input is refused that the VM does not take. Some clients
+#: repeat refused input at once.
+NACK_SECONDS = 0.25
+
+#: Operation of the remote console (table 15-2, fourth byte).
+_NACK = 0x40
+_BREAK = 0x10
+_PAUSE = 0x08
+_FLUSH_INBOUND = 0x02
+_FLUSH_OUTBOUND = 0x01
+
+#: Status of the BMC (table 15-2, fourth byte).
+UNAVAILABLE = 0x20
+DEACTIVATING = 0x10
+OVERRUN = 0x08
+
+
+@dataclasses.dataclass
+class Timing:
+    """When packets are sent (table 26-5, parameters 3 and 4).
+
+    :ivar accumulate_seconds: how long a packet with fewer characters than the
+        threshold waits for more
+    :ivar send_threshold: number of characters that are sent at once
+    :ivar retry_count: number of repetitions of a packet; the characters of a
+        packet that is not acknowledged after them are lost
+    :ivar retry_seconds: seconds before each repetition
+    """
+
+    accumulate_seconds: float = 0.005
+    send_threshold: int = 1
+    retry_count: int = 7
+    retry_seconds: float = 0.5
+
+
+class Sol:
+    """An active SOL payload. Used in the event loop only.
+
+    :param send: function that sends a payload (bytes) to the client
+    :param port: the serial port, an object with the methods ``accept(data)``,
+        which returns how many bytes of input the VM takes, None if it cannot
+        take input; ``discard_input()``; ``send_break()``; and ``closed()``,
+        called once at the end
+    :param timing: `Timing`; changes apply to the next packet
+    """
+
+    def __init__(self, send, port, timing):
+        self._send = send
+        self._port = port
+        self._timing = timing
+        self._loop = asyncio.get_running_loop()
+        self._output = bytearray()
+        self._room = asyncio.Event()
+        self._room.set()
+        # Sequence number of the last packet, and its characters while it is
+        # not acknowledged.
+        self._sequence = 0
+        self._unacknowledged = None
+        self._retries = 0
+        self._timer = None
+        self._paused = False
+        self._status = 0
+        # The last packet of the client: sequence number and the response to
+        # it, None while there is none yet.
+        self._received = 0
+        self._response = None
+        self._nack_timer = None
+        self.closed = False
+
+    # Output, from the VM to the client
+
+    async def write(self, data):
+        """Send output; wait while too much is waiting already.
+
+        :param data: bytes
+        """
+        for start in range(0, len(data), OUTPUT_MAX):
+            await self._room.wait()
+            self.put(data[start:start + OUTPUT_MAX])
+
+    def put(self, data):
+        """Send output without waiting; for short messages of the BMC."""
+        if self.closed:
+            return
+        self._output += data
+        if len(self._output) >= OUTPUT_MAX:
+            self._room.clear()
+        self._send_output()
+
+    def _send_output(self):
+        """Send a packet, unless one is not acknowledged or it is early."""
+        if len(self._output) >= self._timing.send_threshold:
+            self._send_packet()
+        elif self._timer is None:
+            self._set_timer(self._timing.accumulate_seconds,
+                            self._send_late)
+
+    def _send_late(self):
+        self._timer = None
+        self._send_packet()
+
+    def _send_packet(self):
+        if (self._unacknowledged is not None or self._paused or self.closed
+                or not self._output):
+            return
+        length = PAYLOAD_MAX - _HEADER
+        self._unacknowledged = bytes(self._output[:length])
+        del self._output[:length]
+        if len(self._output) < OUTPUT_MAX:
+            self._room.set()
+        self._sequence = self._sequence % 15 + 1
+        self._retries = 0
+        self._transmit()
+
+    def _transmit(self):
+        self._send(bytes((self._sequence, 0, 0, self._status))
+                   + self._unacknowledged)
+        self._set_timer(self._timing.retry_seconds, self._retry)
+
+    def _retry(self):
+        if self._retries < self._timing.retry_count:
+            self._retries += 1
+            self._transmit()
+            return
+        # Section 15.11: the characters are lost.
+        self._unacknowledged = None
+        self._status |= OVERRUN
+        self._set_timer(None)
+        self._send_output()
+
+    def _set_timer(self, seconds, function=None):
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = (None if seconds is None else
+                       self._loop.call_later(seconds, function))
+
+    def _acknowledged(self, sequence, count, nack):
+        if self._unacknowledged is None or sequence != self._sequence:
+            return
+        # Characters that were not accepted are sent again in a new packet.
+        self._output[:0] = self._unacknowledged[count:]
+        self._unacknowledged = None
+        self._status &= ~OVERRUN
+        self._set_timer(None)
+        if nack:
+            self._set_timer(self._timing.retry_seconds, self._send_late)
+        elif self._output:
+            self._send_output()
+
+    # Input, from the client to the VM
+
+    def receive(self, data):
+        """Process a payload of the client.
+
+        :param data: bytes; ignored if it is too short
+        """
+        if len(data) < _HEADER or self.closed:
+            return
+        sequence, acknowledged = data[0] & 0x0f, data[1] & 0x0f
+        operation, characters = data[3], data[_HEADER:]
+        if acknowledged:
+            self._acknowledged(acknowledged, data[2], operation & _NACK)
+        if not sequence:
+            return
+        if sequence == self._received:
+            # A repetition; the response was lost or is still to be sent.
+            if self._response is not None:
+                self._send(self._response)
+            return
+        self._received, self._response = sequence, None
+        if self._nack_timer is not None:
+            self._nack_timer.cancel()
+        if operation & _FLUSH_INBOUND:
+            self._port.discard_input()
+        if operation & _FLUSH_OUTBOUND:
+            self._output.clear()
+            self._room.set()
+        if operation & _BREAK:
+            self._port.send_break()
+        self._paused = bool(operation & _PAUSE)
+        self._accept_input(sequence, characters)
+        self._send_output()
+
+    def _accept_input(self, sequence, characters):
+        accepted = self._port.accept(characters) if characters else 0
+        status = self._status
+        if accepted is None:
+            accepted, status = 0, status | UNAVAILABLE
+        nack = accepted < len(characters)
+        response = bytes((0, sequence, accepted, status | _NACK * nack))
+        if nack:
+            self._nack_timer = self._loop.call_later(
+                NACK_SECONDS, self._respond, response)
+        else:
+            self._respond(response)
+
+    def _respond(self, response):
+        self._response = response
+        self._send(response)
+
+    def close(self, notify=True):
+        """End the payload.
+
+        :param notify: whether to tell the client
+        """
+        if self.closed:
+            return
+        self.closed = True
+        if notify:
+            self._send(bytes((0, 0, 0, self._status | DEACTIVATING)))
+        self._set_timer(None)
+        if self._nack_timer is not None:
+            self._nack_timer.cancel()
+        self._port.closed()
