@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accounts that clients create, in an emulator with several workers."""
+
+import contextlib
+import signal
+import threading
+import time
+
+import psutil
+import requests
+
+from tests.fixtures import account_secret
+from tests.fixtures import base
+from tests.fixtures import emulator
+
+ACCOUNTS = '/redfish/v1/AccountService/Accounts'
+SESSIONS = '/redfish/v1/SessionService/Sessions'
+SYSTEMS = '/redfish/v1/Systems'
+ADMIN = ('admin', 'secret-of-admin')
+BOB = ('bob', 'secret-of-bob')
+
+
+class AccountManagementTestCase(base.SandboxTestCase):
+
+    VMS = 1
+    WORKERS = 2
+
+    @classmethod
+    def kubeconfig(cls):
+        return cls.sandbox.bmc_account()
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.secret = cls.share(account_secret.Secret(
+            username=ADMIN[0], password=ADMIN[1]))
+        cls.emulator = cls.share(emulator.Emulator(
+            cls.kubeconfig(),
+            {'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS': str(cls.secret.path)},
+            'gunicorn', workers=cls.WORKERS))
+
+    def setUp(self):
+        super().setUp()
+        self.until(lambda: len(self.workers()) == self.WORKERS)
+        self.wait_valid(ADMIN)
+
+    def tearDown(self):
+        self.assertNotIn('secret-', self.emulator.process.output)
+        for member in self.ask('GET', ACCOUNTS).json()['Members']:
+            if member['@odata.id'][-1].isdigit():
+                self.ask('DELETE', member['@odata.id'], code=204)
+        super().tearDown()
+
+    def ask(self, method, path, body=None, auth=ADMIN, code=200, **headers):
+        """Send a request over a new connection."""
+        answer = requests.request(
+            method, self.emulator.url + path, json=body, auth=auth,
+            headers=headers, timeout=30)
+        self.assertEqual(code, answer.status_code, answer.text)
+        return answer
+
+    def create(self):
+        self.ask('POST', ACCOUNTS, {
+            'UserName': BOB[0], 'Password': BOB[1], 'RoleId': 'Operator'},
+            code=201)
+
+    def workers(self):
+        return psutil.Process(self.emulator.process.pid).children()
+
+    def wait_valid(self, auth=BOB, code=200):
+        """Wait until all workers give the same answer.
+
+        :returns: seconds that it took.
+        """
+        begin = time.monotonic()
+        for number in range(len(self.workers())):
+            with self.only_worker(number):
+                self.until(lambda: requests.get(
+                    self.emulator.url + SYSTEMS, auth=auth, timeout=30
+                ).status_code == code)
+        return time.monotonic() - begin
+
+    @contextlib.contextmanager
+    def only_worker(self, number):
+        """Stop all workers but one."""
+        others = self.workers()
+        del others[number]
+        for other in others:
+            other.send_signal(signal.SIGSTOP)
+        try:
+            for other in others:
+                self.until(lambda: other.status() == psutil.STATUS_STOPPED)
+            yield
+        finally:
+            for other in others:
+                other.send_signal(signal.SIGCONT)
+
+
+class TestWorkers(AccountManagementTestCase):
+
+    def test_change_is_valid_in_all_workers(self):
+        with self.only_worker(0):
+            self.create()
+        self.wait_valid()
+        with self.only_worker(1):
+            self.ask('PATCH', ACCOUNTS + '/3', {'Enabled': False})
+        self.wait_valid(code=401)
+        with self.only_worker(0):
+            self.ask('PATCH', ACCOUNTS + '/3', {'Enabled': True})
+        self.wait_valid()
+        with self.only_worker(1):
+            self.ask('DELETE', ACCOUNTS + '/3', code=204)
+        self.wait_valid(code=401)
+
+    def test_new_session_is_valid_in_a_worker_that_lags(self):
+        """Its watch may not have shown the change of the password yet."""
+        self.create()
+        self.wait_valid()
+        for number, password in enumerate(('secret-new-1', 'secret-new-2')):
+            with self.only_worker(number):
+                self.ask('PATCH', ACCOUNTS + '/3', {'Password': password})
+                token = self.ask('POST', SESSIONS, {
+                    'UserName': 'bob', 'Password': password}, auth=None,
+                    code=201).headers['X-Auth-Token']
+            with self.only_worker(1 - number):
+                self.ask('GET', SYSTEMS, auth=None, **{'X-Auth-Token': token})
+
+    def test_own_password_change_keeps_session(self):
+        self.create()
+        self.wait_valid()
+        one, other = (self.ask('POST', SESSIONS, {
+            'UserName': BOB[0], 'Password': BOB[1]}, auth=None,
+            code=201).headers['X-Auth-Token'] for _ in range(2))
+        with self.only_worker(0):
+            self.ask('PATCH', ACCOUNTS + '/3', {'Password': 'secret-new'},
+                     auth=None, **{'X-Auth-Token': one})
+        for number in range(2):
+            with self.only_worker(number):
+                self.ask('GET', SYSTEMS, auth=None, **{'X-Auth-Token': one})
+                self.ask('GET', SYSTEMS, auth=None, code=401,
+                         **{'X-Auth-Token': other})
+
+    def test_change_of_another_host(self):
+        """Only a watch shows it."""
+        self.create()
+        self.wait_valid()
+        other = self.useFixture(emulator.Emulator(
+            self.kubeconfig(), {
+                'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS': str(self.secret.path),
+                'SUSHY_EMULATOR_KUBEVIRT_SESSION_TIMEOUT': 77}))
+        answer = requests.patch(
+            other.url + ACCOUNTS + '/3', auth=ADMIN, timeout=30,
+            json={'Enabled': False})
+        self.assertEqual(200, answer.status_code, answer.text)
+        self.assertLess(self.wait_valid(code=401), 10)
+
+    def test_concurrent_creation(self):
+        """Each of many clients gets an account of its own, or is told."""
+        codes = []
+
+        def create(number):
+            codes.append(requests.post(
+                self.emulator.url + ACCOUNTS, auth=ADMIN, timeout=60, json={
+                    'UserName': f'user-{number}', 'RoleId': 'ReadOnly',
+                    'Password': f'secret-of-{number}'}).status_code)
+
+        threads = [threading.Thread(target=create, args=(number,))
+                   for number in range(15)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([201] * 13 + [400] * 2, sorted(codes))
+        members = self.ask('GET', ACCOUNTS).json()['Members']
+        self.assertEqual(14, len({one['@odata.id'] for one in members}))
+        self.assertEqual(14, len({
+            self.ask('GET', one['@odata.id']).json()['UserName']
+            for one in members}))
+
+
+class TestWithoutPermissionToWatch(AccountManagementTestCase):
+    """With the permissions of earlier releases."""
+
+    WORKERS = 1
+    EXPECTS_DENIALS = True
+
+    @classmethod
+    def kubeconfig(cls):
+        found = super().kubeconfig()
+        rules = cls.sandbox.get('roles', 'sushy-kubevirt-bmc')['rules']
+        for rule in rules:
+            if 'sushy-kubevirt-state' in rule.get('resourceNames', ()):
+                rule['verbs'] = ['get', 'patch']
+        cls.sandbox.patch('roles', 'sushy-kubevirt-bmc', {'rules': rules})
+        return found
+
+    def test_accounts_work(self):
+        self.create()
+        self.wait_valid()
+        self.assertIn('is read every 30 s', self.emulator.process.output)
+        # A login is refused only after the accounts were read again.
+        self.ask('PATCH', ACCOUNTS + '/3', {'Password': 'secret-new'})
+        self.wait_valid(('bob', 'secret-new'))
+        # One attempt was made, and no further ones.
+        refused = self.sandbox.stats()['refused']
+        self.assertEqual({'system:serviceaccount:default:emulator-virtbmc': {
+            'list': {'secrets': 1}}}, refused)
