@@ -14,19 +14,33 @@ from vbmc_kubevirt.commands import boot_options
 from vbmc_kubevirt.commands import channels
 from vbmc_kubevirt.commands import chassis
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import dcmi
 from vbmc_kubevirt.commands import device
 from vbmc_kubevirt.commands import lan
 from vbmc_kubevirt.commands import payload
 from vbmc_kubevirt.commands import sol_configuration
+from vbmc_kubevirt.commands import system_info
 from vbmc_kubevirt.commands import system_interface
 from vbmc_kubevirt.commands import users
 from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt import restart_cause
 
 LOG = logging.getLogger(__name__)
 
 #: Modules with commands.
-MODULES = (device, channels, lan, chassis, boot_options, payload,
-           sol_configuration, system_interface, users)
+MODULES = (
+    device,
+    channels,
+    lan,
+    chassis,
+    boot_options,
+    system_info,
+    dcmi,
+    users,
+    payload,
+    sol_configuration,
+    system_interface,
+)
 
 
 class Bmc:
@@ -42,6 +56,7 @@ class Bmc:
     :ivar users: the `bmc_users.BmcUsers`; set by the owner
     :ivar on_reset: functions without parameters, called in the event loop on
         a warm or cold reset, before ``reset``
+    :ivar restart_cause: `restart_cause.RestartCause`
     :ivar server: the `server.Server`, for commands about sessions; None before
         it is started
     :ivar client_port: UDP port that clients use
@@ -54,6 +69,7 @@ class Bmc:
         self.last_error = ''
         self.users = None
         self.on_reset = []
+        self.restart_cause = restart_cause.RestartCause()
         self.server = None
         self.client_port = constants.PORT
         self.sol = sol_configuration.Parameters(lambda: self.client_port)

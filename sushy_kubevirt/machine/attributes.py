@@ -24,6 +24,7 @@ BEFORE = api_resources.PREFIX + 'bios-attributes-before'
 
 INDICATOR = api_resources.PREFIX + 'indicator'
 ASSET_TAG = api_resources.PREFIX + 'asset-tag'
+CONTROLLER_NAME = api_resources.PREFIX + 'controller-name'
 
 #: Maximum length of an asset tag, in characters.
 LONGEST_TAG = 255
@@ -173,6 +174,25 @@ def set_asset_tag(machine, tag):
             'AssetTag', tag,
             message=f'An asset tag has at most {LONGEST_TAG} characters')
     _annotate(machine, lambda vm, vmi: {ASSET_TAG: tag or None})
+
+
+def controller_name(vm):
+    """Return the name that a client gave to the BMC; '' for none."""
+    return _annotations(vm).get(CONTROLLER_NAME, '')
+
+
+def set_controller_name(machine, name):
+    """Set the name of the BMC.
+
+    :param machine: a `machine.Machine`
+    :param name: text; '' removes the name
+    :raises: `errors.InvalidValue` if it is longer than `LONGEST_TAG`
+    """
+    if len(name) > LONGEST_TAG:
+        raise errors.InvalidValue(
+            'name', name,
+            message=f'A name has at most {LONGEST_TAG} characters')
+    _annotate(machine, lambda vm, vmi: {CONTROLLER_NAME: name or None})
 
 
 def _annotations(vm):

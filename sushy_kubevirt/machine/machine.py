@@ -354,6 +354,14 @@ class Machine:
         """Set the asset tag, see `attributes.set_asset_tag`."""
         attributes.set_asset_tag(self, tag)
 
+    def controller_name(self):
+        """Return the name that a client gave to the BMC, or ''."""
+        return attributes.controller_name(self.objects()[0])
+
+    def set_controller_name(self, name):
+        """Name the BMC, see `attributes.set_controller_name`."""
+        attributes.set_controller_name(self, name)
+
     def indicator(self):
         """Return the indicator LED: 'Lit', 'Blinking' or 'Off'."""
         return attributes.indicator(self.objects()[0])

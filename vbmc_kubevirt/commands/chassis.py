@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chassis commands (section 28) but for boot options."""
 
+import datetime
 import logging
 
+from sushy_kubevirt.machine import attributes
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt import restart_cause
 
 LOG = logging.getLogger(__name__)
 
@@ -44,6 +48,22 @@ _LEAVE_POLICY = 3
 # Bitmap of supported policies in the response.
 _ALL_POLICIES = 0x07
 
+# Chassis identify: supported, and its states (table 28-3).
+_IDENTIFY_SUPPORTED = 0x40
+_IDENTIFY_TIMED, _IDENTIFY_ON = 0x10, 0x20
+
+#: Chassis Identify (28.5): seconds if the request has none, and the bit that
+#: forces it on.
+IDENTIFY_SECONDS = 15
+_FORCE_ON = 0x01
+
+#: Get Chassis Capabilities (table 28-2): no intrusion sensor, no lockout; FRU,
+#: SDR, SEL and management device are the BMC, which is no bridge.
+CAPABILITIES = bytes((0, 0x20, 0x20, 0x20, 0x20))
+
+# Get POH Counter (table 28-13): minutes per count.
+_MINUTES_PER_COUNT = 1
+
 _LEVEL = constants.Privilege
 
 
@@ -54,6 +74,9 @@ def commands(bmc):
     """
     chassis = _Chassis(bmc)
     return {
+        (constants.CHASSIS, 0x00): server.Command(
+            'Get Chassis Capabilities', chassis.get_capabilities,
+            _LEVEL.USER, inline=True),
         (constants.CHASSIS, 0x01): server.Command(
             'Get Chassis Status',
             bmc.map_errors(chassis.get_chassis_status), _LEVEL.USER),
@@ -61,17 +84,109 @@ def commands(bmc):
             'Chassis Control',
             bmc.map_errors(chassis.chassis_control), _LEVEL.OPERATOR,
             min_length=1, modifies=True),
+        (constants.CHASSIS, 0x04): server.Command(
+            'Chassis Identify', bmc.map_errors(chassis.identify),
+            _LEVEL.OPERATOR, modifies=True),
+        (constants.CHASSIS, 0x05): server.Command(
+            'Set Chassis Capabilities',
+            completion.without_machine(chassis.set_capabilities),
+            _LEVEL.ADMINISTRATOR, min_length=5, inline=True),
         (constants.CHASSIS, 0x06): server.Command(
             'Set Power Restore Policy',
             bmc.map_errors(chassis.set_restore_policy), _LEVEL.OPERATOR,
             min_length=1, modifies=True),
+        (constants.CHASSIS, 0x07): server.Command(
+            'Get System Restart Cause',
+            bmc.map_errors(chassis.get_restart_cause), _LEVEL.USER),
+        (constants.CHASSIS, 0x0A): server.Command(
+            'Set Front Panel Button Enables',
+            completion.without_machine(_accept_zero), _LEVEL.ADMINISTRATOR,
+            min_length=1, inline=True),
+        (constants.CHASSIS, 0x0B): server.Command(
+            'Set Power Cycle Interval',
+            completion.without_machine(_accept_zero), _LEVEL.ADMINISTRATOR,
+            min_length=1, inline=True),
+        (constants.CHASSIS, 0x0F): server.Command(
+            'Get POH Counter', bmc.map_errors(chassis.get_poh_counter),
+            _LEVEL.USER),
     }
+
+
+def _accept_zero(session, data):
+    """Set Front Panel Button Enables (28.6), Set Power Cycle Interval (28.9).
+
+    A VM has no buttons to disable, and KubeVirt no interval: only "all
+    enabled" and "no interval" are accepted.
+    """
+    if data[0]:
+        raise completion.RequestError(constants.Completion.INVALID_FIELD)
 
 
 class _Chassis:
 
     def __init__(self, bmc):
         self._bmc = bmc
+        # Ends a timed identify; None before the first one.
+        self._identify_timer = None
+
+    def get_capabilities(self, session, data):
+        return constants.Completion.OK, CAPABILITIES
+
+    def set_capabilities(self, session, data):
+        """Set Chassis Capabilities (28.7): accept only what they are."""
+        if data[:5] != CAPABILITIES:
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+
+    def identify(self, session, data):
+        """Chassis Identify (28.5): Redfish's indicator LED."""
+        seconds = data[0] if data else IDENTIFY_SECONDS
+        forced = data[1:] and data[1] & _FORCE_ON
+        self._stop_identify_timer()
+        machine = self._bmc.machine()
+        if forced:
+            machine.set_indicator(attributes.LIT)
+        elif not seconds:
+            machine.set_indicator(attributes.OFF)
+        else:
+            machine.set_indicator(attributes.BLINKING)
+            self._identify_timer = self._bmc.server.run_later(
+                seconds, self._end_identify)
+
+    def _stop_identify_timer(self):
+        if self._identify_timer is not None:
+            self._identify_timer.cancel()
+            self._identify_timer = None
+
+    def _end_identify(self):
+        self._identify_timer = None
+        machine = self._bmc.machine()
+        # Another client may have changed it.
+        if machine.indicator() == attributes.BLINKING:
+            machine.set_indicator(attributes.OFF)
+
+    def _identify_state(self, machine):
+        if machine.indicator() == attributes.OFF:
+            return 0
+        return _IDENTIFY_TIMED if self._identify_timer else _IDENTIFY_ON
+
+    def get_restart_cause(self, session, data):
+        """Get System Restart Cause (28.11)."""
+        _vm, vmi = self._bmc.machine().objects()
+        cause = self._bmc.restart_cause.of(vmi)
+        return bytes((cause, channel.CHANNEL if cause else 0))
+
+    def get_poh_counter(self, session, data):
+        """Get POH Counter (28.14): minutes of the present run.
+
+        KubeVirt keeps no record of earlier ones.
+        """
+        started = self._bmc.machine().inventory().started
+        minutes = 0
+        if started:
+            now = datetime.datetime.now(datetime.timezone.utc)
+            run = now - datetime.datetime.fromisoformat(started)
+            minutes = max(int(run.total_seconds()) // 60, 0)
+        return bytes((_MINUTES_PER_COUNT,)) + minutes.to_bytes(4, 'little')
 
     def get_chassis_status(self, session, data):
         machine = self._bmc.machine()
@@ -82,13 +197,19 @@ class _Chassis:
             state |= _POWER_ON
         if machine.problem() is not None:
             state |= _POWER_CONTROL_FAULT
-        return bytes((state, 0, 0))
+        # The last byte: no button is, or can be, disabled.
+        return bytes((state, 0, _IDENTIFY_SUPPORTED
+                      | self._identify_state(machine), 0))
 
     def chassis_control(self, session, data):
         reset_type = CHASSIS_CONTROL.get(data[0] & 0x0f)
         if reset_type is None:
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
-        self._bmc.machine().reset(reset_type)
+        machine = self._bmc.machine()
+        _vm, before = machine.objects()
+        with self._bmc.restart_cause.request(
+                restart_cause.Cause.CHASSIS_CONTROL, before):
+            machine.reset(reset_type)
         LOG.info('%s: %s', self._bmc.name, reset_type.value)
 
     def set_restore_policy(self, session, data):

@@ -27,6 +27,7 @@ from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import session15
 from vbmc_kubevirt.ipmi import session20
+from vbmc_kubevirt.ipmi import timer
 
 LOG = logging.getLogger(__name__)
 
@@ -132,9 +133,37 @@ class Server:
         self._write_lock = None
         # None until `finish` begins; set when no session is left.
         self._all_closed = None
+        self._stopped = False
         self._tasks = set()
         self._logged_exceptions = set()
         self._next_log_at = 0.0
+
+    # Work without a request
+
+    def run_later(self, seconds, function):
+        """Run a function later, as a command that changes the VM. Thread-safe.
+
+        Nothing is run after `finish` or `stop` was called.
+
+        :param function: takes no parameters, may block
+        :returns: `timer.Timer`
+        """
+        timed = timer.Timer(self._loop)
+        self._loop.call_soon_threadsafe(timed.arm, seconds, functools.partial(
+            self._run, function))
+        return timed
+
+    def _run(self, function, timed):
+        if not (timed.cancelled or self._all_closed is not None
+                or self._stopped):
+            self._task(self._run_function(function))
+
+    async def _run_function(self, function):
+        try:
+            async with self._write_lock:
+                await self._loop.run_in_executor(self._writers, function)
+        except Exception:
+            LOG.exception('%s: %s failed', self.name, function.__qualname__)
 
     # Sockets and tasks
 
@@ -166,6 +195,7 @@ class Server:
 
     def stop(self):
         """End all sessions and close the port."""
+        self._stopped = True
         for task in self._tasks:
             task.cancel()
         self.end_sessions()

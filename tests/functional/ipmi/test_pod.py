@@ -71,6 +71,35 @@ class ServeTest(ipmi_pod.PodTestCase):
                              'active sessions +: 2\n(?s:.*)'
                              'console ip +: 127')
 
+    def test_chassis_and_dcmi(self):
+        pod = self.pod()
+        self.wait_ready(pod)
+
+        def annotation(name):
+            return self.sandbox.get('virtualmachines', self.name)[
+                'metadata'].get('annotations', {}).get(
+                    'sushy-kubevirt.openstack.org/' + name)
+
+        pod.ipmi('chassis', 'identify', '1')
+        self.assertEqual('Blinking', annotation('indicator'))
+        self.until(lambda: annotation('indicator') is None)
+        pod.ipmi('chassis', 'identify', 'force')
+        self.assertEqual('Lit', annotation('indicator'))
+        pod.ipmi('dcmi', 'set_asset_tag', 'rack 7, unit 12, row 3')
+        self.assertEqual('rack 7, unit 12, row 3', annotation('asset-tag'))
+        self.assertIn('rack 7, unit 12, row 3', pod.ipmi('dcmi', 'asset_tag'))
+        self.assertIn('default/' + self.name,
+                      pod.ipmi('dcmi', 'get_mc_id_string'))
+        pod.ipmi('dcmi', 'set_mc_id_string', 'controller 7')
+        self.assertIn('controller 7', pod.ipmi('dcmi', 'get_mc_id_string'))
+        self.assertIn('unknown', pod.ipmi('chassis', 'restart_cause'))
+        pod.ipmi('power', 'on')
+        self.sandbox.wait_running(self.name)
+        self.until(lambda: 'chassis power control command' in pod.ipmi(
+            'chassis', 'restart_cause'))
+        self.assertRegex(pod.ipmi('chassis', 'poh'), '0 days, 0 hours')
+        self.assertEqual({}, self.denied_calls())
+
     def test_ping(self):
         pod = self.pod()
         # ipmitool sends an ASF ping with -I lan only.

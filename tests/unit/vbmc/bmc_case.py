@@ -35,6 +35,8 @@ class BmcTestCase(base.BaseTestCase):
         self.machine = mock.create_autospec(machine.Machine, instance=True)
         self.machine.uuid = UUID
         self.machine.problem.return_value = None
+        self.machine.indicator.return_value = 'Off'
+        self.machine.objects.return_value = {}, None
         self.find = mock.Mock(return_value=self.machine)
         self.reset = mock.Mock()
         self.bmc = bmc.Bmc('vm', self.find, '3.14.2.dev859', self.reset)

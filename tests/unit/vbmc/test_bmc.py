@@ -18,7 +18,7 @@ class ChassisTest(bmc_case.BmcTestCase):
         for state in power_state.PowerState:
             self.machine.power_state.return_value = state
             self.assertEqual(
-                (0, bytes((0x60 | (state in on), 0, 0))), self.ask(0, 1))
+                (0, bytes((0x60 | (state in on), 0, 0x40, 0))), self.ask(0, 1))
 
     def test_power_restore_policy(self):
         self.machine.power_state.return_value = power_state.PowerState.OFF
@@ -26,7 +26,8 @@ class ChassisTest(bmc_case.BmcTestCase):
                                        'AlwaysOn')):
             policy = power_restore_policy.Policy(name)
             self.machine.power_restore_policy.return_value = policy
-            self.assertEqual((0, bytes((number << 5, 0, 0))), self.ask(0, 1))
+            self.assertEqual((0, bytes((number << 5, 0, 0x40, 0))),
+                             self.ask(0, 1))
             self.assertEqual((0, b'\7'), self.ask(0, 6, number))
             self.machine.set_power_restore_policy.assert_called_with(policy)
         self.machine.set_power_restore_policy.reset_mock()
@@ -40,7 +41,7 @@ class ChassisTest(bmc_case.BmcTestCase):
         self.machine.power_state.return_value = power_state.PowerState.OFF
         self.machine.problem.return_value = power_state.Problem(
             'ErrorUnschedulable', 'no node')
-        self.assertEqual((0, bytes((0x70, 0, 0))), self.ask(0, 1))
+        self.assertEqual((0, bytes((0x70, 0, 0x40, 0))), self.ask(0, 1))
 
     def test_chassis_control(self):
         for number, value in enumerate((

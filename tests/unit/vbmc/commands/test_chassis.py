@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chassis commands that `test_bmc` does not have."""
+
+import datetime
+import types
+from unittest import mock
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import power_state
+from tests.unit.vbmc import bmc_case
+from vbmc_kubevirt import restart_cause
+
+
+class ChassisTest(bmc_case.BmcTestCase):
+
+    def test_capabilities_are_fixed(self):
+        now = b'\0\x20\x20\x20\x20'
+        self.assertEqual((0, now), self.ask(0, 0))
+        self.assertEqual((0, b''), self.ask(0, 5, *now))
+        for other in (b'\1' + now[1:], now[:4] + b'\x22'):
+            self.assertEqual((0xCC, b''), self.ask(0, 5, *other))
+
+    def test_no_buttons_and_no_cycle_interval(self):
+        for command in 0x0A, 0x0B:
+            self.assertEqual((0, b''), self.ask(0, command, 0))
+            self.assertEqual((0xCC, b''), self.ask(0, command, 1))
+
+    def test_poh_counter_has_minutes_of_present_run(self):
+        now = datetime.datetime.now(datetime.timezone.utc)
+        for started, minutes in (
+                (now - datetime.timedelta(minutes=70, seconds=5), 70),
+                (now + datetime.timedelta(minutes=1), 0), ('', 0)):
+            if started:
+                started = started.strftime('%Y-%m-%dT%H:%M:%SZ')
+            self.machine.inventory.return_value = types.SimpleNamespace(
+                started=started)
+            self.assertEqual((0, bytes((1, minutes, 0, 0, 0))),
+                             self.ask(0, 0x0F))
+
+
+class IdentifyTest(bmc_case.BmcTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.machine.power_state.return_value = power_state.PowerState.OFF
+        self.indicator = 'Off'
+        self.machine.indicator.side_effect = lambda: self.indicator
+        self.machine.set_indicator.side_effect = self.set_indicator
+        self.run_later = self.bmc.server.run_later
+
+    def set_indicator(self, state):
+        self.indicator = state
+
+    def state(self):
+        """Return bit 6, "supported", and the state in Get Chassis Status."""
+        return self.ask(0, 1)[1][2]
+
+    def test_timed(self):
+        for data, seconds in ((), 15), ((30,), 30), ((30, 0), 30):
+            self.assertEqual((0, b''), self.ask(0, 4, *data))
+            self.assertEqual(('Blinking', 0x50),
+                             (self.indicator, self.state()))
+            self.assertEqual(seconds, self.run_later.call_args.args[0])
+            self.run_later.call_args.args[1]()
+            self.assertEqual(('Off', 0x40), (self.indicator, self.state()))
+
+    def test_indefinite_and_off(self):
+        self.assertEqual((0, b''), self.ask(0, 4, 5, 1))
+        self.assertEqual(('Lit', 0x60), (self.indicator, self.state()))
+        self.run_later.assert_not_called()
+        self.assertEqual((0, b''), self.ask(0, 4, 0))
+        self.assertEqual(('Off', 0x40), (self.indicator, self.state()))
+
+    def test_request_replaces_the_timer(self):
+        self.ask(0, 4, 5)
+        first = self.run_later.return_value
+        self.ask(0, 4, 0, 1)
+        first.cancel.assert_called_once_with()
+        self.assertEqual(0x60, self.state())
+
+    def test_end_keeps_what_another_client_set(self):
+        self.ask(0, 4, 5)
+        self.indicator = 'Lit'
+        self.run_later.call_args.args[1]()
+        self.assertEqual('Lit', self.indicator)
+
+    def test_state_that_redfish_set(self):
+        for indicator, state in (('Lit', 0x60), ('Blinking', 0x60),
+                                 ('Off', 0x40)):
+            self.indicator = indicator
+            self.assertEqual(state, self.state())
+
+
+class RestartCauseTest(bmc_case.BmcTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.now = datetime.datetime.now(datetime.timezone.utc)
+        self.bmc.restart_cause = restart_cause.RestartCause(
+            lambda: self.now.timestamp())
+        self.see('a', self.now - datetime.timedelta(hours=1))
+
+    def see(self, uid, created=None):
+        created = (created or self.now).strftime('%Y-%m-%dT%H:%M:%SZ')
+        vmi = {'metadata': {'uid': uid, 'creationTimestamp': created}}
+        self.machine.objects.return_value = {}, vmi if uid else None
+
+    def cause(self):
+        code, data = self.ask(0, 7)
+        self.assertEqual(0, code)
+        return tuple(data)
+
+    def test_chassis_control_is_the_cause_of_its_vmi_alone(self):
+        self.assertEqual((0, 0), self.cause())
+        self.ask(0, 2, 3)
+        self.assertEqual((0, 0), self.cause())
+        self.see(None)
+        self.assertEqual((0, 0), self.cause())
+        self.see('b')
+        self.assertEqual((1, 1), self.cause())
+        # Off: the cause of the last start.
+        self.see(None)
+        self.assertEqual((1, 1), self.cause())
+        # Started by somebody else.
+        self.see('c')
+        self.assertEqual((0, 0), self.cause())
+
+    def test_vmi_of_other_time_has_another_cause(self):
+        self.ask(0, 2, 1)
+        for seconds in -20, 601:
+            self.see('b', self.now + datetime.timedelta(seconds=seconds))
+            self.assertEqual((0, 0), self.cause())
+        self.see('b', self.now + datetime.timedelta(seconds=60))
+        self.assertEqual((1, 1), self.cause())
+
+    def test_refused_request_is_no_cause(self):
+        self.machine.reset.side_effect = errors.WrongState('off')
+        self.assertEqual((0xD5, b''), self.ask(0, 2, 3))
+        self.see('b')
+        self.assertEqual((0, 0), self.cause())
+
+    def test_clock_is_the_default(self):
+        with mock.patch.object(restart_cause.time, 'time', return_value=5):
+            cause = restart_cause.RestartCause(restart_cause.time.time)
+            with cause.request(restart_cause.Cause.WATCHDOG, None):
+                pass
+        self.assertEqual(4, cause.of({'metadata': {
+            'uid': 'a', 'creationTimestamp': '1970-01-01T00:00:07Z'}}))

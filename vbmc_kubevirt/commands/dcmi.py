@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of the Data Center Manageability Interface, DCMI 1.5.
+
+KubeVirt reports neither power nor temperature, and the cluster configures the
+network: what remains is identification. Section numbers are those of the DCMI
+specification, v1.5 revision 1.0.
+"""
+
+import codecs
+import struct
+import weakref
+
+from sushy_kubevirt.bmc import event_log
+from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.ipmi import channel
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import server
+
+_LEVEL = constants.Privilege
+_CODE = constants.Completion
+
+#: Group extension of requests and responses (section 6).
+GROUP = 0xDC
+
+# The log drops its oldest entries by itself (parameter 2).
+_ROLLS_OVER = 0x8000
+
+# Get DCMI Capabilities Info (table 6-3): version 1.5, revision of the
+# parameters.
+_VERSION, _REVISION = bytes((1, 5)), 2
+
+#: Parameters of Get DCMI Capabilities Info (table 6-3).
+CAPABILITIES = {
+    # No power management; no channel but the mandatory LAN channel.
+    1: bytes(3),
+    # Number of entries of the log, which which drops old ones; no
+    # temperatures.
+    2: struct.pack('<HHB', _ROLLS_OVER | event_log.MAX_ENTRIES, 0, 0),
+    # Where power management would be.
+    3: bytes(2),
+    # Primary LAN channel; no secondary one and no serial one.
+    4: bytes((channel.CHANNEL, 0xFF, 0xFF)),
+    # No rolling averages of power.
+    5: b'\0',
+}
+
+#: Bytes of an asset tag and of the identifier string, and of one part of them
+#: (sections 6.4, 6.6). The identifier has a NUL at its end in addition.
+TAG_MAX, IDENTIFIER_MAX, PART_MAX = 63, 63, 16
+
+# Byte order mark: the asset tag is UTF-8 (section 6.4.2).
+_BOM = b'\xef\xbb\xbf'
+
+
+def commands(bmc):
+    """Return the commands of this module.
+
+    :param bmc: a `bmc.Bmc`
+    """
+    dcmi = _Dcmi(bmc)
+    return {(constants.GROUP_EXTENSION, number): server.Command(
+        name, _extended(bmc.map_errors(handle)), level, min_length=length,
+        modifies=modifies)
+        for number, name, handle, level, length, modifies in (
+            (0x01, 'Get DCMI Capabilities Info', dcmi.get_capabilities,
+             _LEVEL.USER, 2, False),
+            (0x06, 'Get Asset Tag', dcmi.get_asset_tag, _LEVEL.USER, 3,
+             False),
+            (0x08, 'Set Asset Tag', dcmi.set_asset_tag, _LEVEL.OPERATOR, 3,
+             True),
+            (0x09, 'Get Management Controller Identifier String',
+             dcmi.get_identifier, _LEVEL.USER, 3, False),
+            (0x0A, 'Set Management Controller Identifier String',
+             dcmi.set_identifier, _LEVEL.ADMINISTRATOR, 3, True))}
+
+
+def _extended(handle):
+    """Check the group extension of requests and add it to responses."""
+    def wrapper(session, data):
+        if data[0] != GROUP:
+            return _CODE.INVALID_COMMAND, bytes((data[0],))
+        code, answer = handle(session, data[1:])
+        return code, bytes((GROUP,)) + answer
+    return wrapper
+
+
+def _part(text, data):
+    """Return the part of a text that a request asks for.
+
+    :param text: bytes
+    :param data: offset and number of bytes
+    :returns: total number of bytes, and the part
+    """
+    offset, count = data[:2]
+    if count > PART_MAX or offset > len(text):
+        raise completion.RequestError(_CODE.OUT_OF_RANGE)
+    return bytes((len(text),)) + text[offset:offset + count]
+
+
+class _Writer:
+    """A text that a session writes in parts (sections 6.4.2 and 6.6)."""
+
+    def __init__(self):
+        self._session = None
+        self._text = b''
+
+    def add(self, session, data, most):
+        """Add a part to what its session has written.
+
+        :param data: offset, number of bytes, the part
+        :param most: largest number of bytes of the whole text
+        :returns: the text so far, bytes
+        """
+        offset, count, part = data[0], data[1], data[2:]
+        if count > PART_MAX or offset + count > most:
+            raise completion.RequestError(_CODE.OUT_OF_RANGE)
+        if len(part) < count:
+            raise completion.RequestError(_CODE.LENGTH_INVALID)
+        before = b''
+        if offset:
+            if self._session is None or self._session() is not session:
+                raise completion.RequestError(_CODE.WRONG_STATE)
+            before = self._text
+        if offset > len(before):
+            raise completion.RequestError(_CODE.OUT_OF_RANGE)
+        self._session = weakref.ref(session)
+        self._text = before[:offset] + part[:count]
+        return self._text
+
+
+def _decode(data):
+    """Decode UTF-8 whose last character may be incomplete.
+
+    :raises: `completion.RequestError` if it is no printable text
+    """
+    try:
+        text = codecs.getincrementaldecoder('utf-8')().decode(data)
+    except UnicodeDecodeError:
+        raise completion.RequestError(_CODE.INVALID_FIELD) from None
+    if not text.isprintable():
+        raise completion.RequestError(_CODE.INVALID_FIELD)
+    return text
+
+
+def _cut(text, most):
+    """Encode a text, without the characters beyond a number of bytes."""
+    return text.encode()[:most].decode(errors='ignore').encode()
+
+
+class _Dcmi:
+
+    def __init__(self, bmc):
+        self._bmc = bmc
+        self._tag, self._identifier = _Writer(), _Writer()
+
+    def get_capabilities(self, session, data):
+        """Get DCMI Capabilities Info (6.1)."""
+        if data[0] not in CAPABILITIES:
+            raise completion.RequestError(_CODE.INVALID_FIELD)
+        return _VERSION + bytes((_REVISION,)) + CAPABILITIES[data[0]]
+
+    def get_asset_tag(self, session, data):
+        """Get Asset Tag (6.4.1): Redfish's ``AssetTag``, up to 63 bytes."""
+        tag = self._bmc.machine().asset_tag()
+        mark = b'' if tag.isascii() else _BOM
+        return _part(mark + _cut(tag, TAG_MAX - len(mark)), data)
+
+    def set_asset_tag(self, session, data):
+        """Set Asset Tag (6.4.2). Each part is applied at once."""
+        text = self._tag.add(session, data, TAG_MAX)
+        self._bmc.machine().set_asset_tag(_decode(text.removeprefix(_BOM)))
+        return bytes((len(text),))
+
+    def get_identifier(self, session, data):
+        """Get Management Controller Identifier String (6.6).
+
+        Until a client has set it, it is the VM's namespace and name.
+        """
+        machine = self._bmc.machine()
+        name = machine.controller_name() or machine.qualified_name
+        return _part(_cut(name, IDENTIFIER_MAX) + b'\0', data)
+
+    def set_identifier(self, session, data):
+        """Set Management Controller Identifier String (6.7).
+
+        The NUL at the end completes it.
+        """
+        text = self._identifier.add(session, data, IDENTIFIER_MAX + 1)
+        name, end, _rest = text.partition(b'\0')
+        if end:
+            self._bmc.machine().set_controller_name(_decode(name))
+        elif len(text) > IDENTIFIER_MAX:
+            raise completion.RequestError(_CODE.OUT_OF_RANGE)
+        return bytes((len(text),))

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Timers of a BMC: watchdog, timed identify."""
+
+
+class Timer:
+    """A function that runs later; made by `Server.run_later`. Thread-safe."""
+
+    def __init__(self, loop):
+        self._loop = loop
+        self._handle = None
+        self.cancelled = False
+
+    def arm(self, seconds, expire):
+        """Begin to wait; call it in the event loop.
+
+        :param expire: function of the timer, called in the event loop
+        """
+        if not self.cancelled:
+            self._handle = self._loop.call_later(seconds, expire, self)
+
+    def cancel(self):
+        """Stop waiting. A function that has begun is not interrupted."""
+        self.cancelled = True
+        self._loop.call_soon_threadsafe(self._disarm)
+
+    def _disarm(self):
+        if self._handle is not None:
+            self._handle.cancel()

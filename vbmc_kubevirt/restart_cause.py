@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why the system was last started (section 28.11).
+
+Only this process knows what it has asked for. The cause belongs to the VMI
+that the request created; of other VMIs, and after a restart of this process,
+it is unknown.
+"""
+
+import contextlib
+import datetime
+import enum
+import time
+
+#: Seconds in which a request creates its VMI: KubeVirt's grace period for the
+#: old one, and some for its controllers.
+_WITHIN_SECONDS = 600
+
+#: Seconds by which the clock of the cluster may be behind, and Kubernetes'
+#: rounding.
+_BEFORE_SECONDS = 5
+
+
+class Cause(enum.IntEnum):
+    """Restart causes, table 28-11."""
+
+    UNKNOWN = 0
+    CHASSIS_CONTROL = 1
+    WATCHDOG = 4
+
+
+class RestartCause:
+    """The cause of the last start of one machine.
+
+    :param now: function that returns the time in seconds since the epoch
+    """
+
+    def __init__(self, now=time.time):
+        self._now = now
+        self._requested = None
+        self._known = None, Cause.UNKNOWN
+
+    @contextlib.contextmanager
+    def request(self, cause, vmi):
+        """Record a request that may start the VM, unless it fails.
+
+        :param cause: `Cause`
+        :param vmi: the VMI before the request, or None
+        """
+        before, self._requested = self._requested, (
+            cause, _uid(vmi), self._now())
+        try:
+            yield
+        except BaseException:
+            self._requested = before
+            raise
+
+    def of(self, vmi):
+        """Return why a VMI was created.
+
+        :param vmi: the present VMI; None while the VM is off
+        :returns: `Cause`
+        """
+        uid = _uid(vmi)
+        if uid is not None and self._requested is not None:
+            cause, before, when = self._requested
+            created = _created(vmi)
+            if uid != before and (when - _BEFORE_SECONDS <= created
+                                  <= when + _WITHIN_SECONDS):
+                self._known = uid, cause
+                self._requested = None
+        return self._known[1] if uid in (None, self._known[0]) \
+            else Cause.UNKNOWN
+
+
+def _uid(vmi):
+    return None if vmi is None else vmi['metadata'].get('uid')
+
+
+def _created(vmi):
+    text = vmi['metadata'].get('creationTimestamp')
+    return datetime.datetime.fromisoformat(text).timestamp() if text else 0
