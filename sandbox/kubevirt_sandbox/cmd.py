@@ -142,8 +142,8 @@ def parser():
         'after four fifths of it (default: as pods request)')
     result.add_argument(
         '--lag', metavar='S', type=_seconds, default=0, help='delay each '
-        'action of controllers by a random time of up to S seconds, as in a '
-        'busy cluster (default: 0)')
+        'action of controllers, and each creation of a VMI, by a random time '
+        'of up to S seconds, as in a busy cluster (default: 0)')
     result.add_argument(
         '--allow-remote', action='store_true', help='allow an address that '
         'is not loopback: any host that reaches it can control guests')

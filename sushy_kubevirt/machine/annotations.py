@@ -46,6 +46,15 @@ precedence and the annotation is discarded.
     (see :ref:`one-time-boot`), or the VM was halted because its start could
     not be cancelled otherwise.
 
+``sushy-kubevirt.openstack.org/restart``
+    A restart for which the BMC has set ``Manual``, a JSON object with ``vmi``
+    (uid of the VMI to restart), ``force`` and ``runStrategy`` (the run
+    strategy to restore when the next VMI exists; null for ``running: true``).
+
+    Under ``Manual`` KubeVirt does not count a VMI that is restarted before
+    its guest ran as a failed start, and it restarts a VM that had ``Once``.
+    If the BMC ends before it has requested the restart, the next one does.
+
 ``sushy-kubevirt.openstack.org/media``
     Virtual media, a JSON object (`media.media_annotation`). It is written
     before a DataVolume is created and kept until that is deleted, so that any
@@ -89,6 +98,7 @@ from sushy_kubevirt.kube import api_resources
 BOOT = api_resources.PREFIX + 'boot'
 BOOT_ONCE = api_resources.PREFIX + 'boot-once'
 RUN_STRATEGY = api_resources.PREFIX + 'run-strategy'
+RESTART = api_resources.PREFIX + 'restart'
 BOOTLOADERS = api_resources.PREFIX + 'bootloaders'
 MEDIA = api_resources.PREFIX + 'media'
 MEDIA_ATTEMPT = api_resources.PREFIX + 'media-attempt'

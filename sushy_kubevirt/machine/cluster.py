@@ -361,6 +361,16 @@ class Cluster:
         self._record_write(vm)
         return vm
 
+    def patch_vmi(self, machine, vmi, operations):
+        """See `machine.Machine.patch_vmi`."""
+        key = (machine.namespace, machine.name)
+        try:
+            self._cache.put_vmi(self._client.patch(api_resources.VMI, *key, [
+                {'op': 'test', 'path': '/metadata/uid',
+                 'value': vmi['metadata']['uid']}] + operations))
+        except errors.ObjectNotFound as e:
+            raise errors.Conflict(str(e)) from None
+
     def delete_vmi(self, machine, uid):
         """See `machine.Machine.delete_vmi`."""
         key = (machine.namespace, machine.name)

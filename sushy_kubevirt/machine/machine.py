@@ -118,6 +118,15 @@ class Machine:
             'value': guard['metadata']['resourceVersion'],
         }] + list(operations))
 
+    def patch_vmi(self, vmi, operations):
+        """Apply a JSON patch to this VMI. No retries.
+
+        :param vmi: the VMI
+        :param operations: list of JSON patch operations
+        :raises: `errors.Conflict` if a test fails or the VMI is gone
+        """
+        self.cluster.patch_vmi(self, vmi, operations)
+
     def delete_vmi(self, uid):
         """Delete the VMI with this uid, if it exists. No retries."""
         self.cluster.delete_vmi(self, uid)
@@ -163,12 +172,14 @@ class Machine:
             self.cluster.media.media(vm, vmi), vm, vmi)
             or power_state.problem(vm, vmi))
 
-    def reset(self, reset_type):
+    def reset(self, reset_type, restart_powers_on=True):
         """Change the power, see `reset.reset`.
 
         :param reset_type: a `power_state.ResetType`
+        :param restart_powers_on: whether a restart of a machine that is off
+            powers it on
         """
-        reset.reset(self, reset_type)
+        reset.reset(self, reset_type, restart_powers_on)
 
     def power_restore_policy(self):
         """Return the `power_restore_policy.Policy`, or None."""

@@ -22,11 +22,14 @@ itself down in its one-time boot is started again, with the restored order.
 
 import copy
 import logging
+import time
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine import observed_generation
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reconcile_loop
 from sushy_kubevirt.machine import run_strategy
@@ -42,15 +45,19 @@ def desired_vm(vm, vmi):
     :returns: an edited copy of the VM; None if nothing has to change
     """
     vm_annotations = vm['metadata'].get('annotations') or {}
-    if run_strategy.is_deleting(vm) or not (
-            annotations.BOOT in vm_annotations
-            or annotations.RUN_STRATEGY in vm_annotations):
+    if run_strategy.is_deleting(vm) or vm_annotations.keys().isdisjoint(
+            (annotations.BOOT, annotations.RUN_STRATEGY,
+             annotations.RESTART)):
         return None
     once = boot_overrides.once(vm)
     boot_started = once is not None and boot_overrides.boot_started(vm, vmi)
-    if not boot_started and annotations.RUN_STRATEGY not in vm_annotations:
+    if not boot_started and vm_annotations.keys().isdisjoint(
+            (annotations.RUN_STRATEGY, annotations.RESTART)):
         return None
     edited = copy.deepcopy(vm)
+    run_strategy.end_restart(edited, vmi)
+    if run_strategy.restarting(edited):
+        return None
     if boot_started:
         boot_overrides.remove_once(edited)
         if once.get('target') == boot_order.Class.HTTP.value:
@@ -83,6 +90,9 @@ def desired_vm_on_removal(vm, vmi):
             and not boot_overrides.boot_started(vm, vmi)):
         return None, False
     edited = copy.deepcopy(vm)
+    run_strategy.end_restart(edited, vmi, abandon=True)
+    if run_strategy.restarting(edited):
+        return None, False
     if once is not None:
         boot_overrides.remove_once(edited)
         if once.get('target') == boot_order.Class.HTTP.value:
@@ -165,6 +175,8 @@ class OneTimeBootReconciler:
 
     def __init__(self, cluster):
         self._cluster = cluster
+        self._restarts = {}         # VM's uid: time its restart was seen
+        self._denied = {}           # VM's uid: uid of the VMI it may not patch
         self._loop = reconcile_loop.ReconcileLoop(
             'one-time-boot', 'one-time boot', self._reconcile)
         self._problems = {}         # VM's uid: the problem logged last
@@ -194,10 +206,13 @@ class OneTimeBootReconciler:
         """
         if vm is None:
             self._problems.pop(machine.uid, None)
+            self._restarts.pop(machine.uid, None)
+            self._denied.pop(machine.uid, None)
             self._loop.discard(machine.uid)
             return
         self._log_problem(machine, vm, vmi)
-        if desired_vm(vm, vmi) is not None:
+        if (desired_vm(vm, vmi) is not None or run_strategy.restarting(vm)
+                or self._generation_lags(machine, vm, vmi)):
             self._loop.add(machine)
 
     def _log_problem(self, machine, vm, vmi):
@@ -213,8 +228,40 @@ class OneTimeBootReconciler:
 
     def _reconcile(self, machine, vm, vmi):
         edited = desired_vm(vm, vmi)
-        if edited is None:
+        if edited is not None:
+            vm = json_patch.send(machine, vm, edited)
+            LOG.info('%s: boot settings and run strategy restored',
+                     machine.qualified_name)
+        if self._generation_lags(machine, vm, vmi):
+            self._update_generation(machine, vm, vmi)
+        self._finish_restart(machine, vm)
+
+    def _generation_lags(self, machine, vm, vmi):
+        return (observed_generation.lags(vm, vmi)
+                and self._denied.get(machine.uid) != vmi['metadata']['uid'])
+
+    def _update_generation(self, machine, vm, vmi):
+        try:
+            observed_generation.update(machine, vm, vmi)
+        except (errors.AccessDenied, errors.Rejected) as e:
+            # No other function depends on it.
+            self._denied[machine.uid] = vmi['metadata']['uid']
+            LOG.info('%s: status.observedGeneration stays behind until the '
+                     'VMI ends: %s', machine.qualified_name, e)
+
+    def _finish_restart(self, machine, vm):
+        """Request a restart that a killed BMC process has not requested."""
+        pending = run_strategy.restarting(vm)
+        if not pending or run_strategy.requests(vm):
+            self._restarts.pop(machine.uid, None)
             return
-        json_patch.send(machine, vm, edited)
-        LOG.info('%s: boot settings and run strategy of its one-time boot '
-                 'restored', machine.qualified_name)
+        since = self._restarts.setdefault(machine.uid, time.monotonic())
+        left = since + machine.options.write_deadline - time.monotonic()
+        if left > 0:
+            # The process that began it may be about to request it.
+            self._loop.add(machine, left)
+            return
+        machine.call('restart',
+                     run_strategy.restart_options(pending.get('force')))
+        LOG.info('%s: restart of an earlier BMC process requested',
+                 machine.qualified_name)

@@ -23,11 +23,14 @@ class WaitCondition:
 
     :param what: the state, for messages
     :param met: function of (vm, vmi) that returns True when it is reached
+    :param seconds: time after which the step continues anyway; None for an
+        error at the write deadline
     """
 
-    def __init__(self, what, met):
+    def __init__(self, what, met, seconds=None):
         self.what = what
         self.met = met
+        self.seconds = seconds
 
 
 def vmi_ended(vmi):
@@ -75,7 +78,9 @@ def run(machine, step):
         if awaited is None:
             return
         left = deadline - time.monotonic()
-        if left <= 0 or not machine.wait(awaited.met, left):
+        if awaited.seconds is not None and awaited.seconds < left:
+            machine.wait(awaited.met, awaited.seconds)
+        elif left <= 0 or not machine.wait(awaited.met, left):
             raise errors.Unavailable(
                 f'{machine.qualified_name} still waits for {awaited.what}; '
                 'try again later', retry_after=5)

@@ -44,12 +44,29 @@ def _on_step(machine, vm, vmi):
         return None
     if (run_strategy.starting(vm, vmi)
             and not run_strategy.starting_without_retry(vm, vmi)):
-        return None         # KubeVirt starts it without a request
+        # KubeVirt starts it without a request.
+        return _end_back_off(machine, vm, vmi)
     if not run_strategy.is_active(vmi):
         return _start(machine, vm, vmi)
     if run_strategy.stopping(vm, vmi):
         # KubeVirt accepts a start only when the VMI is gone.
         return power_action.vmi_ended(vmi)
+    return None
+
+
+def _end_back_off(machine, vm, vmi):
+    """Let KubeVirt start a VM at once that failed to start before.
+
+    virt-controller delays the start until the time in ``startFailure``
+    (startFailureBackoffTimeLeft in pkg/virt-controller/watch/vm/vm.go), and
+    sets that field again while it sees the failed VMI.
+    """
+    if (not run_strategy.is_active(vmi)
+            and (vm.get('status') or {}).get('startFailure')):
+        if vmi is not None:
+            return power_action.vmi_ended(vmi)
+        machine.patch_status([
+            {'op': 'remove', 'path': '/status/startFailure'}], vm)
     return None
 
 
@@ -110,47 +127,105 @@ def force_off(machine):
     """Stop a machine with grace period 0, also while it is shutting down.
 
     :param machine: a `machine.Machine`
-    :raises: `errors.WrongState` for the target of a migration
+    :raises: `errors.WrongState` for the target of a migration,
+        `errors.Unavailable` if KubeVirt does not confirm within the write
+        deadline that it has cancelled a start
     """
-    power_action.run(
-        machine, lambda vm, vmi: _off_step(machine, vm, vmi, True))
+    power_action.run(machine, _Off(machine, True).step)
 
 
 def shut_down(machine):
     """Ask the guest to shut down within its own grace period.
 
     :param machine: a `machine.Machine`
-    :raises: `errors.WrongState` for the target of a migration
+    :raises: see `force_off`
     """
-    power_action.run(
-        machine, lambda vm, vmi: _off_step(machine, vm, vmi, False))
+    power_action.run(machine, _Off(machine, False).step)
 
 
-def _off_step(machine, vm, vmi, force):
-    if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:
-        if vmi is None:
+class _Off:
+    """A stop, or the cancellation of a start."""
+
+    def __init__(self, machine, force):
+        self._machine = machine
+        self._force = force
+        self._unconfirmed = False
+
+    def step(self, vm, vmi):
+        machine = self._machine
+        if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:
+            if vmi is None:
+                return None
+            raise power_action.migration_target_error(machine)
+        if not run_strategy.is_active(vmi):
+            return self._cancel_start(vm, vmi)
+        if (run_strategy.stopping(vm, vmi)
+                and not run_strategy.starting(vm, vmi)
+                and (not self._force or grace_period(vmi) == 0)):
             return None
-        raise power_action.migration_target_error(machine)
-    if not run_strategy.is_active(vmi):
-        if _cancel_start(machine, vm, vmi):
-            # KubeVirt may have carried the start out meanwhile: check again.
-            return power_action.WaitCondition(
-                'its start to be cancelled', lambda vm, vmi: True)
+        vm, awaited = _prepare_stop(machine, vm, vmi)
+        if awaited is not None:
+            return awaited
+        if (run_strategy.start_requested(vm)
+                and run_strategy.of(vm)
+                not in run_strategy.OFF_AFTER_SHUTDOWN):
+            # The start of a pending restart, which a stop does not remove
+            # under these strategies.
+            _replace_requests(machine, vm)
+        # A forced stop shortens the grace period of a stop in progress.
+        machine.call('stop', {'gracePeriod': 0} if self._force else None)
         return None
-    if (run_strategy.stopping(vm, vmi) and not run_strategy.starting(vm, vmi)
-            and (not force or grace_period(vmi) == 0)):
-        return None
-    vm, awaited = _prepare_stop(machine, vm, vmi)
-    if awaited is not None:
-        return awaited
-    if (run_strategy.start_requested(vm)
-            and run_strategy.of(vm) not in run_strategy.OFF_AFTER_SHUTDOWN):
-        # The start of a pending restart, which a stop does not remove under
-        # these strategies.
-        _drop_requests(machine, vm)
-    # A forced stop shortens the grace period of a stop in progress.
-    machine.call('stop', {'gracePeriod': 0} if force else None)
-    return None
+
+    def _cancel_start(self, vm, vmi):
+        """Cancel the start of a VM that has no active VMI.
+
+        KubeVirt may be creating a VMI for the start meanwhile. It removes the
+        stop request that is written here when it has processed the VM as it
+        is now, and after that creates none.
+
+        :returns: a `power_action.WaitCondition` for that; None when there is
+            nothing left to cancel
+        """
+        machine = self._machine
+        starting = run_strategy.starting(vm, vmi)
+        if run_strategy.start_requested(vm) or starting and not (
+                self._unconfirmed or run_strategy.stop_requested(vm)):
+            # Before Halted, so that the machine is not Off in between. Also
+            # a Halted VM with a start request would start, which KubeVirt has
+            # no action to cancel.
+            vm = _replace_requests(machine, vm)
+        self._unconfirmed |= starting
+        if run_strategy.starting(vm, vmi):
+            vm = _halt(machine, vm)
+        if self._unconfirmed and not run_strategy.stop_requested(vm):
+            vm = _replace_requests(machine, vm)
+        if not run_strategy.stop_requested(vm):
+            return None
+        self._unconfirmed = False
+        return power_action.WaitCondition(
+            'KubeVirt to cancel its start',
+            lambda vm, vmi: (run_strategy.is_active(vmi)
+                             or not run_strategy.stop_requested(vm)))
+
+
+def _halt(machine, vm):
+    """Halt a VM without a VMI and save its run strategy."""
+    edited = copy.deepcopy(vm)
+    if not run_strategy.uses_running_field(vm):
+        strategy = run_strategy.of(vm)
+        remembered, _ = run_strategy.saved(vm)
+        run_strategy.save(edited, remembered if remembered and strategy
+                          == run_strategy.ALWAYS else strategy)
+    run_strategy.halt(edited)
+    # Strict, as a start requested in the meantime has priority over Halted.
+    return json_patch.send(machine, vm, edited, strict=True)
+
+
+def _replace_requests(machine, vm):
+    """Replace all requests by a stop that applies to no VMI."""
+    return machine.patch_status([{
+        'op': 'add', 'path': '/status/stateChangeRequests',
+        'value': [{'action': 'Stop'}]}], vm)
 
 
 def _prepare_stop(machine, vm, vmi):
@@ -186,37 +261,6 @@ def _prepare_stop(machine, vm, vmi):
             and not run_strategy.vmi_seen(vm)):
         return vm, power_action.vmi_seen()
     return vm, None
-
-
-def _cancel_start(machine, vm, vmi):
-    """Cancel the start of a VM that has no active VMI.
-
-    :returns: True if a start had been requested
-    """
-    requested = run_strategy.start_requested(vm)
-    if requested:
-        # A Halted VM with such a request would start as well.
-        vm = _drop_requests(machine, vm)
-    if not run_strategy.starting(vm, vmi) or run_strategy.is_deleting(vm):
-        return requested
-    if run_strategy.uses_running_field(vm):
-        machine.call('stop')
-        return requested
-    edited = copy.deepcopy(vm)
-    strategy = run_strategy.of(vm)
-    remembered, _ = run_strategy.saved(vm)
-    run_strategy.save(edited, remembered if strategy == run_strategy.ALWAYS
-                      and remembered else strategy)
-    edited['spec']['runStrategy'] = run_strategy.HALTED
-    # Strict, as a start requested in the meantime has priority over Halted.
-    json_patch.send(machine, vm, edited, strict=True)
-    return requested
-
-
-def _drop_requests(machine, vm):
-    # KubeVirt has no action that cancels a start request.
-    return machine.patch_status([
-        {'op': 'remove', 'path': '/status/stateChangeRequests'}], vm)
 
 
 def grace_period(vmi):

@@ -63,7 +63,10 @@ def of(vm, options):
     :returns: a `Policy`; None for the target of a migration, where the
         source decides
     """
-    strategy = run_strategy.of(vm)
+    pending = run_strategy.restarting(vm)
+    # The strategy to restore; None for ``running: true``, which is Always.
+    strategy = (pending['runStrategy'] or run_strategy.ALWAYS
+                if pending else run_strategy.of(vm))
     remembered, _ = run_strategy.saved(vm)
     if strategy == run_strategy.HALTED:
         # The strategy of the next power-on.
@@ -92,6 +95,9 @@ def _step(machine, vm, vmi, strategy_to_set):
     strategy = run_strategy.of(vm)
     if strategy == run_strategy.WAIT_AS_RECEIVER:
         raise power_action.migration_target_error(machine)
+    if run_strategy.restarting(vm):
+        return power_action.WaitCondition(
+            'it to restart', lambda vm, vmi: not run_strategy.restarting(vm))
     edited = copy.deepcopy(vm)
     if run_strategy.is_active(vmi) and not run_strategy.stopping(vm, vmi):
         _while_on(edited, vmi, strategy_to_set)

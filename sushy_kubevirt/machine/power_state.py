@@ -23,7 +23,8 @@ class PowerState(enum.Enum):
     """A VMI is starting or will be created."""
 
     POWERING_OFF = 'PoweringOff'
-    """The VMI is being stopped, possibly for a restart."""
+    """The VMI is being stopped, possibly for a restart, or KubeVirt has not
+    processed a stop yet."""
 
     PAUSED = 'Paused'
     """The guest's vCPUs are paused."""
@@ -106,8 +107,10 @@ def state(vm, vmi):
     if not run_strategy.is_active(vmi):
         if problem(vm, vmi):
             return PowerState.OFF
-        if run_strategy.starting(vm, vmi) or _was_just_created(vm, vmi):
+        if run_strategy.starting(vm, vmi) or _was_just_created(vm):
             return PowerState.POWERING_ON
+        if run_strategy.stop_requested(vm):
+            return PowerState.POWERING_OFF
         return PowerState.OFF
     if run_strategy.stopping(vm, vmi):
         return PowerState.POWERING_OFF
@@ -121,10 +124,11 @@ def state(vm, vmi):
     return PowerState.POWERING_ON
 
 
-def _was_just_created(vm, vmi):
-    # The VM's status reports a VMI that the watch has not delivered yet.
+def _was_just_created(vm):
+    # The VM's status reports a VMI that the watch has not delivered yet; it
+    # may still show the one before.
     status = (vm.get('status') or {}).get('printableStatus')
-    return (vmi is None and status == 'Starting'
+    return (status == 'Starting'
             and run_strategy.of(vm) != run_strategy.HALTED)
 
 

@@ -19,20 +19,24 @@ LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 3.0
 
 
-def reset(machine, reset_type):
+def reset(machine, reset_type, restart_powers_on=True):
     """Carry out a power action.
 
     :param machine: a `machine.Machine`
     :param reset_type: a `power_state.ResetType`
+    :param restart_powers_on: whether the types that restart a machine power
+        on one that is off, as in Redfish; False to refuse them, as in IPMI
     :raises: `errors.WrongState` if the present power state does not allow
         it, `errors.Unsupported` for a diagnostic interrupt
     """
-    action = _ACTIONS.get(reset_type)
-    if action is None:
+    if reset_type not in power_state.OFFERED:
         raise errors.Unsupported(
             f'KubeVirt VMs do not support the ResetType {reset_type.value}')
     LOG.info('%s: ResetType %s', machine.qualified_name, reset_type.value)
-    action(machine)
+    if reset_type in _RESTARTS:
+        restart.restart(machine, _RESTARTS[reset_type], restart_powers_on)
+    else:
+        _ACTIONS[reset_type](machine)
 
 
 def _push_power_button(machine):
@@ -82,10 +86,14 @@ _ACTIONS = {
     power_state.ResetType.FORCE_ON: power_on_off.on,
     power_state.ResetType.FORCE_OFF: power_on_off.force_off,
     power_state.ResetType.GRACEFUL_SHUTDOWN: power_on_off.shut_down,
-    power_state.ResetType.FORCE_RESTART: restart.restart,
-    power_state.ResetType.GRACEFUL_RESTART: restart.restart_gracefully,
-    power_state.ResetType.POWER_CYCLE: restart.restart,
     power_state.ResetType.PUSH_POWER_BUTTON: _push_power_button,
     power_state.ResetType.PAUSE: _pause,
     power_state.ResetType.RESUME: _resume,
+}
+
+# Types that restart a machine: whether at once.
+_RESTARTS = {
+    power_state.ResetType.FORCE_RESTART: True,
+    power_state.ResetType.GRACEFUL_RESTART: False,
+    power_state.ResetType.POWER_CYCLE: True,
 }

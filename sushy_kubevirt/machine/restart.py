@@ -3,6 +3,13 @@
 
 A restart replaces one VMI, identified by its uid. It is complete when that
 VMI is gone or its successor is starting, even if the response was lost.
+
+A VMI that ends before its guest ran is a failed start for KubeVirt: under
+``Always``, ``RerunOnFailure`` and ``Once`` it delays the next start
+(syncStartFailureStatus in pkg/virt-controller/watch/vm/vm.go, KubeVirt 1.9).
+Under ``Manual`` it does not, and so a machine that is still starting is
+restarted under ``Manual``. The one-time boot reconciler restores the run
+strategy when the next VMI exists.
 """
 
 import copy
@@ -18,31 +25,25 @@ from sushy_kubevirt.machine import run_strategy
 #: Grace period, in seconds, that virt-api sets before a forced restart.
 _FORCED_GRACE_SECONDS = 1
 
-
-def restart(machine):
-    """Restart a machine at once, with grace period 0.
-
-    :param machine: a `machine.Machine`
-    :raises: `errors.WrongState` if it is off or the target of a migration
-    """
-    _run_restart(machine, True)
+#: Longest wait, in seconds, for the VMI of a start that was requested before.
+_COMING_SECONDS = 2.0
 
 
-def restart_gracefully(machine):
-    """Restart a machine after the guest shut down within its grace period.
+def restart(machine, force, power_on):
+    """Restart a machine.
 
     :param machine: a `machine.Machine`
-    :raises: `errors.WrongState` if it is off, shutting down or the target of
-        a migration
+    :param force: True to restart at once, with grace period 0; False after
+        the guest shut down within its grace period
+    :param power_on: whether a machine that is off is powered on
+    :raises: `errors.WrongState` for the target of a migration; unless
+        `power_on`, if it is off; unless `force`, if it is shutting down
     """
-    _run_restart(machine, False)
-
-
-def _run_restart(machine, force):
-    restart = _Restart(machine, force)
+    restart = _Restart(machine, force, power_on)
     power_action.run(machine, restart.step)
     if restart.power_cycle:
         power_on_off.force_off(machine)
+    if restart.power_cycle or restart.power_on:
         power_on_off.on(machine)
     elif restart.one_time_boot:
         machine.write(
@@ -57,13 +58,17 @@ class _Restart:
     refusal is read a second time before the refusal.
     """
 
-    def __init__(self, machine, force):
+    def __init__(self, machine, force, power_on):
         self._machine = machine
         self._force = force
+        self._power_on = power_on
         self._uid = None
+        self._awaited_vmi = False
         self._refused_once = False
         #: True if a forced stop and a start are needed instead.
         self.power_cycle = False
+        #: True if a start is needed instead.
+        self.power_on = False
         #: True if a one-time boot starts that ends with the guest's reboot.
         self.one_time_boot = False
 
@@ -72,10 +77,15 @@ class _Restart:
         coming = uid is None and run_strategy.starting(vm, vmi)
         if self._uid not in (None, uid) and (uid or coming):
             return None     # already restarted
-        if power_state.problem(vm, vmi) or uid is None and not coming:
-            self._refuse(_vm_off_error(self._machine, vm))
+        problem = power_state.problem(vm, vmi)
+        if uid is None and (problem or not coming):
+            return self._restart_off(vm)
         if coming:
-            return None     # the VMI that is starting has all changes
+            return self._await_vmi()
+        if self._awaited_vmi and run_strategy.is_latest(vm, vmi):
+            return None
+        if problem and not self._power_on:
+            return self._restart_off(vm)
         if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:
             raise power_action.migration_target_error(self._machine)
         if run_strategy.stopping(vm, vmi):
@@ -84,17 +94,36 @@ class _Restart:
         if not run_strategy.vmi_seen(vm):
             return power_action.vmi_seen()
         self._uid = uid
-        self.one_time_boot = boot_overrides.ends_at_reboot(vm)
         self._restart(vm, vmi)
         return None
+
+    def _restart_off(self, vm):
+        if self._power_on and not run_strategy.is_deleting(vm):
+            self.power_on = True
+        else:
+            self._refuse(_vm_off_error(self._machine, vm))
+
+    def _await_vmi(self):
+        # KubeVirt may create it from an earlier state of the VM, which its
+        # controller read before the last change.
+        if self._awaited_vmi:
+            return None
+        self._awaited_vmi = True
+        return power_action.WaitCondition(
+            'the VMI to be created',
+            lambda vm, vmi: (run_strategy.is_active(vmi)
+                             or not run_strategy.starting(vm, vmi)),
+            _COMING_SECONDS)
 
     def _restart_stopping(self, vm, vmi):
         """Restart a machine whose VMI is being stopped."""
         if run_strategy.starting(vm, vmi):
             # A restart is in progress. If it hangs it may be forced.
             grace = power_on_off.grace_period(vmi)
-            self.power_cycle = (self._force and self._uid is None and (
-                grace is None or grace > _FORCED_GRACE_SECONDS))
+            self.power_cycle = (
+                self._force and self._uid is None
+                and run_strategy.has_run(vmi)
+                and (grace is None or grace > _FORCED_GRACE_SECONDS))
         elif self._force and self._uid is None:
             # A forced restart of a machine that hangs while shutting down.
             self.power_cycle = True
@@ -104,16 +133,18 @@ class _Restart:
                 'be restarted'))
 
     def _restart(self, vm, vmi):
+        strategy = run_strategy.of(vm)
         edited = copy.deepcopy(vm)
         boot_overrides.preserve_once(edited, vmi)
-        if run_strategy.of(vm) == run_strategy.ONCE:
-            # KubeVirt does not restart a VM under Once. The one-time boot
-            # reconciler restores Once.
-            run_strategy.save(edited, run_strategy.ONCE, self._uid)
-            edited['spec']['runStrategy'] = run_strategy.ALWAYS
-        json_patch.send(self._machine, vm, edited)
-        self._machine.call(
-            'restart', {'gracePeriodSeconds': 0} if self._force else None)
+        if strategy == run_strategy.ONCE or (
+                strategy != run_strategy.MANUAL
+                and not run_strategy.has_run(vmi)):
+            run_strategy.begin_restart(edited, self._uid, self._force)
+        vm = json_patch.send(self._machine, vm, edited)
+        self.one_time_boot = (boot_overrides.ends_at_reboot(vm)
+                              and not run_strategy.restarting(vm))
+        self._machine.call('restart',
+                           run_strategy.restart_options(self._force))
 
     def _refuse(self, error):
         if self._refused_once:

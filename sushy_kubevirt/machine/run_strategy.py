@@ -18,6 +18,9 @@ HALTED = 'Halted'
 ONCE = 'Once'
 WAIT_AS_RECEIVER = 'WaitAsReceiver'
 
+#: Annotation of a VMI: ``metadata.generation`` of the VM it was created from.
+VM_GENERATION = 'kubevirt.io/vm-generation'
+
 #: Strategies that may replace Halted at power-on.
 STARTABLE = (RERUN_ON_FAILURE, ALWAYS, MANUAL)
 
@@ -55,10 +58,18 @@ def start_requested(vm):
     return any(request.get('action') == 'Start' for request in requests(vm))
 
 
-def _stop_requested(vm, vmi):
-    first = (requests(vm) or [{}])[0]
-    return (first.get('action') == 'Stop'
-            and first.get('uid') == vmi['metadata']['uid'])
+def stop_requested(vm):
+    """Return True if a stop is the first of the `requests`.
+
+    For a VM without a VMI it means that KubeVirt has not processed the stop
+    yet. Until then it may create a VMI for a start before the stop.
+    """
+    return (requests(vm) or [{}])[0].get('action') == 'Stop'
+
+
+def _stop_requested_of(vm, vmi):
+    return (stop_requested(vm)
+            and requests(vm)[0].get('uid') == vmi['metadata']['uid'])
 
 
 def phase(vmi):
@@ -71,6 +82,27 @@ def is_active(vmi):
     return vmi is not None and phase(vmi) not in ('Succeeded', 'Failed')
 
 
+def has_run(vmi):
+    """Return True for a VMI that is, or was, in phase ``Running``.
+
+    One that ends before is a failed start for KubeVirt (``startFailure``).
+    """
+    times = (vmi.get('status') or {}).get('phaseTransitionTimestamps') or ()
+    return phase(vmi) in ('Running', 'Unknown') or any(
+        each.get('phase') == 'Running' for each in times)
+
+
+def is_latest(vm, vmi):
+    """Return True for a VMI with the settings that a new one would get.
+
+    KubeVirt records the generation of the VM that a VMI was created from, and
+    updates it after changes outside the template.
+    """
+    recorded = (vmi['metadata'].get('annotations') or {}).get(
+        VM_GENERATION)
+    return recorded == str(vm['metadata'].get('generation'))
+
+
 def is_deleting(obj):
     """Return True for an object that is being deleted."""
     return bool(obj['metadata'].get('deletionTimestamp'))
@@ -80,7 +112,7 @@ def stopping(vm, vmi):
     """Return True for an active VMI that is being stopped."""
     return is_active(vmi) and (
         is_deleting(vmi) or is_deleting(vm) or of(vm) == HALTED
-        or _stop_requested(vm, vmi))
+        or _stop_requested_of(vm, vmi))
 
 
 def starting(vm, vmi):
@@ -170,3 +202,83 @@ def clear_saved(vm):
     :param vm: a copy of the VM, changed in place
     """
     annotations.write(vm, annotations.RUN_STRATEGY, {})
+
+
+def halt(vm):
+    """Set ``Halted``, or ``running: false``.
+
+    :param vm: a copy of the VM, changed in place
+    """
+    if uses_running_field(vm):
+        vm['spec']['running'] = False
+    else:
+        vm['spec']['runStrategy'] = HALTED
+
+
+def restart_options(force):
+    """Return the body of KubeVirt's ``restart`` action; None for no body.
+
+    :param force: whether with grace period 0
+    """
+    return {'gracePeriodSeconds': 0} if force else None
+
+
+# Restarts under Manual, see `restart`
+
+def restarting(vm):
+    """Return the restart that has not been completed, see `annotations`.
+
+    :returns: dict with ``vmi``, ``force`` and ``runStrategy``; {} if there is
+        none
+    """
+    found = annotations.read(vm, annotations.RESTART)
+    if of(vm) != MANUAL or found.get('runStrategy') not in (
+            None, ALWAYS, RERUN_ON_FAILURE, ONCE):
+        return {}
+    return found
+
+
+def begin_restart(vm, uid, force):
+    """Set ``Manual`` for a restart and record the present run strategy.
+
+    :param vm: a copy of the VM, changed in place
+    :param uid: uid of the VMI to restart
+    :param force: whether with grace period 0
+    """
+    annotations.write(vm, annotations.RESTART, {
+        'vmi': uid, 'force': force,
+        'runStrategy': vm['spec'].get('runStrategy')})
+    vm['spec'].pop('running', None)
+    vm['spec']['runStrategy'] = MANUAL
+
+
+def end_restart(vm, vmi, abandon=False):
+    """Restore the run strategy of a VM whose restart is complete.
+
+    It is complete when the next VMI exists, or none will come because another
+    client has stopped the VM. In the latter case the VM is halted, as other
+    strategies would start it.
+
+    :param vm: a copy of the VM, changed in place
+    :param vmi: its VMI, or None
+    :param abandon: whether to restore it also if the restart has not been
+        requested yet
+    """
+    found = restarting(vm)
+    if not found:
+        # None was begun, or another client has set a run strategy since.
+        annotations.write(vm, annotations.RESTART, {})
+        return
+    off = not is_active(vmi)
+    due = off or vmi['metadata']['uid'] != found.get('vmi')
+    if off and requests(vm) or not (due or abandon and not requests(vm)):
+        return
+    strategy = found['runStrategy']
+    del vm['spec']['runStrategy']
+    if strategy is None:
+        vm['spec']['running'] = not off
+    else:
+        vm['spec']['runStrategy'] = HALTED if off else strategy
+        if off and saved(vm)[0] is None:
+            save(vm, strategy)
+    annotations.write(vm, annotations.RESTART, {})

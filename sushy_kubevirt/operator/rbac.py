@@ -100,10 +100,12 @@ def rules(bmc, uploads=False):
         # annotations.
         _rule('kubevirt.io', ['virtualmachines'],
               ['get', 'list', 'watch', 'patch'], [vm]),
-        # ``delete``: to start a VM with run strategy Once again.
+        # ``delete``: to start a VM with run strategy Once again. ``patch``:
+        # the annotation that makes the VM's observedGeneration catch up.
         _rule('kubevirt.io', ['virtualmachineinstances'],
-              ['get', 'list', 'watch', 'delete'], [vm]),
-        # To cancel a start that has not begun.
+              ['get', 'list', 'watch', 'patch', 'delete'], [vm]),
+        # To cancel a start that has not begun; to end the delay after a
+        # failed one.
         _rule('kubevirt.io', ['virtualmachines/status'], ['patch'], [vm]),
         # CPU and memory of a VM with an instance type, while it is off.
         _rule('subresources.kubevirt.io', ['virtualmachines/expand-spec'],

@@ -209,7 +209,9 @@ class _Chassis:
         _vm, before = machine.objects()
         with self._bmc.restart_cause.request(
                 restart_cause.Cause.CHASSIS_CONTROL, before):
-            machine.reset(reset_type)
+            # Power cycle and hard reset have no effect on a chassis that is
+            # off (section 28.3).
+            machine.reset(reset_type, restart_powers_on=False)
         LOG.info('%s: %s', self._bmc.name, reset_type.value)
 
     def set_restore_policy(self, session, data):

@@ -7,6 +7,8 @@ status, applies template changes to running VMIs, and writes the status.
 Source: pkg/virt-controller/watch/vm/vm.go, firmware.go (KubeVirt 1.9).
 """
 
+import random
+
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.kubevirt import claims
@@ -50,6 +52,10 @@ class Controller:
         self._data_volumes = vm_datavolumes.DataVolumes(store, recorder)
         #: {uid of a VM: the VM at the time its VMI was created}
         self._started = {}
+        self._loop = loop
+        self._lag = lag
+        #: {key of a VM whose VMI is being created: handle}, with ``lag``
+        self._creating = {}
         self._queue = workqueue.WorkQueue(loop, self._sync, 'vm', lag)
         self._ends = [store.subscribe(kind, self._on_event),
                       store.subscribe(vmis, self._on_vmi),
@@ -62,6 +68,8 @@ class Controller:
         for end in self._ends:
             end()
         self._queue.close()
+        for handle in self._creating.values():
+            handle.cancel()
 
     # -- events ----------------------------------------------------------
 
@@ -90,6 +98,8 @@ class Controller:
     def _sync(self, key):
         if self._store.find(self._kind, *key) is None:
             return
+        if key in self._creating:
+            return  # a key is processed once at a time
         failure = None
         try:
             self._reconcile(key)
@@ -100,6 +110,8 @@ class Controller:
                 self._queue.add_after(key, 0.05)  # conflicting write
             else:
                 failure = vm_model.SyncError('FailedUpdateError', str(error))
+        if key in self._creating:
+            return  # the status follows
         self._write_status(key, failure)
         if failure is not None:
             raise failure
@@ -287,13 +299,41 @@ class Controller:
                 return
             self._reset_back_off(key)
             vmi = self._new_vmi(vm)
-            self._started[vm['metadata']['uid']] = vm
-            self._store.create(self._vmis, vmi, manager=_MANAGER)
+            if self._lag:
+                self._creating[key] = self._loop.call_later(
+                    random.uniform(0, self._lag),  # noqa: S311
+                    self._create_late, key, vm, vmi)
+                return
+            self._create(key, vm, vmi)
         except (errors.ApiError, defaults.DefaultsError) as error:
-            self._record(vm, events.WARNING, 'FailedCreate',
-                         f'Error creating virtual machine instance: {error}')
-            raise vm_model.SyncError('FailedCreate',
-                                     f'Failure while starting VMI: {error}')
+            raise self._failed_to_create(vm, error)
+
+    def _failed_to_create(self, vm, error):
+        self._record(vm, events.WARNING, 'FailedCreate',
+                     f'Error creating virtual machine instance: {error}')
+        return vm_model.SyncError('FailedCreate',
+                                  f'Failure while starting VMI: {error}')
+
+    def _create_late(self, key, vm, vmi):
+        """Create a VMI of a VM as it was when its start began.
+
+        virt-controller works with the VM in its cache, and creates the VMI
+        even if the VM has changed meanwhile. Its write of the status then
+        conflicts, and it processes the VM again.
+        """
+        del self._creating[key]
+        self._queue.add(key)
+        found = self._vm(key)
+        if found is None or found['metadata']['uid'] != vm['metadata']['uid']:
+            return
+        try:
+            self._create(key, vm, vmi)
+        except errors.ApiError as error:
+            self._write_status(key, self._failed_to_create(vm, error))
+
+    def _create(self, key, vm, vmi):
+        self._started[vm['metadata']['uid']] = vm
+        self._store.create(self._vmis, vmi, manager=_MANAGER)
         self._record(vm, events.NORMAL, 'SuccessfulCreate',
                      'Started the virtual machine by creating the new virtual '
                      f'machine instance {key[1]}')

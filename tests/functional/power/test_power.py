@@ -230,16 +230,24 @@ class RestartTestCase(machine_case.MachineTestCase):
         self.assertEqual(
             'Pxe', self.sandbox.wait_boot(machine.name, 2)['class'])
 
-    def test_restart_of_machine_that_is_off_is_refused(self):
+    def test_restart_of_machine_that_is_off(self):
         bmc = self.bmc()
         for strategy in STRATEGIES:
             machine = self.machine(strategy, bmc)
+            boots = len(self.sandbox.boots(machine.name))
             for action in (R.FORCE_RESTART, R.GRACEFUL_RESTART,
                            R.POWER_CYCLE):
                 e = self.assertRaises(errors.WrongState, machine.reset,
-                                      action)
+                                      action, restart_powers_on=False)
                 self.assertIn('is off', str(e))
-            self.stays(lambda: machine.power_state() is OFF, 0.2)
+                self.stays(lambda: machine.power_state() is OFF, 0.1)
+                machine.reset(action)
+                self.becomes(machine, ON)
+                boots += 1
+                self.assertEqual(boots,
+                                 len(self.sandbox.boots(machine.name)))
+                machine.reset(R.FORCE_OFF)
+                self.becomes(machine, OFF)
 
     def test_force_restart_ends_hanging_restart(self):
         bmc = self.bmc()
@@ -344,7 +352,12 @@ class ProblemTestCase(machine_case.MachineTestCase):
                                     self.bmc(), change=without_image)
         self.assertIn('example.test/missing', machine.problem().message)
         machine.reset(R.ON)
-        self.assertRaises(errors.WrongState, machine.reset, R.FORCE_RESTART)
+        self.assertRaises(errors.WrongState, machine.reset, R.FORCE_RESTART,
+                          restart_powers_on=False)
+        uid = self.uid(machine.name)
+        machine.reset(R.FORCE_RESTART)
+        self.until('another VMI',
+                   lambda: self.uid(machine.name) not in (None, uid))
         self.assert_force_off_ends_start(machine)
         machine.reset(R.ON)
         self.assertTrue(machine.wait(

@@ -146,6 +146,12 @@ class Machine:
     def call(self, action, body=None, resource=None):
         return self._write((action, body), lambda: self._effect(action))
 
+    def patch_vmi(self, vmi, operations):
+        def apply():
+            self.vmi = jsonpatch.apply_patch(self.vmi, operations)
+
+        self._write(('vmi', operations), apply)
+
     def delete_vmi(self, uid):
         return self._write(('delete', uid), lambda: self._effect('delete'))
 

@@ -30,6 +30,9 @@ NO_VMI = None
 SAVE = 'save'       # a patch of annotations alone
 SET = 'set'         # a patch of the run strategy
 
+# Halts the VM, and waits until KubeVirt has processed that.
+CANCEL = ['status', SET, 'wait']
+
 # (action, run strategy, VMI, requests sent to KubeVirt in order or REFUSED,
 # run strategy afterwards if it changes). 'wait' stands for a wait.
 TABLE = [
@@ -87,10 +90,10 @@ TABLE = [
     (R.FORCE_OFF, 'Halted', dict(STOPPING, grace=0), []),
     (R.FORCE_OFF, 'Manual', dict(STOPPING, grace=0), []),
     # ForceOff: cancels a start
-    (R.FORCE_OFF, 'Always', NO_VMI, [SET], 'Halted'),
-    (R.FORCE_OFF, 'Always', FAILED, [SET], 'Halted'),
-    (R.FORCE_OFF, 'Once', NO_VMI, [SET], 'Halted'),
-    (R.FORCE_OFF, 'RerunOnFailure', FAILED, [SET], 'Halted'),
+    (R.FORCE_OFF, 'Always', NO_VMI, CANCEL, 'Halted'),
+    (R.FORCE_OFF, 'Always', FAILED, CANCEL, 'Halted'),
+    (R.FORCE_OFF, 'Once', NO_VMI, CANCEL, 'Halted'),
+    (R.FORCE_OFF, 'RerunOnFailure', FAILED, CANCEL, 'Halted'),
     # ForceOff: nothing to do
     (R.FORCE_OFF, 'Halted', NO_VMI, []),
     (R.FORCE_OFF, 'RerunOnFailure', NO_VMI, []),
@@ -112,7 +115,7 @@ TABLE = [
     (R.GRACEFUL_SHUTDOWN, 'Manual', STOPPING, []),
     (R.GRACEFUL_SHUTDOWN, 'RerunOnFailure', STOPPING, []),
     (R.GRACEFUL_SHUTDOWN, 'Always', STOPPING, [SAVE, 'stop']),
-    (R.GRACEFUL_SHUTDOWN, 'Always', NO_VMI, [SET], 'Halted'),
+    (R.GRACEFUL_SHUTDOWN, 'Always', NO_VMI, CANCEL, 'Halted'),
     (R.GRACEFUL_SHUTDOWN, 'Halted', NO_VMI, []),
     (R.GRACEFUL_SHUTDOWN, 'Manual', NO_VMI, []),
 
@@ -122,13 +125,21 @@ TABLE = [
     (R.FORCE_RESTART, 'Manual', RUNNING, ['restart 0']),
     (R.FORCE_RESTART, 'Manual', PAUSED, ['restart 0']),
     (R.FORCE_RESTART, 'Manual', STARTING, ['restart 0']),
-    (R.FORCE_RESTART, 'Once', RUNNING, [SET, 'restart 0'], 'Always'),
+    (R.FORCE_RESTART, 'Once', RUNNING, [SET, 'restart 0'], 'Manual'),
     (R.GRACEFUL_RESTART, 'Always', RUNNING, ['restart']),
     (R.GRACEFUL_RESTART, 'Manual', RUNNING, ['restart']),
     (R.POWER_CYCLE, 'RerunOnFailure', RUNNING, ['restart 0']),
-    (R.FORCE_RESTART, 'Always', NO_VMI, []),
-    (R.FORCE_RESTART, 'Always', FAILED, []),
-    (R.FORCE_RESTART, 'RerunOnFailure', FAILED, []),
+    # ... of a machine that is starting: under Manual, see `restart`
+    (R.FORCE_RESTART, 'Always', STARTING, [SET, 'restart 0'], 'Manual'),
+    (R.FORCE_RESTART, 'RerunOnFailure', STARTING, [SET, 'restart 0'],
+     'Manual'),
+    (R.FORCE_RESTART, 'Once', STARTING, [SET, 'restart 0'], 'Manual'),
+    (R.GRACEFUL_RESTART, 'RerunOnFailure', STARTING, [SET, 'restart'],
+     'Manual'),
+    # ... whose VMI does not exist yet
+    (R.FORCE_RESTART, 'Always', NO_VMI, ['wait']),
+    (R.FORCE_RESTART, 'Always', FAILED, ['wait']),
+    (R.FORCE_RESTART, 'RerunOnFailure', FAILED, ['wait', 'start']),
     (R.FORCE_RESTART, 'Always', dict(STOPPING, grace=1), []),
     (R.GRACEFUL_RESTART, 'Always', STOPPING, []),
     (R.GRACEFUL_RESTART, 'Manual', STOPPING, REFUSED),
@@ -136,12 +147,18 @@ TABLE = [
     (R.FORCE_RESTART, 'Always', STOPPING,
      [SAVE, 'stop 0', 'wait', SET], 'Always'),
     (R.FORCE_RESTART, 'WaitAsReceiver', RUNNING, REFUSED),
-    *[(action, strategy, NO_VMI, REFUSED)
+    # ... that is off
+    *[(action, strategy, state, ['delete'] if strategy == 'Once' else
+       ['start'])
       for action in (R.FORCE_RESTART, R.GRACEFUL_RESTART, R.POWER_CYCLE)
-      for strategy in ('Halted', 'RerunOnFailure', 'Manual')],
-    *[(action, strategy, SUCCEEDED, REFUSED)
-      for action in (R.FORCE_RESTART, R.GRACEFUL_RESTART, R.POWER_CYCLE)
-      for strategy in ('Halted', 'RerunOnFailure', 'Manual', 'Once')],
+      for strategy, state in (
+          ('RerunOnFailure', NO_VMI), ('Manual', NO_VMI),
+          ('RerunOnFailure', SUCCEEDED), ('Manual', SUCCEEDED),
+          ('Once', SUCCEEDED))],
+    *[(action, 'Halted', NO_VMI, [SET, 'start'], 'RerunOnFailure')
+      for action in (R.FORCE_RESTART, R.GRACEFUL_RESTART, R.POWER_CYCLE)],
+    (R.FORCE_RESTART, 'Halted', SUCCEEDED, ['wait', SET, 'start'],
+     'RerunOnFailure'),
 
     # PushPowerButton
     (R.PUSH_POWER_BUTTON, 'Manual', RUNNING, ['stop']),
@@ -214,11 +231,11 @@ class ResetTestCase(base.BaseTestCase):
     def machine(self, strategy, state=RUNNING, requests=(), **kwargs):
         vmi = fakes.vmi(**state) if isinstance(state, dict) else state
         settings = {key: kwargs.pop(key) for key in
-                    ('run_strategy', 'write_deadline', 'gates', 'faults')
-                    if key in kwargs}
+                    ('run_strategy', 'write_deadline', 'gates', 'faults',
+                     'on_wait') if key in kwargs}
         made = fakes.Machine(
             fakes.vm(strategy, requests=requests, **kwargs), vmi,
-            on_wait=[end_vmi], **settings)
+            **{'on_wait': [end_vmi], **settings})
         made.effects = {'stop': halt, 'restart': request_restart,
                         'pause': set_paused, 'unpause': clear_paused}
         return made
@@ -278,7 +295,8 @@ class TableTestCase(ResetTestCase):
         self.assertNotIn(R.NMI, power_state.OFFERED)
 
     def test_each_offered_type_has_an_action(self):
-        self.assertEqual(set(power_state.OFFERED), set(reset._ACTIONS))
+        self.assertEqual(set(power_state.OFFERED),
+                         {*reset._ACTIONS, *reset._RESTARTS})
         self.assertEqual(set(R) - {R.NMI}, set(power_state.OFFERED))
 
     def test_refuses_to_start_deleting_vm(self):
@@ -297,7 +315,7 @@ class RunningFieldTestCase(ResetTestCase):
                 (True, RUNNING, R.ON, []),
                 (True, RUNNING, R.FORCE_OFF, ['stop 0']),
                 (True, RUNNING, R.GRACEFUL_SHUTDOWN, ['stop']),
-                (True, NO_VMI, R.FORCE_OFF, ['stop']),
+                (True, NO_VMI, R.FORCE_OFF, ['status', SAVE, 'wait']),
                 (False, NO_VMI, R.FORCE_OFF, []),
                 (True, RUNNING, R.FORCE_RESTART, ['restart 0'])):
             machine = self.machine(None, state, running=running)
@@ -435,7 +453,7 @@ class OneTimeBootTestCase(ResetTestCase):
         machine = self.machine('RerunOnFailure', NO_VMI)
         reset.reset(machine, R.ON)
         reset.reset(machine, R.FORCE_OFF)
-        self.assertEqual([SET, SET], sent(machine))
+        self.assertEqual([SET, *CANCEL], sent(machine))
         self.assertEqual('Halted', machine.strategy)
         self.assert_saved(machine, 'RerunOnFailure')
         reset.reset(machine, R.ON)

@@ -341,6 +341,30 @@ MACHINES = (
 )
 
 START = [{'action': 'Start'}]
+STOP = [{'action': 'Stop'}]
+
+GENERATION = 'kubevirt.io/vm-generation'
+
+
+def vmi(annotations=None, **more):
+    return {'metadata': {'annotations': {
+        GENERATION: '1', 'kept': 'x', **(annotations or {})},
+        'labels': {'a': 'b'}},
+        'spec': {'domain': {}}, 'status': {'phase': 'Running'}, **more}
+
+
+# (VMI after a change of `vmi()`, whether a BMC may change it)
+INSTANCES = (
+    (vmi(), True),
+    (vmi({GENERATION: '2'}), True),
+    (vmi({'kept': 'y'}), False),
+    (vmi({'hooks.kubevirt.io/hookSidecars': '[]'}), False),
+    (vmi(metadata={'annotations': {GENERATION: '2'}, 'labels': {'a': 'b'}}),
+     False),
+    (vmi(metadata={'annotations': vmi()['metadata']['annotations']}), False),
+    (vmi(spec={'domain': {'cpu': {}}}), False),
+    (vmi(status={'phase': 'Succeeded'}), False),
+)
 
 # (VM status before, VM status after, whether a BMC may change it)
 STATUSES = (
@@ -348,6 +372,14 @@ STATUSES = (
     ({'stateChangeRequests': START}, {'stateChangeRequests': START}, True),
     ({'stateChangeRequests': START}, None, True),
     ({}, {'stateChangeRequests': START}, False),
+    ({'stateChangeRequests': START}, {'stateChangeRequests': STOP}, True),
+    ({}, {'stateChangeRequests': STOP}, True),
+    ({}, {'stateChangeRequests': STOP + START}, False),
+    ({}, {'stateChangeRequests': [{**STOP[0], 'uid': 'u'}]}, False),
+    ({}, {'stateChangeRequests': [{**STOP[0], 'data': {}}]}, False),
+    ({'startFailure': {'consecutiveFailCount': 1}}, {}, True),
+    ({'startFailure': {'consecutiveFailCount': 1}},
+     {'startFailure': {'consecutiveFailCount': 0}}, False),
     ({}, {'volumeRequests': [{'addVolumeOptions': {}}]}, False),
     (None, {'memoryDumpRequest': {'claimName': 'other'}}, False),
     ({'ready': False}, {'ready': True}, False),
@@ -460,6 +492,14 @@ class AdmissionTestCase(base.BaseTestCase):
                 self.assert_denied(
                     None if allowed else 'only remove stateChangeRequests',
                     self.denials('virtbmc-virtualmachines-status', new, old))
+
+    def test_changes_of_virtual_machine_instances(self):
+        for new, allowed in INSTANCES:
+            with self.subTest(new=new):
+                self.assert_denied(
+                    None if allowed else 'only the annotation',
+                    self.denials('virtbmc-virtualmachineinstances', new,
+                                 vmi()))
 
     def test_events_of_own_vm_only(self):
         about = {'kind': 'VirtualMachine', 'name': 'vm', 'namespace': 'lab'}

@@ -48,7 +48,8 @@ class ChassisTest(bmc_case.BmcTestCase):
                 'ForceOff', 'On', 'PowerCycle', 'ForceRestart', 'Nmi',
                 'GracefulShutdown')):
             self.assertEqual((0, b''), self.ask(0, 2, number))
-            self.machine.reset.assert_called_with(power_state.ResetType(value))
+            self.machine.reset.assert_called_with(
+                power_state.ResetType(value), restart_powers_on=False)
 
     def test_rejects_reserved_chassis_controls(self):
         for number in range(6, 16):

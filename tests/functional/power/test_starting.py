@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Restarts and stops of machines that are starting.
+
+On a real cluster a VM takes tens of seconds to start, here four. KubeVirt
+counts a VMI that ends before its guest runs as a failed start, after which it
+delays the next one (``CrashLoopBackOff``).
+"""
+
+import threading
+import unittest
+
+from kubevirt_sandbox.testing import kubectl
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import power_state
+from tests.fixtures import lagging_controllers
+from tests.fixtures import machine_case
+
+R = power_state.ResetType
+ON, OFF = power_state.PowerState.ON, power_state.PowerState.OFF
+UP = power_state.PowerState.POWERING_ON
+
+RESTARTS = (R.FORCE_RESTART, R.GRACEFUL_RESTART, R.POWER_CYCLE)
+STRATEGIES = ('Always', 'RerunOnFailure', 'Manual', 'Once')
+
+
+class History:
+    """The power states and VM statuses that a BMC's watch shows.
+
+    :param bmc: a `cluster.Cluster`
+    """
+
+    def __init__(self, bmc):
+        self._lock = threading.Lock()
+        self._seen = {}
+        bmc.subscribe(self._add)
+
+    def _add(self, machine, vm, vmi):
+        if vm is None:
+            return
+        with self._lock:
+            self._seen.setdefault(machine.name, []).append((
+                power_state.state(vm, vmi),
+                (vm.get('status') or {}).get('printableStatus')))
+
+    def clear(self):
+        with self._lock:
+            self._seen.clear()
+
+    def states(self, name):
+        """List the changes of the power state."""
+        with self._lock:
+            states = [state for state, _ in self._seen.get(name, ())]
+        return [state for number, state in enumerate(states)
+                if not number or state is not states[number - 1]]
+
+    def since_power_on(self, name):
+        """List the changes of the power state since the first power-on."""
+        states = self.states(name)
+        return states[states.index(UP):] if UP in states else states
+
+    def statuses(self, name):
+        """Return the set of the ``printableStatus``."""
+        with self._lock:
+            return {status for _, status in self._seen.get(name, ())}
+
+
+class StartingTestCase(machine_case.MachineTestCase):
+
+    BOOT_SECONDS = 4
+
+    def setUp(self):
+        super().setUp()
+        self.one = self.bmc()
+        self.history = History(self.one)
+
+    def starting(self, strategy, **kwargs):
+        """Create a machine that has just got a VMI."""
+        machine = self.handle(self.one, self.make(strategy, **kwargs))
+        machine.reset(R.ON)
+        self.until('VMI', lambda: self.uid(machine.name))
+        return machine
+
+    def boot_from_network(self, machine):
+        """Change the boot order, which the present VMI does not have."""
+        self.sandbox.patch('virtualmachines', machine.name, [{
+            'op': 'add', 'value': 1, 'path': '/spec/template/spec/domain/'
+            'devices/interfaces/0/bootOrder'}])
+
+    def assert_restarted(self, machine, strategy):
+        """Check that a machine boots once, from the network."""
+        self.assert_running(machine, strategy)
+        self.assertEqual(['Pxe'], [
+            one['class'] for one in self.sandbox.boots(machine.name)])
+
+    def assert_running(self, machine, strategy):
+        """Check that a machine runs, and has not been off since its start."""
+        self.sandbox.wait_running(machine.name)
+        self.becomes(machine, ON)
+        self.assertNotIn('CrashLoopBackOff',
+                         self.history.statuses(machine.name))
+        self.assertNotIn(OFF, self.history.since_power_on(machine.name))
+        self.until('run strategy', lambda: self.strategy(machine.name)
+                   == strategy)
+        self.until('no annotations',
+                   lambda: not self.annotations(machine.name))
+
+    def test_restart_with_every_strategy(self):
+        made = []
+        for strategy in (*STRATEGIES, None):
+            for action in RESTARTS:
+                machine = self.starting(
+                    strategy, **{} if strategy else {'running': True})
+                made.append((machine, strategy))
+                self.boot_from_network(machine)
+                machine.reset(action)
+                self.assertNotEqual(OFF, machine.power_state())
+        for machine, strategy in made:
+            self.assert_restarted(machine, strategy)
+            if strategy is None:
+                self.assertIs(True, self.sandbox.vm(machine.name)['spec'][
+                    'running'])
+
+    def test_restart_before_vmi_exists(self):
+        for action in RESTARTS:
+            machine = self.handle(self.one, self.make('Halted'))
+            machine.reset(R.ON)
+            self.boot_from_network(machine)
+            machine.reset(action)
+            self.assert_restarted(machine, 'RerunOnFailure')
+
+    def test_power_off_after_restart(self):
+        for strategy in STRATEGIES:
+            for action in (R.FORCE_OFF, R.GRACEFUL_SHUTDOWN):
+                machine = self.starting(strategy)
+                machine.reset(R.FORCE_RESTART)
+                machine.reset(action)
+                self.becomes(machine, OFF)
+                self.stays(lambda: machine.power_state() is OFF)
+                self.assertIsNone(self.uid(machine.name))
+                machine.reset(R.ON)
+                self.until('run strategy', lambda: self.strategy(machine.name)
+                           == strategy)
+                machine.reset(R.FORCE_OFF)
+
+    def test_stop_by_another_client_before_restart_is_requested(self):
+        for strategy in ('Always', 'RerunOnFailure', 'Once'):
+            machine = self.starting(strategy)
+            self.assertFalse(self.run_bmc(machine.name, 'reset',
+                                          'ForceRestart', writes=1))
+            self.assertEqual('Manual', self.strategy(machine.name))
+            # As virtctl does.
+            self.sandbox.do(machine.name, 'stop')
+            self.becomes(machine, OFF)
+            self.stays(lambda: machine.power_state() is OFF)
+            machine.reset(R.ON)
+            self.until('run strategy', lambda: self.strategy(machine.name)
+                       == strategy)
+
+    def test_next_bmc_continues_restart_of_killed_one(self):
+        self.one.close()
+        self.one = self.bmc(write_deadline=1)
+        self.history = History(self.one)
+        made = []
+        for strategy in ('Always', 'RerunOnFailure', 'Once'):
+            for action, writes in ((R.FORCE_RESTART, 1),
+                                   (R.GRACEFUL_RESTART, 1),
+                                   (R.POWER_CYCLE, 2)):
+                machine = self.starting(strategy)
+                self.boot_from_network(machine)
+                # After the record of the restart, and after its request.
+                self.assertFalse(self.run_bmc(
+                    machine.name, 'reset', action.value, writes=writes))
+                made.append((machine, strategy))
+        for machine, strategy in made:
+            # The first guest may boot before the next BMC restarts it.
+            self.until('boot', lambda: 'Pxe' in [
+                one['class'] for one in self.sandbox.boots(machine.name)])
+            self.assert_running(machine, strategy)
+            self.assertEqual('Pxe', self.sandbox.boots(
+                machine.name)[-1]['class'])
+
+    def test_start_in_back_off(self):
+        made = [(self.handle(self.one, self.make(strategy, annotations={
+            machine_case.FAIL_START: 'true'})), action)
+            for strategy in ('Always', 'RerunOnFailure')
+            for action in (R.ON, R.FORCE_RESTART)]
+        for machine, action in made:
+            def waits():
+                vm = self.sandbox.vm(machine.name)
+                return (vm['status']['printableStatus'] == 'CrashLoopBackOff'
+                        and self.uid(machine.name) is None)
+
+            self.until('back-off', waits)
+            self.assertIs(OFF, machine.power_state())
+            machine.reset(action)
+            # KubeVirt itself would wait for at least 10 s.
+            self.until('VMI', lambda: self.uid(machine.name), 5)
+
+
+class OffTestCase(machine_case.MachineTestCase):
+
+    def test_machine_that_is_off_stays_off(self):
+        one = self.bmc()
+        history = History(one)
+        for strategy in ('Halted', 'RerunOnFailure', 'Manual', 'Always'):
+            machine = self.machine(strategy, one)
+            for _ in range(4):
+                history.clear()
+                machine.reset(R.ON)
+                machine.reset(R.FORCE_OFF)
+                self.becomes(machine, OFF)
+                self.stays(lambda: machine.power_state() is OFF, 0.5)
+                states = history.since_power_on(machine.name)
+                self.assertEqual(1, states.count(OFF), (strategy, states))
+                self.assertIs(OFF, states[-1])
+
+
+class ObservedGenerationTestCase(machine_case.MachineTestCase):
+
+    @unittest.skipUnless(kubectl.KUBECTL, 'kubectl is not installed')
+    def test_kubectl_wait_after_one_time_boot(self):
+        command = kubectl.Kubectl(self.sandbox.kubeconfig)
+        for strategy in STRATEGIES:
+            machine = self.machine(strategy)
+            for start in (R.ON, R.FORCE_RESTART):
+                machine.set_boot(boot.Target.PXE, boot.Enabled.ONCE)
+                machine.reset(start)
+                self.wait_override_removed(machine.name)
+                command.wait('vm/' + machine.name, 'condition=Ready')
+                status = self.sandbox.vm(machine.name)['status']
+                self.assertEqual(status['desiredGeneration'],
+                                 status['observedGeneration'])
+
+
+LateStartingTestCase = lagging_controllers.lagging(
+    StartingTestCase, 'test_restart_with_every_strategy',
+    'test_restart_before_vmi_exists', 'test_power_off_after_restart')
+LateOffTestCase = lagging_controllers.lagging(
+    OffTestCase, 'test_machine_that_is_off_stays_off')

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the one-time boot reconciler does about restarts and generations."""
+
+import copy
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import one_time_boot
+from sushy_kubevirt.machine import power_restore_policy
+from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import reset
+from sushy_kubevirt.machine import run_strategy
+from tests.unit.machine import fakes
+from tests.unit.machine import test_one_time_boot
+from tests.unit.machine import test_reset
+
+R = power_state.ResetType
+
+
+class PendingRestartTestCase(test_reset.ResetTestCase):
+
+    def restarted(self, strategy='RerunOnFailure', **kwargs):
+        machine = self.machine(strategy, test_reset.STARTING, **kwargs)
+        reset.reset(machine, R.FORCE_RESTART)
+        machine.writes.clear()
+        return machine
+
+    def reconcile(self, machine):
+        edited = one_time_boot.desired_vm(*machine.objects())
+        if edited is not None:
+            machine.vm = edited
+        return edited is not None
+
+    def assert_done(self, machine):
+        self.assertEqual({}, annotations.read(machine.vm,
+                                              annotations.RESTART))
+        self.assertFalse(self.reconcile(machine))
+
+    def test_strategy_is_restored_when_next_vmi_exists(self):
+        for strategy in ('Always', 'RerunOnFailure', 'Once'):
+            machine = self.restarted(strategy)
+            self.assertFalse(self.reconcile(machine))
+            machine.vmi = None
+            machine.vm['status']['stateChangeRequests'] = [fakes.START]
+            self.assertFalse(self.reconcile(machine))
+            machine.vmi = fakes.vmi('Pending', 'u1')
+            self.assertTrue(self.reconcile(machine))
+            self.assertEqual(strategy, machine.strategy)
+            self.assert_done(machine)
+
+    def test_running_field_is_restored(self):
+        machine = self.restarted(None, running=True)
+        machine.vmi = fakes.vmi('Pending', 'u1')
+        self.assertTrue(self.reconcile(machine))
+        self.assertIs(True, machine.vm['spec']['running'])
+        self.assertNotIn('runStrategy', machine.vm['spec'])
+        self.assert_done(machine)
+
+    def test_stop_by_another_client_is_kept(self):
+        for strategy in ('Always', 'RerunOnFailure', 'Once'):
+            machine = self.restarted(strategy)
+            test_reset.end_vmi(machine)
+            self.assertTrue(self.reconcile(machine))
+            self.assertEqual('Halted', machine.strategy)
+            self.assertEqual(strategy, run_strategy.saved(machine.vm)[0])
+            self.assert_done(machine)
+
+    def test_stop_of_vm_with_running_field_is_kept(self):
+        machine = self.restarted(None, running=True)
+        test_reset.end_vmi(machine)
+        self.assertTrue(self.reconcile(machine))
+        self.assertIs(False, machine.vm['spec']['running'])
+        self.assert_done(machine)
+
+    def test_strategy_of_another_client_is_kept(self):
+        machine = self.restarted()
+        for strategy in ('Always', 'Halted'):
+            machine.vm['spec']['runStrategy'] = strategy
+            self.assertTrue(self.reconcile(machine))
+            self.assertEqual(strategy, machine.strategy)
+            machine = self.restarted()
+
+    def test_invalid_annotation_is_removed(self):
+        for value in ({'runStrategy': 'Halted'}, {'runStrategy': 7}):
+            machine = self.machine('Manual')
+            annotations.write(machine.vm, annotations.RESTART, value)
+            self.assertTrue(self.reconcile(machine))
+            self.assertEqual('Manual', machine.strategy)
+            self.assert_done(machine)
+
+    def test_one_time_boot_continues_under_always(self):
+        # The restarted VMI belongs to a VM with a pending one-time boot.
+        machine = self.machine('RerunOnFailure', test_reset.STARTING)
+        boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
+        reset.reset(machine, R.FORCE_RESTART)
+        machine.vmi = fakes.vmi('Running', 'u1', of=machine.vm)
+        self.assertTrue(self.reconcile(machine))
+        self.assertEqual('Always', machine.strategy)
+        self.assertEqual(('RerunOnFailure', 'u1'),
+                         run_strategy.saved(machine.vm))
+        machine.vmi = fakes.vmi('Pending', 'u2')
+        self.reconcile(machine)
+        self.assertEqual('RerunOnFailure', machine.strategy)
+
+    def test_restart_in_one_time_boot(self):
+        # The VM runs under Always for it, and gets its own strategy back.
+        machine = self.machine('Always', test_reset.STARTING)
+        run_strategy.save(machine.vm, 'RerunOnFailure', 'u0')
+        reset.reset(machine, R.FORCE_RESTART)
+        machine.vmi = fakes.vmi('Pending', 'u1')
+        self.reconcile(machine)
+        self.assertEqual('RerunOnFailure', machine.strategy)
+        self.assert_done(machine)
+
+    def test_stop_in_one_time_boot(self):
+        machine = self.machine('Always', test_reset.STARTING)
+        run_strategy.save(machine.vm, 'RerunOnFailure', 'u0')
+        reset.reset(machine, R.FORCE_RESTART)
+        test_reset.end_vmi(machine)
+        self.reconcile(machine)
+        self.assertEqual('RerunOnFailure', run_strategy.saved(machine.vm)[0])
+
+    def test_removal_of_bmc(self):
+        for requests, uid, strategy, done in (
+                (True, 'u0', 'Manual', False),
+                (False, 'u0', 'Always', True),
+                (False, 'u1', 'Always', True)):
+            machine = self.restarted('Always')
+            machine.vmi = fakes.vmi('Scheduling', uid)
+            if not requests:
+                del machine.vm['status']['stateChangeRequests']
+            edited, finished = one_time_boot.desired_vm_on_removal(
+                *machine.objects())
+            self.assertIs(done, finished)
+            self.assertEqual(strategy, (edited or machine.vm)['spec'][
+                'runStrategy'])
+
+    def test_power_restore_policy(self):
+        machine = self.restarted('Always')
+        policy = power_restore_policy.Policy
+        self.assertIs(policy.ALWAYS_ON, power_restore_policy.of(
+            machine.vm, machine.options))
+
+        def restart(machine):
+            machine.vmi = fakes.vmi('Scheduling', 'u1')
+            del machine.vm['status']['stateChangeRequests']
+            self.reconcile(machine)
+
+        machine.on_wait = [restart]
+        power_restore_policy.set(machine, policy.LAST_STATE)
+        self.assertEqual('RerunOnFailure', machine.strategy)
+
+
+class ReconcilerTestCase(test_reset.ResetTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.reconciler = one_time_boot.OneTimeBootReconciler(
+            test_one_time_boot.Cluster())
+        self.delays = []
+        self.reconciler._loop.add = lambda machine, seconds=0: (
+            self.delays.append(seconds))
+
+    def machine(self, *args, **kwargs):
+        made = super().machine(*args, **kwargs)
+        made.uid = 'vm-uid'
+        return made
+
+    def reconcile(self, machine):
+        self.reconciler._reconcile(machine, *machine.fetch())
+
+    def interrupted(self, write_deadline):
+        """A restart that was recorded but not requested."""
+        machine = self.machine('Always', test_reset.STARTING,
+                               write_deadline=write_deadline)
+        run_strategy.begin_restart(machine.vm, 'u0', True)
+        return machine
+
+    def test_waits_for_process_that_began_the_restart(self):
+        machine = self.interrupted(3.0)
+        self.reconciler._changed(machine, *machine.objects())
+        self.reconcile(machine)
+        self.assertEqual([], machine.writes)
+        self.assertEqual(0, self.delays[0])
+        self.assertTrue(2 < self.delays[1] <= 3)
+
+    def test_requests_restart_after_write_deadline(self):
+        machine = self.interrupted(0.0)
+        self.reconcile(machine)
+        self.assertEqual(['restart 0'], test_reset.sent(machine))
+        # KubeVirt carries it out.
+        self.reconcile(machine)
+        self.assertEqual(['restart 0'], test_reset.sent(machine))
+        self.assertEqual({}, self.reconciler._restarts)
+
+    def one_time_boot(self):
+        machine = self.machine('Always', test_reset.NO_VMI)
+        boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
+        machine.vmi = fakes.vmi(of=machine.vm)
+        machine.vmi['metadata']['annotations'][
+            run_strategy.VM_GENERATION] = str(
+                machine.vm['metadata']['generation'])
+        return machine
+
+    def test_generation_catches_up_after_one_time_boot(self):
+        machine = self.one_time_boot()
+        before = copy.deepcopy(machine.vmi)
+        self.reconcile(machine)
+        self.assertTrue(run_strategy.is_latest(*machine.objects()))
+        self.assertEqual(before['spec'], machine.vmi['spec'])
+        machine.writes.clear()
+        self.reconcile(machine)
+        self.assertEqual([], machine.writes)
+
+    def test_generation_is_kept_while_another_boot_is_pending(self):
+        machine = self.one_time_boot()
+        self.reconcile(machine)
+        boot.set(machine, boot.Target.CD, boot.Enabled.ONCE)
+        machine.writes.clear()
+        self.reconcile(machine)
+        self.assertEqual([], machine.writes)
+        self.assertFalse(run_strategy.is_latest(*machine.objects()))
+
+    def test_generation_of_other_vmis_is_not_changed(self):
+        machine = self.machine('Always')
+        machine.vmi['metadata']['annotations'] = {
+            run_strategy.VM_GENERATION: '1'}
+        self.reconcile(machine)
+        self.assertEqual([], machine.writes)
+
+    def test_missing_right_is_not_tried_again(self):
+        for error in (errors.AccessDenied('no'), errors.Rejected('no')):
+            machine = self.one_time_boot()
+            machine.writes.clear()
+            machine.faults = [None, error]
+            self.reconcile(machine)
+            self.assertEqual(['patch'], machine.actions)
+            self.delays.clear()
+            self.reconciler._changed(machine, *machine.objects())
+            self.assertEqual([], self.delays)
+            machine.vmi['metadata']['uid'] = 'u1'
+            self.reconciler._changed(machine, *machine.objects())
+            self.assertEqual([0], self.delays)
+            self.reconciler._denied.clear()
