@@ -175,7 +175,7 @@ GROUPS = (
         (0x10, 'Get FRU Inventory Area Info', _U),
         (0x11, 'Read FRU Data', _U),
         (0x12, 'Write FRU Data', _O),
-    ), 'There is no inventory.'),
+    ), 'Of the inventory, the asset tag can be written.'),
     Group('SDR device commands', _STORAGE, (
         (0x20, 'Get SDR Repository Info', _U),
         (0x21, 'Get SDR Repository Allocation Info', _U),
@@ -190,7 +190,7 @@ GROUPS = (
         (0x2A, 'Enter SDR Repository Update Mode', _O),
         (0x2B, 'Exit SDR Repository Update Mode', _O),
         (0x2C, 'Run Initialization Agent', _O),
-    ), 'The repository follows the VM and cannot be changed.'),
+    ), 'The repository is the same for all VMs and cannot be changed.'),
     Group('SEL device commands', _STORAGE, (
         (0x40, 'Get SEL Info', _U),
         (0x41, 'Get SEL Allocation Info', _U),

@@ -16,8 +16,12 @@ from vbmc_kubevirt.commands import chassis
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import dcmi
 from vbmc_kubevirt.commands import device
+from vbmc_kubevirt.commands import fru
 from vbmc_kubevirt.commands import lan
 from vbmc_kubevirt.commands import payload
+from vbmc_kubevirt.commands import sdr
+from vbmc_kubevirt.commands import sel
+from vbmc_kubevirt.commands import sensors
 from vbmc_kubevirt.commands import sol_configuration
 from vbmc_kubevirt.commands import system_info
 from vbmc_kubevirt.commands import system_interface
@@ -40,6 +44,10 @@ MODULES = (
     payload,
     sol_configuration,
     system_interface,
+    sdr,
+    sensors,
+    sel,
+    fru,
 )
 
 
@@ -52,6 +60,8 @@ class Bmc:
     :param version: text, version of this program
     :param reset: function of the session, called in the event loop on a cold
         reset
+    :param log: function that returns the `event_log.Log`; to be called after
+        `machine`
     :ivar last_error: error text of the last command; '' if it succeeded
     :ivar users: the `bmc_users.BmcUsers`; set by the owner
     :ivar on_reset: functions without parameters, called in the event loop on
@@ -61,9 +71,12 @@ class Bmc:
         it is started
     :ivar client_port: UDP port that clients use
     :ivar sol: `sol_configuration.Parameters`
+    :ivar log: see the parameter
+    :ivar watchdog_events: function that returns the offsets of sensor type
+        Watchdog 2 (table 42-3) that are set
     """
 
-    def __init__(self, name, find, version, reset):
+    def __init__(self, name, find, version, reset, log=None):
         self.name = name
         self.version = version
         self.last_error = ''
@@ -73,6 +86,8 @@ class Bmc:
         self.server = None
         self.client_port = constants.PORT
         self.sol = sol_configuration.Parameters(lambda: self.client_port)
+        self.log = log
+        self.watchdog_events = tuple
         self._find = find
         self._reset = reset
         self._guid = bytes(16)

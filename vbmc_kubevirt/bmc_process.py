@@ -33,12 +33,16 @@ class BmcProcess:
     :param kubeconfig: path, or None
     :param context: context name, or None
     :param options: `options.Options` of the machines
+    :param state_secret: 'namespace/name' of the Secret with the state of all
+        BMCs, '' for the default
     """
 
-    def __init__(self, pipe, daemon, kubeconfig, context, options):
+    def __init__(self, pipe, daemon, kubeconfig, context, options,
+                 state_secret):
         self._pipe = pipe
         self._daemon = daemon
         self._options = options
+        self._state_secret = state_secret
         self._connection = bmc_server.SharedConnection(kubeconfig, context)
         self._servers = {}
         self._tasks = {}
@@ -85,7 +89,7 @@ class BmcProcess:
                           entry['password'].encode())
         self._servers[name] = server = bmc_server.BmcServer(
             self._connection, self._options, name, vm,
-            bmc_users.BmcUsers(lambda: (user,)))
+            bmc_users.BmcUsers(lambda: (user,)), self._state_secret)
         server.start(sock, self._readers, self._writers)
         self._tasks[name] = asyncio.create_task(server.watch(self._readers))
 

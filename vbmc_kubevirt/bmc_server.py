@@ -11,6 +11,7 @@ from importlib import metadata
 import threading
 import time
 
+from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
@@ -66,23 +67,29 @@ class BmcServer:
     :param name: name for log messages
     :param vm: 'namespace/name'
     :param users: `bmc_users.BmcUsers`
+    :param shared_state: None for a state Secret of the VM's own; otherwise
+        that of an emulator for several VMs, 'namespace/name' or '' for its
+        default
     :ivar bmc: `bmc.Bmc`
     :ivar server: `ipmi.server.Server`; None before `start`
     """
 
-    def __init__(self, shared_connection, options, name, vm, users):
+    def __init__(self, shared_connection, options, name, vm, users,
+                 shared_state=None):
         self.name = name
         self.server = None
         self._vm = vm
         self._users = users
+        self._shared_state = shared_state
         self._shared_connection = shared_connection
         self._options = options
         self._lock = threading.Lock()
         self._cluster = None
         self._state = None
+        self._log = None
         self._closed = False
         self.bmc = bmc.Bmc(self.name, self._find_machine, version(),
-                           self._reset)
+                           self._reset, lambda: self._log)
         self.bmc.users = users
 
     def _find_machine(self):
@@ -95,8 +102,14 @@ class BmcServer:
                 self._cluster = cluster.Cluster(
                     self._shared_connection.get(), options=self._options,
                     vm=self._vm)
+                shared = self._shared_state is not None
                 self._state = state_secret.StateSecret(
-                    self._cluster, state_secret.location(self._cluster))
+                    self._cluster, state_secret.location(
+                        self._cluster, self._shared_state, shared),
+                    shared=shared)
+                # `commands.sel` keeps what it made of the entries.
+                self._log = event_log.Log(self._cluster, self._state,
+                                          fresh_seconds=0)
                 if self._users.managed:
                     self._users.attach(self._state)
                     # Changes over Redfish must be seen at once.

@@ -2,6 +2,7 @@
 """Settings of the section ``[kubevirt]`` in the daemon's config file."""
 
 import dataclasses
+import re
 
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import run_strategy
@@ -16,6 +17,9 @@ _MOST = 86400
 #: Former names of options, which are accepted as well.
 _FORMER_NAMES = {'keeper': 'reconcile'}
 
+# Approximation of Kubernetes' object names.
+_SECRET = re.compile('[-a-z0-9]+/[-.a-z0-9]+')
+
 _BOOLEANS = {'true': True, 'false': False}
 
 
@@ -27,12 +31,15 @@ class Settings:
     :ivar context: context name; None for the current context
     :ivar namespace: namespace of entries without one; None for the
         context's
+    :ivar state_secret: 'namespace/name' of the Secret with the state of all
+        BMCs, '' for that of an emulator with default options
     :ivar machine_options: `options.Options`
     """
 
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str | None = None
+    state_secret: str = ''
     machine_options: options.Options = options.Options(
         **constants.CLUSTER_DEADLINES)
 
@@ -43,20 +50,26 @@ def load():
     :returns: `Settings`
     :raises: `upstream.VirtualBMCError` that names the option and the value
     """
-    own = {'kubeconfig': None, 'context': None, 'namespace': None}
+    own = {'kubeconfig': None, 'context': None, 'namespace': None,
+           'state_secret': ''}
     values = dict(constants.CLUSTER_DEADLINES)
     fields = {field.name: field.type
               for field in dataclasses.fields(options.Options)
               if field.name != 'media'}     # not used by IPMI
     for name, text in upstream.section(SECTION).items():
         if name in own:
-            own[name] = text or None
+            own[name] = text or own[name]
         elif (field := _FORMER_NAMES.get(name, name)) in fields:
             values[field] = _value(name, text, fields[field])
         else:
             raise upstream.VirtualBMCError(
                 f'Unknown option {name} in section [{SECTION}]; supported: '
                 + ', '.join([*own, *fields]))
+    if own['state_secret'] and not _SECRET.fullmatch(own['state_secret']):
+        raise upstream.VirtualBMCError(
+            'Option state_secret in section '
+            f'[{SECTION}] must be namespace/name of a Secret, not '
+            f"{own['state_secret']!r}")
     return Settings(machine_options=options.Options(**values), **own)
 
 

@@ -56,16 +56,18 @@ _TOPIC = 'state'
 _states = weakref.WeakSet()
 
 
-def location(cluster, configured=None):
+def location(cluster, configured=None, shared=False):
     """Return namespace and name of the Secret.
 
     :param cluster: a `cluster.Cluster`
     :param configured: 'namespace/name' from the configuration, or None
+    :param shared: whether a cluster of one VM uses the Secret of an emulator
+        that serves several
     :returns: (namespace, name)
     """
     if configured:
         return tuple(configured.split('/', 1))
-    if cluster.vm:
+    if cluster.vm and not shared:
         return cluster.vm[0], cluster.vm[1] + ENDING
     return cluster.default_namespace, NAME
 
@@ -78,10 +80,13 @@ class StateSecret:
     :param where: (namespace, name) of the Secret
     :param messages: a `worker_messages.WorkerMessages`; None for a process
         without other workers
+    :param shared: whether it has the state of several VMs, and no owner, even
+        if the cluster is restricted to one
     """
 
-    def __init__(self, cluster, where, messages=None):
+    def __init__(self, cluster, where, messages=None, shared=False):
         self._cluster = cluster
+        self._shared = shared
         self._where = where
         self._messages = messages
         self._callbacks = []
@@ -271,10 +276,10 @@ class StateSecret:
     def _owner(self):
         """Return the owner reference for the Secret.
 
-        :returns: dict; None if the emulator serves several VMs
+        :returns: dict; None if the Secret has the state of several VMs
         :raises: `errors.MachineNotFound`
         """
-        if not self._cluster.vm:
+        if self._shared or not self._cluster.vm:
             return None
         machine = self._cluster.machine('/'.join(self._cluster.vm))
         return {'apiVersion': api_resources.VM.api_version,

@@ -100,6 +100,20 @@ def state(vm, vmi):
     return BootState(Target.NONE, Enabled.DISABLED, mode)
 
 
+def booted_from(vmi):
+    """Return the class of the device that the running VMI tried first.
+
+    :param vmi: the VMI, or None
+    :returns: a `Target`; `Target.NONE` if KubeVirt chose the device; None if
+        no guest runs
+    """
+    if (not run_strategy.is_active(vmi)
+            or run_strategy.phase(vmi) not in ('Running', 'Unknown')):
+        return None
+    class_ = boot_order.first({'spec': vmi['spec']})
+    return Target.NONE if class_ is None else Target(class_.value)
+
+
 def targets(vm, vmi=None):
     """Return a tuple of the `Target` members that the VM has a device for."""
     return tuple(Target(class_.value)

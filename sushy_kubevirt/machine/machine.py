@@ -172,6 +172,10 @@ class Machine:
             self.cluster.media.media(vm, vmi), vm, vmi)
             or power_state.problem(vm, vmi))
 
+    def node_lost(self):
+        """Return whether the node of the guest does not respond."""
+        return power_state.node_lost(self.objects()[1])
+
     def reset(self, reset_type, restart_powers_on=True):
         """Change the power, see `reset.reset`.
 
@@ -199,6 +203,12 @@ class Machine:
         vm, vmi = self.objects()
         return dataclasses.replace(boot.state(vm, vmi),
                                    http_uri=http_boot.uri(vm))
+
+    def booted_from(self):
+        """Return the `boot.Target` of the current boot, see
+        `boot.booted_from`.
+        """
+        return boot.booted_from(self.objects()[1])
 
     def set_boot(self, target=None, enabled=None, mode=None, http_uri=None,
                  order=None):

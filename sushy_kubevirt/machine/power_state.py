@@ -124,6 +124,19 @@ def state(vm, vmi):
     return PowerState.POWERING_ON
 
 
+def node_lost(vmi):
+    """Return whether the node that a guest ran on does not respond.
+
+    KubeVirt's node controller (pkg/virt-controller/watch/node) ends the VMIs
+    of such a node with the reason ``NodeUnresponsive``.
+
+    :param vmi: the VMI, or None
+    """
+    return vmi is not None and (
+        run_strategy.phase(vmi) == 'Unknown' or
+        (vmi.get('status') or {}).get('reason') == 'NodeUnresponsive')
+
+
 def _was_just_created(vm):
     # The VM's status reports a VMI that the watch has not delivered yet; it
     # may still show the one before.

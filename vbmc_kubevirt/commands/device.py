@@ -6,6 +6,7 @@ import re
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import sdr
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 
@@ -96,11 +97,11 @@ class _Device:
         major, minor, auxiliary = firmware_revision(self._bmc.version)
         return constants.Completion.OK, bytes((
             0,                        # device id: unspecified
-            0,                        # no SDRs; device revision 0
+            0,                        # no device SDRs; device revision 0
             major,                    # normal operation
             minor,
             0x02,                     # IPMI v2.0
-            0x80,                     # a chassis device
+            sdr.CAPABILITIES,
             0, 0, 0,                  # manufacturer: unspecified
             0, 0)) + auxiliary        # product: unspecified
 

@@ -149,7 +149,7 @@ class Driver:
             process = None
         if process is None:
             process = self._processes[key] = BmcProcessHandle(
-                _serve, *key, self._settings.machine_options, self._error)
+                _serve, *key, self._settings, self._error)
         return process
 
     def _find(self, name):
@@ -204,11 +204,11 @@ class BmcProcessHandle:
     :param main: function that the child runs
     :param kubeconfig: path, or None
     :param context: context name, or None
-    :param options: `options.Options`
+    :param settings: `config.Settings`
     :param make_error: function of a text that returns the exception to raise
     """
 
-    def __init__(self, main, kubeconfig, context, options, make_error):
+    def __init__(self, main, kubeconfig, context, settings, make_error):
         self._make_error = make_error
         self._timeout = FIRST_CALL_SECONDS
         self.entries = set()
@@ -223,7 +223,8 @@ class BmcProcessHandle:
         daemon = os.pidfd_open(os.getpid())
         self._process = fork.Process(
             name='vbmcd-kubevirt-host', target=main, daemon=True,
-            args=(child_pipe, daemon, kubeconfig, context, options))
+            args=(child_pipe, daemon, kubeconfig, context,
+                  settings.machine_options, settings.state_secret))
         self._process.start()
         os.close(daemon)
         gc.unfreeze()

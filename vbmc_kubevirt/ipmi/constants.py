@@ -25,6 +25,9 @@ class Completion(enum.IntEnum):
     #: Parameter not supported (28.12, 28.13: command specific).
     PARAMETER_NOT_SUPPORTED = 0x80
 
+    #: Write-protected offset (34.3).
+    WRITE_PROTECTED = 0x80
+
     #: Another client holds 'set in progress' (28.12).
     SET_IN_PROGRESS = 0x81
 
@@ -93,6 +96,9 @@ class Completion(enum.IntEnum):
     #: Timeout while processing; the outcome is unknown.
     TIMEOUT = 0xC3
 
+    #: The reservation was cancelled, or the id is invalid.
+    RESERVATION_CANCELED = 0xC5
+
     #: The request is too short.
     LENGTH_INVALID = 0xC7
 
@@ -104,6 +110,9 @@ class Completion(enum.IntEnum):
 
     #: Invalid value in a data field of the request.
     INVALID_FIELD = 0xCC
+
+    #: Command illegal for the sensor or record type.
+    ILLEGAL_FOR_SENSOR = 0xCD
 
     #: The response could not be provided.
     NO_RESPONSE = 0xCE
@@ -166,6 +175,8 @@ class Payload(enum.IntEnum):
 
 #: Network functions of requests, table 5-1; responses have the next number.
 CHASSIS = 0x00
+SENSOR = 0x04
 APPLICATION = 0x06
+STORAGE = 0x0A
 TRANSPORT = 0x0C
 GROUP_EXTENSION = 0x2C

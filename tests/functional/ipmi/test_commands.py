@@ -6,50 +6,11 @@ The guest's boot record decides whether a boot step worked.
 
 import time
 
-from kubevirt_sandbox.testing import machines
-from tests.fixtures import base
+from tests.fixtures import ipmi_case
 from tests.fixtures import vbmcd
 
 
-class IpmiTestCase(base.VbmcdTestCase):
-
-    VMS = 0
-
-    def bmc(self, run_strategy='Halted', **spec):
-        """Make a VM and its BMC.
-
-        :returns: the name of both
-        """
-        name = f"vm-{self.id().rpartition('.')[2].replace('_', '-')[:50]}"
-        self.vm = machines.vm(name, run_strategy, **spec)
-        self.sandbox.create('virtualmachines', self.vm)
-        self.addCleanup(self.sandbox.delete, 'virtualmachines', name)
-        if run_strategy in ('Always', 'RerunOnFailure'):
-            self.sandbox.wait_running(name)
-            self.sandbox.wait_boot(name, 1)
-        self.vbmcd.add(name)
-        self.addCleanup(self.vbmcd.vbmc, 'delete', name)
-        self.name = name
-        return name
-
-    def ipmi(self, *words, **options):
-        return self.vbmcd.ipmi(self.name, *words, **options)
-
-    def refused(self, *words):
-        """Run ipmitool with a command that must fail; return its output."""
-        done = vbmcd.ipmitool(self.vbmcd.bmcs[self.name], *words)
-        # For bootdev the exit code is 0 even so.
-        if 'bootdev' not in words:
-            self.assertNotEqual(0, done.returncode, done.stdout)
-        return done.stdout
-
-    def wait_power(self, state, seconds=30):
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            answer = self.ipmi('power', 'status')
-            if answer == f'Chassis Power is {state}':
-                return
-        self.fail(f'{answer}, not {state}')
+class IpmiTestCase(ipmi_case.IpmiTestCase):
 
     def flags(self):
         """Return the first byte of the boot flags and the device selector."""

@@ -82,6 +82,7 @@ class Machine:
 
 class Cluster:
     options = options.Options(write_deadline=2)
+    default_namespace = 'lab'
 
     def __init__(self, vm=None):
         self.client = Client()
@@ -319,6 +320,16 @@ class TestSecretOfOneVM(base.BaseTestCase):
     def test_configured_location(self):
         self.assertEqual(('a', 'b'),
                          state_secret.location(self.cluster, 'a/b'))
+
+    def test_secret_shared_with_other_vms(self):
+        where = state_secret.location(self.cluster, shared=True)
+        self.assertEqual(('lab', 'sushy-kubevirt-state'), where)
+        state = state_secret.StateSecret(self.cluster, where, shared=True)
+        self.client.put('a', {'x': 1})
+        self.assertEqual({'x': 1}, state.read('a'))
+        state.update('b', lambda section: section.update(y=1))
+        self.assertNotIn('ownerReferences', self.client.secret['metadata'])
+        self.assertEqual({'x': 1}, state.read('a', fresh=True))
 
     def test_ignores_secret_of_deleted_vm_of_same_name(self):
         self.state.update('a', lambda section: section.update(x=1))

@@ -54,6 +54,23 @@ class BootTestCase(base.BaseTestCase):
             if key != annotations.BOOTLOADERS}
 
 
+class BootedFromTestCase(BootTestCase):
+
+    def test_device_of_the_running_vmi(self):
+        machine = self.machine()
+        self.assertIsNone(boot.booted_from(None))
+        self.start(machine, phase='Running')
+        self.assertIs(boot.Target.NONE, boot.booted_from(machine.vmi))
+        boot.set(machine, boot.Target.CD, boot.Enabled.CONTINUOUS)
+        # The override is for the next VMI.
+        self.assertIs(boot.Target.NONE, boot.booted_from(machine.vmi))
+        for phase, target in (('Scheduled', None), ('Failed', None),
+                              ('Running', boot.Target.CD),
+                              ('Unknown', boot.Target.CD)):
+            self.start(machine, phase=phase)
+            self.assertIs(target, boot.booted_from(machine.vmi))
+
+
 class SetTestCase(BootTestCase):
 
     def test_no_override_by_default(self):

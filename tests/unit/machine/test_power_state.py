@@ -36,6 +36,17 @@ BY_VMI = [
 ]
 
 
+class NodeTestCase(base.BaseTestCase):
+
+    def test_lost_node(self):
+        for vmi, lost in ((None, False), (fakes.vmi(), False),
+                          (fakes.vmi('Unknown'), True),
+                          (fakes.vmi('Failed'), False)):
+            self.assertIs(lost, power_state.node_lost(vmi))
+        vmi['status']['reason'] = 'NodeUnresponsive'
+        self.assertTrue(power_state.node_lost(vmi))
+
+
 class StateTestCase(base.BaseTestCase):
 
     def test_by_strategy_and_phase(self):

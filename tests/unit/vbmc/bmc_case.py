@@ -5,6 +5,7 @@ from unittest import mock
 
 from oslotest import base
 
+from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.machine import machine
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.ipmi import constants
@@ -39,7 +40,9 @@ class BmcTestCase(base.BaseTestCase):
         self.machine.objects.return_value = {}, None
         self.find = mock.Mock(return_value=self.machine)
         self.reset = mock.Mock()
-        self.bmc = bmc.Bmc('vm', self.find, '3.14.2.dev859', self.reset)
+        self.log = mock.create_autospec(event_log.Log, instance=True)
+        self.bmc = bmc.Bmc('vm', self.find, '3.14.2.dev859', self.reset,
+                           lambda: self.log)
         self.session = Session()
         self.bmc.server = mock.create_autospec(server.Server, instance=True)
         self.bmc.server.active_sessions.side_effect = (

@@ -11,7 +11,7 @@ class BmcProcessTest(unittest.IsolatedAsyncioTestCase):
 
     async def start(self, name):
         """Start a BMC; return the arguments of its `BmcServer`."""
-        one = bmc_process.BmcProcess(None, None, None, None, 'options')
+        one = bmc_process.BmcProcess(None, None, None, None, 'options', 'a/b')
         with mock.patch.object(
             bmc_process.bmc_server, 'BmcServer'
         ) as entry, mock.patch.object(
@@ -29,14 +29,15 @@ class BmcProcessTest(unittest.IsolatedAsyncioTestCase):
 
     async def test_serves_vm_and_account_of_entry(self):
         for name in 'lab/vm', 'vm':
-            _link, *rest, users = await self.start(name)
+            _link, *rest, users, secret = await self.start(name)
             self.assertEqual(['options', name, 'lab/vm'], rest)
+            self.assertEqual('a/b', secret)
             user, = users.all()
             self.assertEqual((2, b'admin', b'p', 4, True),
                              dataclasses.astuple(user))
 
     async def test_start_reports_port_in_use(self):
-        one = bmc_process.BmcProcess(None, None, None, None, None)
+        one = bmc_process.BmcProcess(None, None, None, None, None, '')
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
             other.bind(('127.0.0.1', 0))
             self.assertIn('in use', await one.start({

@@ -46,7 +46,7 @@ class BmcServerTest(unittest.TestCase):
 
     def entry(self):
         return bmc_server.BmcServer(self.link, 'options', 'vm', 'lab/vm',
-                                    lambda: None)
+                                    mock.Mock(managed=False))
 
     def test_accesses_only_its_vm(self):
         entry = self.entry()
@@ -73,7 +73,7 @@ class WatchTest(unittest.IsolatedAsyncioTestCase):
 
     async def watch(self, *results):
         entry = bmc_server.BmcServer(mock.Mock(), None, 'vm', 'lab/vm',
-                                     lambda: None)
+                                     mock.Mock(managed=False))
         entry.bmc.machine = mock.Mock(side_effect=results)
         with mock.patch.object(bmc_server, 'RETRY_SECONDS', 0):
             async with asyncio.timeout(30):

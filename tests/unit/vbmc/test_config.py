@@ -43,6 +43,14 @@ class SettingsTest(base.BaseTestCase):
             ),
         )
 
+    def test_state_secret(self):
+        self.assertEqual('', self.load(state_secret='').state_secret)
+        self.assertEqual('lab/state', self.load(
+            state_secret='lab/state').state_secret)
+        self.assertRaisesRegex(
+            upstream.VirtualBMCError, "must be namespace/name .*'lab'",
+            self.load, state_secret='lab')
+
     def test_accepts_former_name_of_reconcile(self):
         loaded = self.load(keeper='false')
         self.assertFalse(loaded.machine_options.reconcile)

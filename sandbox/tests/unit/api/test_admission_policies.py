@@ -80,8 +80,8 @@ CREATED = (
     (policy('authorizer.group("").resource(" ").check("get").allowed()'),
      'expression \'authorizer.group("").resource(" ").check("get").allowed()'
      '\' resulted in error: Function \'resource\' error: Python function '
-     'call failed: ValueError: resource must not be empty. Check function arguments '
-     'and their types.'),
+     'call failed: ValueError: resource must not be empty. Check function '
+     'arguments and their types.'),
     # Match conditions.
     (policy('false', matchConditions=named(
         a='request.userInfo.username == "joe"')), None),

@@ -11,7 +11,7 @@ class DeviceTest(bmc_case.BmcTestCase):
 
     def test_device_id_has_version(self):
         self.assertEqual(
-            (0, bytes((0, 0, 3, 0x14, 2, 0x80, 0, 0, 0, 0, 0,
+            (0, bytes((0, 0, 3, 0x14, 2, 0x8F, 0, 0, 0, 0, 0,
                        2, 0, 0x08, 0x59))),
             self.ask(6, 1))
 

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SDR, sensors, SEL and FRU, read by ``ipmitool``."""
+
+import re
+
+from tests.fixtures import ipmi_case
+from tests.fixtures import vbmcd
+
+
+class StorageTestCase(ipmi_case.IpmiTestCase):
+
+    def columns(self, *words):
+        """Return the lines of ipmitool's output as lists of columns."""
+        return [[column.strip() for column in line.split('|')]
+                for line in self.ipmi(*words).splitlines()]
+
+
+class SensorsTest(StorageTestCase):
+
+    def states(self):
+        """Return the states of the sensors, as ``sdr elist`` shows them."""
+        return {line[0]: line[4] for line in self.columns('sdr', 'elist')}
+
+    def test_states_of_the_vm(self):
+        name = self.bmc()
+        off = {'Power': 'Power off/down', 'ACPI State': 'S5/G2: soft-off',
+               **dict.fromkeys(('OS Boot', 'Watchdog', 'CD', 'USB Stick',
+                                'Node'), '')}
+        self.assertEqual(off, self.states())
+        self.ipmi('chassis', 'bootdev', 'pxe')
+        self.ipmi('power', 'on')
+        self.sandbox.wait_boot(name, 1)
+        self.wait_power('on')
+        on = {**off, 'Power': '', 'ACPI State': 'S0/G0: working',
+              'OS Boot': 'PXE boot completed'}
+        self.assertEqual(on, self.states())
+        # Reading sensors makes no API call.
+        self.sandbox.reset_stats()
+        self.assertEqual(7, len(self.columns('sensor', 'list')))
+        self.assertEqual({}, self.sandbox.stats()['calls'])
+        self.sandbox.request(
+            'PUT', '/apis/subresources.kubevirt.io/v1/namespaces/default/'
+            f'virtualmachineinstances/{name}/pause', expect=200)
+        self.until(lambda: self.states()['ACPI State'] == 'G1: sleeping')
+
+    def test_other_lists(self):
+        self.bmc()
+        self.assertIn('[Power off/down]', self.ipmi('sensor', 'get', 'Power'))
+        self.assertIn('Power Unit (0x09)', self.ipmi('sdr', 'get', 'Power'))
+        self.assertEqual(['Power', '01h', 'ok', '19.1', 'Power off/down'],
+                         self.columns('sdr', 'type', 'Power Unit')[0])
+        records = self.columns('sdr', 'list', 'all')
+        self.assertIn(['BMC', 'Dynamic MC @ 20h', 'ok'], records)
+        self.assertIn(['VM', 'Log FRU @00h 07.1', 'ok'], records)
+        self.assertIn('Record Count                        : '
+                      f'{len(records)}\n', self.ipmi('sdr', 'info'))
+        info = self.ipmi('mc', 'info')
+        for device in ('Sensor', 'SDR Repository', 'SEL', 'FRU Inventory'):
+            self.assertIn(f'    {device} Device', info)
+
+
+class SelTest(StorageTestCase):
+
+    def entries(self):
+        """Return the lines of ``sel elist``; [] while it is empty."""
+        done = vbmcd.ipmitool(self.vbmcd.bmcs[self.name], 'sel', 'elist')
+        if 'SEL has no entries' in done.stdout:
+            return []
+        self.assertEqual(0, done.returncode, done.stdout)
+        return [[column.strip() for column in line.split('|')]
+                for line in done.stdout.splitlines()]
+
+    def restart(self):
+        self.vbmcd.vbmc('stop', self.name)
+        self.vbmcd.start(self.name)
+
+    def events(self):
+        return [line[3] for line in self.entries()]
+
+    def test_log_of_the_vm(self):
+        name = self.bmc()
+        self.assertEqual([], self.entries())
+        self.ipmi('power', 'on')
+        started = ['System Event ' + reason for reason in (
+            'SuccessfulCreate', 'SuccessfulCreate', 'Created', 'Started')]
+        self.until(lambda: self.events() == started)
+        entries = self.entries()
+        self.assertEqual(entries, self.entries())
+        info = self.ipmi('sel', 'info')
+        self.assertIn('Entries          : 4\n', info)
+        self.assertIn('Last Del Time    : Not Available', info)
+        one = self.ipmi('sel', 'get', '0x' + entries[2][0])
+        self.assertIn('Event Type            : Generic Discrete', one)
+        self.assertIn('Informational', one)
+        # A client's own entry, with the time of the BMC.
+        self.ipmi('raw', *'4 2 4 1 0x30 1 9 80 70'.split())
+        self.assertEqual(
+            ['Temperature #0x30', 'Upper Critical going high', 'Asserted'],
+            self.entries()[-1][3:])
+        # Other processes show the same records under the same ids.
+        everything = self.entries()
+        self.restart()
+        self.assertEqual(everything, self.entries())
+        self.ipmi('sel', 'clear')
+        self.assertEqual([], self.entries())
+        self.assertNotIn('Not Available', re.search(
+            'Last Del Time.*', self.ipmi('sel', 'info'))[0])
+        self.restart()
+        self.assertEqual([], self.entries())
+        self.ipmi('power', 'off')
+        self.sandbox.wait_stopped(name)
+        self.until(lambda: 'System Event Stopped' in self.events())
+        self.assertNotIn('System Event Started', self.events())
+
+    def test_refused(self):
+        self.bmc()
+        self.assertIn('Invalid command', self.refused('sel', 'delete', '1'))
+        self.ipmi('sel', 'time', 'set', 'now')
+        self.assertIn('Command not supported in present state', self.refused(
+            'sel', 'time', 'set', '01/01/20 00:00:00'))
+        self.assertRegex(self.ipmi('sel', 'time', 'get'), r'\d\d:\d\d:\d\d')
+
+
+class FruTest(StorageTestCase):
+
+    def fru(self):
+        return dict(map(str.strip, line.split(':', 1)) for line in self.ipmi(
+            'fru', 'print').splitlines() if ':' in line)
+
+    def edit(self, field, text):
+        # ipmitool 1.8.19 exits with 1 although it succeeded.
+        return vbmcd.ipmitool(self.vbmcd.bmcs[self.name], 'fru', 'edit', '0',
+                              'field', 'p', field, text).stdout
+
+    def test_inventory_and_asset_tag(self):
+        name = self.bmc()
+        uuid = self.sandbox.vm(name)['spec']['template']['spec']['domain'][
+            'firmware']['uuid']
+        expected = {
+            'FRU Device Description': 'Builtin FRU Device (ID 0)',
+            'Board Mfg Date': 'Unspecified', 'Board Mfg': 'KubeVirt',
+            'Board Product': name, 'Board Serial': uuid,
+            'Product Manufacturer': 'KubeVirt', 'Product Name': name,
+            'Product Serial': uuid, 'Product Asset Tag': ''}
+        found = self.fru()
+        self.assertRegex(found.pop('Product Version'), r'v\d')
+        self.assertEqual(expected, found)
+        # The second has the length of the first, so ipmitool writes the
+        # product area only.
+        for tag in ('rack 7', 'rack 8', 'x' * 60, 'yz'):
+            self.assertIn("with '%s'" % tag, self.edit('5', tag))
+            self.assertEqual(tag, self.fru()['Product Asset Tag'])
+            self.assertIn(tag, self.sandbox.vm(name)['metadata'][
+                'annotations'].values())
+        self.edit('1', 'other')
+        self.assertEqual(name, self.fru()['Product Name'])

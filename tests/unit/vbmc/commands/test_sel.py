@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+import struct
+import time
+
+import fixtures
+
+from sushy_kubevirt.bmc import event_log
+from sushy_kubevirt.bmc import event_registry as registry
+from tests.unit.vbmc import bmc_case
+from vbmc_kubevirt.commands import sel
+from vbmc_kubevirt.commands import sel_records
+from vbmc_kubevirt.commands import sensor_table as table
+
+NOW = 1795400000
+
+
+def entry(name, message=registry.POWERED_ON, args=('a/vm',), second=0, count=1,
+          severity=None, reason='', raw=b''):
+    return event_log.Entry(
+        id=name, created='', seconds=NOW + second + 0.5,
+        severity=severity or message.severity, text='', by='',
+        reason=reason, message_id=message.id, args=args, count=count, raw=raw)
+
+
+class SelTestCase(bmc_case.BmcTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.machine.qualified_name = 'a/vm'
+        self.log.cleared_at.return_value = 0
+        self.entries()
+
+    def entries(self, *entries):
+        self.log.entries.return_value = entries
+        # Read again.
+        for each in self.bmc.on_reset:
+            each()
+
+    def record(self, number, offset=0, count=0xFF, reserved=b'\0\0'):
+        return self.ask(0x0A, 0x43, *reserved, *struct.pack('<H', number),
+                        offset, count)
+
+    def walk(self):
+        """List the records as clients do: list of (id, record)."""
+        found, number = [], 0
+        while number != 0xFFFF:
+            code, data = self.record(number)
+            self.assertEqual(0, code)
+            found.append((struct.unpack_from('<H', data, 2)[0], data[2:]))
+            number, = struct.unpack_from('<H', data)
+        return found
+
+    def ids(self):
+        return [number for number, _ in self.walk()]
+
+    def test_empty(self):
+        self.assertEqual((0xCB, b''), self.record(0))
+        self.assertEqual((0xCB, b''), self.record(0xFFFF))
+        self.assertEqual(
+            (0, b'\x51\0\0' + (16000).to_bytes(2, 'little') + b'\xFF' * 8
+             + b'\3'), self.ask(0x0A, 0x40))
+
+    def test_info(self):
+        self.log.cleared_at.return_value = NOW - 9.5
+        self.entries(entry('a'), entry('b', second=3))
+        code, data = self.ask(0x0A, 0x40)
+        self.assertEqual((0x51, 2, 998 * 16, NOW + 3, NOW - 10, 3),
+                         struct.unpack('<BHHIIB', data))
+        self.assertEqual((0, struct.pack('<HHHHB', 1000, 16, 998, 998, 1)),
+                         self.ask(0x0A, 0x41))
+
+    def test_standard_record(self):
+        self.entries(entry('a', registry.POWERED_OFF), entry('b', second=1))
+        (first, off), (second, on) = self.walk()
+        self.assertEqual(
+            struct.pack('<HBIHB6B', first, 2, NOW, 0x20, 4, 9, 1, 0x6F, 0,
+                        0xFF, 0xFF), off)
+        self.assertEqual(
+            struct.pack('<HBIHB6B', second, 2, NOW + 1, 0x20, 4, 9, 1, 0xEF,
+                        0, 0xFF, 0xFF), on)
+        self.assertEqual((0, b'\xFF\xFF' + on), self.record(0xFFFF))
+
+    def test_every_message_refers_to_a_sensor(self):
+        sensors = {(one.number, one.type): one
+                   for one in table.READABLE + table.EVENT_ONLY}
+        messages = [one for one in vars(registry).values()
+                    if isinstance(one, registry.Message)]
+        self.assertGreater(len(messages), 20)
+        for message in messages:
+            for device in ('Cd', 'USBStick', 'HttpBoot'):
+                raw = sel_records.of(entry(
+                    'a', message, ('vm', 'Pxe', device), reason='Why'), 1)
+                sensor = sensors[raw[11], raw[10]]
+                self.assertEqual(sensor.reading_type, raw[12] & 0x7F)
+                self.assertIn(raw[13] & 0x0F, sensor.offsets)
+
+    def test_messages(self):
+        for message, args, sensor, offset, deasserted in (
+                (registry.MEDIA_INSERTED, ('vm', 'u', 'Cd'), table.CD, 2, 0),
+                (registry.MEDIA_EJECTED, ('vm', 'u', 'USBStick'),
+                 table.USB_STICK, 2, 1),
+                (registry.MEDIA_FAILED, ('vm', 'u', 'HttpBoot', 'r', 'm'),
+                 table.HTTP_BOOT, 0, 0),
+                (registry.MEDIA_INSERTED, ('vm',), table.EVENT, 8, 0),
+                (registry.START_FAILED, (), table.POWER, 5, 0),
+                (registry.HEALTH_OK, (), table.POWER, 5, 1),
+                (registry.BOOT_CONSUMED, ('vm', 'Pxe'), table.RESTART, 3, 0),
+                (registry.BOOT_CONSUMED, ('vm', 'Cd'), table.BOOT_USED, 8, 0),
+                (registry.LOGIN_FAILED, ('u', '::1'), table.LOGIN, 5, 0),
+                (registry.TEST, (), table.EVENT, 8, 0)):
+            raw = sel_records.of(entry('a', message, args), 1)
+            self.assertEqual(
+                (sensor.number, sensor.type, offset, deasserted),
+                (raw[11], raw[10], raw[13], raw[12] >> 7), message.key)
+
+    def test_events_of_kubernetes(self):
+        for reason, severity, sensor, offset in (
+                ('Started', 'OK', table.REASONS['Started'], 8),
+                ('SyncFailed', 'Warning', table.REASONS['SyncFailed'], 1),
+                ('Other', 'Warning', table.KUBERNETES, 1)):
+            raw = sel_records.of(entry(
+                'a', registry.KUBERNETES, severity=severity, reason=reason),
+                1)
+            self.assertEqual((sensor.number, offset), (raw[11], raw[13]))
+
+    def test_ids_are_stable(self):
+        many = [entry(f'e{number}') for number in range(1000)]
+        self.entries(*many)
+        ids = self.ids()
+        self.assertEqual(1000, len(set(ids)))
+        self.assertTrue(all(0 < one < 0xFFFF for one in ids))
+        # Kubernetes deletes the oldest entries, new ones come.
+        self.log.entries.return_value = (*many[500:], entry('new'))
+        self.at_a_later_time()
+        later = self.ids()
+        self.assertEqual(ids[500:], later[:-1])
+        # Another process, of which only collisions may differ.
+        self.entries(*many[500:])
+        restarted = self.ids()
+        self.assertGreater(sum(map(int.__eq__, restarted, ids[500:])), 480)
+
+    def test_colliding_ids(self):
+        """The id of an entry does not change when another one goes."""
+        by_id = {}
+        for number in range(2000):
+            one = entry(f'e{number}')
+            by_id.setdefault(sel_records.first_id(one), []).append(one)
+        first, second = next(both for both in by_id.values()
+                             if len(both) > 1)[:2]
+        self.entries(first, second)
+        ids = self.ids()
+        self.assertEqual(ids[0] + 1, ids[1])
+        self.log.entries.return_value = (second,)
+        self.at_a_later_time()
+        self.assertEqual(ids[1:], self.ids())
+
+    def at_a_later_time(self):
+        later = sel.time.monotonic() + 2 * sel.LISTING_SECONDS
+        self.useFixture(fixtures.MockPatchObject(
+            sel.time, 'monotonic', lambda: later))
+
+    def test_repeated_event_is_a_new_record(self):
+        self.entries(entry('a'), entry('b'))
+        a, b = self.ids()
+        self.log.entries.return_value = (entry('b'), entry('a', count=2))
+        self.at_a_later_time()
+        again = self.ids()
+        self.assertEqual(b, again[0])
+        self.assertNotEqual(a, again[1])
+
+    def test_listing_reads_the_log_once(self):
+        self.entries(*(entry(f'e{number}') for number in range(100)))
+        self.ask(0x0A, 0x40)
+        self.assertEqual(100, len(self.walk()))
+        self.log.entries.assert_called_once()
+
+    def test_partial_read_and_errors(self):
+        self.entries(entry('a'))
+        [(number, whole)] = self.walk()
+        self.assertEqual((0xC5, b''), self.record(number, 4, 4))
+        reserved = self.ask(0x0A, 0x42)[1]
+        self.assertEqual((0, b'\xFF\xFF' + whole[4:8]),
+                         self.record(number, 4, 4, reserved))
+        self.assertEqual((0xC9, b''), self.record(number, 16, 4, reserved))
+        self.assertEqual((0xCB, b''), self.record(number % 0xFFFE + 1))
+
+    def test_clear(self):
+        def clear(reserved, word=b'CLR', action=0xAA):
+            return self.ask(0x0A, 0x47, *reserved, *word, action)
+
+        self.entries(entry('a'))
+        self.assertEqual((0xC5, b''), clear(b'\0\0'))
+        reserved = self.ask(0x0A, 0x42)[1]
+        self.assertEqual((0xCC, b''), clear(reserved, b'XYZ'))
+        self.assertEqual((0xCC, b''), clear(reserved, action=1))
+        self.assertEqual((0, b'\1'), clear(reserved, action=0))
+        self.log.clear.assert_not_called()
+        self.ids()
+        self.assertEqual((0, b'\1'), clear(reserved))
+        self.log.clear.assert_called_once_with(self.machine)
+        self.assertEqual((0, b'\1'), clear(reserved, action=0))
+        self.log.entries.return_value = ()
+        self.assertEqual((0xCB, b''), self.record(0))
+
+    def add(self, raw):
+        """Add a record; the log then has it."""
+        self.log.add.return_value = 'new'
+        self.log.entries.return_value = (entry('new', registry.SEL_ENTRY,
+                                               raw=raw),)
+
+    def test_add_entry(self):
+        raw = bytes((9, 9, 2, 1, 2, 3, 4, 0x41, 0, 4, 1, 0x30, 1, 9, 80, 70))
+        self.add(raw)
+        code, data = self.ask(0x0A, 0x44, *raw)
+        self.log.add.assert_called_once_with(
+            self.machine, registry.SEL_ENTRY, ('a/vm', raw[2:].hex()), raw)
+        [(number, record)] = self.walk()
+        self.assertEqual((0, struct.pack('<H', number)), (code, data))
+        # The BMC sets id and time.
+        self.assertEqual(struct.pack('<HBI', number, 2, NOW) + raw[7:],
+                         record)
+
+    def test_types_of_added_entries(self):
+        for type_, stamped in ((0xC0, True), (0xDF, True), (0xE0, False),
+                               (0xFF, False)):
+            raw = bytes((0, 0, type_, *range(13)))
+            self.add(raw)
+            self.at_a_later_time()
+            self.assertEqual(0, self.ask(0x0A, 0x44, *raw)[0])
+            [(_, record)] = self.walk()
+            self.assertEqual(stamped, record[3:7] != raw[3:7])
+            self.assertEqual(raw[7:], record[7:])
+            self.log.entries.return_value = ()
+            self.log.add.reset_mock()
+        self.assertEqual((0xCC, b''), self.ask(0x0A, 0x44, *bytes(16)))
+        self.log.add.assert_not_called()
+
+    def test_platform_event(self):
+        self.add(b'')
+        self.assertEqual((0, b''), self.ask(4, 2, 4, 1, 0x30, 1, 9, 80, 70))
+        raw = self.log.add.call_args.args[3]
+        self.assertEqual(struct.pack('<HBIHB6B', 0, 2, 0, 0x81, 4, 1, 0x30, 1,
+                                     9, 80, 70), raw)
+
+    def test_time_cannot_be_set(self):
+        for get, set_ in ((0x48, 0x49), (0x28, 0x29)):
+            now, = struct.unpack('<I', self.ask(0x0A, get)[1])
+            self.assertLess(abs(now - time.time()), 2)
+            self.assertEqual((0, b''), self.ask(
+                0x0A, set_, *struct.pack('<I', int(time.time()))))
+            self.assertEqual((0xD5, b''), self.ask(
+                0x0A, set_, *struct.pack('<I', int(time.time()) - 60)))
+        self.assertEqual((0, b'\0\0'), self.ask(0x0A, 0x5C))
+        self.assertEqual((0, b''), self.ask(0x0A, 0x5D, 0, 0))
+        self.assertEqual((0, b''), self.ask(0x0A, 0x5D, 0xFF, 7))
+        self.assertEqual((0xD5, b''), self.ask(0x0A, 0x5D, 60, 0))

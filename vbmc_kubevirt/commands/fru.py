@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FRU inventory (section 34): device 0, whose asset tag can be written."""
+
+import logging
+import struct
+import threading
+import time
+
+from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import fru_image
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import server
+
+LOG = logging.getLogger(__name__)
+
+MANUFACTURER = 'KubeVirt'
+
+#: The only FRU device, behind the BMC.
+DEVICE = 0
+
+#: Seconds after which a write that was not completed is dropped.
+WRITE_SECONDS = 30.0
+
+_LEVEL = constants.Privilege
+
+
+def commands(bmc):
+    """Return the commands of this module.
+
+    :param bmc: a `bmc.Bmc`
+    """
+    fru = _Fru(bmc)
+    bmc.on_reset.append(fru.reset)
+    return {
+        (constants.STORAGE, 0x10): server.Command(
+            'Get FRU Inventory Area Info', bmc.map_errors(fru.info),
+            _LEVEL.USER, min_length=1),
+        (constants.STORAGE, 0x11): server.Command(
+            'Read FRU Data', bmc.map_errors(fru.read), _LEVEL.USER,
+            min_length=4),
+        (constants.STORAGE, 0x12): server.Command(
+            'Write FRU Data', bmc.map_errors(fru.write), _LEVEL.OPERATOR,
+            min_length=4, modifies=True)}
+
+
+class _Fru:
+
+    def __init__(self, bmc):
+        self._bmc = bmc
+        self._lock = threading.Lock()
+        self.reset()
+
+    def reset(self):
+        """Cold reset: drop an incomplete write."""
+        self._written = None
+        self._written_at = 0.0
+
+    def _image(self):
+        machine = self._bmc.machine()
+        return fru_image.build(
+            MANUFACTURER, machine.name, machine.uuid,
+            machine.gates.version or '', machine.asset_tag())
+
+    @staticmethod
+    def _check(data, offset=0):
+        if data[0] != DEVICE:
+            raise completion.RequestError(constants.Completion.NOT_PRESENT)
+        if offset > fru_image.SIZE:
+            raise completion.RequestError(constants.Completion.OUT_OF_RANGE)
+
+    def info(self, session, data):
+        """Get FRU Inventory Area Info (34.1): accessed by bytes."""
+        self._check(data)
+        return struct.pack('<HB', fru_image.SIZE, 0)
+
+    def read(self, session, data):
+        """Read FRU Data (34.2)."""
+        _, offset, count = struct.unpack_from('<BHB', data)
+        self._check(data, offset + 1)
+        found = self._image()[offset:offset + count]
+        return bytes((len(found),)) + found
+
+    def write(self, session, data):
+        """Write FRU Data (34.3).
+
+        A client writes an image in several requests, between which it is
+        invalid. They are collected until the checksums are right.
+        """
+        _, offset = struct.unpack_from('<BH', data)
+        values = data[3:]
+        self._check(data, offset + len(values))
+        with self._lock:
+            present = self._image()
+            now = time.monotonic()
+            if self._written is None or (
+                    now - self._written_at > WRITE_SECONDS):
+                self._written = present
+            self._written_at = now
+            self._written = (self._written[:offset] + values
+                             + self._written[offset + len(values):])
+            try:
+                if fru_image.protected(self._written) != (
+                        fru_image.protected(present)):
+                    raise fru_image.Invalid('a protected field')
+                if fru_image.is_complete(self._written):
+                    self._store(fru_image.asset_tag(self._written),
+                                fru_image.asset_tag(present))
+                    self._written = None
+            except fru_image.Invalid:
+                self._written = None
+                raise completion.RequestError(
+                    constants.Completion.WRITE_PROTECTED) from None
+        return bytes((len(values),))
+
+    def _store(self, tag, present):
+        # A longer tag, which Redfish can set, is not cut by a rewrite.
+        if tag != present:
+            self._bmc.machine().set_asset_tag(tag)
+            LOG.info('%s: asset tag set', self._bmc.name)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SDR repository (section 33): one record for each sensor, the BMC, the FRU.
+
+The records are the same for all VMs and change with the version of this
+program only, so that clients can keep a copy.
+"""
+
+import functools
+import struct
+
+from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import reservation
+from vbmc_kubevirt.commands import sel_clock
+from vbmc_kubevirt.commands import sensor_table as table
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import server
+
+#: Version of the SDR command set: IPMI v1.5 and later (33.9).
+VERSION = 0x51
+
+#: Time of the last change of `table`, which clients compare with that of
+#: their copy; to be set with each change.
+CHANGED = 1795392000    # 2026-11-23
+
+#: Slave address of the BMC.
+ADDRESS = 0x20
+
+#: Device capabilities (tables 20-2 and 43-9): a chassis device with FRU, SEL,
+#: SDR repository and sensors.
+CAPABILITIES = 0x8F
+
+# Record types (section 43).
+_COMPACT, _EVENT_ONLY, _FRU_LOCATOR, _MC_LOCATOR = 0x02, 0x03, 0x11, 0x12
+
+# Reserve and Get SDR Repository Allocation Info are supported.
+_OPERATIONS = 0x03
+
+# Sensor initialization: events and scanning are enabled at power-up.
+_INITIALIZATION = 0x03
+
+# Sensor capabilities: rearms itself; events can be disabled globally only.
+_CAPABILITIES = 0x42
+
+# Sensor units 1: no analog reading.
+_DISCRETE = 0xC0
+
+_LEVEL = constants.Privilege
+
+
+def commands(bmc):
+    """Return the commands of this module.
+
+    :param bmc: a `bmc.Bmc`
+    """
+    repository = _Repository()
+    return {
+        (constants.STORAGE, code): server.Command(
+            name, bmc.map_errors(method), level, min_length=length)
+        for code, name, method, level, length in (
+            (0x20, 'Get SDR Repository Info', repository.info, _LEVEL.USER,
+             0),
+            (0x21, 'Get SDR Repository Allocation Info',
+             repository.allocation, _LEVEL.USER, 0),
+            (0x22, 'Reserve SDR Repository', repository.reserve, _LEVEL.USER,
+             0),
+            (0x23, 'Get SDR', repository.get, _LEVEL.USER, 6),
+            (0x28, 'Get SDR Repository Time', sel_clock.get, _LEVEL.USER, 0),
+            (0x29, 'Set SDR Repository Time', sel_clock.set, _LEVEL.OPERATOR,
+             4),
+            (0x2C, 'Run Initialization Agent', repository.run_initialization,
+             _LEVEL.OPERATOR, 1))}
+
+
+@functools.cache
+def records():
+    """Return the tuple of all records; the id of the first is 1."""
+    found = [_sensor(sensor) for sensor in table.READABLE]
+    found.append((_MC_LOCATOR, bytes((
+        ADDRESS, 0, 0, CAPABILITIES, 0, 0, 0, 0x06, 1, 0)) + _name('BMC')))
+    # A logical FRU device of the BMC, number 0: of the type IPMI FRU
+    # inventory (table 43-12).
+    found.append((_FRU_LOCATOR, bytes((
+        ADDRESS, 0, 0x80, 0, 0, 0x10, 0, 0x07, 1, 0)) + _name('VM')))
+    found += [_event_only(sensor) for sensor in table.EVENT_ONLY]
+    return tuple(
+        struct.pack('<HBBB', number, VERSION, type_, len(body)) + body
+        for number, (type_, body) in enumerate(found, 1))
+
+
+def _name(text):
+    """Return a type/length byte and an 8-bit ASCII text (43.15)."""
+    return bytes((0xC0 | len(text),)) + text.encode('ascii')
+
+
+def _sensor(sensor):
+    """Return the body of a compact sensor record (43.2)."""
+    mask = table.bits(sensor.offsets)
+    return _COMPACT, struct.pack(
+        '<9B3H', ADDRESS, 0, sensor.number, sensor.entity, 1,
+        _INITIALIZATION, _CAPABILITIES, sensor.type, sensor.reading_type,
+        # Events of assertion and deassertion, and states that are read.
+        mask, mask, mask) + bytes((
+            _DISCRETE, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0)) + _name(sensor.name)
+
+
+def _event_only(sensor):
+    """Return the body of an event-only record (43.3)."""
+    return _EVENT_ONLY, bytes((
+        ADDRESS, 0, sensor.number, sensor.entity, 1, sensor.type,
+        sensor.reading_type, 1, 0, 0, 0)) + _name(sensor.name)
+
+
+class _Repository:
+
+    def __init__(self):
+        self._reservations = reservation.Reservations()
+
+    def info(self, session, data):
+        """Get SDR Repository Info (33.9): full, as nothing can be added."""
+        return struct.pack('<BHHIIB', VERSION, len(records()), 0, CHANGED,
+                           CHANGED, _OPERATIONS)
+
+    def allocation(self, session, data):
+        """Get SDR Repository Allocation Info (33.10)."""
+        return struct.pack('<HHHHB', len(records()), 64, 0, 0, 1)
+
+    def reserve(self, session, data):
+        """Reserve SDR Repository (33.11)."""
+        return self._reservations.reserve()
+
+    def get(self, session, data):
+        """Get SDR (33.12)."""
+        reserved, number, offset, count = struct.unpack_from('<HHBB', data)
+        if offset:
+            self._reservations.check(reserved)
+        found = records()
+        number = {0: 1, 0xFFFF: len(found)}.get(number, number)
+        if number > len(found):
+            raise completion.RequestError(constants.Completion.NOT_PRESENT)
+        following = number + 1 if number < len(found) else 0xFFFF
+        return struct.pack('<H', following) + reservation.part(
+            found[number - 1], offset, count)
+
+    def run_initialization(self, session, data):
+        """Run Initialization Agent (33.21): always completed."""
+        return b'\x01'

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""System event log (section 31): the log of the machine as SEL records.
+
+Get SEL Info and the first Get SEL Entry read the log. The entries that follow
+come from the records made then, so a listing is consistent and makes as many
+API calls for a thousand entries as for one.
+"""
+
+import dataclasses
+import struct
+import threading
+import time
+
+from sushy_kubevirt.bmc import event_log
+from sushy_kubevirt.bmc import event_registry
+from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import reservation
+from vbmc_kubevirt.commands import sel_clock
+from vbmc_kubevirt.commands import sel_records
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import server
+
+#: Version of the SEL command set: IPMI v1.5 and later (31.2).
+VERSION = 0x51
+
+#: Seconds for which Get SEL Info and a first Get SEL Entry use records that
+#: were read before, and for which a client can continue to list them.
+FRESH_SECONDS = 1.0
+LISTING_SECONDS = 60.0
+
+# Reserve SEL and Get SEL Allocation Info are supported.
+_OPERATIONS = 0x03
+
+_FIRST, _LAST = 0x0000, 0xFFFF
+
+# Clear SEL (31.9): actions, and erasure progress.
+_INITIATE, _GET_STATUS = 0xAA, 0x00
+_COMPLETED = 0x01
+
+#: Generator id of a Platform Event Message of a remote console: its software
+#: id (table 5-4) with bit 0, as its address in IPMI messages.
+_REMOTE_CONSOLE = 0x0081
+
+_LEVEL = constants.Privilege
+
+
+def commands(bmc):
+    """Return the commands of this module.
+
+    :param bmc: a `bmc.Bmc`
+    """
+    sel = _Sel(bmc)
+    bmc.on_reset.append(sel.reset)
+    made = {
+        (constants.STORAGE, code): server.Command(
+            name, bmc.map_errors(method), level, min_length=length,
+            modifies=modifies)
+        for code, name, method, level, length, modifies in (
+            (0x40, 'Get SEL Info', sel.info, _LEVEL.USER, 0, False),
+            (0x41, 'Get SEL Allocation Info', sel.allocation, _LEVEL.USER, 0,
+             False),
+            (0x42, 'Reserve SEL', sel.reserve, _LEVEL.USER, 0, False),
+            (0x43, 'Get SEL Entry', sel.get, _LEVEL.USER, 6, False),
+            (0x44, 'Add SEL Entry', sel.add, _LEVEL.OPERATOR,
+             sel_records.SIZE, True),
+            (0x47, 'Clear SEL', sel.clear, _LEVEL.OPERATOR, 6, True),
+            (0x48, 'Get SEL Time', sel_clock.get, _LEVEL.USER, 0, False),
+            (0x49, 'Set SEL Time', sel_clock.set, _LEVEL.OPERATOR, 4, False),
+            (0x5C, 'Get SEL Time UTC Offset', sel_clock.get_utc_offset,
+             _LEVEL.USER, 0, False),
+            (0x5D, 'Set SEL Time UTC Offset', sel_clock.set_utc_offset,
+             _LEVEL.OPERATOR, 2, False))}
+    made[constants.SENSOR, 0x02] = server.Command(
+        'Platform Event', bmc.map_errors(sel.platform_event),
+        _LEVEL.OPERATOR, min_length=7, modifies=True)
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
+class _Records:
+    """The SEL as it was read.
+
+    :param at: when, in seconds of `time.monotonic`
+    :param ids: {record id: its position}, in the order of the log
+    :param keys: {`sel_records.key`: record id}
+    :param data: all records, 16 bytes each
+    :param added: time of the newest entry, in seconds since the epoch
+    :param cleared: when the log was cleared, in seconds since the epoch
+    """
+
+    at: float
+    ids: dict
+    keys: dict
+    data: bytes
+    added: float
+    cleared: float
+
+
+class _Sel:
+
+    def __init__(self, bmc):
+        self._bmc = bmc
+        self._reservations = reservation.Reservations()
+        self._lock = threading.Lock()
+        self._records = None
+
+    def reset(self):
+        """Cold reset."""
+        self._reservations.cancel()
+        self._records = None
+
+    def _read(self, seconds):
+        """Return `_Records` that are at most some seconds old."""
+        with self._lock:
+            now = time.monotonic()
+            if self._records is None or now - self._records.at > seconds:
+                machine = self._bmc.machine()
+                log = self._bmc.log()
+                entries = log.entries(machine)
+                self._records = _records(
+                    entries, self._records, now, log.cleared_at(machine))
+            return self._records
+
+    def info(self, session, data):
+        """Get SEL Info (31.2)."""
+        records = self._read(FRESH_SECONDS)
+        free = event_log.MAX_ENTRIES - len(records.ids)
+        return struct.pack(
+            '<BHH4s4sB', VERSION, len(records.ids), free * sel_records.SIZE,
+            sel_records.timestamp(records.added),
+            sel_records.timestamp(records.cleared), _OPERATIONS)
+
+    def allocation(self, session, data):
+        """Get SEL Allocation Info (31.3), in units of a record."""
+        free = event_log.MAX_ENTRIES - len(self._read(FRESH_SECONDS).ids)
+        return struct.pack('<HHHHB', event_log.MAX_ENTRIES, sel_records.SIZE,
+                           free, free, 1)
+
+    def reserve(self, session, data):
+        """Reserve SEL (31.4)."""
+        return self._reservations.reserve()
+
+    def get(self, session, data):
+        """Get SEL Entry (31.5)."""
+        reserved, number, offset, count = struct.unpack_from('<HHBB', data)
+        if offset:
+            self._reservations.check(reserved)
+        records = self._read(FRESH_SECONDS if number in (_FIRST, _LAST)
+                             else LISTING_SECONDS)
+        ids = tuple(records.ids)
+        if number in (_FIRST, _LAST) and ids:
+            number = ids[0 if number == _FIRST else -1]
+        position = records.ids.get(number)
+        if position is None:
+            raise completion.RequestError(constants.Completion.NOT_PRESENT)
+        following = ids[position + 1] if position + 1 < len(ids) else _LAST
+        start = position * sel_records.SIZE
+        return struct.pack('<H', following) + reservation.part(
+            records.data[start:start + sel_records.SIZE], offset, count)
+
+    def add(self, session, data):
+        """Add SEL Entry (31.6)."""
+        raw = data[:sel_records.SIZE]
+        if raw[2] != sel_records.SYSTEM_EVENT and (
+                raw[2] < sel_records.OEM_FIRST):
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        return struct.pack('<H', self._add(raw))
+
+    def platform_event(self, session, data):
+        """Platform Event (29.3): log an event of the client's."""
+        self._add(sel_records.raw_system_event(
+            data[1:7], generator=_REMOTE_CONSOLE))
+
+    def _add(self, raw):
+        """Log a record. :returns: its record id"""
+        machine = self._bmc.machine()
+        name = self._bmc.log().add(
+            machine, event_registry.SEL_ENTRY,
+            (machine.qualified_name, raw[2:].hex()), raw)
+        return self._read(0).keys.get(f'{name}/1', 0)
+
+    def clear(self, session, data):
+        """Clear SEL (31.9)."""
+        reserved, word, action = struct.unpack_from('<H3sB', data)
+        self._reservations.check(reserved)
+        if word != b'CLR' or action not in (_INITIATE, _GET_STATUS):
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        if action == _INITIATE:
+            self._bmc.log().clear(self._bmc.machine())
+            self._records = None
+        return bytes((_COMPLETED,))
+
+
+def _records(entries, previous, now, cleared):
+    """Make `_Records` of a log.
+
+    An entry keeps its record id as long as this process runs; otherwise it
+    gets the one that follows from its name, or the next that is free.
+
+    :param entries: tuple of `event_log.Entry`
+    :param previous: `_Records` made before, or None
+    """
+    known = previous.keys if previous else {}
+    keys = {sel_records.key(entry): entry for entry in entries}
+    found = {key: known[key] for key in keys if key in known}
+    used = set(found.values())
+    for key, entry in keys.items():
+        if key not in found:
+            number = sel_records.first_id(entry)
+            while number in used:
+                number = number % sel_records.ID_MAX + 1
+            used.add(number)
+            found[key] = number
+    ids = [found[key] for key in keys]
+    return _Records(
+        now, {number: at for at, number in enumerate(ids)}, found,
+        b''.join(map(sel_records.of, keys.values(), ids)),
+        entries[-1].seconds if entries else 0, cleared)
