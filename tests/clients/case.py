@@ -21,6 +21,7 @@ from tests.fixtures import image_server
 from tests.fixtures import media_case
 from tests.fixtures import operator
 from tests.fixtures import sandbox
+from tests.fixtures import terminal
 from tests.fixtures import vbmcd
 
 #: What the table says of a client's function that does what it should.
@@ -198,6 +199,25 @@ class ClientTestCase(base.FunctionalTestCase):
             self.bmc, '-L', level, 'mc', 'info', username=name,
             password=password, options=('-N', '1', '-R', '1')
         ).returncode == 0
+
+    def console(self, *words):
+        """Run a console client in a terminal, with the VM's guest running.
+
+        :param words: program and arguments.
+        :returns: `terminal.Terminal`
+        """
+        self.power('On')
+        return self.useFixture(terminal.Terminal(
+            [str(word) for word in words],
+            {**self.environment(), 'TERM': 'dumb'}))
+
+    def check_console(self, client):
+        """Check that the guest echoes, and that its output is complete."""
+        client.say(b'', rb'\r\n# ')
+        printed = client.say(b'print 64000', rb'\r\n# ')[0]
+        self.assertEqual(
+            [b'%010d' % number for number in range(1000)],
+            [line[:10] for line in printed.split(b'\r\n')[1:-1]])
 
     def boots(self):
         """List the classes of the devices that the guest booted from."""

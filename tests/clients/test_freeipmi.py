@@ -111,3 +111,23 @@ class FreeipmiTestCase(case.ClientTestCase):
             self.assertIn('0.0% packet loss', self.run_command(
                 program, '-c', '1', self.address))
         self.record('ipmi-raw', 'ipmiping', 'rmcpping')
+
+    def test_ipmiconsole(self):
+        client = self.console('ipmiconsole', '--config-file', self.config,
+                              '--hostname', self.address)
+        client.wait(rb'\[SOL established\]')
+        self.check_console(client)
+        # A key that KubeVirt's console cannot transmit: a break
+        client.send(b'&B')
+        client.wait(b'does not transmit a break')
+        self.check_console(client)
+        # A second one takes it over ("stolen").
+        second = self.console('ipmiconsole', '--config-file', self.config,
+                              '--hostname', self.address)
+        client.wait(rb'\[(error received|closing)[^]]*\]')
+        second.wait(rb'\[SOL established\]')
+        self.check_console(second)
+        second.send(b'&.')
+        self.assertEqual(0, second.wait_end())
+        self.freeipmi('ipmiconsole', '--deactivate')
+        self.record('ipmiconsole')

@@ -39,3 +39,29 @@ class IpmitoolTestCase(case.ClientTestCase):
         self.contains('chassis power soft')
         self.wait_power('Off')
         self.assertEqual('Pxe', self.boots()[count])
+
+    @classmethod
+    def environment(cls):
+        return super().environment() | {'IPMI_PASSWORD': cls.bmc.password}
+
+    def test_console(self):
+        def activate():
+            return self.console(
+                'ipmitool', '-I', 'lanplus', '-H', self.address, '-U',
+                self.bmc.username, '-E', 'sol', 'activate')
+
+        self.contains('sol info', 'Payload Port                    : 623')
+        client = activate()
+        client.wait(b'SOL Session operational')
+        self.check_console(client)
+        second = activate()
+        self.assertNotEqual(0, second.wait_end())
+        self.assertIn(b'already active on another session', second.output)
+        self.contains('sol deactivate')
+        client.wait(b'Deactivated by another session')
+        client = activate()
+        client.wait(b'SOL Session operational')
+        self.check_console(client)
+        client.send(b'\r~.')
+        self.assertEqual(0, client.wait_end())
+        self.record('sol activate')

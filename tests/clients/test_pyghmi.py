@@ -51,3 +51,13 @@ class PyghmiTestCase(case.ClientTestCase):
     def test_firmware(self):
         self.assertIn('BMC Version', json.dumps(self.call('get_firmware')))
         self.record('get_firmware')
+
+    def test_console(self):
+        client = self.console(environment.BIN / 'python',
+                              environment.SOURCES / 'pyghmi_client.py',
+                              self.address, 'console')
+        client.wait(b'connected')
+        self.check_console(client)
+        client.send(b'\x04')
+        self.assertEqual(0, client.wait_end(), client.output)
+        self.record('console.Console')

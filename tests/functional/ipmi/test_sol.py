@@ -46,13 +46,10 @@ class SolTestCase(ipmi_pod.PodTestCase):
     def shell(self, client):
         """Wait until the guest's shell answers."""
         client.wait(OPERATIONAL)
-        self.say(client, b'', PROMPT)
+        self.say(client, b'')
 
-    def say(self, client, line, pattern=PROMPT):
-        """Type a line and wait for an answer."""
-        mark = client.mark()
-        client.send(line + b'\r')
-        return client.wait(re.escape(line) + b'.*?' + pattern, mark)
+    def say(self, client, line):
+        return client.say(line, PROMPT)
 
     def quit(self, client):
         client.send(b'\r~.')
