@@ -57,11 +57,10 @@ class Console:
         self._accepts_input = True
         self._input = bytearray()
         self._input_added = asyncio.Event()
-        # Set by watch events and, without a connection, by input.
+        # Set by watch events, and by a key that connects again.
         self._changed = asyncio.Event()
-        self._cluster = None
         self._unsubscribe = None
-        self._wanted = False
+        self._key_connects = False
         self._told = ''
 
     def write(self, data):
@@ -76,8 +75,9 @@ class Console:
             read its input; None without a connection
         """
         if not self._accepts_input:
-            self._wanted = True
-            self._changed.set()
+            if self._key_connects:
+                self._key_connects = False
+                self._changed.set()
             return None
         accepted = data[:INPUT_MAX - len(self._input)]
         self._input += accepted
@@ -95,8 +95,11 @@ class Console:
             while True:
                 self._changed.clear()
                 try:
-                    machine, instance, state = await asyncio.to_thread(
-                        self._look)
+                    machine = await asyncio.to_thread(self._find)
+                    if self._unsubscribe is None:
+                        self._unsubscribe = machine.cluster.subscribe(
+                            self._on_event)
+                    instance, state = await asyncio.to_thread(_look, machine)
                     if instance is None:
                         tries = 0
                         self._refuse_input()
@@ -120,19 +123,6 @@ class Console:
         finally:
             if self._unsubscribe is not None:
                 self._unsubscribe()
-
-    def _look(self):
-        """Find the machine and its VMI. May block.
-
-        :returns: (machine, instance, state); instance identifies what runs,
-            see `_instance`; state describes what is waited for if it is None
-        """
-        machine = self._find()
-        if machine.cluster is not self._cluster:
-            self._cluster = machine.cluster
-            self._unsubscribe = machine.cluster.subscribe(self._on_event)
-        instance = _instance(machine.objects()[1])
-        return machine, instance, '' if instance else _state(machine)
 
     def _on_event(self, *_machine):
         with contextlib.suppress(RuntimeError):     # the loop is closed
@@ -158,12 +148,12 @@ class Console:
         seconds = REASON_SECONDS
         while instance == _instance(
                 machine.cluster.cached_objects(machine)[1]):
-            if seconds is None and self._wanted:
+            if seconds is None and not self._key_connects:
                 break
             self._changed.clear()
             if not await self._wait(seconds):
                 seconds = None
-                self._wanted = False
+                self._key_connects = True
                 self._tell(
                     f'The console of {machine.qualified_name} was closed, '
                     'probably because another client has connected to it. '
@@ -205,6 +195,16 @@ class Console:
         if text != self._told:
             self._told = text
             self._notice(text)
+
+
+def _look(machine):
+    """Tell what runs. May block.
+
+    :returns: (instance, state): `_instance`, and a text about what is waited
+        for if that is None
+    """
+    instance = _instance(machine.objects()[1])
+    return instance, '' if instance else _state(machine)
 
 
 def _instance(vmi):
