@@ -37,6 +37,17 @@ from sushy_kubevirt.machine import run_strategy
 LOG = logging.getLogger(__name__)
 
 
+def patch(vm, edited):
+    """Return the JSON patch from a VM to what `desired_vm` returned for it.
+
+    :returns: list of operations, see `json_patch.guarded_diff`
+    """
+    # A VM without a VMI and requests is halted only if no restart has been
+    # requested since it was read.
+    return json_patch.guarded_diff(vm, edited,
+                                   strict=bool(run_strategy.restarting(vm)))
+
+
 def desired_vm(vm, vmi):
     """Return the VM with everything restored that is due.
 
@@ -229,7 +240,7 @@ class OneTimeBootReconciler:
     def _reconcile(self, machine, vm, vmi):
         edited = desired_vm(vm, vmi)
         if edited is not None:
-            vm = json_patch.send(machine, vm, edited)
+            vm = machine.patch(patch(vm, edited))
             LOG.info('%s: boot settings and run strategy restored',
                      machine.qualified_name)
         if self._generation_lags(machine, vm, vmi):

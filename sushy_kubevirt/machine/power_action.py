@@ -11,7 +11,6 @@ import logging
 import time
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import run_strategy
 
@@ -64,7 +63,7 @@ def run(machine, step):
         edited = one_time_boot.desired_vm(vm, vmi)
         if edited is not None:
             try:
-                vm = json_patch.send(machine, vm, edited)
+                vm = machine.patch(one_time_boot.patch(vm, edited))
             except errors.Rejected as e:
                 # The power action does not depend on it.
                 LOG.warning('%s: settings of an earlier one-time boot could '

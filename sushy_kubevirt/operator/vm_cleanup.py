@@ -13,7 +13,6 @@ import logging
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
@@ -135,7 +134,7 @@ class VmCleanup:
                 await self._api.patch(bmc_resources.VM, *at, [
                     {'op': 'test', 'path': '/metadata/uid',
                      'value': owner},
-                    *json_patch.guarded_diff(vm, edited)])
+                    *one_time_boot.patch(vm, edited)])
                 LOG.info('VM %s/%s has no BMC any more: its boot settings '
                          'from before a one-time boot are restored', *at)
             if not done:

@@ -53,5 +53,8 @@ class UseCasesTestCase(case.ClientTestCase):
         self.power('On')
         self.check('BootOverride', 8)
 
+    def test_power_control(self):
+        self.check('PowerControl', 13)
+
     def test_query_parameters(self):
         self.check('QueryParameters', 19)

@@ -73,6 +73,18 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
         self.assertIs(False, machine.vm['spec']['running'])
         self.assert_done(machine)
 
+    def test_restart_requested_while_it_is_reconciled(self):
+        # The VM was read before the request, its VMI after the old one ended.
+        machine = self.restarted()
+        vm = copy.deepcopy(machine.vm)
+        del vm['status']['stateChangeRequests']
+        edited = one_time_boot.desired_vm(vm, None)
+        self.assertEqual('Halted', edited['spec']['runStrategy'])
+        machine.vm['metadata']['resourceVersion'] += '1'
+        self.assertRaises(errors.Conflict, machine.patch,
+                          one_time_boot.patch(vm, edited))
+        self.assertEqual('Manual', machine.strategy)
+
     def test_strategy_of_another_client_is_kept(self):
         machine = self.restarted()
         for strategy in ('Always', 'Halted'):
