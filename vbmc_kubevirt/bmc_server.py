@@ -111,7 +111,7 @@ class BmcServer:
                 self._log = event_log.Log(self._cluster, self._state,
                                           fresh_seconds=0)
                 if self._users.managed:
-                    self._users.attach(self._state)
+                    self._users.attach(self._state, self._log)
                     # Changes over Redfish must be seen at once.
                     self._state.start()
         return self._cluster.machine(self._vm)

@@ -7,6 +7,7 @@ their id is the user id.
 
 import dataclasses
 
+from sushy_kubevirt.bmc import account_changes
 from sushy_kubevirt.bmc import accounts
 from sushy_kubevirt.kube import errors
 from vbmc_kubevirt.ipmi import constants
@@ -52,13 +53,16 @@ class BmcUsers(users.Users):
         self._known = None, ()
         self.managed = managed
 
-    def attach(self, state):
+    def attach(self, state, log):
         """Use the accounts in the BMC's state.
 
         :param state: a `state_secret.StateSecret`
+        :param log: an `event_log.Log` to which changes are written
         """
         self._accounts = accounts.Accounts(state, lambda: {
             user.name.decode() for user in self._configured()})
+        self._accounts.changed.append(
+            lambda change: log.record(account_changes.entry(change)))
 
     def _current_users(self):
         if self._accounts is None:

@@ -131,6 +131,9 @@ class Accounts:
         self._state = state
         self._reserved = reserved
         self._known = None, ()
+        #: Functions of a `Change`, called after this process made it; must
+        #: not block.
+        self.changed = []
 
     # Reading
 
@@ -199,19 +202,31 @@ class Accounts:
         """
         if self.get(id_) is None:
             raise NotFound(f'There is no account {id_}')
-        change = secrets.token_hex(8)
-        name = ''
+        change_id, change = secrets.token_hex(8), None
 
         def edit(section):
-            nonlocal name
+            nonlocal change
             entry = section.pop(str(id_), None)
             if entry is not None:
-                name = str(entry.get('name') or '')
-                _record(section, Change(change, id_, name, 'deleted', '', by,
-                                        int(time.time())))
+                change = Change(change_id, id_, str(entry.get('name') or ''),
+                                'deleted', '', by, int(time.time()))
+                _record(section, change)
 
         self._state.update(_SECTION, edit)
-        LOG.info('Account %d (%s) deleted by %s', id_, name or 'no name', by)
+        self._report(change)
+
+    def _report(self, change):
+        """Log a change, and call `changed`.
+
+        :param change: None if another process was faster
+        """
+        if change is None:
+            return
+        LOG.info('Account %d (%s) %s by %s%s', change.account,
+                 change.name or 'no name', change.action, change.by,
+                 f': {change.fields}' if change.fields else '')
+        for each in self.changed:
+            each(change)
 
     def _write(self, id_, by, values):
         _check(values)
@@ -255,10 +270,7 @@ class Accounts:
 
         self._state.update(_SECTION, edit)
         change, account = done
-        if change is not None:
-            LOG.info('Account %d (%s) %s by %s%s', change.account,
-                     change.name or 'no name', change.action, change.by,
-                     f': {change.fields}' if change.fields else '')
+        self._report(change)
         return account
 
 

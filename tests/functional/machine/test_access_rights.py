@@ -41,7 +41,8 @@ MEDIA = {
 #: For the state and the Events of the emulator's services; their own tests
 #: use these.
 SERVICES = {
-    ('get', 'secrets'), ('patch', 'secrets'), ('create', 'secrets'),
+    *((verb, 'secrets') for verb in (
+        'get', 'list', 'watch', 'patch', 'create')),
     ('create', 'events'), ('list', 'events'),
 }
 

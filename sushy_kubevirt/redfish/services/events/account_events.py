@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of accounts that were created, changed or deleted.
+"""Sends events of accounts that were created, changed or deleted.
 
 Every process records its changes beside the accounts (`bmc.accounts`), so the
 events do not depend on the protocol of the change.
 """
 
+import dataclasses
 import threading
 import time
 
-from sushy_kubevirt.bmc import event_registry
+from sushy_kubevirt.bmc import account_changes
 from sushy_kubevirt.redfish.services.events import event_record
 
 ACCOUNTS = '/redfish/v1/AccountService/Accounts'
@@ -16,11 +17,8 @@ ACCOUNTS = '/redfish/v1/AccountService/Accounts'
 #: Largest difference of the clocks of two processes, in seconds.
 _CLOCK_SECONDS = 5
 
-_KINDS = {
-    'created': (event_registry.ACCOUNT_CREATED, event_record.ADDED),
-    'changed': (event_registry.ACCOUNT_CHANGED, event_record.UPDATED),
-    'deleted': (event_registry.ACCOUNT_DELETED, event_record.REMOVED),
-}
+_TYPES = {'created': event_record.ADDED, 'changed': event_record.UPDATED,
+          'deleted': event_record.REMOVED}
 
 
 class AccountEvents:
@@ -46,13 +44,14 @@ class AccountEvents:
                    and change.time >= self._started]
             self._seen = {change.id for change in changes}
         for change in new:
-            if change.action in _KINDS:
-                self._sink(_record(change))
+            record = _record(change)
+            if record is not None:
+                self._sink(record)
 
 
 def _record(change):
-    message, kind = _KINDS[change.action]
-    args = (change.name or '(none)', change.account, change.by, change.fields)
-    return event_record.make(
-        message, kind, args[:len(message.arguments)],
-        f'{ACCOUNTS}/{change.account}', 'ManagerAccount', seed=(change.id,))
+    """Make the `event_record.Record` of a change, or None."""
+    entry = account_changes.entry(change)
+    return entry and dataclasses.replace(event_record.make(
+        entry.message, _TYPES[change.action], entry.args, entry.origin,
+        'ManagerAccount'), id=entry.id, time=entry.time)

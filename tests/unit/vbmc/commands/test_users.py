@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands about users, and the users they make."""
 
+from unittest import mock
+
 import fixtures
 
+from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import errors
 from tests.unit.bmc import test_state_secret
@@ -30,7 +33,8 @@ class UsersTestCase(bmc_case.BmcTestCase):
             lambda: self.configured, managed=True)
         state = state_secret.StateSecret(self.cluster, ('default', 's'))
         state.read('')
-        self.users.attach(state)
+        self.events = mock.create_autospec(event_log.Log, instance=True)
+        self.users.attach(state, self.events)
         self.session.user = ADMIN
 
     def ask(self, command, *data):
@@ -84,6 +88,11 @@ class UsersTestCase(bmc_case.BmcTestCase):
         self.assertIn('Account 3 (bob) changed by admin over IPMI: password',
                       self.log.output)
         self.assertNotIn('secret-', self.log.output)
+        texts = [call.args[0].text
+                 for call in self.events.record.call_args_list]
+        self.assertEqual(4, len(texts))
+        self.assertEqual("The account 'bob' (3) was changed by admin over "
+                         'IPMI: password.', texts[1])
 
     def test_user_is_incomplete_until_all_is_set(self):
         steps = [lambda: self.set_name(4, b'bob'),
