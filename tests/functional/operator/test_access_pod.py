@@ -108,6 +108,11 @@ class PodAccountTestCase(access_case.AccessTestCase):
         self.until('log', lambda: box.curl(log + '/Entries').json()[
             'Members@odata.count'] > 0, True)
         self.post(box, log + '/Actions/LogService.ClearLog')
+        self.until('SEL', lambda: 'no entries' in box.ipmi('sel', 'list'),
+                   True)
+        box.ipmi('raw', *'4 2 4 7 1 0x6f 1 0 0'.split())
+        self.assertIn('Thermal Trip', box.ipmi('sel', 'list'))
+        box.ipmi('sel', 'clear')
 
     def use_media(self, box, machine):
         machine.insert_media('Cd', media.Source(
