@@ -31,6 +31,7 @@ from sushy_kubevirt.redfish.resources import event_service
 from sushy_kubevirt.redfish.resources import log_services
 from sushy_kubevirt.redfish.resources import manager
 from sushy_kubevirt.redfish.resources import manager_accounts
+from sushy_kubevirt.redfish.resources import manager_interfaces
 from sushy_kubevirt.redfish.resources import memory
 from sushy_kubevirt.redfish.resources import metadata
 from sushy_kubevirt.redfish.resources import processors
@@ -56,6 +57,7 @@ MODULES = (
     event_service,
     log_services,
     manager,
+    manager_interfaces,
     manager_accounts,
     memory,
     metadata,

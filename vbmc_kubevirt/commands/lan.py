@@ -8,9 +8,9 @@ on them; clients write it around all others.
 
 import socket
 
+from sushy_kubevirt.bmc import interfaces
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import set_in_progress
-from vbmc_kubevirt import interfaces
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import server

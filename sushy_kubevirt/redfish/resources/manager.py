@@ -24,7 +24,8 @@ RESET_TYPES = ('ForceRestart', 'GracefulRestart')
 _SHAPE = payload.read_only(
     'Id', 'Name', 'UUID', 'ManagerType', 'Status', 'PowerState',
     'FirmwareVersion', 'Model', 'Manufacturer', 'Description', 'Links',
-    'VirtualMedia', 'LogServices', 'NetworkProtocol', 'GraphicalConsole',
+    'VirtualMedia', 'LogServices', 'EthernetInterfaces', 'NetworkProtocol',
+    'GraphicalConsole',
     'SerialConsole', 'ServiceEntryPointUUID', 'Actions',
     # The clock is that of the host this runs on.
     'DateTime', 'DateTimeLocalOffset')
@@ -59,7 +60,8 @@ def _body(machine, app):
                   'ManagerForServers@odata.count': 1},
         # Served by other modules, not in every feature set.
         **resource_paths.links(here, ROOT + '/<identity>',
-                               ('VirtualMedia', 'LogServices')),
+                               ('VirtualMedia', 'LogServices',
+                                'EthernetInterfaces')),
     }
     if app.feature_set == 'full':
         now = datetime.datetime.now(datetime.timezone.utc)

@@ -6,6 +6,7 @@ verified in the cluster and in the guest.
 """
 
 from importlib import metadata
+import pathlib
 
 import sushy
 from sushy.resources import settings
@@ -88,6 +89,23 @@ class TestReads(redfish_case.RedfishTestCase):
                       {one.version for one in found.values()})
         self.assertEqual([False], list({
             one.updateable for one in found.values()}))
+
+    def test_interface_of_the_bmc(self):
+        self.make()
+        manager = '/redfish/v1/Managers/' + self.uuid
+        root = sushy.Sushy(self.emulator.url + '/redfish/v1/')
+        one, = root.get_manager(manager).ethernet_interfaces.get_members()
+        found = one.json
+        # The test reaches the emulator by the loopback interface.
+        self.assertEqual(f'{manager}/EthernetInterfaces/lo',
+                         found['@odata.id'])
+        self.assertEqual(
+            [('127.0.0.1', '255.0.0.0', None)],
+            [(one['Address'], one['SubnetMask'], one['Gateway'])
+             for one in found['IPv4Addresses']])
+        self.assertEqual(int(pathlib.Path(
+            '/sys/class/net/lo/mtu').read_text()), found['MTUSize'])
+        self.refused('PATCH', found['@odata.id'], {'MTUSize': 9000}, 400)
 
     def test_manager_and_its_reset(self):
         self.make()

@@ -2,6 +2,9 @@
 
 import dataclasses
 
+import fixtures
+
+from sushy_kubevirt.bmc import interfaces
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import inventory
@@ -373,6 +376,54 @@ class TestManager(base.RedfishTestCase):
             {'ServiceEnabled': True, 'MaxConcurrentSessions': 1,
              'ConnectTypesSupported': ['IPMI', 'Oem']},
             self.get(path=self.manager)['SerialConsole'])
+
+    def interface(self, **fields):
+        """Let the client be reached by an interface; return its path."""
+        self.useFixture(fixtures.MockPatchObject(
+            interfaces, 'towards', lambda client: interfaces.Interface(
+                **fields)))
+        link = self.get(path=self.manager)['EthernetInterfaces']['@odata.id']
+        self.assertEqual(self.manager + '/EthernetInterfaces', link)
+        return [one['@odata.id'] for one in self.get(path=link)['Members']]
+
+    def test_interface(self):
+        [path] = self.interface(
+            name='eth0', address=bytes((10, 1, 2, 3)), mtu=1450,
+            mask=bytes((255, 255, 255, 0)), mac=bytes.fromhex('0a580a010203'),
+            gateway=bytes((10, 1, 2, 1)), ipv6=(
+                interfaces.Ipv6Address('fe80::1', 64, True),
+                interfaces.Ipv6Address('2001:db8::3', 128)))
+        self.assertEqual(self.manager + '/EthernetInterfaces/eth0', path)
+        body = self.get(path=path)
+        self.assertEqual('0A:58:0A:01:02:03', body['MACAddress'])
+        self.assertEqual(1450, body['MTUSize'])
+        self.assertEqual([{
+            'Address': '10.1.2.3', 'SubnetMask': '255.255.255.0',
+            'AddressOrigin': None, 'Gateway': '10.1.2.1'}],
+            body['IPv4Addresses'])
+        self.assertEqual(
+            [('fe80::1', 64, 'LinkLocal'), ('2001:db8::3', 128, None)],
+            [(one['Address'], one['PrefixLength'], one['AddressOrigin'])
+             for one in body['IPv6Addresses']])
+        self.get(path=path.replace('eth0', 'eth1'), code=404)
+        answer = self.client.patch(path, json={'MTUSize': 9000})
+        self.assertEqual(400, answer.status_code)
+        self.assertIn('PropertyNotWritable', answer.json['error']['code'])
+
+    def test_interface_without_addresses(self):
+        [path] = self.interface(name='tun0')
+        body = self.get(path=path)
+        self.assertEqual([], body['IPv4Addresses'] + body['IPv6Addresses'])
+        for name in 'MACAddress', 'MTUSize':
+            self.assertNotIn(name, body)
+
+    def test_unknown_interface(self):
+        self.assertEqual([], self.interface())
+        # A client of a Unix socket.
+        answer = self.client.get(
+            self.manager + '/EthernetInterfaces',
+            environ_overrides={'REMOTE_ADDR': '', 'REMOTE_PORT': ''})
+        self.assertEqual([], answer.json['Members'])
 
     def test_without_consoles(self):
         self.machine._inventory = dataclasses.replace(

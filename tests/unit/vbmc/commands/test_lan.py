@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from unittest import mock
 
+from sushy_kubevirt.bmc import interfaces
 from tests.unit.vbmc import bmc_case
-from vbmc_kubevirt import interfaces
 
 INTERFACE = interfaces.Interface(
     address=b'\x0a\0\0\7', mask=b'\xff\xff\0\0', mac=b'\2\0\0\0\0\7',

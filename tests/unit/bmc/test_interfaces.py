@@ -7,7 +7,7 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
-from vbmc_kubevirt import interfaces
+from sushy_kubevirt.bmc import interfaces
 
 ROUTE = """\
 Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask
@@ -33,6 +33,7 @@ class InterfacesTest(base.BaseTestCase):
         self.write('if_inet6', INET6)
         (self.folder / 'lo').mkdir()
         self.write('lo/address', '02:00:00:00:00:01\n')
+        self.write('lo/mtu', '65536\n')
         for name in '_PROC', '_SYS':
             patch = mock.patch.object(interfaces, name, self.folder)
             patch.start()
@@ -41,20 +42,43 @@ class InterfacesTest(base.BaseTestCase):
     def write(self, name, text):
         (self.folder / name).write_text(text)
 
+    EXPECTED = interfaces.Interface(
+        b'\x7f\0\0\1', b'\xff\0\0\0', b'\2\0\0\0\0\1', b'\x7f\0\0\t',
+        b'\2\0\0\0\0\t', 'lo', (interfaces.Ipv6Address('::1', 128),), 65536)
+
     def test_ipv4(self):
-        expected = interfaces.Interface(
-            b'\x7f\0\0\1', b'\xff\0\0\0', b'\2\0\0\0\0\1', b'\x7f\0\0\t',
-            b'\2\0\0\0\0\t')
-        self.assertEqual(expected, interfaces.towards(('127.0.0.1', 623)))
-        self.assertEqual(expected, interfaces.towards(
+        self.assertEqual(self.EXPECTED, interfaces.towards(('127.0.0.1', 623)))
+        self.assertEqual(self.EXPECTED, interfaces.towards(
             ('::ffff:127.0.0.1', 623, 0, 0)))
 
-    def test_ipv6_has_mac_address_only(self):
-        with mock.patch.object(interfaces.socket, 'socket') as create:
-            sock = create.return_value.__enter__.return_value
+    def test_ipv6(self):
+        """All addresses of the interface, also for a client with IPv6."""
+        real = socket.socket
+
+        def make(family, kind):
+            if family == socket.AF_INET:
+                return real(family, kind)
+            found = mock.MagicMock()
+            sock = found.__enter__.return_value
             sock.getsockname.return_value = ('::1', 40000, 0, 0)
+            return found
+
+        with mock.patch.object(interfaces.socket, 'socket', make):
             found = interfaces.towards(('::1', 623, 0, 0))
-        self.assertEqual(interfaces.Interface(mac=b'\2\0\0\0\0\1'), found)
+        self.assertEqual(self.EXPECTED, found)
+
+    def test_states_of_ipv6_addresses(self):
+        self.write('if_inet6', ''.join(
+            f'fe80{"0" * 27}{number} 01 40 20 {flags:02x}       lo\n'
+            for number, flags in enumerate((0x80, 0xa0, 0x40, 0xc8)))
+            + '20010db8000000000000000000000001 02 40 00 80     eth7\n')
+        found = interfaces.towards(('127.0.0.1', 623)).ipv6
+        self.assertEqual(
+            [('fe80::', 'Preferred'), ('fe80::1', 'Deprecated'),
+             ('fe80::2', 'Tentative'), ('fe80::3', 'Failed')],
+            [(one.address, one.state) for one in found])
+        self.assertEqual({(64, True)},
+                         {(one.prefix, one.link_local) for one in found})
 
     def test_missing_files_and_unresolved_gateway(self):
         (self.folder / 'arp').unlink()

@@ -18,6 +18,27 @@ _IFREQ = 40
 _NO_ADDRESS, _NO_MAC = bytes(4), bytes(6)
 
 
+# Flags of if_inet6 (linux/if_addr.h), and its scope link-local.
+_DAD_FAILED, _DEPRECATED, _TENTATIVE = 0x08, 0x20, 0x40
+_LINK_LOCAL = 0x20
+
+
+@dataclasses.dataclass(frozen=True)
+class Ipv6Address:
+    """An IPv6 address of an interface.
+
+    :param address: as text
+    :param prefix: length of its prefix, bits
+    :param link_local: whether its scope is the link
+    :param state: ``Preferred``, ``Deprecated``, ``Tentative`` or ``Failed``
+    """
+
+    address: str
+    prefix: int
+    link_local: bool = False
+    state: str = 'Preferred'
+
+
 @dataclasses.dataclass(frozen=True)
 class Interface:
     """Addresses in network order; zeros where there is none.
@@ -27,6 +48,9 @@ class Interface:
     :param mac: MAC address, 6 bytes
     :param gateway: default gateway, 4 bytes
     :param gateway_mac: its MAC address, if the host has resolved it, 6 bytes
+    :param name: of the interface, such as ``eth0``; '' if it is not known
+    :param ipv6: tuple of `Ipv6Address`
+    :param mtu: bytes; 0 if it is not known
     """
 
     address: bytes = _NO_ADDRESS
@@ -34,13 +58,16 @@ class Interface:
     mac: bytes = _NO_MAC
     gateway: bytes = _NO_ADDRESS
     gateway_mac: bytes = _NO_MAC
+    name: str = ''
+    ipv6: tuple = ()
+    mtu: int = 0
 
 
 def towards(client):
     """Find the interface that packets to a client leave by.
 
     :param client: socket address
-    :returns: `Interface`; its IPv4 fields are zeros if the client uses IPv6
+    :returns: `Interface`
     """
     host = ipaddress.ip_address(client[0].partition('%')[0])
     if host.version == 6 and host.ipv4_mapped:
@@ -52,21 +79,29 @@ def towards(client):
             sock.connect(client)
             local = ipaddress.ip_address(
                 sock.getsockname()[0].partition('%')[0])
-            if local.version == 6:
-                return Interface(mac=_mac(_ipv6_interface(local)))
-            return _ipv4_interface(sock, local.packed)
+        return _with_address(local)
     except OSError:
         return Interface()
 
 
-def _ipv4_interface(sock, address):
-    for _index, name in socket.if_nameindex():
-        if _ioctl(sock, _SIOCGIFADDR, name) == address:
-            gateway = _gateway(name)
-            return Interface(
-                address, _ioctl(sock, _SIOCGIFNETMASK, name), _mac(name),
-                gateway, _neighbour(gateway))
-    return Interface(address)
+def _with_address(local):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        if local.version == 6:
+            name = _ipv6_interface(local)
+        else:
+            name = next((name for _index, name in socket.if_nameindex()
+                         if _ioctl(sock, _SIOCGIFADDR, name) == local.packed),
+                        None)
+        if name is None:
+            return Interface(local.packed if local.version == 4
+                             else _NO_ADDRESS)
+        gateway = _gateway(name)
+        return Interface(
+            _ioctl(sock, _SIOCGIFADDR, name) or _NO_ADDRESS,
+            _ioctl(sock, _SIOCGIFNETMASK, name) or _NO_ADDRESS,
+            _parse_mac(_attribute(name, 'address')), gateway,
+            _neighbour(gateway), name, tuple(_ipv6_addresses(name)),
+            int(_attribute(name, 'mtu') or 0))
 
 
 def _ioctl(sock, request, name):
@@ -84,6 +119,19 @@ def _ipv6_interface(address):
         if line[0] == address.packed.hex():
             return line[-1]
     return None
+
+
+def _ipv6_addresses(name):
+    for line in _lines(_PROC / 'if_inet6'):
+        if line[-1] != name:
+            continue
+        prefix, scope, flags = (int(word, 16) for word in line[2:5])
+        yield Ipv6Address(
+            str(ipaddress.IPv6Address(bytes.fromhex(line[0]))), prefix,
+            scope == _LINK_LOCAL,
+            'Failed' if flags & _DAD_FAILED
+            else 'Tentative' if flags & _TENTATIVE
+            else 'Deprecated' if flags & _DEPRECATED else 'Preferred')
 
 
 def _gateway(name):
@@ -104,18 +152,16 @@ def _neighbour(address):
     return _NO_MAC
 
 
-def _mac(name):
-    if name is None:
-        return _NO_MAC
+def _attribute(name, attribute):
     try:
-        return _parse_mac((_SYS / name / 'address').read_text())
+        return (_SYS / name / attribute).read_text().strip()
     except OSError:
-        return _NO_MAC
+        return ''
 
 
 def _parse_mac(text):
     try:
-        found = bytes.fromhex(text.strip().replace(':', ''))
+        found = bytes.fromhex(text.replace(':', ''))
     except ValueError:
         return _NO_MAC
     return found if len(found) == len(_NO_MAC) else _NO_MAC

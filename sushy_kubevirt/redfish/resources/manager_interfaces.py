@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""EthernetInterface v1.12 of a manager: the BMC's own network interface.
+
+It is the interface of this pod or host by which the client of the request is
+reached; IPMI shows the same one. The cluster or the host configures it.
+"""
+
+import ipaddress
+import socket
+
+import flask
+
+from sushy_kubevirt.bmc import interfaces
+from sushy_kubevirt.redfish.protocol import error_responses
+from sushy_kubevirt.redfish.protocol import payload
+from sushy_kubevirt.redfish.protocol import responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import resource_paths
+
+_NAME = 'EthernetInterfaces'
+
+_SHAPE = payload.read_only(
+    'Id', 'Name', 'Description', 'Status', 'InterfaceEnabled', 'LinkStatus',
+    'MACAddress', 'PermanentMACAddress', 'MTUSize', 'MTUSizeBytes', 'HostName',
+    'FQDN', 'AutoNeg', 'FullDuplex', 'SpeedMbps', 'DHCPv4', 'DHCPv6',
+    'StatelessAddressAutoConfig', 'IPv4Addresses', 'IPv4StaticAddresses',
+    'IPv6Addresses', 'IPv6StaticAddresses', 'IPv6DefaultGateway',
+    'IPv6StaticDefaultGateways', 'NameServers', 'StaticNameServers', 'VLAN')
+
+
+def _interface():
+    """Return the `interfaces.Interface`; without a name if there is none."""
+    environ = flask.request.environ
+    try:
+        return interfaces.towards(
+            (environ.get('REMOTE_ADDR', ''),
+             int(environ.get('REMOTE_PORT') or 1)))
+    except ValueError:
+        return interfaces.Interface()   # a client of a Unix socket
+
+
+def collection(machine):
+    """GET …/Managers/<identity>/EthernetInterfaces"""
+    name = _interface().name
+    return resource_paths.collection(
+        'EthernetInterface', 'Ethernet Interfaces of the BMC',
+        resource_paths.manager(machine, _NAME), [name] if name else [])
+
+
+def resource(machine, nic_id):
+    """GET, PATCH …/Managers/<identity>/EthernetInterfaces/<nic_id>"""
+    found = _interface()
+    if not found.name or found.name != nic_id:
+        raise error_responses.resource_not_found('EthernetInterface', nic_id)
+    if flask.request.method == 'PATCH':
+        payload.properties(_SHAPE)
+    body = {
+        '@odata.id': resource_paths.manager(machine, _NAME, nic_id),
+        '@odata.type': '#EthernetInterface.v1_12_0.EthernetInterface',
+        'Id': nic_id,
+        'Name': f'BMC interface {nic_id}',
+        'Description': 'Interface of the pod or host of this service; the '
+        'cluster or the host configures it',
+        'HostName': socket.gethostname(),
+        'InterfaceEnabled': True,
+        # The request has arrived.
+        'LinkStatus': 'LinkUp',
+        'Status': resource_paths.STATUS_OK,
+        'IPv4Addresses': _ipv4(found),
+        'IPv6Addresses': [{
+            'Address': one.address,
+            'PrefixLength': one.prefix,
+            'AddressOrigin': 'LinkLocal' if one.link_local else None,
+            'AddressState': one.state,
+        } for one in found.ipv6],
+    }
+    if any(found.mac):
+        body['MACAddress'] = found.mac.hex(':').upper()
+    if found.mtu:
+        body['MTUSize'] = found.mtu
+    return responses.resource(body)
+
+
+def _ipv4(found):
+    if not any(found.address):
+        return []
+    return [{
+        'Address': str(ipaddress.IPv4Address(found.address)),
+        'SubnetMask': str(ipaddress.IPv4Address(found.mask)),
+        # The kernel does not know who has configured it.
+        'AddressOrigin': None,
+        'Gateway': (str(ipaddress.IPv4Address(found.gateway))
+                    if any(found.gateway) else None),
+    }]
+
+
+_ROOT = resource_paths.MANAGERS + '/<identity>/' + _NAME
+
+ROUTES = (
+    routing.add(_ROOT, collection),
+    routing.add(_ROOT + '/<nic_id>', resource, ('GET', 'PATCH')),
+)
