@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands about users, and the users they make."""
 
+import random
 from unittest import mock
 
 import fixtures
@@ -256,6 +257,22 @@ class UsersTestCase(bmc_case.BmcTestCase):
             with fixtures.MockPatchObject(state_secret.StateSecret, 'update',
                                           side_effect=error):
                 self.assertEqual(code, self.set_name(3, b'bob'))
+
+    def test_random_requests(self):
+        """No data makes a command fail unexpectedly or log a password."""
+        source = random.Random(7)
+        codes = set()
+        for _ in range(20000):
+            command = source.randrange(ACCESS, PASSWORD + 1)
+            data = [source.choice((1, 3, 0x91, source.randrange(256))),
+                    source.randrange(8)]
+            data += source.choices(
+                (0, 0x61, 0x62, source.randrange(256)), k=source.randrange(24))
+            if len(data) >= self.bmc.commands[
+                    APPLICATION, command].min_length:
+                codes.add(int(self.ask(command, *data)[0]))
+        self.assertLessEqual(codes, {0, 0x80, 0x81, 0xc7, 0xcc, 0xd5})
+        self.assertLessEqual({0, 0xcc, 0xd5}, codes)
 
     def test_privileges(self):
         levels = constants.Privilege
