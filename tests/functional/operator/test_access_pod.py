@@ -12,6 +12,8 @@ import yaml
 from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import webserver
 from sushy_kubevirt.kube import connection
+from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import options
@@ -79,11 +81,26 @@ class PodAccountTestCase(access_case.AccessTestCase):
         self.use_services(box, self.system(box))
         machine = self.machine_of(box)
         self.use_console(box)
-        for reset in (R.PAUSE, R.RESUME, R.FORCE_RESTART, R.FORCE_OFF):
+        for reset in (R.PAUSE, R.RESUME):
             machine.reset(reset)
+        self.boot_once(machine)
+        machine.reset(R.FORCE_OFF)
         self.sandbox.wait_stopped('box', self.namespace)
         self.use_media(box, machine)
         self.use_rare_functions(machine)
+
+    def boot_once(self, machine):
+        """Boot once from the network, and wait for observedGeneration."""
+        machine.set_boot(boot.Target.PXE, boot.Enabled.ONCE)
+        machine.reset(R.FORCE_RESTART)
+
+        def observed():
+            vm = self.sandbox.vm('box', self.namespace)
+            return (annotations.BOOT not in vm['metadata']['annotations']
+                    and vm['status'].get('observedGeneration')
+                    == vm['metadata']['generation'])
+
+        self.until('observed generation', observed, True)
 
     def use_console(self, box):
         """Open the serial console and the display, which no guest has here.
