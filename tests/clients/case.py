@@ -193,6 +193,12 @@ class ClientTestCase(base.FunctionalTestCase):
         self.assertEqual(0, done.returncode, (words, done.stdout))
         return done.stdout
 
+    def ipmi_failure(self, *words):
+        """Run ``ipmitool``, which must fail, and return its output."""
+        done = vbmcd.ipmitool(self.bmc, *words)
+        self.assertNotEqual(0, done.returncode, (words, done.stdout))
+        return done.stdout
+
     def ipmi_login(self, name, password, level='USER'):
         """Return whether ``ipmitool`` can log in."""
         return vbmcd.ipmitool(

@@ -4,9 +4,9 @@
     python -m tests.clients.environment
 
 It makes a virtual environment in the folder ``clients`` of the environment
-that it runs in (``.venv`` or tox's), installs Debian's FreeIPMI if its
-commands are missing, and builds the Go programs of ``tests/clients/go`` if a
-recent Go is installed. What is up to date is left alone.
+that it runs in (``.venv`` or tox's), installs Debian's FreeIPMI and socat if
+their commands are missing, and builds the Go programs of ``tests/clients/go``
+if a recent Go is installed. What is up to date is left alone.
 """
 
 import hashlib
@@ -69,8 +69,8 @@ def _go_environment():
                 GOFLAGS='-mod=readonly -buildvcs=false')
 
 
-def _install_freeipmi():
-    if not shutil.which('bmc-info'):
+def _install_packages():
+    if not shutil.which('bmc-info') or not shutil.which('socat'):
         subprocess.run([checkout.ROOT / 'tools' / 'bootstrap', '--quiet',
                         '--clients'], stdin=subprocess.DEVNULL, check=True)
 
@@ -107,7 +107,7 @@ def main():
     """Install everything, and forget the results of earlier runs."""
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir(parents=True)
-    _install_freeipmi()
+    _install_packages()
     _make_venv()
     _build_go()
 
