@@ -92,9 +92,15 @@ while read -r word rest; do
         reboot|poweroff) echo "$word now"; $word -f ;;
         panic) echo c >/proc/sysrq-trigger ;;
         deaf) kill $(jobs -p); echo "deaf now" ;;
+        login) stty sane; login; stty -echo; echo "logged out" ;;
     esac
 done
 '''
+
+#: The user of ``login``: root, with the password ``console``.
+PASSWD = (
+    'root:$5$consoletest$lKfrQKTMeSk0yaOejRCs'
+    'cgGjP.XshkV7VAfWfnlLloB:0:0:root:/:/bin/sh\n')
 
 MODULES_AT_ONCE = ('button', 'evdev')
 MODULES_LATER = ('virtio_pci', 'virtio_blk', 'virtio_scsi', 'virtio_net',
@@ -240,8 +246,9 @@ def _files(kernel):
     text = INIT.replace('MODULES', ' '.join(
         name for name in later if name not in MODULES_AT_ONCE))
     yield from ((name, stat.S_IFDIR | 0o755, b'') for name in (
-        'bin', 'dev', 'lib', 'proc', 'sys'))
+        'bin', 'dev', 'etc', 'lib', 'proc', 'sys'))
     yield 'init', stat.S_IFREG | 0o755, text.encode()
+    yield 'etc/passwd', stat.S_IFREG | 0o644, PASSWD.encode()
     yield ('bin/busybox', stat.S_IFREG | 0o755,
            pathlib.Path('/bin/busybox').read_bytes())
     for path in order:

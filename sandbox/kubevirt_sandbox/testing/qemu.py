@@ -121,15 +121,20 @@ class QemuTestCase(case.SandboxTestCase):
         super().setUpClass()
         cls.web = cls.share(WebServer())
 
-    def make(self, run_strategy=None, **options):
-        """Create the VM ``self.name``; see :func:`vm` for the options."""
+    def make(self, run_strategy=None, watch=True, **options):
+        """Create the VM ``self.name``; see :func:`vm` for the options.
+
+        :param watch: whether to connect ``self.console``, which disconnects
+            other clients of the VM's serial port.
+        """
         self.name = next(_names)
         obj = vm(self.name, self.web.url + 'disk', **options)
         if run_strategy:
             obj['spec']['runStrategy'] = run_strategy
-        self.console = self.useFixture(console.Console(self.sandbox,
-                                                       self.name))
-        self.addOnException(self._attach_console)
+        if watch:
+            self.console = self.useFixture(console.Console(self.sandbox,
+                                                           self.name))
+            self.addOnException(self._attach_console)
         # Delete it afterwards to free processor time for other tests.
         self.addCleanup(self.sandbox.delete, 'virtualmachines', self.name)
         self.vm = self.sandbox.create('virtualmachines', obj)
