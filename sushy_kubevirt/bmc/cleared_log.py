@@ -102,22 +102,25 @@ class ClearedLogs:
         """Return the `Cleared` of a machine from the cache."""
         return _decode(self._state.cached(SECTION).get(machine.uid))
 
-    def clear(self, machine, at, host, version_, events):
+    def clear(self, machine, at, host, pages):
         """Store that a log was cleared.
 
         :param at: when, in seconds since the epoch
         :param host: see `Cleared`
-        :param version_: resourceVersion (str) up to which ``events`` are
-            complete
-        :param events: the Events of the log then, list of dict
+        :param pages: iterable of (list of Events, resourceVersion of their
+            list) with all Events of the log
         :raises: `errors.MachineError`
         """
-        number = _number(version_)
-        cleared = Cleared(at, host, number, max((at, *(
-            when(event) for event in events if version(event) <= number))))
+        number, latest = None, at
+        for events, listed in pages:
+            if number is None:
+                number = _number(listed)
+            latest = max((latest, *(when(event) for event in events
+                                    if version(event) <= number)))
+        cleared = Cleared(at, host, number or 0, latest)
 
         def edit(section):
-            if _decode(section.get(machine.uid)).version <= number:
+            if _decode(section.get(machine.uid)).version <= cleared.version:
                 section[machine.uid] = dataclasses.asdict(cleared)
             for uid in sorted(section, key=lambda uid: _decode(
                     section[uid]).at)[:-MAX_MACHINES]:

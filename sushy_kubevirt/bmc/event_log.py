@@ -17,6 +17,7 @@ import datetime
 import hashlib
 import json
 import logging
+import operator
 import queue
 import socket
 import threading
@@ -58,7 +59,7 @@ _KINDS = (api_resources.VM.kind, api_resources.VMI.kind, 'DataVolume',
           'PersistentVolumeClaim')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
     """An entry of a log.
 
@@ -257,11 +258,13 @@ class Log:
         now = time.monotonic()
         if known is None or now - known[0] > self._fresh_seconds:
             cleared = self._cleared.of(machine)
-            events, _ = self._events(machine)
+            # Of each page only the entries are kept, as Events are large.
             found = sorted(
-                (event for event in events if not cleared.hides(event)),
-                key=_order)
-            known = now, tuple(map(_entry, found[-MAX_ENTRIES:]))
+                ((_order(event), _entry(event))
+                 for events, _ in self._pages(machine)
+                 for event in events if not cleared.hides(event)),
+                key=operator.itemgetter(0))
+            known = now, tuple(entry for _, entry in found[-MAX_ENTRIES:])
             for uid in [uid for uid, (at, _) in tuple(self._read.items())
                         if now - at > self._fresh_seconds]:
                 self._read.pop(uid, None)
@@ -276,8 +279,7 @@ class Log:
         :raises: `errors.MachineError`
         """
         at = time.time()
-        events, version = self._events(machine)
-        self._cleared.clear(machine, at, host(), version, events)
+        self._cleared.clear(machine, at, host(), self._pages(machine))
         self._read.pop(machine.uid, None)
 
     def cleared_at(self, machine):
@@ -288,11 +290,12 @@ class Log:
         """
         return self._cleared.cached(machine).at
 
-    def _events(self, machine):
+    def _pages(self, machine):
         """List the Events about a machine, its VMI and its media.
 
-        :returns: (list of dict, each Event once; resourceVersion of Events up
-            to which the list is complete)
+        :returns: iterator of (list of dict, resourceVersion of the list that
+            they are from)
+        :raises: `errors.MachineError`
         """
         vm, _ = machine.objects()
         born = cleared_log.seconds(vm['metadata'].get('creationTimestamp'))
@@ -301,34 +304,27 @@ class Log:
             medium = machine.medium(device.id)
             if medium is not None and medium.data_volume:
                 names[medium.data_volume] = None
-        found, version = {}, None
         for name in names:
-            events, listed = self._about(machine.namespace, name)
-            version = version or listed
-            for event in events:
-                about = event.get('involvedObject') or {}
-                if about.get('kind') not in _KINDS:
-                    continue
-                if about['kind'] == api_resources.VM.kind:
-                    if about.get('uid') != machine.uid:
-                        continue
-                elif cleared_log.when(event) < born:
-                    continue    # of a deleted VM of the same name
-                found[event['metadata']['name']] = event
-        return list(found.values()), version
+            try:
+                for items, version in self._cluster.client.pages(
+                        api_resources.EVENT, machine.namespace,
+                        field_selector='involvedObject.name=' + name):
+                    yield [event for event in items
+                           if _is_about(event, machine, born)], version
+            except errors.WatchExpired as e:
+                raise errors.Unavailable(str(e)) from None
 
-    def _about(self, namespace, name):
-        """:returns: (list of dict, resourceVersion of the list)"""
-        found, version = [], None
-        try:
-            for items, listed in self._cluster.client.pages(
-                    api_resources.EVENT, namespace,
-                    field_selector='involvedObject.name=' + name):
-                found += items
-                version = version or listed
-            return found, version
-        except errors.WatchExpired as e:
-            raise errors.Unavailable(str(e)) from None
+
+def _is_about(event, machine, born):
+    """Return whether an Event with a name of a machine is about it.
+
+    :param born: when the VM was created, in seconds since the epoch
+    """
+    about = event.get('involvedObject') or {}
+    if about.get('kind') == api_resources.VM.kind:
+        return about.get('uid') == machine.uid
+    # Not of a deleted VM of the same name.
+    return about.get('kind') in _KINDS and cleared_log.when(event) >= born
 
 
 def host():

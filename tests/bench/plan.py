@@ -8,6 +8,7 @@ import fixtures
 
 from tests.bench import eventing
 from tests.bench import inserting
+from tests.bench import listing
 from tests.bench import load
 from tests.bench import memory
 from tests.bench import operating
@@ -37,6 +38,9 @@ class Sizes:
     #: Number of event subscribers, and of events of each measurement.
     subscribers: int = 100
     events: int = 100
+    #: Records of the SEL that is listed, and how often.
+    entries: int = 1000
+    listings: int = 5
     #: The operator: BMCs whose time to Ready is measured, BMCs that exist at
     #: the same time, and seconds for which idle calls are counted.
     ready: int = 11
@@ -48,6 +52,7 @@ FULL = Sizes(rounds=31, get=60, get_parallel=60, reset=6,
              reset_parallel=3, ipmi=5, soak=1000, bmcs=(1, 2, 10), insert=21)
 QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
               ipmi=2, soak=25, bmcs=(1, 2), insert=2, events=10,
+              entries=20, listings=1,
               ready=1, crowd=20, rest=3)
 
 
@@ -242,6 +247,8 @@ def emulators(sizes, only, say):
                 result['insert'] = inserting.overhead(subject, sizes)
                 say('events')
                 result['events'] = eventing.measure(subject, sizes)
+                say('sensors and event log')
+                result['listing'] = listing.measure(subject, sizes)
         say(f'memory after {sizes.soak} requests of each kind')
         result['memory'] = soak(pair, sizes)
         say('memory of more BMCs')

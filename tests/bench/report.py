@@ -47,6 +47,12 @@ def _emulators(result):
         what = f"event to {figures['subscribers']} subscribers"
         yield what, 'ms, median', _number(figures['median_ms']), '-', '-'
         yield what, 'a second', _number(figures['per_second']), '-', '-'
+    if 'listing' in result:
+        figures = result['listing']
+        yield ('ipmitool sdr list', 'ms, median', _number(figures['sdr']),
+               '-', '-')
+        yield (f"ipmitool sel list, {figures['entries']} records",
+               'ms, median', _number(figures['sel']), '-', '-')
     soak = result['memory']
     for part in 'emulator', 'vbmcd':
         figures = [soak.get(subject, {}).get('after', {}).get(part)

@@ -190,11 +190,11 @@ class LogTestCase(base.BaseTestCase):
 
     def test_an_older_clear_does_not_undo_a_newer_one(self):
         self.client.put(other('A'))
-        events, version = self.log._events(self.machine)
+        pages = list(self.log._pages(self.machine))
         self.client.put(other('B'))
         self.log.clear(self.machine)
         cleared_log.ClearedLogs(self.state).clear(
-            self.machine, 1.0, 'host', version, events)
+            self.machine, 1.0, 'host', pages)
         self.assertEqual([], self.reasons())
 
     def test_section_is_bounded_and_survives_invalid_values(self):

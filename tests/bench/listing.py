@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time to list sensors and a long event log by ``ipmitool``."""
+
+import statistics
+import time
+
+from tests.fixtures import vbmcd
+
+#: An Event of KubeVirt about the VM.
+_EVENT = {
+    'reason': 'Started', 'message': 'VirtualMachineInstance started.',
+    'type': 'Normal', 'source': {'component': 'virt-handler'}, 'count': 1}
+
+
+def measure(ours, sizes):
+    """List the SDR repository, and the SEL with ``sizes.entries`` records.
+
+    Each time is that of a whole command, including its start.
+
+    :param ours: :class:`tests.bench.subjects.Ours`
+    :param sizes: :class:`tests.bench.plan.Sizes`
+    :returns: dictionary: ``entries``, and medians in milliseconds, ``sdr``
+        and ``sel``
+    """
+    vm = ours.sandbox.vm(ours.bmc.name.rpartition('/')[2])
+    about = {'apiVersion': vm['apiVersion'], 'kind': vm['kind'],
+             'namespace': 'default', 'name': vm['metadata']['name'],
+             'uid': vm['metadata']['uid']}
+    # Of the events of other measurements.
+    _run(ours.bmc, 'sel', 'clear')
+    for number in range(sizes.entries):
+        when = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())
+        ours.sandbox.create('events', {
+            **_EVENT, 'metadata': {'name': f'bench.{number}'},
+            'involvedObject': about, 'firstTimestamp': when,
+            'lastTimestamp': when})
+    return {'entries': sizes.entries,
+            'sdr': _median(ours.bmc, sizes, 'sdr', 'list'),
+            'sel': _median(ours.bmc, sizes, 'sel', 'list',
+                           lines=sizes.entries)}
+
+
+def _median(bmc, sizes, *words, lines=None):
+    times = []
+    for _ in range(sizes.listings):
+        begin = time.perf_counter()
+        found = _run(bmc, *words).splitlines()
+        times.append(time.perf_counter() - begin)
+        if lines is not None and len(found) != lines:
+            raise RuntimeError(f'{len(found)} records, not {lines}')
+    return 1000 * statistics.median(times)
+
+
+def _run(bmc, *words):
+    done = vbmcd.ipmitool(bmc, *words)
+    if done.returncode != 0:
+        raise RuntimeError(done.stdout)
+    return done.stdout
