@@ -18,6 +18,11 @@ whether its guest rebooted or shut down, and under ``RerunOnFailure`` or
 ``Manual`` the VM would stay off. The run strategy is restored when the next
 VMI exists, or when a BMC switches the VM off. The cost: a guest that shuts
 itself down in its one-time boot is started again, with the restored order.
+
+The reconciler also completes the restart of a machine that was starting, see
+`restart`: it restores the run strategy, and requests the restart if the
+process that began it has ended before. `observed_generation` says what it
+does to VMIs.
 """
 
 import copy
