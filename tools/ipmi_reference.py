@@ -76,7 +76,7 @@ GROUPS = (
         (0x22, 'Reset Watchdog Timer', _O),
         (0x24, 'Set Watchdog Timer', _O),
         (0x25, 'Get Watchdog Timer', _U),
-    ), 'There is no watchdog timer.'),
+    )),
     Group('BMC device and messaging commands', _APP, (
         (0x2E, 'Set BMC Global Enables', SYSTEM),
         (0x2F, 'Get BMC Global Enables', _U),

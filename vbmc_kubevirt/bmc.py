@@ -26,6 +26,7 @@ from vbmc_kubevirt.commands import sol_configuration
 from vbmc_kubevirt.commands import system_info
 from vbmc_kubevirt.commands import system_interface
 from vbmc_kubevirt.commands import users
+from vbmc_kubevirt.commands import watchdog
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt import restart_cause
 
@@ -48,6 +49,7 @@ MODULES = (
     sensors,
     sel,
     fru,
+    watchdog,
 )
 
 

@@ -156,6 +156,13 @@ KUBERNETES = Message(
     'log. The entry has the severity of the Event.',
     arguments=('The reporting component.', 'The reason, one word.',
                "The Event's message."))
+WATCHDOG_EXPIRED = Message(
+    _OWN, 'WatchdogExpired', 'Warning',
+    "The watchdog timer (%2) of the system '%1' has expired; action: %3.",
+    'Find out why the client that sets the timer no longer resets it.',
+    'The IPMI watchdog timer of a system has expired.',
+    ('The namespace and name of the VM.', 'The timer use.',
+     'The timeout action.'))
 SEL_ENTRY = Message(
     _OWN, 'SelEntryAdded', 'OK',
     "An IPMI client added a record to the log of the system '%1': %2",

@@ -100,6 +100,27 @@ class ServeTest(ipmi_pod.PodTestCase):
         self.assertRegex(pod.ipmi('chassis', 'poh'), '0 days, 0 hours')
         self.assertEqual({}, self.denied_calls())
 
+    def test_watchdog(self):
+        pod = self.pod('Always')
+        self.wait_ready(pod)
+        first = self.sandbox.wait_running(self.name)
+        self.assertIn('uninitialized',
+                      pod.ipmitool('mc', 'watchdog', 'reset').stdout)
+        pod.ipmi('mc', 'watchdog', 'set', 'timeout=1', 'use=sms',
+                 'action=reset')
+        pod.ipmi('mc', 'watchdog', 'reset')
+        again = self.until(lambda: (
+            vmi := self.sandbox.get('virtualmachineinstances', self.name)
+        ) and vmi['metadata']['uid'] != first['metadata']['uid'] and vmi)
+        self.assertTrue(again)
+        self.until(lambda: 'atchdog' in pod.ipmi(
+            'chassis', 'restart_cause'))
+        self.assertRegex(pod.ipmi('mc', 'watchdog', 'get'),
+                         'Stopped(?s:.*)Expiration Flags(?s:.*)SMS/OS')
+        self.assertRegex(pod.ipmi('sel', 'elist'),
+                         r'Watchdog.*[|] Hard reset')
+        self.assertEqual({}, self.denied_calls())
+
     def test_ping(self):
         pod = self.pod()
         # ipmitool sends an ASF ping with -I lan only.

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutated requests to all commands of a BMC, by an authenticated client.
+
+By hand, with figures::
+
+    python -m tests.unit.vbmc.fuzz 1000000
+"""
+
+import asyncio
+from concurrent import futures
+import pathlib
+import random
+import sys
+import time
+from unittest import mock
+
+from sushy_kubevirt.bmc import event_log
+from sushy_kubevirt.bmc import event_registry
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import machine
+from sushy_kubevirt.machine import power_restore_policy
+from sushy_kubevirt.machine import power_state
+from tests.unit.vbmc.ipmi import client
+from tools import ipmi_reference
+from vbmc_kubevirt import bmc
+from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import users
+
+#: Commands that end sessions, which the client needs.
+ENDING = {(6, 0x02), (6, 0x3C)}
+
+#: Commands of table G-1 and of DCMI; others are drawn at random.
+CODES = sorted({(group.netfn, number) for group in ipmi_reference.GROUPS
+                for number, _name, _level in group.commands} - ENDING)
+
+#: Bytes at which commands branch: channels, group extension, selectors.
+INTERESTING = (0, 1, 2, 3, 4, 0x0E, 0x0F, 0x10, 0x20, 0x40, 0x80, 0xC0, 0xDC,
+               0xFE, 0xFF)
+
+
+#: Parts of a step of a run by hand; the witness is asked after each.
+PARTS = 50
+
+
+class Inline(futures.Executor):
+    """Runs handlers where they are submitted, so that nothing is queued."""
+
+    def submit(self, function, /, *args, **kwargs):
+        done = futures.Future()
+        try:
+            done.set_result(function(*args, **kwargs))
+        except BaseException as exc:
+            done.set_exception(exc)
+        return done
+
+
+def virtual_machine():
+    """:returns: a `machine.Machine` whose answers have the right types"""
+    found = mock.create_autospec(machine.Machine, instance=True)
+    found.uuid = '6fb0c2e9-6dd2-4c0a-b1d2-1234567890ab'
+    found.qualified_name, found.name = 'lab/vm', 'vm'
+    found.problem.return_value = None
+    found.power_state.return_value = power_state.PowerState.ON
+    found.power_restore_policy.return_value = (
+        power_restore_policy.Policy.LAST_STATE)
+    found.boot.return_value = boot.BootState(
+        boot.Target.NONE, boot.Enabled.DISABLED, boot.Mode.LEGACY)
+    found.indicator.return_value = 'Off'
+    found.asset_tag.return_value = 'rack 7'
+    found.controller_name.return_value = ''
+    found.objects.return_value = {'metadata': {}}, None
+    found.inventory.return_value.started = ''
+    found.gates.version = 'v1.6.0'
+    found.booted_from.return_value = None
+    found.node_lost.return_value = False
+    found.medium.return_value = None
+    return found
+
+
+def log():
+    """:returns: an `event_log.Log` with some entries"""
+    found = mock.create_autospec(event_log.Log, instance=True)
+    found.cleared_at.return_value = 0
+    found.add.return_value = 'entry'
+    found.entries.return_value = tuple(event_log.Entry(
+        id=f'entry{number}', created='', seconds=number + 0.5,
+        severity='OK', text='', by='', reason='',
+        message_id=event_registry.POWERED_ON.id, args=('lab/vm',))
+        for number in range(20))
+    return found
+
+
+class Fuzzer:
+    """A BMC with two clients: one sends what is random, one is a witness.
+
+    Call it in an event loop.
+
+    :param seed: int
+    :ivar codes: set of the completion codes of all answers
+    :ivar unspecified: list of requests that were answered with FFh
+    """
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.codes = set()
+        self.unspecified = []
+        self.machine, self.log = virtual_machine(), log()
+        self.bmc = bmc.Bmc('vm', lambda: self.machine, '1.2.3',
+                           lambda session: None, lambda: self.log)
+        self.users = bmc_users.BmcUsers(
+            lambda: (users.User(2, b'admin', b'secret'),))
+        self.bmc.users = self.users
+        self.socket = client.Socket()
+        self.server = self.bmc.server = server.Server(
+            'vm', self.users, self.bmc.commands, self.bmc.guid, Inline(),
+            Inline())
+        with mock.patch.object(asyncio.get_running_loop(), 'add_reader'):
+            self.server.start(self.socket)
+        self.one = self.client(1).login()
+        self.witness = self.client(2).login()
+        self.witness.request(6, 0x3B, b'\4')
+
+    def client(self, port):
+        return client.Client(self.server, self.socket,
+                             address=('192.0.2.1', port))
+
+    def data(self):
+        """:returns: request data, random or of interesting bytes"""
+        length = self.random.choice((0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 22, 40,
+                                     self.random.randrange(250)))
+        if self.random.random() < 0.5:
+            return self.random.randbytes(length)
+        return bytes(self.random.choices(INTERESTING, k=length))
+
+    async def send(self, number):
+        """Send requests.
+
+        :param number: how many
+        """
+        for count in range(number):
+            if count % 50 == 0:
+                # A request may have lowered it.
+                self.one.request(6, 0x3B, b'\4')
+            code = self.random.choice(CODES) if self.random.random() < 0.9 \
+                else (self.random.randrange(64) & ~1,
+                      self.random.randrange(256))
+            if code in ENDING:
+                continue
+            data = self.data()
+            mark = len(self.socket.sent)
+            if self.random.random() < 0.1:
+                # Other LUNs, addresses and checksums.
+                message = bytearray(client.message(*code, data))
+                message[self.random.randrange(len(message))] ^= (
+                    1 << self.random.randrange(8))
+                if message[1] >> 2 == 6 and message[5] in (0x02, 0x3C):
+                    continue
+                self.one.send(self.one.secure(bytes(message)))
+            else:
+                self.one.request(*code, data)
+            while self.server._tasks:
+                await asyncio.sleep(0)
+            for answer, _to in self.socket.sent[mark:]:
+                self.record(code, data, answer)
+            self.socket.sent.clear()
+
+    def record(self, code, data, answer):
+        try:
+            found = self.one.reveal(answer)[0]
+        except Exception:
+            # A payload other than IPMI messages.
+            return
+        self.codes.add(found)
+        if found == 0xFF:
+            self.unspecified.append((*code, data.hex()))
+
+    async def unaffected(self):
+        """:returns: whether the other session works as before"""
+        mark = len(self.socket.sent)
+        self.witness.request(0, 1)
+        while self.server._tasks:
+            await asyncio.sleep(0)
+        return (len(self.server.active_sessions()) == 2
+                and len(self.socket.sent) == mark + 1
+                and self.witness.reveal(self.socket.sent[-1][0])[0] == 0)
+
+    def stop(self):
+        with mock.patch.object(asyncio.get_running_loop(), 'remove_reader'):
+            self.server.stop()
+
+
+def _memory():
+    """:returns: anonymous memory of this process in KiB"""
+    for line in pathlib.Path('/proc/self/status').read_text().splitlines():
+        if line.startswith('RssAnon'):
+            return int(line.split()[1])
+    return 0
+
+
+async def _by_hand(number):
+    seed = random.randrange(2 ** 32)
+    fuzzer = Fuzzer(seed)
+    begin = time.monotonic()
+    step = number // 10
+    for done in range(step, number + 1, step):
+        unaffected = True
+        for _part in range(PARTS):
+            await fuzzer.send(step // PARTS)
+            # Often enough to keep its session from being idle.
+            unaffected &= await fuzzer.unaffected()
+        fuzzer.machine.reset_mock()
+        fuzzer.log.reset_mock()
+        print(f'{done} requests, {time.monotonic() - begin:.0f} s, '
+              f'{_memory()} KiB, witness unaffected: {unaffected}',
+              flush=True)
+    print(f'seed {seed}; completion codes '
+          f"{' '.join(f'{code:02X}' for code in sorted(fuzzer.codes))}; "
+          f'answered with FFh: {fuzzer.unspecified[:20]}')
+    fuzzer.stop()
+
+
+if __name__ == '__main__':
+    asyncio.run(_by_hand(int(sys.argv[1])))
