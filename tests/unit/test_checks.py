@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tools/test`` prints correct sums even if suites fail in unusual ways."""
 
+import contextlib
 import io
 import os
 import pathlib
@@ -147,6 +148,26 @@ class MainTestCase(base.BaseTestCase):
             one=lambda folder: 1 / 0,
             two=lambda folder: suites.Result(4))
         self.assertEqual((0, '4 passed, 0 failed'), (code, lines[-1]))
+
+    def test_suites_of_given_cluster(self):
+        given = []
+        self.useFixture(fixtures.MonkeyPatch(
+            'tools.checks.suites.CLUSTER_SUITES', {
+                'two': lambda folder, *more: given.append(more)
+                or suites.Result(3, skipped=2)}))
+        code, lines = self.run_suites(
+            '--cluster', 'config', '--namespace', 'lab',
+            one=lambda folder: 1 / 0)
+        self.assertEqual((0, '3 passed, 0 failed, 2 skipped'),
+                         (code, lines[-1]))
+        self.assertEqual([('config', 'lab')], given)
+
+    def test_cluster_needs_namespace(self):
+        for words in (('--cluster', 'a'), ('--namespace', 'b'),
+                      ('--cluster', 'a', '--namespace', 'b', 'unit')):
+            with contextlib.redirect_stderr(io.StringIO()) as err:
+                self.assertRaises(SystemExit, checks.parse, words)
+            self.assertRegex(err.getvalue(), 'need one another|no suite')
 
     def test_suite_gets_a_folder(self):
         code, lines = self.run_suites(

@@ -6,6 +6,7 @@ The suites are defined in :mod:`tools.checks.suites`.
 
 import argparse
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -35,22 +36,40 @@ def parse(argv):
              "recorded cases of KubeVirt's and CDI's APIs, against a "
              'sandbox')
     parser.add_argument(
+        '--cluster', metavar='KUBECONFIG',
+        help='run the functional tests against the cluster with KubeVirt and '
+             'CDI that this kubeconfig names, with the rights of an '
+             'administrator; tests that need a sandbox are skipped, with the '
+             'reason. They change feature gates while they run, so use a '
+             'cluster made for tests. Suites: '
+             + ', '.join(suites.CLUSTER_SUITES))
+    parser.add_argument(
+        '--namespace', metavar='NS',
+        help="namespace of the tests' objects in that cluster, where nothing "
+             'else should be')
+    parser.add_argument(
         '-v', '--verbose', action='store_true',
         help='show the complete output of the suites; without it, the '
              'output is in logs, which are kept if a test failed')
     options = parser.parse_args(argv)
+    if bool(options.cluster) != bool(options.namespace):
+        parser.error('--cluster and --namespace need one another')
+    supported = suites.CLUSTER_SUITES if options.cluster else suites.SUITES
     for name in options.suite:
-        if name not in suites.SUITES:
+        if name not in supported:
             parser.error(f'no suite {name!r}; supported: '
-                         + ', '.join(suites.SUITES))
+                         + ', '.join(supported))
     return options
 
 
 def selected_suites(options):
     """Yield name and function of each selected suite."""
-    for name, suite in suites.SUITES.items():
+    given = (options.cluster, options.namespace) if options.cluster else ()
+    for name, suite in (suites.CLUSTER_SUITES if given
+                        else suites.SUITES).items():
         if not options.suite or name in options.suite:
-            yield name, suite
+            yield name, functools.partial(
+                lambda suite, folder: suite(folder, *given), suite)
     if options.conformance:
         yield ('conformance',
                lambda folder: suites.conformance(folder,

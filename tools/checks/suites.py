@@ -19,6 +19,7 @@ from kubevirt_sandbox.testing import guard
 from kubevirt_sandbox.testing import process
 from tests.fixtures import checkout
 from tests.fixtures import sandbox
+from tools.checks import cluster
 
 BIN = process.BIN
 
@@ -27,6 +28,12 @@ SANDBOX = checkout.ROOT / 'sandbox'
 
 # Timeout of one suite in seconds, far above the expected time.
 TIMEOUT = 60 * 60
+
+# The same for a given cluster, where nothing runs in parallel.
+CLUSTER_TIMEOUT = 12 * 60 * 60
+
+# Matches the sandbox's tests that check what KubeVirt and CDI do.
+API_TESTS = r'\.test_(kubevirt|cdi)_'
 
 # Matches the names of test modules whose guests run in QEMU.
 QEMU_TESTS = r'\.test_qemu_'
@@ -210,13 +217,15 @@ def parse_failures(lines):
     return tuple(''.join(each).rstrip() for each in outputs)
 
 
-def stestr(folder, path, *options, env=None, project=checkout.ROOT):
+def stestr(folder, path, *options, env=None, project=checkout.ROOT,
+           timeout=TIMEOUT):
     """Run tests in parallel and count them by stestr's summary.
 
     :param path: folder of the tests.
     :param options: additional arguments, which select tests.
     :param env: additional environment variables.
     :param project: folder of the project whose tests they are.
+    :param timeout: seconds
     :returns: :class:`Result`
     """
     program = [BIN / 'stestr', '--repo-url', folder, *STESTR_OPTIONS]
@@ -226,7 +235,7 @@ def stestr(folder, path, *options, env=None, project=checkout.ROOT):
         return failed_command(program[0], code, lines)
     # Omit the output of passed tests, which hides that of failed ones.
     program += ['run', '--slowest', '--suppress-attachments', *options]
-    code = run(*program, sink=lines, cwd=project, env={
+    code = run(*program, sink=lines, cwd=project, timeout=timeout, env={
         'OS_TEST_PATH': path, 'OS_TEST_TIMEOUT': '300',
         'OS_STDOUT_CAPTURE': '1', 'OS_STDERR_CAPTURE': '1', **(env or {})})
     counts = {}
@@ -263,6 +272,29 @@ def sandbox_functional(folder):
     """Run the functional tests of the sandbox, with real clients."""
     return stestr(folder, './tests/functional', *WORKERS, '--exclude-regex',
                   QEMU_TESTS, project=SANDBOX)
+
+
+def _on_cluster(folder, path, *options, given, project=checkout.ROOT):
+    """Run tests against a given cluster, one by one, as they share it."""
+    with cluster.environment(*given) as env:
+        return stestr(folder, path, '--concurrency', '1', *options,
+                      project=project, timeout=CLUSTER_TIMEOUT,
+                      env={**env, 'OS_TEST_TIMEOUT': '1800'})
+
+
+def functional_on_cluster(folder, *given):
+    """Run the functional tests against a given cluster.
+
+    :param given: arguments of `cluster.environment`
+    """
+    return _on_cluster(folder, './tests/functional', '--exclude-regex',
+                       QEMU_TESTS, given=given)
+
+
+def sandbox_functional_on_cluster(folder, *given):
+    """Run the sandbox's tests of KubeVirt's and CDI's APIs likewise."""
+    return _on_cluster(folder, './tests/functional', API_TESTS, given=given,
+                       project=SANDBOX)
 
 
 def qemu(folder):
@@ -336,6 +368,12 @@ SUITES = {
     'clients': clients,
     'demo': demo,
     'bench': bench,
+}
+
+#: Suites of ``--cluster``; they take the arguments of `cluster.environment`.
+CLUSTER_SUITES = {
+    'functional': functional_on_cluster,
+    'sandbox-functional': sandbox_functional_on_cluster,
 }
 
 

@@ -7,12 +7,15 @@ objects or resets those it changes. A failed test reports what the processes
 printed while it ran.
 """
 
+import functools
 import time
+import unittest
 
 import fixtures
 from oslotest import base
 from testtools import content
 
+from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import process
 from kubevirt_sandbox.testing import sandbox
 
@@ -24,10 +27,37 @@ def _processes(fixture):
             yield value
 
 
+def _skip_each_test(owner):
+    """Have a class whose `setUpClass` skips count as one skip for each test.
+
+    :param owner: class that defines `setUpClass`
+    """
+    set_up = vars(owner)['setUpClass'].__func__
+
+    @functools.wraps(set_up)
+    def checked(cls):
+        try:
+            set_up(cls)
+        except unittest.SkipTest as exc:
+            # Not for a call by super().
+            if owner is not next(one for one in cls.__mro__
+                                 if 'setUpClass' in vars(one)):
+                raise
+            cls.__unittest_skip__ = True
+            cls.__unittest_skip_why__ = str(exc)
+
+    owner.setUpClass = classmethod(checked)
+
+
 class FunctionalTestCase(base.BaseTestCase):
     """A test case whose class shares fixtures."""
 
     _shared = ()
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if 'setUpClass' in vars(cls):
+            _skip_each_test(cls)
 
     @classmethod
     def share(cls, fixture):
@@ -86,7 +116,8 @@ class SandboxTestCase(FunctionalTestCase):
     ``SANDBOX_ARGUMENTS`` are its parameters.
     """
 
-    SANDBOX = sandbox.Sandbox
+    SANDBOX = (given_cluster.GivenCluster if given_cluster.GIVEN
+               else sandbox.Sandbox)
     VMS = 2
     BOOT_SECONDS = 0.2
     SANDBOX_ARGUMENTS = ()

@@ -3,8 +3,11 @@
 
 import uuid
 
+from kubevirt_sandbox.testing import sandbox
 
-def vm(name, run_strategy='RerunOnFailure', namespace='default', **spec):
+
+def vm(name, run_strategy='RerunOnFailure', namespace=sandbox.NAMESPACE,
+       **spec):
     """Make a VM with a disk, a CD-ROM drive with a medium, and a NIC.
 
     It boots from the disk: no device has a ``bootOrder``, and the disk comes

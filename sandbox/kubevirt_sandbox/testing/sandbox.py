@@ -17,6 +17,9 @@ import yaml
 
 from kubevirt_sandbox.testing import process
 
+#: Namespace of the tests' objects; see `given_cluster`.
+NAMESPACE = os.environ.get('KUBEVIRT_NAMESPACE') or 'default'
+
 JSON_PATCH = 'application/json-patch+json'
 MERGE_PATCH = 'application/merge-patch+json'
 
@@ -37,7 +40,7 @@ GROUPS = {
 }
 
 
-def path(plural, name=None, namespace='default'):
+def path(plural, name=None, namespace=NAMESPACE):
     """Return the API path of a collection or an object.
 
     :param plural: ``virtualmachines``, ``configmaps``, …; resources that are
@@ -67,6 +70,9 @@ class Sandbox(fixtures.Fixture):
     administrator's credentials; ``kubeconfig`` is the path of the kubeconfig
     with all three.
     """
+
+    #: Whether it is not a sandbox: see `given_cluster`.
+    external = False
 
     def __init__(self, vms=2, boot_seconds=0.2, arguments=(), port=0,
                  log=None):
@@ -98,9 +104,12 @@ class Sandbox(fixtures.Fixture):
         self.ca = home / 'ca.crt'
         self.ca.write_bytes(
             base64.b64decode(cluster['certificate-authority-data']))
+        self._open_session(str(self.ca))
+
+    def _open_session(self, verify):
         self._session = requests.Session()
         self._session.trust_env = False
-        self._session.verify = str(self.ca)
+        self._session.verify = verify
         self._session.headers['Authorization'] = 'Bearer ' + self.token
         self.addCleanup(self._session.close)
 
@@ -132,12 +141,12 @@ class Sandbox(fixtures.Fixture):
                 f'{expect}: {response.text[:1000]}')
         return response
 
-    def create(self, plural, obj, namespace='default'):
+    def create(self, plural, obj, namespace=NAMESPACE):
         """Create an object and return it as stored by the API."""
         return self.request('POST', path(plural, namespace=namespace), obj,
                             expect=201).json()
 
-    def get(self, plural, name, namespace='default'):
+    def get(self, plural, name, namespace=NAMESPACE):
         """Read an object; None when it does not exist."""
         response = self.request('GET', path(plural, name, namespace))
         if response.status_code == 404:
@@ -145,12 +154,12 @@ class Sandbox(fixtures.Fixture):
         response.raise_for_status()
         return response.json()
 
-    def list(self, plural, namespace='default'):
+    def list(self, plural, namespace=NAMESPACE):
         """List the objects of a kind; in all namespaces when None."""
         return self.request('GET', path(plural, namespace=namespace),
                             expect=200).json()['items']
 
-    def patch(self, plural, name, body, namespace='default',
+    def patch(self, plural, name, body, namespace=NAMESPACE,
               content_type=None):
         """Patch an object.
 
@@ -164,21 +173,21 @@ class Sandbox(fixtures.Fixture):
         return self.request('PATCH', path(plural, name, namespace), body,
                             content_type=content_type, expect=200).json()
 
-    def delete(self, plural, name, namespace='default'):
+    def delete(self, plural, name, namespace=NAMESPACE):
         """Delete an object; no error when it does not exist."""
         response = self.request('DELETE', path(plural, name, namespace))
         if response.status_code != 404:
             response.raise_for_status()
 
-    def vm(self, name, namespace='default'):
+    def vm(self, name, namespace=NAMESPACE):
         """Read a VirtualMachine; None when it does not exist."""
         return self.get('virtualmachines', name, namespace)
 
-    def vmi(self, name, namespace='default'):
+    def vmi(self, name, namespace=NAMESPACE):
         """Read a VirtualMachineInstance; None when it does not exist."""
         return self.get('virtualmachineinstances', name, namespace)
 
-    def do(self, name, verb, body=None, namespace='default'):
+    def do(self, name, verb, body=None, namespace=NAMESPACE):
         """Call a VM's subresource: ``start``, ``stop``, ``restart``, …"""
         return self.request(
             'PUT', f'/apis/subresources.kubevirt.io/v1/namespaces/{namespace}'
@@ -201,19 +210,25 @@ class Sandbox(fixtures.Fixture):
     def apply(self, manifest):
         """Apply the objects of a manifest server-side, as ``kubectl`` does.
 
+        Those of namespace ``default`` go to ``NAMESPACE``.
+
         :param manifest: path of a YAML file with any number of objects.
         """
         for obj in yaml.safe_load_all(manifest.read_text()):
+            for part in (obj['metadata'], *obj.get('subjects', ())):
+                if part.get('namespace') == 'default':
+                    part['namespace'] = NAMESPACE
             meta, plural = obj['metadata'], obj['kind'].lower() + 's'
             if plural.endswith('ys'):
                 plural = plural[:-2] + 'ies'
-            self.request('PATCH', path(plural, meta['name'], meta.get(
-                'namespace')), obj, params={
-                    'fieldManager': 'tests', 'force': 'true'},
-                content_type='application/apply-patch+yaml'
-            ).raise_for_status()
+            self._apply(path(plural, meta['name'], meta.get('namespace')), obj)
 
-    def account(self, name, namespace='default'):
+    def _apply(self, where, obj):
+        self.request('PATCH', where, obj, params={
+            'fieldManager': 'tests', 'force': 'true'},
+            content_type='application/apply-patch+yaml').raise_for_status()
+
+    def account(self, name, namespace=NAMESPACE):
         """Make a kubeconfig for a service account.
 
         :returns: path of the file; it is deleted with the sandbox.
@@ -246,7 +261,7 @@ class Sandbox(fixtures.Fixture):
 
     # Waiting
 
-    def wait(self, plural, name, condition, namespace='default', timeout=30):
+    def wait(self, plural, name, condition, namespace=NAMESPACE, timeout=30):
         """Wait with a watch until an object meets a condition.
 
         :param condition: function of the object, or of None when it does not
@@ -299,7 +314,7 @@ class Sandbox(fixtures.Fixture):
         except requests.RequestException:
             return
 
-    def wait_running(self, name, namespace='default', other_than=None,
+    def wait_running(self, name, namespace=NAMESPACE, other_than=None,
                      timeout=30):
         """Wait for a running VMI.
 
@@ -315,7 +330,7 @@ class Sandbox(fixtures.Fixture):
             and vmi['metadata']['uid'] != other_than,
             namespace, timeout)
 
-    def wait_stopped(self, name, namespace='default', timeout=30):
+    def wait_stopped(self, name, namespace=NAMESPACE, timeout=30):
         """Wait until a VM has no VMI and its status is Stopped.
 
         :returns: the VM.
@@ -329,16 +344,16 @@ class Sandbox(fixtures.Fixture):
 
     # Guests
 
-    def guest(self, name, namespace='default'):
+    def guest(self, name, namespace=NAMESPACE):
         """Read the record of a guest: ``vmi``, ``running``, ``boots``."""
         return self.request('GET', f'/sandbox/guests/{namespace}/{name}',
                             expect=200).json()
 
-    def boots(self, name, namespace='default'):
+    def boots(self, name, namespace=NAMESPACE):
         """List a guest's boots, oldest first."""
         return self.guest(name, namespace)['boots']
 
-    def wait_boot(self, name, count, namespace='default', timeout=30):
+    def wait_boot(self, name, count, namespace=NAMESPACE, timeout=30):
         """Wait until a guest has booted a number of times in total.
 
         The record has no watch, so this method polls it.
@@ -358,7 +373,7 @@ class Sandbox(fixtures.Fixture):
                     f'{timeout:g} s, not {count}: {boots}')
             time.sleep(0.02)
 
-    def guest_does(self, name, action, namespace='default'):
+    def guest_does(self, name, action, namespace=NAMESPACE):
         """Make a guest ``reboot``, ``shutdown`` or ``crash`` by itself."""
         self.request(
             'POST', f'/sandbox/guests/{namespace}/{name}/{action}'

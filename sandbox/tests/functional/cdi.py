@@ -135,19 +135,20 @@ class CdiTestCase(kubevirt.KubeVirtTestCase):
     def create_volume(self, source, size='64Mi', **more):
         """Create one until the end of the test; return its name."""
         body = self.volume(source, size, **more)
-        self.cluster.request('POST', VOLUMES % 'default', body, expect=201)
+        self.cluster.request('POST', VOLUMES % sandbox.NAMESPACE, body,
+                             expect=201)
         name = body['metadata']['name']
         self.addCleanup(self.delete_volume, name)
         return name
 
     def refuse_volume(self, source, size='64Mi', code=422, **more):
         """Create an invalid one; return the message of the error."""
-        return self.call('POST', VOLUMES % 'default',
+        return self.call('POST', VOLUMES % sandbox.NAMESPACE,
                          self.volume(source, size, **more), code)
 
     def delete_volume(self, name):
         """Delete one and wait until its claim is gone."""
-        where = VOLUMES % 'default' + '/' + name
+        where = VOLUMES % sandbox.NAMESPACE + '/' + name
         response = self.cluster.request('DELETE', where)
         if response.status_code != 404:
             response.raise_for_status()
@@ -157,7 +158,7 @@ class CdiTestCase(kubevirt.KubeVirtTestCase):
     def get_volume(self, name):
         """Return one, or None."""
         response = self.cluster.request(
-            'GET', VOLUMES % 'default' + '/' + name)
+            'GET', VOLUMES % sandbox.NAMESPACE + '/' + name)
         return None if response.status_code == 404 else response.json()
 
     def wait_volume(self, name, condition, timeout=20):
@@ -202,7 +203,7 @@ class CdiTestCase(kubevirt.KubeVirtTestCase):
 
     # Content of claims
 
-    def disk(self, name, namespace='default'):
+    def disk(self, name, namespace=sandbox.NAMESPACE):
         """Return the path of a claim's disk."""
         self.need_sandbox()
         return self.storage / namespace / name / 'disk.img'

@@ -2,36 +2,22 @@
 """Test case for the behaviour of KubeVirt.
 
 The sandbox must behave as KubeVirt does, so the tests run against the sandbox
-or, with ``KUBEVIRT_API`` and ``KUBEVIRT_TOKEN`` (and ``KUBEVIRT_CA``) in the
-environment, against another cluster. Tests cannot control the guests of
+or, with ``KUBEVIRT_API`` and others in the environment, against another
+cluster (`given_cluster`). Tests cannot control the guests of
 another cluster; those that need it are skipped there.
 """
 
-import os
 import uuid
 
-import requests
-
 from kubevirt_sandbox.testing import case
+from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import sandbox
 
 DISKS = '/spec/template/spec/domain/devices/disks'
 CARDS = '/spec/template/spec/domain/devices/interfaces'
 VOLUMES = '/spec/template/spec/volumes'
-SUBRESOURCES = '/apis/subresources.kubevirt.io/v1/namespaces/default'
-
-
-class GivenCluster(sandbox.Sandbox):
-    """The cluster of the environment variables, instead of a sandbox."""
-
-    def _setUp(self):
-        self.url = os.environ['KUBEVIRT_API'].rstrip('/')
-        self.token = os.environ.get('KUBEVIRT_TOKEN', '')
-        self._session = requests.Session()
-        self._session.trust_env = False
-        self._session.verify = os.environ.get('KUBEVIRT_CA') or False
-        self._session.headers['Authorization'] = 'Bearer ' + self.token
-        self.addCleanup(self._session.close)
+SUBRESOURCES = ('/apis/subresources.kubevirt.io/v1/namespaces/'
+                + sandbox.NAMESPACE)
 
 
 class KubeVirtTestCase(case.FunctionalTestCase):
@@ -46,9 +32,9 @@ class KubeVirtTestCase(case.FunctionalTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.external = bool(os.environ.get('KUBEVIRT_API'))
+        cls.external = given_cluster.GIVEN
         cls.cluster = cls.share(
-            GivenCluster() if cls.external
+            given_cluster.GivenCluster(0) if cls.external
             else sandbox.Sandbox(0, cls.BOOT_SECONDS))
 
     def need_guests(self):
@@ -79,7 +65,7 @@ class KubeVirtTestCase(case.FunctionalTestCase):
             'volumes': [{'name': 'root', 'containerDisk': {
                 'image': 'example.test/root:1'}}]}
         vm = {'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachine',
-              'metadata': {'name': name, 'namespace': 'default'},
+              'metadata': {'name': name, 'namespace': sandbox.NAMESPACE},
               'spec': {'runStrategy': run, 'template': {
                   'metadata': {'labels': {'test': name}}, 'spec': spec}}}
         if change:

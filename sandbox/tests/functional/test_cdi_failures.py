@@ -227,7 +227,7 @@ class ClaimTest(cdi.CdiTestCase):
             elif number % 3 == 1:
                 time.sleep(0.01 * number)
             if number < 9:
-                where = cdi.VOLUMES % 'default' + '/' + name
+                where = cdi.VOLUMES % sandbox.NAMESPACE + '/' + name
                 self.cluster.request('DELETE', where, expect=200)
         # Until its own claim exists, the status of a DataVolume may be that
         # of its predecessor.

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 
+from kubevirt_sandbox.testing import sandbox
 from tests.functional import cdi
 
 IMAGE = os.urandom(70000) + bytes(900000) + b'the end'
@@ -100,7 +101,8 @@ class ImportTest(cdi.CdiTestCase):
         first = self.create_volume(self.web.put('/a.iso', IMAGE))
         self.wait_phase(first, 'Succeeded')
         copy = self.create_volume(
-            {'pvc': {'namespace': 'default', 'name': first}}, size=None)
+            {'pvc': {'namespace': sandbox.NAMESPACE, 'name': first}},
+            size=None)
         self.wait_phase(copy, 'Succeeded')
         if not self.external:
             self.assertTrue(self.disk(copy).read_bytes().startswith(IMAGE))
@@ -339,7 +341,7 @@ class AdmissionTest(cdi.CdiTestCase):
         name = self.create_volume(self.web.put('/a.iso', IMAGE))
         self.assertEqual(
             self.DENIED + 'Cannot update DataVolume Spec', self.call(
-                'PATCH', cdi.VOLUMES % 'default' + '/' + name,
+                'PATCH', cdi.VOLUMES % sandbox.NAMESPACE + '/' + name,
                 {'spec': {'preallocation': True}}, 422,
                 content_type='application/merge-patch+json'))
 
@@ -350,8 +352,8 @@ class AdmissionTest(cdi.CdiTestCase):
                 'resources': {'requests': {'storage': '1Mi'}}}})
         name = claim['metadata']['name']
         self.addCleanup(self.cluster.delete, 'persistentvolumeclaims', name)
-        self.assert_refused(f'Destination PVC default/{name} already exists',
-                            self.web.url, name=name)
+        self.assert_refused(f'Destination PVC {sandbox.NAMESPACE}/{name} '
+                            'already exists', self.web.url, name=name)
 
     def test_rejects_existing_name(self):
         name = self.create_volume(self.web.put('/a.iso', IMAGE))

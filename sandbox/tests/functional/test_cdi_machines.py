@@ -169,7 +169,8 @@ class WithoutCdiTest(cdi.CdiTestCase):
     def test_api_has_no_data_volumes(self):
         self.need_sandbox()
         self.assertIn('could not find the requested resource', self.call(
-            'POST', cdi.VOLUMES % 'default', self.volume(self.web.url), 404))
+            'POST', cdi.VOLUMES % sandbox.NAMESPACE,
+            self.volume(self.web.url), 404))
         groups = self.cluster.request('GET', '/apis').json()['groups']
         self.assertNotIn('cdi.kubevirt.io', [g['name'] for g in groups])
         self.make_running()
@@ -183,8 +184,8 @@ class WithoutCdiTest(cdi.CdiTestCase):
         cluster.create('virtualmachines', body)
         cluster.request('POST', '/sandbox/cdi', {'seconds': 1}, expect=201)
         cluster.request('POST', '/sandbox/cdi', {}, expect=409)
-        verb = ('/apis/subresources.kubevirt.io/v1/namespaces/default/'
-                f'virtualmachines/{name}/start')
+        verb = ('/apis/subresources.kubevirt.io/v1/namespaces/'
+                f'{sandbox.NAMESPACE}/virtualmachines/{name}/start')
         cluster.request('PUT', verb, {}, expect=503)
         response = cluster.request(
             'PATCH', sandbox.path('virtualmachines', name),
@@ -192,7 +193,8 @@ class WithoutCdiTest(cdi.CdiTestCase):
             content_type=sandbox.MERGE_PATCH, expect=500)
         self.assertIn('failed calling webhook', response.json()['message'])
         volume = self.volume({'blank': {}})
-        cluster.request('POST', cdi.VOLUMES % 'default', volume, expect=201)
+        cluster.request('POST', cdi.VOLUMES % sandbox.NAMESPACE, volume,
+                        expect=201)
         cluster.wait('datavolumes', volume['metadata']['name'],
                      lambda found: found.get('status', {}).get(
                          'phase') == 'Succeeded')

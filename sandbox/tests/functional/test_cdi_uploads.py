@@ -10,6 +10,7 @@ import time
 
 import requests
 
+from kubevirt_sandbox.testing import sandbox
 from tests.functional import cdi
 
 IMAGE = os.urandom(70000) + bytes(900000) + b'the end'
@@ -28,7 +29,7 @@ class UploadTest(cdi.CdiTestCase):
         self.wait_phase(name, 'UploadReady')
         return name
 
-    def token(self, name, namespace='default'):
+    def token(self, name, namespace=sandbox.NAMESPACE):
         answer = self.cluster.request('POST', TOKENS % namespace, {
             'apiVersion': 'upload.cdi.kubevirt.io/v1beta1',
             'kind': 'UploadTokenRequest', 'metadata': {'name': name},

@@ -10,6 +10,7 @@ import subprocess
 import fixtures
 import yaml
 
+from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import kubectl
 from kubevirt_sandbox.testing import ports
 from kubevirt_sandbox.testing import process
@@ -80,6 +81,8 @@ class FileTestCase(base.FunctionalTestCase):
                             text, rf'(?m)^{re.escape(name)}( |$)')
 
 
+@given_cluster.needs_sandbox(
+    'a cluster of its own, for the operator that it installs')
 class ImagesTestCase(base.FunctionalTestCase):
     """Programs of both built images, in clean environments."""
 

@@ -14,6 +14,7 @@ import time
 import fixtures
 from oslotest import base
 
+from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import guard
 from kubevirt_sandbox.testing import kubectl
 from kubevirt_sandbox.testing import ports
@@ -21,6 +22,7 @@ from kubevirt_sandbox.testing import process
 from tests.fixtures import checkout
 
 
+@given_cluster.needs_sandbox('the sandbox that the demo starts')
 class DemoTestCase(base.BaseTestCase):
 
     def demo(self, *arguments):

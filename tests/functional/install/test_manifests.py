@@ -9,6 +9,7 @@ import unittest
 import fixtures
 import yaml
 
+from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import kubectl
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import deployments
@@ -186,6 +187,8 @@ class KustomizeTestCase(ManifestsCase):
         self.assertEqual(set(), used - known)
 
 
+@given_cluster.needs_sandbox(
+    'a cluster of its own, for the operator that it installs')
 class ApplyTestCase(ManifestsCase):
     """The API server accepts all manifests without warnings."""
 
@@ -220,6 +223,7 @@ class ApplyTestCase(ManifestsCase):
                        folder)
 
 
+@given_cluster.needs_sandbox('pods that run this checkout')
 class InstalledTestCase(ManifestsCase):
     """The installed operator, in pods with the manifests' options."""
 

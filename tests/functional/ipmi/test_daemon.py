@@ -16,6 +16,7 @@ from kubevirt_sandbox.testing import ports
 from kubevirt_sandbox.testing import process
 from tests.fixtures import base
 from tests.fixtures import processes
+from tests.fixtures import sandbox
 from tests.fixtures import vbmcd
 
 LIBVIRT = ('--libvirt-uri', 'test:///default')
@@ -95,8 +96,8 @@ class EntriesTest(base.VbmcdTestCase):
         return done.stdout
 
     def test_add_refuses_missing_vm(self):
-        self.assertIn('There is no VirtualMachine default/nothing',
-                      self.refused('nothing'))
+        self.assertIn('There is no VirtualMachine '
+                      f'{sandbox.NAMESPACE}/nothing', self.refused('nothing'))
         # The daemon's own account has no permissions in that namespace.
         self.assertIn('There is no VirtualMachine other/vm-0',
                       self.refused('vm-0', '--namespace', 'other',
@@ -141,19 +142,20 @@ class EntriesTest(base.VbmcdTestCase):
             'vm-0', '--driver', 'vmware'))
 
     def test_names_with_and_without_namespace(self):
-        self.add('default/vm-0')
-        self.assertEqual({'default/vm-0': ('down', 'kubevirt')},
+        self.add(f'{sandbox.NAMESPACE}/vm-0')
+        self.assertEqual({f'{sandbox.NAMESPACE}/vm-0': ('down', 'kubevirt')},
                          status(self.vbmcd))
-        self.assertEqual(('default', 'kubevirt', 'default/vm-0'), tuple(
-            shown(self.vbmcd, 'default/vm-0')[key]
+        self.assertEqual((
+            sandbox.NAMESPACE, 'kubevirt', f'{sandbox.NAMESPACE}/vm-0'), tuple(
+            shown(self.vbmcd, f'{sandbox.NAMESPACE}/vm-0')[key]
             for key in ('namespace', 'driver', 'domain_name')))
-        self.add('vm-1', '--namespace', 'default')
+        self.add('vm-1', '--namespace', sandbox.NAMESPACE)
         self.assertIn('BMC for vm-1 already exists',
                       self.add('vm-1', check=False).stdout)
-        self.vbmcd.vbmc('start', 'default/vm-0')
-        self.assertEqual({'default/vm-0': ('running', 'kubevirt'),
+        self.vbmcd.vbmc('start', f'{sandbox.NAMESPACE}/vm-0')
+        self.assertEqual({f'{sandbox.NAMESPACE}/vm-0': ('running', 'kubevirt'),
                           'vm-1': ('down', 'kubevirt')}, status(self.vbmcd))
-        self.vbmcd.vbmc('delete', 'default/vm-0')
+        self.vbmcd.vbmc('delete', f'{sandbox.NAMESPACE}/vm-0')
         self.assertEqual(['vm-1'], list(status(self.vbmcd)))
         self.assertNotEqual(0, self.vbmcd.vbmc(
             'delete', '..', check=False).returncode)

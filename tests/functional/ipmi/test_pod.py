@@ -14,6 +14,7 @@ from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import process
 from tests.fixtures import ipmi_pod
 from tests.fixtures import processes
+from tests.fixtures import sandbox
 
 #: MiB of anonymous memory, which does not depend on other processes of this
 #: host. Both containers of an idle pod together must need less than 64 MiB of
@@ -88,7 +89,7 @@ class ServeTest(ipmi_pod.PodTestCase):
         pod.ipmi('dcmi', 'set_asset_tag', 'rack 7, unit 12, row 3')
         self.assertEqual('rack 7, unit 12, row 3', annotation('asset-tag'))
         self.assertIn('rack 7, unit 12, row 3', pod.ipmi('dcmi', 'asset_tag'))
-        self.assertIn('default/' + self.name,
+        self.assertIn(f'{sandbox.NAMESPACE}/{self.name}',
                       pod.ipmi('dcmi', 'get_mc_id_string'))
         pod.ipmi('dcmi', 'set_mc_id_string', 'controller 7')
         self.assertIn('controller 7', pod.ipmi('dcmi', 'get_mc_id_string'))

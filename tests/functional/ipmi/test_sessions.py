@@ -11,6 +11,7 @@ from pyghmi.ipmi import command
 
 from tests.fixtures import base
 from tests.fixtures import processes
+from tests.fixtures import sandbox
 from tests.fixtures import vbmcd
 
 
@@ -164,8 +165,8 @@ class LanLoginTest(SessionTestCase):
 
     def test_v15_refuses_password_over_16_bytes(self):
         # A second BMC of the same VM.
-        long = self.vbmcd.add('default/vm-0', password='x' * 17)
-        self.addCleanup(self.vbmcd.vbmc, 'delete', 'default/vm-0')
+        long = self.vbmcd.add(f'{sandbox.NAMESPACE}/vm-0', password='x' * 17)
+        self.addCleanup(self.vbmcd.vbmc, 'delete', f'{sandbox.NAMESPACE}/vm-0')
         for options in (), ('-A', 'MD5'):
             self.assertIn('not supported', self.assert_fails(
                 *options, bmc=long, password='x' * 16))

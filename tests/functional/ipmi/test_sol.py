@@ -13,8 +13,8 @@ from tests.fixtures import processes
 from tests.fixtures import terminal
 
 OPERATIONAL = rb'SOL Session operational'
-OFF = rb'\[default/[-\w]+ is off\. The console connects when it starts\.\]'
-CONNECTED = rb'console of default/[-\w]+ is connected\.\]'
+OFF = rb'\[[-\w]+/[-\w]+ is off\. The console connects when it starts\.\]'
+CONNECTED = rb'console of [-\w]+/[-\w]+ is connected\.\]'
 PROMPT = rb'\r\n# '
 
 #: MiB of anonymous memory that an open console adds, after 10 MB of output.

@@ -4,6 +4,7 @@
 import re
 
 from tests.fixtures import ipmi_case
+from tests.fixtures import sandbox
 from tests.fixtures import vbmcd
 
 
@@ -39,7 +40,8 @@ class SensorsTest(StorageTestCase):
         self.assertEqual(7, len(self.columns('sensor', 'list')))
         self.assertEqual({}, self.sandbox.stats()['calls'])
         self.sandbox.request(
-            'PUT', '/apis/subresources.kubevirt.io/v1/namespaces/default/'
+            'PUT', '/apis/subresources.kubevirt.io/v1/namespaces/'
+            f'{sandbox.NAMESPACE}/'
             f'virtualmachineinstances/{name}/pause', expect=200)
         self.until(lambda: self.states()['ACPI State'] == 'G1: sleeping')
 

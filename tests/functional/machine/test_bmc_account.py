@@ -19,10 +19,11 @@ from kubevirt_sandbox.testing import process
 from tests.fixtures import base
 from tests.fixtures import emulator
 from tests.fixtures import image_server
+from tests.fixtures import sandbox
 from tests.fixtures import vbmcd
 
 KUBECTL = shutil.which('kubectl')
-USER = 'system:serviceaccount:default:emulator-virtbmc'
+USER = f'system:serviceaccount:{sandbox.NAMESPACE}:emulator-virtbmc'
 
 
 class BmcAccountTestCase(base.SandboxTestCase):
@@ -98,26 +99,26 @@ class BmcAccountTestCase(base.SandboxTestCase):
                       ['vm', self.name], ['kubevirts', '-A']):
             done = self.kubectl('get', *words)
             self.assertEqual(0, done.returncode, done.stderr)
-        cannot = f'User "{USER}" cannot '
+        cannot, here = f'User "{USER}" cannot ', sandbox.NAMESPACE
         for sentence, words in (
                 ('get resource "secrets" in API group "" in the namespace '
-                 '"default"', ['get', 'secret', 'private']),
+                 f'"{here}"', ['get', 'secret', 'private']),
                 ('list resource "secrets" in API group "" in the namespace '
-                 '"default"', ['get', 'secrets']),
+                 f'"{here}"', ['get', 'secrets']),
                 ('list resource "virtualmachines" in API group "kubevirt.io" '
                  'in the namespace "kube-system"',
                  ['get', 'vm', '-n', 'kube-system']),
                 ('list resource "virtualmachines" in API group "kubevirt.io" '
                  'at the cluster scope', ['get', 'vm', '-A']),
                 ('delete resource "virtualmachines" in API group '
-                 '"kubevirt.io" in the namespace "default"',
+                 f'"kubevirt.io" in the namespace "{here}"',
                  ['delete', 'vm', self.name]),
                 ('list resource "pods" in API group "" in the namespace '
-                 '"default"', ['get', 'pods']),
+                 f'"{here}"', ['get', 'pods']),
                 ('create resource "serviceaccounts/token" in API group "" in '
-                 'the namespace "default"', ['create', 'token', 'default']),
+                 f'the namespace "{here}"', ['create', 'token', 'default']),
                 ('get resource "roles" in API group '
-                 '"rbac.authorization.k8s.io" in the namespace "default"',
+                 f'"rbac.authorization.k8s.io" in the namespace "{here}"',
                  ['get', 'role', 'sushy-kubevirt-bmc']),
                 ('get path "/sandbox/stats"',
                  ['get', '--raw', '/sandbox/stats'])):
@@ -157,7 +158,7 @@ class BmcAccountTestCase(base.SandboxTestCase):
             return done.stdout
         administrate('create', 'serviceaccount', 'reader')
         administrate('create', 'rolebinding', 'reader', '--clusterrole=view',
-                     '--serviceaccount=default:reader')
+                     f'--serviceaccount={sandbox.NAMESPACE}:reader')
         token = administrate('create', 'token', 'reader').strip()
         for code, words in ((0, ['get', 'vm,cm']), (1, ['get', 'secrets'])):
             done = self.kubectl('--token', token, *words)

@@ -15,6 +15,7 @@ from urllib import parse
 
 import fixtures
 
+from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import machines
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import connection
@@ -23,6 +24,7 @@ from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import power_state
 from tests.fixtures import cluster_case
+from tests.fixtures import sandbox
 
 MIB = 1024 * 1024
 
@@ -217,10 +219,10 @@ class ScopeTestCase(MachineTestCase):
     def test_scope_of_one_vm(self):
         vm, other = self.vm(), self.vm()
         name = vm['metadata']['name']
-        c = self.cluster(vm=f'default/{name}')
+        c = self.cluster(vm=f'{sandbox.NAMESPACE}/{name}')
         self.assertEqual([name], [m.name for m in c.machines()])
         outside = other['metadata']['name']
-        for identity in (outside, f'default/{outside}',
+        for identity in (outside, f'{sandbox.NAMESPACE}/{outside}',
                          other['metadata']['uid']):
             self.assertRaises(errors.MachineNotFound, c.machine, identity)
         machine = c.machine(name)
@@ -428,7 +430,7 @@ class ErrorTestCase(cluster_case.ClusterTestCase):
         access = self.connection.access()
         other = connection.Connection(lambda: connection.Access(
             access.server, ca=access.ca, authorization='Bearer wrong'))
-        c = cluster.Cluster(other, ('default',))
+        c = cluster.Cluster(other, (sandbox.NAMESPACE,))
         self.addCleanup(c.close)
         e = self.assertRaises(errors.AccessDenied, c.machines)
         self.assertEqual('list', e.verb)
@@ -456,6 +458,7 @@ class GatesTestCase(cluster_case.ClusterTestCase):
             self.assertIs(expected, gates.enabled('RebootPolicy'), (on, off))
 
 
+@given_cluster.needs_sandbox("the sandbox's record of API calls")
 class ThousandTestCase(cluster_case.ClusterTestCase):
     """A cluster with 1,000 VMs."""
 
@@ -482,7 +485,7 @@ class ConnectionTestCase(cluster_case.ClusterTestCase):
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         url = parse.urlsplit(self.sandbox.url)
         (home / 'ca.crt').write_bytes(self.sandbox.ca.read_bytes())
-        (home / 'namespace').write_text('default')
+        (home / 'namespace').write_text(sandbox.NAMESPACE)
         (home / 'token').write_text('expired')
         for name, value in (
                 ('KUBECONFIG', None), ('KUBERNETES_SERVICE_HOST',

@@ -14,6 +14,7 @@ from sushy_kubevirt.machine import power_state
 from tests.fixtures import lagging_controllers
 from tests.fixtures import machine_case
 from tests.fixtures import media_case
+from tests.fixtures import sandbox
 
 R = power_state.ResetType
 S = media_case.S
@@ -45,7 +46,7 @@ class ImportTestCase(media_case.MediaTestCase):
         bmcs = []
         for name in names:
             bmcs.append(cluster.Cluster(
-                self.connection, vm='default/' + name,
+                self.connection, vm=f'{sandbox.NAMESPACE}/{name}',
                 options=options.Options(media=options.MediaOptions(
                     **self.MEDIA))))
             self.addCleanup(bmcs[-1].close)
@@ -56,7 +57,7 @@ class ImportTestCase(media_case.MediaTestCase):
             self.slow(source.url, delay=0.5)
             machine.insert_media('Cd', source)
         self.assertEqual(
-            [('default', one.medium('Cd').data_volume)],
+            [(sandbox.NAMESPACE, one.medium('Cd').data_volume)],
             list(bmcs[0].media.volumes._watchers))
         for machine in (one, two):
             self.wait_state(machine, S.READY)

@@ -15,6 +15,7 @@ from sushy_kubevirt.operator import spec
 from tests.fixtures import concurrency
 from tests.fixtures import machine_case
 from tests.fixtures import media_case
+from tests.fixtures import sandbox
 
 S = media_case.S
 
@@ -34,7 +35,7 @@ class PodAccountMixin:
         if name not in self.accounts:
             vm = self.sandbox.get('virtualmachines', name)
             bmc = spec.read({
-                'metadata': {'name': name, 'namespace': 'default',
+                'metadata': {'name': name, 'namespace': sandbox.NAMESPACE,
                              'uid': vm['metadata']['uid'], 'generation': 1},
                 'spec': {'virtualMachine': {'name': name}}})
             for plural, made in (
@@ -55,7 +56,7 @@ class PodAccountMixin:
             gates_seconds=0), **settings}
         made = cluster.Cluster(
             connection.Connection.from_options(str(self.account_of(name))),
-            vm='default/' + name, options=options.Options(
+            vm=f'{sandbox.NAMESPACE}/{name}', options=options.Options(
                 media=options.MediaOptions(
                     **dict(self.MEDIA, **(media_options or {}))),
                 **settings))

@@ -12,6 +12,7 @@ from sushy_kubevirt.machine import power_state
 from tests.fixtures import checkout
 from tests.fixtures import machine_case
 from tests.fixtures import media_case
+from tests.fixtures import sandbox
 
 R = power_state.ResetType
 S = media_case.S
@@ -21,9 +22,9 @@ _UPLOADER = '''
 import sys, time
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.machine import cluster, media, options
-kubeconfig, name, url, proxy, ca = sys.argv[1:]
+kubeconfig, namespace, name, url, proxy, ca = sys.argv[1:]
 made = cluster.Cluster(
-    connection.Connection.from_options(kubeconfig), ('default',),
+    connection.Connection.from_options(kubeconfig), (namespace,),
     options=options.Options(media=options.MediaOptions(
         allow_loopback=True, mode='upload', upload_proxy_url=proxy,
         upload_proxy_ca=ca)))
@@ -129,7 +130,7 @@ class UploadTestCase(media_case.UploadingTestCase):
         machine = self.machine('Halted', change=media_case.drop_medium)
         with subprocess.Popen(
                 [sys.executable, '-c', _UPLOADER,
-                 str(self.account), machine.name,
+                 str(self.account), sandbox.NAMESPACE, machine.name,
                  self.url('size-50000000000.iso'), *self.proxy.values()],
                 cwd=checkout.ROOT, stdout=subprocess.PIPE, text=True) as other:
             self.assertEqual('begun\n', other.stdout.readline())

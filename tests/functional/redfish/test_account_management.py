@@ -12,6 +12,7 @@ import requests
 from tests.fixtures import account_secret
 from tests.fixtures import base
 from tests.fixtures import emulator
+from tests.fixtures import sandbox
 
 ACCOUNTS = '/redfish/v1/AccountService/Accounts'
 SESSIONS = '/redfish/v1/SessionService/Sessions'
@@ -203,5 +204,5 @@ class TestWithoutPermissionToWatch(AccountManagementTestCase):
         self.wait_valid(('bob', 'secret-new'))
         # One attempt was made, and no further ones.
         refused = self.sandbox.stats()['refused']
-        self.assertEqual({'system:serviceaccount:default:emulator-virtbmc': {
+        self.assertEqual({f'system:serviceaccount:{sandbox.NAMESPACE}:emulator-virtbmc': {
             'list': {'secrets': 1}}}, refused)

@@ -13,6 +13,7 @@ import sushy
 from kubevirt_sandbox.testing import machines
 from tests.fixtures import emulator
 from tests.fixtures import redfish_case
+from tests.fixtures import sandbox
 
 
 class TestReads(redfish_case.RedfishTestCase):
@@ -85,8 +86,8 @@ class TestReads(redfish_case.RedfishTestCase):
 
     def test_names_are_redirected(self):
         self.make()
-        for name in (self.name, 'default:' + self.name,
-                     'default%2F' + self.name):
+        for name in (self.name, f'{sandbox.NAMESPACE}:{self.name}',
+                     f'{sandbox.NAMESPACE}%2F{self.name}'):
             response = self.emulator.request(
                 'GET', f'{redfish_case.SYSTEMS}/{name}/BIOS?x=1',
                 allow_redirects=False, expect=307)
@@ -286,7 +287,7 @@ class TestErrors(redfish_case.RedfishTestCase):
             self.sandbox.request('POST', '/api/v1/namespaces', {
                 'apiVersion': 'v1', 'kind': 'Namespace',
                 'metadata': {'name': 'other'}})
-            for namespace in 'default', 'other':
+            for namespace in sandbox.NAMESPACE, 'other':
                 self.sandbox.create(
                     'virtualmachines',
                     machines.vm(name, 'Halted', namespace), namespace)
@@ -296,7 +297,7 @@ class TestErrors(redfish_case.RedfishTestCase):
                 'GET', path).status_code == 409)
             message = everywhere.request('GET', path).json()['error'][
                 'message']
-            self.assertIn('default/' + name, message)
+            self.assertIn(f'{sandbox.NAMESPACE}/{name}', message)
             self.assertIn('other/' + name, message)
             self.assertEqual(
                 'KubeVirt VirtualMachine other/' + name,

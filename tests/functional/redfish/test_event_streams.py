@@ -13,6 +13,7 @@ import requests
 from tests.fixtures import emulator
 from tests.fixtures import events_case
 from tests.fixtures import redfish_case
+from tests.fixtures import sandbox
 
 STREAM = events_case.SERVICE + '/SSE'
 
@@ -250,7 +251,8 @@ class TestLog(events_case.EventsTestCase):
         self.assertEqual(sorted(times), times)
         [own] = [entry for entry in found if entry.get(
             'MessageId') == 'ResourceEvent.1.3.ResourcePoweredOn']
-        self.assertEqual(['default/' + self.name], own['MessageArgs'])
+        self.assertEqual([f'{sandbox.NAMESPACE}/{self.name}'],
+                         own['MessageArgs'])
         self.assertEqual(own, self.untagged(self.emulator.request(
             'GET', own['@odata.id'], expect=200).json()))
         # Events of KubeVirt.

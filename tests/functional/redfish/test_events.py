@@ -14,6 +14,7 @@ from tests.fixtures import emulator
 from tests.fixtures import events_case
 from tests.fixtures import file_servers
 from tests.fixtures import redfish_case
+from tests.fixtures import sandbox
 
 
 class TestMachineEvents(events_case.EventsTestCase):
@@ -28,7 +29,8 @@ class TestMachineEvents(events_case.EventsTestCase):
         self.subscribe(self.one.url)
         self.emulator.reset(self.uuid, 'On')
         event = self.one.wait('ResourcePoweredOn')
-        self.assertEqual(['default/' + self.name], event['MessageArgs'])
+        self.assertEqual([f'{sandbox.NAMESPACE}/{self.name}'],
+                         event['MessageArgs'])
         self.assertEqual({'@odata.id': self.path},
                          event['OriginOfCondition'])
         # The same without the emulator.
@@ -49,8 +51,8 @@ class TestMachineEvents(events_case.EventsTestCase):
             'BootSourceOverrideTarget': 'Pxe',
             'BootSourceOverrideEnabled': 'Once'}})
         event = self.one.wait('BootOverrideSet')
-        self.assertEqual(['default/' + self.name, 'Pxe', 'Once', 'Legacy'],
-                         event['MessageArgs'])
+        self.assertEqual([f'{sandbox.NAMESPACE}/{self.name}', 'Pxe', 'Once',
+                          'Legacy'], event['MessageArgs'])
         self.emulator.patch_system(self.uuid, {'Boot': {
             'BootSourceOverrideEnabled': 'Disabled'}})
         self.one.wait('BootOverrideRemoved')
@@ -59,7 +61,7 @@ class TestMachineEvents(events_case.EventsTestCase):
             'BootSourceOverrideEnabled': 'Once'}})
         self.emulator.reset(self.uuid, 'On')
         event = self.one.wait('BootOverrideConsumed')
-        self.assertEqual(['default/' + self.name, 'Cd'],
+        self.assertEqual([f'{sandbox.NAMESPACE}/{self.name}', 'Cd'],
                          event['MessageArgs'])
         self.one.wait('ResourcePoweredOn')
         self.submit()

@@ -7,6 +7,7 @@ import fixtures
 from tests.fixtures import event_listener
 from tests.fixtures import events_case
 from tests.fixtures import redfish_case
+from tests.fixtures import sandbox
 from tests.fixtures import virtual_media_case
 
 ADMIN = ('admin', 'secret-of-admin')
@@ -32,7 +33,7 @@ class TestMedia(virtual_media_case.MediaTestCase):
         self.insert(url.replace(
             '://', f'://me:{virtual_media_case.PASSWORD}@'))
         event = one.wait('MediaInserted', **drive)
-        self.assertEqual(['default/' + self.name, url, 'Cd'],
+        self.assertEqual([f'{sandbox.NAMESPACE}/{self.name}', url, 'Cd'],
                          event['MessageArgs'])
         one.wait('MediaImported', **drive)
         one.wait('TaskStarted')
@@ -48,8 +49,8 @@ class TestMedia(virtual_media_case.MediaTestCase):
         self.assertIn('404', event['Message'])
         one.wait('TaskAborted')
         self.emulator.process.wait_output(
-            f'WARNING.*default/{self.name}.*lost.iso|'
-            f'default/{self.name}: .*lost.iso')
+            f'WARNING.*{sandbox.NAMESPACE}/{self.name}.*lost.iso|'
+            f'{sandbox.NAMESPACE}/{self.name}: .*lost.iso')
         self.eject()
         one.wait('MediaEjected', count=2, **drive)
         for text in (str(one.posts), self.emulator.process.output):

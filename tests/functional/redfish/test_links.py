@@ -12,6 +12,7 @@ from kubevirt_sandbox.testing import machines
 from tests.fixtures import base
 from tests.fixtures import emulator
 from tests.fixtures import link_crawler
+from tests.fixtures import sandbox
 
 _PASSWORD = 'Tests-have-no-secrets-1'
 _OPEN = ('/redfish', '/redfish/v1/', '/redfish/v1', '/redfish/v1/odata',
@@ -35,7 +36,8 @@ class TestLinks(base.SandboxTestCase):
         self.emulator = self.useFixture(emulator.Emulator(
             self.sandbox.bmc_account(), {
                 'SUSHY_EMULATOR_KUBEVIRT_STATE_SECRET':
-                    'default/sushy-kubevirt-state', **settings}, 'gunicorn'))
+                    sandbox.NAMESPACE + '/sushy-kubevirt-state',
+                **settings}, 'gunicorn'))
         return self.emulator
 
     def get(self, path):
@@ -102,7 +104,7 @@ class TestLinks(base.SandboxTestCase):
         self.check_schemas(found)
 
     def test_links_with_one_vm(self):
-        self.serve(SUSHY_EMULATOR_KUBEVIRT_VM='default/off')
+        self.serve(SUSHY_EMULATOR_KUBEVIRT_VM=f'{sandbox.NAMESPACE}/off')
         found = self.crawl()
         self.assertFalse([path for path in found if 'on' == path])
         body = found['/redfish/v1/Systems'][1]

@@ -20,11 +20,12 @@ from kubevirt_sandbox.testing import machines
 from tests.fixtures import base
 from tests.fixtures import emulator
 from tests.fixtures import redfish_case
+from tests.fixtures import sandbox
 
 
 # The Secret that the account may read; each VM's BMC has its own.
 STATE = {'SUSHY_EMULATOR_KUBEVIRT_STATE_SECRET':
-         'default/sushy-kubevirt-state'}
+         sandbox.NAMESPACE + '/sushy-kubevirt-state'}
 
 
 class TestStart(base.SandboxTestCase):
@@ -130,8 +131,9 @@ class TestAccess(base.SandboxTestCase):
                          started.systems())
         started.reset('mine', 'On')
         self.sandbox.wait_running('mine')
-        for identity in (others, others.upper(), 'others', 'default:others',
-                         'default%2Fothers'):
+        for identity in (others, others.upper(), 'others',
+                         f'{sandbox.NAMESPACE}:others',
+                         f'{sandbox.NAMESPACE}%2Fothers'):
             for where in (redfish_case.SYSTEMS + '/%s',
                           redfish_case.SYSTEMS + '/%s/BIOS',
                           redfish_case.SYSTEMS + '/%s/VirtualMedia',
@@ -170,10 +172,11 @@ class TestAccess(base.SandboxTestCase):
                     [self.uuids['mine']]})
 
     def test_allowed_by_name(self):
-        self.check({'SUSHY_EMULATOR_ALLOWED_INSTANCES': ['default/mine']})
+        self.check({'SUSHY_EMULATOR_ALLOWED_INSTANCES': [
+            f'{sandbox.NAMESPACE}/mine']})
 
     def test_allowed_by_option_vm(self):
-        self.check({'SUSHY_EMULATOR_KUBEVIRT_VM': 'default/mine'})
+        self.check({'SUSHY_EMULATOR_KUBEVIRT_VM': f'{sandbox.NAMESPACE}/mine'})
 
 
 class TestTls(base.SandboxTestCase):
@@ -233,7 +236,7 @@ class TestGunicorn(redfish_case.RedfishTestCase):
     def test_escaped_slash_in_name(self):
         self.make()
         self.assertEqual(self.uuid, self.emulator.system(
-            'default%2F' + self.name)['Id'])
+            f'{sandbox.NAMESPACE}%2F{self.name}')['Id'])
 
     def test_workers_read_writes_of_others(self):
         """Each worker reads at once what another one wrote."""

@@ -9,6 +9,7 @@ import bcrypt
 
 from tests.fixtures import base
 from tests.fixtures import emulator
+from tests.fixtures import sandbox
 
 SESSIONS = '/redfish/v1/SessionService/Sessions'
 
@@ -21,7 +22,7 @@ class SharedDirectoryTestCase(base.SandboxTestCase):
         started = self.useFixture(emulator.Emulator(
             self.sandbox.bmc_account(), {
                 'SUSHY_EMULATOR_KUBEVIRT_STATE_SECRET':
-                    'default/sushy-kubevirt-state',
+                    sandbox.NAMESPACE + '/sushy-kubevirt-state',
                 **options.pop('settings', {})}, **options))
         started.request('GET', '/redfish/v1/', expect=200)
         return started
