@@ -204,5 +204,6 @@ class TestWithoutPermissionToWatch(AccountManagementTestCase):
         self.wait_valid(('bob', 'secret-new'))
         # One attempt was made, and no further ones.
         refused = self.sandbox.stats()['refused']
-        self.assertEqual({f'system:serviceaccount:{sandbox.NAMESPACE}:emulator-virtbmc': {
+        user = f'system:serviceaccount:{sandbox.NAMESPACE}:emulator-virtbmc'
+        self.assertEqual({user: {
             'list': {'secrets': 1}}}, refused)

@@ -28,8 +28,7 @@ class TestLinks(base.SandboxTestCase):
     def setUpClass(cls):
         super().setUpClass()
         for name, strategy in ('off', 'Halted'), ('on', 'Always'):
-            cls.sandbox.create('virtualmachines', machines.vm(name, strategy),
-                               'default')
+            cls.sandbox.create('virtualmachines', machines.vm(name, strategy))
 
     def serve(self, **settings):
         """Start an emulator for this test."""
