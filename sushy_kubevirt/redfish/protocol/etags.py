@@ -6,18 +6,21 @@ and nothing is stored. Tags are weak, because properties that change by
 themselves (`VOLATILE`) are left out.
 
 A conditional change is compared with the current resource, which is read by an
-internal request. Concurrent conditional changes of one system in the same
-worker wait for each other. Workers do not share the lock: until a worker has
-seen another's write (`services.written_versions`), both may accept a change
-for the same tag.
+internal request. Concurrent conditional changes of one resource wait for each
+other, also those of other workers (`services.worker_locks`). What another
+worker has written is read again: of a VM by `services.written_versions`, else
+here.
 """
 
 import hashlib
 import json
 import threading
+import time
+import zlib
 
 import flask
 
+from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
@@ -85,12 +88,22 @@ def check_preconditions():
             or request.method not in _CONDITIONAL):
         return
     path = request.path
-    lock = _locks[hash((_owner_path(), *path.rstrip('/').split('/')[5:]))
-                  % len(_locks)]
-    if not lock.acquire(timeout=_LOCK_TIMEOUT):
-        raise error_responses.unavailable(
-            'Another conditional change of this system is in progress.')
-    environ[_LOCK] = lock
+    # The same in all workers, as `hash` is not.
+    number = zlib.crc32('/'.join((
+        *_owner_path(), *path.rstrip('/').split('/')[5:])).encode(
+            errors='replace')) % len(_locks)
+    services = authentication.services()
+    deadline = time.monotonic() + _LOCK_TIMEOUT
+    if not _locks[number].acquire(timeout=_LOCK_TIMEOUT):
+        raise _in_progress()
+    if not services.change_locks.acquire(number,
+                                         deadline - time.monotonic()):
+        _locks[number].release()
+        raise _in_progress()
+    environ[_LOCK] = services.change_locks, number
+    if flask.g.machine is None:
+        # Accounts, subscriptions and settings.
+        services.state.refresh(0, trust_watch=False)
     found = internal_requests.get(path)
     tag = None if found is None else compute(found)
     if if_match is not None:
@@ -108,6 +121,11 @@ def _owner_path():
     return tuple(start) if machine is None else (start[0], machine.uuid)
 
 
+def _in_progress():
+    return error_responses.unavailable(
+        'Another conditional change of this resource is in progress.')
+
+
 def precondition_failed():
     """Create the error 412: If-Match or If-None-Match does not hold."""
     return error_responses.RedfishError(
@@ -119,6 +137,8 @@ def release_lock(environ):
 
     :param environ: of the request (WSGI)
     """
-    lock = environ.pop(_LOCK, None)
-    if lock is not None:
-        lock.release()
+    held = environ.pop(_LOCK, None)
+    if held is not None:
+        change_locks, number = held
+        change_locks.release(number)
+        _locks[number].release()

@@ -22,6 +22,8 @@ from sushy_kubevirt.redfish.resources import resource_paths
 ROOT = '/redfish/v1/UpdateService'
 INVENTORY = ROOT + '/FirmwareInventory'
 
+_UPDATE = 'UpdateService.SimpleUpdate'
+
 
 def service():
     """GET /redfish/v1/UpdateService"""
@@ -36,15 +38,15 @@ def service():
         'ServiceEnabled': False,
         'Status': {'State': 'Disabled', 'Health': 'OK'},
         'FirmwareInventory': responses.link(INVENTORY),
-        # sushy requires it.
-        'Actions': {},
+        # Ironic's interoperability profile requires it.
+        'Actions': {'#' + _UPDATE: {'target': f'{ROOT}/Actions/{_UPDATE}'}},
     })
 
 
 def simple_update():
     """POST …/Actions/UpdateService.SimpleUpdate: 501"""
     raise error_responses.RedfishError(501, messages.message(
-        'ActionNotSupported', 'UpdateService.SimpleUpdate',
+        'ActionNotSupported', _UPDATE,
         detail='Firmware comes with KubeVirt and is updated with it.'))
 
 

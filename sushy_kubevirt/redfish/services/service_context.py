@@ -14,6 +14,7 @@ from sushy_kubevirt.redfish.services.events import dispatcher
 from sushy_kubevirt.redfish.services import login_accounts
 from sushy_kubevirt.redfish.services import sessions
 from sushy_kubevirt.redfish.services import shared_directory
+from sushy_kubevirt.redfish.services import worker_locks
 from sushy_kubevirt.redfish.services import worker_messages
 from sushy_kubevirt.redfish.services import written_versions
 
@@ -35,6 +36,8 @@ class Services:
         self.worker_messages = worker_messages.WorkerMessages(self.folder.path)
         cluster.recent_writes = written_versions.WrittenVersions(
             self.folder.path)
+        #: Held while a conditional change is compared and carried out.
+        self.change_locks = worker_locks.WorkerLocks(self.folder.path)
         self.state = state_secret.StateSecret(
             cluster,
             state_secret.location(cluster, settings.state_secret),

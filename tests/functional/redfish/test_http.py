@@ -3,9 +3,13 @@
 
 import http.client
 import json
+import secrets
 import socket
+import threading
 import time
 import urllib.parse
+
+import requests
 
 from tests.fixtures import base
 from tests.fixtures import emulator
@@ -173,3 +177,27 @@ class TestWorkers(base.SandboxTestCase):
             if len(tags) == 1 or time.monotonic() > deadline:
                 break
         self.assertEqual(1, len(tags))
+
+    def test_one_of_simultaneous_changes_succeeds(self):
+        """Also if several workers receive changes with the same ETag."""
+        served = self.useFixture(emulator.Emulator(
+            self.sandbox.bmc_account(), server='gunicorn', workers=3))
+        path, = served.systems()
+
+        def change(tag, start, codes):
+            start.wait(30)
+            codes.append(requests.patch(
+                served.url + path, json={'AssetTag': secrets.token_hex()},
+                headers={'If-Match': tag}, timeout=30).status_code)
+
+        for _ in range(5):
+            tag = served.request('GET', path, expect=200).headers['ETag']
+            start, codes = threading.Barrier(6), []
+            threads = [threading.Thread(target=change,
+                                        args=(tag, start, codes))
+                       for _ in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+            self.assertEqual([204] + [412] * 5, sorted(codes))
