@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import hashlib
+
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import power_state
@@ -9,6 +11,10 @@ from vbmc_kubevirt.commands import sensor_table
 P = power_state.PowerState
 NUMBERS = {sensor.name: sensor.number for sensor in sensor_table.READABLE}
 ILLEGAL = (0xCD, b'')
+
+
+#: What the records and `sdr.CHANGED` were when both were changed last.
+RECORDS = ('ad099bda9d5a9286', 1795392000)
 
 
 class SensorsTestCase(bmc_case.BmcTestCase):
@@ -135,6 +141,13 @@ class RepositoryTestCase(bmc_case.BmcTestCase):
         for one in sensors:
             self.assertLessEqual(len(one.name), sensor_table.NAME_MAX)
             self.assertLess(max(one.offsets), 15)
+
+    def test_changed_is_set_with_each_change(self):
+        """Clients keep a copy of the records until `sdr.CHANGED` differs."""
+        digest = hashlib.sha256(b''.join(sdr.records())).hexdigest()[:16]
+        if (digest == RECORDS[0]) != (sdr.CHANGED == RECORDS[1]):
+            self.fail('records have changed: set sdr.CHANGED to today')
+        self.assertEqual(RECORDS, (digest, sdr.CHANGED))
 
     def test_partial_reads_need_a_reservation(self):
         whole = self.record(1)[1][2:]
