@@ -199,7 +199,7 @@ class Watchdog:
             _vm, before = machine.objects()
             with self._bmc.restart_cause.request(
                     restart_cause.Cause.WATCHDOG, before):
-                machine.reset(reset_type)
+                machine.reset(reset_type, restart_powers_on=False)
         except errors.Unavailable as exc:
             self._bmc.record_error(exc)
             with self._lock:

@@ -77,7 +77,7 @@ class WatchdogTest(bmc_case.BmcTestCase):
             self.ask(6, 0x22)
             self.advance(10)
             self.machine.reset.assert_called_once_with(
-                power_state.ResetType(reset))
+                power_state.ResetType(reset), restart_powers_on=False)
             self.assertEqual((False, 0x10, 100, 100), self.state())
             self.assertEqual((action,), self.bmc.watchdog_events())
             self.advance(100)
