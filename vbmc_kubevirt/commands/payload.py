@@ -32,6 +32,9 @@ _VERSION = 0x10
 #: 10h to 15h (table 24-9).
 _STANDARD_TYPES, _SETUP_TYPES = 0x03, 0x3f
 
+#: Standard payload 1 of the user payload accesses (tables 24-7 and 24-8).
+_SOL_BIT = 0x02
+
 #: Suspend/Resume Payload Encryption (section 24.3).
 _SUSPEND, _RESUME = 0, 1
 
@@ -57,6 +60,10 @@ def commands(bmc):
              _LEVEL.USER, 1),
             (0x4B, 'Get Payload Instance Info', payload.instance_info,
              _LEVEL.USER, 2),
+            (0x4C, 'Set User Payload Access', payload.set_user_access,
+             _LEVEL.ADMINISTRATOR, 6),
+            (0x4D, 'Get User Payload Access', payload.get_user_access,
+             _LEVEL.OPERATOR, 2),
             (0x4E, 'Get Channel Payload Support', payload.support,
              _LEVEL.USER, 1),
             (0x4F, 'Get Channel Payload Version', payload.version,
@@ -133,6 +140,33 @@ class _Payload:
         owner = self._owner
         # The VM's first serial port.
         return struct.pack('<IB7x', owner.session_id if owner else 0, 1)
+
+    def _has_access(self, user_id):
+        """Tell whether a user may activate SOL: its level suffices."""
+        users = self._bmc.users
+        if not 1 <= user_id <= users.id_max:
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        slot = users.slot(user_id)
+        return (slot.limit != constants.NO_ACCESS and slot.messaging
+                and slot.limit >= self._bmc.sol.privilege)
+
+    def get_user_access(self, session, data):
+        """Get User Payload Access (section 24.7)."""
+        completion.check_channel(data[0])
+        return bytes((_SOL_BIT * self._has_access(data[1] & 0x3f), 0, 0, 0))
+
+    def set_user_access(self, session, data):
+        """Set User Payload Access (section 24.6).
+
+        The privilege level alone decides; a request that changes nothing
+        succeeds, so that clients can write back what they have read.
+        """
+        completion.check_channel(data[0])
+        has_access = self._has_access(data[1] & 0x3f)
+        if data[1] >> 6 > 1 or data[2] & ~_SOL_BIT or any(data[3:6]):
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        if data[2] and has_access == bool(data[1] >> 6):
+            raise completion.RequestError(constants.Completion.WRONG_STATE)
 
     def support(self, session, data):
         """Get Channel Payload Support (section 24.8)."""

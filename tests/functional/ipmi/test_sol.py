@@ -165,6 +165,8 @@ class IpmitoolTest(SolTestCase):
         self.assertIn('nsufficient privilege', done.stdout)
         done = pod.ipmitool('sol', 'set', 'force-encryption', 'false', '1')
         self.assertIn('Invalid data field', done.stdout)
+        self.assertIn('is enabled', pod.ipmi(
+            'sol', 'payload', 'status', '1', '2'))
         # IPMI v1.5 has no payloads.
         done = pod.ipmitool('raw', '6', '0x48', '1', '1', '0xc0', '0', '0',
                             '0', interface='lan')

@@ -7,6 +7,7 @@ from unittest import mock
 
 from tests.unit.vbmc.ipmi import base
 from vbmc_kubevirt import bmc
+from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt.commands import payload
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import session15
@@ -189,6 +190,22 @@ class ActivationTest(PayloadTestCase):
         for command, data in ((0x4E, (2,)), (0x4F, (2, 1)),
                               (0x50, (2, 2, 0, 0, 0, 0, 0))):
             self.assertEqual((0xCC, b''), self.ask(6, command, *data))
+
+    async def test_user_access_follows_privilege_level(self):
+        self.bmc.users = bmc_users.BmcUsers(self.users, managed=True)
+        enabled, disabled = (0, b'\2\0\0\0'), (0, bytes(4))
+        for number, expected in ((1, disabled), (2, enabled), (4, disabled)):
+            self.assertEqual(expected, self.ask(6, 0x4D, 1, number))
+        self.assertEqual((0xCC, b''), self.ask(6, 0x4D, 1, 0))
+        self.assertEqual((0xCC, b''), self.ask(6, 0x4D, 1, 16))
+        for code, operation, bits in ((0, 0, 2), (0xD5, 0x40, 2), (0, 0x40, 0),
+                                      (0xCC, 0, 4), (0xCC, 0x80, 2)):
+            self.assertEqual((code, b''), self.ask(
+                6, 0x4C, 1, operation | 2, bits, 0, 0, 0))
+        self.assertEqual((0xD5, b''), self.ask(6, 0x4C, 1, 4, 2, 0, 0, 0))
+        self.assertEqual((0, b''), self.ask(6, 0x4C, 1, 0x44, 2, 0, 0, 0))
+        self.ask(0x0C, 0x21, 1, 2, 0xC2)
+        self.assertEqual(enabled, self.ask(6, 0x4D, 1, 2))
 
     async def test_encryption_cannot_be_suspended(self):
         self.assertEqual((0x83, b''), self.ask(6, 0x55, 1, 1, 1))
