@@ -6,6 +6,7 @@ import statistics
 
 import fixtures
 
+from tests.bench import console
 from tests.bench import eventing
 from tests.bench import inserting
 from tests.bench import listing
@@ -41,6 +42,9 @@ class Sizes:
     #: Records of the SEL that is listed, and how often.
     entries: int = 1000
     listings: int = 5
+    #: Keys typed on a serial console, and bytes that its guest prints.
+    keys: int = 1000
+    console_bytes: int = 10 ** 7
     #: The operator: BMCs whose time to Ready is measured, BMCs that exist at
     #: the same time, and seconds for which idle calls are counted.
     ready: int = 11
@@ -53,6 +57,7 @@ FULL = Sizes(rounds=31, get=60, get_parallel=60, reset=6,
 QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
               ipmi=2, soak=25, bmcs=(1, 2), insert=2, events=10,
               entries=20, listings=1,
+              keys=20, console_bytes=10 ** 5,
               ready=1, crowd=20, rest=3)
 
 
@@ -249,6 +254,8 @@ def emulators(sizes, only, say):
                 result['events'] = eventing.measure(subject, sizes)
                 say('sensors and event log')
                 result['listing'] = listing.measure(subject, sizes)
+                say('serial console')
+                result['console'] = console.measure(subject, sizes)
         say(f'memory after {sizes.soak} requests of each kind')
         result['memory'] = soak(pair, sizes)
         say('memory of more BMCs')

@@ -53,6 +53,9 @@ def _emulators(result):
                '-', '-')
         yield (f"ipmitool sel list, {figures['entries']} records",
                'ms, median', _number(figures['sel']), '-', '-')
+    if 'console' in result:
+        yield from ((*row[:2], _number(row[2]), '-', '-')
+                    for row in _console(**result['console']))
     soak = result['memory']
     for part in 'emulator', 'vbmcd':
         figures = [soak.get(subject, {}).get('after', {}).get(part)
@@ -73,6 +76,20 @@ def _emulators(result):
                *(_number(figures.get(subject, {}).get('total'))
                  for subject in NAMES),
                f"{figures['ratio']:.2f}" if 'ratio' in figures else '-')
+
+
+def _console(**figures):
+    yield ('serial console, output', 'KiB a second',
+           figures['bytes_per_second'] / 1024)
+    what = 'serial console, key and echo'
+    yield what, 'ms, median', figures['key_median_ms']
+    yield what, 'ms, p95', figures['key_p95_ms']
+    yield 'the same without the BMC', 'ms, median', figures[
+        'kubevirt_median_ms']
+    for name, what in (('idle', 'IPMI container, no console'),
+                       ('open', 'IPMI container, open console'),
+                       ('after', 'the same after the output')):
+        yield what, 'MiB of PSS', figures[name]
 
 
 def _operator(one, many):
