@@ -73,15 +73,15 @@ def _stored():
     return [] if store is None else [one for one in store.all() if one.name]
 
 
-def account_types(stored=None):
-    """List the protocols that accounts are valid for, as AccountTypes.
+def account_types(redfish=True, ipmi=True):
+    """List the protocols that an account is valid for, as AccountTypes.
 
-    :param stored: an `accounts.Account`; None for those there are
+    :param redfish: whether the account may use Redfish
+    :param ipmi: whether it may use IPMI, if this BMC serves it
     """
-    ipmi = 'IPMI' in dict(authentication.services().settings.service_ports)
+    served = dict(authentication.services().settings.service_ports)
     return [name for name, present in (
-        ('Redfish', stored is None or stored.redfish),
-        ('IPMI', ipmi and (stored is None or stored.ipmi))) if present]
+        ('Redfish', redfish), ('IPMI', ipmi and 'IPMI' in served)) if present]
 
 
 def resource_id(account):
@@ -99,15 +99,16 @@ def resource_id(account):
 def _find(account_id):
     """Find an account by its Id.
 
-    :returns: (its name, stored `accounts.Account` or None, role)
+    :returns: (`account_files.Account` or None, `accounts.Account` or None),
+        one of which is None
     :raises: `error_responses.RedfishError`, 404
     """
     for account in _login().configured():
         if resource_id(account) == account_id:
-            return account.name, None, account.role
+            return account, None
     for stored in _stored():
         if str(stored.id) == account_id:
-            return stored.name, stored, stored.role
+            return None, stored
     raise error_responses.resource_not_found('ManagerAccount', account_id)
 
 
@@ -124,7 +125,8 @@ def _owner(account_id):
     return None
 
 
-def _body(account_id, name, stored, role):
+def _body(account_id, configured, stored):
+    name, role = (configured or stored).name, (configured or stored).role
     body = {
         '@odata.id': f'{ACCOUNTS}/{account_id}',
         '@odata.type': '#ManagerAccount.v1_12_1.ManagerAccount',
@@ -138,7 +140,8 @@ def _body(account_id, name, stored, role):
         'Locked': stored is not None and stored.locked,
         'PasswordChangeRequired': stored is not None
         and stored.change_required,
-        'AccountTypes': account_types(stored),
+        'AccountTypes': account_types(ipmi=configured.ipmi)
+        if stored is None else account_types(stored.redfish, stored.ipmi),
         # An account without access over IPMI has no role.
         'RoleId': role or '',
     }
@@ -175,8 +178,7 @@ def _create():
             'PropertyMissing', name, related=['#/' + name])
             for name in missing))
     account = _apply(lambda fields: store.create(_actor(), **fields), values)
-    return responses.created(_body(str(account.id), account.name, account,
-                                   account.role))
+    return responses.created(_body(str(account.id), None, account))
 
 
 def resource(account_id):
@@ -185,15 +187,14 @@ def resource(account_id):
     With the privilege ConfigureSelf alone, an account can change its password;
     so can one that must change it first.
     """
-    name, stored, role = _find(account_id)
+    configured, stored = _find(account_id)
     if flask.request.method == 'PATCH':
         if stored is None:
             payload.properties(_CONFIGURED)
         stored = _change(stored)
-        name, role = stored.name, stored.role
     elif flask.request.method == 'DELETE':
         return _delete(stored)
-    found = responses.resource(_body(account_id, name, stored, role))
+    found = responses.resource(_body(account_id, configured, stored))
     if stored is None:
         found.headers.update(_NO_DELETE)
     return found

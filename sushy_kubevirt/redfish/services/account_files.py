@@ -31,6 +31,8 @@ import time
 
 import bcrypt
 
+from sushy_kubevirt.bmc import accounts
+
 LOG = logging.getLogger(__name__)
 
 #: Redfish's standard roles with their privileges (DSP0266, "Roles and
@@ -94,6 +96,8 @@ class Account:
     :param stored_id: id of a stored account (`bmc.accounts`), else None. The
         digest of a stored account is its version instead of a password's.
     :param change_required: whether the password must be changed first
+    :param ipmi: whether IPMI can use the account: its password is known, and
+        name and password are not too long
     """
 
     name: str
@@ -103,6 +107,7 @@ class Account:
         default=None, repr=False, compare=False)
     stored_id: int | None = None
     change_required: bool = False
+    ipmi: bool = dataclasses.field(default=False, compare=False)
 
     @property
     def privileges(self):
@@ -313,7 +318,10 @@ class Source:
         digest = self._digests.get(key) or self._digest(
             name, values['password'])
         digests[key] = digest
-        return Account(name, role, digest, keyed_hash(values['password']))
+        return Account(
+            name, role, digest, keyed_hash(values['password']),
+            ipmi=len(name.encode()) <= accounts.MAX_NAME_BYTES and len(
+                values['password']) <= accounts.MAX_PASSWORD_BYTES)
 
     def _digest(self, name, password):
         # The salt is derived, not random: all workers must get the same

@@ -173,6 +173,9 @@ class AccountsTestCase(operator.OperatorTestCase):
         answer = self.send('PATCH', ACCOUNTS + '/admin',
                            {'Password': 'secret-new'}, code=400)
         self.assertIn('comes from a file or Secret', str(answer))
+        self.assertEqual(
+            ['Redfish', 'IPMI'],
+            self.send('GET', ACCOUNTS + '/admin')['AccountTypes'])
         self.send('DELETE', ACCOUNTS + '/admin', code=405)
         self.assertEqual('Off', self.box.works())
 

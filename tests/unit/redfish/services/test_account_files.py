@@ -227,6 +227,14 @@ class SecretTestCase(AccountFilesTestCase):
         self.assertNotIn('secret', repr(account))
         self.assertNotIn('$2b$', repr(account))
 
+    def test_recognizes_accounts_that_fit_ipmi(self):
+        for name, password, fits in (
+                (b'x' * 16, b'y' * 20, True), (b'x' * 17, b'y', False),
+                (b'x', b'y' * 21, False)):
+            self.mount(self.base, username=name, password=password)
+            [account] = self.accounts(self.base).current().values()
+            self.assertEqual(fits, account.ipmi)
+
     def test_reads_role_of_secret(self):
         self.mount(self.base, username=b'bob', password=b'p', role=b'ReadOnly')
         self.assertEqual('ReadOnly', self.accounts(
