@@ -109,7 +109,7 @@ def state(vm, vmi):
             return PowerState.OFF
         if run_strategy.starting(vm, vmi) or _was_just_created(vm):
             return PowerState.POWERING_ON
-        if run_strategy.stop_requested(vm):
+        if run_strategy.stop_requested(vm) or vmi is None and _reports_vmi(vm):
             return PowerState.POWERING_OFF
         return PowerState.OFF
     if run_strategy.stopping(vm, vmi):
@@ -140,9 +140,12 @@ def node_lost(vmi):
 def _was_just_created(vm):
     # The VM's status reports a VMI that the watch has not delivered yet; it
     # may still show the one before.
-    status = (vm.get('status') or {}).get('printableStatus')
-    return (status == 'Starting'
+    return (_reports_vmi(vm, ('Starting',))
             and run_strategy.of(vm) != run_strategy.HALTED)
+
+
+def _reports_vmi(vm, statuses=('Starting', 'Stopping')):
+    return (vm.get('status') or {}).get('printableStatus') in statuses
 
 
 def problem(vm, vmi):
