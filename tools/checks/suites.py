@@ -276,10 +276,13 @@ def sandbox_functional(folder):
 
 def _on_cluster(folder, path, *options, given, project=checkout.ROOT):
     """Run tests against a given cluster, one by one, as they share it."""
-    with cluster.environment(*given) as env:
-        return stestr(folder, path, '--concurrency', '1', *options,
-                      project=project, timeout=CLUSTER_TIMEOUT,
-                      env={**env, 'OS_TEST_TIMEOUT': '1800'})
+    try:
+        with cluster.environment(*given) as env:
+            return stestr(folder, path, '--concurrency', '1', *options,
+                          project=project, timeout=CLUSTER_TIMEOUT,
+                          env={**env, 'OS_TEST_TIMEOUT': '1800'})
+    except cluster.Unusable as exc:
+        return Result(failed=1, failures=(f'the cluster\n{exc}',))
 
 
 def functional_on_cluster(folder, *given):

@@ -284,8 +284,12 @@ def _date_time(text):
 
 
 def _cidr(text):
-    """Parse as Go's net.ParseCIDR, which allows bits behind the prefix."""
+    """Parse as ParseCIDRSloppy of k8s.io/utils/net.
+
+    It allows bits behind the prefix, and leading zeros.
+    """
     address, slash, length = text.partition('/')
+    address = re.sub(r'(^|\.)0+(?=[0-9])', r'\1', address)
     found = ipaddress.ip_address(address)
     if not re.fullmatch('[0-9]{1,3}', length) or (
             int(length) > found.max_prefixlen

@@ -7,7 +7,6 @@ content of claims are skipped there.
 """
 
 import base64
-import os
 import pathlib
 import ssl
 import threading
@@ -16,6 +15,7 @@ import uuid
 import fixtures
 
 from kubevirt_sandbox.testing import certificates
+from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import sandbox
 from kubevirt_sandbox.testing import webserver
 from tests.functional import kubevirt
@@ -91,10 +91,11 @@ class CdiTestCase(kubevirt.KubeVirtTestCase):
     def setUpClass(cls):
         # Skip that of KubeVirtTestCase, whose sandbox stores no images.
         super(kubevirt.KubeVirtTestCase, cls).setUpClass()
-        cls.external = bool(os.environ.get('KUBEVIRT_API'))
+        cls.external = given_cluster.GIVEN
         cls.storage = pathlib.Path(cls.share(fixtures.TempDir()).path)
         cls.cluster = cls.share(
-            kubevirt.GivenCluster() if cls.external else sandbox.Sandbox(
+            given_cluster.GivenCluster(0, arguments=cls.ARGUMENTS)
+            if cls.external else sandbox.Sandbox(
                 0, cls.BOOT_SECONDS, (
                     '--storage', cls.storage, '--import-back-off', '0.05',
                     *cls.ARGUMENTS)))
