@@ -31,6 +31,10 @@ WORKS = 'works'
 NAMESPACE = 'default'
 NAME = 'box'
 
+#: Matches the address of the interface that a BMC reports: in the sandbox,
+#: pods use the loopback interface of this host.
+POD_ADDRESS = r'^127\.'
+
 #: The path of the system.
 SYSTEM = '/redfish/v1/Systems/1'
 

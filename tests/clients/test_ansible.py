@@ -39,6 +39,15 @@ class AnsibleTestCase(case.ClientTestCase):
                     result=f'{tasks} tasks, none failed')
         return output
 
+    def test_redfish(self):
+        self.power('Off')
+        self.play('redfish', ca=str(self.ca), image=self.image(),
+                  machine=case.NAME)
+        self.assertEqual('Blinking', self.get(case.SYSTEM)['IndicatorLED'])
+        # The one-time boot came first; no later start repeated it.
+        self.assertEqual(['Pxe'], self.boots()[:1])
+        self.assertEqual('Hdd', self.boots()[-1])
+
     def test_ipmi(self):
         self.power('Off')
         count = len(self.boots())

@@ -60,6 +60,30 @@ class FreeipmiTestCase(case.ClientTestCase):
         return dict(re.findall(r'^\s*(\S.*?)\s*: (.*?)\s*$',
                                self.freeipmi(program, *words), re.MULTILINE))
 
+    def test_bmc_info(self):
+        found = self.fields('bmc-info', '--get-device-id')
+        self.assertEqual('2.0', found['IPMI Version'])
+        for device in 'SDR Repository', 'SEL', 'FRU Inventory', 'Chassis':
+            self.assertEqual('supported', found[device + ' Device'])
+        self.assertRegex(self.freeipmi('bmc-info'), r'Channel Number +: 1\n'
+                         r'Medium Type +: 802\.3 LAN\n')
+        self.assertEqual(self.uuid, self.freeipmi(
+            'bmc-info', '--get-system-guid').split()[-1])
+        self.record('bmc-info')
+
+    def test_bmc_device(self):
+        self.assertIn('No Error', self.freeipmi(
+            'bmc-device', '--get-self-test-results'))
+        self.assertTrue(self.freeipmi('bmc-device', '--get-acpi-power-state'))
+        self.assertTrue(self.freeipmi(
+            'bmc-device', '--get-sdr-repository-time'))
+        self.assertTrue(self.freeipmi('bmc-device', '--get-sel-time'))
+        self.freeipmi('bmc-device', '--warm-reset')
+        self.freeipmi('bmc-device', '--cold-reset')
+        self.until(lambda: self.freeipmi('bmc-info', code=None).startswith(
+            'Device ID'))
+        self.record('bmc-device')
+
     def test_ipmipower(self):
         self.power('Off')
         for option, state in (('--on', 'on'), ('--cycle', 'on'),
@@ -74,17 +98,50 @@ class FreeipmiTestCase(case.ClientTestCase):
         self.assertEqual('Off', self.power_state())
         self.record('ipmipower')
 
+    def test_chassis(self):
+        self.power('Off')
+        self.freeipmi('ipmi-chassis', '--chassis-control', 'POWER-UP')
+        self.wait_power('On')
+        found = self.fields('ipmi-chassis', '--get-chassis-status')
+        self.assertEqual('on', found['System Power'])
+        self.freeipmi('ipmi-chassis', '--chassis-identify', 'FORCE')
+        self.until(lambda: self.get(case.SYSTEM)['IndicatorLED'] != 'Off')
+        self.freeipmi('ipmi-chassis', '--chassis-identify', 'TURN-OFF')
+        self.freeipmi('ipmi-chassis', '--set-power-restore-policy',
+                      'RESTORED-STATE-ON-POWER-RECOVERY', code=None)
+        for option in ('--get-chassis-capabilities',
+                       '--get-system-restart-cause',
+                       '--get-power-on-hours-counter'):
+            self.assertTrue(self.freeipmi('ipmi-chassis', option).strip())
+        self.record('ipmi-chassis')
+
     def checkout(self, *words):
         """Return the values that ``ipmi-config`` reads, as a dictionary."""
-        output = self.freeipmi('ipmi-config', '--checkout', *words)
+        # The exit code is 1 if there is any setting that a BMC lacks, such as
+        # one of the 15 cipher suites.
+        output = self.freeipmi('ipmi-config', '--checkout', *words, code=None)
         return dict(re.findall(r'^\s*(\w+)\s+(\S+)\s*$', output,
                                re.MULTILINE))
+
+    def test_config_core(self):
+        found = self.checkout('--category', 'core')
+        self.assertEqual(self.bmc.username, found['Username'])
+        self.assertRegex(found['IP_Address'], case.POD_ADDRESS)
+        self.assertEqual('Yes', found['Admin_Enable_Auth_Type_MD5'])
+        self.assertEqual('Yes', found['Enable_SOL'])
+        self.assertIn('\nSection Lan_Conf\n', self.freeipmi(
+            'bmc-config', '--checkout', code=None))
+        self.record('ipmi-config --category core', 'bmc-config')
 
     def test_config_chassis(self):
         found = self.checkout('--category', 'chassis')
         self.assertIn('Power_Restore_Policy', found)
         self.assertIn('Boot_Device', found)
         self.record('ipmi-config --category chassis')
+
+    def test_config_sensors(self):
+        self.freeipmi('ipmi-config', '--checkout', '--category', 'sensors')
+        self.record('ipmi-config --category sensors')
 
     def test_config_boot_device(self):
         self.power('Off')
@@ -99,10 +156,47 @@ class FreeipmiTestCase(case.ClientTestCase):
                       'Chassis_Boot_Flags:Boot_Device=NO-OVERRIDE')
         self.record('ipmi-config --commit')
 
+    def test_sensors(self):
+        self.power('On')
+        lines = self.freeipmi('ipmi-sensors', '--comma-separated-output',
+                              '--no-header-output', '--output-sensor-state')
+        rows = [line.split(',') for line in lines.splitlines()
+                if line[:1].isdigit()]
+        self.assertLess(3, len(rows), lines)
+        self.assertEqual([], [row for row in rows if row[3] == 'Critical'])
+        self.assertIn('S0/G0', lines)
+        self.freeipmi('ipmimonitoring')
+        self.record('ipmi-sensors', 'ipmimonitoring')
+
     def events(self, *words):
         lines = self.freeipmi('ipmi-sel', '--comma-separated-output',
                               '--no-header-output', *words)
         return [line for line in lines.splitlines() if line[:1].isdigit()]
+
+    def test_event_log(self):
+        self.power('On')
+        self.power('Off')
+        self.until(lambda: len(self.events()) > 1)
+        self.assertEqual(len(self.events()), int(self.fields(
+            'ipmi-sel', '--info')['Number of log entries']))
+        self.freeipmi('ipmi-sel', '--clear')
+        self.assertLessEqual(len(self.events()), 1)
+        self.record('ipmi-sel')
+
+    def test_fru(self):
+        output = self.freeipmi('ipmi-fru')
+        for text in 'KubeVirt', self.uuid, case.NAME:
+            self.assertIn(text, output)
+        self.record('ipmi-fru')
+
+    def test_dcmi(self):
+        self.freeipmi('ipmi-dcmi', '--set-asset-tag', 'rack 7')
+        self.assertIn('rack 7', self.freeipmi('ipmi-dcmi', '--get-asset-tag'))
+        self.until(lambda: self.get(case.SYSTEM)['AssetTag'] == 'rack 7')
+        self.assertTrue(self.freeipmi(
+            'ipmi-dcmi', '--get-management-controller-identifier-string'))
+        self.freeipmi('ipmi-dcmi', '--get-dcmi-capability-info')
+        self.record('ipmi-dcmi')
 
     def test_raw_and_ping(self):
         self.assertRegex(self.freeipmi('ipmi-raw', '0', '6', '1'),
@@ -131,3 +225,15 @@ class FreeipmiTestCase(case.ClientTestCase):
         self.assertEqual(0, second.wait_end())
         self.freeipmi('ipmiconsole', '--deactivate')
         self.record('ipmiconsole')
+
+    def test_unsupported(self):
+        """What a VM does not have is refused in so many words."""
+        for program, words in (
+                ('ipmi-oem', ('supermicro', 'get-bmc-services-status')),
+                ('ipmi-pef-config', ('--info',)),
+                ('ipmi-dcmi', ('--get-system-power-statistics',))):
+            self.assertRegex(
+                self.freeipmi(program, *words, code=1), '(?i)invalid command|'
+                'command invalid or unsupported|Unable to get Number of Alert')
+            self.record(' '.join((program, words[0])),
+                        result='refused: unsupported')

@@ -66,6 +66,14 @@ class GofishTestCase(GoTestCase):
         self.run_program('media', self.image())
         self.record('InsertMedia', 'EjectMedia')
 
+    def test_inventory(self):
+        found = json.loads(self.run_program('inventory'))
+        self.assertEqual(self.uuid, found['uuid'])
+        self.assertEqual('/redfish/v1/Managers/1', found['manager'])
+        for name, value in found.items():
+            self.assertTrue(value, name)
+        self.record('Inventory', 'logs', 'accounts')
+
 
 class BmclibTestCase(GoTestCase):
 
@@ -108,6 +116,13 @@ class BmclibTestCase(GoTestCase):
         self.run_program('gofish', 'media', '')
         self.until(lambda: not self.get(drive)['Inserted'])
         self.record('SetVirtualMedia')
+
+    def test_event_log(self):
+        self.power('On')
+        self.power('Off')
+        entries = json.loads(self.run_program('ipmitool', 'log'))
+        self.assertGreater(len(entries), 1, entries)
+        self.record('GetSystemEventLog')
 
     def test_inventory(self):
         found = json.loads(self.run_program('gofish', 'inventory'))

@@ -27,6 +27,21 @@ class IpmitoolTestCase(case.ClientTestCase):
             self.assertIn(text, output)
         self.record(command)
 
+    def test_controller(self):
+        self.contains('mc info', 'IPMI Version', '2.0')
+        self.contains('mc guid', self.uuid)
+        self.contains('mc selftest', 'passed')
+        self.contains('mc getenables')
+
+    def test_chassis(self):
+        self.power('Off')
+        self.contains('chassis status', 'System Power         : off')
+        self.contains('chassis poh')
+        self.contains('chassis restart_cause')
+        self.contains('chassis identify', 'identify interval')
+        self.contains('chassis policy list', 'previous')
+        self.contains('chassis bootparam get 5', 'Boot Flag')
+
     def test_power_and_boot_device(self):
         self.power('Off')
         count = len(self.boots())
@@ -65,3 +80,40 @@ class IpmitoolTestCase(case.ClientTestCase):
         client.send(b'\r~.')
         self.assertEqual(0, client.wait_end())
         self.record('sol activate')
+
+    def test_sensors(self):
+        self.power('On')
+        self.contains('sdr list', 'ok')
+        self.contains('sdr elist all', 'ok')
+        self.contains('sdr type list')
+        self.contains('sensor')
+
+    def test_event_log(self):
+        self.power('On')
+        self.power('Off')
+        self.contains('sel info', 'Entries')
+        self.contains('sel list', 'Power')
+        self.contains('sel elist', 'Power')
+        self.contains('sel time get')
+        self.contains('sel clear')
+
+    def test_inventory(self):
+        self.contains('fru print', 'KubeVirt', self.uuid)
+
+    def test_lan(self):
+        self.contains('lan print', 'IP Address              : 127.',
+                      'Cipher Suite')
+        self.contains('channel info', '802.3 LAN')
+        self.contains('channel getaccess 1', 'ADMINISTRATOR')
+        self.contains('session info active', 'ADMINISTRATOR')
+
+    def test_users(self):
+        self.contains('user list', 'admin', 'ADMINISTRATOR')
+        self.contains('user summary', 'Maximum IDs')
+
+    def test_watchdog(self):
+        self.contains('mc watchdog get', 'Watchdog Timer')
+
+    def test_dcmi(self):
+        self.contains('dcmi asset_tag')
+        self.contains('dcmi get_mc_id_string')

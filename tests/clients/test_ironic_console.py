@@ -17,7 +17,8 @@ class IronicConsoleTestCase(case.ClientTestCase):
 
     @classmethod
     def version(cls):
-        return metadata.version('ironic')
+        # Its version is not fixed: a minor release does not change the table.
+        return metadata.version('ironic').partition('.')[0]
 
     def read(self, connection, end):
         """Read until the output ends with some bytes."""

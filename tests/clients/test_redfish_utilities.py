@@ -85,6 +85,25 @@ class RedfishUtilitiesTestCase(case.ClientTestCase):
         self.rf('logs', '--manager', '1')
         self.record('rf_logs')
 
+    def test_accounts(self):
+        self.addCleanup(self.rf, 'accounts', '--delete', 'guest', code=None)
+        self.rf('accounts', '--add', 'guest', 'first-password', 'ReadOnly')
+        self.assert_listed('guest +ReadOnly +False +True')
+        self.until(lambda: self.ipmi_login('guest', 'first-password'))
+        self.rf('accounts', '--setrole', 'guest', 'Operator')
+        self.assert_listed('guest +Operator')
+        self.rf('accounts', '--setpassword', 'guest', 'second-password')
+        self.until(lambda: self.ipmi_login('guest', 'second-password'))
+        self.assertFalse(self.ipmi_login('guest', 'first-password'))
+        self.rf('accounts', '--disable', 'guest')
+        self.assert_listed('guest +Operator +False +False')
+        self.rf('accounts', '--enable', 'guest')
+        self.rf('accounts', '--delete', 'guest')
+        self.assertNotIn('guest', self.rf('accounts'))
+        # That of the Secret cannot be deleted.
+        self.rf('accounts', '--delete', self.bmc.username, code=1)
+        self.record('rf_accounts')
+
     def assert_listed(self, columns):
         self.assertRegex(self.rf('accounts'), columns.replace(' +', r' +\| '))
 
@@ -96,6 +115,15 @@ class RedfishUtilitiesTestCase(case.ClientTestCase):
         self.until(lambda: re.search(r'BootMode +\| UEFI',
                                      self.rf('bios_settings')))
         self.record('rf_bios_settings')
+
+    def test_manager(self):
+        self.assertIn('ManagerType: BMC', self.rf('manager_config', 'info'))
+        output = self.rf('manager_config', 'getprotocol')
+        for text in 'HTTPS', '443', 'IPMI', '623':
+            self.assertIn(text, output)
+        self.assertRegex(self.rf('manager_config', 'getnet'),
+                         '(?m)' + case.POD_ADDRESS.replace('^', '^ *'))
+        self.record('rf_manager_config')
 
     def test_event_service(self):
         received = []

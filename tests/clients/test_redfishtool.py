@@ -33,6 +33,20 @@ class RedfishtoolTestCase(case.ClientTestCase):
         self.assertEqual(self.uuid, self.read('Systems', '-F')['UUID'])
         self.record('Systems', 'Managers', 'Chassis')
 
+    def test_reads_subordinate_resources(self):
+        for words in (('Systems', '-F', 'Processors'),
+                      ('Systems', '-F', 'EthernetInterfaces'),
+                      ('Managers', '-F', 'EthernetInterfaces'),
+                      ('Systems', '-F', 'Logs'),
+                      ('AccountService', 'Accounts'),
+                      ('AccountService', 'Roles')):
+            self.assertLess(0, self.read(*words)['Members@odata.count'],
+                            words)
+        self.assertEqual(443, self.read(
+            'Managers', '-F', 'NetworkProtocol')['HTTPS']['Port'])
+        self.record('Systems Processors', 'Managers EthernetInterfaces',
+                    'Systems Logs', 'Managers NetworkProtocol')
+
     def test_resets(self):
         self.power('Off')
         for reset, state in (('On', 'On'), ('PowerCycle', 'On'),

@@ -56,5 +56,8 @@ class UseCasesTestCase(case.ClientTestCase):
     def test_power_control(self):
         self.check('PowerControl', 13)
 
+    def test_manager_ethernet_interfaces(self):
+        self.check('ManagerEthernetInterfaces', 3)
+
     def test_query_parameters(self):
         self.check('QueryParameters', 19)
