@@ -206,6 +206,20 @@ class FreeipmiTestCase(case.ClientTestCase):
                 program, '-c', '1', self.address))
         self.record('ipmi-raw', 'ipmiping', 'rmcpping')
 
+    def test_config_sol(self):
+        section = '--category', 'core', '--section', 'SOL_Conf'
+        found = self.checkout(*section)
+        self.assertEqual(('Yes', 'Operator', 'Yes', '7', '50'), tuple(
+            found[name] for name in (
+                'Enable_SOL', 'SOL_Privilege_Level',
+                'Force_SOL_Payload_Encryption', 'SOL_Retry_Count',
+                'SOL_Retry_Interval')))
+        for value in '3', '7':
+            self.freeipmi('ipmi-config', '--commit', '--category', 'core',
+                          '--key-pair', 'SOL_Conf:SOL_Retry_Count=' + value)
+            self.assertEqual(value,
+                             self.checkout(*section)['SOL_Retry_Count'])
+
     def test_ipmiconsole(self):
         client = self.console('ipmiconsole', '--config-file', self.config,
                               '--hostname', self.address)

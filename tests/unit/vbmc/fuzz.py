@@ -148,6 +148,9 @@ class Fuzzer:
             if code in ENDING:
                 continue
             data = self.data()
+            if self.random.random() < 0.1:
+                self.send_sol(data)
+                continue
             mark = len(self.socket.sent)
             if self.random.random() < 0.1:
                 # Other LUNs, addresses and checksums.
@@ -164,6 +167,15 @@ class Fuzzer:
             for answer, _to in self.socket.sent[mark:]:
                 self.record(code, data, answer)
             self.socket.sent.clear()
+
+    def send_sol(self, data):
+        """Send a SOL payload; activate SOL before if it is not active."""
+        session, = (one for one in self.server.active_sessions()
+                    if one.address == self.one.address)
+        if session.sol is None:
+            self.one.request(6, 0x48, bytes((1, 1, 0xC0, 0, 0, 0)))
+        self.one.send(self.one.secure(data, kind=0xC1))
+        self.socket.sent.clear()
 
     def record(self, code, data, answer):
         try:
