@@ -6,115 +6,13 @@ that another began or did not finish because it was killed. The sushy library
 speaks Redfish and ipmitool IPMI; the guest's record shows what was booted.
 """
 
-import itertools
-
 import sushy
 
-from kubevirt_sandbox.testing import kubectl
 from kubevirt_sandbox.testing import machines
-from tests.fixtures import base
-from tests.fixtures import emulator
-from tests.fixtures import vbmcd
-
-ANNOTATION = 'sushy-kubevirt.openstack.org/'
-
-_names = (f'machine-{number}' for number in itertools.count(1))
+from tests.fixtures import bmcs_case
 
 
-class Bmcs(base.SandboxTestCase):
-    """A cluster with an emulator and a daemon."""
-
-    VMS = 0
-    GATES = {}
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        # Before the BMCs start, because they cache the feature gates.
-        cls.sandbox.set_gates(**cls.GATES)
-        account = cls.sandbox.bmc_account()
-        cls.emulator = cls.share(emulator.Emulator(account))
-        cls.vbmcd = cls.share(vbmcd.Vbmcd(account))
-
-    def make(self, run_strategy='Halted', **spec):
-        """Create a VM with a BMC of each protocol."""
-        self.name = next(_names)
-        self.vm = self.sandbox.create('virtualmachines', machines.vm(
-            self.name, run_strategy, **spec))
-        self.vbmcd.add(self.name)
-        if run_strategy == 'Always':
-            self.sandbox.wait_running(self.name)
-
-    def system(self):
-        """Read the system with sushy."""
-        root = sushy.Sushy(self.emulator.url + '/redfish/v1')
-        return root.get_system('/redfish/v1/Systems/'
-                               + machines.uuid_of(self.vm))
-
-    def once(self, target=sushy.BOOT_SOURCE_TARGET_PXE):
-        self.system().set_system_boot_options(
-            target, enabled=sushy.BOOT_SOURCE_ENABLED_ONCE)
-
-    def ipmi(self, *words):
-        return self.vbmcd.ipmi(self.name, *words)
-
-    def boot_parameter(self):
-        return self.ipmi('chassis', 'bootparam', 'get', '5')
-
-    def status(self):
-        """Read IPMI's power status; an error while the BMC has no VM."""
-        return self.vbmcd.ipmi(self.name, 'power', 'status', check=False)
-
-    # Reads come from caches, which a watch updates: wait for them.
-
-    def wait_power(self, state, status):
-        """Wait until Redfish and IPMI show a power state."""
-        self.until(lambda: self.system().power_state == state,
-                   describe=lambda: self.system().power_state)
-        self.until(lambda: self.status().endswith(status),
-                   describe=self.status)
-
-    def wait_override(self, target, enabled):
-        """Wait until Redfish shows an override; return ``Boot``."""
-        def boot():
-            boot = self.system().boot
-            return (boot.target, boot.enabled) == (target, enabled) and boot
-        return self.until(boot, describe=lambda: self.system().boot)
-
-    def wait_boot_parameter(self, *texts):
-        """Wait until IPMI's boot flags contain some texts."""
-        def found():
-            parameter = self.boot_parameter()
-            return all(text in parameter for text in texts)
-        self.until(found, describe=self.boot_parameter)
-
-    def kubectl(self, *words):
-        return kubectl.Kubectl(self.sandbox.kubeconfig)(*words)
-
-    def boots(self):
-        return [boot['class'] for boot in self.sandbox.boots(self.name)]
-
-    def wait_restored(self):
-        """Wait until the VMI template is as it was before an override."""
-        return self.sandbox.wait(
-            'virtualmachines', self.name, lambda vm:
-            vm['spec']['template'] == self.vm['spec']['template'])
-
-    def wait_removed(self, run_strategy='RerunOnFailure'):
-        """Wait until no trace of an override is left on the VM."""
-        return self.sandbox.wait(
-            'virtualmachines', self.name, lambda vm:
-            vm['spec']['template'] == self.vm['spec']['template']
-            and vm['spec']['runStrategy'] == run_strategy
-            and not [name for name in vm['metadata'].get('annotations', {})
-                     if name.startswith(ANNOTATION)])
-
-    def restart_emulator(self):
-        self.emulator.cleanUp()
-        self.emulator.setUp()
-
-
-class PowerTestCase(Bmcs):
+class PowerTestCase(bmcs_case.BmcsTestCase):
 
     def test_power_on_restores_run_strategy(self):
         """Power-on restores the run strategy."""
@@ -331,7 +229,7 @@ class Once:
         self.wait_removed()
 
 
-class OnceWithRebootPolicyTestCase(Once, Bmcs):
+class OnceWithRebootPolicyTestCase(Once, bmcs_case.BmcsTestCase):
 
     GATES = {'on': ['RebootPolicy']}
 
@@ -387,7 +285,7 @@ class OnceWithRebootPolicyTestCase(Once, Bmcs):
         self.wait_removed()
 
 
-class OnceWithoutRebootPolicyTestCase(Once, Bmcs):
+class OnceWithoutRebootPolicyTestCase(Once, bmcs_case.BmcsTestCase):
 
     GATES = {'off': ['RebootPolicy']}
 

@@ -8,7 +8,7 @@ import time
 
 import sushy
 
-from tests.functional.machine import test_both_protocols
+from tests.fixtures import bmcs_case
 
 REDFISH = (sushy.ResetType.FORCE_RESTART, sushy.ResetType.GRACEFUL_RESTART,
            sushy.ResetType.POWER_CYCLE)
@@ -18,7 +18,7 @@ IPMI = ('cycle', 'reset')
 BACK_OFF = 10
 
 
-class RestartTestCase(test_both_protocols.Bmcs):
+class RestartTestCase(bmcs_case.BmcsTestCase):
 
     BOOT_SECONDS = 4
 
