@@ -154,6 +154,10 @@ class FreeipmiTestCase(case.ClientTestCase):
         self.freeipmi('ipmi-config', '--commit', '--category', 'chassis',
                       '--key-pair',
                       'Chassis_Boot_Flags:Boot_Device=NO-OVERRIDE')
+        # The cluster sets the address.
+        self.assertIn('IP_Address', self.freeipmi(
+            'ipmi-config', '--commit', '--category', 'core', '--key-pair',
+            'Lan_Conf:IP_Address=192.0.2.7', code=1))
         self.record('ipmi-config --commit')
 
     def test_sensors(self):

@@ -18,12 +18,13 @@ class UseCasesTestCase(case.ClientTestCase):
     def version(cls):
         return environment.version_of(cls.CLIENT)
 
-    def check(self, name, least):
+    def check(self, name, least, counts=True):
         """Run a checker.
 
         :param name: as its option ``--test-list`` expects it.
         :param least: number of checks that must pass, so that a checker which
             skipped everything is a failure.
+        :param counts: whether the same numbers pass on every host.
         """
         reports = self.home / name
         output = self.run_command(
@@ -44,7 +45,7 @@ class UseCasesTestCase(case.ClientTestCase):
         self.assertEqual([0, 0], others)
         self.assertLessEqual(least, passed, rows)
         self.record(name, result=f'{passed} PASS, 0 WARN, 0 FAIL, '
-                    f'{skipped} NOT TESTED')
+                    f'{skipped} NOT TESTED' if counts else '0 WARN, 0 FAIL')
 
     def test_account_management(self):
         self.check('AccountManagement', 7)
@@ -57,7 +58,8 @@ class UseCasesTestCase(case.ClientTestCase):
         self.check('PowerControl', 13)
 
     def test_manager_ethernet_interfaces(self):
-        self.check('ManagerEthernetInterfaces', 3)
+        # The pod has the addresses of this host's loopback interface.
+        self.check('ManagerEthernetInterfaces', 5, counts=False)
 
     def test_query_parameters(self):
         self.check('QueryParameters', 19)
