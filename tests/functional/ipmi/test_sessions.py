@@ -12,6 +12,7 @@ from pyghmi.ipmi import command
 from tests.fixtures import base
 from tests.fixtures import processes
 from tests.fixtures import sandbox
+from tests.fixtures import udp_relay
 from tests.fixtures import vbmcd
 
 
@@ -233,53 +234,6 @@ class GarbageTest(SessionTestCase):
 class LossTest(SessionTestCase):
     """A request is executed once although responses are lost."""
 
-    def relay(self, lose):
-        """Relay between client and BMC.
-
-        :param lose: function of a response's number, from 1 on; whether the
-            relay drops it
-        :returns: port for the client
-        """
-        front = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        front.bind(('127.0.0.1', 0))
-        back = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        back.connect((self.bmc.address, self.bmc.port))
-        clients = []
-
-        def up():
-            while data := front.recvfrom(2000):
-                if data[0] == b'end':
-                    return
-                clients.append(data[1])
-                back.send(data[0])
-
-        def down():
-            number = 0
-            while True:
-                data = back.recv(2000)
-                if not data:
-                    return
-                number += 1
-                if not lose(number):
-                    front.sendto(data, clients[-1])
-
-        threads = [threading.Thread(target=each, daemon=True)
-                   for each in (up, down)]
-        for thread in threads:
-            thread.start()
-
-        def end():
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-                sock.sendto(b'end', front.getsockname())
-            threads[0].join()
-            back.shutdown(socket.SHUT_RDWR)
-            threads[1].join()
-            front.close()
-            back.close()
-
-        self.addCleanup(end)
-        return front.getsockname()[1]
-
     def test_power_cycle_happens_once(self):
         self.vbmcd.ipmi('vm-0', 'power', 'on')
         self.sandbox.wait_running('vm-0')
@@ -293,8 +247,10 @@ class LossTest(SessionTestCase):
             responses.append(number)
             return number in (7, 8)
 
+        relay = self.useFixture(udp_relay.Relay(lose))
+        relay.connect(self.bmc.address, self.bmc.port)
         relayed = vbmcd.Bmc('vm-0', password=self.bmc.password,
-                            port=self.relay(lose))
+                            port=relay.port)
         self.useFixture(relayed)
         done = vbmcd.ipmitool(relayed, 'power', 'cycle',
                               options=('-N', '1', '-R', '6'))

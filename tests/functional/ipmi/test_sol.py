@@ -2,8 +2,10 @@
 """Serial over LAN: the console of a VM through a BMC, by ``ipmitool``."""
 
 import os
+import random
 import re
 import signal
+import threading
 import time
 
 from kubevirt_sandbox.testing import console
@@ -11,6 +13,7 @@ from kubevirt_sandbox.testing import process
 from tests.fixtures import ipmi_pod
 from tests.fixtures import processes
 from tests.fixtures import terminal
+from tests.fixtures import udp_relay
 
 OPERATIONAL = rb'SOL Session operational'
 OFF = rb'\[[-\w]+/[-\w]+ is off\. The console connects when it starts\.\]'
@@ -29,17 +32,18 @@ def lines(size):
 
 class SolTestCase(ipmi_pod.PodTestCase):
 
-    def sol(self, pod, *options):
+    def sol(self, pod, *options, port=None):
         """Run ``ipmitool sol activate`` in a terminal."""
         return self.useFixture(terminal.Terminal(
             ['ipmitool', '-I', 'lanplus', '-H', pod.address, '-p',
-             str(pod.port), '-U', 'admin', '-E', *options, 'sol', 'activate'],
+             str(port or pod.port), '-U', 'admin', '-E', *options, 'sol',
+             'activate'],
             process.environment('/nonexistent', {
                 'IPMI_PASSWORD': pod.password, 'TERM': 'dumb'})))
 
-    def running(self):
+    def running(self, **variables):
         """Make a VM that runs, and a pod."""
-        pod = self.pod('Always')
+        pod = self.pod('Always', **variables)
         self.sandbox.wait_running(self.name)
         return pod
 
@@ -91,6 +95,34 @@ class IpmitoolTest(SolTestCase):
                          client.output[mark:])
         self.assertLess(processes.anonymous(pod.process.pid) - before,
                         MAX_GROWTH * 1024)
+
+    def test_lossy_network_behind_a_service(self):
+        """Each fifth packet of either direction is lost."""
+        chance = random.Random(623)
+        lossy = threading.Event()
+
+        def lose(_number):
+            return lossy.is_set() and chance.random() < 0.2
+
+        relay = self.useFixture(udp_relay.Relay(lose, lose))
+        pod = self.running(VIRTBMC_SERVICE_PORT=relay.port)
+        # The pod's own port is not the one that it reports.
+        done = self.sol(pod)
+        self.assertNotEqual(0, done.wait_end())
+        self.assertIn(b'SOL session on different port', done.output)
+        relay.connect(pod.address, pod.port)
+        pod.ipmi('sol', 'set', 'retry-interval', '3', '1')
+        client = self.sol(pod, port=relay.port)
+        self.shell(client)
+        mark = client.mark()
+        client.send(b'print 64000\r')
+        client.wait(rb'print 64000\r\n', mark)
+        lossy.set()
+        client.wait(rb'\.\r\n# ', mark)
+        self.assertEqual(b'print 64000\r\n%s# ' % lines(64000),
+                         client.output[mark:])
+        lossy.clear()
+        self.quit(client)
 
     def test_waits_for_vm_and_follows_it(self):
         """Power on, a reboot of the guest, a restart, power off."""
