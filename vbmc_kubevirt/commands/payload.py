@@ -29,10 +29,10 @@ _ENCRYPT = 0x80
 _VERSION = 0x10
 
 #: Standard payload types 0 and 1: IPMI message and SOL; session setup types
-#: 10h to 15h (table 24-9).
+#: 10h to 15h (section 24.8).
 _STANDARD_TYPES, _SETUP_TYPES = 0x03, 0x3f
 
-#: Standard payload 1 of the user payload accesses (tables 24-7 and 24-8).
+#: Standard payload 1 of the user payload accesses (sections 24.6 and 24.7).
 _SOL_BIT = 0x02
 
 #: Suspend/Resume Payload Encryption (section 24.3).

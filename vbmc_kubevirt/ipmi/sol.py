@@ -98,11 +98,16 @@ class Sol:
         :param data: bytes
         """
         for start in range(0, len(data), OUTPUT_MAX):
-            await self._room.wait()
-            self.put(data[start:start + OUTPUT_MAX])
+            while not self._room.is_set():
+                await self._room.wait()
+            self._append(data[start:start + OUTPUT_MAX])
 
     def put(self, data):
-        """Send output without waiting; for short messages of the BMC."""
+        """Send a short message of the BMC, unless too much is waiting."""
+        if self._room.is_set():
+            self._append(data)
+
+    def _append(self, data):
         if self.closed:
             return
         self._output += data
@@ -145,7 +150,7 @@ class Sol:
             self._retries += 1
             self._transmit()
             return
-        # Section 15.11: the characters are lost.
+        # The characters are lost (table 26-5, parameter 4).
         self._unacknowledged = None
         self._status |= OVERRUN
         self._set_timer(None)
@@ -234,4 +239,5 @@ class Sol:
         self._set_timer(None)
         if self._nack_timer is not None:
             self._nack_timer.cancel()
+        self._room.set()
         self._port.closed()

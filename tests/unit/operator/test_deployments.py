@@ -216,3 +216,15 @@ class DeploymentTestCase(base.BaseTestCase):
                       redfish['env'])
         self.assertEqual([config_map.FILE], list(
             config_map.config_map(bodies.bmc())['data']))
+
+    def test_port_that_ipmi_reports(self):
+        for service, port in (
+                ({}, '623'), ({'ports': {'ipmi': 1623}}, '1623'),
+                ({'type': 'NodePort'}, '623'),
+                ({'type': 'NodePort', 'nodePorts': {'ipmi': 30623}}, '30623'),
+                ({'type': 'LoadBalancer', 'nodePorts': {'ipmi': 30623}},
+                 '623')):
+            body = bodies.body(service=service)
+            env = {one['name']: one.get('value')
+                   for one in containers(body)['ipmi']['env']}
+            self.assertEqual(port, env['VIRTBMC_SERVICE_PORT'], service)

@@ -170,6 +170,30 @@ class OutputTest(SolTestCase):
         await task
         self.assertEqual(data, received)
 
+    async def test_messages_do_not_displace_output(self):
+        self.sol.put(b'first')
+        task = asyncio.create_task(self.sol.write(b'x' * 20000))
+        for _ in range(5000):
+            await asyncio.sleep(0)
+            self.sol.put(b'[message]')
+            self.assertLess(len(self.sol._output), 2 * sol.OUTPUT_MAX)
+        received, sequence = b'', 0
+        while received.count(b'x') < 20000:
+            await asyncio.sleep(0)
+            for packet in self.take():
+                sequence = packet[0]
+                received += packet[4:]
+                self.sol.receive(bytes((0, sequence, len(packet) - 4, 0)))
+        await task
+        self.assertEqual(20000, received.count(b'x'))
+
+    async def test_close_ends_waiting(self):
+        task = asyncio.create_task(self.sol.write(b'x' * 20000))
+        await asyncio.sleep(0)
+        self.assertFalse(task.done())
+        self.sol.close()
+        await asyncio.wait_for(task, 5)
+
     async def test_pause(self):
         self.assertEqual([b'\0\1\0\0'], self.receive(1, 0, 0, 0x08))
         self.sol.put(b'x')
