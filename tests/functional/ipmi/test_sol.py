@@ -9,6 +9,7 @@ import threading
 import time
 
 from kubevirt_sandbox.testing import console
+from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import process
 from tests.fixtures import ipmi_pod
 from tests.fixtures import processes
@@ -30,6 +31,7 @@ def lines(size):
                     for number in range(-(-size // 64)))[:size]
 
 
+@given_cluster.needs_sandbox("the sandbox's guest, which prints on command")
 class SolTestCase(ipmi_pod.PodTestCase):
 
     def sol(self, pod, *options, port=None):
