@@ -17,12 +17,14 @@ from tests.fixtures import vbmcd
 MANIFEST = checkout.ROOT / 'etc' / 'kubernetes' / 'bmc.yaml'
 
 #: Used only by other tests: cancelling a start that has not begun, starting a
-#: VM with run strategy Once again, and the sizes of a VM with an instance type
-#: that is off.
+#: VM with run strategy Once again, the sizes of a VM with an instance type
+#: that is off, and the consoles. Nothing opens the display yet.
 RARE = {
     ('patch', 'virtualmachines.kubevirt.io/status'),
     ('delete', 'virtualmachineinstances.kubevirt.io'),
     ('get', 'virtualmachines.subresources.kubevirt.io/expand-spec'),
+    *(('get', 'virtualmachineinstances.subresources.kubevirt.io/' + console)
+      for console in ('console', 'vnc')),
 }
 
 #: Allowed for every account by ClusterRole ``system:discovery``.

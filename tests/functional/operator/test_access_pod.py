@@ -103,12 +103,14 @@ class PodAccountTestCase(access_case.AccessTestCase):
         self.until('observed generation', observed, True)
 
     def use_console(self, box):
-        """Open the serial console and the display, which no guest has here.
+        """Request the serial console and the display, without WebSocket.
+
+        The sandbox has no display.
         """
-        for name in ('console', 'vnc'):
+        for name, status in (('console', 400), ('vnc', 501)):
             answer = self.ask(box, 'GET', SUBRESOURCE.format(
                 self.namespace, 'box', name))
-            self.assertEqual(501, answer.status_code, answer.text)
+            self.assertEqual(status, answer.status_code, answer.text)
 
     def post(self, box, path, **body):
         answer = box.curl(path, '-X', 'POST', '-H', 'Content-Type: '
