@@ -138,10 +138,13 @@ class TestWrites(redfish_case.RedfishTestCase):
         system.reset_system(sushy.RESET_TYPE_FORCE_OFF)
         [entry] = self.refused(
             'POST', self.path + '/Actions/ComputerSystem.Reset',
-            {'ResetType': 'ForceRestart'}, 409)
+            {'ResetType': 'Pause'}, 409)
         self.assertEqual(('PropertyValueResourceConflict', 'ResetType',
-                          'ForceRestart', self.path), entry)
+                          'Pause', self.path), entry)
         self.assertEqual(2, len(self.sandbox.boots(self.name)))
+        system.reset_system(sushy.RESET_TYPE_FORCE_RESTART)
+        self.sandbox.wait_running(self.name)
+        self.assertEqual(3, len(self.sandbox.boots(self.name)))
 
     def test_pause(self):
         self.make('RerunOnFailure')
