@@ -172,6 +172,29 @@ class IpmitoolTest(SolTestCase):
         other.settimeout(30)
         return other
 
+    def test_faults_of_the_api(self):
+        """Messages say why there is no console; it connects afterwards."""
+        pod = self.running()
+        where = self.name + '/console'
+        for action in 503, 'reset', 401:
+            self.sandbox.fault(action, verb='GET', where=where, count=2)
+        client = self.sol(pod)
+        client.wait(b'virtualmachineinstances/console')
+        client.wait(CONNECTED)
+        self.say(client, b'hello')
+        self.quit(client)
+
+    def test_vm_without_serial_port(self):
+        pod = self.pod()
+        self.sandbox.patch('virtualmachines', self.name, [{
+            'op': 'add', 'path': '/spec/template/spec/domain/devices/'
+            'autoattachSerialConsole', 'value': False}])
+        pod.ipmi('power', 'on')
+        self.sandbox.wait_running(self.name)
+        client = self.sol(pod)
+        client.wait(rb'\[No serial consoles are present\.\]')
+        self.quit(client)
+
     def test_sigterm_ends_it(self):
         pod = self.running()
         client = self.sol(pod)
