@@ -48,12 +48,15 @@ class _Fru:
     def __init__(self, bmc):
         self._bmc = bmc
         self._lock = threading.Lock()
-        self.reset()
+        # An incomplete write, with the period in which it was received and
+        # the time. A reset begins a new period; it must not wait for the lock,
+        # which a write keeps during API calls.
+        self._period = object()
+        self._written = None, 0.0, b''
 
     def reset(self):
-        """Cold reset: drop an incomplete write."""
-        self._written = None
-        self._written_at = 0.0
+        """Warm or cold reset: drop an incomplete write."""
+        self._period = object()
 
     def _image(self):
         machine = self._bmc.machine()
@@ -87,27 +90,27 @@ class _Fru:
         invalid. They are collected until the checksums are right.
         """
         _, offset = struct.unpack_from('<BH', data)
-        values = data[3:]
+        # The response has the number of bytes written, in one byte.
+        values = data[3:][:0xFF]
         self._check(data, offset + len(values))
         with self._lock:
+            period = self._period
             present = self._image()
             now = time.monotonic()
-            if self._written is None or (
-                    now - self._written_at > WRITE_SECONDS):
-                self._written = present
-            self._written_at = now
-            self._written = (self._written[:offset] + values
-                             + self._written[offset + len(values):])
+            known, at, image = self._written
+            if known is not period or now - at > WRITE_SECONDS:
+                image = present
+            image = image[:offset] + values + image[offset + len(values):]
+            self._written = period, now, image
             try:
-                if fru_image.protected(self._written) != (
-                        fru_image.protected(present)):
+                if fru_image.protected(image) != fru_image.protected(present):
                     raise fru_image.Invalid('a protected field')
-                if fru_image.is_complete(self._written):
-                    self._store(fru_image.asset_tag(self._written),
+                if fru_image.is_complete(image):
+                    self._store(fru_image.asset_tag(image),
                                 fru_image.asset_tag(present))
-                    self._written = None
+                    self._written = None, 0.0, b''
             except fru_image.Invalid:
-                self._written = None
+                self._written = None, 0.0, b''
                 raise completion.RequestError(
                     constants.Completion.WRITE_PROTECTED) from None
         return bytes((len(values),))

@@ -11,8 +11,8 @@ from vbmc_kubevirt.ipmi import constants
 class Reservations:
     """Reservation ids.
 
-    A reservation is cancelled when records change, but not by the reservation
-    of another client, so several can read at the same time.
+    A reservation is cancelled when another client clears the records, but not
+    by the reservation of another client, so several can read at the same time.
     """
 
     def __init__(self):
@@ -27,9 +27,13 @@ class Reservations:
             self._valid = [*self._valid, self._last][-64:]
             return struct.pack('<H', self._last)
 
-    def cancel(self):
-        """Cancel all reservations."""
-        self._valid = []
+    def cancel(self, but=None):
+        """Cancel all reservations.
+
+        :param but: id of one that remains valid
+        """
+        with self._lock:
+            self._valid = [one for one in self._valid if one == but]
 
     def check(self, number):
         """Check a reservation id of a request.

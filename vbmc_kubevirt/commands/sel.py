@@ -102,24 +102,43 @@ class _Sel:
         self._bmc = bmc
         self._reservations = reservation.Reservations()
         self._lock = threading.Lock()
-        self._records = None
+        # Records, and the period in which they were read. A clear or a reset
+        # begins a new period without a wait for a reader.
+        self._period = object()
+        self._known = None, None
+        # When the log was cleared, as far as reservations are concerned.
+        self._clearing = threading.Lock()
+        self._cleared = None
 
     def reset(self):
-        """Cold reset."""
+        """Warm or cold reset."""
         self._reservations.cancel()
-        self._records = None
+        self._period = object()
 
     def _read(self, seconds):
         """Return `_Records` that are at most some seconds old."""
         with self._lock:
-            now = time.monotonic()
-            if self._records is None or now - self._records.at > seconds:
+            period, now = self._period, time.monotonic()
+            known, records = self._known
+            if known is not period:
+                records = None
+            if records is None or now - records.at > seconds:
                 machine = self._bmc.machine()
                 log = self._bmc.log()
                 entries = log.entries(machine)
-                self._records = _records(
-                    entries, self._records, now, log.cleared_at(machine))
-            return self._records
+                records = _records(
+                    entries, records, now, log.cleared_at(machine))
+                self._known = period, records
+                self._notice_clear(machine)
+            return records
+
+    def _notice_clear(self, machine):
+        """Cancel all reservations if the log was cleared over Redfish."""
+        with self._clearing:
+            cleared = self._bmc.log().cleared_at(machine)
+            if cleared != self._cleared:
+                self._cleared = cleared
+                self._reservations.cancel()
 
     def info(self, session, data):
         """Get SEL Info (31.2)."""
@@ -138,6 +157,8 @@ class _Sel:
 
     def reserve(self, session, data):
         """Reserve SEL (31.4)."""
+        # Only a later clear cancels it.
+        self._notice_clear(self._bmc.machine())
         return self._reservations.reserve()
 
     def get(self, session, data):
@@ -182,12 +203,18 @@ class _Sel:
     def clear(self, session, data):
         """Clear SEL (31.9)."""
         reserved, word, action = struct.unpack_from('<H3sB', data)
+        machine = self._bmc.machine()
+        self._notice_clear(machine)
         self._reservations.check(reserved)
         if word != b'CLR' or action not in (_INITIATE, _GET_STATUS):
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
         if action == _INITIATE:
-            self._bmc.log().clear(self._bmc.machine())
-            self._records = None
+            with self._clearing:
+                log = self._bmc.log()
+                log.clear(machine)
+                self._cleared = log.cleared_at(machine)
+                self._reservations.cancel(but=reserved)
+            self._period = object()
         return bytes((_COMPLETED,))
 
 

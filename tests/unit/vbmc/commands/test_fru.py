@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import struct
+import threading
 import types
 
 import fixtures
@@ -128,6 +129,39 @@ class FruTest(bmc_case.BmcTestCase):
                 self.assertEqual({0}, {self.ask(
                     0x0A, 0x12, 0, 0, 0, *image()[:8])[0]})
         self.machine.set_asset_tag.assert_not_called()
+
+    def test_reset_drops_a_write_without_waiting_for_it(self):
+        self.tag('rack 6')
+        new = image('rack 7')
+        cut = new.index(b'rack 7') + len('rack 7')
+        end = (new[4] + new[new[4] * 8 + 1]) * 8    # of the product area
+
+        def asset_tag():
+            # As the event loop does, while the write waits for the API.
+            self.machine.asset_tag.side_effect = None
+            thread = threading.Thread(target=self.bmc.warm_reset)
+            thread.start()
+            thread.join(10)
+            self.assertFalse(thread.is_alive())
+            return 'rack 6'
+
+        def write(start, end):
+            return self.ask(0x0A, 0x12, 0, *struct.pack('<H', start),
+                            *new[start:end])[0]
+
+        self.machine.asset_tag.side_effect = asset_tag
+        self.assertEqual(0, write(0, cut))
+        self.assertEqual(0, write(cut, end))
+        self.machine.set_asset_tag.assert_not_called()
+        # Without a reset, the two are one image.
+        self.bmc.warm_reset()
+        self.assertEqual(0, write(0, cut))
+        self.assertEqual(0, write(cut, end))
+        self.machine.set_asset_tag.assert_called_once_with('rack 7')
+
+    def test_long_write_is_cut(self):
+        self.assertEqual((0, b'\xFF'), self.ask(
+            0x0A, 0x12, 0, 0, 0, *image()[:300]))
 
     def test_write_beyond_the_end(self):
         self.assertEqual((0xC9, b''), self.ask(

@@ -202,6 +202,52 @@ class SelTestCase(bmc_case.BmcTestCase):
         self.log.entries.return_value = ()
         self.assertEqual((0xCB, b''), self.record(0))
 
+    def clear(self, reserved):
+        """Clear the SEL. :returns: completion code"""
+        return self.ask(0x0A, 0x47, *reserved, *b'CLR', 0xAA)[0]
+
+    def test_clear_cancels_reservations_of_others(self):
+        self.entries(entry('a'))
+        first, second = (self.ask(0x0A, 0x42)[1] for _ in range(2))
+        self.log.clear.side_effect = lambda machine: setattr(
+            self.log.cleared_at, 'return_value', NOW)
+        self.assertEqual([0, 0xC5], [self.clear(first), self.clear(second)])
+        self.log.clear.assert_called_once()
+        # The one who cleared can still ask for the state of the erasure.
+        self.assertEqual((0, b'\1'), self.ask(
+            0x0A, 0x47, *first, *b'CLR', 0))
+
+    def test_clear_over_redfish_cancels_reservations(self):
+        self.entries(entry('a'))
+        before = self.ask(0x0A, 0x42)[1]
+        self.log.cleared_at.return_value = NOW
+        self.assertEqual(0xC5, self.clear(before))
+        self.log.cleared_at.return_value = NOW + 1
+        # Not one that was made later.
+        self.assertEqual(0, self.clear(self.ask(0x0A, 0x42)[1]))
+
+    def test_clear_over_redfish_shows_in_a_listing(self):
+        self.entries(entry('a'))
+        reserved = self.ask(0x0A, 0x42)[1]
+        self.log.cleared_at.return_value = NOW
+        number, = self.ids()
+        self.assertEqual(0xC5, self.record(number, 4, 4, reserved)[0])
+
+    def test_clear_and_reset_while_the_log_is_read(self):
+        """What is being read then is not used any more."""
+        for forget in (lambda: self.clear(self.ask(0x0A, 0x42)[1]),
+                       lambda: self.ask(6, 3)):
+            self.entries()
+
+            def read(machine, forget=forget):
+                self.log.entries.side_effect = None
+                forget()
+                return entry('old'),
+
+            self.log.entries.side_effect = read
+            self.assertEqual(0, self.record(0)[0])
+            self.assertEqual((0xCB, b''), self.record(0))
+
     def add(self, raw):
         """Add a record; the log then has it."""
         self.log.add.return_value = 'new'
