@@ -114,8 +114,10 @@ class BmcUsers(users.Users):
 
         :raises: `errors.MachineError`
         """
-        if self._store().get(id_) is not None:
+        try:
             self._store().delete(id_, _actor(by))
+        except accounts.NotFound:
+            pass    # also if another client was faster
 
     def _store(self):
         if self._accounts is None:

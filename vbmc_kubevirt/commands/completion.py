@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Completion codes for errors of commands."""
 
+from sushy_kubevirt.bmc import accounts
 from sushy_kubevirt.kube import errors
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
@@ -9,6 +10,8 @@ from vbmc_kubevirt.ipmi import constants
 COMPLETION_CODES = (
     (errors.MachineNotFound, constants.Completion.NOT_PRESENT),
     (errors.AmbiguousName, constants.Completion.NOT_PRESENT),
+    (accounts.NotFound, constants.Completion.NOT_PRESENT),
+    (accounts.Full, constants.Completion.OUT_OF_SPACE),
     (errors.WrongState, constants.Completion.WRONG_STATE),
     (errors.Rejected, constants.Completion.WRONG_STATE),
     (errors.Unsupported, constants.Completion.UNAVAILABLE),

@@ -117,12 +117,11 @@ class _Users:
     def set_name(self, session, data):
         slot = self._slot(data[0])
         name = data[1:].partition(b'\0')[0]
-        if name == slot.name:
-            return
-        if name or slot.fixed:
-            self._change(session, slot, name=_text(name))
-        else:
+        if not name and not slot.fixed:
+            # Also one that has no name yet.
             self._users.delete(slot.id, session.user)
+        elif name != slot.name:
+            self._change(session, slot, name=_text(name))
 
     def set_password(self, session, data):
         slot, operation = self._slot(data[0]), data[1] & 0x03

@@ -96,6 +96,9 @@ class Completion(enum.IntEnum):
     #: Timeout while processing; the outcome is unknown.
     TIMEOUT = 0xC3
 
+    #: Out of storage space.
+    OUT_OF_SPACE = 0xC4
+
     #: The reservation was cancelled, or the id is invalid.
     RESERVATION_CANCELED = 0xC5
 
@@ -104,6 +107,9 @@ class Completion(enum.IntEnum):
 
     #: Parameter out of range.
     OUT_OF_RANGE = 0xC9
+
+    #: Cannot return the number of data bytes requested.
+    TOO_MUCH_REQUESTED = 0xCA
 
     #: Requested object not present.
     NOT_PRESENT = 0xCB

@@ -31,6 +31,10 @@ _OEM = 0x02
 #: Next header of the session trailer (table 13-8).
 NEXT_HEADER = 0x07
 
+#: Longest message in a packet of IPMI v1.5, whose header has one byte for its
+#: length.
+V15_MESSAGE_MAX = 255
+
 #: Bytes of the authentication code of IPMI v1.5 (table 13-8).
 _CODE_LENGTH = 16
 

@@ -587,8 +587,11 @@ class Server:
         return task
 
     def _respond(self, session, request, answer, keep=False):
-        self._count(request, answer)
         message = packet.response(request, *answer)
+        if not session.rmcpp and len(message) > packet.V15_MESSAGE_MAX:
+            answer = constants.Completion.TOO_MUCH_REQUESTED, b''
+            message = packet.response(request, *answer)
+        self._count(request, answer)
         if keep:
             session.response_cache[request] = self._loop.time(), message
             if len(session.response_cache) > CACHED_RESPONSES_MAX:

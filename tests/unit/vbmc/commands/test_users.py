@@ -6,6 +6,7 @@ from unittest import mock
 
 import fixtures
 
+from sushy_kubevirt.bmc import accounts
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import errors
@@ -208,6 +209,26 @@ class UsersTestCase(bmc_case.BmcTestCase):
         self.assertEqual([ADMIN], self.users.all())
         self.assertIn('Account 3 (bob) deleted by admin over IPMI',
                       self.log.output)
+
+    def test_empty_name_deletes_user_without_a_name(self):
+        self.assertEqual(0, self.set_password(3, SET, b'secret-of-bob'))
+        self.assertEqual(0, self.code(ACCESS, 0x91, 3, 4))
+        self.assertEqual(0, self.code(PASSWORD, 3, ENABLE))
+        self.assertEqual(0, self.set_name(3, b''))
+        self.assertEqual((15, 0x81, 2, 0x1f), self.access(3))
+        self.assertEqual(0x80, self.set_password(3, TEST, b'secret-of-bob'))
+
+    def test_another_client_is_faster(self):
+        self.create()
+        with fixtures.MockPatchObject(
+                accounts.Accounts, 'delete',
+                side_effect=accounts.NotFound('gone')):
+            self.assertEqual(0, self.set_name(3, b''))
+        for error, code in ((accounts.NotFound('gone'), 0xcb),
+                            (accounts.Full('no id'), 0xc4)):
+            with fixtures.MockPatchObject(
+                    accounts.Accounts, 'change', side_effect=error):
+                self.assertEqual(code, self.set_name(3, b'eve'))
 
     def test_invalid_ids_and_channels(self):
         for id_ in 0, 16, 63:

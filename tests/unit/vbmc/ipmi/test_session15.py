@@ -9,6 +9,7 @@ from unittest import mock
 from tests.unit.vbmc.ipmi import base
 from tests.unit.vbmc.ipmi import client
 from tests.unit.vbmc.ipmi import client15
+from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import session15
 
@@ -368,6 +369,21 @@ class SessionTest(Session15TestCase):
         one.reveal(self.socket.sent[-1][0])
         self.assertEqual([(0, b'\1')], one.request(0, 2, b'\3', rq=9))
         self.assertEqual([('write', b'\3')], self.calls)
+
+    async def test_response_that_does_not_fit(self):
+        self.commands[0, 4] = server.Command(
+            'Long', lambda session, data: (0, bytes(data[0])),
+            constants.Privilege.USER)
+        one = self.v15_client().login()
+        for size, code, got in ((247, 0, 247), (248, 0xCA, 0), (255, 0xCA, 0)):
+            code_data = await self.command(one, 0, 4, bytes((size,)))
+            self.assertEqual((code, bytes(got)), code_data)
+        self.assertEqual(2, self.server.responses[0, 4, 0xCA])
+        # With IPMI v2.0 it fits.
+        new = self.client().login()
+        new.request(0, 4, b'\xFF')
+        await self.wait_for_tasks()
+        self.assertEqual(2, self.server.responses[0, 4, 0])
 
     async def test_close_session(self):
         one, other = self.v15_client().login(), self.v15_client().login()
