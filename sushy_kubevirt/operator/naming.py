@@ -83,12 +83,22 @@ def vm_service(bmc):
 
     :param bmc: a `spec.Bmc`
     :returns: None if the BMC needs none: its VM is not named in KubeVirtBMC's
-        field, KubeVirtBMC cannot have made a Service for it, or the BMC's own
-        Service has the name
+        field, or see `possible_vm_service`
+    """
+    return possible_vm_service(bmc) if bmc.by_ref else None
+
+
+def possible_vm_service(bmc):
+    """Make the name of the Service of `vm_service` that a BMC has, or has had
+    while KubeVirtBMC's field named its VM.
+
+    :param bmc: a `spec.Bmc`
+    :returns: None if KubeVirtBMC cannot have made a Service for the VM, or the
+        BMC's own Service has the name
     """
     name = bmc.vm.name + _SUFFIX
-    if (not bmc.by_ref or name == base(bmc.name) or len(
-            name) > _MAX_LABEL_LENGTH or not _LABEL.fullmatch(name)):
+    if (name == base(bmc.name) or len(name) > _MAX_LABEL_LENGTH
+            or not _LABEL.fullmatch(name)):
         return None
     return name
 

@@ -58,14 +58,14 @@ class Authority:
 
 
 def object_refs(bmc):
-    """List the references of a BMC's objects, without Secrets.
+    """List the references of the objects that a BMC may have, without Secrets.
 
     :param bmc: a `spec.Bmc`
     :returns: list of (resource, namespace, name)
     """
     base, here = naming.base(bmc.name), bmc.namespace
     access = naming.access(bmc.name, here, bmc.vm.namespace)
-    second = naming.vm_service(bmc)
+    second = naming.possible_vm_service(bmc)
     return [
         *([(bmc_resources.SERVICE, here, second)] if second else ()),
         (bmc_resources.DEPLOYMENT, here, base),

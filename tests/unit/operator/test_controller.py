@@ -250,6 +250,34 @@ class ControllerTestCase(base.BaseTestCase):
             await self.until(lambda: owner() in ('node', 'second'))
         self.run_scenario(scenario, kube)
 
+    def test_second_service_is_removed_with_the_field(self):
+        kube = harness.cluster_with(bodies.by_ref())
+
+        def name_vm(body):
+            body['spec']['virtualMachine'] = body['spec'].pop(
+                'virtualMachineRef')
+            body['metadata']['generation'] += 1
+
+        def services():
+            return {one['metadata']['name'] for one in kube.list('Service')}
+
+        async def scenario(kube, operator):
+            await self.ready(kube, operator)
+            self.assertEqual({'node-virtbmc', 'vm-virtbmc'}, services())
+            kube.change('VirtualMachineBMC', *KEY, name_vm)
+            await self.until(lambda: services() == {'node-virtbmc'})
+            # Foreign ones stay.
+            kube.add({'kind': 'Service', 'spec': {}, 'metadata': {
+                'name': 'vm-virtbmc', 'namespace': 'lab'}})
+            kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
+                ipmi={'enabled': False}))
+            await self.until(lambda: kube.objects[
+                'VirtualMachineBMC', *KEY]['status'][
+                    'observedGeneration'] == 5)
+            await self.ready(kube, operator)
+            self.assertIn('vm-virtbmc', services())
+        self.run_scenario(scenario, kube)
+
     def test_changed_secret_of_other_namespace_is_copied(self):
         async def scenario(kube, operator):
             await self.ready(kube, operator)
