@@ -11,6 +11,15 @@ import datetime
 import enum
 import time
 
+from sushy_kubevirt.machine import power_state
+
+# ResetTypes that start a system which is on, and states in which "on" starts
+# it. (A paused one resumes; one that is starting needs no request.)
+_RESTARTS = (power_state.ResetType.FORCE_RESTART,
+             power_state.ResetType.POWER_CYCLE)
+_STARTED_FROM = (power_state.PowerState.OFF,
+                 power_state.PowerState.POWERING_OFF)
+
 #: Seconds in which a request creates its VMI: KubeVirt's grace period for the
 #: old one, and some for its controllers.
 _WITHIN_SECONDS = 600
@@ -40,14 +49,24 @@ class RestartCause:
         self._known = None, Cause.UNKNOWN
 
     @contextlib.contextmanager
-    def request(self, cause, vmi):
-        """Record a request that may start the VM, unless it fails.
+    def request(self, cause, machine, reset_type):
+        """Record a request if it starts the VM, unless it fails.
 
         :param cause: `Cause`
-        :param vmi: the VMI before the request, or None
+        :param machine: the `machine.Machine`
+        :param reset_type: `power_state.ResetType` that is requested
+        :raises: `errors.MachineError`
         """
-        before, self._requested = self._requested, (
-            cause, _uid(vmi), self._now())
+        _vm, vmi = machine.objects()
+        self.of(vmi)
+        before = self._requested
+        if reset_type in _RESTARTS or (
+                reset_type is power_state.ResetType.ON
+                and machine.power_state() in _STARTED_FROM):
+            self._requested = cause, _uid(vmi), self._now()
+        elif reset_type is not power_state.ResetType.ON:
+            # A start that follows has another cause.
+            self._requested = None
         try:
             yield
         except BaseException:

@@ -137,17 +137,20 @@ class Log:
             LOG.info('%d events wait to be logged; not logged: %s',
                      _MAX_QUEUE, record.text)
 
-    def add(self, machine, message, args=(), raw=b''):
+    def add(self, machine, message, args=(), raw=b'', when=None):
         """Write an entry now.
 
         :param machine: the `machine.Machine` it is about
         :param message: an `event_registry.Message`
         :param args: sequence of str, arguments of the message
         :param raw: the SEL record of an IPMI client, bytes
+        :param when: when it happened, a `datetime.datetime` with a time zone;
+            None for now
         :returns: id of the entry
         :raises: `errors.MachineError`
         """
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat()
+        now = (when or datetime.datetime.now(
+            datetime.timezone.utc)).isoformat()
         material = '\0'.join((machine.uid, message.id, now, *args))
         return self._write(types.SimpleNamespace(
             id=hashlib.sha256(material.encode()).hexdigest()[:24], time=now,

@@ -4,6 +4,7 @@
 import datetime
 import logging
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import attributes
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
@@ -56,6 +57,10 @@ _IDENTIFY_TIMED, _IDENTIFY_ON = 0x10, 0x20
 #: forces it on.
 IDENTIFY_SECONDS = 15
 _FORCE_ON = 0x01
+
+#: Seconds between attempts of what a timer does while the API is unavailable,
+#: and their number.
+RETRY_SECONDS, ATTEMPTS = 10, 30
 
 #: Get Chassis Capabilities (table 28-2): no intrusion sensor, no lockout; FRU,
 #: SDR, SEL and management device are the BMC, which is no bridge.
@@ -157,12 +162,20 @@ class _Chassis:
             self._identify_timer.cancel()
             self._identify_timer = None
 
-    def _end_identify(self):
+    def _end_identify(self, attempt=1):
         self._identify_timer = None
-        machine = self._bmc.machine()
-        # Another client may have changed it.
-        if machine.indicator() == attributes.BLINKING:
-            machine.set_indicator(attributes.OFF)
+        try:
+            machine = self._bmc.machine()
+            # Another client may have changed it.
+            if machine.indicator() == attributes.BLINKING:
+                machine.set_indicator(attributes.OFF)
+        except errors.Unavailable as exc:
+            self._bmc.record_error(exc)
+            if attempt < ATTEMPTS:
+                self._identify_timer = self._bmc.server.run_later(
+                    RETRY_SECONDS, lambda: self._end_identify(attempt + 1))
+        except errors.MachineError as exc:
+            self._bmc.record_error(exc)
 
     def _identify_state(self, machine):
         if machine.indicator() == attributes.OFF:
@@ -206,9 +219,8 @@ class _Chassis:
         if reset_type is None:
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
         machine = self._bmc.machine()
-        _vm, before = machine.objects()
         with self._bmc.restart_cause.request(
-                restart_cause.Cause.CHASSIS_CONTROL, before):
+                restart_cause.Cause.CHASSIS_CONTROL, machine, reset_type):
             # Power cycle and hard reset have no effect on a chassis that is
             # off (section 28.3).
             machine.reset(reset_type, restart_powers_on=False)

@@ -5,6 +5,7 @@ The timer is in this process: a restarted one has none, which is safer than
 one that acts although its client could not reach it.
 """
 
+import datetime
 import logging
 import threading
 import time
@@ -36,10 +37,6 @@ ACTIONS = {
 
 # Timer use (table 27-3).
 _DO_NOT_LOG, _DO_NOT_STOP, _STARTED = 0x80, 0x40, 0x40
-
-#: Seconds between attempts of an action while the API is unavailable, and
-#: their number.
-RETRY_SECONDS, ATTEMPTS = 10, 30
 
 _LEVEL = constants.Privilege
 _CODE = constants.Completion
@@ -81,6 +78,8 @@ class Watchdog:
         self._timer = None
         # Changes with each start and stop.
         self._generation = 0
+        # Generations that have expired and wait for their action.
+        self._expired = set()
         self._flags = 0
         self._expired_action = None
 
@@ -91,6 +90,7 @@ class Watchdog:
         with self._lock:
             if self._settings is None:
                 raise completion.RequestError(_CODE.WATCHDOG_NOT_SET)
+            self._notice_expiry()
             self._start()
 
     def set(self, session, data):
@@ -157,25 +157,31 @@ class Watchdog:
         """Set the flag as soon as the time is over, before the action."""
         if self._deadline is not None and self._now() >= self._deadline:
             self._deadline = None
+            # No stop cancels the action any more.
+            self._timer = None
+            self._expired.add(self._generation)
             self._flags |= 1 << (self._settings[0] & 7)
             self._expired_action = self._settings[1] & 7
 
     def _expire(self, generation, settings):
         with self._lock:
-            if generation != self._generation:
-                return
-            if self._deadline is not None:
+            if generation == self._generation and self._deadline is not None:
                 # The timer may be early by a fraction of a millisecond.
                 self._deadline = self._now()
                 self._notice_expiry()
+            if generation not in self._expired:
+                return
+            self._expired.discard(generation)
         use, action = USES[settings[0] & 7], settings[1] & 7
         LOG.warning('%s: the watchdog timer (%s) has expired; action: %s',
                     self._bmc.name, use, ACTIONS[action][0])
-        if not settings[0] & _DO_NOT_LOG:
-            self._log(settings)
+        when = datetime.datetime.now(datetime.timezone.utc)
+        # First, as the API may not accept the entry, and take its time.
         self._act(action, generation)
+        if not settings[0] & _DO_NOT_LOG:
+            self._log(settings, when)
 
-    def _log(self, settings):
+    def _log(self, settings, when):
         use, action = settings[0] & 7, settings[1] & 7
         event = sel_records.system_event(
             sensor_table.WATCHDOG, action, data2=use)
@@ -184,28 +190,31 @@ class Watchdog:
             self._bmc.log().add(
                 machine, event_registry.WATCHDOG_EXPIRED,
                 (machine.qualified_name, USES[use], ACTIONS[action][0]),
-                sel_records.raw_system_event(event))
+                sel_records.raw_system_event(event), when)
         except errors.MachineError as exc:
             self._bmc.record_error(exc)
 
     def _act(self, action, generation, attempt=1):
         reset_type = ACTIONS[action][1]
-        if reset_type is None or generation != self._generation:
+        # What has expired is done whatever a client sets meanwhile; only the
+        # attempts that follow end then.
+        if reset_type is None or (
+                attempt > 1 and generation != self._generation):
             return
         try:
             machine = self._bmc.machine()
             if machine.power_state() not in chassis.POWERED:
                 return
-            _vm, before = machine.objects()
             with self._bmc.restart_cause.request(
-                    restart_cause.Cause.WATCHDOG, before):
+                    restart_cause.Cause.WATCHDOG, machine, reset_type):
                 machine.reset(reset_type, restart_powers_on=False)
         except errors.Unavailable as exc:
             self._bmc.record_error(exc)
             with self._lock:
-                if attempt < ATTEMPTS and generation == self._generation:
+                if (attempt < chassis.ATTEMPTS
+                        and generation == self._generation):
                     self._timer = self._bmc.server.run_later(
-                        RETRY_SECONDS,
+                        chassis.RETRY_SECONDS,
                         lambda: self._act(action, generation, attempt + 1))
         except errors.MachineError as exc:
             self._bmc.record_error(exc)

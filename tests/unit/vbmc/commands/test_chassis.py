@@ -8,6 +8,7 @@ from unittest import mock
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
 from tests.unit.vbmc import bmc_case
+from vbmc_kubevirt.commands import chassis
 from vbmc_kubevirt import restart_cause
 
 
@@ -84,6 +85,35 @@ class IdentifyTest(bmc_case.BmcTestCase):
         self.run_later.call_args.args[1]()
         self.assertEqual('Lit', self.indicator)
 
+    def test_end_is_repeated_while_the_api_is_away(self):
+        self.ask(0, 4, 5)
+        self.machine.set_indicator.side_effect = errors.Unavailable('away')
+        for _attempt in range(2):
+            self.run_later.call_args.args[1]()
+            self.assertEqual(chassis.RETRY_SECONDS,
+                             self.run_later.call_args.args[0])
+        self.assertEqual(('Blinking', 0x50), (self.indicator, self.state()))
+        self.machine.set_indicator.side_effect = self.set_indicator
+        self.run_later.call_args.args[1]()
+        self.assertEqual(('Off', 0x40), (self.indicator, self.state()))
+        self.assertEqual(3, self.run_later.call_count)
+
+    def test_end_gives_up(self):
+        for error, attempts in ((errors.Unavailable('away'),
+                                 chassis.ATTEMPTS),
+                                (errors.AccessDenied('no'), 1)):
+            self.machine.set_indicator.side_effect = self.set_indicator
+            self.ask(0, 4, 5)
+            self.machine.set_indicator.side_effect = error
+            waiting = [self.run_later.call_args.args[1]]
+            self.run_later.side_effect = lambda seconds, function: (
+                waiting.append(function))
+            calls = 0
+            while waiting:
+                waiting.pop()()
+                calls += 1
+            self.assertEqual(attempts, calls)
+
     def test_state_that_redfish_set(self):
         for indicator, state in (('Lit', 0x60), ('Blinking', 0x60),
                                  ('Off', 0x40)):
@@ -98,6 +128,7 @@ class RestartCauseTest(bmc_case.BmcTestCase):
         self.now = datetime.datetime.now(datetime.timezone.utc)
         self.bmc.restart_cause = restart_cause.RestartCause(
             lambda: self.now.timestamp())
+        self.machine.power_state.return_value = power_state.PowerState.ON
         self.see('a', self.now - datetime.timedelta(hours=1))
 
     def see(self, uid, created=None):
@@ -126,6 +157,7 @@ class RestartCauseTest(bmc_case.BmcTestCase):
         self.assertEqual((0, 0), self.cause())
 
     def test_vmi_of_other_time_has_another_cause(self):
+        self.machine.power_state.return_value = power_state.PowerState.OFF
         self.ask(0, 2, 1)
         for seconds in -20, 601:
             self.see('b', self.now + datetime.timedelta(seconds=seconds))
@@ -139,10 +171,45 @@ class RestartCauseTest(bmc_case.BmcTestCase):
         self.see('b')
         self.assertEqual((0, 0), self.cause())
 
+    def test_requests_that_start_nothing_are_no_cause(self):
+        for state, control in (('ON', 0), ('ON', 1), ('ON', 5), ('PAUSED', 1),
+                               ('POWERING_ON', 1), ('POWERING_OFF', 0)):
+            self.see('a', self.now - datetime.timedelta(hours=1))
+            self.machine.power_state.return_value = power_state.PowerState[
+                state]
+            self.assertEqual((0, b''), self.ask(0, 2, control))
+            self.see('b')
+            self.assertEqual((0, 0), self.cause(), (state, control))
+
+    def test_requests_that_start_it(self):
+        for number, (state, control) in enumerate((
+                ('OFF', 1), ('POWERING_OFF', 1), ('ON', 2), ('ON', 3))):
+            self.machine.power_state.return_value = power_state.PowerState[
+                state]
+            self.assertEqual((0, b''), self.ask(0, 2, control))
+            self.see(f'new{number}')
+            self.assertEqual((1, 1), self.cause(), (state, control))
+
+    def test_power_off_ends_a_request_but_not_its_result(self):
+        self.see(None)
+        self.machine.power_state.return_value = power_state.PowerState.OFF
+        self.ask(0, 2, 1)
+        self.see('b')
+        self.ask(0, 2, 0)
+        self.see(None)
+        self.assertEqual((1, 1), self.cause())
+        # Off before it has started, then started by somebody else
+        self.ask(0, 2, 1)
+        self.ask(0, 2, 0)
+        self.see('c')
+        self.assertEqual((0, 0), self.cause())
+
     def test_clock_is_the_default(self):
         with mock.patch.object(restart_cause.time, 'time', return_value=5):
             cause = restart_cause.RestartCause(restart_cause.time.time)
-            with cause.request(restart_cause.Cause.WATCHDOG, None):
+            self.see(None)
+            with cause.request(restart_cause.Cause.WATCHDOG, self.machine,
+                               power_state.ResetType.POWER_CYCLE):
                 pass
         self.assertEqual(4, cause.of({'metadata': {
             'uid': 'a', 'creationTimestamp': '1970-01-01T00:00:07Z'}}))

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import datetime
 from unittest import mock
 
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
 from tests.unit.vbmc import bmc_case
+from vbmc_kubevirt.commands import chassis
 from vbmc_kubevirt.commands import watchdog
 from vbmc_kubevirt import restart_cause
 
@@ -136,12 +138,57 @@ class WatchdogTest(bmc_case.BmcTestCase):
         self.set()
         self.ask(6, 0x22)
         timer, = self.timers
-        self.now += 10
+        self.now += 9
         for stop in (lambda: self.set(), lambda: self.ask(6, 0x22),
                      lambda: self.ask(6, 3)):
             stop()
             timer.function()
             self.machine.reset.assert_not_called()
+
+    def test_what_has_expired_is_done(self):
+        """Even if a client sets or starts the timer before the action."""
+        for number, after in enumerate((
+                lambda: self.set(use=3, action=2, flags=0xFF, tenths=900),
+                lambda: self.ask(6, 0x22), self.state,
+                lambda: [self.state(), self.ask(6, 3)]), 1):
+            self.set(flags=0xFF)
+            self.ask(6, 0x22)
+            timer, = self.timers
+            self.now += 10
+            after()
+            self.assertIn(timer, self.timers)
+            timer.function()
+            self.timers.remove(timer)
+            self.machine.reset.assert_called_with(
+                power_state.ResetType.FORCE_RESTART, restart_powers_on=False)
+            # Once, and with its entry.
+            timer.function()
+            self.assertEqual([number] * 2, [self.machine.reset.call_count,
+                                            self.log.add.call_count])
+            self.assertEqual('SMS/OS', self.log.add.call_args.args[2][1])
+
+    def test_set_ends_attempts_of_what_has_expired(self):
+        self.machine.reset.side_effect = errors.Unavailable('away')
+        self.set()
+        self.ask(6, 0x22)
+        timer, = self.timers
+        self.now += 10
+        self.set()
+        self.timers.remove(timer)
+        timer.function()
+        self.assertEqual((1, []), (self.machine.reset.call_count,
+                                   self.timers))
+
+    def test_acts_before_it_logs(self):
+        begun = datetime.datetime.now(datetime.timezone.utc)
+        self.machine.reset.side_effect = lambda *args, **more: (
+            self.log.add.assert_not_called())
+        self.set()
+        self.ask(6, 0x22)
+        self.advance(10)
+        self.machine.reset.assert_called_once()
+        when = self.log.add.call_args.args[4]
+        self.assertLessEqual(begun, when)
 
     def test_rejects_other_values(self):
         for values in ({'use': 0}, {'use': 6}, {'use': 7}, {'action': 4},
@@ -160,7 +207,7 @@ class WatchdogTest(bmc_case.BmcTestCase):
         self.set(use=3, action=2)
         self.ask(6, 0x22)
         self.advance(10)
-        found, message, args, raw = self.log.add.call_args.args
+        found, message, args, raw, _when = self.log.add.call_args.args
         self.assertEqual(
             (self.machine, event_registry.WATCHDOG_EXPIRED,
              ('lab/vm', 'OS Load', 'power down')), (found, message, args))
@@ -187,7 +234,7 @@ class WatchdogTest(bmc_case.BmcTestCase):
         self.ask(6, 0x22)
         self.advance(10)
         for _attempt in range(5):
-            self.advance(watchdog.RETRY_SECONDS)
+            self.advance(chassis.RETRY_SECONDS)
         self.assertEqual(3, self.machine.reset.call_count)
         self.assertEqual([], self.timers)
 
