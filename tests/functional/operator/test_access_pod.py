@@ -356,6 +356,7 @@ class PodAccountTestCase(access_case.AccessTestCase):
                 'involvedObject': about}
         for event in ({**theirs, 'metadata': {'name': 'x'}},
                       {**ours, 'reportingComponent': 'kubelet'},
+                      {**ours, 'source': {'component': 'kubelet'}},
                       {**ours, 'involvedObject': {**about, 'name': 'other'}}):
             self.assertIn('log of its own VM', self.ask(
                 box, 'POST', events, event).json()['message'])

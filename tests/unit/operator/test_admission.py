@@ -514,6 +514,10 @@ class AdmissionTestCase(base.BaseTestCase):
         for event, allowed in (
             (ours, True),
             ({**ours, 'reportingComponent': 'kubelet'}, False),
+            ({**ours, 'source': {}}, True),
+            ({**ours, 'source': {'component': event_log.COMPONENT}}, True),
+            # `kubectl describe` shows this one.
+            ({**ours, 'source': {'component': 'kubelet'}}, False),
             *(({**ours, 'involvedObject': {**about, **other}}, False)
               for other in ({'kind': 'Pod'}, {'name': 'other'}, {'name': ''},
                             {'namespace': 'default'})),
