@@ -210,7 +210,9 @@ class Sol:
         self._send_output()
 
     def _accept_input(self, sequence, characters):
-        accepted = self._port.accept(characters) if characters else 0
+        # The response has one byte for the count.
+        accepted = (self._port.accept(characters[:PAYLOAD_MAX - _HEADER])
+                    if characters else 0)
         status = self._status
         if accepted is None:
             accepted, status = 0, status | UNAVAILABLE

@@ -249,6 +249,12 @@ class InputTest(SolTestCase):
                          self.receive(1, 0, 0, 0, data=b'hello'))
         self.assertEqual([b'hello'], self.port.events)
 
+    async def test_packet_above_the_maximum_is_accepted_in_part(self):
+        self.assertEqual([], self.receive(1, 0, 0, 0, data=b'x' * 1000))
+        self.loop.advance(0.3)
+        self.assertEqual([b'\0\1\xfb\x40'], self.take())
+        self.assertEqual([b'x' * 251], self.port.events)
+
     async def test_unavailable(self):
         self.port.room = None
         self.assertEqual([], self.receive(1, 0, 0, 0, data=b'hello'))
@@ -290,7 +296,8 @@ class HostileTest(SolTestCase):
         """No input raises, and nothing grows beyond the limits."""
         source = random.Random(4711)
         for number in range(30000):
-            data = source.randbytes(source.choice((0, 1, 3, 4, 5, 40, 251)))
+            data = source.randbytes(source.choice(
+                (0, 1, 3, 4, 5, 40, 251, 260, 1000)))
             self.sol.receive(data)
             if len(self.sol._output) < sol.OUTPUT_MAX:
                 self.sol.put(b'output')
