@@ -38,7 +38,9 @@ def service(bmc):
         ports.append(_port(deployments.REDFISH, 'TCP', wanted.redfish_port,
                            wanted.redfish_node_port,
                            'http' if bmc.redfish.plain else 'https'))
-    if bmc.redfish.both and wanted.redfish_port != spec.HTTP_PORT:
+    # HTTP beside HTTPS is not published outside of the cluster.
+    if (bmc.redfish.both and wanted.type == CLUSTER_IP
+            and wanted.redfish_port != spec.HTTP_PORT):
         ports.append(_port(deployments.HTTP, 'TCP', spec.HTTP_PORT, None,
                            'http'))
     if bmc.ipmi:

@@ -30,8 +30,15 @@ BY_REF = (
     ({'ipmi': {'enabled': False}}, [HTTPS, HTTP], [HTTPS, HTTP]),
     ({'service': {'type': 'NodePort', 'ports': {'redfish': 8443, 'ipmi': 1},
                   'nodePorts': {'redfish': 30443}}},
-     [('redfish', 8443, 30443, 'https'), HTTP, ('ipmi', 1, None, None)],
+     [('redfish', 8443, 30443, 'https'), ('ipmi', 1, None, None)],
      [HTTPS, HTTP, IPMI]),
+    # HTTP beside HTTPS stays in the cluster.
+    ({'service': {'type': 'LoadBalancer'}}, [HTTPS, IPMI],
+     [HTTPS, HTTP, IPMI]),
+    ({'service': {'type': 'ClusterIP', 'ports': {'redfish': 8443}}},
+     [('redfish', 8443, None, 'https'), HTTP, IPMI], [HTTPS, HTTP, IPMI]),
+    ({'service': {'type': 'LoadBalancer'}, 'redfish': {'plainHTTP': True}},
+     *[[('redfish', 80, None, 'http'), IPMI]] * 2),
     # A port cannot have two protocols.
     ({'service': {'ports': {'redfish': 80}}},
      [('redfish', 80, None, 'https'), IPMI], [HTTPS, HTTP, IPMI]),
