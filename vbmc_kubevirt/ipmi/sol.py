@@ -25,6 +25,10 @@ OUTPUT_MAX = 4096
 #: repeat refused input at once.
 NACK_SECONDS = 0.25
 
+#: Shortest time in seconds until a packet is repeated or dropped: with the
+#: interval 0 an acknowledgement would come too late.
+RETRY_SECONDS_MIN = 0.05
+
 #: Operation of the remote console (table 15-2, fourth byte).
 _NACK = 0x40
 _BREAK = 0x10
@@ -47,7 +51,8 @@ class Timing:
     :ivar send_threshold: number of characters that are sent at once
     :ivar retry_count: number of repetitions of a packet; the characters of a
         packet that is not acknowledged after them are lost
-    :ivar retry_seconds: seconds before each repetition
+    :ivar retry_seconds: seconds before each repetition, at least
+        `RETRY_SECONDS_MIN` in effect
     """
 
     accumulate_seconds: float = 0.005
@@ -143,7 +148,11 @@ class Sol:
     def _transmit(self):
         self._send(bytes((self._sequence, 0, 0, self._status))
                    + self._unacknowledged)
-        self._set_timer(self._timing.retry_seconds, self._retry)
+        self._set_timer(self._retry_seconds, self._retry)
+
+    @property
+    def _retry_seconds(self):
+        return max(self._timing.retry_seconds, RETRY_SECONDS_MIN)
 
     def _retry(self):
         if self._retries < self._timing.retry_count:
@@ -171,7 +180,7 @@ class Sol:
         self._status &= ~OVERRUN
         self._set_timer(None)
         if nack:
-            self._set_timer(self._timing.retry_seconds, self._send_late)
+            self._set_timer(self._retry_seconds, self._send_late)
         elif self._output:
             self._send_output()
 

@@ -141,6 +141,17 @@ class OutputTest(SolTestCase):
         self.loop.advance(100)
         self.assertEqual(1, len(self.take()))
 
+    async def test_retry_interval_0_leaves_time_to_acknowledge(self):
+        for count in 7, 0:
+            self.timing.retry_count, self.timing.retry_seconds = count, 0
+            self.sol.put(b'x')
+            self.loop.advance(0.04)
+            packet, = self.take()
+            self.sol.put(b'y')
+            self.assertEqual([bytes((packet[0] + 1, 0, 0, 0)) + b'y'],
+                             self.receive(0, packet[0], 1, 0))
+            self.receive(0, packet[0] + 1, 1, 0)
+
     async def test_accumulates_until_threshold_or_interval(self):
         self.timing.send_threshold = 4
         self.timing.accumulate_seconds = 0.05
