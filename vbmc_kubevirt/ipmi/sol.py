@@ -87,6 +87,8 @@ class Sol:
         self._retries = 0
         self._timer = None
         self._paused = False
+        # After a NACK nothing is sent until the timer ends.
+        self._held = False
         self._status = 0
         # The last packet of the client: sequence number and the response to
         # it, None while there is none yet.
@@ -132,9 +134,13 @@ class Sol:
         self._timer = None
         self._send_packet()
 
+    def _end_hold(self):
+        self._held = False
+        self._send_late()
+
     def _send_packet(self):
-        if (self._unacknowledged is not None or self._paused or self.closed
-                or not self._output):
+        if (self._unacknowledged is not None or self._paused or self._held
+                or self.closed or not self._output):
             return
         length = PAYLOAD_MAX - _HEADER
         self._unacknowledged = bytes(self._output[:length])
@@ -180,7 +186,8 @@ class Sol:
         self._status &= ~OVERRUN
         self._set_timer(None)
         if nack:
-            self._set_timer(self._retry_seconds, self._send_late)
+            self._held = True
+            self._set_timer(self._retry_seconds, self._end_hold)
         elif self._output:
             self._send_output()
 
@@ -211,6 +218,9 @@ class Sol:
             self._port.discard_input()
         if operation & _FLUSH_OUTBOUND:
             self._output.clear()
+            self._unacknowledged = None
+            self._held = False
+            self._set_timer(None)
             self._room.set()
         if operation & _BREAK:
             self._port.send_break()

@@ -115,9 +115,12 @@ class OutputTest(SolTestCase):
         self.take()
         self.assertEqual([], self.receive(0, 1, 2, 0x40))
         self.loop.advance(0.4)
+        # Neither more output nor input ends the pause.
+        self.sol.put(b'g')
         self.assertEqual([], self.take())
+        self.assertEqual([b'\0\1\1\0'], self.receive(1, 0, 0, 0, data=b'x'))
         self.loop.advance(0.2)
-        self.assertEqual([b'\2\0\0\0cdef'], self.take())
+        self.assertEqual([b'\2\0\0\0cdefg'], self.take())
 
     async def test_repeats_packet_then_drops_it(self):
         self.sol.put(b'lost')
@@ -218,8 +221,18 @@ class OutputTest(SolTestCase):
         self.sol.put(b'waits' * 1000)
         self.take()
         self.receive(1, 0, 0, 0x01)
+        # The packet that was not acknowledged is not repeated either.
+        self.loop.advance(10)
+        self.assertEqual([], self.take())
         self.assertEqual([], self.receive(0, 1, 4, 0))
         await asyncio.wait_for(self.sol.write(b'new'), 1)
+        self.assertEqual([b'\2\0\0\0new'], self.take())
+
+    async def test_flush_outbound_ends_the_pause_after_nack(self):
+        self.sol.put(b'first')
+        self.receive(0, 1, 0, 0x40)
+        self.receive(1, 0, 0, 0x01)
+        self.sol.put(b'new')
         self.assertEqual([b'\2\0\0\0new'], self.take())
 
 
