@@ -50,6 +50,10 @@ class NotFound(errors.MachineError):
     """There is no account with this id."""
 
 
+class Replaced(errors.MachineError):
+    """The account is no longer the one that was meant."""
+
+
 class Full(errors.MachineError):
     """Every id is in use."""
 
@@ -181,24 +185,29 @@ class Accounts:
         """
         return self._write(None, by, {'enabled': True, **values})
 
-    def change(self, id_, by, **values):
-        """Change an account; one that does not exist is created.
+    def change(self, id_, by, expected=None, **values):
+        """Change an account.
 
         :param id_: from `FIRST_ID` to `LAST_ID`
         :param by: see `create`
+        :param expected: dict of fields of `Account` that it must have when it
+            is written, as ids are used again: what was checked before may
+            have been another account. With None, an account that does not
+            exist is created.
         :param values: fields of `Account`. A new password clears
             ``change_required`` unless that is given.
         :returns: the `Account`
-        :raises: see `create`
+        :raises: see `create`, and `NotFound`, `Replaced`
         """
         if 'password' in values:
             values = {'change_required': False, **values}
-        return self._write(id_, by, values)
+        return self._write(id_, by, values, expected)
 
-    def delete(self, id_, by):
+    def delete(self, id_, by, expected=None):
         """Delete an account.
 
-        :raises: `NotFound`, `errors.MachineError`
+        :param expected: see `change`
+        :raises: `NotFound`, `Replaced`, `errors.MachineError`
         """
         if self.get(id_) is None:
             raise NotFound(f'There is no account {id_}')
@@ -206,14 +215,25 @@ class Accounts:
 
         def edit(section):
             nonlocal change
-            entry = section.pop(str(id_), None)
+            entry = section.get(str(id_))
             if entry is not None:
+                if expected:
+                    _require(id_, _account(id_, entry), expected)
+                del section[str(id_)]
                 change = Change(change_id, id_, str(entry.get('name') or ''),
                                 'deleted', '', by, int(time.time()))
                 _record(section, change)
 
-        self._state.update(_SECTION, edit)
+        self._update(edit)
         self._report(change)
+
+    def _update(self, edit):
+        try:
+            self._state.update(_SECTION, edit)
+        except (NotFound, Replaced):
+            # What is cached is outdated.
+            self._state.refresh(0, trust_watch=False)
+            raise
 
     def _report(self, change):
         """Log a change, and call `changed`.
@@ -228,7 +248,7 @@ class Accounts:
         for each in self.changed:
             each(change)
 
-    def _write(self, id_, by, values):
+    def _write(self, id_, by, values, expected=None):
         _check(values)
         version = secrets.token_hex(8)
         name = values.get('name')
@@ -251,6 +271,8 @@ class Accounts:
                 raise Full(f'There are {LAST_ID - FIRST_ID + 1} accounts; '
                            'delete one first')
             before = found[number]
+            if expected is not None:
+                _require(number, before, expected)
             after = dataclasses.replace(before or Account(number), **values)
             fields = [field for field in _FIELDS if before is None
                       or getattr(before, field) != getattr(after, field)]
@@ -268,10 +290,24 @@ class Accounts:
             _record(section, change)
             done = change, after
 
-        self._state.update(_SECTION, edit)
+        self._update(edit)
         change, account = done
         self._report(change)
         return account
+
+
+def _require(id_, account, expected):
+    """Check that an account is the one that is meant.
+
+    :param account: an `Account` or None
+    :param expected: dict of its fields
+    :raises: `NotFound`, `Replaced`
+    """
+    if account is None:
+        raise NotFound(f'There is no account {id_}')
+    if any(getattr(account, field) != value
+           for field, value in expected.items()):
+        raise Replaced(f'Account {id_} was changed or replaced meanwhile')
 
 
 def _name_taken(name):

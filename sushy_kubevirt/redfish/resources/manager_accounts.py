@@ -15,6 +15,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import authorization
 from sushy_kubevirt.redfish.protocol import error_responses
+from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
@@ -207,18 +208,23 @@ def _change(stored):
     if account.change_required and set(values) != {'Password'}:
         raise error_responses.RedfishError(
             403, authorization.password_change_required(account))
-    if not authorization.has(authorization.USERS) and (
-            set(values) != {'Password'}):
+    manages = authorization.has(authorization.USERS)
+    if not manages and set(values) != {'Password'}:
         raise error_responses.RedfishError(
             403, messages.message('InsufficientPrivilege'))
+    # Who changes itself must still be the one that was authenticated.
+    expected = {'name': stored.name} \
+        if manages and not account.change_required \
+        else {'version': account.version}
     token = flask.request.headers.get('X-Auth-Token')
     session = services.sessions.find(token) if token else None
     changed = _apply(lambda fields: services.accounts.change(
-        stored.id, _actor(), **fields), values)
+        stored.id, _actor(), expected, **fields), values)
     if session is not None and account.stored_id == stored.id:
         # Other sessions of the account end, as it has another signature.
         renewed = services.login.account(changed.name, recheck=True)
-        if renewed is not None and renewed.name == session.user:
+        if (renewed is not None and renewed.name == session.user
+                and renewed.version == changed.version):
             services.sessions.renew(session, renewed)
     return changed
 
@@ -237,10 +243,10 @@ def _delete(stored):
         raise error_responses.RedfishError(
             403, messages.message('InsufficientPrivilege'))
     try:
-        authentication.services().accounts.delete(stored.id, _actor())
-    except accounts.NotFound:
-        raise error_responses.resource_not_found(
-            'ManagerAccount', stored.id) from None
+        authentication.services().accounts.delete(
+            stored.id, _actor(), {'name': stored.name})
+    except (accounts.NotFound, accounts.Replaced) as exc:
+        raise _gone(exc) from None
     return responses.no_content()
 
 
@@ -254,7 +260,7 @@ def _apply(write, values):
     :param write: function of the fields of `accounts.Account`
     :param values: dict of property to value
     :returns: the `accounts.Account`
-    :raises: `error_responses.RedfishError`: 400, 409
+    :raises: `error_responses.RedfishError`: 400, 404, 409, 412
     """
     if values.get('UserName') == '':
         raise _wrong_format('UserName', '')
@@ -264,6 +270,8 @@ def _apply(write, values):
         fields |= _access(values['AccountTypes'])
     try:
         return write(fields)
+    except (accounts.NotFound, accounts.Replaced) as exc:
+        raise _gone(exc) from None
     except accounts.NameTaken as exc:
         raise error_responses.RedfishError(409, messages.message(
             'ResourceAlreadyExists', 'ManagerAccount', 'UserName', exc.value,
@@ -274,6 +282,14 @@ def _apply(write, values):
     except errors.InvalidValue as exc:
         raise _wrong_format(_PROPERTIES.get(exc.property, exc.property),
                             exc.value, f'{exc}.') from None
+
+
+def _gone(error):
+    """Convert the error that the account is not the one that was meant."""
+    if isinstance(error, accounts.Replaced):
+        return etags.precondition_failed()
+    return error_responses.resource_not_found(
+        'ManagerAccount', flask.request.view_args['account_id'])
 
 
 def _access(names):

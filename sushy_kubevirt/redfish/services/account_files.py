@@ -95,6 +95,7 @@ class Account:
         makes bcrypt needless; else None
     :param stored_id: id of a stored account (`bmc.accounts`), else None. The
         digest of a stored account is its version instead of a password's.
+    :param version: the version of a stored account, else None
     :param change_required: whether the password must be changed first
     :param ipmi: whether IPMI can use the account: its password is known, and
         name and password are not too long
@@ -108,6 +109,7 @@ class Account:
     stored_id: int | None = None
     change_required: bool = False
     ipmi: bool = dataclasses.field(default=False, compare=False)
+    version: str | None = None
 
     @property
     def privileges(self):

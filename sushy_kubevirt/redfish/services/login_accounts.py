@@ -55,4 +55,4 @@ def _login(stored):
         stored.name, stored.role, _STORED + b'%d %s' % (
             stored.id, stored.version.encode()),
         account_files.keyed_hash(stored.password.encode()),
-        stored.id, stored.change_required)
+        stored.id, stored.change_required, version=stored.version)

@@ -116,6 +116,23 @@ class AccountsTestCase(base.BaseTestCase):
         self.assertEqual((), self.another().all())
         self.assertRaises(accounts.NotFound, self.accounts.delete, 3, 'x')
 
+    def test_writes_only_to_the_account_that_is_meant(self):
+        bob = self.create()
+        other = self.another()
+        other.delete(3, 'x')
+        self.assertRaises(accounts.NotFound, self.accounts.change, 3, 'x',
+                          {'name': 'bob'}, role='ReadOnly')
+        self.assertEqual((), self.accounts.all())
+        boss = other.create('x', **{**BOB, 'name': 'boss'})
+        for expected in {'name': 'bob'}, {'version': bob.version}:
+            self.assertRaises(accounts.Replaced, self.accounts.change, 3, 'x',
+                              expected, password='another secret')
+            self.assertRaises(accounts.Replaced, self.accounts.delete, 3, 'x',
+                              expected)
+        self.assertEqual((boss,), self.another().all())
+        self.accounts.change(3, 'x', {'version': boss.version}, role=None)
+        self.accounts.delete(3, 'x', {'name': 'boss'})
+
     def test_records_changes(self):
         self.create()
         self.accounts.change(3, 'eve over IPMI', password='another secret',

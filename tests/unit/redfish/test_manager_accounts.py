@@ -228,6 +228,58 @@ class ManagerAccountsTestCase(base.AccountsTestCase):
         self.ask(SYSTEMS, 200, headers=token)
         self.ask(SYSTEMS, 200, headers=self.bob('secret-new'))
 
+    def meanwhile(self, *changes):
+        """Do something at another worker just before this one writes."""
+        store = self.app.sushy_kubevirt.services.accounts
+        update = store._state.update
+
+        def late(*args):
+            store._state.update = update
+            for change in changes:
+                change(store)
+            return update(*args)
+
+        store._state.update = late
+
+    def test_id_is_used_again_while_its_owner_changes_the_password(self):
+        """What was deleted cannot take over what follows."""
+        for name, role, code in (('boss', 'Administrator', 412),
+                                 ('bob', 'Administrator', 412)):
+            self.create(RoleId='ReadOnly')
+            self.meanwhile(
+                lambda store: store.delete(3, 'x'),
+                lambda store, name=name, role=role: store.create(
+                    'x', name=name, password='secret-of-boss', role=role))
+            self.change({'Password': 'secret-new'}, code, self.bob())
+            self.ask(SYSTEMS, 401, headers=self.auth(name, 'secret-new'))
+            self.ask(SYSTEMS, 200, headers=self.auth(name, 'secret-of-boss'))
+            self.ask(ACCOUNTS + '/3', 204, 'DELETE', headers=self.admin)
+
+    def test_id_is_used_again_while_an_administrator_writes(self):
+        for values in {'RoleId': 'Administrator'}, None:
+            self.create()
+            self.meanwhile(
+                lambda store: store.delete(3, 'x'),
+                lambda store: store.create(
+                    'x', name='eve', password='secret-of-eve',
+                    role='ReadOnly'))
+            if values:
+                self.change(values, 412)
+            else:
+                self.ask(ACCOUNTS + '/3', 412, 'DELETE', headers=self.admin)
+            self.assertEqual('ReadOnly', self.ask(
+                ACCOUNTS + '/3', 200, headers=self.admin).json['RoleId'])
+            self.ask(ACCOUNTS + '/3', 204, 'DELETE', headers=self.admin)
+
+    def test_deleted_account_is_not_changed(self):
+        self.create()
+        for headers in self.admin, self.bob():
+            self.meanwhile(lambda store: store.delete(3, 'x'))
+            self.change({'Password': 'secret-new'}, 404, headers)
+            self.assertEqual(
+                (), self.app.sushy_kubevirt.services.accounts.all())
+            self.create()
+
     def test_if_match(self):
         self.create()
         tag = self.ask(ACCOUNTS + '/3', 200,
