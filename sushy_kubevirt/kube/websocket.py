@@ -54,7 +54,8 @@ async def connect(connection, path, call, protocol, user_agent, timeout):
         try:
             socket = await _connect(access, path, protocol, user_agent,
                                     timeout)
-            break
+            await _set_options(socket)
+            return WebSocket(socket, call)
         except exceptions.InvalidStatus as e:
             response = e.response
             if response.status_code == 401:
@@ -76,10 +77,6 @@ async def connect(connection, path, call, protocol, user_agent, timeout):
         except ImportError as e:
             raise errors.ConfigError(
                 f'The proxy of {access.server} cannot be used: {e}') from None
-    tcp = socket.transport.get_extra_info('socket')
-    for option in connections.SOCKET_OPTIONS:
-        tcp.setsockopt(*option)
-    return WebSocket(socket, call)
 
 
 class WebSocket:
@@ -125,6 +122,22 @@ class WebSocket:
     async def close(self):
         """Close the connection, within `CLOSE_SECONDS`."""
         await self._socket.close()
+
+
+async def _set_options(socket):
+    """Set `connection.SOCKET_OPTIONS`.
+
+    :raises: OSError if the connection is lost already; the socket is closed
+    """
+    tcp = socket.transport.get_extra_info('socket')
+    try:
+        if tcp is None:
+            raise ConnectionResetError('connection lost')
+        for option in connections.SOCKET_OPTIONS:
+            tcp.setsockopt(*option)
+    except OSError:
+        await socket.close()
+        raise
 
 
 async def _connect(access, path, protocol, user_agent, timeout):

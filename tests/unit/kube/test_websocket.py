@@ -12,8 +12,11 @@ import ssl
 import struct
 import tempfile
 import unittest
+from unittest import mock
 
+from websockets.asyncio import client as client_connection
 from websockets.asyncio import server
+from websockets import protocol
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import client
@@ -151,6 +154,33 @@ class ConnectTest(WebSocketTestCase):
         with self.assertRaises(errors.Unavailable):
             await self.connect(connection.Access(
                 server=f'http://127.0.0.1:{port}'))
+
+    async def test_connection_lost_at_once(self):
+        connect = client_connection.connect
+
+        async def lose(*arguments, **settings):
+            made.append(await connect(*arguments, **settings))
+            made[-1].transport.abort()
+            await made[-1].wait_closed()
+            return made[-1]
+
+        made = []
+        with mock.patch.object(client_connection, 'connect', lose):
+            with self.assertRaisesRegex(errors.Unavailable,
+                                        'does not answer'):
+                await self.connect(await self.access())
+        # The options cannot be set for another reason.
+        options = [(sockets.SOL_SOCKET, 9999, 1)]
+
+        async def keep(*arguments, **settings):
+            made.append(await connect(*arguments, **settings))
+            return made[-1]
+
+        with mock.patch.object(connection, 'SOCKET_OPTIONS', options), \
+                mock.patch.object(client_connection, 'connect', keep):
+            with self.assertRaises(errors.Unavailable):
+                await self.connect(await self.access())
+        self.assertEqual(protocol.State.CLOSED, made[-1].state)
 
     async def test_proxy(self):
         port = await self.serve()
