@@ -146,7 +146,8 @@ async def _connect(access, path, protocol, user_agent, timeout):
         headers['Authorization'] = access.authorization
     options = {}
     if access.server.startswith('https:'):
-        options['ssl'] = access.ssl_context()
+        # Reading the system's CA certificates takes a while.
+        options['ssl'] = await asyncio.to_thread(access.ssl_context)
         if access.tls_server_name:
             options['server_hostname'] = access.tls_server_name
     return await client.connect(

@@ -11,6 +11,7 @@ import socket as sockets
 import ssl
 import struct
 import tempfile
+import threading
 import unittest
 from unittest import mock
 
@@ -225,8 +226,19 @@ class ConnectTest(WebSocketTestCase):
             server=f'https://127.0.0.1:{await self.serve(ssl=settings)}',
             ca=authority.pem, cert=cert, key=key,
             tls_server_name='api.test')
+        threads = []
+        make = connection.Access.ssl_context
+        patch = mock.patch.object(
+            connection.Access, 'ssl_context', autospec=True,
+            side_effect=lambda one: threads.append(
+                threading.current_thread()) or make(one))
+        patch.start()
+        self.addCleanup(patch.stop)
         opened = await self.connect(access)
         await opened.send(b'x')
+        # It may read the system's certificates, which takes a while.
+        self.assertNotIn(threading.main_thread(), threads)
+        self.assertTrue(threads)
         for wrong in ({'ca': test_tls.Authority().pem},
                       {'tls_server_name': 'other.test'}):
             with self.assertRaises(errors.Unavailable):
