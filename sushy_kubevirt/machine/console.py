@@ -145,14 +145,16 @@ class Console:
         After the connection ended for another reason, which is another client
         of the console, input connects again.
         """
-        seconds = REASON_SECONDS
+        deadline = self._loop.time() + REASON_SECONDS
         while instance == _instance(
                 machine.cluster.cached_objects(machine)[1]):
-            if seconds is None and not self._key_connects:
+            if deadline is None and not self._key_connects:
                 break
             self._changed.clear()
-            if not await self._wait(seconds):
-                seconds = None
+            # Other changes of the VM do not prolong the wait.
+            if not await self._wait(
+                    deadline and deadline - self._loop.time()):
+                deadline = None
                 self._key_connects = True
                 self._tell(
                     f'The console of {machine.qualified_name} was closed, '

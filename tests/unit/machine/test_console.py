@@ -202,6 +202,16 @@ class OtherClientTest(ConsoleTestCase):
         # The key was not passed on.
         self.assertEqual(b'', second.sent)
 
+    async def test_other_changes_do_not_delay_the_message(self):
+        first = await self.connected()
+        await self.notice('is connected')
+        first.end()
+        async with asyncio.timeout(20):
+            while self.notices.empty():
+                self.cluster.change('a')
+                await asyncio.sleep(0.05)
+        await self.notice('Press a key')
+
     async def test_restart_connects_again(self):
         first = await self.connected()
         await self.notice('is connected')
