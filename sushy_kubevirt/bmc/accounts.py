@@ -177,6 +177,9 @@ class Accounts:
     def create(self, by, **values):
         """Create an account with the first free id.
 
+        If every id is in use, an account without a name is replaced, such as
+        one that IPMI has begun to create.
+
         :param by: who does it, such as ``admin over Redfish``
         :param values: fields of `Account`
         :returns: the `Account`
@@ -265,12 +268,8 @@ class Accounts:
                     return      # the response to an earlier try was lost
                 if name and one and one.name == name and number != id_:
                     raise _name_taken(name)
-            number = id_ or next((number for number, one in found.items()
-                                  if one is None), None)
-            if number is None:
-                raise Full(f'There are {LAST_ID - FIRST_ID + 1} accounts; '
-                           'delete one first')
-            before = found[number]
+            number = id_ or _free_id(found)
+            before = found[number] if id_ else None
             if expected is not None:
                 _require(number, before, expected)
             after = dataclasses.replace(before or Account(number), **values)
@@ -294,6 +293,20 @@ class Accounts:
         change, account = done
         self._report(change)
         return account
+
+
+def _free_id(found):
+    """Return the id of a new account.
+
+    :param found: dict of id to `Account` or None
+    :raises: `Full`
+    """
+    for is_free in lambda one: one is None, lambda one: not one.name:
+        for number, one in found.items():
+            if is_free(one):
+                return number
+    raise Full(f'There are {LAST_ID - FIRST_ID + 1} accounts; delete one '
+               'first')
 
 
 def _require(id_, account, expected):

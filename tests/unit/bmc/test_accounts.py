@@ -50,6 +50,16 @@ class AccountsTestCase(base.BaseTestCase):
         self.assertRaises(accounts.Full, self.create)
         self.assertEqual(13, len(self.another().all()))
 
+    def test_replaces_account_without_name_if_all_ids_are_in_use(self):
+        self.accounts.change(4, 'x', password='old secret', ipmi=False)
+        for number in range(12):
+            self.assertNotEqual(4, self.create(name=f'u{number}').id)
+        bob = self.create()
+        self.assertEqual((4, 'secret-of-bob', True), (
+            bob.id, bob.password, bob.ipmi))
+        self.assertEqual('created', self.accounts.changes()[-1].action)
+        self.assertRaises(accounts.Full, self.create, name='eve')
+
     def test_refuses_name_of_another_account(self):
         self.create()
         for name in 'bob', 'admin':
