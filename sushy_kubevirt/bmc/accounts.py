@@ -198,12 +198,11 @@ class Accounts:
             have been another account. With None, an account that does not
             exist is created.
         :param values: fields of `Account`. A new password clears
-            ``change_required`` unless that is given.
+            ``change_required`` unless that is given; it must then differ
+            from the present one.
         :returns: the `Account`
         :raises: see `create`, and `NotFound`, `Replaced`
         """
-        if 'password' in values:
-            values = {'change_required': False, **values}
         return self._write(id_, by, values, expected)
 
     def delete(self, id_, by, expected=None):
@@ -273,6 +272,8 @@ class Accounts:
             if expected is not None:
                 _require(number, before, expected)
             after = dataclasses.replace(before or Account(number), **values)
+            if 'password' in values and 'change_required' not in values:
+                after = _changed_as_required(before, after)
             fields = [field for field in _FIELDS if before is None
                       or getattr(before, field) != getattr(after, field)]
             if not fields:
@@ -293,6 +294,17 @@ class Accounts:
         change, account = done
         self._report(change)
         return account
+
+
+def _changed_as_required(before, after):
+    """Clear ``change_required`` of an account with a new password.
+
+    :raises: `errors.InvalidValue` if the password is not new
+    """
+    if after.change_required and before and before.password == after.password:
+        raise errors.InvalidValue('password', '…', message=(
+            'The password must be changed; use another one'))
+    return dataclasses.replace(after, change_required=False)
 
 
 def _free_id(found):

@@ -96,8 +96,16 @@ class AccountsTestCase(base.BaseTestCase):
         self.assertNotEqual(bob.version, changed.version)
         again = self.accounts.change(3, 'x', role='ReadOnly')
         self.assertEqual(changed, again)
+        exc = self.assertRaises(errors.InvalidValue, self.accounts.change, 3,
+                                'x', password='secret-of-bob')
+        self.assertNotIn('secret-of-bob', f'{exc} {exc.value}')
         self.assertFalse(self.accounts.change(
             3, 'x', password='another secret').change_required)
+        self.accounts.change(3, 'x', password='another secret')
+        self.accounts.change(3, 'x', change_required=True)
+        self.assertFalse(self.accounts.change(
+            3, 'x', password='another secret', change_required=False
+        ).change_required)
         self.assertTrue(self.accounts.change(
             3, 'x', password='a third secret', change_required=True
         ).change_required)

@@ -223,6 +223,9 @@ class ManagerAccountsTestCase(base.AccountsTestCase):
             self.change({'PasswordChangeRequired': False}, 403, headers)
         self.ask(body['@odata.id'], 200, headers=token)
         self.change({'Password': 'short'}, 400, token)
+        answer = self.change({'Password': 'secret-of-bob'}, 400, token)
+        self.assertIn('use another one', answer['error']['message'])
+        self.ask(SYSTEMS, 403, headers=token)
         self.assertFalse(self.change({'Password': 'secret-new'},
                                      headers=token)['PasswordChangeRequired'])
         self.ask(SYSTEMS, 200, headers=token)
