@@ -30,8 +30,13 @@ PROTOCOL = 'plain.kubevirt.io'
 INPUT_MAX = 4096
 
 #: Shortest and longest pause before the next attempt to connect, in seconds.
+#: Successive connections are at least the shortest apart.
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 15.0
+
+#: A connection counts as working after the first output, or after this number
+#: of seconds.
+WORKING_SECONDS = 2.0
 
 #: Seconds to wait for a watch event that explains the end of a connection.
 #: KubeVirt reports the end of a guest within a second or two.
@@ -62,6 +67,8 @@ class Console:
         self._unsubscribe = None
         self._key_connects = False
         self._told = ''
+        # Failed attempts since a connection worked.
+        self._tries = 0
 
     def write(self, data):
         """Send input to the guest.
@@ -90,7 +97,7 @@ class Console:
 
     async def run(self):
         """Connect whenever a VMI runs, until this task is cancelled."""
-        tries = 0
+        earliest = 0.0
         try:
             while True:
                 self._changed.clear()
@@ -101,23 +108,24 @@ class Console:
                             self._on_event)
                     instance, state = await asyncio.to_thread(_look, machine)
                     if instance is None:
-                        tries = 0
+                        self._tries = 0
                         self._refuse_input()
                         self._tell(f'{machine.qualified_name} {state}')
                         await self._changed.wait()
                         continue
                     self._accepts_input = True
+                    await asyncio.sleep(earliest - self._loop.time())
                     socket = await machine.cluster.client.websocket(
                         api_resources.VMI, machine.namespace, machine.name,
                         'console', PROTOCOL)
-                    tries = 0
+                    earliest = self._loop.time() + FIRST_PAUSE
                     await self._serve(socket, machine)
                 except errors.MachineError as e:
                     self._refuse_input()
                     self._tell(str(e))
                     await self._wait(retry.pause(
-                        tries, FIRST_PAUSE, LONGEST_PAUSE))
-                    tries += 1
+                        self._tries, FIRST_PAUSE, LONGEST_PAUSE))
+                    self._tries += 1
                 else:
                     await self._wait_for_successor(machine, instance)
         finally:
@@ -163,20 +171,26 @@ class Console:
 
     async def _serve(self, socket, machine):
         """Forward both directions until the connection ends."""
-        if self._told:
-            self._tell(f'The console of {machine.qualified_name} is '
-                       'connected.')
-            self._told = ''
         LOG.info('%s: console connected', machine.qualified_name)
         sender = asyncio.create_task(self._send(socket))
+        working = self._loop.call_later(WORKING_SECONDS, self._works, machine)
         try:
             while (data := await socket.receive()) is not None:
+                self._works(machine)
                 await self._output(data)
         finally:
+            working.cancel()
             self._refuse_input()
             sender.cancel()
             await socket.close()
             LOG.info('%s: console disconnected', machine.qualified_name)
+
+    def _works(self, machine):
+        self._tries = 0
+        if self._told:
+            self._tell(f'The console of {machine.qualified_name} is '
+                       'connected.')
+            self._told = ''
 
     async def _send(self, socket):
         # If the connection is lost, `_serve` notices it, too.

@@ -4,6 +4,7 @@ import unittest
 from unittest import mock
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import console
 from sushy_kubevirt.machine import power_state
 
@@ -87,7 +88,8 @@ class ConsoleTestCase(unittest.IsolatedAsyncioTestCase):
         self.room.set()
         self.notices = asyncio.Queue()
         for name, value in (('FIRST_PAUSE', 0.01), ('LONGEST_PAUSE', 0.02),
-                            ('REASON_SECONDS', 0.2)):
+                            ('REASON_SECONDS', 0.2),
+                            ('WORKING_SECONDS', 0.1)):
             patch = mock.patch.object(console, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -232,6 +234,39 @@ class FaultTest(ConsoleTestCase):
         await self.check(second)
         await self.notice('is connected')
         self.assertTrue(first.closed)
+
+    async def test_connections_that_end_at_once(self):
+        """Pauses grow, and there is one message."""
+        with mock.patch.object(retry, 'pause', wraps=retry.pause) as pause:
+            for _ in range(4):
+                socket = Socket()
+                socket.end(errors.ConnectionLost('reset by peer'))
+                self.cluster.connect.put_nowait(socket)
+            await self.connected()
+        self.assertEqual([0, 1, 2, 3],
+                         [call.args[0] for call in pause.call_args_list])
+        await self.notice('reset by peer')
+        await self.notice('is connected')
+        self.assertTrue(self.notices.empty())
+
+    async def test_stale_cache_causes_no_flood_of_connections(self):
+        await self.notice('is off')
+        self.machine.cluster.cached_objects = lambda machine: ({}, None)
+        for _ in range(500):
+            socket = Socket()
+            socket.end()
+            self.cluster.connect.put_nowait(socket)
+        self.cluster.change('a')
+        begin = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.2)
+        passed = asyncio.get_running_loop().time() - begin
+        self.assertLessEqual(len(self.cluster.calls), passed / 0.01 + 1)
+
+    async def test_silent_connection_is_reported_as_connected(self):
+        await self.notice('is off')
+        self.cluster.connect.put_nowait(Socket())
+        self.cluster.change('a')
+        await self.notice('is connected')
 
     async def test_errors_are_shown_once_and_retried(self):
         await self.notice('is off')
