@@ -255,9 +255,10 @@ def begin_restart(vm, uid, force):
 def end_restart(vm, vmi, abandon=False):
     """Restore the run strategy of a VM whose restart is complete.
 
-    It is complete when the next VMI exists, or none will come because another
-    client has stopped the VM. In the latter case the VM is halted, as other
-    strategies would start it.
+    It is complete when the next VMI exists or has ended, or none will come
+    because another client has stopped the VM. A VM that was stopped, or that
+    KubeVirt would not start again after its VMI has ended, is halted. A stop
+    cannot be told from a deleted VMI.
 
     :param vm: a copy of the VM, changed in place
     :param vmi: its VMI, or None
@@ -276,9 +277,11 @@ def end_restart(vm, vmi, abandon=False):
     strategy = found['runStrategy']
     del vm['spec']['runStrategy']
     if strategy is None:
-        vm['spec']['running'] = not off
+        vm['spec']['running'] = True
     else:
-        vm['spec']['runStrategy'] = HALTED if off else strategy
-        if off and saved(vm)[0] is None:
+        vm['spec']['runStrategy'] = strategy
+    if off and (vmi is None or is_deleting(vmi) or not starting(vm, vmi)):
+        halt(vm)
+        if strategy is not None and saved(vm)[0] is None:
             save(vm, strategy)
     annotations.write(vm, annotations.RESTART, {})

@@ -73,6 +73,44 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
         self.assertIs(False, machine.vm['spec']['running'])
         self.assert_done(machine)
 
+    def test_vmi_that_ended_by_itself(self):
+        # The restart is complete ('u1'), or was not requested ('u0').
+        for strategy, phase, uid, expected in (
+                ('Always', 'Failed', 'u1', 'Always'),
+                ('Always', 'Succeeded', 'u1', 'Always'),
+                ('Always', 'Failed', 'u0', 'Always'),
+                ('RerunOnFailure', 'Failed', 'u1', 'RerunOnFailure'),
+                # KubeVirt would not start these.
+                ('RerunOnFailure', 'Succeeded', 'u1', 'Halted'),
+                ('Once', 'Failed', 'u1', 'Halted')):
+            with self.subTest(strategy=strategy, phase=phase, uid=uid):
+                machine = self.restarted(strategy)
+                machine.vmi = fakes.vmi(phase, uid)
+                # KubeVirt has not carried out the requests yet.
+                self.assertFalse(self.reconcile(machine))
+                del machine.vm['status']['stateChangeRequests']
+                self.assertTrue(self.reconcile(machine))
+                self.assertEqual(expected, machine.strategy)
+                self.assertEqual(
+                    strategy if expected == 'Halted' else None,
+                    run_strategy.saved(machine.vm)[0])
+                self.assert_done(machine)
+
+    def test_vmi_with_running_field_that_ended_by_itself(self):
+        machine = self.restarted(None, running=True)
+        del machine.vm['status']['stateChangeRequests']
+        machine.vmi = fakes.vmi('Failed', 'u1')
+        self.assertTrue(self.reconcile(machine))
+        self.assertIs(True, machine.vm['spec']['running'])
+        self.assert_done(machine)
+
+    def test_ended_vmi_that_is_deleted_was_stopped(self):
+        machine = self.restarted('Always')
+        del machine.vm['status']['stateChangeRequests']
+        machine.vmi = fakes.vmi('Failed', 'u1', deleting=True)
+        self.assertTrue(self.reconcile(machine))
+        self.assertEqual('Halted', machine.strategy)
+
     def test_restart_requested_while_it_is_reconciled(self):
         # The VM was read before the request, its VMI after the old one ended.
         machine = self.restarted()
