@@ -40,7 +40,7 @@ def authenticate():
     None if no accounts are configured or the request needs no login.
 
     :raises: `error_responses.RedfishError`: 400 malformed header, 401
-        wrong or missing credentials, 503 too many failed logins
+        wrong or missing credentials, 503 too many simultaneous logins
     """
     environ = flask.request.environ
     found = environ.get(_ACCOUNT_KEY)
@@ -117,8 +117,8 @@ def check_password(name, password):
     :param password: bytes
     :returns: an `account_files.Account`
     :raises: `error_responses.RedfishError`: 401, which does not tell
-        whether the name or the password is wrong; 503 after too many failed
-        logins
+        whether the name or the password is wrong; 503 if the password was
+        not checked, because too many others wait for it
     """
     try:
         return services().login.check(name, password, client_address())
@@ -130,7 +130,7 @@ def check_password(name, password):
         # Not 429: Redfish clients such as sushy treat it as a client error
         # and do not retry.
         raise error_responses.unavailable(
-            'Too many failed or simultaneous logins.',
+            'Too many simultaneous logins.',
             exc.retry_after) from None
 
 

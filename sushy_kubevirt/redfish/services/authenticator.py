@@ -9,8 +9,8 @@ hash, and of the logins that wait for it, those with the fewest failures come
 first. So a client can send its password with every request.
 
 The answer to a wrong password is delayed (`login_throttle`), which occupies a
-thread of the server. Their number is limited: when it is reached, further
-wrong passwords are answered at once with `LoginThrottled`. A client that keeps
+thread of the server. Their number is limited: when it is reached, answers to
+further wrong passwords are not delayed. A client that keeps
 sending an outdated password is not delayed and does not count as guessing.
 
 Unknown users and wrong passwords cannot be told apart, neither by the
@@ -61,7 +61,7 @@ class LoginRefused(Exception):
 
 
 class LoginThrottled(Exception):
-    """Too many wrong passwords, or too many logins that need bcrypt.
+    """Not checked: too many logins need bcrypt.
 
     :param retry_after: seconds that the client should wait
     """
@@ -199,7 +199,7 @@ class Authenticator:
     def _delay(self, name, account, source):
         """Count a wrong password, and delay the answer.
 
-        :raises: `LoginThrottled` if too many answers are delayed already
+        It is not delayed if too many others are delayed already.
         """
         seconds, report = self._throttle.failed(name, source)
         if report:
@@ -207,13 +207,12 @@ class Authenticator:
         with self._lock:
             hold = self._held < server_threads.limit(_MAX_HELD, _HELD_SHARE)
             self._held += hold
-        if not hold:
-            raise LoginThrottled(seconds)
-        try:
-            self._closing.wait(seconds)
-        finally:
-            with self._lock:
-                self._held -= 1
+        if hold:
+            try:
+                self._closing.wait(seconds)
+            finally:
+                with self._lock:
+                    self._held -= 1
 
     def _wait_for_result(self, name, account, password, cache_key):
         """Wait while another thread checks the same password.

@@ -195,7 +195,7 @@ class TestClients(AccountsTestCase):
         guesser.start()
         try:
             # Until the places for delayed answers are occupied.
-            self.until(lambda: any(answer.status_code == 503
+            self.until(lambda: any(answer.elapsed.total_seconds() < 0.25
                                    for answer in guessed))
             spent = []
             for _ in range(74):
@@ -213,12 +213,7 @@ class TestClients(AccountsTestCase):
             guesser.join()
         # The shortest delay of a wrong password is 0.25 s.
         self.assertLess(sorted(spent)[len(spent) // 2], 0.25)
-        self.assertEqual({401, 503}, {one.status_code for one in guessed})
-        for answer in guessed:
-            if answer.status_code == 401:
-                self.assertGreaterEqual(answer.elapsed.total_seconds(), 0.25)
-            else:
-                self.assertGreaterEqual(int(answer.headers['Retry-After']), 1)
+        self.assertEqual({401}, {one.status_code for one in guessed})
 
     def test_sessions_survive_restart(self):
         token, session = self.log_in()

@@ -133,10 +133,12 @@ class TestAuthentication(base.AccountsTestCase):
         self.assert_refused(401, self.auth('Administrator'))
         self.ask(SYSTEMS, 200, headers=self.auth('Operator'))
 
-    def test_throttles_guesses_only(self):
+    def test_answers_503_only_if_password_is_not_checked(self):
         login = self.app.sushy_kubevirt.services.login
-        self.useFixture(fixtures.MockPatchObject(login, '_delay', mock.Mock(
-            side_effect=authenticator.LoginThrottled(3.5))))
+        self.ask(SYSTEMS, 200, headers=self.auth('Administrator'))
+        self.useFixture(fixtures.MockPatchObject(
+            login, '_check_with_bcrypt', mock.Mock(
+                side_effect=authenticator.LoginThrottled(3.5))))
         answer = self.ask(SYSTEMS, 503,
                           headers=self.auth('Administrator', 'guess'))
         self.assertEqual('4', answer.headers['Retry-After'])
