@@ -90,8 +90,8 @@ class Server:
     """IPMI over LAN on one UDP port.
 
     :param name: BMC name for log messages
-    :param users: `users.Users`. Asked for every packet: a session ends when
-        its user has changed.
+    :param users: `users.Users`. Asked for every packet and every second: a
+        session ends when its user has changed.
     :param commands: dict of (network function, command) to `Command`
     :param guid: function that returns the managed system's GUID, 16 bytes
     :param readers: executor for commands that do not modify the VM
@@ -451,7 +451,13 @@ class Server:
             session.sol.close()
 
     def _expire(self):
-        """Drop timed-out sessions; reschedule while any session is left."""
+        """Drop timed-out sessions and those whose user has changed.
+
+        Reschedule while any session is left. A client of SOL may only
+        receive: its packets alone do not reveal that its user has changed.
+        """
+        for session in list(self._established.values()):
+            self._user_unchanged(session)
         now = self._loop.time()
         left = False
         for table, _limit, seconds in self._limits:
@@ -472,13 +478,21 @@ class Server:
         """Number of established sessions."""
         return len(self._established)
 
-    def _check_user(self, session):
-        """Drop a session whose user was changed or removed."""
+    def _user_unchanged(self, session):
+        """Drop a session whose user was changed or removed.
+
+        :returns: whether the session is kept
+        """
         user = session.user
-        if user is not None and user != self._users.by_name(user.name):
-            self.end_session(session)
-            self._log_limited('session with %s ended: its user has changed',
-                              session.address[0])
+        if user is None or user == self._users.by_name(user.name):
+            return True
+        self.end_session(session)
+        self._log_limited('session with %s ended: its user has changed',
+                          session.address[0])
+        return False
+
+    def _check_user(self, session):
+        if not self._user_unchanged(session):
             raise packet.Malformed()
 
     @property

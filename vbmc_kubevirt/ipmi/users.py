@@ -43,7 +43,7 @@ class Users:
     """The users of a BMC, without the null user.
 
     :param current: function that returns an iterable of `User`. It is called
-        for every packet and must not block.
+        for every packet and every second, and must not block.
     """
 
     def __init__(self, current):

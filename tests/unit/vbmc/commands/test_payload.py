@@ -134,6 +134,19 @@ class ActivationTest(PayloadTestCase):
             await asyncio.wait_for(Console.latest.ended.wait(), 5)
             self.assertEqual(b'', Console.latest.input)
 
+    async def test_end_of_user_ends_it_without_a_packet(self):
+        self.activate()
+        await asyncio.sleep(0)
+        self.advance_clock(1)
+        self.assertEqual(1, self.server.sessions)
+        self.account = None
+        self.advance_clock(1)
+        await asyncio.wait_for(Console.latest.ended.wait(), 5)
+        mark = len(self.socket.sent)
+        await Console.latest.output(b'secret')
+        self.assertEqual(mark, len(self.socket.sent))
+        self.assertEqual(0, self.server.sessions)
+
     async def test_end_of_server_ends_it(self):
         self.activate()
         await asyncio.sleep(0)
