@@ -256,4 +256,6 @@ class _Redirection:
         """Disconnect from the VM."""
         LOG.info('%s: SOL deactivated', self._name)
         self.session.sol = None
+        # `set_in_progress` notices that an ended session is gone.
+        self.session = None
         self._task.cancel()

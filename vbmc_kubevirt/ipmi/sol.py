@@ -262,3 +262,5 @@ class Sol:
             self._nack_timer.cancel()
         self._room.set()
         self._port.closed()
+        # Do not keep the session; nothing is sent any more.
+        self._send = None

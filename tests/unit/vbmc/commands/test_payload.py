@@ -2,6 +2,7 @@
 """Payload and SOL configuration commands, with sessions of the server."""
 
 import asyncio
+import gc
 import struct
 from unittest import mock
 
@@ -319,6 +320,20 @@ class ParametersTest(PayloadTestCase):
         self.assertEqual(0, self.set(0, 1, client=two))
         self.bmc.reset(None)
         self.assertEqual((0, b'\0'), self.get(0))
+
+    async def test_set_in_progress_ends_with_a_session_that_used_sol(self):
+        # The session ends at once, not when reference cycles are collected.
+        gc.disable()
+        self.addCleanup(gc.enable)
+        two = self.login(2)
+        self.activate()
+        await asyncio.sleep(0)
+        self.sol(self.one, 1, 0, 0, 0, data=b'x')
+        await Console.latest.output(b'y')
+        self.assertEqual(0, self.set(0, 1))
+        self.assertEqual(0x81, self.set(0, 1, client=two))
+        self.one.request(6, 0x3C, self.one.session_id)
+        self.assertEqual(0, self.set(0, 1, client=two))
 
     async def test_only_administrators_set(self):
         user = self.login(3, level=3)
