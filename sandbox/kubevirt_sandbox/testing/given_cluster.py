@@ -43,6 +43,18 @@ def _only_sandbox(why):
     return method
 
 
+def _is_ours(obj):
+    """Tell whether only tests have written an object, apart from its status.
+
+    That is so if it was applied before in the same test, or left by a test
+    that was killed.
+    """
+    managers = {each.get('manager')
+                for each in obj['metadata'].get('managedFields') or ()
+                if not each.get('subresource')}
+    return managers == {sandbox.MANAGER}
+
+
 def needs_sandbox(why):
     """Decorate a test or a class that cannot use a given cluster.
 
@@ -55,7 +67,7 @@ class GivenCluster(sandbox.Sandbox):
     """The cluster of the environment; see `sandbox.Sandbox`.
 
     At the end, what was created or applied by its methods is deleted, and the
-    feature gates are as before.
+    feature gates are as before. Objects of others are not applied.
     """
 
     external = True
@@ -127,6 +139,14 @@ class GivenCluster(sandbox.Sandbox):
         return made
 
     def _apply(self, where, obj):
+        found = self.request('GET', where)
+        if found.status_code != 404:
+            found.raise_for_status()
+            if not _is_ours(found.json()):
+                raise AssertionError(
+                    f'The cluster has {where} already, and the tests would '
+                    'change and then delete it. Use a cluster without an '
+                    'installed operator or emulator, or delete the object.')
         super()._apply(where, obj)
         self.addCleanup(self.request, 'DELETE', where)
 

@@ -20,6 +20,9 @@ from kubevirt_sandbox.testing import process
 #: Namespace of the tests' objects; see `given_cluster`.
 NAMESPACE = os.environ.get('KUBEVIRT_NAMESPACE') or 'default'
 
+#: Field manager of what tests apply.
+MANAGER = 'tests'
+
 JSON_PATCH = 'application/json-patch+json'
 MERGE_PATCH = 'application/merge-patch+json'
 
@@ -225,7 +228,7 @@ class Sandbox(fixtures.Fixture):
 
     def _apply(self, where, obj):
         self.request('PATCH', where, obj, params={
-            'fieldManager': 'tests', 'force': 'true'},
+            'fieldManager': MANAGER, 'force': 'true'},
             content_type='application/apply-patch+yaml').raise_for_status()
 
     def account(self, name, namespace=NAMESPACE):
