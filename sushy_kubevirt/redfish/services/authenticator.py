@@ -5,8 +5,8 @@ Correct credentials are accepted at once, whatever other requests do. Where
 the password is known (mounted Secrets, stored accounts), a keyed hash checks
 it in microseconds. Digests of files need bcrypt, which takes 50 ms or more by
 design: it is called once per password, the result is cached under a keyed
-hash, and of the logins that wait for it, those with the fewest failures come
-first. So a client can send its password with every request.
+hash, and of the logins that wait for it, those from addresses with the fewest
+failures come first. So a client can send its password with every request.
 
 The answer to a wrong password is delayed (`login_throttle`), which occupies a
 thread of the server. Their number is limited: when it is reached, answers to
@@ -245,8 +245,8 @@ class Authenticator:
         """
         try:
             room = server_threads.limit(_MAX_WAITING, _WAITING_SHARE)
-            with self._queue.slot(self._throttle.failures(name, source),
-                                  room, _QUEUE_SECONDS):
+            with self._queue.slot(self._throttle.failures(source), room,
+                                  _QUEUE_SECONDS):
                 is_right = self._verify(accounts, name, account, password)
             if is_right:
                 self._accepted[name] = cache_key

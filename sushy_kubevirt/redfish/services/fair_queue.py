@@ -3,7 +3,7 @@
 
 import bisect
 import contextlib
-import itertools
+import secrets
 import threading
 
 
@@ -14,27 +14,31 @@ class Busy(Exception):
 class FairQueue:
     """Limits what runs at the same time; who failed least goes first.
 
+    Numbers of failures of the same magnitude, such as 16 to 31, are equal:
+    their order is random. So who cannot be told from guessers, as they share
+    an address, gets a turn, however fast these come and whatever user names
+    they send.
+
     :param parallel: number that may run at the same time
     """
 
     def __init__(self, parallel):
         self._free = parallel
         self._condition = threading.Condition()
-        self._arrivals = itertools.count()
-        self._waiting = []      # of (failures, arrival), first one first
+        self._waiting = []      # of (magnitude, random), first one first
 
     @contextlib.contextmanager
     def slot(self, failures, room, seconds):
         """Wait for a slot and hold it in the body of a with statement.
 
-        :param failures: earlier failures of the caller, to be compared with
-            those of others; callers with fewer go first
+        :param failures: number of earlier failures of the caller; callers
+            with fewer go first
         :param room: number of callers that may wait. Of those above it, the
-            one with most failures is sent away.
+            last one is sent away.
         :param seconds: longest wait
         :raises: `Busy`
         """
-        me = failures, next(self._arrivals)
+        me = failures.bit_length(), secrets.randbits(64)
         with self._condition:
             bisect.insort(self._waiting, me)
             if len(self._waiting) > self._free + room:

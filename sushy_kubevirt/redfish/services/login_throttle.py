@@ -99,19 +99,14 @@ class Throttle:
             return _Count()
         return count
 
-    def failures(self, account, source):
-        """Count earlier failures.
+    def failures(self, source):
+        """Return the number of earlier failures from a source.
 
-        :param account: user name
         :param source: text, the client's IP address
-        :returns: (failures from the source, those of them that were for the
-            account)
         """
-        source = network(source)
-        now = self._clock()
         with self._lock:
-            return tuple(self._count(key, now).failures for key in (
-                (None, source), (_short(account), source)))
+            return self._count((None, network(source)),
+                               self._clock()).failures
 
     def failed(self, account, source):
         """Count a wrong password.

@@ -288,6 +288,41 @@ class AuthenticatorTestCase(base.BaseTestCase):
             go.set()
         self.assertEqual(most, self.checkpw.call_count)
 
+    def test_correct_password_gets_a_turn_among_unknown_names(self):
+        """A guesser at the owner's address, with other names each time."""
+        for number in range(5):
+            self.assert_refused('admin', b'%d' % number)
+        go = threading.Event()
+        self.addCleanup(go.set)
+        tries = []
+
+        def checked(password, digest):
+            go.wait(30)
+            return bcrypt.hashpw(password, digest) == digest
+
+        self.checkpw.side_effect = checked
+        most = authenticator._MAX_PARALLEL + authenticator._MAX_WAITING
+
+        def log_in():
+            while len(tries) < 200:
+                tries.append(1)
+                try:
+                    return self.login.check('admin', b'secret', HERE).name
+                except authenticator.LoginThrottled:
+                    pass
+
+        with futures.ThreadPoolExecutor(most + 1) as pool:
+            guesses = [pool.submit(self.login.check, f'user-{number}', b'x',
+                                   HERE) for number in range(most)]
+            while (len(self.login._queue._waiting)
+                   < authenticator._MAX_WAITING):
+                time.sleep(0.001)
+            owner = pool.submit(log_in)
+            # Either the owner or one of the guessers is sent away.
+            futures.wait([owner, *guesses], 30, futures.FIRST_COMPLETED)
+            go.set()
+            self.assertEqual('admin', owner.result(30))
+
     def test_limits_time_in_queue(self):
         self.useFixture(
             fixtures.MockPatchObject(
@@ -296,7 +331,7 @@ class AuthenticatorTestCase(base.BaseTestCase):
                 0.1))
         with contextlib.ExitStack() as slots:
             for _ in range(authenticator._MAX_PARALLEL):
-                slots.enter_context(self.login._queue.slot((0, 0), 9, 1))
+                slots.enter_context(self.login._queue.slot(0, 9, 1))
             self.assert_throttled('admin', b'secret')
         self.assert_accepted('admin', b'secret')
 

@@ -39,19 +39,31 @@ class FairQueueTestCase(base.BaseTestCase):
 
     def test_fewest_failures_go_first(self):
         with self.queue.slot(0, 9, 10):
-            for name, failures in ('a', 5), ('b', 0), ('c', 5), ('d', 1):
+            for name, failures in ('a', 5), ('b', 0), ('c', 16), ('d', 1):
                 self.enter(name, failures)
         self.join()
         self.assertEqual(['b', 'd', 'a', 'c'], self.order)
 
     def test_most_failures_are_sent_away(self):
         with self.queue.slot(0, 2, 10):
-            for name, failures in ('a', 5), ('b', 0), ('c', 5), ('d', 1):
+            for name, failures in ('a', 5), ('b', 0), ('c', 16), ('d', 1):
                 self.enter(name, failures, room=2)
             while len(self.order) < 2:
                 time.sleep(0.001)
         self.join()
         self.assertEqual(['c busy', 'a busy', 'b', 'd'], self.order)
+
+    def test_order_of_similar_failures_is_random(self):
+        """A late one gets a turn, also among faster and better ones."""
+        for _ in range(60):
+            self.order.clear()
+            with self.queue.slot(0, 2, 10):
+                for name, failures in ('a', 4), ('b', 4), ('c', 7):
+                    self.enter(name, failures, room=2)
+            self.join()
+            if 'c' in self.order:
+                return
+        self.fail('The last one was always sent away')
 
     def test_waits_for_limited_time(self):
         with self.queue.slot(0, 2, 10):
