@@ -7,6 +7,7 @@ program.
 """
 
 import contextlib
+import http
 
 import kubernetes
 
@@ -55,6 +56,13 @@ def environment(kubeconfig, namespace):
                 ACCOUNT, namespace, {'spec': {
                     'expirationSeconds': _TOKEN_SECONDS}})
         except kubernetes.client.ApiException as exc:
+            if exc.status == http.HTTPStatus.CONFLICT:
+                raise Unusable(
+                    'Another run uses the cluster, or a run that was killed '
+                    'has left its objects. In the latter case delete them: '
+                    f'kubectl --kubeconfig {kubeconfig} --namespace '
+                    f'{namespace} delete --ignore-not-found serviceaccount/'
+                    f'{ACCOUNT} clusterrolebinding/{ACCOUNT}') from None
             raise Unusable(f'{exc.reason}: {exc.body}') from None
         configuration = client.configuration
         yield {
