@@ -21,9 +21,11 @@ from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from tests.unit.vbmc.ipmi import client
+from tests.unit.vbmc.ipmi import client15
 from tools import ipmi_reference
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt.commands import payload
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import users
 
@@ -53,6 +55,40 @@ class Inline(futures.Executor):
         except BaseException as exc:
             done.set_exception(exc)
         return done
+
+
+class Console:
+    """Stands for `console.Console`; accepts input and echoes some of it.
+
+    :param random_: a `random.Random`
+    :ivar largest: largest number of bytes of input at once
+    """
+
+    def __init__(self, random_):
+        self._random = random_
+        self._echo = None
+        self.largest = 0
+
+    def __call__(self, _find, output, notice):
+        self._output, self._notice = output, notice
+        self._echo = asyncio.Queue(1)
+        return self
+
+    async def run(self):
+        while True:
+            await self._output(await self._echo.get())
+
+    def write(self, data):
+        self.largest = max(self.largest, len(data))
+        if self._random.random() < 0.1:
+            self._notice('a message')
+            return self._random.choice((None, 0, len(data) // 2))
+        if not self._echo.full():
+            self._echo.put_nowait(data)
+        return len(data)
+
+    def discard_input(self):
+        pass
 
 
 def virtual_machine():
@@ -92,11 +128,14 @@ def log():
 
 
 class Fuzzer:
-    """A BMC with two clients: one sends what is random, one is a witness.
+    """A BMC with three clients, of which one is a witness.
 
-    Call it in an event loop.
+    The others send what is random, one of them with IPMI v1.5. Call it in an
+    event loop.
 
     :param seed: int
+    :ivar console: the `Console`
+    :ivar v15_answers: number of answers to the client with IPMI v1.5
     :ivar codes: set of the completion codes of all answers
     :ivar unspecified: list of requests that were answered with FFh
     """
@@ -105,7 +144,12 @@ class Fuzzer:
         self.random = random.Random(seed)
         self.codes = set()
         self.unspecified = []
+        self.v15_answers = 0
         self.machine, self.log = virtual_machine(), log()
+        self.console = Console(self.random)
+        self._patch = mock.patch.object(payload.console, 'Console',
+                                        self.console)
+        self._patch.start()
         self.bmc = bmc.Bmc('vm', lambda: self.machine, '1.2.3',
                            lambda session: None, lambda: self.log)
         self.users = bmc_users.BmcUsers(
@@ -120,15 +164,20 @@ class Fuzzer:
         self.one = self.client(1).login()
         self.witness = self.client(2).login()
         self.witness.request(6, 0x3B, b'\4')
+        self.old = client15.Client(self.server, self.socket,
+                                   address=('192.0.2.1', 3)).login()
 
     def client(self, port):
         return client.Client(self.server, self.socket,
                              address=('192.0.2.1', port))
 
-    def data(self):
-        """:returns: request data, random or of interesting bytes"""
+    def data(self, longest=248):
+        """Return request data, random or of interesting bytes.
+
+        :param longest: in bytes; by default as long as IPMI v1.5 allows
+        """
         length = self.random.choice((0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 22, 40,
-                                     self.random.randrange(250)))
+                                     self.random.randrange(longest + 1)))
         if self.random.random() < 0.5:
             return self.random.randbytes(length)
         return bytes(self.random.choices(INTERESTING, k=length))
@@ -142,15 +191,19 @@ class Fuzzer:
             if count % 50 == 0:
                 # A request may have lowered it.
                 self.one.request(6, 0x3B, b'\4')
+                self.old.request(6, 0x3B, b'\4')
             code = self.random.choice(CODES) if self.random.random() < 0.9 \
                 else (self.random.randrange(64) & ~1,
                       self.random.randrange(256))
             if code in ENDING:
                 continue
-            data = self.data()
             if self.random.random() < 0.1:
-                self.send_sol(data)
+                self.send_sol(self.data(server.DATAGRAM_MAX - 100))
+                await asyncio.sleep(0)
+                self.socket.sent.clear()
                 continue
+            data = self.data()
+            one = self.old if self.random.random() < 0.2 else self.one
             mark = len(self.socket.sent)
             if self.random.random() < 0.1:
                 # Other LUNs, addresses and checksums.
@@ -159,13 +212,13 @@ class Fuzzer:
                     1 << self.random.randrange(8))
                 if message[1] >> 2 == 6 and message[5] in (0x02, 0x3C):
                     continue
-                self.one.send(self.one.secure(bytes(message)))
             else:
-                self.one.request(*code, data)
+                message = client.message(*code, data, count % 64)
+            one.send(one.secure(bytes(message)))
             while self.server._tasks:
                 await asyncio.sleep(0)
             for answer, _to in self.socket.sent[mark:]:
-                self.record(code, data, answer)
+                self.record(one, code, data, answer)
             self.socket.sent.clear()
 
     def send_sol(self, data):
@@ -175,14 +228,13 @@ class Fuzzer:
         if session.sol is None:
             self.one.request(6, 0x48, bytes((1, 1, 0xC0, 0, 0, 0)))
         self.one.send(self.one.secure(data, kind=0xC1))
-        self.socket.sent.clear()
 
-    def record(self, code, data, answer):
-        try:
-            found = self.one.reveal(answer)[0]
-        except Exception:
-            # A payload other than IPMI messages.
+    def record(self, one, code, data, answer):
+        if answer[4:6] == b'\6\xc1':
+            # Output of SOL.
             return
+        found = one.reveal(answer)[0]
+        self.v15_answers += one is self.old
         self.codes.add(found)
         if found == 0xFF:
             self.unspecified.append((*code, data.hex()))
@@ -193,11 +245,14 @@ class Fuzzer:
         self.witness.request(0, 1)
         while self.server._tasks:
             await asyncio.sleep(0)
-        return (len(self.server.active_sessions()) == 2
-                and len(self.socket.sent) == mark + 1
-                and self.witness.reveal(self.socket.sent[-1][0])[0] == 0)
+        answers = [answer for answer, to in self.socket.sent[mark:]
+                   if to == self.witness.address]
+        return (len(self.server.active_sessions()) == 3
+                and len(answers) == 1
+                and self.witness.reveal(answers[0])[0] == 0)
 
     def stop(self):
+        self._patch.stop()
         with mock.patch.object(asyncio.get_running_loop(), 'remove_reader'):
             self.server.stop()
 

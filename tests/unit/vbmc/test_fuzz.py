@@ -21,10 +21,15 @@ class FuzzTest(unittest.IsolatedAsyncioTestCase):
     async def test_random_requests_of_an_administrator(self):
         fuzzer, seed = self.fuzzer, self.seed
         with mock.patch.object(server.LOG, 'exception') as exception:
+            # Before a request can disable SOL.
+            fuzzer.send_sol(b'\1\0\0\0' + bytes(1000))
             await fuzzer.send(1500)
         self.assertEqual([], exception.call_args_list[:1])
         self.assertEqual([], fuzzer.unspecified, seed)
         # Requests have reached handlers, and were not only refused.
         self.assertLessEqual({0x00, 0x80, 0xC1, 0xC7, 0xCC, 0xD4},
                              fuzzer.codes)
+        self.assertGreater(fuzzer.v15_answers, 100)
+        # Packets with more characters than allowed are cut.
+        self.assertEqual(251, fuzzer.console.largest, seed)
         self.assertTrue(await fuzzer.unaffected(), seed)
