@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tools/test --cluster`` prepares the cluster and says what is in the way."""
+"""``tools/test --cluster`` prepares the cluster, or says what prevents it."""
 
 from unittest import mock
 

@@ -2,6 +2,9 @@
 """What the one-time boot reconciler does about restarts and generations."""
 
 import copy
+import json
+import pathlib
+import re
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import annotations
@@ -130,6 +133,29 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
             self.assertTrue(self.reconcile(machine))
             self.assertEqual(strategy, machine.strategy)
             machine = self.restarted()
+
+    def test_manual_set_by_another_client_is_undone(self):
+        # It cannot be told from the BMC's own.
+        machine = self.restarted('Always')
+        machine.vm['spec']['runStrategy'] = 'Manual'
+        machine.vmi = fakes.vmi('Pending', 'u1')
+        self.assertTrue(self.reconcile(machine))
+        self.assertEqual('Always', machine.strategy)
+
+    def test_documented_command_for_abandoned_restart(self):
+        page = pathlib.Path(__file__).parents[3].joinpath(
+            'doc/source/reference/power.rst').read_text()
+        [command] = re.findall(r"kubectl patch vm [^']+'([^']+)'", page)
+        given = json.loads(command)
+        self.assertEqual({annotations.RESTART: None},
+                         given['metadata']['annotations'])
+        machine = self.restarted('Always')
+        machine.vmi = fakes.vmi('Failed')
+        del machine.vm['status']['stateChangeRequests']
+        del machine.vm['metadata']['annotations'][annotations.RESTART]
+        machine.vm['spec'].update(given['spec'])
+        self.assertEqual('Always', machine.strategy)
+        self.assert_done(machine)
 
     def test_invalid_annotation_is_removed(self):
         for value in ({'runStrategy': 'Halted'}, {'runStrategy': 7}):
