@@ -19,6 +19,7 @@ import json
 import logging
 import os
 import secrets
+import tempfile
 import time
 
 LOG = logging.getLogger(__name__)
@@ -130,11 +131,13 @@ class Sessions:
     def renew(self, session, account):
         """Continue a session after its account was changed.
 
+        A session that was closed meanwhile stays closed.
+
         :param session: a `Session`
         :param account: its changed `account_files.Account`
         """
         self._write(dataclasses.replace(
-            session, signature=_signature(account)))
+            session, signature=_signature(account)), replace=True)
 
     def close(self, session):
         """End a session; idempotent."""
@@ -155,14 +158,22 @@ class Sessions:
         if len(found_sessions) - surplus >= MAX_SESSIONS:
             raise TooMany()
 
-    def _write(self, session):
+    def _write(self, session, replace=False):
+        """Write a session's file.
+
+        :param replace: whether to write only what exists
+        """
         # Renamed when complete, because other workers read it.
         path = self._path(session.id)
-        temporary = path.with_name(f'.{os.getpid()}-{session.id}')
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(fd, 'w') as stream:
-            json.dump(dataclasses.asdict(session), stream)
-        os.rename(temporary, path)
+        fd, temporary = tempfile.mkstemp(prefix='.', dir=self._folder)
+        try:
+            with open(fd, 'w') as stream:
+                json.dump(dataclasses.asdict(session), stream)
+            if path.exists() or not replace:
+                os.rename(temporary, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
 
     # Looking
 

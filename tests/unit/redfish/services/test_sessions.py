@@ -189,6 +189,33 @@ class SessionsTestCase(base.BaseTestCase):
         _session, token = self.open()
         self.assertIsNotNone(self.sessions.find(token))
 
+    def test_renews_beside_leftovers_and_in_parallel(self):
+        """Two requests of a session change its account's password."""
+        session, token = self.open()
+        changed = self.login.given['admin'] = account(password=b'new')
+        dump, nested = json.dump, []
+
+        def slow(*args):
+            if not nested:
+                nested.append(1)
+                self.sessions.renew(session, changed)
+            dump(*args)
+
+        self.useFixture(fixtures.MockPatchObject(json, 'dump', slow))
+        self.sessions.renew(session, changed)
+        self.assertIsNotNone(self.sessions.find(token))
+        with fixtures.MockPatchObject(os, 'rename', side_effect=OSError):
+            self.assertRaises(OSError, self.sessions.renew, session, changed)
+        self.assertEqual([session.id], os.listdir(self.files))
+        self.sessions.renew(session, changed)
+
+    def test_renewal_does_not_bring_back_a_closed_session(self):
+        session, token = self.open()
+        self.worker().close(session)
+        self.sessions.renew(session, self.admin)
+        self.assertIsNone(self.sessions.find(token))
+        self.assertEqual([], os.listdir(self.files))
+
     def test_limits_sessions_of_one_user(self):
         first, token = self.open()
         second, second_token = self.open()
