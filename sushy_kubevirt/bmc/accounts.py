@@ -43,7 +43,7 @@ _CHANGES = 'changes'
 
 #: Seconds after which accounts are read again before a login is refused, where
 #: the Secret is not watched, and before a session is ended.
-_MAX_AGE_SECONDS, _NEWEST_SECONDS = 1, 0.1
+_MAX_AGE_SECONDS, NEWEST_SECONDS = 1, 0.1
 
 
 class NotFound(errors.MachineError):
@@ -141,15 +141,15 @@ class Accounts:
 
     # Reading
 
-    def all(self, recheck=False, newest=False):
+    def all(self, recheck=False, max_age=None):
         """Return the accounts.
 
         :param recheck: whether to read them if no watch keeps them up to date
-        :param newest: whether to read them even if one does
+        :param max_age: seconds after which to read them even if one does
         :returns: tuple of `Account`, by id; the same object until one changes
         """
-        if newest:
-            self._state.refresh(_NEWEST_SECONDS, trust_watch=False)
+        if max_age is not None:
+            self._state.refresh(max_age, trust_watch=False)
         elif recheck:
             self._state.refresh(_MAX_AGE_SECONDS)
         section = self._state.cached(_SECTION)

@@ -27,6 +27,7 @@ import time
 
 import bcrypt
 
+from sushy_kubevirt.bmc import accounts as stored_accounts
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import fair_queue
 from sushy_kubevirt.redfish.services import login_throttle
@@ -111,13 +112,16 @@ class Authenticator:
         return sorted(self._accounts.files().values(),
                       key=lambda account: account.name)
 
-    def account(self, name, recheck=False):
+    def account(self, name, recheck=False,
+                max_age=stored_accounts.NEWEST_SECONDS):
         """Return the account with a name that may log in.
 
         :param recheck: whether to check for changes that were made just now
+        :param max_age: seconds after which stored accounts are read again then
         :returns: an `account_files.Account` or None
         """
-        return self._accounts.current(recheck, newest=recheck).get(name)
+        return self._accounts.current(
+            recheck, max_age if recheck else None).get(name)
 
     def check(self, name, password, source):
         """Authenticate a user.

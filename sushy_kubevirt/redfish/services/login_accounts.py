@@ -27,20 +27,20 @@ class LoginAccounts:
         """Return dict of user name to `account_files.Account` of files."""
         return self._files.current()
 
-    def current(self, recheck=False, newest=False):
+    def current(self, recheck=False, max_age=None):
         """Return the accounts that may log in.
 
         :param recheck: whether to check for changes now, before a login is
             refused
-        :param newest: whether to read stored accounts again even if a watch
-            keeps them up to date, which may lag
+        :param max_age: seconds after which to read stored accounts again even
+            if a watch keeps them up to date, which may lag
         :returns: dict of user name to `account_files.Account`; must not be
             modified
         """
         files = self._files.current(recheck)
         if self._stored is None:
             return files
-        stored = self._stored.all(recheck, newest)
+        stored = self._stored.all(recheck, max_age)
         known_files, known_stored, found = self._known
         if known_files is not files or known_stored is not stored:
             found = {one.name: _login(one) for one in stored

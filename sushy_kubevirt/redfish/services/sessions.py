@@ -35,6 +35,11 @@ MAX_PER_ACCOUNT, MAX_SESSIONS = 64, 1000
 _SECTION = 'sessions'
 _TIMEOUT = 'SessionTimeout'
 
+#: Seconds since its last use in which a session of a changed account stays
+#: stored: it may be the one that changes the account, and be renewed. And
+#: those since a file was written in which accounts read before are not trusted.
+_RENEWAL_SECONDS, _SETTLE_SECONDS = 30, 0.2
+
 _FOLDER = 'sessions'
 _ID_LENGTH = 16
 
@@ -244,7 +249,7 @@ class Sessions:
         if time.time() - found.st_mtime > self.timeout:
             self.close(session)
             return None
-        if not self._is_valid(session):
+        if not self._is_valid(session, found.st_mtime):
             return None
         return found.st_mtime, session
 
@@ -264,8 +269,11 @@ class Sessions:
             return None
         return session
 
-    def _is_valid(self, session):
-        """Check that the account has not changed since the login."""
+    def _is_valid(self, session, used):
+        """Check that the account has not changed since the login.
+
+        :param used: modification time of the session's file
+        """
         if not self._login.required:
             return session.signature == _signature(None)
         account = self._login.account(session.user)
@@ -273,14 +281,19 @@ class Sessions:
                 session.signature, account.signature):
             return True
         # Another worker may have read the accounts later than this one.
-        account = self._login.account(session.user, recheck=True)
+        unused = time.time() - used
+        account = self._login.account(
+            session.user, recheck=True,
+            **({'max_age': 0} if unused < _SETTLE_SECONDS else {}))
         if account is None:
             # The account file may be in the middle of a write, or the account
             # be disabled. If it is gone, the timeout ends the session.
             return False
         if hmac.compare_digest(session.signature, account.signature):
             return True
-        self.close(session)
+        # The signature of a stored account never comes back.
+        if account.stored_id is None or unused > _RENEWAL_SECONDS:
+            self.close(session)
         return False
 
 

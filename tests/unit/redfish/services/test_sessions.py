@@ -37,11 +37,15 @@ class Login:
 
     def __init__(self, *given):
         self.given = {account.name: account for account in given}
-        self.behind = None   # outdated accounts, found without recheck
+        # Outdated accounts, found without recheck, and those that were read
+        # less than 0.1 s ago.
+        self.behind = self.just_read = None
 
-    def account(self, name, recheck=False):
+    def account(self, name, recheck=False, max_age=0.1):
         if self.behind is not None and not recheck:
             return self.behind.get(name)
+        if self.just_read is not None and max_age:
+            return self.just_read.get(name)
         return self.given.get(name)
 
 
@@ -214,6 +218,35 @@ class SessionsTestCase(base.BaseTestCase):
         self.worker().close(session)
         self.sessions.renew(session, self.admin)
         self.assertIsNone(self.sessions.find(token))
+        self.assertEqual([], os.listdir(self.files))
+
+    def stored(self, version):
+        return dataclasses.replace(self.admin, digest=version, stored_id=3)
+
+    def test_continues_after_another_worker_saw_the_change_first(self):
+        """The session has changed its password and is not yet renewed."""
+        before, after = self.stored(b'1'), self.stored(b'2')
+        session, token = self.open(before)
+        self.login.given['admin'] = after
+        self.assertIsNone(self.worker().find(token))
+        self.sessions.renew(session, after)
+        self.assertIsNotNone(self.worker().find(token))
+
+    def test_continues_at_a_worker_that_read_the_account_just_before(self):
+        before, after = self.stored(b'1'), self.stored(b'2')
+        session, token = self.open(before)
+        self.login.given['admin'] = after
+        self.sessions.renew(session, after)
+        self.login.just_read = {'admin': before}
+        self.assertIsNotNone(self.worker().find(token))
+
+    def test_removes_session_of_changed_account(self):
+        session, token = self.open(self.stored(b'1'))
+        self.login.given['admin'] = self.stored(b'2')
+        self.assertIsNone(self.sessions.find(token))
+        self.assertEqual([], self.sessions.all())
+        self.age(session, 31)
+        self.assertEqual([], self.sessions.all())
         self.assertEqual([], os.listdir(self.files))
 
     def test_limits_sessions_of_one_user(self):
