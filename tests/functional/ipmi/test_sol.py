@@ -205,6 +205,15 @@ class IpmitoolTest(SolTestCase):
         self.assertIn('console disconnected', pod.process.output)
         self.assertNotIn('Traceback', pod.process.output)
 
+    def test_new_password_ends_it_without_a_packet(self):
+        pod = self.running()
+        client = self.sol(pod)
+        self.shell(client)
+        os.kill(client.process.pid, signal.SIGSTOP)
+        pod.mount.write(username=b'admin', password=b'another')
+        self.until(lambda: 'console disconnected' in pod.process.output, 30)
+        self.assertIn('its user has changed', pod.process.output)
+
     def test_info_and_settings(self):
         pod = self.pod()
         found = dict(re.findall(r'^(.*\S) +: (.*\S)$', pod.ipmi(
