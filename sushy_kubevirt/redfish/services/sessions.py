@@ -37,7 +37,7 @@ _TIMEOUT = 'SessionTimeout'
 
 #: Seconds since its last use in which a session of a changed account stays
 #: stored: it may be the one that changes the account, and be renewed. And
-#: those since a file was written in which accounts read before are not trusted.
+#: those since a file was written in which earlier reads are not trusted.
 _RENEWAL_SECONDS, _SETTLE_SECONDS = 30, 0.2
 
 _FOLDER = 'sessions'
