@@ -210,6 +210,8 @@ class IpmitoolTest(SolTestCase):
         client = self.sol(pod)
         self.shell(client)
         os.kill(client.process.pid, signal.SIGSTOP)
+        # The BMC has read what the client sent before.
+        pod.ipmi('power', 'status')
         pod.mount.write(username=b'admin', password=b'another')
         self.until(lambda: 'console disconnected' in pod.process.output, 30)
         self.assertIn('its user has changed', pod.process.output)
