@@ -109,7 +109,7 @@ def state(vm, vmi):
             return PowerState.OFF
         if run_strategy.starting(vm, vmi) or _was_just_created(vm):
             return PowerState.POWERING_ON
-        if run_strategy.stop_requested(vm) or vmi is None and _reports_vmi(vm):
+        if run_strategy.stop_requested(vm) or vmi is None and _is_starting(vm):
             return PowerState.POWERING_OFF
         return PowerState.OFF
     if run_strategy.stopping(vm, vmi):
@@ -138,14 +138,13 @@ def node_lost(vmi):
 
 
 def _was_just_created(vm):
+    return _is_starting(vm) and run_strategy.of(vm) != run_strategy.HALTED
+
+
+def _is_starting(vm):
     # The VM's status reports a VMI that the watch has not delivered yet; it
     # may still show the one before.
-    return (_reports_vmi(vm, ('Starting',))
-            and run_strategy.of(vm) != run_strategy.HALTED)
-
-
-def _reports_vmi(vm, statuses=('Starting', 'Stopping')):
-    return (vm.get('status') or {}).get('printableStatus') in statuses
+    return (vm.get('status') or {}).get('printableStatus') == 'Starting'
 
 
 def problem(vm, vmi):

@@ -119,6 +119,20 @@ class StateTestCase(base.BaseTestCase):
         self.assertIs(OFF, power_state.state(vm, None))
         self.assertIs(DOWN, power_state.state(vm, fakes.vmi()))
 
+    def test_stays_off_while_status_of_vm_is_behind(self):
+        """The end of a VMI is delivered before the status that counts none.
+        """
+        for status in ('Running', 'Stopping', 'Stopped'):
+            vm = fakes.vm('Halted', printableStatus=status)
+            for vmi in fakes.vmi('Failed', deleting=True), None:
+                self.assertIs(power_state.PowerState.OFF,
+                              power_state.state(vm, vmi))
+
+    def test_vmi_of_cancelled_start_that_was_not_delivered(self):
+        vm = fakes.vm('Halted', printableStatus='Starting')
+        self.assertIs(power_state.PowerState.POWERING_OFF,
+                      power_state.state(vm, None))
+
 
 class ProblemTestCase(base.BaseTestCase):
 
