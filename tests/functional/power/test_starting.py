@@ -191,7 +191,7 @@ class StartingTestCase(machine_case.MachineTestCase):
                         and self.uid(machine.name) is None)
 
             self.until('back-off', waits)
-            self.assertIs(OFF, machine.power_state())
+            self.becomes(machine, OFF)
             machine.reset(action)
             # KubeVirt itself would wait for at least 10 s.
             self.until('VMI', lambda: self.uid(machine.name), 5)
