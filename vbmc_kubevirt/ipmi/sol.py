@@ -6,7 +6,7 @@ Only the protocol: `Sol` converts between a stream of characters and payloads
 of the VM.
 
 Each direction has at most one packet that is not acknowledged. A packet has a
-sequence number from 1 to 15, or 0 if it only acknowledges. Whoever sends a
+sequence number from 1 to 15, or 0 if it only acknowledges. The sender of a
 packet repeats it until it is acknowledged.
 """
 

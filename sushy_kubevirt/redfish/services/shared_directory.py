@@ -13,8 +13,8 @@ SUSHY_EMULATOR_STATE_DIR, else in the system's directory for temporary files.
 Each process holds a shared flock on the directory, which the kernel releases
 when the process ends and which systemd-tmpfiles respects. The last process
 removes the directory, unless its server only replaces it: sessions survive a
-worker. Directories that nobody has locked are left over from a crash, and the
-next emulator removes them.
+worker. A directory without a lock is left over from a crash, and the next
+emulator removes it.
 """
 
 import fcntl

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Accounts that clients create, in an emulator with several workers."""
 
-import contextlib
-import signal
 import threading
 import time
 
-import psutil
 import requests
 
 from tests.fixtures import account_secret
 from tests.fixtures import base
 from tests.fixtures import emulator
 from tests.fixtures import sandbox
+from tests.fixtures import workers
 
 ACCOUNTS = '/redfish/v1/AccountService/Accounts'
 SESSIONS = '/redfish/v1/SessionService/Sessions'
@@ -21,7 +19,7 @@ ADMIN = ('admin', 'secret-of-admin')
 BOB = ('bob', 'secret-of-bob')
 
 
-class AccountManagementTestCase(base.SandboxTestCase):
+class AccountManagementTestCase(workers.WorkersMixin, base.SandboxTestCase):
 
     VMS = 1
     WORKERS = 2
@@ -65,9 +63,6 @@ class AccountManagementTestCase(base.SandboxTestCase):
             'UserName': BOB[0], 'Password': BOB[1], 'RoleId': 'Operator'},
             code=201)
 
-    def workers(self):
-        return psutil.Process(self.emulator.process.pid).children()
-
     def wait_valid(self, auth=BOB, code=200):
         """Wait until all workers give the same answer.
 
@@ -80,21 +75,6 @@ class AccountManagementTestCase(base.SandboxTestCase):
                     self.emulator.url + SYSTEMS, auth=auth, timeout=30
                 ).status_code == code)
         return time.monotonic() - begin
-
-    @contextlib.contextmanager
-    def only_worker(self, number):
-        """Stop all workers but one."""
-        others = self.workers()
-        del others[number]
-        for other in others:
-            other.send_signal(signal.SIGSTOP)
-        try:
-            for other in others:
-                self.until(lambda: other.status() == psutil.STATUS_STOPPED)
-            yield
-        finally:
-            for other in others:
-                other.send_signal(signal.SIGCONT)
 
 
 class TestWorkers(AccountManagementTestCase):

@@ -2,7 +2,6 @@
 """Redfish accounts and sessions with real workers, Secrets and clients."""
 
 from concurrent import futures
-import contextlib
 import itertools
 import os
 import pathlib
@@ -12,7 +11,6 @@ import time
 
 import bcrypt
 import fixtures
-import psutil
 import requests
 from requests import adapters
 import sushy
@@ -22,6 +20,7 @@ from tests.fixtures import account_secret
 from tests.fixtures import base
 from tests.fixtures import emulator
 from tests.fixtures import redfish_case
+from tests.fixtures import workers
 
 SERVICE = '/redfish/v1/SessionService'
 SESSIONS = SERVICE + '/Sessions'
@@ -225,28 +224,10 @@ class TestClients(AccountsTestCase):
         self.ask('GET', SESSIONS, token=token, expect=401)
 
 
-class TestWorkers(AccountsTestCase):
+class TestWorkers(workers.WorkersMixin, AccountsTestCase):
     """Two workers, one of which is stopped at a time."""
 
     SERVER = 'gunicorn'
-
-    def workers(self):
-        return psutil.Process(self.emulator.process.pid).children()
-
-    @contextlib.contextmanager
-    def only_worker(self, number):
-        """Stop all workers but one."""
-        others = self.workers()
-        del others[number]
-        for other in others:
-            other.send_signal(signal.SIGSTOP)
-        try:
-            for other in others:
-                self.until(lambda: other.status() == psutil.STATUS_STOPPED)
-            yield
-        finally:
-            for other in others:
-                other.send_signal(signal.SIGCONT)
 
     def setUp(self):
         super().setUp()

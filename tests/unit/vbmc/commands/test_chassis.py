@@ -152,7 +152,7 @@ class RestartCauseTest(bmc_case.BmcTestCase):
         # Off: the cause of the last start.
         self.see(None)
         self.assertEqual((1, 1), self.cause())
-        # Started by somebody else.
+        # Started by another client.
         self.see('c')
         self.assertEqual((0, 0), self.cause())
 
@@ -198,7 +198,7 @@ class RestartCauseTest(bmc_case.BmcTestCase):
         self.ask(0, 2, 0)
         self.see(None)
         self.assertEqual((1, 1), self.cause())
-        # Off before it has started, then started by somebody else
+        # Off before it has started, then started by another client
         self.ask(0, 2, 1)
         self.ask(0, 2, 0)
         self.see('c')
