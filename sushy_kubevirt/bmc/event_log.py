@@ -106,16 +106,12 @@ class Log:
         self._cluster = cluster
         self._fresh_seconds = fresh_seconds
         self._cleared = cleared_log.ClearedLogs(state)
-        self.after_fork()
-        # Another worker may have cleared a log.
-        state.subscribe(lambda: self._read.clear())
-
-    def after_fork(self):
-        """Reset the state; threads exist in the parent only."""
         self._lock = threading.Lock()
         self._queue = None
         self._pause_until = 0
         self._read = {}     # uid: (time, entries)
+        # Another worker may have cleared a log.
+        state.subscribe(lambda: self._read.clear())
 
     # Writing
 

@@ -20,10 +20,8 @@ import copy
 import json
 import logging
 import math
-import os
 import threading
 import time
-import weakref
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
@@ -52,8 +50,6 @@ RETRY_SECONDS = 2
 MAX_BYTES = 700 * 1024
 
 _TOPIC = 'state'
-
-_states = weakref.WeakSet()
 
 
 def location(cluster, configured=None, shared=False):
@@ -91,22 +87,17 @@ class StateSecret:
         self._messages = messages
         self._callbacks = []
         self._warned = False
-        self.after_fork()
-        if messages is not None:
-            messages.subscribe(_TOPIC, self._on_published)
-        _states.add(self)
-
-    def after_fork(self):
-        """Reset the state; threads exist in the parent only."""
         self._lock = threading.Lock()
         self._refreshing = False
         self._refresh_again = False
         self._cache = self._version = None
         self._cached_at = self._refreshed_at = 0
         self._watcher = None
+        if messages is not None:
+            messages.subscribe(_TOPIC, self._on_published)
 
     def start(self):
-        """Watch the Secret; idempotent. To be called again after a fork."""
+        """Watch the Secret; idempotent."""
         with self._lock:
             if self._watcher is not None:
                 return
@@ -423,11 +414,3 @@ def _decode(text, name, state):
         LOG.warning('Key %s of %s is not a JSON object; ignored', name, state)
         return {}
     return section
-
-
-def _after_fork():
-    for state in list(_states):
-        state.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)

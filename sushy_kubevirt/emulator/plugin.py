@@ -44,6 +44,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 from flask import logging as flask_logging
 import stevedore
@@ -69,6 +70,9 @@ MEDIA_NAMESPACE = 'sushy_tools.emulator.vmedia'
 _EXIT = 3
 
 _KEY = 'sushy_kubevirt'
+
+#: Seconds to wait before a fork for threads to end.
+_JOIN_SECONDS = 5
 
 # Arguments of the stock drivers' `initialize` after config and logger, as in
 # upstream's `Application.systems`.
@@ -152,6 +156,8 @@ class _State:
         self._serves_kubevirt = None
         self._started_in = None     # process ID
         atexit.register(self.close)
+        os.register_at_fork(before=self._stop_threads,
+                            after_in_child=self._start_in_child)
 
     def check(self):
         """Start the kubevirt driver; exit the program if an option is invalid.
@@ -174,6 +180,29 @@ class _State:
             for line in str(exc).splitlines():
                 print(f'sushy-kubevirt: {line}', file=sys.stderr)
             sys.exit(_EXIT)
+
+    def _stop_threads(self):
+        """Close the driver of a server that loads it and then forks workers.
+
+        A lock that another thread holds at the fork stays locked in the
+        child: those of Python's imports and of OpenSSL cannot be replaced
+        there.
+        """
+        with self._lock:
+            if self._started_in != os.getpid() or self._driver is None:
+                return
+            self._close_driver()
+        deadline = time.monotonic() + _JOIN_SECONDS
+        for thread in threading.enumerate():
+            if thread.daemon and thread is not threading.current_thread():
+                thread.join(max(0, deadline - time.monotonic()))
+
+    def _start_in_child(self):
+        """Start in a worker what the server had started."""
+        self._lock = threading.RLock()
+        if self._started_in is not None:
+            self._driver = self._arguments = self.services = None
+            self.check()
 
     def systems(self, upstream):
         """Return the system driver.
@@ -214,9 +243,6 @@ class _State:
                     selected = self._is_kubevirt()
                     if selected:
                         routes.install(self._app)
-                        if self._started_in not in (None, os.getpid()):
-                            # The server forked after loading the application.
-                            self.services.start()
                     self._serves_kubevirt = selected
         return self._serves_kubevirt
 

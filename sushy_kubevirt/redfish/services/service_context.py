@@ -62,10 +62,7 @@ class Services:
                                          self.events.observe)
 
     def start(self):
-        """Start exchanging messages and watching for events; idempotent.
-
-        To be called again in a forked process.
-        """
+        """Start exchanging messages and watching for events; idempotent."""
         self.folder.make()
         self.worker_messages.start()
         if self.accounts is not None:

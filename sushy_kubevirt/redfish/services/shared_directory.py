@@ -28,7 +28,6 @@ import stat
 import tempfile
 import threading
 import time
-import weakref
 
 from sushy_kubevirt.kube import errors
 
@@ -44,8 +43,6 @@ _STATE_DIR = 'SUSHY_EMULATOR_STATE_DIR'
 #: stops all processes of a service at the same time.
 STOP_SECONDS = 0.5
 
-_instances = weakref.WeakSet()
-
 
 class SharedDirectory:
     """The shared directory of one emulator. Thread-safe.
@@ -60,20 +57,9 @@ class SharedDirectory:
         self._closed = False
         self._server = _Server()
         self._lock = threading.Lock()
-        _instances.add(self)
         #: Its path; it exists once `make` was called.
         self.path = self._base / (
             _PREFIX % os.geteuid() + _fingerprint(config))
-
-    def after_fork(self):
-        """Replace what belongs to the parent.
-
-        A thread of it may hold the lock. The flock is the same in parent and
-        child while they share the descriptor.
-        """
-        self._lock = threading.Lock()
-        self._server = _Server()
-        self._drop()
 
     def make(self):
         """Create the directory unless it exists, and lock it.
@@ -275,11 +261,3 @@ def _fingerprint(config):
                           map(repr, value)) if isinstance(
                               value, (set, frozenset)) else repr(value))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _after_fork():
-    for folder in list(_instances):
-        folder.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -21,7 +21,6 @@ import secrets
 import socket
 import threading
 import time
-import weakref
 
 LOG = logging.getLogger(__name__)
 
@@ -36,13 +35,11 @@ SLOW_WORKER_SECONDS = 10.0
 _SUFFIX = '.worker'
 _LOCK = 'leader.lock'
 
-_instances = weakref.WeakSet()
-
 
 class WorkerMessages:
     """Messaging and leadership of one worker. Thread-safe.
 
-    Threads run only after `start`, which a forked child has to call again.
+    Threads run only after `start`.
 
     :param folder: path of a folder that only this user can enter
     """
@@ -51,10 +48,6 @@ class WorkerMessages:
         self._folder = os.fspath(folder)
         self._callbacks = {}
         self._elected = []
-        self._begin()
-        _instances.add(self)
-
-    def _begin(self):
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._socket = self._sender = self._directory = None
@@ -64,16 +57,6 @@ class WorkerMessages:
         self._closed = self._acquiring = False
         #: Whether this worker is the leader.
         self.is_leader = False
-
-    def after_fork(self):
-        """Close the parent's descriptors and reset the state."""
-        for each in (self._socket, self._sender):
-            if each is not None:
-                each.close()
-        for descriptor in (self._directory, self._lock_fd):
-            if descriptor is not None and not self._closed:
-                os.close(descriptor)
-        self._begin()
 
     def subscribe(self, topic, callback):
         """Register a function to receive the messages of a topic.
@@ -247,11 +230,3 @@ class WorkerMessages:
                 callback()
             except Exception:
                 LOG.exception('A callback of the leader election failed')
-
-
-def _after_fork():
-    for each in list(_instances):
-        each.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)

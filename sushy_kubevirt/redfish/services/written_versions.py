@@ -17,7 +17,6 @@ import os
 import struct
 import threading
 import time
-import weakref
 import zlib
 
 #: Seconds for which a record is valid. The watch event arrives earlier.
@@ -27,8 +26,6 @@ VALID_SECONDS = 5.0
 # processes).
 _RECORD = struct.Struct('=QQd')
 _RECORDS = 4096
-
-_all = weakref.WeakSet()
 
 
 class WrittenVersions:
@@ -46,11 +43,6 @@ class WrittenVersions:
             self._memory = mmap.mmap(fd, _RECORD.size * _RECORDS)
         finally:
             os.close(fd)
-        self.after_fork()
-        _all.add(self)
-
-    def after_fork(self):
-        """Replace the lock, which a thread of the parent may hold."""
         self._lock = threading.Lock()
 
     def record(self, uid, version):
@@ -88,11 +80,3 @@ def _slot(uid):
     data = uid.encode()
     low = zlib.crc32(data)
     return low << 32 | zlib.adler32(data), low % _RECORDS * _RECORD.size
-
-
-def _after_fork():
-    for writes in list(_all):
-        writes.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -13,6 +13,7 @@ import socket
 from urllib import parse
 
 import fixtures
+import psutil
 import yaml
 
 from kubevirt_sandbox.testing import certificates
@@ -283,3 +284,22 @@ class TestGunicornPreload(TestGunicorn):
     """The application is created before the workers are forked."""
 
     OPTIONS = ('--preload',)
+
+    def test_forks_without_threads(self):
+        """A lock that a thread holds at the fork stays locked in a worker."""
+        [config] = self.create_tempfiles([('hook.py', (
+            'import os, threading\n'
+            'os.register_at_fork(before=lambda: print("At the fork:", [\n'
+            '    each.name for each in threading.enumerate()], flush=True))\n'
+        ))], ext='')
+        started = self.useFixture(emulator.Emulator(
+            self.sandbox.bmc_account(), server='gunicorn', workers=2,
+            threads=1,
+            env={'GUNICORN_CMD_ARGS': f'--preload --config {config}'}))
+        server = psutil.Process(started.process.pid)
+        # Without a request: a worker completes what its predecessor began.
+        self.until(lambda: len(workers := server.children()) == 2 and all(
+            each.num_threads() > 1 for each in workers))
+        self.assertEqual(["['MainThread']"] * 2, re.findall(
+            'At the fork: (.*)', started.process.output))
+        self.assertEqual(1, server.num_threads())

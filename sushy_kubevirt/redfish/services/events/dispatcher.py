@@ -16,7 +16,6 @@ import os
 import queue
 import threading
 import time
-import weakref
 
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import event_registry
@@ -51,8 +50,6 @@ _HISTORY = 'event-history'
 #: Records in one message of the history.
 _PAGE = 20
 
-_dispatchers = weakref.WeakSet()
-
 
 class EventDispatcher:
     """Event service of one emulator, as seen by one worker.
@@ -78,22 +75,6 @@ class EventDispatcher:
         self.streams = server_sent_events.Streams(
             worker_messages, folder.make, self.history, options
         )
-        self._begin()
-        worker_messages.subscribe(_OBSERVED, lambda data: self._queue.put(
-            event_record.from_dict(data)))
-        worker_messages.subscribe(_MISSED, lambda data: self._queue.put(
-            lambda: self._on_missed(event_record.from_dict(data))))
-        worker_messages.subscribe(_PUBLISHED, self._on_published)
-        worker_messages.subscribe(
-            _POSITIONS, lambda data: self._positions.update(data))
-        worker_messages.subscribe(_WORKER_JOINED, lambda data: self._queue.put(
-            self._publish_history))
-        worker_messages.subscribe(_HISTORY, self._merge_history)
-        worker_messages.on_elected(lambda: self._queue.put(self._on_elected))
-        state.subscribe(self._state_changed)
-        _dispatchers.add(self)
-
-    def _begin(self):
         self._lock = threading.Lock()
         self._started = False
         self._queue = queue.SimpleQueue()
@@ -108,12 +89,18 @@ class EventDispatcher:
             self._cluster, self._allows, self._queue.put,
             lambda: self._queue.put(_reevaluate_timers))
         self._delivery = None
-
-    def after_fork(self):
-        """Reset the state; threads exist in the parent only."""
-        self.streams.after_fork()
-        self.log.after_fork()
-        self._begin()
+        worker_messages.subscribe(_OBSERVED, lambda data: self._queue.put(
+            event_record.from_dict(data)))
+        worker_messages.subscribe(_MISSED, lambda data: self._queue.put(
+            lambda: self._on_missed(event_record.from_dict(data))))
+        worker_messages.subscribe(_PUBLISHED, self._on_published)
+        worker_messages.subscribe(
+            _POSITIONS, lambda data: self._positions.update(data))
+        worker_messages.subscribe(_WORKER_JOINED, lambda data: self._queue.put(
+            self._publish_history))
+        worker_messages.subscribe(_HISTORY, self._merge_history)
+        worker_messages.on_elected(lambda: self._queue.put(self._on_elected))
+        state.subscribe(self._state_changed)
 
     def start(self):
         """Start watching and publishing; idempotent."""
@@ -392,11 +379,3 @@ def _is_first_leader(folder):
             name, flags, 0o600)) as stream:
         stream.write(mine)
     return True
-
-
-def _after_fork():
-    for each in list(_dispatchers):
-        each.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -79,18 +79,9 @@ class Streams:
         self._folder = folder
         self._history = history
         self._options = options
-        self._begin()
-        worker_messages.subscribe(_CLOSE, self._close)
-
-    def _begin(self):
         self._lock = threading.Lock()
         self._open = {}
-
-    def after_fork(self):
-        """Close the descriptors of the parent's streams."""
-        for stream in self._open.values():
-            os.close(stream.descriptor)
-        self._begin()
+        worker_messages.subscribe(_CLOSE, self._close)
 
     def open(self, expression, client, last=None, connected=lambda: True,
              authorized=lambda: True, disconnect=lambda: None):

@@ -52,12 +52,6 @@ class SharedDirectoryTestCase(base.BaseTestCase):
                 os._exit(code)
         return lambda: os.waitpid(pid, 0)[1]
 
-    def test_child_process_can_make_folder_while_parent_held_lock(self):
-        folder = self.folder()
-        with folder._lock:
-            wait = self.fork(folder.make)
-        self.assertEqual(0, wait())
-
     def test_last_process_removes_folder(self):
         one, two = self.folder(), self.folder()
         (one.make() / 'file').write_text('')
@@ -82,19 +76,6 @@ class SharedDirectoryTestCase(base.BaseTestCase):
             for thread in threads:
                 thread.join(20)
             self.assertEqual([], list(self.base.iterdir()))
-
-    def test_folder_of_parent_survives_child(self):
-        folder = self.folder()
-        folder.make()
-
-        def child():
-            folder.make()
-            folder.close()
-
-        self.assertEqual(0, self.fork(child)())
-        self.assertTrue(folder.path.is_dir())
-        folder.close()
-        self.assertFalse(folder.path.exists())
 
     def worker(self):
         """Start a worker of a server, which is this process.

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import os
-import signal
 from unittest import mock
 
 import fixtures
@@ -49,19 +48,6 @@ class WrittenVersionsTestCase(base.BaseTestCase):
             os._exit(0)
         os.waitpid(pid, 0)
         self.assertEqual(7, self.two.latest('a'))
-
-    def test_child_process_can_record_while_parent_held_lock(self):
-        with self.one._lock:
-            if not (pid := os.fork()):
-                code = 1
-                try:
-                    signal.alarm(20)    # no endless wait
-                    self.one.record('a', '12')
-                    code = 0
-                finally:
-                    os._exit(code)
-        self.assertEqual(0, os.waitpid(pid, 0)[1])
-        self.assertEqual(12, self.two.latest('a'))
 
     def test_survives_corrupted_file(self):
         with open(os.path.join(self.folder, 'writes'), 'r+b') as stream:
