@@ -12,6 +12,7 @@ from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import session_tables
 
 _LEVEL = constants.Privilege
 _CODE = constants.Completion
@@ -116,7 +117,7 @@ class _Sessions:
         """Get Session Info (22.20)."""
         active = self._bmc.server.active_sessions()
         found = _find(active, session, data)
-        counts = bytes((min(server.ESTABLISHED_MAX, _COUNT_MAX),
+        counts = bytes((min(session_tables.ESTABLISHED_MAX, _COUNT_MAX),
                         min(len(active), _COUNT_MAX)))
         if found is None:
             return bytes((_NO_HANDLE,)) + counts

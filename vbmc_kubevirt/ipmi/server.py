@@ -1,17 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IPMI server of one BMC: UDP port, session tables, command dispatch.
+"""IPMI server of one BMC: UDP port, logins, command dispatch.
 
 Everything runs in one event loop. Commands that may block run in executor
 threads, and their responses are sent from the loop.
-
-Every session table is bounded and evicts its oldest session when full, so
-that clients without the password cannot lock out others:
-
-* requested: after an Open Session Request or, with IPMI v1.5, a Get Session
-  Challenge. Costs the sender one packet, and its address may be forged.
-* authenticating: after RAKP message 1 with a valid user name, from the address
-  that received the session id. Requested sessions do not evict these.
-* established: the client proved that it knows the password.
 """
 
 import asyncio
@@ -19,7 +10,6 @@ import collections
 import contextlib
 import functools
 import logging
-import os
 import struct
 
 from vbmc_kubevirt.ipmi import channel
@@ -27,22 +17,10 @@ from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import session15
 from vbmc_kubevirt.ipmi import session20
+from vbmc_kubevirt.ipmi import session_tables
 from vbmc_kubevirt.ipmi import timer
 
 LOG = logging.getLogger(__name__)
-
-#: Seconds without a valid packet after which an established session ends:
-#: the default session inactivity timeout (section 6.12.15), 60 s +/- 3.
-IDLE_SECONDS = 60.0
-
-#: Seconds until an incomplete handshake is dropped. Clients need
-#: milliseconds.
-HANDSHAKE_SECONDS = 10.0
-
-#: Maximum number of sessions in each table.
-REQUESTED_MAX = 512
-AUTHENTICATING_MAX = 256
-ESTABLISHED_MAX = 64
 
 #: Maximum number of concurrent requests of one session.
 PENDING_MAX = 4
@@ -119,20 +97,12 @@ class Server:
             self.v15_login_possible)
         self._readers = readers
         self._writers = writers
-        self._requested = collections.OrderedDict()
-        self._authenticating = collections.OrderedDict()
-        self._established = collections.OrderedDict()
-        self._limits = (
-            (self._requested, REQUESTED_MAX, HANDSHAKE_SECONDS),
-            (self._authenticating, AUTHENTICATING_MAX, HANDSHAKE_SECONDS),
-            (self._established, ESTABLISHED_MAX, IDLE_SECONDS),
-        )
+        self._sessions = session_tables.SessionTables(
+            self._user_unchanged, lambda: self._loop.time())
         self._loop = None
         self._socket = None
-        self._sweep = None
         self._write_lock = None
-        # None until `finish` begins; set when no session is left.
-        self._all_closed = None
+        self._finishing = False
         self._stopped = False
         self._tasks = set()
         self._logged_exceptions = set()
@@ -154,8 +124,7 @@ class Server:
         return timed
 
     def _run(self, function, timed):
-        if not (timed.cancelled or self._all_closed is not None
-                or self._stopped):
+        if not (timed.cancelled or self._finishing or self._stopped):
             self._task(self._run_function(function))
 
     async def _run_function(self, function):
@@ -182,15 +151,15 @@ class Server:
 
         :param seconds: timeout for running commands
         """
-        self._all_closed = asyncio.Event()
-        for session in list(self._established.values()):
-            self._end_sol(session)
+        self._finishing = True
+        for session in list(self._sessions.established.values()):
+            if session.sol is not None:
+                session.sol.close()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
-        if self._established:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await self._all_closed.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._sessions.wait_closed()
         self.stop()
 
     def stop(self):
@@ -198,18 +167,13 @@ class Server:
         self._stopped = True
         for task in self._tasks:
             task.cancel()
-        self.end_sessions()
-        if self._sweep is not None:
-            self._sweep.cancel()
+        self._sessions.stop()
         self._loop.remove_reader(self._socket)
         self._socket.close()
 
     def end_sessions(self):
         """Drop all sessions without notice, as a cold reset does."""
-        for session in self._established.values():
-            self._end_sol(session)
-        for table, _limit, _seconds in self._limits:
-            table.clear()
+        self._sessions.end_all()
 
     def _read(self):
         # Read in batches to keep up with a flood, but give other tasks of
@@ -265,14 +229,14 @@ class Server:
         :param payload_type: `constants.Payload`
         :param payload: bytes
         """
-        if session.session_id in self._established:
+        if session.session_id in self._sessions.established:
             self._send(session.wrap(payload, payload_type), session.address)
 
     # Sessions
 
     def _receive(self, received, address):
         if received.session_id and (received.rmcpp or received.authenticated):
-            session = self._established.get(received.session_id)
+            session = self._sessions.established.get(received.session_id)
             if session is None and not received.rmcpp:
                 self._activate(received, address)
                 return
@@ -289,7 +253,7 @@ class Server:
                 self._handle_in_session(
                     session, packet.parse_request(payload), new)
             elif new:
-                self._store(self._established, session)
+                self._sessions.store(self._sessions.established, session)
                 session.sol.receive(payload)
         elif received.session_id or received.authenticated \
                 or received.encrypted:
@@ -298,45 +262,46 @@ class Server:
             self._handle_sessionless(
                 received.rmcpp, packet.parse_request(received.payload),
                 address)
-        elif self._all_closed is None:
+        elif not self._finishing:
             self._handshake(received, address)
 
     def _handshake(self, received, address):
-        payload = received.payload
+        payload, tables = received.payload, self._sessions
         if len(payload) < 8:
             raise packet.Malformed()
+        number, = struct.unpack_from('<I', payload, 4)
         try:
             if received.payload_type == constants.Payload.OPEN_SESSION_REQUEST:
                 session = session20.Session(
-                    address, self._new_session_id(), payload)
+                    address, tables.new_id(), payload)
                 answer = session.open_response(payload[0])
-                self._store(self._requested, session)
+                tables.store(tables.requested, session)
             elif received.payload_type == constants.Payload.RAKP1:
-                session = self._lookup(payload, address,
-                                       self._requested, self._authenticating)
+                session = tables.find(number, address, tables.requested,
+                                      tables.authenticating)
                 answer = session.rakp1(
                     payload, self._users.by_name, self._guid())
-                self._store(self._authenticating, session)
+                tables.store(tables.authenticating, session)
             elif received.payload_type == constants.Payload.RAKP3:
-                session = self._lookup(payload, address,
-                                       self._authenticating, self._established)
+                session = tables.find(number, address, tables.authenticating,
+                                      tables.established)
                 self._check_user(session)
                 answer = session.rakp3(payload)
-                if session.session_id not in self._established:
+                if session.session_id not in tables.established:
                     self._establish(session)
                 else:
-                    self._store(self._established, session)
+                    tables.store(tables.established, session)
             else:
                 raise packet.Malformed()
         except session20.HandshakeRefused as exc:
             self.sessions_refused += 1
             if received.payload_type != constants.Payload.OPEN_SESSION_REQUEST:
-                self._remove(session)
+                tables.end(session)
             self._log_limited('session for %s refused: %s', address[0], exc)
             answer = exc.answer
         except session20.HandshakeAborted:
             self.sessions_refused += 1
-            self._remove(session)
+            tables.end(session)
             self._log_limited('session for %s aborted by the client: wrong '
                               'password', address[0])
             return
@@ -348,28 +313,28 @@ class Server:
 
     def _challenge(self, request, address):
         """Get Session Challenge of IPMI v1.5 (section 22.16)."""
-        if self._all_closed is not None:
+        if self._finishing:
             raise packet.Malformed()
         code, data = channel.session_challenge(request.data)
         if not self.v15_login_possible():
             code, data = constants.Completion.INVALID_FIELD, b''
         elif code == constants.Completion.OK:
             session = session15.Session(
-                address, self._new_session_id(),
+                address, self._sessions.new_id(),
                 self._users.by_name(data.rstrip(b'\0')))
-            self._store(self._requested, session)
+            self._sessions.store(self._sessions.requested, session)
             data = struct.pack('<I', session.session_id) + session.challenge
         return code, data
 
     def _activate(self, received, address):
         """Activate Session of IPMI v1.5 (section 22.17)."""
-        session = self._requested.get(received.session_id)
+        session = self._sessions.requested.get(received.session_id)
         if (session is None or session.rmcpp or session.address != address
-                or self._all_closed is not None):
+                or self._finishing):
             raise packet.Malformed()
         self._check_user(session)
         # A challenge is valid for one attempt.
-        self._remove(session)
+        self._sessions.end(session)
         try:
             request = packet.parse_request(session.check(received))
             if (request.netfn, request.command) != channel.ACTIVATE:
@@ -388,42 +353,9 @@ class Server:
         # Cache the response in case it is lost.
         self._respond(session, request, answer, keep=True)
 
-    def _new_session_id(self):
-        """:returns: unused random session id, not 0"""
-        while True:
-            number, = struct.unpack('<I', os.urandom(4))
-            if number and not any(number in table
-                                  for table, _limit, _seconds
-                                  in self._limits):
-                return number
-
-    def _lookup(self, payload, address, *tables):
-        number, = struct.unpack_from('<I', payload, 4)
-        for table in tables:
-            session = table.get(number)
-            if (session is not None and session.address == address
-                    and session.rmcpp):
-                return session
-        raise packet.Malformed()
-
-    def _store(self, table, session):
-        """Move a session to a table as its newest; evict the oldest."""
-        self._remove(session)
-        session.used = self._loop.time()
-        table[session.session_id] = session
-        for one, limit, _seconds in self._limits:
-            if one is table and len(table) > limit:
-                self.end_session(next(iter(table.values())))
-        if self._sweep is None:
-            self._sweep = self._loop.call_later(1, self._expire)
-
     def _establish(self, session):
-        """Add a session to the established ones."""
         self.sessions_opened += 1
-        used = {one.handle for one in self._established.values()}
-        session.handle = next(handle for handle in range(1, 256)
-                              if handle not in used)
-        self._store(self._established, session)
+        self._sessions.establish(session)
         LOG.debug('%s: session with %s', self.name, session.address[0])
 
     def active_sessions(self):
@@ -431,52 +363,17 @@ class Server:
 
         :returns: list of sessions, ordered by handle
         """
-        return sorted(self._established.values(),
+        return sorted(self._sessions.established.values(),
                       key=lambda session: session.handle)
 
     def end_session(self, session):
         """Drop a session and its SOL; call it in the event loop."""
-        self._remove(session)
-        self._end_sol(session)
-        if self._all_closed is not None and not self._established:
-            self._all_closed.set()
-
-    def _remove(self, session):
-        for table, _limit, _seconds in self._limits:
-            table.pop(session.session_id, None)
-
-    @staticmethod
-    def _end_sol(session):
-        if session.sol is not None:
-            session.sol.close()
-
-    def _expire(self):
-        """Drop timed-out sessions and those whose user has changed.
-
-        Reschedule while any session is left. A client of SOL may only
-        receive: its packets alone do not reveal that its user has changed.
-        """
-        for session in list(self._established.values()):
-            self._user_unchanged(session)
-        now = self._loop.time()
-        left = False
-        for table, _limit, seconds in self._limits:
-            while table:
-                session = next(iter(table.values()))
-                if session.pending:
-                    self._store(table, session)
-                    break
-                if session.used + seconds > now:
-                    break
-                self.end_session(session)
-            left = left or bool(table)
-        self._sweep = (self._loop.call_later(1, self._expire)
-                       if left else None)
+        self._sessions.end(session)
 
     @property
     def sessions(self):
         """Number of established sessions."""
-        return len(self._established)
+        return len(self._sessions.established)
 
     def _user_unchanged(self, session):
         """Drop a session whose user was changed or removed.
@@ -522,7 +419,7 @@ class Server:
         answered = session.response_cache.get(request)
         if request in session.pending or not new and answered is None:
             return
-        self._store(self._established, session)
+        self._sessions.store(self._sessions.established, session)
         if answered is not None:
             # The client lost the response: send the cached one.
             if self._loop.time() - answered[0] < CACHED_RESPONSE_SECONDS:
@@ -538,7 +435,7 @@ class Server:
             return
         if code == channel.CLOSE:
             code, target = channel.close_session(
-                self._established.values(), session, request.data)
+                self._sessions.established.values(), session, request.data)
             self._respond(session, request, (code, b''))
             if target is not None:
                 self.end_session(target)
@@ -556,7 +453,7 @@ class Server:
         elif len(request.data) < command.min_length:
             self._respond(session, request,
                           (constants.Completion.LENGTH_INVALID, b''))
-        elif self._all_closed is not None:
+        elif self._finishing:
             self._respond(session, request,
                           (constants.Completion.NODE_BUSY, b''))
         elif command.inline:
@@ -574,7 +471,7 @@ class Server:
         work = self._task(self._run_handler(session, request, command))
         done, _pending = await asyncio.wait({work}, timeout=RESPONSE_SECONDS)
         session.pending.discard(request)
-        if session.session_id in self._established:
+        if session.session_id in self._sessions.established:
             answer = work.result() if done else (constants.Completion.TIMEOUT,
                                                  b'')
             self._respond(session, request, answer, keep=command.modifies)

@@ -99,13 +99,13 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
 
         :returns: list of requested, authenticating, established
         """
-        return [len(table) for table, *_ in self.server._limits]
+        return [len(table) for table, *_ in self.server._sessions._limits]
 
     def advance_clock(self, seconds):
         self.now += seconds
-        if self.server._sweep is not None:
-            self.server._sweep.cancel()
-            self.server._expire()
+        if self.server._sessions._sweep is not None:
+            self.server._sessions._sweep.cancel()
+            self.server._sessions._expire()
 
     async def wait_for_tasks(self):
         async with asyncio.timeout(30):

@@ -34,11 +34,11 @@ class MalformedPacketTest(base.ServerTestCase):
         self.valid.append(self.session.secure(client.message(0, 2, b'\0')))
 
     def bombard(self, packets):
-        sessions = dict(self.server._established)
+        sessions = dict(self.server._sessions.established)
         with self.assertNoLogs('vbmc_kubevirt', logging.WARNING):
             for packet in packets:
                 self.server.receive(packet, client.ADDRESS)
-        self.assertEqual(sessions, dict(self.server._established),
+        self.assertEqual(sessions, dict(self.server._sessions.established),
                          self.seed)
         self.assertEqual([], self.calls)
 

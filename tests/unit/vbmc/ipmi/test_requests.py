@@ -108,7 +108,7 @@ class RequestTest(base.ServerTestCase):
     async def test_limits_cached_responses(self):
         for number in range(40):
             await self.one.command(0, 2, bytes((number,)))
-        session, = self.server._established.values()
+        session, = self.server._sessions.established.values()
         self.assertEqual(
             server.CACHED_RESPONSES_MAX, len(
                 session.response_cache))

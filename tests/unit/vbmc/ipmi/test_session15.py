@@ -12,6 +12,7 @@ from tests.unit.vbmc.ipmi import client15
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import session15
+from vbmc_kubevirt.ipmi import session_tables
 
 UNAVAILABLE = bytes((0, 1, 0, 4, 0, 0, 0, 0, 0))
 
@@ -255,7 +256,8 @@ class LoginTest(Session15TestCase):
         for number in range(3000):
             address = f'198.51.100.{number % 256}', 1024 + number
             self.v15_client(address=address).greet()
-        self.assertEqual([server.REQUESTED_MAX, 1, 1], self.table_sizes())
+        self.assertEqual([session_tables.REQUESTED_MAX, 1, 1],
+                         self.table_sizes())
         greeted.rakp3()
         self.assertEqual([(0, b'quick')], established.request(6, 1))
         self.v15_client().login()
@@ -266,7 +268,8 @@ class LoginTest(Session15TestCase):
         for number in range(100):
             last = self.v15_client(address=('198.51.100.1', 1024 + number))
             last.login()
-        self.assertEqual([0, 0, server.ESTABLISHED_MAX], self.table_sizes())
+        self.assertEqual([0, 0, session_tables.ESTABLISHED_MAX],
+                         self.table_sizes())
         self.assertEqual([(0, b'quick')], last.request(6, 1))
 
 
@@ -428,7 +431,7 @@ class MalformedPacketTest(Session15TestCase):
         inside.request(6, 0x3b, b'\4')
         waiting.greet()
         good = inside.secure(client.message(0, 2, b'\0'))
-        sessions = dict(self.server._established)
+        sessions = dict(self.server._sessions.established)
         ids = [struct.pack('<I', one.session_id)
                for one in (waiting, inside)] + [bytes(4)]
         with self.assertNoLogs('vbmc_kubevirt', logging.WARNING):
@@ -452,6 +455,7 @@ class MalformedPacketTest(Session15TestCase):
             for text in b'', b'\x20', bytes(255):
                 waiting.greet()
                 self.assertEqual([], waiting.send(waiting.secure(text, 0)))
-        self.assertEqual(sessions, dict(self.server._established), seed)
+        self.assertEqual(
+            sessions, dict(self.server._sessions.established), seed)
         self.assertEqual([], self.calls)
         self.assertEqual([(0, b'quick')], inside.request(6, 1))

@@ -223,7 +223,7 @@ class SessionTest(base.ServerTestCase):
         self.assertEqual([(0, b'quick')], other.request(6, 1))
         self.advance_clock(61)
         self.assertEqual([0, 0, 0], self.table_sizes())
-        self.assertIsNone(self.server._sweep)
+        self.assertIsNone(self.server._sessions._sweep)
 
     async def test_incomplete_handshakes_end_after_ten_seconds(self):
         one, other = self.client(), self.client()

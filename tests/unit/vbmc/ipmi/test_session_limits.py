@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from tests.unit.vbmc.ipmi import base
-from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import session_tables
 
 
 class SessionLimitTest(base.ServerTestCase):
@@ -12,12 +12,14 @@ class SessionLimitTest(base.ServerTestCase):
         for number in range(3000):
             address = f'198.51.100.{number % 256}', 1024 + number
             self.client(address=address).open()
-        self.assertEqual([server.REQUESTED_MAX, 1, 0], self.table_sizes())
+        self.assertEqual([session_tables.REQUESTED_MAX, 1, 0],
+                         self.table_sizes())
         honest.rakp3()
         self.assertEqual((0, b'read'), await honest.command(0, 1))
         self.client().login()
         self.advance_clock(11)
-        self.assertEqual([0, 0, 2], self.table_sizes())
+        self.assertEqual([0, 0, 2],
+                         self.table_sizes())
 
     async def test_incomplete_handshakes_keep_established_sessions(self):
         established = self.client().login()
@@ -25,12 +27,14 @@ class SessionLimitTest(base.ServerTestCase):
             one = self.client(address=('198.51.100.1', 1024 + number))
             one.open()
             one.rakp1()
-        self.assertEqual([0, server.AUTHENTICATING_MAX, 1], self.table_sizes())
+        self.assertEqual([0, session_tables.AUTHENTICATING_MAX, 1],
+                         self.table_sizes())
         self.assertEqual([(0, b'quick')], established.request(6, 1))
 
     async def test_oldest_sessions_are_evicted(self):
         for number in range(300):
             last = self.client(address=('198.51.100.1', 1024 + number))
             last.login()
-        self.assertEqual([0, 0, server.ESTABLISHED_MAX], self.table_sizes())
+        self.assertEqual([0, 0, session_tables.ESTABLISHED_MAX],
+                         self.table_sizes())
         self.assertEqual([(0, b'quick')], last.request(6, 1))
