@@ -5,6 +5,7 @@ The process may be killed between any two requests: each round begins with the
 observed state, and the next process needs no state of this one.
 """
 
+import collections
 import dataclasses
 import datetime
 import logging
@@ -26,9 +27,9 @@ from sushy_kubevirt.operator import workqueue
 
 LOG = logging.getLogger(__name__)
 
-#: Maximum number of rounds with steps. After that, another client must be
+#: Maximum number of steps for one object. After that, another client must be
 #: reverting the changes, and the BMC is retried later.
-_MAX_ROUNDS = 8
+_MAX_STEPS = 8
 
 #: Maximum length of a message of the API server in a condition.
 _MAX_MESSAGE_LENGTH = 1024
@@ -90,7 +91,8 @@ class Reconciler:
 
     async def _reconcile(self, key, body):
         tried, confirmed = self._tried.setdefault(key, {}), False
-        for _ in range(_MAX_ROUNDS):
+        done = collections.Counter()    # steps of each object
+        while True:
             bmc = spec.read(body)
             seen = await self._observe(bmc, body)
             steps = plan.steps(bmc, seen, self._defaults, tried)
@@ -100,6 +102,12 @@ class Reconciler:
                     ref for ref, obj in seen.live.items()
                     if not naming.is_ours(bmc, obj)])
                 break
+            if any(number >= _MAX_STEPS for number in done.values()):
+                LOG.warning(
+                    "Another client repeatedly reverts changes of this BMC's "
+                    'objects: find it by their managedFields; next attempt in '
+                    '%d s', workqueue.LONGEST_PAUSE / 4)
+                raise workqueue.Failure(workqueue.LONGEST_PAUSE / 4)
             if not confirmed:
                 # The watch may lag: create nothing for a deleted BMC.
                 body = await self._read_bmc(key)
@@ -109,7 +117,7 @@ class Reconciler:
                 if spec.read(body) != bmc:
                     continue
             try:
-                await self._execute(bmc, body, steps, seen, tried)
+                await self._execute(bmc, body, steps, seen, tried, done)
             finally:
                 self._upgrade_slots.update(key, rollout.is_stopped(
                     self._cache.objects.get(
@@ -119,19 +127,15 @@ class Reconciler:
             body = self._cache.bmc(key)
             if body is None:
                 return None
-        else:
-            LOG.warning('Another client repeatedly reverts changes of this '
-                        "BMC's objects: find it by their managedFields; next "
-                        'attempt in %d s', workqueue.LONGEST_PAUSE / 4)
-            raise workqueue.Failure(workqueue.LONGEST_PAUSE / 4)
         if bmc.deleting:
             return None
         await self._write_status(bmc, body, dataclasses.replace(
             seen.bmc_state, waiting=waiting))
         return _seconds_to_next(seen)
 
-    async def _execute(self, bmc, body, steps, seen, tried):
+    async def _execute(self, bmc, body, steps, seen, tried, done):
         for step in steps:
+            done[executor.subject(step, bmc)] += 1
             try:
                 await self._executor.execute(bmc, step, seen, tried)
             except executor.PlanOutdated:

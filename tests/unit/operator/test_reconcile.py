@@ -265,6 +265,26 @@ class ReconcileTestCase(base.BaseTestCase):
         self.assertLess(len(kube.writes), before + 20)
         self.assertGreaterEqual(caught.exception.seconds, 10)
 
+    def test_restores_objects_deleted_one_after_another(self):
+        kube = harness.cluster_with(bodies.body())
+        operator = harness.Operator(kube)
+        operator.run()
+        mine = {key: copy.deepcopy(obj) for key, obj in kube.objects.items()
+                if naming.made_by_us(obj) and key[1] == 'lab'}
+        self.assertGreater(len(mine), 8)
+        look, left = operator.reconciler._observe, list(mine)
+
+        async def delete_and_look(*args):
+            if left:
+                kube.remove(*left.pop())
+                operator.sync()
+            return await look(*args)
+        operator.reconciler._observe = delete_and_look
+        with self.assertNoLogs(level='WARNING'):
+            asyncio.run(operator.reconciler.reconcile(KEY))
+        self.assertEqual([], left)
+        self.assertEqual(mine.keys(), mine.keys() & kube.objects.keys())
+
     def test_foreign_object_of_that_name_is_kept(self):
         for kind, name, type_ in (
                 ('Deployment', 'node-virtbmc', 'BMCEmulatorReady'),
