@@ -152,7 +152,7 @@ def _ports(bmc):
     """:returns: dict of protocol to the Service's port"""
     ports = {'HTTP' if bmc.redfish.plain else 'HTTPS':
              bmc.service.redfish_port}
-    if bmc.redfish.both:
+    if bmc.http_beside_https or bmc.redfish.both and naming.vm_service(bmc):
         ports['HTTP'] = spec.HTTP_PORT
     if bmc.ipmi:
         ports['IPMI'] = bmc.service.ipmi_port

@@ -38,9 +38,7 @@ def service(bmc):
         ports.append(_port(deployments.REDFISH, 'TCP', wanted.redfish_port,
                            wanted.redfish_node_port,
                            'http' if bmc.redfish.plain else 'https'))
-    # HTTP beside HTTPS is not published outside of the cluster.
-    if (bmc.redfish.both and wanted.type == CLUSTER_IP
-            and wanted.redfish_port != spec.HTTP_PORT):
+    if bmc.http_beside_https:
         ports.append(_port(deployments.HTTP, 'TCP', spec.HTTP_PORT, None,
                            'http'))
     if bmc.ipmi:

@@ -135,6 +135,12 @@ class Bmc:
     tolerations: tuple = ()
     deleting: bool = False
 
+    @property
+    def http_beside_https(self):
+        """Whether its Service has HTTP too: not outside of the cluster."""
+        return (self.redfish.both and self.service.type == Service.type
+                and self.service.redfish_port != HTTP_PORT)
+
 
 def read(body):
     """Read a resource.

@@ -58,6 +58,12 @@ CASES = (
     ({}, 'service_ports', (('HTTPS', 443), ('IPMI', 623))),
     ({'virtualMachineRef': {'name': 'vm'}}, 'service_ports',
      (('HTTP', 80), ('HTTPS', 443), ('IPMI', 623))),
+    # The Service of KubeVirtBMC's name is in the cluster.
+    ({'virtualMachineRef': {'name': 'vm'}, 'service': {'type': 'NodePort'}},
+     'service_ports', (('HTTP', 80), ('HTTPS', 443), ('IPMI', 623))),
+    # The BMC's own Service has that name.
+    ({'virtualMachineRef': {'name': 'node'}, 'service': {'type': 'NodePort'}},
+     'service_ports', (('HTTPS', 443), ('IPMI', 623))),
     ({'redfish': {'plainHTTP': True}, 'ipmi': {'enabled': False}},
      'service_ports', (('HTTP', 80),)),
     ({'service': {'ports': {'redfish': 8443, 'ipmi': 6230}}},
