@@ -214,12 +214,32 @@ class Fuzzer:
                     continue
             else:
                 message = client.message(*code, data, count % 64)
-            one.send(one.secure(bytes(message)))
+            packet = one.secure(bytes(message))
+            if self.random.random() < 0.1:
+                self.send_damaged(packet)
+                continue
+            one.send(packet)
             while self.server._tasks:
                 await asyncio.sleep(0)
             for answer, _to in self.socket.sent[mark:]:
                 self.record(one, code, data, answer)
             self.socket.sent.clear()
+
+    def send_damaged(self, packet):
+        """Send a packet with other bytes, mostly in its headers, or cut off.
+
+        Without the session's id it may be a valid packet outside of a session,
+        so that answers are not evaluated.
+        """
+        packet = bytearray(packet)
+        for _number in range(self.random.randrange(1, 4)):
+            packet[min(int(self.random.expovariate(1 / 12)),
+                       len(packet) - 1)] = self.random.choice(
+                           (*INTERESTING, self.random.randrange(256)))
+        if self.random.random() < 0.2:
+            del packet[self.random.randrange(len(packet)):]
+        self.server.receive(bytes(packet), self.one.address)
+        self.socket.sent.clear()
 
     def send_sol(self, data):
         """Send a SOL payload; activate SOL before if it is not active."""
