@@ -169,11 +169,7 @@ def set_asset_tag(machine, tag):
     :param tag: text; '' removes the tag
     :raises: `errors.InvalidValue` if it is longer than `LONGEST_TAG`
     """
-    if len(tag) > LONGEST_TAG:
-        raise errors.InvalidValue(
-            'AssetTag', tag,
-            message=f'An asset tag has at most {LONGEST_TAG} characters')
-    _annotate(machine, lambda vm, vmi: {ASSET_TAG: tag or None})
+    _set_text(machine, ASSET_TAG, tag, 'AssetTag', 'An asset tag')
 
 
 def controller_name(vm):
@@ -188,11 +184,15 @@ def set_controller_name(machine, name):
     :param name: text; '' removes the name
     :raises: `errors.InvalidValue` if it is longer than `LONGEST_TAG`
     """
-    if len(name) > LONGEST_TAG:
+    _set_text(machine, CONTROLLER_NAME, name, 'name', 'A name')
+
+
+def _set_text(machine, annotation, text, field, subject):
+    if len(text) > LONGEST_TAG:
         raise errors.InvalidValue(
-            'name', name,
-            message=f'A name has at most {LONGEST_TAG} characters')
-    _annotate(machine, lambda vm, vmi: {CONTROLLER_NAME: name or None})
+            field, text,
+            message=f'{subject} has at most {LONGEST_TAG} characters')
+    _annotate(machine, lambda vm, vmi: {annotation: text or None})
 
 
 def _annotations(vm):
