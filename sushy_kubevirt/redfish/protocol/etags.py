@@ -30,7 +30,8 @@ VOLATILE = ('DateTime',)
 
 #: Methods whose conditions hold. POST is not among them: an action changes
 #: no resource by itself, and gofish sends with each action the ETag of its
-#: last GET, which the action before may have changed.
+#: last GET, which the action before may have changed. Of GET and HEAD,
+#: `postprocessing` honours If-None-Match only.
 _CONDITIONAL = ('PATCH', 'PUT', 'DELETE')
 
 _LOCK = internal_requests.PREFIX + 'etag_lock'

@@ -70,7 +70,7 @@ def allow_header(rule):
 
 
 def _finish_read(request, response):
-    """Process a GET or HEAD: query, ETag, conditions."""
+    """Process a GET or HEAD: query, ETag, If-None-Match."""
     if response.status_code != 200:
         return _serialize(response)
     document = responses.document_of(response)
@@ -93,11 +93,7 @@ def _finish_read(request, response):
             # The tag covers the expanded resources.
             tag = etags.compute(queried)
         text = json.dumps(queried)
-    environ = request.environ
-    if_match = environ.get('HTTP_IF_MATCH')
-    if if_match is not None and not etags.match(if_match, tag):
-        raise etags.precondition_failed()
-    if_none_match = environ.get('HTTP_IF_NONE_MATCH')
+    if_none_match = request.environ.get('HTTP_IF_NONE_MATCH')
     if if_none_match is not None and etags.match(if_none_match, tag):
         return flask.Response(status=304, headers={'ETag': tag})
     _set_text(response, text)

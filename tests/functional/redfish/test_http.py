@@ -93,6 +93,7 @@ class HttpTestCase(redfish_case.RedfishTestCase):
         self.assertEqual(str(len(body)), head['Content-Length'])
         self.assertEqual(get['ETag'], head['ETag'])
         self.ask('GET', self.path, code=304, If_None_Match=get['ETag'])
+        self.ask('GET', self.path, If_Match='"x"')
         self.ask('GET', self.path, b'{}')
         self.ask('OPTIONS', self.path)
         self.ask('DELETE', self.path, code=405)

@@ -58,9 +58,14 @@ class TestConditions(base.RedfishTestCase):
         answer = self.ask('GET', 200, If_None_Match=tag)
         self.assertNotEqual(tag, answer.headers['ETag'])
 
-    def test_get_with_other_if_match_gets_412(self):
-        self.ask('GET', 200, If_Match=self.tag())
-        self.ask('GET', 412, If_Match='"x"')
+    def test_if_match_of_reads_is_ignored(self):
+        tag = self.tag()
+        for method in 'GET', 'HEAD':
+            for header in (tag, '"x"', '*', ''):
+                answer = self.ask(method, 200, If_Match=header)
+                self.assertEqual(tag, answer.headers['ETag'])
+            self.ask(method, 304, If_Match='"x"', If_None_Match=tag)
+            self.ask(method, 404, self.path + '/none', If_Match='*')
 
     def test_conditional_patch(self):
         change = {'IndicatorLED': 'Lit'}
