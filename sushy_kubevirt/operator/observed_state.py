@@ -78,6 +78,22 @@ def object_refs(bmc):
         (bmc_resources.ROLE, bmc.vm.namespace, access)]
 
 
+def foreign_refs(bmc, live):
+    """List the foreign objects that have a name which a BMC needs.
+
+    A foreign Service of `naming.possible_vm_service` is none of them unless
+    the BMC is to have that Service.
+
+    :param bmc: a `spec.Bmc`
+    :param live: as in `ObservedState`
+    :returns: list of (kind, namespace, name)
+    """
+    unneeded = None if naming.vm_service(bmc) else (
+        'Service', bmc.namespace, naming.possible_vm_service(bmc))
+    return [ref for ref, obj in live.items()
+            if ref != unneeded and not naming.is_ours(bmc, obj)]
+
+
 @dataclasses.dataclass(frozen=True)
 class SecretRefs:
     """The Secrets of a BMC, each a `spec.Reference` or None.
@@ -138,8 +154,7 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
     refs = secret_refs(bmc)
     auth, tls = secrets.get(refs.auth), secrets.get(refs.tls)
     source, store = secrets.get(refs.source), secrets.get(refs.state)
-    foreign = [f'{kind} {name}' for (kind, _, name), obj in live.items()
-               if not naming.is_ours(bmc, obj)]
+    foreign = [f'{kind} {name}' for kind, _, name in foreign_refs(bmc, live)]
     foreign += ['Secret ' + one.obj['metadata']['name']
                 for one, needed in ((auth, _is_made(bmc)),
                                     (tls, _is_issued(bmc)))

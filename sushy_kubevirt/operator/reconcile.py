@@ -98,9 +98,10 @@ class Reconciler:
             steps = plan.steps(bmc, seen, self._defaults, tried)
             steps, waiting = self._limit_upgrades(key, steps)
             if not steps:
+                # Objects of other BMCs are watched by their label.
                 self._foreign_objects.watch(key, [
-                    ref for ref, obj in seen.live.items()
-                    if not naming.is_ours(bmc, obj)])
+                    ref for ref in observed_state.foreign_refs(bmc, seen.live)
+                    if not naming.made_by_us(seen.live[ref])])
                 break
             if any(number >= _MAX_STEPS for number in done.values()):
                 LOG.warning(

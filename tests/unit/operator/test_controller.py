@@ -250,6 +250,22 @@ class ControllerTestCase(base.BaseTestCase):
             await self.until(lambda: owner() in ('node', 'second'))
         self.run_scenario(scenario, kube)
 
+    def test_service_of_another_bmc_is_not_watched_by_name(self):
+        kube = harness.cluster_with(bodies.by_ref())
+
+        async def scenario(kube, operator):
+            await self.ready(kube, operator)
+            self.assertIn(('Service', 'lab', 'vm-virtbmc'), kube.objects)
+            # Both are for the same VM; the first one has no use for the name.
+            for number, make in enumerate((bodies.body, bodies.by_ref)):
+                name = f'another-{number}'
+                body = make(name)
+                body['metadata']['uid'] = name
+                kube.add(body)
+                await self.ready(kube, operator, name)
+                self.assertEqual({}, operator._foreign_objects._tasks, name)
+        self.run_scenario(scenario, kube)
+
     def test_second_service_is_removed_with_the_field(self):
         kube = harness.cluster_with(bodies.by_ref())
 
