@@ -27,6 +27,7 @@ class Slot:
     :param messaging: whether the user may use IPMI
     :param fixed: whether clients cannot change it
     :param password: bytes, or None if it has none
+    :param version: of the account, '' if there is none
     """
 
     id: int
@@ -36,6 +37,7 @@ class Slot:
     messaging: bool = True
     fixed: bool = False
     password: bytes | None = dataclasses.field(default=None, repr=False)
+    version: str = ''
 
 
 class BmcUsers(users.Users):
@@ -83,8 +85,11 @@ class BmcUsers(users.Users):
         """The largest user id."""
         return users.ID_MAX if self.managed else users.NULL_USER + 1
 
-    def slot(self, id_):
-        """Return the `Slot` of a user id, which may be empty."""
+    def slot(self, id_, newest=False):
+        """Return the `Slot` of a user id, which may be empty.
+
+        :param newest: whether to read the account now; may block
+        """
         if id_ == users.NULL_USER:
             return Slot(id_, messaging=False, fixed=True)
         for user in self._configured():
@@ -93,29 +98,39 @@ class BmcUsers(users.Users):
                             fixed=True, password=user.password)
         if id_ < accounts.FIRST_ID:
             return Slot(id_, fixed=True)
-        one = self._accounts and self._accounts.get(id_)
+        one = self._accounts and self._accounts.get(
+            id_, accounts.NEWEST_SECONDS if newest else None)
         if one is None:
             return Slot(id_)
         return Slot(
             id_, one.name.encode(),
             users.LIMITS.get(one.role, constants.NO_ACCESS),
             one.enabled and not one.locked, one.ipmi,
-            password=one.password and one.password.encode())
+            password=one.password and one.password.encode(),
+            version=one.version)
 
-    def change(self, id_, by, **values):
-        """Change an account; see `accounts.Accounts.change`.
+    def change(self, slot, by, **values):
+        """Change the account of a user id, or create it.
 
-        :raises: `errors.MachineError`
+        :param slot: the `Slot` as it was read
+        :param by: the `users.User` who does it
+        :param values: see `accounts.Accounts.change`
+        :raises: `accounts.Replaced` if it has changed since it was read;
+            `errors.MachineError`
         """
-        self._store().change(id_, _actor(by), **values)
+        self._store().change(slot.id, _actor(by), {'version': slot.version},
+                             **values)
 
-    def delete(self, id_, by):
-        """Delete an account, if there is one.
+    def delete(self, slot, by):
+        """Delete the account of a user id, if there is one.
 
-        :raises: `errors.MachineError`
+        :param slot: see `change`
+        :param by: see `change`
+        :raises: see `change`
         """
         try:
-            self._store().delete(id_, _actor(by))
+            self._store().delete(slot.id, _actor(by),
+                                 {'version': slot.version})
         except accounts.NotFound:
             pass    # also if another client was faster
 

@@ -38,6 +38,10 @@ MIN_PASSWORD_BYTES, MAX_PASSWORD_BYTES = 8, 20
 #: Number of changes that are remembered.
 _MAX_CHANGES = 20
 
+#: Seconds after its last change in which an account without a name is not
+#: replaced: a client may still be creating it, with several commands of IPMI.
+_CREATION_SECONDS = 300
+
 _SECTION = 'accounts'
 _CHANGES = 'changes'
 
@@ -163,14 +167,17 @@ class Accounts:
             self._known = section, found
         return found
 
-    def get(self, id_):
-        """Return the account with an id, or None."""
-        return next((one for one in self.all() if one.id == id_), None)
+    def get(self, id_, max_age=None):
+        """Return the account with an id, or None.
+
+        :param max_age: see `all`
+        """
+        return next((one for one in self.all(max_age=max_age)
+                     if one.id == id_), None)
 
     def changes(self):
         """Return a list of the last `Change`, oldest first."""
-        return list(filter(None, map(
-            _change, self._state.cached(_SECTION).get(_CHANGES) or ())))
+        return _changes(self._state.cached(_SECTION))
 
     # Writing
 
@@ -178,7 +185,7 @@ class Accounts:
         """Create an account with the first free id.
 
         If every id is in use, an account without a name is replaced, such as
-        one that IPMI has begun to create.
+        one that IPMI has begun to create and did not finish.
 
         :param by: who does it, such as ``admin over Redfish``
         :param values: fields of `Account`
@@ -195,8 +202,9 @@ class Accounts:
         :param by: see `create`
         :param expected: dict of fields of `Account` that it must have when it
             is written, as ids are used again: what was checked before may
-            have been another account. With None, an account that does not
-            exist is created.
+            have been another account. An id without an account has the
+            defaults of `Account`. An account that does not exist is created
+            with None, or if the defaults are expected.
         :param values: fields of `Account`. A new password clears
             ``change_required`` unless that is given; it must then differ
             from the present one.
@@ -267,7 +275,7 @@ class Accounts:
                     return      # the response to an earlier try was lost
                 if name and one and one.name == name and number != id_:
                     raise _name_taken(name)
-            number = id_ or _free_id(found)
+            number = id_ or _free_id(found, section)
             before = found[number] if id_ else None
             if expected is not None:
                 _require(number, before, expected)
@@ -307,13 +315,19 @@ def _changed_as_required(before, after):
     return dataclasses.replace(after, change_required=False)
 
 
-def _free_id(found):
+def _free_id(found, section):
     """Return the id of a new account.
 
     :param found: dict of id to `Account` or None
+    :param section: dict with the last changes; the id of a change is the
+        version of the account after it
     :raises: `Full`
     """
-    for is_free in lambda one: one is None, lambda one: not one.name:
+    now = time.time()
+    recent = {change.id for change in _changes(section)
+              if abs(now - change.time) < _CREATION_SECONDS}
+    for is_free in (lambda one: one is None,
+                    lambda one: not one.name and one.version not in recent):
         for number, one in found.items():
             if is_free(one):
                 return number
@@ -328,11 +342,12 @@ def _require(id_, account, expected):
     :param expected: dict of its fields
     :raises: `NotFound`, `Replaced`
     """
+    if all(getattr(account or Account(id_), field) == value
+           for field, value in expected.items()):
+        return
     if account is None:
         raise NotFound(f'There is no account {id_}')
-    if any(getattr(account, field) != value
-           for field, value in expected.items()):
-        raise Replaced(f'Account {id_} was changed or replaced meanwhile')
+    raise Replaced(f'Account {id_} was changed or replaced meanwhile')
 
 
 def _name_taken(name):
@@ -378,8 +393,12 @@ def _account(id_, entry):
         entry, dict) else None
 
 
-def _change(entry):
-    return _read(Change, entry) if isinstance(entry, dict) else None
+def _changes(section):
+    """Return a list of the valid `Change` of a section, oldest first."""
+    entries = section.get(_CHANGES)
+    return list(filter(None, (
+        _read(Change, entry) for entry in entries or ()
+        if isinstance(entry, dict))))
 
 
 def _read(kind, entry):

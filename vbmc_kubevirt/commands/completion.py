@@ -11,7 +11,7 @@ COMPLETION_CODES = (
     (errors.MachineNotFound, constants.Completion.NOT_PRESENT),
     (errors.AmbiguousName, constants.Completion.NOT_PRESENT),
     (accounts.NotFound, constants.Completion.NOT_PRESENT),
-    (accounts.Full, constants.Completion.OUT_OF_SPACE),
+    (accounts.Replaced, constants.Completion.WRONG_STATE),
     (errors.WrongState, constants.Completion.WRONG_STATE),
     (errors.Rejected, constants.Completion.WRONG_STATE),
     (errors.Unsupported, constants.Completion.UNAVAILABLE),

@@ -4,6 +4,9 @@
 Users 1 and 2 are fixed: a command that would change them is refused with D5h,
 one that changes nothing succeeds, so that clients can write back what they
 have read. Setting an empty name deletes a user.
+
+A command changes the user that it has read: if another client changes or
+replaces the user meanwhile, the command is refused with D5h.
 """
 
 import hmac
@@ -56,17 +59,20 @@ class _Users:
     def _users(self):
         return self._bmc.users
 
-    def _slot(self, data):
-        """Return the `bmc_users.Slot` of a byte with a user id."""
+    def _slot(self, data, newest=False):
+        """Return the `bmc_users.Slot` of a byte with a user id.
+
+        :param newest: for commands that may change it
+        """
         id_ = data & 0x3f
         if not 1 <= id_ <= self._users.id_max:
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
-        return self._users.slot(id_)
+        return self._users.slot(id_, newest)
 
     def _change(self, session, slot, **values):
         if slot.fixed:
             raise completion.RequestError(constants.Completion.WRONG_STATE)
-        self._users.change(slot.id, session.user, **values)
+        self._users.change(slot, session.user, **values)
 
     def get_access(self, session, data):
         completion.check_channel(data[0])
@@ -88,7 +94,7 @@ class _Users:
         together with messaging.
         """
         completion.check_channel(data[0])
-        slot = self._slot(data[1])
+        slot = self._slot(data[1], newest=True)
         values = {}
         limit = data[2] & 0x0f
         try:
@@ -115,16 +121,16 @@ class _Users:
         return self._slot(data[0]).name.ljust(_NAME_SIZE, b'\0')
 
     def set_name(self, session, data):
-        slot = self._slot(data[0])
+        slot = self._slot(data[0], newest=True)
         name = data[1:].partition(b'\0')[0]
         if not name and not slot.fixed:
             # Also one that has no name yet.
-            self._users.delete(slot.id, session.user)
+            self._users.delete(slot, session.user)
         elif name != slot.name:
             self._change(session, slot, name=_text(name))
 
     def set_password(self, session, data):
-        slot, operation = self._slot(data[0]), data[1] & 0x03
+        slot, operation = self._slot(data[0], newest=True), data[1] & 0x03
         size = _PASSWORD_SIZES[data[0] >> 7]
         if operation in (_DISABLE, _ENABLE):
             if slot.enabled != (operation == _ENABLE):

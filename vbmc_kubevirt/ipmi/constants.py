@@ -96,9 +96,6 @@ class Completion(enum.IntEnum):
     #: Timeout while processing; the outcome is unknown.
     TIMEOUT = 0xC3
 
-    #: Out of storage space.
-    OUT_OF_SPACE = 0xC4
-
     #: The reservation was cancelled, or the id is invalid.
     RESERVATION_CANCELED = 0xC5
 

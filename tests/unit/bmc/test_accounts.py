@@ -2,6 +2,8 @@
 """The accounts that clients create."""
 
 import json
+import time
+from unittest import mock
 
 import fixtures
 from oslotest import base
@@ -54,7 +56,15 @@ class AccountsTestCase(base.BaseTestCase):
         self.accounts.change(4, 'x', password='old secret', ipmi=False)
         for number in range(12):
             self.assertNotEqual(4, self.create(name=f'u{number}').id)
-        bob = self.create()
+        # A client may still be creating it.
+        self.assertRaises(accounts.Full, self.create)
+        now = time.time()
+        with mock.patch.object(accounts.time, 'time',
+                               return_value=now + 290):
+            self.assertRaises(accounts.Full, self.create)
+        with mock.patch.object(accounts.time, 'time',
+                               return_value=now + 310):
+            bob = self.create()
         self.assertEqual((4, 'secret-of-bob', True), (
             bob.id, bob.password, bob.ipmi))
         self.assertEqual('created', self.accounts.changes()[-1].action)
@@ -149,6 +159,10 @@ class AccountsTestCase(base.BaseTestCase):
                               expected)
         self.assertEqual((boss,), self.another().all())
         self.accounts.change(3, 'x', {'version': boss.version}, role=None)
+        # An id without an account has no version.
+        self.assertRaises(accounts.Replaced, self.accounts.change, 3, 'x',
+                          {'version': ''}, role='Operator')
+        self.accounts.change(4, 'x', {'version': ''}, role='Operator')
         self.accounts.delete(3, 'x', {'name': 'boss'})
 
     def test_records_changes(self):

@@ -39,6 +39,12 @@ class UsersTestCase(bmc_case.BmcTestCase):
         self.users.attach(state, self.events)
         self.session.user = ADMIN
 
+    def another(self):
+        """Return the accounts as another process sees them."""
+        state = state_secret.StateSecret(self.cluster, ('default', 's'))
+        state.read('')
+        return accounts.Accounts(state)
+
     def ask(self, command, *data):
         """Send a command. :returns: (completion code, data)"""
         return super().ask(APPLICATION, command, *data)
@@ -136,7 +142,7 @@ class UsersTestCase(bmc_case.BmcTestCase):
                                         self.users.by_name(b'bob')))
         # ipmitool sends sixteen zeros with it.
         self.assertEqual(0, self.set_password(3, ENABLE, b''))
-        self.users.change(3, ADMIN, locked=True)
+        self.users.change(self.users.slot(3), ADMIN, locked=True)
         self.assertEqual(0x81, self.access(3)[1])
         self.assertEqual(0, self.code(PASSWORD, 3, ENABLE))
         self.assertIsNotNone(self.users.by_name(b'bob'))
@@ -224,11 +230,58 @@ class UsersTestCase(bmc_case.BmcTestCase):
                 accounts.Accounts, 'delete',
                 side_effect=accounts.NotFound('gone')):
             self.assertEqual(0, self.set_name(3, b''))
-        for error, code in ((accounts.NotFound('gone'), 0xcb),
-                            (accounts.Full('no id'), 0xc4)):
-            with fixtures.MockPatchObject(
-                    accounts.Accounts, 'change', side_effect=error):
-                self.assertEqual(code, self.set_name(3, b'eve'))
+        with fixtures.MockPatchObject(
+                accounts.Accounts, 'change',
+                side_effect=accounts.NotFound('gone')):
+            self.assertEqual(0xcb, self.set_name(3, b'eve'))
+
+    def test_user_is_replaced_meanwhile(self):
+        other = self.another()
+
+        def replace():
+            if other.get(3):
+                other.delete(3, 'x')
+            other.create('x', name='boss', password='secret-of-boss',
+                         role='ReadOnly')
+
+        for command in (
+                lambda: self.set_name(3, b''),
+                lambda: self.set_name(3, b'eve'),
+                lambda: self.set_password(3, SET, b'another secret'),
+                lambda: self.code(ACCESS, 0x91, 3, 4),
+                lambda: self.code(ACCESS, 0x81, 3, 3),
+                lambda: self.code(PASSWORD, 3, DISABLE)):
+            self.create(name=b'bob')
+            other.all(max_age=0)
+            # Between the command's reading and its writing.
+            self.cluster.client.meanwhile = [replace]
+            self.assertEqual(0xd5, command())
+            self.assertEqual([], self.cluster.client.meanwhile)
+            self.assertEqual(
+                ('boss', 'secret-of-boss', 'ReadOnly', True, True),
+                ((boss := other.get(3)).name, boss.password, boss.role,
+                 boss.enabled, boss.ipmi))
+            # The next command sees the new user.
+            self.assertEqual((0, b'boss'.ljust(16, b'\0')),
+                             self.ask(GET_NAME, 3))
+            self.assertEqual(0, self.set_name(3, b''))
+        # Not created yet when the command reads it.
+        other.all(max_age=0)
+        self.cluster.client.meanwhile = [replace]
+        self.assertEqual(0xd5, self.code(ACCESS, 0x91, 3, 4))
+        self.assertEqual('ReadOnly', other.get(3).role)
+
+    def test_changes_of_another_process_are_seen_at_once(self):
+        self.create()
+        other = self.another()
+        with mock.patch.object(accounts, 'NEWEST_SECONDS', 0):
+            other.change(3, 'x', role='ReadOnly')
+            self.assertEqual(0, self.code(ACCESS, 0x91, 3, 3))
+            self.assertEqual(
+                'Operator', self.another().get(3).role)
+            other.delete(3, 'x')
+            self.assertEqual(0, self.set_password(3, SET, b'another secret'))
+            self.assertEqual('', self.another().get(3).name)
 
     def test_invalid_ids_and_channels(self):
         for id_ in 0, 16, 63:
@@ -244,7 +297,7 @@ class UsersTestCase(bmc_case.BmcTestCase):
     def test_account_with_required_password_change(self):
         """IPMI cannot ask for a change, so the account is refused."""
         self.create()
-        self.users.change(3, ADMIN, change_required=True)
+        self.users.change(self.users.slot(3), ADMIN, change_required=True)
         self.assertIsNone(self.users.by_name(b'bob'))
         self.assertEqual(0, self.set_password(3, SET, b'secret-new'))
         self.assertIsNotNone(self.users.by_name(b'bob'))
