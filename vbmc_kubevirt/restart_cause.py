@@ -9,6 +9,7 @@ it is unknown.
 import contextlib
 import datetime
 import enum
+import threading
 import time
 
 from sushy_kubevirt.machine import power_state
@@ -38,13 +39,14 @@ class Cause(enum.IntEnum):
 
 
 class RestartCause:
-    """The cause of the last start of one machine.
+    """The cause of the last start of one machine. Thread-safe.
 
     :param now: function that returns the time in seconds since the epoch
     """
 
     def __init__(self, now=time.time):
         self._now = now
+        self._lock = threading.Lock()
         self._requested = None
         self._known = None, Cause.UNKNOWN
 
@@ -58,19 +60,22 @@ class RestartCause:
         :raises: `errors.MachineError`
         """
         _vm, vmi = machine.objects()
-        self.of(vmi)
-        before = self._requested
-        if reset_type in _RESTARTS or (
-                reset_type is power_state.ResetType.ON
-                and machine.power_state() in _STARTED_FROM):
-            self._requested = cause, _uid(vmi), self._now()
-        elif reset_type is not power_state.ResetType.ON:
-            # A start that follows has another cause.
-            self._requested = None
+        starts = reset_type in _RESTARTS or (
+            reset_type is power_state.ResetType.ON
+            and machine.power_state() in _STARTED_FROM)
+        with self._lock:
+            self._notice(vmi)
+            before = self._requested
+            if starts:
+                self._requested = cause, _uid(vmi), self._now()
+            elif reset_type is not power_state.ResetType.ON:
+                # A start that follows has another cause.
+                self._requested = None
         try:
             yield
         except BaseException:
-            self._requested = before
+            with self._lock:
+                self._requested = before
             raise
 
     def of(self, vmi):
@@ -79,16 +84,21 @@ class RestartCause:
         :param vmi: the present VMI; None while the VM is off
         :returns: `Cause`
         """
+        with self._lock:
+            self._notice(vmi)
+            known, cause = self._known
+        return cause if _uid(vmi) in (None, known) else Cause.UNKNOWN
+
+    def _notice(self, vmi):
+        """Store the cause of a VMI that the last request created."""
         uid = _uid(vmi)
-        if uid is not None and self._requested is not None:
-            cause, before, when = self._requested
-            created = _created(vmi)
-            if uid != before and (when - _BEFORE_SECONDS <= created
-                                  <= when + _WITHIN_SECONDS):
-                self._known = uid, cause
-                self._requested = None
-        return self._known[1] if uid in (None, self._known[0]) \
-            else Cause.UNKNOWN
+        if uid is None or self._requested is None:
+            return
+        cause, before, when = self._requested
+        if uid != before and (when - _BEFORE_SECONDS <= _created(vmi)
+                              <= when + _WITHIN_SECONDS):
+            self._known = uid, cause
+            self._requested = None
 
 
 def _uid(vmi):

@@ -13,10 +13,13 @@ clients without the password cannot lock out others:
 
 import asyncio
 import collections
+import logging
 import os
 import struct
 
 from vbmc_kubevirt.ipmi import packet
+
+LOG = logging.getLogger(__name__)
 
 #: Seconds without a valid packet after which an established session ends:
 #: the default session inactivity timeout (section 6.12.15), 60 s +/- 3.
@@ -102,9 +105,9 @@ class SessionTables:
     def end(self, session):
         """Drop a session and its SOL."""
         self._remove(session)
+        self._ended.set()
         if session.sol is not None:
             session.sol.close()
-        self._ended.set()
 
     def end_all(self):
         """Drop all sessions without notice."""
@@ -134,9 +137,18 @@ class SessionTables:
         Reschedule while any session is left. A client of SOL may only
         receive: its packets alone do not reveal that its user has changed.
         """
-        for session in list(self.established.values()):
-            self._keep(session)
-        left = False
+        try:
+            self._drop_timed_out()
+            for session in list(self.established.values()):
+                self._keep(session)
+        except Exception:
+            LOG.exception('The search for sessions to end has failed; it is '
+                          'repeated every second')
+        self._sweep = None
+        if any(table for table, _limit, _seconds in self._limits):
+            self._sweep_later()
+
+    def _drop_timed_out(self):
         for table, _limit, seconds in self._limits:
             while table:
                 session = next(iter(table.values()))
@@ -146,10 +158,6 @@ class SessionTables:
                 if session.used + seconds > self._now():
                     break
                 self.end(session)
-            left = left or bool(table)
-        self._sweep = None
-        if left:
-            self._sweep_later()
 
     def _sweep_later(self):
         self._sweep = asyncio.get_running_loop().call_later(1, self._expire)

@@ -2,6 +2,7 @@
 """Chassis commands that `test_bmc` does not have."""
 
 import datetime
+import threading
 import types
 from unittest import mock
 
@@ -213,3 +214,36 @@ class RestartCauseTest(bmc_case.BmcTestCase):
                 pass
         self.assertEqual(4, cause.of({'metadata': {
             'uid': 'a', 'creationTimestamp': '1970-01-01T00:00:07Z'}}))
+
+    def test_request_while_the_cause_is_read(self):
+        """Reading and requesting are different threads."""
+        cause = self.bmc.restart_cause
+        threads = []
+
+        def request():
+            with cause.request(restart_cause.Cause.WATCHDOG, self.machine,
+                               power_state.ResetType.FORCE_OFF):
+                pass
+
+        class Interrupted(restart_cause.RestartCause):
+
+            @property
+            def _requested(one):
+                value = one._value
+                if not threads:
+                    threads.append(threading.Thread(target=request))
+                    threads[0].start()
+                    threads[0].join(0.1)
+                return value
+
+            @_requested.setter
+            def _requested(one, value):
+                one._value = value
+
+        self.ask(0, 2, 3)
+        self.see('b')
+        cause.__class__ = Interrupted
+        cause._value = cause.__dict__.pop('_requested')
+        self.assertEqual((1, 1), self.cause())
+        threads[0].join(10)
+        self.assertIsNone(cause._requested)

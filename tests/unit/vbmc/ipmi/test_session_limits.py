@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import asyncio
+from unittest import mock
+
 from tests.unit.vbmc.ipmi import base
 from vbmc_kubevirt.ipmi import session_tables
 
@@ -38,3 +41,23 @@ class SessionLimitTest(base.ServerTestCase):
         self.assertEqual([0, 0, session_tables.ESTABLISHED_MAX],
                          self.table_sizes())
         self.assertEqual([(0, b'quick')], last.request(6, 1))
+
+    async def test_failure_does_not_stop_the_search_for_timeouts(self):
+        self.client().login()
+        late = self.client(address=('198.51.100.1', 1024)).login()
+        sessions = self.server._sessions
+        with mock.patch.object(sessions, '_keep',
+                               side_effect=RuntimeError('a fault')), \
+                self.assertLogs(session_tables.LOG, 'ERROR') as logged:
+            self.advance_clock(1)
+        self.assertIn('a fault', logged.output[0])
+        self.now += 30
+        late.request(6, 1)
+        # The first session times out, by the timer of the failed search.
+        self.now += 40
+        with mock.patch.object(next(iter(sessions.established.values())),
+                               'sol') as sol:
+            sol.close.side_effect = RuntimeError('a fault')
+            with self.assertLogs(session_tables.LOG, 'ERROR'):
+                async with asyncio.timeout(10):
+                    await sessions._ended.wait()
