@@ -81,7 +81,8 @@ class _Records:
     """The SEL as it was read.
 
     :param at: when, in seconds of `time.monotonic`
-    :param ids: {record id: its position}, in the order of the log
+    :param order: tuple of the record ids, in the order of the log
+    :param ids: {record id: its position}
     :param keys: {`sel_records.key`: record id}
     :param data: all records, 16 bytes each
     :param added: time of the newest entry, in seconds since the epoch
@@ -89,6 +90,7 @@ class _Records:
     """
 
     at: float
+    order: tuple
     ids: dict
     keys: dict
     data: bytes
@@ -118,16 +120,18 @@ class _Sel:
     def _read(self, seconds):
         """Return `_Records` that are at most some seconds old."""
         with self._lock:
-            period, now = self._period, time.monotonic()
+            period = self._period
             known, records = self._known
             if known is not period:
                 records = None
-            if records is None or now - records.at > seconds:
+            if records is None or time.monotonic() - records.at > seconds:
                 machine = self._bmc.machine()
                 log = self._bmc.log()
                 entries = log.entries(machine)
-                records = _records(
-                    entries, records, now, log.cleared_at(machine))
+                # Their age begins here: a listing begins with two commands
+                # that want fresh ones, and reading may take longer.
+                records = _records(entries, records, time.monotonic(),
+                                   log.cleared_at(machine))
                 self._known = period, records
                 self._notice_clear(machine)
             return records
@@ -168,7 +172,7 @@ class _Sel:
             self._reservations.check(reserved)
         records = self._read(FRESH_SECONDS if number in (_FIRST, _LAST)
                              else LISTING_SECONDS)
-        ids = tuple(records.ids)
+        ids = records.order
         if number in (_FIRST, _LAST) and ids:
             number = ids[0 if number == _FIRST else -1]
         position = records.ids.get(number)
@@ -238,8 +242,8 @@ def _records(entries, previous, now, cleared):
                 number = number % sel_records.ID_MAX + 1
             used.add(number)
             found[key] = number
-    ids = [found[key] for key in keys]
+    ids = tuple(found[key] for key in keys)
     return _Records(
-        now, {number: at for at, number in enumerate(ids)}, found,
+        now, ids, {number: at for at, number in enumerate(ids)}, found,
         b''.join(map(sel_records.of, keys.values(), ids)),
         entries[-1].seconds if entries else 0, cleared)

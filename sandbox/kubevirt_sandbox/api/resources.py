@@ -7,6 +7,7 @@ import base64
 import binascii
 import dataclasses
 import functools
+import itertools
 import json
 
 from aiohttp import web
@@ -195,7 +196,10 @@ async def list_(call):
     if start:
         records = [r for r in records if r.key > start]
     if selector:
-        records = [r for r in records if selector.matches(r.obj)]
+        # One more than a page shows that there is another.
+        records = list(itertools.islice(
+            (r for r in records if selector.matches(r.obj)),
+            opts.limit + 1 if opts.limit else None))
     meta = {'resourceVersion': str(version)}
     if opts.limit and len(records) > opts.limit:
         if not selector:
