@@ -58,6 +58,8 @@ from sushy_kubevirt.redfish.protocol import system_access
 from sushy_kubevirt.redfish import routes
 from sushy_kubevirt.redfish.services import service_context
 
+LOG = logging.getLogger(__name__)
+
 #: The option that names the system driver, and its entry point group.
 DRIVER = 'SUSHY_EMULATOR_SYSTEM_DRIVER'
 NAMESPACE = 'sushy_tools.emulator.systems'
@@ -189,7 +191,8 @@ class _State:
         there.
         """
         with self._lock:
-            if self._started_in != os.getpid() or self._driver is None:
+            if (self._started_in != os.getpid() or self._driver is None
+                    or self._serves_kubevirt is not None):
                 return
             self._close_driver()
         deadline = time.monotonic() + _JOIN_SECONDS
@@ -198,11 +201,18 @@ class _State:
                 thread.join(max(0, deadline - time.monotonic()))
 
     def _start_in_child(self):
-        """Start in a worker what the server had started."""
+        """Start in a worker what `_stop_threads` has stopped."""
         self._lock = threading.RLock()
-        if self._started_in is not None:
-            self._driver = self._arguments = self.services = None
+        if self._started_in is None or self._driver is not None:
+            return
+        # Python ignores exceptions here; the worker would serve nothing.
+        try:
             self.check()
+        except SystemExit:
+            os._exit(_EXIT)
+        except Exception:
+            LOG.exception('This worker cannot start')
+            os._exit(_EXIT)
 
     def systems(self, upstream):
         """Return the system driver.
@@ -303,6 +313,7 @@ class _State:
     def close(self):
         """Stop the driver and its threads when the program ends."""
         with self._lock:
+            self._started_in = None
             self._close_driver()
 
     def _close_driver(self):

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import threading
+from unittest import mock
 
 import bcrypt
 import fixtures
@@ -185,6 +186,28 @@ class TestSelection(redfish.RedfishTestCase):
         plugin.enable()
         self.assertEqual(before, dict(vars(main.Application)))
 
+    def test_worker_that_cannot_start_ends(self):
+        """gunicorn then ends, as when it cannot start."""
+        state = self.app.sushy_kubevirt
+        for problem in SystemExit(1), OSError('a fault'):
+            with mock.patch.multiple(
+                    state, _started_in=1, _driver=None,
+                    check=mock.Mock(side_effect=problem)):
+                if not (pid := os.fork()):
+                    os._exit(0)
+            self.assertEqual(3, os.waitstatus_to_exitcode(
+                os.waitpid(pid, 0)[1]))
+
+    def test_fork_of_a_process_that_serves(self):
+        state = self.app.sushy_kubevirt
+        driver = state._driver
+        with mock.patch.multiple(state, _started_in=os.getpid(),
+                                 _serves_kubevirt=True):
+            if not (pid := os.fork()):
+                os._exit(0 if state._driver is driver else 1)
+        self.assertEqual(0, os.waitpid(pid, 0)[1])
+        self.assertIs(driver, state._driver)
+
     def test_unknown_driver(self):
         self.app.config[plugin.DRIVER] = 'nonsense'
         exc = self.assertRaises(SystemExit, self.app.sushy_kubevirt.check)
@@ -238,6 +261,8 @@ class TestSelection(redfish.RedfishTestCase):
 
     def test_driver_is_kept_for_same_options(self):
         driver = self.app.systems
+        # Or a fork of another test would stop it and start it again.
+        self.addCleanup(self.app.sushy_kubevirt.close)
         self.app.sushy_kubevirt.check()
         self.assertIs(driver, self.app.systems)
         self.assertTrue(driver.cluster.started)
