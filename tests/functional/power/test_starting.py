@@ -6,7 +6,6 @@ counts a VMI that ends before its guest runs as a failed start, after which it
 delays the next one (``CrashLoopBackOff``).
 """
 
-import threading
 import unittest
 
 from kubevirt_sandbox.testing import kubectl
@@ -14,54 +13,16 @@ from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_state
 from tests.fixtures import lagging_controllers
 from tests.fixtures import machine_case
+from tests.fixtures import power_history
 
 R = power_state.ResetType
 ON, OFF = power_state.PowerState.ON, power_state.PowerState.OFF
-UP = power_state.PowerState.POWERING_ON
 
 RESTARTS = (R.FORCE_RESTART, R.GRACEFUL_RESTART, R.POWER_CYCLE)
 STRATEGIES = ('Always', 'RerunOnFailure', 'Manual', 'Once')
 
-
-class History:
-    """The power states and VM statuses that a BMC's watch shows.
-
-    :param bmc: a `cluster.Cluster`
-    """
-
-    def __init__(self, bmc):
-        self._lock = threading.Lock()
-        self._seen = {}
-        bmc.subscribe(self._add)
-
-    def _add(self, machine, vm, vmi):
-        if vm is None:
-            return
-        with self._lock:
-            self._seen.setdefault(machine.name, []).append((
-                power_state.state(vm, vmi),
-                (vm.get('status') or {}).get('printableStatus')))
-
-    def clear(self):
-        with self._lock:
-            self._seen.clear()
-
-    def states(self, name):
-        """List the changes of the power state."""
-        with self._lock:
-            states = [state for state, _ in self._seen.get(name, ())]
-        return [state for number, state in enumerate(states)
-                if not number or state is not states[number - 1]]
-
-    def since_power_on(self, name):
-        """List the changes of the power state since the first power-on."""
-        states = self.states(name)
-        return states[states.index(UP):] if UP in states else states
-
-    def statuses(self, name):
-        """Return the set of the ``printableStatus``."""
-        with self._lock:
-            return {status for _, status in self._seen.get(name, ())}
+#: Device class and firmware of a boot with `StartingTestCase.change_settings`.
+CHANGED = ('Pxe', 'efi')
 
 
 class StartingTestCase(machine_case.MachineTestCase):
@@ -71,7 +32,7 @@ class StartingTestCase(machine_case.MachineTestCase):
     def setUp(self):
         super().setUp()
         self.one = self.bmc()
-        self.history = History(self.one)
+        self.history = power_history.History(self.one)
 
     def starting(self, strategy, **kwargs):
         """Create a machine that has just got a VMI."""
@@ -80,17 +41,22 @@ class StartingTestCase(machine_case.MachineTestCase):
         self.until('VMI', lambda: self.uid(machine.name))
         return machine
 
-    def boot_from_network(self, machine):
-        """Change the boot order, which the present VMI does not have."""
+    def change_settings(self, machine):
+        """Change boot order and firmware; the present VMI has the old ones."""
+        machine.set_attributes({'BootMode': 'UEFI'})
         self.sandbox.patch('virtualmachines', machine.name, [{
             'op': 'add', 'value': 1, 'path': '/spec/template/spec/domain/'
             'devices/interfaces/0/bootOrder'}])
 
     def assert_restarted(self, machine, strategy):
-        """Check that a machine boots once, from the network."""
+        """Check that a machine boots once, with the changed settings."""
         self.assert_running(machine, strategy)
-        self.assertEqual(['Pxe'], [
-            one['class'] for one in self.sandbox.boots(machine.name)])
+        self.assertEqual([CHANGED], self.boots(machine))
+
+    def boots(self, machine):
+        """List the device class and the firmware of each boot."""
+        return [(one['class'], one['firmware'])
+                for one in self.sandbox.boots(machine.name)]
 
     def assert_running(self, machine, strategy):
         """Check that a machine runs, and has not been off since its start."""
@@ -111,7 +77,7 @@ class StartingTestCase(machine_case.MachineTestCase):
                 machine = self.starting(
                     strategy, **{} if strategy else {'running': True})
                 made.append((machine, strategy))
-                self.boot_from_network(machine)
+                self.change_settings(machine)
                 machine.reset(action)
                 self.assertNotEqual(OFF, machine.power_state())
         for machine, strategy in made:
@@ -124,7 +90,7 @@ class StartingTestCase(machine_case.MachineTestCase):
         for action in RESTARTS:
             machine = self.handle(self.one, self.make('Halted'))
             machine.reset(R.ON)
-            self.boot_from_network(machine)
+            self.change_settings(machine)
             machine.reset(action)
             self.assert_restarted(machine, 'RerunOnFailure')
 
@@ -159,25 +125,23 @@ class StartingTestCase(machine_case.MachineTestCase):
     def test_next_bmc_continues_restart_of_killed_one(self):
         self.one.close()
         self.one = self.bmc(write_deadline=1)
-        self.history = History(self.one)
+        self.history = power_history.History(self.one)
         made = []
         for strategy in ('Always', 'RerunOnFailure', 'Once'):
             for action, writes in ((R.FORCE_RESTART, 1),
                                    (R.GRACEFUL_RESTART, 1),
                                    (R.POWER_CYCLE, 2)):
                 machine = self.starting(strategy)
-                self.boot_from_network(machine)
+                self.change_settings(machine)
                 # After the record of the restart, and after its request.
                 self.assertFalse(self.run_bmc(
                     machine.name, 'reset', action.value, writes=writes))
                 made.append((machine, strategy))
         for machine, strategy in made:
             # The first guest may boot before the next BMC restarts it.
-            self.until('boot', lambda: 'Pxe' in [
-                one['class'] for one in self.sandbox.boots(machine.name)])
+            self.until('boot', lambda: CHANGED in self.boots(machine))
             self.assert_running(machine, strategy)
-            self.assertEqual('Pxe', self.sandbox.boots(
-                machine.name)[-1]['class'])
+            self.assertEqual(CHANGED, self.boots(machine)[-1])
 
     def test_start_in_back_off(self):
         made = [(self.handle(self.one, self.make(strategy, annotations={
@@ -201,7 +165,7 @@ class OffTestCase(machine_case.MachineTestCase):
 
     def test_machine_that_is_off_stays_off(self):
         one = self.bmc()
-        history = History(one)
+        history = power_history.History(one)
         for strategy in ('Halted', 'RerunOnFailure', 'Manual', 'Always'):
             machine = self.machine(strategy, one)
             for _ in range(4):
