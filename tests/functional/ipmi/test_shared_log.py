@@ -1,11 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Redfish and IPMI show, clear and change the same things."""
 
+import datetime
+import pathlib
+import random
+import secrets
+
+import fixtures
+
 from tests.fixtures import base
 from tests.fixtures import vbmcd
 
+#: Reasons of Events of KubeVirt and CDI.
+REASONS = ('SuccessfulCreate', 'SuccessfulDelete', 'Created', 'Deleted',
+           'Started', 'Stopped', 'ShuttingDown', 'Migrated', 'SyncFailed',
+           'FailedScheduling', 'ImportScheduled', 'ImportSucceeded')
 
-class SharedLogTest(base.EmulatorTestCase):
+
+class LogTestCase(base.EmulatorTestCase):
+    """A test case of one VM with a BMC of each protocol."""
 
     VMS = 1
 
@@ -35,6 +48,9 @@ class SharedLogTest(base.EmulatorTestCase):
         self.assertEqual(0, done.returncode, done.stdout)
         return [' | '.join(column.strip() for column in line.split('|')[3:])
                 for line in done.stdout.splitlines()]
+
+
+class SharedLogTest(LogTestCase):
 
     def test_log(self):
         self.assertEqual(([], []), (self.entries(), self.sel()))
@@ -87,3 +103,81 @@ class SharedLogTest(base.EmulatorTestCase):
         # A write of another field does not cut it.
         vbmcd.ipmitool(self.bmc, *'fru edit 0 field p 1 other'.split())
         self.assertEqual(long, self.emulator.system(self.uuid)['AssetTag'])
+
+
+class OrderTest(LogTestCase):
+    """The order of entries whose times do not tell it."""
+
+    def happen(self):
+        """Let events happen within seconds; return them in this order."""
+        reasons = random.sample(REASONS, len(REASONS))
+        second = datetime.datetime.now(datetime.timezone.utc).strftime(
+            '%Y-%m-%dT%H:%M:%SZ')
+        vm = self.sandbox.vm('vm-0')
+        about = {'apiVersion': vm['apiVersion'], 'kind': vm['kind'],
+                 **{key: vm['metadata'][key] for key in (
+                     'name', 'namespace', 'uid')}}
+        for reason in reasons:
+            # As KubeVirt's components do it: a random name, and a time in
+            # seconds.
+            self.sandbox.create('events', {
+                'metadata': {'name': 'vm-0.' + secrets.token_hex(8),
+                             'namespace': about['namespace']},
+                'involvedObject': about, 'reason': reason,
+                'message': 'text', 'type': 'Normal', 'count': 1,
+                'source': {'component': 'virtualmachine-controller'},
+                'firstTimestamp': second, 'lastTimestamp': second})
+        sensors = random.sample(range(0x30, 0x3C), 12)
+        records = pathlib.Path(self.useFixture(
+            fixtures.TempDir()).path) / 'records'
+        records.write_text(''.join(
+            f'0x04 0x01 0x{sensor:02x} 0x01 0x09 0x80 0x70 # temperature\n'
+            for sensor in sensors))
+        self.daemon.ipmi('vm-0', 'sel', 'add', str(records))
+        return reasons + sensors
+
+    def redfish_order(self):
+        """Return reasons, and the sensors of records, as Redfish has them."""
+        body = self.emulator.request('GET', self.log + '/Entries',
+                                     expect=200).json()
+        return [
+            # Without its id a record is in the log: sensor is byte 12.
+            int(entry['MessageArgs'][1][18:20], 16)
+            if entry['MessageId'].endswith('SelEntryAdded')
+            else entry['MessageArgs'][1] for entry in body['Members']]
+
+    def columns(self, command):
+        return [[column.strip() for column in line.split('|')] for line in
+                self.daemon.ipmi('vm-0', 'sel', command).splitlines()]
+
+    def sel_order(self):
+        """Return reasons, and the sensors of records, as ipmitool does."""
+        lines = self.columns('elist')
+        self.assertEqual([line[0] for line in lines],
+                         [line[0] for line in self.columns('list')])
+        sensors = [line[3].removeprefix('System Event ')
+                   .removeprefix('Temperature #') for line in lines]
+        return [int(sensor, 16) if sensor.startswith('0x') else sensor
+                for sensor in sensors]
+
+    def assert_order(self, happened):
+        self.assertEqual(happened, self.redfish_order())
+        self.assertEqual(happened, self.sel_order())
+
+    def test_order_within_a_second(self):
+        for _ in range(3):
+            self.daemon.ipmi('vm-0', 'sel', 'clear')
+            # The emulator may have read the log a moment ago.
+            self.until(lambda: not self.redfish_order())
+            happened = self.happen()
+            self.until(lambda: len(self.redfish_order()) == len(happened))
+            self.assert_order(happened)
+            times = [line[2] for line in self.columns('list')]
+            # Some of the client's own are of one second, too.
+            self.assertLess(len(set(times[len(REASONS):])), 12)
+        for _ in range(2):
+            self.emulator.cleanUp()
+            self.emulator.setUp()
+            self.daemon.vbmc('stop', 'vm-0')
+            self.daemon.start('vm-0')
+            self.assert_order(happened)
