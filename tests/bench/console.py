@@ -12,6 +12,7 @@ import time
 from kubevirt_sandbox.testing import console
 from kubevirt_sandbox.testing import process
 from tests.bench import memory
+from tests.fixtures import emulator
 from tests.fixtures import ipmi_pod
 from tests.fixtures import terminal
 
@@ -24,15 +25,20 @@ def measure(ours, sizes):
     :returns: dictionary: ``bytes_per_second``; ``key_median_ms``,
         ``key_p95_ms``; ``kubevirt_median_ms``, the round trip of a key at
         KubeVirt's WebSocket; ``idle``, ``open`` and ``after``, MiB of PSS
-        of the container before, with the console, and after the output
+        of the container before, with the console, and after the output;
+        ``pod``, that of both containers of a pod with the console
     """
     name = ours.sandbox.list('virtualmachines')[0]['metadata']['name']
     if ours.sandbox.vmi(name) is None:
         ours.sandbox.do(name, 'start')
     ours.sandbox.wait_running(name)
     pod = ours.useFixture(ipmi_pod.Pod(ours.sandbox.kubeconfig, name))
+    redfish = ours.useFixture(emulator.Emulator(
+        ours.sandbox.kubeconfig,
+        {'SUSHY_EMULATOR_KUBEVIRT_VM': f'default/{name}'}, server='pod'))
+    redfish.systems()
     pod.ipmi('power', 'status')
-    result = {'idle': _pss(pod)}
+    result = {'idle': _pss(pod.process)}
     client = ours.useFixture(terminal.Terminal(
         ['ipmitool', '-I', 'lanplus', '-H', pod.address, '-p', str(pod.port),
          '-U', pod.username, '-E', 'sol', 'activate'],
@@ -40,7 +46,8 @@ def measure(ours, sizes):
             'IPMI_PASSWORD': pod.password, 'TERM': 'dumb'})))
     client.wait(b'SOL Session operational')
     client.say(b'', b'# ')
-    result['open'] = _pss(pod)
+    result['open'] = _pss(pod.process)
+    result['pod'] = result['open'] + _pss(redfish.process)
     times = sorted(_key(client) for _ in range(sizes.keys))
     result['key_median_ms'] = 1000 * statistics.median(times)
     result['key_p95_ms'] = 1000 * times[int(0.95 * len(times))]
@@ -54,15 +61,15 @@ def measure(ours, sizes):
             raise RuntimeError('the console prints nothing')
     result['bytes_per_second'] = sizes.console_bytes / (
         time.perf_counter() - begin)
-    result['after'] = _pss(pod)
+    result['after'] = _pss(pod.process)
     client.send(b'\r~.')
     client.wait_end()
     result['kubevirt_median_ms'] = _kubevirt(ours, name, sizes)
     return result
 
 
-def _pss(pod):
-    return memory.pss(pod.process.pid) / 2 ** 20
+def _pss(process_):
+    return memory.pss(process_.pid) / 2 ** 20
 
 
 def _key(client):

@@ -88,7 +88,8 @@ def _console(**figures):
         'kubevirt_median_ms']
     for name, what in (('idle', 'IPMI container, no console'),
                        ('open', 'IPMI container, open console'),
-                       ('after', 'the same after the output')):
+                       ('after', 'the same after the output'),
+                       ('pod', 'pod, open console')):
         yield what, 'MiB of PSS', figures[name]
 
 

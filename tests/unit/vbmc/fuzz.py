@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mutated requests to all commands of a BMC, by an authenticated client.
 
-By hand, with figures::
+By hand, with figures; it fails if a request is answered with FFh or raises an
+exception, if the witness notices anything, or if memory grows::
 
     python -m tests.unit.vbmc.fuzz 1000000
 """
@@ -43,6 +44,9 @@ INTERESTING = (0, 1, 2, 3, 4, 0x0E, 0x0F, 0x10, 0x20, 0x40, 0x80, 0xC0, 0xDC,
 
 #: Parts of a step of a run by hand; the witness is asked after each.
 PARTS = 50
+
+#: Growth that the allocator causes without a leak.
+GROWTH_KIB = 1024
 
 
 class Inline(futures.Executor):
@@ -217,6 +221,9 @@ class Fuzzer:
             packet = one.secure(bytes(message))
             if self.random.random() < 0.1:
                 self.send_damaged(packet)
+                while self.server._tasks:
+                    await asyncio.sleep(0)
+                self.socket.sent.clear()
                 continue
             one.send(packet)
             while self.server._tasks:
@@ -239,7 +246,6 @@ class Fuzzer:
         if self.random.random() < 0.2:
             del packet[self.random.randrange(len(packet)):]
         self.server.receive(bytes(packet), self.one.address)
-        self.socket.sent.clear()
 
     def send_sol(self, data):
         """Send a SOL payload; activate SOL before if it is not active."""
@@ -286,26 +292,34 @@ def _memory():
 
 
 async def _by_hand(number):
+    """:returns: whether nothing was found"""
     seed = random.randrange(2 ** 32)
     fuzzer = Fuzzer(seed)
     begin = time.monotonic()
     step = number // 10
-    for done in range(step, number + 1, step):
-        unaffected = True
-        for _part in range(PARTS):
-            await fuzzer.send(step // PARTS)
-            # Often enough to keep its session from being idle.
-            unaffected &= await fuzzer.unaffected()
-        fuzzer.machine.reset_mock()
-        fuzzer.log.reset_mock()
-        print(f'{done} requests, {time.monotonic() - begin:.0f} s, '
-              f'{_memory()} KiB, witness unaffected: {unaffected}',
-              flush=True)
+    affected, memory = 0, []
+    with mock.patch.object(server.LOG, 'exception') as exception:
+        for done in range(step, number + 1, step):
+            for _part in range(PARTS):
+                await fuzzer.send(step // PARTS)
+                # Often enough to keep its session from being idle.
+                affected += not await fuzzer.unaffected()
+            fuzzer.machine.reset_mock()
+            fuzzer.log.reset_mock()
+            memory.append(_memory())
+            print(f'{done} packets, {time.monotonic() - begin:.0f} s, '
+                  f'{memory[-1]} KiB', flush=True)
+    # The first parts fill caches.
+    growth = memory[-1] - memory[len(memory) // 2]
     print(f'seed {seed}; completion codes '
-          f"{' '.join(f'{code:02X}' for code in sorted(fuzzer.codes))}; "
+          f"{' '.join(f'{code:02X}' for code in sorted(fuzzer.codes))}\n"
+          f'witness affected: {affected}; growth in the second half: '
+          f'{growth} KiB; exceptions: {exception.call_args_list[:5]}; '
           f'answered with FFh: {fuzzer.unspecified[:20]}')
     fuzzer.stop()
+    return not (affected or exception.called or fuzzer.unspecified
+                or growth > GROWTH_KIB)
 
 
 if __name__ == '__main__':
-    asyncio.run(_by_hand(int(sys.argv[1])))
+    sys.exit(not asyncio.run(_by_hand(int(sys.argv[1]))))
