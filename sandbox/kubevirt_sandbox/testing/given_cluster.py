@@ -7,7 +7,8 @@ without it the certificate is not verified) and ``KUBEVIRT_NAMESPACE`` (of the
 tests' objects, default ``default``).
 
 Tests that need what only a sandbox has are skipped when they use it; the
-reason says what. Tests of one cluster must not run in parallel.
+reason says what. What a VM boots is read from its VMIs, see `boot_record`.
+Tests of one cluster must not run in parallel.
 """
 
 import base64
@@ -18,6 +19,7 @@ import unittest
 import fixtures
 import yaml
 
+from kubevirt_sandbox.testing import boot_record
 from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import sandbox
 
@@ -27,12 +29,15 @@ GIVEN = bool(os.environ.get('KUBEVIRT_API'))
 #: Prefix of annotations that tell a sandbox how a guest behaves.
 _GUEST = 'sandbox.sushy-kubevirt/'
 
+# Annotation of what tests apply: an object without any field, such as a
+# ServiceAccount, would have no manager.
+_APPLIED = 'tests.sushy-kubevirt/applied'
+
 # Time limits are this many times those of a sandbox, where all is fast.
 _PATIENCE = 6
 
 _FAULTS = "needs the sandbox's fault injection"
 _GUESTS = "needs the sandbox's control of guests"
-_BOOTS = "needs the sandbox's record of what guests have booted"
 _COUNTS = "needs the sandbox's record of API calls"
 _PROCESS = 'needs a sandbox that it can stop'
 
@@ -99,6 +104,9 @@ class GivenCluster(sandbox.Sandbox):
             'contexts': [{'name': 'given', 'context': {
                 'cluster': 'given', 'user': 'given',
                 'namespace': sandbox.NAMESPACE}}]}))
+        self._boots = {}
+        # Of the other namespaces when they are asked for.
+        self._boots_of(sandbox.NAMESPACE)
         self._created = []
         self.addCleanup(self._delete_created)
         for number in range(self.vms):
@@ -147,6 +155,7 @@ class GivenCluster(sandbox.Sandbox):
                     f'The cluster has {where} already, and the tests would '
                     'change and then delete it. Use a cluster without an '
                     'installed operator or emulator, or delete the object.')
+        obj['metadata'].setdefault('annotations', {})[_APPLIED] = 'true'
         super()._apply(where, obj)
         self.addCleanup(self.request, 'DELETE', where)
 
@@ -168,11 +177,35 @@ class GivenCluster(sandbox.Sandbox):
                     self._gates.get('disabledFeatureGates', ())))
         super().set_gates(on, off)
 
+    def _boots_of(self, namespace):
+        if namespace not in self._boots:
+            self._boots[namespace] = self.useFixture(boot_record.BootRecord(
+                self.request, sandbox.path('virtualmachineinstances',
+                                           namespace=namespace)))
+        return self._boots[namespace]
+
+    def guest(self, name, namespace=sandbox.NAMESPACE):
+        """Read ``vmi``, ``running`` and ``boots``, as of a sandbox's guest."""
+        vmi = self.vmi(name, namespace)
+        running = vmi is not None and vmi.get('status', {}).get(
+            'phase') == 'Running'
+        return {'vmi': vmi['metadata']['uid'] if running else None,
+                'running': running, 'boots': self.boots(name, namespace)}
+
+    def boots(self, name, namespace=sandbox.NAMESPACE):
+        """List what a VM's VMIs have booted; see `boot_record`."""
+        return self._boots_of(namespace).of(name)
+
+    def wait_boot(self, name, count, namespace=sandbox.NAMESPACE,
+                  timeout=30):
+        """Wait as `sandbox.Sandbox.wait_boot` does, but longer."""
+        return self._boots_of(namespace).wait(name, count,
+                                              timeout * _PATIENCE)
+
     def clear_faults(self):
         """Do nothing: there are none."""
 
     fault = faults = outage = is_available = _only_sandbox(_FAULTS)
-    guest = boots = wait_boot = _only_sandbox(_BOOTS)
     guest_does = _only_sandbox(_GUESTS)
     stats = reset_stats = _only_sandbox(_COUNTS)
     process = property(_only_sandbox(_PROCESS))

@@ -17,7 +17,8 @@ ALLOWED = {
         'aiohttp', 'cel', 'cryptography', 'jsonpatch', 'jsonpointer', 'yaml'},
     'kubevirt_sandbox.testing': {
         'aiohttp', 'fixtures', 'kubernetes', 'kubevirt_sandbox.api',
-        'oslotest', 'requests', 'testtools', 'websocket', 'yaml'},
+        'kubevirt_sandbox.kubevirt.firmware', 'oslotest', 'requests',
+        'testtools', 'websocket', 'yaml'},
     'kubevirt_sandbox': {'aiohttp', 'cryptography', 'yaml'},
 }
 

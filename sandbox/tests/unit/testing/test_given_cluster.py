@@ -43,11 +43,14 @@ class Cluster(given_cluster.GivenCluster):
         self.asked.append((method, where))
         if method == 'PATCH':
             manager = options['params']['fieldManager']
+            # Who applies no field is no manager.
+            applied = [{'manager': manager}] * (
+                body['metadata'].keys() > {'name', 'namespace'})
             managers = self.objects.get(where, {'metadata': {
                 'managedFields': []}})['metadata']['managedFields']
             self.objects[where] = {**body, 'metadata': {
                 **body['metadata'],
-                'managedFields': [*managers, {'manager': manager}]}}
+                'managedFields': [*managers, *applied]}}
         found = Response(self.objects.get(where))
         if method == 'DELETE':
             self.objects.pop(where, None)
