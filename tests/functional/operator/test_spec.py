@@ -48,18 +48,28 @@ class SpecTestCase(operator.OperatorTestCase):
     def ports(self):
         return {one['port'] for one in self.service()['spec']['ports']}
 
+    def serial_console(self):
+        """Return IPMI's part of Redfish's SerialConsole; None without one."""
+        types = self.box.curl('/redfish/v1/Managers/1').json()[
+            'SerialConsole']['ConnectTypesSupported']
+        found = self.box.curl().json()['SerialConsole'].get('IPMI')
+        self.assertEqual(['Oem'] if found is None else ['IPMI', 'Oem'], types)
+        return found
+
     def endpoints(self):
         return set(self.box.status['endpoints'])
 
     def test_enabled_protocols(self):
         endpoint = self.box.status['endpoints']['ipmi']
         url = self.box.url()
+        self.assertEqual(623, self.serial_console()['Port'])
         self.box.patch(ipmi={'enabled': False})
         self.box.current()
         self.assertEqual({'redfish'}, self.endpoints())
         self.assertEqual({'redfish'}, self.containers().keys())
         self.assertEqual({443}, self.ports())
         self.assertEqual('Off', self.box.power())
+        self.assertIsNone(self.serial_console())
         self.assertNotEqual(0, operator.vbmcd.ipmitool(
             ipmi_bmc(endpoint), 'mc', 'info', username='admin',
             password=self.box.password,
@@ -79,6 +89,7 @@ class SpecTestCase(operator.OperatorTestCase):
         self.box.patch(redfish={'enabled': True})
         self.box.current()
         self.assertEqual('Off', self.box.works())
+        self.assertEqual(623, self.serial_console()['Port'])
 
         self.assertIn('enable ipmi, redfish or both', self.kubectl.refused(
             'patch', 'vmbmc', 'box', '--type=merge', '-p', json.dumps(
@@ -218,6 +229,10 @@ class SpecTestCase(operator.OperatorTestCase):
             '/redfish/v1/Managers/1/NetworkProtocol').json()
         self.assertEqual([8443, 6623], [
             protocols[name]['Port'] for name in ('HTTPS', 'IPMI')])
+        port = self.serial_console()['Port']
+        self.assertEqual(6623, port)
+        self.assertRegex(self.box.ipmi('sol', 'info', port=port),
+                         r'Payload Port +: 6623')
         self.assertIn(':8443/', self.box.url())
         self.until('power', self.box.works, 'Off')
         self.assertEqual('ClusterIP', self.service()['spec']['type'])

@@ -135,6 +135,42 @@ class RedfishPodTestCase(PodTestCase):
             [found['HTTP']['ProtocolEnabled'], found['HTTPS']['Port'],
              found['IPMI']['Port']])
 
+    def test_consoles_are_those_of_the_vm(self):
+        account = auth.SessionOrBasicAuth(redfish_pod.USER, self.pod.password)
+        client = sushy.Sushy(self.pod.url, verify=str(self.pod.ca),
+                             auth=account)
+        self.addCleanup(account.close)
+
+        def system():
+            return client.get_system(SYSTEM).json
+
+        manager = client.get_manager(MANAGER)
+        # Serial over LAN, at the port of the Service; both in KubeVirt's API.
+        self.assertEqual(
+            {'MaxConcurrentSessions': 1, 'IPMI': {
+                'ServiceEnabled': True, 'Port': 623,
+                'SharedWithManagerCLI': False}}, system()['SerialConsole'])
+        self.assertEqual(
+            {'ServiceEnabled': True, 'MaxConcurrentSessions': 1,
+             'ConnectTypesSupported': ['OEM']}, system()['GraphicalConsole'])
+        self.assertEqual({sushy.SERIAL_CONSOLE_IPMI, sushy.SERIAL_CONSOLE_OEM},
+                         manager.get_supported_serial_console_types())
+        self.assertEqual({sushy.GRAPHICAL_CONSOLE_OEM},
+                         manager.get_supported_graphical_console_types())
+        devices = '/spec/template/spec/domain/devices/'
+        for device, name in (('autoattachSerialConsole', 'SerialConsole'),
+                             ('autoattachGraphicsDevice',
+                              'GraphicalConsole')):
+            self.sandbox.patch('virtualmachines', 'vm-0', [{
+                'op': 'add', 'path': devices + device, 'value': False}])
+            self.addCleanup(self.sandbox.patch, 'virtualmachines', 'vm-0', [{
+                'op': 'remove', 'path': devices + device}])
+            self.until(lambda name=name: name not in system())
+            manager.refresh(force=True)
+            self.assertEqual(
+                {'ServiceEnabled': False, 'ConnectTypesSupported': []},
+                manager.json[name])
+
     def test_links_have_canonical_ids(self):
         uuid = self.pod.request('GET', SYSTEM, expect=200).json()['UUID']
         for start in '/redfish/v1/', '/redfish/v1/Systems/' + uuid, MANAGER:
