@@ -1,11 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """SDR, sensors, SEL and FRU, read by ``ipmitool``."""
 
+import json
 import re
 
+from kubevirt_sandbox.testing import given_cluster
+from kubevirt_sandbox.testing import kubectl
 from tests.fixtures import ipmi_case
 from tests.fixtures import sandbox
 from tests.fixtures import vbmcd
+from tests.fixtures import virtual_media_case
+
+# What KubeVirt's node controller does to the VMIs of a node that does not
+# respond (pkg/virt-controller/watch/node/node.go), and its account.
+NODE_UNRESPONSIVE = [
+    {'op': 'replace', 'path': '/status/phase', 'value': 'Failed'},
+    {'op': 'add', 'path': '/status/reason', 'value': 'NodeUnresponsive'}]
+VIRT_CONTROLLER = (
+    '--as', 'system:serviceaccount:kubevirt:kubevirt-controller',
+    '--as-group', 'system:masters')
 
 
 class StorageTestCase(ipmi_case.IpmiTestCase):
@@ -45,6 +58,41 @@ class SensorsTest(StorageTestCase):
             f'virtualmachineinstances/{name}/pause', expect=200)
         self.until(lambda: self.states()['ACPI State'] == 'G1: sleeping')
 
+    def test_os_boot_has_the_device(self):
+        name = self.bmc()
+        for count, (device, state) in enumerate((
+                ('disk', 'C: boot completed'),
+                ('cdrom', 'CD-ROM boot completed'),
+                ('none', 'boot completed - device not specified')), 1):
+            self.ipmi('chassis', 'bootdev', device)
+            self.ipmi('power', 'on')
+            self.sandbox.wait_boot(name, count)
+            self.until(lambda: self.states()['OS Boot'] == state,
+                       describe=self.states)
+            self.ipmi('power', 'off')
+            self.until(lambda: self.states()['OS Boot'] == '')
+        self.assertEqual(['Hdd', 'Cd', 'Hdd'], [
+            boot['class'] for boot in self.sandbox.boots(name)])
+
+    @given_cluster.needs_sandbox('a node that does not respond')
+    def test_lost_node(self):
+        name = self.bmc('Manual')
+        self.ipmi('power', 'on')
+        self.sandbox.wait_running(name)
+        self.until(lambda: self.states()['ACPI State'] == 'S0/G0: working')
+        self.assertEqual('', self.states()['Node'])
+        kubectl.Kubectl(self.sandbox.kubeconfig)(
+            'patch', 'vmi', name, '--type', 'json', '--patch',
+            json.dumps(NODE_UNRESPONSIVE), *VIRT_CONTROLLER)
+        self.until(lambda: self.states()['Node']
+                   == 'Controller access degraded or unavailable',
+                   describe=self.states)
+        self.assertEqual('Unknown', self.states()['ACPI State'])
+        self.ipmi('power', 'on')
+        self.wait_power('on')
+        self.assertEqual(('', 'S0/G0: working'), (
+            (states := self.states())['Node'], states['ACPI State']))
+
     def test_other_lists(self):
         self.bmc()
         self.assertIn('[Power off/down]', self.ipmi('sensor', 'get', 'Power'))
@@ -59,6 +107,50 @@ class SensorsTest(StorageTestCase):
         info = self.ipmi('mc', 'info')
         for device in ('Sensor', 'SDR Repository', 'SEL', 'FRU Inventory'):
             self.assertIn(f'    {device} Device', info)
+
+
+class MediaSensorTest(virtual_media_case.MediaTestCase):
+    """A medium that Redfish inserts."""
+
+    VMS = 0
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.sandbox.bmc_account()))
+
+    def state(self, sensor='CD'):
+        """Return the state of a sensor in ``sdr elist`` and ``sensor get``.
+
+        Both are of one state when they agree.
+        """
+        line, = (line for line in self.vbmcd.ipmi(
+            self.name, 'sdr', 'elist').splitlines()
+            if line.startswith(sensor + ' '))
+        state = line.rpartition('|')[2].strip()
+        again = self.vbmcd.ipmi(self.name, 'sensor', 'get', sensor)
+        return state if f'[{state}]' in again or not state else again
+
+    def test_medium(self):
+        self.make()
+        self.vbmcd.add(self.name)
+        self.assertEqual('', self.state())
+        self.insert()
+        self.wait_ready()
+        self.until(lambda: self.state() == 'Device Installed',
+                   describe=self.state)
+        self.assertEqual('', self.state('USB Stick'))
+        self.eject()
+        self.until(lambda: self.state() == '', describe=self.state)
+        self.wait_clean()
+        self.slow(self.url(), delay=0.3)
+        self.insert()
+        self.images.missing = self.name
+        self.wait_failed()
+        self.until(lambda: self.state() == 'Fault Status',
+                   describe=self.state)
+        self.eject()
+        self.wait_clean()
 
 
 class SelTest(StorageTestCase):

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission of VirtualMachineInstances.
 
-Source: vmi-mutator.go, vmi-create-admitter.go, vmi-update-admitter.go
-(KubeVirt 1.9).
+Source: vmi-mutator.go, vmi-create-admitter.go, vmi-update-admitter.go,
+serviceaccounts.go (KubeVirt 1.9).
 """
 
+from kubevirt_sandbox.api import auth
 from kubevirt_sandbox.kubevirt.admission import causes
 from kubevirt_sandbox.kubevirt.admission import devices
 from kubevirt_sandbox.kubevirt.admission import hotplug
@@ -12,6 +13,7 @@ from kubevirt_sandbox.kubevirt.admission import network
 from kubevirt_sandbox.kubevirt.admission import resources
 from kubevirt_sandbox.kubevirt.admission import spec
 from kubevirt_sandbox.kubevirt.admission import volumes
+from kubevirt_sandbox.kubevirt import config
 from kubevirt_sandbox.kubevirt import defaults
 from kubevirt_sandbox.kubevirt import gojson
 from kubevirt_sandbox.kubevirt.schema import machine
@@ -20,17 +22,21 @@ _MUTATOR = 'virtualmachineinstances-mutator'
 _CREATE = 'virtualmachineinstances-create-validator'
 _UPDATE = 'virtualmachineinstances-update-validator'
 
+# Accounts of KubeVirt's components. virt-handler's is absent, as it is
+# restricted to the VMIs of its own node.
+_COMPONENTS = frozenset(
+    auth.account_name(config.NAMESPACE, 'kubevirt-' + name)
+    for name in ('apiserver', 'controller', 'synchronization-controller'))
+
 
 class Admission:
     """The webhooks of VirtualMachineInstances.
 
-    KubeVirt's own writers name no user; everybody else does.
-
-    :param config: a :class:`config.ClusterConfig`.
+    :param cluster_config: a :class:`config.ClusterConfig`.
     """
 
-    def __init__(self, config):
-        self._config = config
+    def __init__(self, cluster_config):
+        self._config = cluster_config
 
     def mutate(self, request):
         """Fill in what is missing; keep the status from strangers.
@@ -42,8 +48,7 @@ class Admission:
             return
         vmi = request.new
         if request.operation == 'UPDATE':
-            if request.user and vmi.get('status') != request.old.get(
-                    'status'):
+            if not _is_component(request.user):
                 vmi['status'] = request.old.get('status') or {}
             if vmi.get('spec') == request.old.get('spec'):
                 return
@@ -77,19 +82,27 @@ class Admission:
             *volumes.check_used('spec', vmi_spec),
             *resources.check_asked('spec', vmi_spec),
             *spec.check_metadata('metadata', request.new['metadata'],
-                                 not request.user),
+                                 _is_component(request.user)),
             *devices.check_architecture('spec', vmi_spec)])
 
     def _check_change(self, request):
         old, new = request.old, request.new
         if new['spec'] != old['spec']:
-            if request.user:
+            if not _is_component(request.user):
                 causes.refuse(_UPDATE, [causes.Cause(
                     'update of VMI object is restricted',
                     reason=causes.NOT_SUPPORTED)])
             causes.refuse(_UPDATE, hotplug.check(old, new, self._config))
-        if request.user and spec.reserved_labels(
+        if not _is_component(request.user) and spec.reserved_labels(
                 new['metadata']) != spec.reserved_labels(old['metadata']):
             causes.refuse(_UPDATE, [causes.Cause(
                 'modification of the following reserved kubevirt.io/ labels '
                 'on a VMI object is prohibited', reason=causes.NOT_SUPPORTED)])
+
+
+def _is_component(user):
+    """Tell whether a request comes from a component of KubeVirt.
+
+    :param user: its name; the sandbox's own controllers have none.
+    """
+    return not user or user in _COMPONENTS

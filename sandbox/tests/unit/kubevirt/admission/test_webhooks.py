@@ -156,6 +156,17 @@ class VmiTest(WebhookTestCase):
         self.rejection(422, self.hooks.validate, new, self.vmi)
         self.ask(self.hooks.validate, new, self.vmi, user='')
 
+    def test_components_of_kubevirt_change_status_of_vmi(self):
+        prefix = 'system:serviceaccount:'
+        for user, phase in (
+                (prefix + 'kubevirt:kubevirt-controller', 'Failed'),
+                (prefix + 'kubevirt:kubevirt-operator', 'Running'),
+                (prefix + 'default:kubevirt-controller', 'Running')):
+            new = copy.deepcopy(self.vmi)
+            new['status']['phase'] = 'Failed'
+            self.ask(self.hooks.mutate, new, self.vmi, user=user)
+            self.assertEqual(phase, new['status']['phase'], user)
+
     def test_kubevirt_changes_spec_and_status_of_vmi(self):
         new = copy.deepcopy(self.vmi)
         new['status']['phase'] = 'Failed'
