@@ -104,22 +104,36 @@ class ServeTest(ipmi_pod.PodTestCase):
     def test_watchdog(self):
         pod = self.pod('Always')
         self.wait_ready(pod)
-        first = self.sandbox.wait_running(self.name)
+        uid = self.sandbox.wait_running(self.name)['metadata']['uid']
         self.assertIn('uninitialized',
                       pod.ipmitool('mc', 'watchdog', 'reset').stdout)
-        pod.ipmi('mc', 'watchdog', 'set', 'timeout=1', 'use=sms',
-                 'action=reset')
-        pod.ipmi('mc', 'watchdog', 'reset')
-        again = self.until(lambda: (
-            vmi := self.sandbox.get('virtualmachineinstances', self.name)
-        ) and vmi['metadata']['uid'] != first['metadata']['uid'] and vmi)
-        self.assertTrue(again)
-        self.until(lambda: 'atchdog' in pod.ipmi(
-            'chassis', 'restart_cause'))
-        self.assertRegex(pod.ipmi('mc', 'watchdog', 'get'),
-                         'Stopped(?s:.*)Expiration Flags(?s:.*)SMS/OS')
-        self.assertRegex(pod.ipmi('sel', 'elist'),
-                         r'Watchdog.*[|] Hard reset')
+
+        def expire(action, state):
+            """Let the timer expire, until sensor and SEL show it."""
+            pod.ipmi('mc', 'watchdog', 'set', 'timeout=1', 'use=sms',
+                     'clear=sms', f'action={action}')
+            pod.ipmi('mc', 'watchdog', 'reset')
+            self.until(lambda: re.search(
+                rf'Watchdog .*[|] {state}$', pod.ipmi('sdr', 'elist'),
+                re.MULTILINE))
+            # The entry follows the action.
+            self.until(lambda: re.search(rf'Watchdog.*[|] {state}',
+                                         pod.ipmi('sel', 'elist')))
+            self.assertRegex(pod.ipmi('mc', 'watchdog', 'get'),
+                             'Stopped(?s:.*)Expiration Flags(?s:.*)SMS/OS')
+
+        expire('none', 'Timer expired')
+        self.assertEqual(uid, self.sandbox.wait_running(self.name)[
+            'metadata']['uid'])
+        self.assertIn('unknown', pod.ipmi('chassis', 'restart_cause'))
+        for action, state in ('reset', 'Hard reset'), ('cycle', 'Power cycle'):
+            expire(action, state)
+            uid = self.sandbox.wait_running(self.name, other_than=uid)[
+                'metadata']['uid']
+            self.until(lambda: 'atchdog' in pod.ipmi(
+                'chassis', 'restart_cause'))
+        expire('poweroff', 'Power down')
+        self.sandbox.wait_stopped(self.name)
         self.assertEqual({}, self.denied_calls())
 
     def test_ping(self):
