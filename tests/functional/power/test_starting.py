@@ -94,6 +94,18 @@ class StartingTestCase(machine_case.MachineTestCase):
             machine.reset(action)
             self.assert_restarted(machine, 'RerunOnFailure')
 
+    def test_second_restart_with_latest_settings(self):
+        made = []
+        for strategy in STRATEGIES:
+            for action in (R.FORCE_RESTART, R.GRACEFUL_RESTART):
+                machine = self.starting(strategy)
+                machine.reset(action)
+                made.append((machine, strategy))
+                self.change_settings(machine)
+                machine.reset(action)
+        for machine, strategy in made:
+            self.assert_restarted(machine, strategy)
+
     def test_power_off_after_restart(self):
         for strategy in STRATEGIES:
             for action in (R.FORCE_OFF, R.GRACEFUL_SHUTDOWN):
@@ -198,6 +210,8 @@ class ObservedGenerationTestCase(machine_case.MachineTestCase):
 
 LateStartingTestCase = lagging_controllers.lagging(
     StartingTestCase, 'test_restart_with_every_strategy',
-    'test_restart_before_vmi_exists', 'test_power_off_after_restart')
+    'test_restart_before_vmi_exists',
+    'test_second_restart_with_latest_settings',
+    'test_power_off_after_restart')
 LateOffTestCase = lagging_controllers.lagging(
     OffTestCase, 'test_machine_that_is_off_stays_off')

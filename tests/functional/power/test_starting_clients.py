@@ -124,9 +124,8 @@ class SlowStartTestCase(bmcs_case.BmcsTestCase):
     def setUp(self):
         super().setUp()
         watching = cluster.Cluster(
-            connection.Connection.from_options(
-                str(self.sandbox.bmc_account())), (sandbox.NAMESPACE,),
-            options=options.Options(reconcile=False))
+            connection.Connection.from_options(str(self.account)),
+            (sandbox.NAMESPACE,), options=options.Options(reconcile=False))
         self.addCleanup(watching.close)
         watching.wait_ready()
         self.history = power_history.History(watching)
@@ -144,7 +143,10 @@ class SlowStartTestCase(bmcs_case.BmcsTestCase):
         self.assertLess(time.monotonic() - started, self.DEADLINE)
 
     def assert_starting(self):
-        self.assertEqual([], self.sandbox.boots(self.name))
+        boots = self.sandbox.boots(self.name)
+        if boots and self.sandbox.external:
+            self.skipTest('needs a cluster whose VMs start more slowly')
+        self.assertEqual([], boots)
         self.assertIn(self.emulator.system(machines.uuid_of(self.vm))[
             'PowerState'], ('PoweringOn', 'PoweringOff'))
 
