@@ -7,12 +7,14 @@ restart. The file's name is the session's Id, its modification time the last
 use. It contains a digest of the token, and a signature of the account that
 changes with password and role, so that a session ends when either changes.
 
-Checking a token costs one `stat`. Id and digest are derived from the token,
-which has 256 random bits, so no search is needed.
+Id and digest are derived from the token, which has 256 random bits, so no
+search is needed. The file is read for every request: `stat` does not tell
+whether it was replaced, because filesystems use inodes again.
 """
 
 import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import hmac
 import json
@@ -86,8 +88,6 @@ class Sessions:
         self._state = state
         self._default = timeout
         self._folder = folder.path / _FOLDER
-        # Cache, Id: (inode, Session).
-        self._cache = {}
 
     # The timeout
 
@@ -146,8 +146,30 @@ class Sessions:
 
     def close(self, session):
         """End a session; idempotent."""
-        self._cache.pop(session.id, None)
-        self._path(session.id).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError), self._locked():
+            self._path(session.id).unlink()
+
+    def _close_unchanged(self, used, session):
+        """End a session unless it was used or renewed since it was read.
+
+        :param used: time of the last use
+        """
+        with contextlib.suppress(FileNotFoundError), self._locked():
+            if self._read(session.id) == (used, session):
+                self._path(session.id).unlink()
+
+    @contextlib.contextmanager
+    def _locked(self):
+        """Keep all workers from replacing and ending sessions.
+
+        :raises: FileNotFoundError if the folder does not exist
+        """
+        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
 
     def _limit_number(self, user):
         """End the user's least recently used sessions above the limit.
@@ -174,8 +196,9 @@ class Sessions:
         try:
             with open(fd, 'w') as stream:
                 json.dump(dataclasses.asdict(session), stream)
-            if path.exists() or not replace:
-                os.rename(temporary, path)
+            with self._locked():
+                if path.exists() or not replace:
+                    os.rename(temporary, path)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
@@ -221,59 +244,52 @@ class Sessions:
             names = os.listdir(self._folder)
         except FileNotFoundError:
             names = []
-        for id in set(self._cache).difference(names):
-            self._cache.pop(id, None)
         return [found for found in map(
             self._load, (name for name in names if name[0] != '.')) if found]
 
     def _load(self, id):
-        """Find a valid session; close it if its timeout has passed.
+        """Find a valid session.
+
+        :returns: (time of the last use, `Session`) or None
+        """
+        before = None
+        # It may be renewed while it is checked.
+        while (found := self._read(id)) not in (None, before):
+            if self._is_valid(*found):
+                return found
+            before = found
+        return None
+
+    def _read(self, id):
+        """Read a session's file.
 
         :returns: (time of the last use, `Session`) or None
         """
         path = self._path(id)
         try:
-            found = os.stat(path)
-        except FileNotFoundError:
-            self._cache.pop(id, None)
-            return None
-        inode, session = self._cache.get(id, (None, None))
-        if inode != found.st_ino:
-            session = self._read(path)
-            if session is None:
-                return None
-            if len(self._cache) > 2 * MAX_SESSIONS:
-                # Most of these were closed by other workers.
-                self._cache.clear()
-            self._cache[id] = (found.st_ino, session)
-        if time.time() - found.st_mtime > self.timeout:
-            self.close(session)
-            return None
-        if not self._is_valid(session, found.st_mtime):
-            return None
-        return found.st_mtime, session
-
-    def _read(self, path):
-        try:
-            session = Session(**json.loads(path.read_text()))
+            with open(path) as stream:
+                used = os.fstat(stream.fileno()).st_mtime
+                session = Session(**json.load(stream))
             if any(not isinstance(getattr(session, field.name), field.type)
                    for field in dataclasses.fields(session)):
                 raise ValueError()
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             return None
-        except (OSError, TypeError, ValueError, RecursionError):
+        except (TypeError, ValueError, RecursionError):
             LOG.warning('Session file %s is invalid; removed', path)
-            # A folder of that name cannot be unlinked and stays.
-            with contextlib.suppress(OSError):
-                path.unlink()
+            path.unlink(missing_ok=True)
             return None
-        return session
+        return used, session
 
-    def _is_valid(self, session, used):
-        """Check that the account has not changed since the login.
+    def _is_valid(self, used, session):
+        """Check a session; end it if it cannot become valid again.
 
-        :param used: modification time of the session's file
+        :param used: time of the last use
         """
+        unused = time.time() - used
+        if unused > self.timeout:
+            self._close_unchanged(used, session)
+            return False
         if not self._login.required:
             return session.signature == _signature(None)
         account = self._login.account(session.user)
@@ -281,7 +297,6 @@ class Sessions:
                 session.signature, account.signature):
             return True
         # Another worker may have read the accounts later than this one.
-        unused = time.time() - used
         account = self._login.account(
             session.user, recheck=True,
             **({'max_age': 0} if unused < _SETTLE_SECONDS else {}))
@@ -293,7 +308,7 @@ class Sessions:
             return True
         # The signature of a stored account never comes back.
         if account.stored_id is None or unused > _RENEWAL_SECONDS:
-            self.close(session)
+            self._close_unchanged(used, session)
         return False
 
 
