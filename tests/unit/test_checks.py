@@ -153,21 +153,25 @@ class MainTestCase(base.BaseTestCase):
         given = []
         self.useFixture(fixtures.MonkeyPatch(
             'tools.checks.suites.CLUSTER_SUITES', {
-                'two': lambda folder, *more: given.append(more)
+                'two': lambda folder, options: given.append((
+                    options.cluster, options.namespace, options.tests))
                 or suites.Result(3, skipped=2)}))
         code, lines = self.run_suites(
-            '--cluster', 'config', '--namespace', 'lab',
+            '--cluster', 'config', '--namespace', 'lab', '--tests', 'a|b',
             one=lambda folder: 1 / 0)
         self.assertEqual((0, '3 passed, 0 failed, 2 skipped'),
                          (code, lines[-1]))
-        self.assertEqual([('config', 'lab')], given)
+        self.assertEqual([('config', 'lab', 'a|b')], given)
 
     def test_cluster_needs_namespace(self):
         for words in (('--cluster', 'a'), ('--namespace', 'b'),
-                      ('--cluster', 'a', '--namespace', 'b', 'unit')):
+                      ('--cluster', 'a', '--namespace', 'b', 'unit'),
+                      ('--tests', 'a'),
+                      ('--cluster', 'a', '--namespace', 'b', '--tests', '(')):
             with contextlib.redirect_stderr(io.StringIO()) as err:
                 self.assertRaises(SystemExit, checks.parse, words)
-            self.assertRegex(err.getvalue(), 'need one another|no suite')
+            self.assertRegex(err.getvalue(), 'need one another|no suite|'
+                             'needs --cluster|unterminated')
 
     def test_suite_gets_a_folder(self):
         code, lines = self.run_suites(
@@ -313,7 +317,7 @@ class RunTestCase(base.BaseTestCase):
                          'errors="0" skipped="0"/></testsuites>')
         self.assertEqual(suites.Result(9, 1), suites.junit(report, 3))
 
-    def stestr(self, *bodies):
+    def stestr(self, *bodies, options=()):
         """Write test modules with these texts and run them with stestr."""
         tests = os.path.join(self.folder, 'tests')
         os.mkdir(tests)
@@ -326,7 +330,7 @@ class RunTestCase(base.BaseTestCase):
         self.useFixture(fixtures.MonkeyPatch(
             'tools.checks.suites.STESTR_OPTIONS',
             ('--top-dir', tests, '--test-path', tests)))
-        return suites.stestr(top, tests)
+        return suites.stestr(top, tests, *options)
 
     def test_counts_stestr_results(self):
         result = self.stestr('''
@@ -350,6 +354,15 @@ class RunTestCase(base.BaseTestCase):
         [output] = result.failures
         self.assertRegex(output, r'^\{\d+\} .*\.test_three .*FAILED\n')
         self.assertTrue(output.endswith('AssertionError: why'), output)
+
+    def test_no_test_of_that_name(self):
+        self.assertEqual(suites.Result(), self.stestr('''
+            import unittest
+
+            class Sample(unittest.TestCase):
+                def test_one(self):
+                    pass
+            ''', options=['^(?=.*test_two)']))
 
     def test_import_error_is_a_failure(self):
         self.assertEqual(suites.Result(0, 1), self.stestr('''

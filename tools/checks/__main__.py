@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import functools
 import os
+import re
 import shutil
 import signal
 import sys
@@ -48,12 +49,25 @@ def parse(argv):
         help="namespace of the tests' objects in that cluster, where nothing "
              'else should be')
     parser.add_argument(
+        '--tests', metavar='REGEX',
+        help='with --cluster: run only the tests whose name, such as '
+             'tests.functional.power.test_power.PowerTestCase.test_off, '
+             'matches anywhere')
+    parser.add_argument(
         '-v', '--verbose', action='store_true',
         help='show the complete output of the suites; without it, the '
              'output is in logs, which are kept if a test failed')
     options = parser.parse_args(argv)
     if bool(options.cluster) != bool(options.namespace):
         parser.error('--cluster and --namespace need one another')
+    if options.tests is not None:
+        if not options.cluster:
+            parser.error('--tests needs --cluster; see doc/source/testing.rst '
+                         'for how to choose tests without it')
+        try:
+            re.compile(f'(?:{options.tests})')
+        except re.error as exc:
+            parser.error(f'--tests: {exc}')
     supported = suites.CLUSTER_SUITES if options.cluster else suites.SUITES
     for name in options.suite:
         if name not in supported:
@@ -64,7 +78,7 @@ def parse(argv):
 
 def selected_suites(options):
     """Yield name and function of each selected suite."""
-    given = (options.cluster, options.namespace) if options.cluster else ()
+    given = (options,) if options.cluster else ()
     for name, suite in (suites.CLUSTER_SUITES if given
                         else suites.SUITES).items():
         if not options.suite or name in options.suite:

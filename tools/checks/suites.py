@@ -43,6 +43,9 @@ QEMU_TESTS = r'\.test_qemu_'
 # were not faster with more.
 WORKERS = ('--concurrency', str(os.cpu_count() * 2))
 
+# What stestr prints if no test matches the regular expression.
+_NO_MATCH = "The specified regex doesn't match with anything"
+
 # Options in addition to .stestr.conf.
 STESTR_OPTIONS = ()
 
@@ -246,6 +249,9 @@ def stestr(folder, path, *options, env=None, project=checkout.ROOT,
         passed=counts.get('Passed', 0) + counts.get('Expected Fail', 0),
         failed=counts.get('Failed', 0) + counts.get('Unexpected Success', 0),
         skipped=counts.get('Skipped', 0), failures=parse_failures(lines))
+    if any(line.startswith(_NO_MATCH) for line in lines):
+        # `main` reports a total of no tests as a failure.
+        return result
     if code != 0 and not result.failed:
         # A test module could not be imported, or a worker was killed.
         result += failed_command(program[0], code, lines)
@@ -274,30 +280,35 @@ def sandbox_functional(folder):
                   QEMU_TESTS, project=SANDBOX)
 
 
-def _on_cluster(folder, path, *options, given, project=checkout.ROOT):
-    """Run tests against a given cluster, one by one, as they share it."""
+def _on_cluster(folder, options, *tests, project=checkout.ROOT):
+    """Run tests against a given cluster, one by one, as they share it.
+
+    :param options: of the command line: ``cluster``, ``namespace``, ``tests``
+    :param tests: regular expressions; a name must match all
+    """
+    matches_all = ''.join(f'(?=.*(?:{each}))' for each in (
+        *tests, *filter(None, [options.tests])))
     try:
-        with cluster.environment(*given) as env:
-            return stestr(folder, path, '--concurrency', '1', *options,
+        with cluster.environment(options.cluster, options.namespace) as env:
+            return stestr(folder, './tests/functional', '--concurrency', '1',
+                          '--exclude-regex', QEMU_TESTS, '^' + matches_all,
                           project=project, timeout=CLUSTER_TIMEOUT,
                           env={**env, 'OS_TEST_TIMEOUT': '1800'})
     except cluster.Unusable as exc:
         return Result(failed=1, failures=(f'the cluster\n{exc}',))
 
 
-def functional_on_cluster(folder, *given):
+def functional_on_cluster(folder, options):
     """Run the functional tests against a given cluster.
 
-    :param given: arguments of `cluster.environment`
+    :param options: as in `_on_cluster`
     """
-    return _on_cluster(folder, './tests/functional', '--exclude-regex',
-                       QEMU_TESTS, given=given)
+    return _on_cluster(folder, options)
 
 
-def sandbox_functional_on_cluster(folder, *given):
+def sandbox_functional_on_cluster(folder, options):
     """Run the sandbox's tests of KubeVirt's and CDI's APIs likewise."""
-    return _on_cluster(folder, './tests/functional', API_TESTS, given=given,
-                       project=SANDBOX)
+    return _on_cluster(folder, options, API_TESTS, project=SANDBOX)
 
 
 def qemu(folder):
@@ -373,7 +384,7 @@ SUITES = {
     'bench': bench,
 }
 
-#: Suites of ``--cluster``; they take the arguments of `cluster.environment`.
+#: Suites of ``--cluster``; they also take the command line's options.
 CLUSTER_SUITES = {
     'functional': functional_on_cluster,
     'sandbox-functional': sandbox_functional_on_cluster,

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tools/test --cluster`` runs functional tests against a cluster."""
+
+import re
+import subprocess
+import sys
+
+import fixtures
+
+from kubevirt_sandbox.testing import given_cluster
+from kubevirt_sandbox.testing import process
+from tests.fixtures import base
+from tests.fixtures import checkout
+from tests.fixtures import sandbox
+
+NAMESPACE = 'lab'
+
+PASS = (
+    # Judged by what the VM booted.
+    'boot.test_overrides.OnceTestCase.test_graceful_restart_boots_override',
+    'power.test_power.PauseTestCase.test_pause_and_resume',
+    'machine.test_bmc_account.BmcAccountTestCase.test_other_calls_are_denied',
+    # Of the sandbox.
+    'test_kubevirt_machine.FirmwareTest.test_bios_and_efi_exclude_each_other')
+
+SKIPPED = {
+    'power.test_power.FaultTestCase.test_reset_survives_short_outage':
+        "the test needs the sandbox's fault injection",
+    'power.test_power.ProblemTestCase.test_crash_loop':
+        "the test needs the sandbox's control of guests",
+    'power.test_power.LateSwitchTestCase.test_another_bmc_restores_always':
+        'the test needs a sandbox with --lag 0.3'}
+
+
+@given_cluster.needs_sandbox('a cluster of its own')
+class GivenClusterTestCase(base.SandboxTestCase):
+    """The cluster is a sandbox, which the tests use by its API only."""
+
+    VMS = 0
+    EXPECTS_DENIALS = True
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.sandbox.create('namespaces', {'metadata': {'name': NAMESPACE}},
+                           None)
+
+    def setUp(self):
+        super().setUp()
+        before = self.objects()
+        self.sandbox.reset_stats()
+        self.addCleanup(lambda: self.assertEqual(before, self.objects()))
+
+    def objects(self):
+        """List the paths of all objects in the cluster but Events, which
+        expire."""
+        found = set()
+        groups = self.sandbox.request('GET', '/apis', expect=200).json()
+        for version in ['/api/v1', *(
+                '/apis/' + group['preferredVersion']['groupVersion']
+                for group in groups['groups'])]:
+            for kind in self.sandbox.request(
+                    'GET', version, expect=200).json()['resources']:
+                if 'list' in kind['verbs'] and kind['name'] != 'events':
+                    found |= {(kind['name'], one['metadata'].get('namespace'),
+                               one['metadata']['name'])
+                              for one in self.sandbox.request(
+                                  'GET', f"{version}/{kind['name']}",
+                                  expect=200).json()['items']}
+        return found
+
+    def run_tests(self, *names, suites=()):
+        """Run tests of these names.
+
+        :param suites: names of the suites; all when empty
+        :returns: exit code, and the lines of the output
+        """
+        home = self.useFixture(fixtures.TempDir()).path
+        done = subprocess.run(
+            [sys.executable, '-m', 'tools.checks', *suites, '--cluster',
+             str(self.sandbox.kubeconfig), '--namespace', NAMESPACE,
+             '--tests', '|'.join(re.escape(one) + '$' for one in names),
+             '--verbose'], cwd=checkout.ROOT, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=240, env=process.environment(home, {'TMPDIR': home}))
+        return done.returncode, done.stdout.splitlines()
+
+    def test_runs_what_the_cluster_supports(self):
+        code, lines = self.run_tests(*PASS, *SKIPPED)
+        output = '\n'.join(lines)
+        self.assertEqual(
+            (0, f'{len(PASS)} passed, 0 failed, {len(SKIPPED)} skipped'),
+            (code, lines[-1]), output)
+        for name in PASS:
+            self.assertRegex(output, re.escape(name) + r' \[.*\] \.\.\. ok')
+        for name, why in SKIPPED.items():
+            self.assertIn(f'{name} ... SKIPPED: {why}', output)
+        # The cluster has seen their calls, those of the BMC's account too.
+        stats = self.sandbox.stats()
+        self.assertGreaterEqual(
+            stats['calls']['create']['virtualmachines.kubevirt.io'], 2)
+        self.assertIn(
+            f'system:serviceaccount:{NAMESPACE}:{sandbox.BMC}',
+            stats['refused'])
+
+    def test_objects_of_others_stay_and_are_a_failure(self):
+        theirs = self.sandbox.create('roles', {
+            'metadata': {'name': 'sushy-kubevirt-bmc'}, 'rules': []},
+            NAMESPACE)
+        self.addCleanup(self.sandbox.delete, 'roles', 'sushy-kubevirt-bmc',
+                        NAMESPACE)
+        before = self.objects()
+        code, lines = self.run_tests(PASS[0], suites=['functional'])
+        self.assertEqual((1, '0 passed, 1 failed'), (code, lines[-1]))
+        self.assertIn('roles/sushy-kubevirt-bmc already', '\n'.join(lines))
+        self.assertEqual(before, self.objects())
+        self.assertEqual(theirs, self.sandbox.get(
+            'roles', 'sushy-kubevirt-bmc', NAMESPACE))
