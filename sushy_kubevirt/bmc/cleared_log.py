@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Up to which Event the log of each machine was cleared.
+"""Up to which Event the log of each machine was cleared, and what was deleted.
 
 Kept in the state Secret, so that all workers and protocols hide the same
 Events. What decides is the resourceVersion of the Events when the log was
@@ -11,12 +11,17 @@ guarantees this order within a resource.)
 import dataclasses
 import datetime
 
+from sushy_kubevirt.kube import errors
+
 #: Name of the section of the Secret: {uid of the VM: `Cleared` as a dict}.
 SECTION = 'log'
 
 #: Largest number of machines in the section. Beyond it the oldest are
 #: dropped; by then Kubernetes has deleted the Events that they hide.
 MAX_MACHINES = 2000
+
+#: Largest number of Events of a machine that are deleted one by one.
+MAX_DELETED = 1000
 
 
 def seconds(text):
@@ -59,19 +64,28 @@ class Cleared:
     :param latest: time of the latest Event that was cleared, at least ``at``.
         Later Events are visible even if the cluster's data was restored from
         a backup, which sets resourceVersions back.
+    :param deleted: {name of an Event: its resourceVersion when its entry was
+        deleted}, for entries that were deleted one by one
+    :param deleted_at: when the last one was deleted, in seconds since the
+        epoch; 0 for never since ``at``
     """
 
     at: float = 0.0
     host: str = ''
     version: int = 0
     latest: float = 0.0
+    deleted: dict = dataclasses.field(default_factory=dict)
+    deleted_at: float = 0.0
 
     def hides(self, event):
-        """Return whether an Event was in the log when it was cleared.
+        """Return whether an Event was cleared or deleted from the log.
 
         :param event: dict
         """
         occurred, stored = when(event), version(event)
+        # An Event that is repeated later has a new entry.
+        if stored <= self.deleted.get(event['metadata']['name'], -1):
+            return True
         if not self.at:
             return False
         if event.get('reportingInstance') == self.host and (
@@ -119,19 +133,62 @@ class ClearedLogs:
                                     if version(event) <= number)))
         cleared = Cleared(at, host, number or 0, latest)
 
+        def change(old):
+            if old.version > cleared.version:
+                return old
+            return dataclasses.replace(cleared, deleted={
+                name: stored for name, stored in old.deleted.items()
+                if stored > cleared.version})
+
+        self._update(machine, change)
+
+    def delete(self, machine, name, at, pages):
+        """Store that an entry was deleted.
+
+        :param name: name of its Event
+        :param at: when, in seconds since the epoch
+        :param pages: as for `clear`
+        :raises: `errors.MachineError`
+        """
+        stored = {event['metadata']['name']: version(event)
+                  for events, _ in pages for event in events}
+
+        def change(old):
+            deleted = {one: number for one, number in old.deleted.items()
+                       if one in stored}
+            if name in stored:
+                deleted[name] = stored[name]
+            if len(deleted) > MAX_DELETED:
+                raise errors.Rejected(
+                    f'{MAX_DELETED} entries of the log of '
+                    f'{machine.qualified_name} were deleted one by one; '
+                    'clear the log')
+            return dataclasses.replace(old, deleted=deleted, deleted_at=at)
+
+        self._update(machine, change)
+
+    def _update(self, machine, change):
         def edit(section):
-            if _decode(section.get(machine.uid)).version <= cleared.version:
-                section[machine.uid] = dataclasses.asdict(cleared)
-            for uid in sorted(section, key=lambda uid: _decode(
-                    section[uid]).at)[:-MAX_MACHINES]:
+            section[machine.uid] = dataclasses.asdict(
+                change(_decode(section.get(machine.uid))))
+            for uid in sorted(section, key=lambda uid: _latest(
+                    section[uid]))[:-MAX_MACHINES]:
                 del section[uid]
 
         self._state.update(SECTION, edit)
 
 
+def _latest(stored):
+    found = _decode(stored)
+    return max(found.at, found.deleted_at)
+
+
 def _decode(stored):
     try:
-        return Cleared(float(stored['at']), str(stored['host']),
-                       int(stored['version']), float(stored['latest']))
-    except (KeyError, TypeError, ValueError):
+        return Cleared(
+            float(stored['at']), str(stored['host']), int(stored['version']),
+            float(stored['latest']),
+            {name: int(number) for name, number in stored.get(
+                'deleted', {}).items()}, float(stored.get('deleted_at', 0)))
+    except (AttributeError, KeyError, TypeError, ValueError):
         return Cleared()

@@ -7,9 +7,9 @@ The leader adds each Redfish event as an Event whose name is derived from the
 event's id, so that repeated writes have no effect. Entries are read from the
 API.
 
-Clearing deletes nothing: Events of other components must stay, and deleting
-would need a right that cannot be limited to a VM. `cleared_log` hides the
-Events of before.
+Clearing the log and deleting an entry delete no Event: those of other
+components must stay, and deleting would need a right that cannot be limited to
+a VM. `cleared_log` hides them.
 """
 
 import dataclasses
@@ -281,13 +281,24 @@ class Log:
         self._cleared.clear(machine, at, host(), self._pages(machine))
         self._read.pop(machine.uid, None)
 
-    def cleared_at(self, machine):
-        """Return when a machine's log was cleared last.
+    def delete(self, machine, name):
+        """Hide an entry until its Event occurs again.
+
+        :param machine: a `machine.Machine`
+        :param name: id of the entry
+        :raises: `errors.MachineError`
+        """
+        self._cleared.delete(machine, name, time.time(), self._pages(machine))
+        self._read.pop(machine.uid, None)
+
+    def erased_at(self, machine):
+        """Return when a log was cleared, or an entry was deleted, last.
 
         :param machine: a `machine.Machine`
         :returns: seconds since the epoch, 0 for never; from the cache
         """
-        return self._cleared.cached(machine).at
+        cleared = self._cleared.cached(machine)
+        return max(cleared.at, cleared.deleted_at)
 
     def _pages(self, machine):
         """List the Events about a machine, its VMI and its media.

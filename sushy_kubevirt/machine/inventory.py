@@ -90,6 +90,17 @@ class Inventory:
     started: str = ''           # when its VMI became Running, RFC 3339
     booted: str = ''            # when its guest agent connected, RFC 3339
 
+    @property
+    def firmware_type(self):
+        """The type of the guest's firmware, ``UEFI`` or ``BIOS``."""
+        return 'UEFI' if self.firmware == 'efi' else 'BIOS'
+
+    @property
+    def firmware_version(self):
+        """The type of the guest's firmware and the version of KubeVirt."""
+        return (f'{self.firmware_type} of KubeVirt {self.kubevirt_version}'
+                ).rstrip()
+
 
 def needs_sizes(vm, vmi):
     """Return whether a machine's sizes have to be read from its instance type

@@ -76,6 +76,7 @@ class ClientTestCase(base.FunctionalTestCase):
                        'virtualMedia': {'allowedHosts': [cls.host]}}
                        if cls.host else {})))
         made = operator.Bmc(user, NAME, 'admin', password).ready()
+        cls.addClassCleanup(cls.check_logs, user)
         endpoints = made.status['endpoints']
         # It serves the ports that clients expect.
         assert endpoints['ipmi']['port'] == 623, endpoints
@@ -90,6 +91,17 @@ class ClientTestCase(base.FunctionalTestCase):
     def setUp(self):
         super().setUp()
         self.missing.discard(self._testMethodName)
+
+    @classmethod
+    def check_logs(cls, user):
+        """Check that no request was an error of the BMC's program.
+
+        :param user: `kubectl.Kubectl` within the namespace
+        """
+        logs = user.run('logs', '--all-containers', '--tail=-1', '-l',
+                        operator.LABEL + NAME).stdout
+        assert 'Redfish on' in logs and 'IPMI on' in logs, logs
+        assert 'Traceback' not in logs, logs[-20000:]
 
     @classmethod
     def version(cls):

@@ -11,9 +11,126 @@ import subprocess
 
 from tests.clients import case
 
-#: Commands that read the SDR repository, and cache it.
-READ_SDR = ('bmc-config', 'bmc-device', 'ipmi-config', 'ipmi-fru', 'ipmi-oem',
-            'ipmi-pef-config', 'ipmi-sel', 'ipmi-sensors', 'ipmimonitoring')
+#: Commands that do not read the SDR repository. The others cache it.
+WITHOUT_SDR = ('bmc-info', 'ipmi-chassis', 'ipmi-dcmi', 'ipmi-raw',
+               'ipmiconsole', 'ipmipower')
+
+#: The remaining options that read, or change nothing here; a line is a
+#: command.
+OPTIONS = {
+    'bmc-info': """
+        --get-device-guid
+        --get-channel-info
+        --interpret-oem-data""",
+    'bmc-device': """
+        --get-sel-time-utc-offset
+        --set-sel-time-utc-offset=none
+        --set-sel-time=now
+        --set-sdr-repository-time=now
+        --get-bmc-global-enables
+        --rearm-sensor=1""",
+    'ipmi-sensors': """
+        --sdr-info
+        --quiet-readings
+        --record-ids=1
+        --exclude-record-ids=1
+        --sensor-types=Power_Unit
+        --exclude-sensor-types=Power_Unit
+        --list-sensor-types
+        --bridge-sensors
+        --shared-sensors
+        --interpret-oem-data
+        --ignore-not-available-sensors
+        --ignore-unrecognized-events
+        --output-event-bitmask
+        --entity-sensor-names
+        --output-sensor-thresholds
+        --non-abbreviated-units
+        --legacy-output
+        --ipmimonitoring-legacy-output
+        -vvv""",
+    'ipmi-sel': """
+        --display=1
+        --exclude-display=1
+        --display-range=1-65534
+        --exclude-display-range=1-65534
+        --date-range=01/01/2020-now
+        --exclude-date-range=01/01/2020-now
+        --sensor-types=Power_Unit
+        --exclude-sensor-types=Power_Unit
+        --list-sensor-types
+        --tail=1
+        --system-event-only
+        --oem-event-only
+        --output-manufacturer-id
+        --output-event-state
+        --hex-dump
+        --interpret-oem-data
+        --output-oem-event-strings
+        --entity-sensor-names
+        --no-sensor-type-output
+        --non-abbreviated-units
+        --legacy-output
+        --utc-to-localtime
+        --utc-offset=3600
+        -vvv""",
+    'ipmi-fru': """
+        --device-id=0
+        --bridge-fru
+        --interpret-oem-data
+        -v""",
+    'ipmipower': """
+        --on-if-off --on
+        --pulse""",
+}
+
+#: Options for what a VM or this BMC does not have.
+REFUSED = {
+    'bmc-device': """
+        --get-lan-statistics
+        --clear-lan-statistics
+        --get-mca-auxiliary-log-status
+        --get-ssif-interface-capabilities
+        --get-kcs-interface-capabilities
+        --get-bt-interface-capabilities
+        --set-acpi-power-state --set-acpi-system-power-state=S0/G0
+        --set-sensor-reading-and-event-status=REQUEST""",
+    'ipmi-dcmi': """
+        --get-dcmi-sensor-info
+        --get-system-power-statistics
+        --get-power-limit
+        --set-power-limit --power-limit-requested=100
+        --activate-deactivate-power-limit=activate""",
+    'ipmi-pef-config': """
+        --info
+        --checkout""",
+    'ipmi-config': """
+        --category=pef --checkout
+        --category=pef --commit --key-pair=Community_String:X=public""",
+    'ipmi-pet': """
+        --pet-acknowledge TRAP""",
+}
+
+#: Words of the lines above that have spaces.
+WORDS = {
+    '--set-sensor-reading-and-event-status=REQUEST':
+    ('--set-sensor-reading-and-event-status=1 0 write 0 nochange 0 nochange '
+     '0 0 0 nochange',),
+}
+
+# A trap (Platform Management FRU and PET specifications): chassis intrusion.
+TRAP = ('356224', *re.findall(
+    '..', '44454c4c500010598043b2c04f333358000219e87e26ffff20200420'
+    '73180080' '01ff00000000001900' '0002a20100c1'))
+WORDS['TRAP'] = TRAP
+
+
+def commands(table):
+    """Yield the program and the options of each line of a table."""
+    for program, lines in table.items():
+        for line in lines.strip().splitlines():
+            yield program, [word for part in line.split()
+                            for word in WORDS.get(part, (part,))]
 
 
 class FreeipmiTestCase(case.ClientTestCase):
@@ -47,8 +164,8 @@ class FreeipmiTestCase(case.ClientTestCase):
     def freeipmi(self, program, *words, **options):
         """Run a command of FreeIPMI as the operator's administrator."""
         # Not in the home folder, whatever HOME is.
-        cache = (['--sdr-cache-directory', self.cache]
-                 if program in READ_SDR else [])
+        cache = ([] if program in WITHOUT_SDR
+                 else ['--sdr-cache-directory', self.cache])
         output = self.run_command(
             program, '--config-file', self.config, '--hostname',
             self.address, *cache, *words, **options)
@@ -69,6 +186,10 @@ class FreeipmiTestCase(case.ClientTestCase):
                          r'Medium Type +: 802\.3 LAN\n')
         self.assertEqual(self.uuid, self.freeipmi(
             'bmc-info', '--get-system-guid').split()[-1])
+        found = self.fields('bmc-info', '--get-system-info')
+        self.assertEqual(f'{case.NAMESPACE}/{case.NAME}', found['System Name'])
+        self.assertEqual(self.get(case.SYSTEM)['BiosVersion'],
+                         found['System Firmware Version'])
         self.record('bmc-info')
 
     def test_bmc_device(self):
@@ -78,6 +199,12 @@ class FreeipmiTestCase(case.ClientTestCase):
         self.assertTrue(self.freeipmi(
             'bmc-device', '--get-sdr-repository-time'))
         self.assertTrue(self.freeipmi('bmc-device', '--get-sel-time'))
+        image = self.home / 'fru.bin'
+        for option in '--read-fru=', '--write-fru=':
+            self.freeipmi('bmc-device', '--device-id=0', f'{option}{image}')
+        self.assertIn(self.uuid.encode(), image.read_bytes())
+        self.assertIn(self.uuid, self.freeipmi('ipmi-fru', '--fru-file',
+                                               image))
         self.freeipmi('bmc-device', '--warm-reset')
         self.freeipmi('bmc-device', '--cold-reset')
         self.until(lambda: self.freeipmi('bmc-info', code=None).startswith(
@@ -141,7 +268,25 @@ class FreeipmiTestCase(case.ClientTestCase):
         # The older name of the same: all its values, not one of them unread.
         self.assertLess(50, len(found))
         self.assertEqual(found, self.checkout(program='bmc-config'))
+        self.write_back('core', 1, 'Read Only Field|Failed to commit '
+                        '`Lan_Conf_Security_Keys:K_[RG]')
         self.record('ipmi-config --category core', 'bmc-config')
+
+    def write_back(self, category, code=0, refused=None):
+        """Write what was read.
+
+        :param code: exit code.
+        :param refused: regular expression of the lines for what is read-only.
+        """
+        path = self.home / category
+        words = '--category', category, '--filename', path
+        self.freeipmi('ipmi-config', '--checkout', *words, code=None)
+        output = self.freeipmi('ipmi-config', '--commit', *words, code=code)
+        self.assertEqual([], [line for line in output.splitlines()
+                              if not (refused and re.search(refused, line))])
+        self.assertEqual('', self.freeipmi('ipmi-config', '--diff', *words))
+        self.assertTrue(self.freeipmi('ipmi-config', '--listsections',
+                                      '--category', category))
 
     def test_config_chassis(self):
         found = self.checkout('--category', 'chassis')
@@ -152,11 +297,30 @@ class FreeipmiTestCase(case.ClientTestCase):
                  self.get(case.SYSTEM)['PowerRestorePolicy']],
             found['Power_Restore_Policy'])
         self.assertEqual('NO-OVERRIDE', found['Boot_Device'])
-        self.record('ipmi-config --category chassis')
+        self.assertEqual(found, self.checkout(program='ipmi-chassis-config'))
+        self.write_back('chassis')
+        self.record('ipmi-chassis-config', 'ipmi-config --category chassis')
 
     def test_config_sensors(self):
-        self.freeipmi('ipmi-config', '--checkout', '--category', 'sensors')
-        self.record('ipmi-config --category sensors')
+        self.assertEqual(*(self.freeipmi(
+            *words, '--checkout', '--verbose') for words in (
+                ('ipmi-config', '--category', 'sensors'),
+                ('ipmi-sensors-config',))))
+        self.write_back('sensors')
+        self.record('ipmi-config --category sensors', 'ipmi-sensors-config')
+
+    def test_config_dcmi(self):
+        tag = 'DCMI_Conf:Asset_Tag='
+        for value in 'rack-8', '':
+            self.freeipmi('ipmi-config', '--category', 'dcmi', '--commit',
+                          '--key-pair', tag + value)
+            self.until(lambda value=value: self.get(case.SYSTEM)[
+                'AssetTag'] == value)
+            # The power limits are missing.
+            found = self.checkout('--category', 'dcmi')
+            self.assertEqual(value, found.get('Asset_Tag', ''))
+            self.write_back('dcmi')
+        self.record('ipmi-config --category dcmi')
 
     def test_config_boot_device(self):
         self.power('Off')
@@ -196,8 +360,22 @@ class FreeipmiTestCase(case.ClientTestCase):
         self.power('On')
         self.power('Off')
         self.until(lambda: len(self.events()) > 1)
-        self.assertEqual(len(self.events()), int(self.fields(
+        self.freeipmi('bmc-device',
+                      '--platform-event=4 8 1 0x6f assertion 0 0xff 0xff')
+        self.until(lambda: 'Presence detected' in self.freeipmi('ipmi-sel'))
+        events = self.events()
+        self.assertEqual(len(events), int(self.fields(
             'ipmi-sel', '--info')['Number of log entries']))
+        added, = [line for line in events if 'Presence detected' in line]
+        entries = '/redfish/v1/Systems/1/LogServices/Events/Entries'
+        logged = self.get(entries)['Members@odata.count']
+        delete = '--delete=' + added.split(',')[0]
+        self.freeipmi('ipmi-sel', delete)
+        self.assertNotIn(added, self.events())
+        self.until(lambda: self.get(entries)[
+            'Members@odata.count'] == logged - 1)
+        self.assertIn('not found', self.freeipmi('ipmi-sel', delete, code=1))
+        self.assertEqual(len(events) - 1, len(self.events('--post-clear')))
         self.freeipmi('ipmi-sel', '--clear')
         self.assertLessEqual(len(self.events()), 1)
         self.record('ipmi-sel')
@@ -214,7 +392,13 @@ class FreeipmiTestCase(case.ClientTestCase):
         self.until(lambda: self.get(case.SYSTEM)['AssetTag'] == 'rack 7')
         self.assertTrue(self.freeipmi(
             'ipmi-dcmi', '--get-management-controller-identifier-string'))
-        self.freeipmi('ipmi-dcmi', '--get-dcmi-capability-info')
+        for option in ('--set-management-controller-identifier-string=box-7',
+                       '--get-enhanced-system-power-statistics'):
+            self.freeipmi('ipmi-dcmi', option)
+        self.assertIn('box-7', self.freeipmi(
+            'ipmi-dcmi', '--get-management-controller-identifier-string'))
+        found = self.fields('ipmi-dcmi', '--get-dcmi-capability-info')
+        self.assertEqual('Available', found['Asset Tag'])
         self.record('ipmi-dcmi')
 
     def test_raw_and_ping(self):
@@ -259,14 +443,43 @@ class FreeipmiTestCase(case.ClientTestCase):
         self.freeipmi('ipmiconsole', '--deactivate')
         self.record('ipmiconsole')
 
-    def test_unsupported(self):
+    def test_options(self):
+        self.power('On')
+        for program, words in commands(OPTIONS):
+            self.freeipmi(program, *words)
+
+    def test_trap(self):
+        """A trap is explained by the SDR repository."""
+        self.assertIn('Chassis Intrusion', self.freeipmi('ipmi-pet', *TRAP))
+        self.record('ipmi-pet')
+
+    def test_refused(self):
         """What a VM does not have is refused in so many words."""
-        for program, words in (
-                ('ipmi-oem', ('supermicro', 'get-bmc-services-status')),
-                ('ipmi-pef-config', ('--info',)),
-                ('ipmi-dcmi', ('--get-system-power-statistics',))):
+        for program, words in commands(REFUSED):
             self.assertRegex(
-                self.freeipmi(program, *words, code=1), '(?i)invalid command|'
-                'command invalid or unsupported|Unable to get Number of Alert')
-            self.record(' '.join((program, words[0])),
+                self.freeipmi(program, *words, code=1),
+                '(?i)invalid command|command invalid or unsupported|'
+                'Unable to get Number of Alert Policy Entries')
+            # Without the fields of a request
+            self.record(f'{program} {re.sub("=.* .*", "", words[0])}',
                         result='refused: unsupported')
+        # The name of the system is that of the VM.
+        for name in ('system-name', 'primary-operating-system-name',
+                     'operating-system-name', 'bmc-url',
+                     'base-os-hypervisor-url'):
+            self.freeipmi('bmc-device', f'--set-{name}=name', code=1)
+
+    def test_commands_of_manufacturers(self):
+        """No BMC of theirs, but no internal error either."""
+        count, manufacturer = 0, None
+        for line in self.run_command('ipmi-oem', '--list').splitlines():
+            kind, _, text = line.strip().partition(': ')
+            if kind == 'OEM ID':
+                manufacturer = text
+            # Those without required parameters
+            elif kind == 'Command' and not re.search('<|KEY', text):
+                self.freeipmi('ipmi-oem', manufacturer, text.split()[0],
+                              code=None)
+                count += 1
+        self.assertLess(50, count)
+        self.record('ipmi-oem', result='refused: unsupported')

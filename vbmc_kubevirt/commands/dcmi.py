@@ -25,6 +25,9 @@ GROUP = 0xDC
 # The log drops its oldest entries by itself (parameter 2).
 _ROLLS_OVER = 0x8000
 
+# There is an asset tag (parameter 2).
+_ASSET_TAG = 0x04
+
 # Get DCMI Capabilities Info (table 6-3): version 1.5, revision of the
 # parameters.
 _VERSION, _REVISION = bytes((1, 5)), 2
@@ -33,9 +36,10 @@ _VERSION, _REVISION = bytes((1, 5)), 2
 CAPABILITIES = {
     # No power management; no channel but the mandatory LAN channel.
     1: bytes(3),
-    # Number of entries of the log, which which drops old ones; no
+    # Number of entries of the log, which drops old ones; identification; no
     # temperatures.
-    2: struct.pack('<HHB', _ROLLS_OVER | event_log.MAX_ENTRIES, 0, 0),
+    2: struct.pack('<HBBB', _ROLLS_OVER | event_log.MAX_ENTRIES, _ASSET_TAG,
+                   0, 0),
     # Where power management would be.
     3: bytes(2),
     # Primary LAN channel; no secondary one and no serial one.
@@ -166,9 +170,13 @@ class _Dcmi:
         return _part(mark + _cut(tag, TAG_MAX - len(mark)), data)
 
     def set_asset_tag(self, session, data):
-        """Set Asset Tag (6.4.2). Each part is applied at once."""
+        """Set Asset Tag (6.4.2). Each part is applied at once.
+
+        NULs at the end are ignored: FreeIPMI writes 63 to remove the tag.
+        """
         text = self._tag.add(session, data, TAG_MAX)
-        self._bmc.machine().set_asset_tag(_decode(text.removeprefix(_BOM)))
+        self._bmc.machine().set_asset_tag(
+            _decode(text.removeprefix(_BOM).rstrip(b'\0')))
         return bytes((len(text),))
 
     def get_identifier(self, session, data):

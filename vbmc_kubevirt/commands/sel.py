@@ -28,8 +28,8 @@ VERSION = 0x51
 FRESH_SECONDS = 1.0
 LISTING_SECONDS = 60.0
 
-# Reserve SEL and Get SEL Allocation Info are supported.
-_OPERATIONS = 0x03
+# Delete SEL Entry, Reserve SEL and Get SEL Allocation Info are supported.
+_OPERATIONS = 0x0B
 
 _FIRST, _LAST = 0x0000, 0xFFFF
 
@@ -63,6 +63,7 @@ def commands(bmc):
             (0x43, 'Get SEL Entry', sel.get, _LEVEL.USER, 6, False),
             (0x44, 'Add SEL Entry', sel.add, _LEVEL.OPERATOR,
              sel_records.SIZE, True),
+            (0x46, 'Delete SEL Entry', sel.delete, _LEVEL.OPERATOR, 4, True),
             (0x47, 'Clear SEL', sel.clear, _LEVEL.OPERATOR, 6, True),
             (0x48, 'Get SEL Time', sel_clock.get, _LEVEL.USER, 0, False),
             (0x49, 'Set SEL Time', sel_clock.set, _LEVEL.OPERATOR, 4, False),
@@ -86,7 +87,8 @@ class _Records:
     :param keys: {`sel_records.key`: record id}
     :param data: all records, 16 bytes each
     :param added: time of the newest entry, in seconds since the epoch
-    :param cleared: when the log was cleared, in seconds since the epoch
+    :param erased: when the log was cleared or an entry was deleted, in seconds
+        since the epoch
     """
 
     at: float
@@ -95,7 +97,7 @@ class _Records:
     keys: dict
     data: bytes
     added: float
-    cleared: float
+    erased: float
 
 
 class _Sel:
@@ -108,9 +110,9 @@ class _Sel:
         # begins a new period without a wait for a reader.
         self._period = object()
         self._known = None, None
-        # When the log was cleared, as far as reservations are concerned.
-        self._clearing = threading.Lock()
-        self._cleared = None
+        # When records were erased, as far as reservations are concerned.
+        self._erasing = threading.Lock()
+        self._erased = None
 
     def reset(self):
         """Warm or cold reset."""
@@ -131,17 +133,17 @@ class _Sel:
                 # Their age begins here: a listing begins with two commands
                 # that want fresh ones, and reading may take longer.
                 records = _records(entries, records, time.monotonic(),
-                                   log.cleared_at(machine))
+                                   log.erased_at(machine))
                 self._known = period, records
-                self._notice_clear(machine)
+                self._notice_erasure(machine)
             return records
 
-    def _notice_clear(self, machine):
-        """Cancel all reservations if the log was cleared over Redfish."""
-        with self._clearing:
-            cleared = self._bmc.log().cleared_at(machine)
-            if cleared != self._cleared:
-                self._cleared = cleared
+    def _notice_erasure(self, machine):
+        """Cancel all reservations if another process erased records."""
+        with self._erasing:
+            erased = self._bmc.log().erased_at(machine)
+            if erased != self._erased:
+                self._erased = erased
                 self._reservations.cancel()
 
     def info(self, session, data):
@@ -151,7 +153,7 @@ class _Sel:
         return struct.pack(
             '<BHH4s4sB', VERSION, len(records.ids), free * sel_records.SIZE,
             sel_records.timestamp(records.added),
-            sel_records.timestamp(records.cleared), _OPERATIONS)
+            sel_records.timestamp(records.erased), _OPERATIONS)
 
     def allocation(self, session, data):
         """Get SEL Allocation Info (31.3), in units of a record."""
@@ -161,8 +163,8 @@ class _Sel:
 
     def reserve(self, session, data):
         """Reserve SEL (31.4)."""
-        # Only a later clear cancels it.
-        self._notice_clear(self._bmc.machine())
+        # Only a later erasure cancels it.
+        self._notice_erasure(self._bmc.machine())
         return self._reservations.reserve()
 
     def get(self, session, data):
@@ -170,18 +172,27 @@ class _Sel:
         reserved, number, offset, count = struct.unpack_from('<HHBB', data)
         if offset:
             self._reservations.check(reserved)
-        records = self._read(FRESH_SECONDS if number in (_FIRST, _LAST)
-                             else LISTING_SECONDS)
-        ids = records.order
-        if number in (_FIRST, _LAST) and ids:
-            number = ids[0 if number == _FIRST else -1]
-        position = records.ids.get(number)
-        if position is None:
-            raise completion.RequestError(constants.Completion.NOT_PRESENT)
+        records, number = self._find(number)
+        ids, position = records.order, records.ids[number]
         following = ids[position + 1] if position + 1 < len(ids) else _LAST
         start = position * sel_records.SIZE
         return struct.pack('<H', following) + reservation.part(
             records.data[start:start + sel_records.SIZE], offset, count)
+
+    def _find(self, number):
+        """Find the record that a request asks for.
+
+        :param number: its id; 0000h for the first, FFFFh for the last
+        :returns: `_Records`, its id
+        :raises: `completion.RequestError` if there is none
+        """
+        records = self._read(FRESH_SECONDS if number in (_FIRST, _LAST)
+                             else LISTING_SECONDS)
+        if number in (_FIRST, _LAST) and records.ids:
+            number = records.order[0 if number == _FIRST else -1]
+        if number not in records.ids:
+            raise completion.RequestError(constants.Completion.NOT_PRESENT)
+        return records, number
 
     def add(self, session, data):
         """Add SEL Entry (31.6)."""
@@ -204,25 +215,43 @@ class _Sel:
             (machine.qualified_name, raw[2:].hex()), raw)
         return self._read(0).keys.get(f'{name}/1', 0)
 
+    def delete(self, session, data):
+        """Delete SEL Entry (31.8)."""
+        reserved, number = struct.unpack_from('<HH', data)
+        machine = self._bmc.machine()
+        self._notice_erasure(machine)
+        self._reservations.check(reserved)
+        records, number = self._find(number)
+        key = next(key for key, found in records.keys.items()
+                   if found == number)
+        with self._erasing:
+            log = self._bmc.log()
+            log.delete(machine, sel_records.entry_id(key))
+            self._erased = log.erased_at(machine)
+            self._reservations.cancel(but=reserved)
+        # The other records keep their ids.
+        self._read(0)
+        return struct.pack('<H', number)
+
     def clear(self, session, data):
         """Clear SEL (31.9)."""
         reserved, word, action = struct.unpack_from('<H3sB', data)
         machine = self._bmc.machine()
-        self._notice_clear(machine)
+        self._notice_erasure(machine)
         self._reservations.check(reserved)
         if word != b'CLR' or action not in (_INITIATE, _GET_STATUS):
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
         if action == _INITIATE:
-            with self._clearing:
+            with self._erasing:
                 log = self._bmc.log()
                 log.clear(machine)
-                self._cleared = log.cleared_at(machine)
+                self._erased = log.erased_at(machine)
                 self._reservations.cancel(but=reserved)
             self._period = object()
         return bytes((_COMPLETED,))
 
 
-def _records(entries, previous, now, cleared):
+def _records(entries, previous, now, erased):
     """Make `_Records` of a log.
 
     An entry keeps its record id as long as this process runs; otherwise it
@@ -246,4 +275,4 @@ def _records(entries, previous, now, cleared):
     return _Records(
         now, ids, {number: at for at, number in enumerate(ids)}, found,
         b''.join(map(sel_records.of, keys.values(), ids)),
-        entries[-1].seconds if entries else 0, cleared)
+        entries[-1].seconds if entries else 0, erased)

@@ -158,3 +158,8 @@ def first_id(entry):
 def key(entry):
     """Return what identifies an occurrence of an entry."""
     return f'{entry.id}/{entry.count}'
+
+
+def entry_id(found):
+    """Return the id of the entry that a `key` belongs to."""
+    return found.rpartition('/')[0]

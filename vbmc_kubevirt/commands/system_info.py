@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""System info parameters (sections 22.14a and 22.14b): the VM's name.
+"""System info parameters (sections 22.14a and 22.14b): firmware and name.
 
 They are for the system's software, which has no interface to this BMC, so
 they cannot be written.
@@ -13,8 +13,12 @@ from vbmc_kubevirt.ipmi import server
 _LEVEL = constants.Privilege
 _CODE = constants.Completion
 
-#: Parameters of table 22-16c that are served, and their revision.
-SYSTEM_NAME = 2
+#: Strings of table 22-16c that are served, of a `machine.Machine`, and the
+#: revision of the parameters.
+STRINGS = {
+    1: lambda machine: machine.inventory().firmware_version,
+    2: lambda machine: machine.qualified_name,
+}
 REVISION = 0x11
 
 # Strings (table 22-16c): encoding, bytes in a block, largest number of bytes.
@@ -75,11 +79,11 @@ class _SystemInfo:
             return bytes((REVISION,))
         if data[1] == set_in_progress.PARAMETER:
             return bytes((REVISION,)) + self.set_in_progress.data()
-        found = blocks(self._bmc.machine().qualified_name)
+        found = blocks(STRINGS[data[1]](self._bmc.machine()))
         if data[2] >= len(found):
             raise completion.RequestError(_CODE.OUT_OF_RANGE)
         return bytes((REVISION, data[2])) + found[data[2]]
 
     def _check(self, parameter):
-        if parameter not in (set_in_progress.PARAMETER, SYSTEM_NAME):
+        if parameter not in (set_in_progress.PARAMETER, *STRINGS):
             raise completion.RequestError(_CODE.PARAMETER_NOT_SUPPORTED)

@@ -111,6 +111,9 @@ SYSTEM_GUID = (constants.APPLICATION, 0x37)
 
 CLOSE = (constants.APPLICATION, 0x3C)
 
+#: Needs no session (appendix G), and is not served.
+PET_ACKNOWLEDGE = (constants.SENSOR, 0x17)
+
 #: Names of the commands of this module (appendix G).
 NAMES = {
     (constants.APPLICATION, 0x38): 'Get Channel Authentication Capabilities',

@@ -407,6 +407,8 @@ class Server:
             answer = self._challenge(request, address)
         elif code in self._sessionless_commands:
             answer = self._sessionless_commands[code](None, request.data)
+        elif code == channel.PET_ACKNOWLEDGE:
+            answer = constants.Completion.INVALID_COMMAND, b''
         else:
             raise packet.Malformed()
         self._count(request, answer)

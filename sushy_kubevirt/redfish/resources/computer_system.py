@@ -162,7 +162,7 @@ def _add_inventory(body, found):
     if found.memory_bytes:
         body['MemorySummary'] = {
             'TotalSystemMemoryGiB': hardware.to_gib(found.memory_bytes)}
-    body['BiosVersion'] = hardware.bios_version(found)
+    body['BiosVersion'] = found.firmware_version
     if found.machine_type:
         body['Model'] = found.machine_type
     if found.serial:

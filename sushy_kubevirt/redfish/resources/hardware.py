@@ -53,16 +53,3 @@ def disks_by_bus(inventory):
     for disk in inventory.disks:
         found.setdefault(disk.bus, []).append(disk)
     return found
-
-
-def firmware(inventory):
-    """Return the type of the guest's firmware: ``UEFI`` or ``BIOS``."""
-    return 'UEFI' if inventory.firmware == 'efi' else 'BIOS'
-
-
-def bios_version(inventory):
-    """Describe the guest's firmware: its type and the KubeVirt version."""
-    kind = firmware(inventory)
-    if inventory.kubevirt_version:
-        return f'{kind} of KubeVirt {inventory.kubevirt_version}'
-    return f'{kind} of KubeVirt'

@@ -15,7 +15,6 @@ from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
-from sushy_kubevirt.redfish.resources import hardware
 from sushy_kubevirt.redfish.resources import product
 from sushy_kubevirt.redfish.resources import resource_paths
 
@@ -88,11 +87,11 @@ def _inventory():
             systems.append(resource_paths.system(machine))
             if found.kubevirt_version:
                 kubevirt = {'Version': found.kubevirt_version}
-            kind = hardware.firmware(found)
+            kind = found.firmware_type
             guest = guests.setdefault(kind, {
                 'Name': f'{kind} of the guests',
                 'Manufacturer': 'KubeVirt',
-                'Version': hardware.bios_version(found),
+                'Version': found.firmware_version,
                 'RelatedItem': []})
             guest['RelatedItem'].append(systems[-1])
     return {

@@ -5,12 +5,14 @@ import datetime
 import threading
 import types
 
+import fixtures
 from oslotest import base
 
 from sushy_kubevirt.bmc import cleared_log
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import options
 
 BORN = '2026-11-01T09:00:00Z'
@@ -166,7 +168,7 @@ class LogTestCase(base.BaseTestCase):
 
     def test_clear_hides_own_event_that_was_not_written_yet(self):
         self.log.clear(self.machine)
-        at = self.log.cleared_at(self.machine)
+        at = self.log.erased_at(self.machine)
         for name, seconds in (('Before', at - 0.01), ('After', at + 0.01)):
             self.client.put(other(
                 name, reportingInstance=event_log.host(), lastTimestamp=None,
@@ -196,6 +198,43 @@ class LogTestCase(base.BaseTestCase):
         cleared_log.ClearedLogs(self.state).clear(
             self.machine, 1.0, 'host', pages)
         self.assertEqual([], self.reasons())
+
+    def test_delete_hides_an_entry_until_it_occurs_again(self):
+        for name in 'A', 'B', 'C':
+            self.client.put(other(name))
+        self.log.clear(self.machine)
+        for name in 'B', 'D', 'E':
+            self.client.put(other(name, count=2))
+        before = self.log.erased_at(self.machine)
+        for name in 'B', 'E', 'gone':
+            self.log.delete(self.machine, name)
+        self.assertLess(before, self.log.erased_at(self.machine))
+        for log in self.log, self.new_log():
+            self.assertEqual(['D'], self.reasons(log))
+        self.client.put(other('B', count=3))
+        self.assertEqual(['B', 'D'], sorted(self.reasons()))
+        # What Kubernetes has deleted is forgotten, and so is what was
+        # deleted before the log was cleared.
+        del self.client.kept['E']
+        self.log.delete(self.machine, 'D')
+        self.assertEqual({'B', 'D'}, {*self.state.sections['log'][
+            self.machine.uid]['deleted']})
+        self.log.clear(self.machine)
+        self.assertEqual({}, self.state.sections['log'][self.machine.uid][
+            'deleted'])
+        self.assertEqual([], self.reasons())
+
+    def test_number_of_deleted_entries_is_bounded(self):
+        self.useFixture(fixtures.MockPatchObject(
+            cleared_log, 'MAX_DELETED', 2))
+        for name in 'A', 'B', 'C':
+            self.client.put(other(name))
+        for name in 'A', 'B':
+            self.log.delete(self.machine, name)
+        error = self.assertRaises(errors.Rejected, self.log.delete,
+                                  self.machine, 'C')
+        self.assertIn('clear the log', str(error))
+        self.assertEqual(['C'], self.reasons())
 
     def test_section_is_bounded_and_survives_invalid_values(self):
         self.state.sections['log'] = {

@@ -121,7 +121,7 @@ def virtual_machine():
 def log():
     """:returns: an `event_log.Log` with some entries"""
     found = mock.create_autospec(event_log.Log, instance=True)
-    found.cleared_at.return_value = 0
+    found.erased_at.return_value = 0
     found.add.return_value = 'entry'
     found.entries.return_value = tuple(event_log.Entry(
         id=f'entry{number}', created='', seconds=number + 0.5,

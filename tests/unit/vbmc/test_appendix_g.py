@@ -95,3 +95,5 @@ class AnswerTest(base.ServerTestCase):
             self.assertEqual(0, answer[0])
         self.assertEqual(base.GUID, self.client().exchange_message(
             6, 0x37, b'')[1])
+        self.assertEqual((0xC1, b''), self.client().exchange_message(
+            *channel.PET_ACKNOWLEDGE, bytes(12)))

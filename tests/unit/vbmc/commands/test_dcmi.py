@@ -43,7 +43,7 @@ class CapabilitiesTest(DcmiTestCase):
     def test_capabilities(self):
         most = 0x8000 | event_log.MAX_ENTRIES
         for parameter, data in (
-                (1, bytes(3)), (2, most.to_bytes(2, 'little') + bytes(3)),
+                (1, bytes(3)), (2, most.to_bytes(2, 'little') + b'\4\0\0'),
                 (3, bytes(2)), (4, b'\1\xff\xff'), (5, b'\0')):
             self.assertEqual((0, b'\1\5\2' + data), self.dcmi(1, parameter))
         for parameter in 0, 6, 255:
@@ -66,6 +66,10 @@ class AssetTagTest(DcmiTestCase):
             self.assertEqual(text or 'old', self.asset_tag)
         # A part of no length at the beginning removes the tag.
         self.assertEqual((0, b'\0'), self.dcmi(8, 0, 0))
+        self.assertEqual('', self.asset_tag)
+        # So do 63 NULs.
+        self.asset_tag = 'old'
+        self.write(8, bytes(63))
         self.assertEqual('', self.asset_tag)
 
     def test_other_characters_have_a_byte_order_mark(self):

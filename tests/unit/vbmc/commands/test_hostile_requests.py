@@ -29,7 +29,7 @@ class HostileRequestsTest(bmc_case.BmcTestCase):
         self.machine.name, self.machine.qualified_name = 'vm', 'lab/vm'
         self.machine.gates = types.SimpleNamespace(version='v1')
         self.machine.asset_tag.return_value = ''
-        self.log.cleared_at.return_value = 0
+        self.log.erased_at.return_value = 0
         self.log.entries.return_value = tuple(event_log.Entry(
             f'e{number}', '', 1e9 + number, 'OK', '', '', '',
             event_registry.POWERED_ON.id, ()) for number in range(3))

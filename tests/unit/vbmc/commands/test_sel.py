@@ -27,7 +27,7 @@ class SelTestCase(bmc_case.BmcTestCase):
     def setUp(self):
         super().setUp()
         self.machine.qualified_name = 'a/vm'
-        self.log.cleared_at.return_value = 0
+        self.log.erased_at.return_value = 0
         self.entries()
 
     def entries(self, *entries):
@@ -58,13 +58,13 @@ class SelTestCase(bmc_case.BmcTestCase):
         self.assertEqual((0xCB, b''), self.record(0xFFFF))
         self.assertEqual(
             (0, b'\x51\0\0' + (16000).to_bytes(2, 'little') + b'\xFF' * 8
-             + b'\3'), self.ask(0x0A, 0x40))
+             + b'\x0B'), self.ask(0x0A, 0x40))
 
     def test_info(self):
-        self.log.cleared_at.return_value = NOW - 9.5
+        self.log.erased_at.return_value = NOW - 9.5
         self.entries(entry('a'), entry('b', second=3))
         code, data = self.ask(0x0A, 0x40)
-        self.assertEqual((0x51, 2, 998 * 16, NOW + 3, NOW - 10, 3),
+        self.assertEqual((0x51, 2, 998 * 16, NOW + 3, NOW - 10, 0x0B),
                          struct.unpack('<BHHIIB', data))
         self.assertEqual((0, struct.pack('<HHHHB', 1000, 16, 998, 998, 1)),
                          self.ask(0x0A, 0x41))
@@ -210,7 +210,7 @@ class SelTestCase(bmc_case.BmcTestCase):
         self.entries(entry('a'))
         first, second = (self.ask(0x0A, 0x42)[1] for _ in range(2))
         self.log.clear.side_effect = lambda machine: setattr(
-            self.log.cleared_at, 'return_value', NOW)
+            self.log.erased_at, 'return_value', NOW)
         self.assertEqual([0, 0xC5], [self.clear(first), self.clear(second)])
         self.log.clear.assert_called_once()
         # The one who cleared can still ask for the state of the erasure.
@@ -220,16 +220,16 @@ class SelTestCase(bmc_case.BmcTestCase):
     def test_clear_over_redfish_cancels_reservations(self):
         self.entries(entry('a'))
         before = self.ask(0x0A, 0x42)[1]
-        self.log.cleared_at.return_value = NOW
+        self.log.erased_at.return_value = NOW
         self.assertEqual(0xC5, self.clear(before))
-        self.log.cleared_at.return_value = NOW + 1
+        self.log.erased_at.return_value = NOW + 1
         # Not one that was made later.
         self.assertEqual(0, self.clear(self.ask(0x0A, 0x42)[1]))
 
     def test_clear_over_redfish_shows_in_a_listing(self):
         self.entries(entry('a'))
         reserved = self.ask(0x0A, 0x42)[1]
-        self.log.cleared_at.return_value = NOW
+        self.log.erased_at.return_value = NOW
         number, = self.ids()
         self.assertEqual(0xC5, self.record(number, 4, 4, reserved)[0])
 
@@ -247,6 +247,35 @@ class SelTestCase(bmc_case.BmcTestCase):
             self.log.entries.side_effect = read
             self.assertEqual(0, self.record(0)[0])
             self.assertEqual((0xCB, b''), self.record(0))
+
+    def delete(self, reserved, number):
+        return self.ask(0x0A, 0x46, *reserved, *struct.pack('<H', number))
+
+    def test_delete_entry(self):
+        self.entries(entry('a'), entry('b', count=2), entry('c'))
+        first, second, third = self.ids()
+        mine, other = (self.ask(0x0A, 0x42)[1] for _ in range(2))
+        self.assertEqual((0xC5, b''), self.delete(b'\0\0', second))
+        self.assertEqual((0xCB, b''), self.delete(mine, second ^ 0x5555))
+        self.log.delete.assert_not_called()
+
+        def delete(machine, name):
+            self.log.erased_at.return_value += 1
+            self.log.entries.return_value = [
+                one for one in self.log.entries.return_value if one.id != name]
+
+        self.log.delete.side_effect = delete
+        self.assertEqual((0, struct.pack('<H', second)),
+                         self.delete(mine, second))
+        self.log.delete.assert_called_once_with(self.machine, 'b')
+        self.assertEqual([first, third], self.ids())
+        self.assertEqual((0xCB, b''), self.delete(mine, second))
+        self.assertEqual((0xC5, b''), self.delete(other, first))
+        # The last one, then the first one.
+        for number, place in (third, 0xFFFF), (first, 0):
+            self.assertEqual((0, struct.pack('<H', number)),
+                             self.delete(mine, place))
+        self.assertEqual((0xCB, b''), self.delete(mine, 0))
 
     def add(self, raw):
         """Add a record; the log then has it."""

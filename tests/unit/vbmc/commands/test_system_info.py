@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from sushy_kubevirt.machine import inventory
 from tests.unit.vbmc import bmc_case
 
 
@@ -24,10 +25,18 @@ class SystemInfoTest(bmc_case.BmcTestCase):
             self.assertEqual(b'', data[2 + data[1]:].strip(b'\0'))
             self.assertEqual(-(-(data[1] + 2) // 16), block)
 
+    def test_firmware_version(self):
+        self.machine.inventory.return_value = inventory.Inventory(
+            inventory.Cpus(1), 0, firmware='efi', kubevirt_version='v1.9.0')
+        self.assertEqual((0, b'\x11\0\1\x17UEFI of KubeVi'), self.read(0, 1))
+        self.assertEqual((0, b'\x11\1rt v1.9.0' + bytes(7)), self.read(1, 1))
+
     def test_parameters_are_read_only(self):
         self.assertEqual((0, b'\x11'), self.ask(6, 0x59, 0x80, 2, 0, 0))
-        self.assertEqual((0x82, b''), self.ask(6, 0x58, 2, 0, 1, 1, 97))
-        for parameter in {*range(256)} - {0, 2}:
+        for parameter in 1, 2:
+            self.assertEqual((0x82, b''), self.ask(
+                6, 0x58, parameter, 0, 1, 1, 97))
+        for parameter in {*range(256)} - {0, 1, 2}:
             self.assertEqual((0x80, b''), self.read(0, parameter))
             self.assertEqual((0x80, b''), self.ask(6, 0x58, parameter, 1))
 
