@@ -17,6 +17,7 @@ import time
 import traceback
 
 from kubevirt_sandbox.testing import guard
+from tools.checks import cluster
 from tools.checks import report
 from tools.checks import suites
 
@@ -49,6 +50,14 @@ def parse(argv):
         help="namespace of the tests' objects in that cluster, where nothing "
              'else should be')
     parser.add_argument(
+        '--image', metavar='IMAGE',
+        help='with --cluster: an image of this checkout that the nodes can '
+             'pull; without it, the tests of the operator are skipped')
+    parser.add_argument(
+        '--medium', metavar='IMAGE', default=cluster.MEDIUM,
+        help="with --cluster: container disk of the tests' VMs, which the "
+             'nodes can pull (default: %(default)s)')
+    parser.add_argument(
         '--tests', metavar='REGEX',
         help='with --cluster: run only the tests whose name, such as '
              'tests.functional.power.test_power.PowerTestCase.test_off, '
@@ -60,6 +69,8 @@ def parse(argv):
     options = parser.parse_args(argv)
     if bool(options.cluster) != bool(options.namespace):
         parser.error('--cluster and --namespace need one another')
+    if options.image and not options.cluster:
+        parser.error('--image needs --cluster')
     if options.tests is not None:
         if not options.cluster:
             parser.error('--tests needs --cluster; see doc/source/testing.rst '

@@ -14,6 +14,9 @@ import kubernetes
 #: Name of the ServiceAccount and of its ClusterRoleBinding.
 ACCOUNT = 'sushy-kubevirt-tests'
 
+#: Container disk of the tests' VMs.
+MEDIUM = 'quay.io/kubevirt/cirros-container-disk-demo'
+
 _TOKEN_SECONDS = 24 * 3600
 
 
@@ -22,14 +25,17 @@ class Unusable(Exception):
 
 
 @contextlib.contextmanager
-def environment(kubeconfig, namespace):
+def environment(kubeconfig, namespace, image=None, medium=MEDIUM):
     """Prepare a cluster for tests; undo it afterwards.
 
     :param kubeconfig: path; its current context names the cluster and an
         administrator
     :param namespace: existing namespace for the tests' objects
+    :param image: of this checkout, for pods of BMCs; without it, tests with
+        such pods are skipped
+    :param medium: container disk of the tests' VMs
     :returns: dict of environment variables, see the sandbox's
-        ``testing.given_cluster``
+        ``testing.given_cluster`` and ``tests.fixtures.operator``
     :raises: `Unusable`
     """
     try:
@@ -70,7 +76,9 @@ def environment(kubeconfig, namespace):
             'KUBEVIRT_TOKEN': token.status.token,
             'KUBEVIRT_CA': (configuration.ssl_ca_cert or ''
                             if configuration.verify_ssl else ''),
-            'KUBEVIRT_NAMESPACE': namespace}
+            'KUBEVIRT_NAMESPACE': namespace,
+            'KUBEVIRT_MEDIUM': medium,
+            'KUBEVIRT_BMC_IMAGE': image or ''}
 
 
 def _check(client, core, namespace):

@@ -283,13 +283,15 @@ def sandbox_functional(folder):
 def _on_cluster(folder, options, *tests, project=checkout.ROOT):
     """Run tests against a given cluster, one by one, as they share it.
 
-    :param options: of the command line: ``cluster``, ``namespace``, ``tests``
+    :param options: of the command line: ``cluster``, ``namespace``, ``image``,
+        ``medium``, ``tests``
     :param tests: regular expressions; a name must match all
     """
     matches_all = ''.join(f'(?=.*(?:{each}))' for each in (
         *tests, *filter(None, [options.tests])))
     try:
-        with cluster.environment(options.cluster, options.namespace) as env:
+        with cluster.environment(options.cluster, options.namespace,
+                                 options.image, options.medium) as env:
             return stestr(folder, './tests/functional', '--concurrency', '1',
                           '--exclude-regex', QEMU_TESTS, '^' + matches_all,
                           project=project, timeout=CLUSTER_TIMEOUT,

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds a VirtualMachine with every class of boot device, for tests."""
 
+import os
 import uuid
 
 from kubevirt_sandbox.testing import sandbox
+
+#: Container disk of the medium. A sandbox pulls no images.
+MEDIUM = os.environ.get('KUBEVIRT_MEDIUM') or 'registry.invalid/installer:1'
 
 
 def vm(name, run_strategy='RerunOnFailure', namespace=sandbox.NAMESPACE,
@@ -51,7 +55,7 @@ def vm(name, run_strategy='RerunOnFailure', namespace=sandbox.NAMESPACE,
                         {'name': 'root',
                          'emptyDisk': {'capacity': '10Gi'}},
                         {'name': 'cd', 'containerDisk': {
-                            'image': 'registry.invalid/installer:1'}},
+                            'image': MEDIUM}},
                     ],
                 },
             },

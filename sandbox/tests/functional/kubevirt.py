@@ -11,6 +11,7 @@ import uuid
 
 from kubevirt_sandbox.testing import case
 from kubevirt_sandbox.testing import given_cluster
+from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import sandbox
 
 DISKS = '/spec/template/spec/domain/devices/disks'
@@ -63,7 +64,7 @@ class KubeVirtTestCase(case.FunctionalTestCase):
                 }, **domain},
             'networks': [{'name': 'default', 'pod': {}}],
             'volumes': [{'name': 'root', 'containerDisk': {
-                'image': 'example.test/root:1'}}]}
+                'image': machines.MEDIUM}}]}
         vm = {'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachine',
               'metadata': {'name': name, 'namespace': sandbox.NAMESPACE},
               'spec': {'runStrategy': run, 'template': {

@@ -3,6 +3,7 @@
 
 import time
 
+from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import sandbox
 from tests.functional import kubevirt
 
@@ -171,7 +172,7 @@ class MediaTest(kubevirt.KubeVirtTestCase):
             self.cluster.patch('virtualmachines', name, {'spec': {
                 'template': {'spec': {'volumes': [
                     {'name': 'root', 'containerDisk': {
-                        'image': 'example.test/root:1'}},
+                        'image': machines.MEDIUM}},
                     {'name': 'cd', 'persistentVolumeClaim': {
                         'claimName': claim, 'hotpluggable': True}}]}}}})
             vmi = self.wait_vmi(name, lambda vmi, claim=claim: _plugged(

@@ -4,10 +4,12 @@
 import re
 import subprocess
 import sys
+import unittest
 
 import fixtures
 
 from kubevirt_sandbox.testing import given_cluster
+from kubevirt_sandbox.testing import kubectl
 from kubevirt_sandbox.testing import process
 from tests.fixtures import base
 from tests.fixtures import checkout
@@ -29,7 +31,11 @@ SKIPPED = {
     'power.test_power.ProblemTestCase.test_crash_loop':
         "the test needs the sandbox's control of guests",
     'power.test_power.LateSwitchTestCase.test_another_bmc_restores_always':
-        'the test needs a sandbox with --lag 0.3'}
+        'the test needs a sandbox with --lag 0.3',
+    'operator.test_status.StatusTestCase.test_two_bmcs_of_one_vm':
+        'the test needs pods that run this checkout (--image)'}
+
+OPERATOR = 'operator.test_boot.DeletedBmcTest.test_deleted_before_start'
 
 
 @given_cluster.needs_sandbox('a cluster of its own')
@@ -69,15 +75,15 @@ class GivenClusterTestCase(base.SandboxTestCase):
                                   expect=200).json()['items']}
         return found
 
-    def run_tests(self, *names, suites=()):
+    def run_tests(self, *names, more=()):
         """Run tests of these names.
 
-        :param suites: names of the suites; all when empty
+        :param more: further arguments
         :returns: exit code, and the lines of the output
         """
         home = self.useFixture(fixtures.TempDir()).path
         done = subprocess.run(
-            [sys.executable, '-m', 'tools.checks', *suites, '--cluster',
+            [sys.executable, '-m', 'tools.checks', *more, '--cluster',
              str(self.sandbox.kubeconfig), '--namespace', NAMESPACE,
              '--tests', '|'.join(re.escape(one) + '$' for one in names),
              '--verbose'], cwd=checkout.ROOT, stdin=subprocess.DEVNULL,
@@ -103,6 +109,15 @@ class GivenClusterTestCase(base.SandboxTestCase):
             f'system:serviceaccount:{NAMESPACE}:{sandbox.BMC}',
             stats['refused'])
 
+    @unittest.skipUnless(kubectl.KUBECTL, 'kubectl is not installed')
+    def test_operator_is_installed_and_deleted(self):
+        code, lines = self.run_tests(OPERATOR, more=[
+            'functional', '--image', 'registry.invalid/sushy-kubevirt:1'])
+        self.assertEqual((0, '1 passed, 0 failed'), (code, lines[-1]),
+                         '\n'.join(lines))
+        self.assertGreaterEqual(self.sandbox.stats()['calls']['create'][
+            'virtualmachinebmcs.bmc.kubevirt.io'], 1)
+
     def test_objects_of_others_stay_and_are_a_failure(self):
         theirs = self.sandbox.create('roles', {
             'metadata': {'name': 'sushy-kubevirt-bmc'}, 'rules': []},
@@ -110,7 +125,7 @@ class GivenClusterTestCase(base.SandboxTestCase):
         self.addCleanup(self.sandbox.delete, 'roles', 'sushy-kubevirt-bmc',
                         NAMESPACE)
         before = self.objects()
-        code, lines = self.run_tests(PASS[0], suites=['functional'])
+        code, lines = self.run_tests(PASS[0], more=['functional'])
         self.assertEqual((1, '0 passed, 1 failed'), (code, lines[-1]))
         self.assertIn('roles/sushy-kubevirt-bmc already', '\n'.join(lines))
         self.assertEqual(before, self.objects())

@@ -11,6 +11,7 @@ import signal
 
 from tests.fixtures import machine_case
 from tests.fixtures import operator
+from tests.fixtures import processes
 
 
 class BootTestCase(operator.OperatorTestCase):
@@ -35,20 +36,9 @@ class BootTestCase(operator.OperatorTestCase):
     def pids(self):
         """List the process ids of the pod's containers."""
         pods = self.kubectl.get('pods', '-l', operator.LABEL + 'box')['items']
-        found = []
-        for one in os.listdir('/proc'):
-            if not one.isdecimal():
-                continue
-            try:
-                with open(f'/proc/{one}/environ', 'rb') as stream:
-                    env = stream.read()
-            except OSError:
-                continue
-            if any(pod['status'].get('podIP') and (
-                    b'POD_IP=' + pod['status']['podIP'].encode() + b'\0'
-                    in env) for pod in pods):
-                found.append(int(one))
-        return found
+        return [pid for pod in pods if pod['status'].get('podIP')
+                for pid in processes.with_environment(
+                    f"POD_IP={pod['status']['podIP']}\0")]
 
     def kill(self):
         """Kill both containers without a chance to clean up."""

@@ -8,12 +8,15 @@ import subprocess
 import fixtures
 import yaml
 
+from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import process
 from tests.fixtures import checkout
 from tests.fixtures import documents
 from tests.fixtures import operator
 
 
+@given_cluster.needs_sandbox(
+    'a cluster whose namespace default is empty, as in the documents')
 class RecipesTestCase(operator.OperatorTestCase):
 
     def shell(self, steps):
