@@ -68,7 +68,7 @@ class ClientTestCase(base.FunctionalTestCase):
         media_case.drop_medium(vm['spec']['template']['spec'])
         cls.uuid = machines.uuid_of(vm)
         cls.sandbox.create('virtualmachines', vm)
-        user = admin.within(NAMESPACE)
+        cls.kubectl = user = admin.within(NAMESPACE)
         password = secrets.token_hex(8)
         cls.host = webserver.own_address()
         user.apply(operator.secret_manifest(NAME + '-bmc', 'admin', password),
@@ -85,6 +85,7 @@ class ClientTestCase(base.FunctionalTestCase):
         cls.url = 'https://' + cls.address
         cls.ca = made.ca_file()
         cls.rows = {}
+        cls.skipped = None
         cls.missing = set(unittest.defaultTestLoader.getTestCaseNames(cls))
         cls.addClassCleanup(cls.write_rows)
 
@@ -112,12 +113,17 @@ class ClientTestCase(base.FunctionalTestCase):
     def write_rows(cls):
         """Write what the tests recorded, for `tests.clients.table`.
 
-        Nothing is written if only some tests of the class were run.
+        Nothing is written if only some tests of the class were run, and of
+        skipped tests only why.
         """
         if not cls.missing:
-            (environment.RESULTS / f'{cls.__name__}.json').write_text(
-                json.dumps({'client': cls.CLIENT, 'version': cls.version(),
-                            'rows': cls.rows}))
+            report = {'version': cls.version(), 'rows': cls.rows}
+        elif cls.skipped:
+            report = {'skipped': cls.skipped}
+        else:
+            return
+        (environment.RESULTS / f'{cls.__name__}.json').write_text(
+            json.dumps({'client': cls.CLIENT, **report}))
 
     def record(self, *functions, result=WORKS):
         """Record what the table says of some functions.
@@ -162,7 +168,9 @@ class ClientTestCase(base.FunctionalTestCase):
         """Return an address of this host that the BMC may connect to."""
         if self.host is None:
             self.missing.add(self._testMethodName)
-            self.skipTest('this host has loopback only, which a BMC refuses')
+            type(self).skipped = (
+                'this host has loopback only, which a BMC refuses')
+            self.skipTest(self.skipped)
         return self.host
 
     def image(self):

@@ -6,6 +6,7 @@ Without Go the tests are skipped.
 
 import json
 import re
+import secrets
 import unittest
 
 from tests.clients import case
@@ -138,3 +139,23 @@ class BmclibTestCase(GoTestCase):
         settings = json.loads(self.run_program('gofish', 'bios'))
         self.assertEqual('Legacy', settings['BootMode'])
         self.record('GetBiosConfiguration')
+
+    def test_accounts(self):
+        """It knows numbered places only, and writes into an empty one."""
+        accounts = '/redfish/v1/AccountService/Accounts'
+        first, second = (secrets.token_hex(8) for _ in range(2))
+        self.assertIn('no user account slots available', self.run_program(
+            'gofish', 'create', 'guest', first, 'Operator', code=1))
+        self.record('CreateUser', result='needs an empty account to change')
+        account = self.request('POST', accounts, {
+            'UserName': 'guest', 'Password': first, 'RoleId': 'ReadOnly'})
+        for driver in 'gofish', 'ipmitool':
+            self.assertIn('guest', self.run_program(driver, 'users'))
+            self.record(f'ReadUsers ({driver})')
+        self.run_program('gofish', 'update', 'guest', second, 'Operator')
+        self.assertTrue(self.ipmi_login('guest', second, 'OPERATOR'))
+        self.record('UpdateUser')
+        self.run_program('gofish', 'delete', 'guest', code=1)
+        self.assertTrue(self.ipmi_login('guest', second, 'OPERATOR'))
+        self.record('DeleteUser', result='sets an empty name: refused')
+        self.request('DELETE', account.headers['Location'])

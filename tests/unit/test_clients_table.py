@@ -39,6 +39,11 @@ class TableTestCase(base.BaseTestCase):
         self.assertEqual(sorted({one.CLIENT for one in client_classes()}),
                          sorted(self.clients))
 
+    def test_clients_that_need_go(self):
+        self.assertEqual(
+            {one.CLIENT for one in client_classes() if hasattr(one, 'MODULE')},
+            {*table.GO})
+
     def test_has_the_fixed_versions(self):
         fixed = dict(re.findall(r'^(\w+)==(\S+)',
                                 environment.REQUIREMENTS.read_text(),
@@ -71,6 +76,8 @@ class CommandTestCase(base.BaseTestCase):
             'tests.clients.table.TABLE', self.table))
         self.useFixture(fixtures.MonkeyPatch(
             'tests.fixtures.checkout.ROOT', folder))
+        self.useFixture(fixtures.MonkeyPatch(
+            'tests.clients.environment.without_go', lambda: None))
         self.report.write_text(json.dumps(self.REPORT))
         self.table.write_text(
             'Client,Version,Commands or functions,Result\n'
@@ -101,6 +108,32 @@ class CommandTestCase(base.BaseTestCase):
     def test_clients_that_were_not_tested_keep_their_rows(self):
         self.report.unlink()
         self.assertEqual((0, 'tested: nothing\n'), self.run_command())
+
+    def test_a_complete_run_tests_all_clients(self):
+        self.run_command('--write')
+        code, output = self.run_command('--complete')
+        self.assertEqual(1, code)
+        self.assertTrue(output.endswith(': Other\n'), output)
+        self.report.unlink()
+        code, output = self.run_command('--complete')
+        self.assertEqual(1, code)
+        self.assertTrue(output.endswith(': curl, Other\n'), output)
+
+    def test_clients_that_this_host_cannot_run(self):
+        self.report.write_text(json.dumps(
+            {'client': 'curl', 'skipped': 'no network'}))
+        self.table.write_text(self.table.read_text().replace(
+            'Other', 'gofish'))
+        self.useFixture(fixtures.MonkeyPatch(
+            'tests.clients.environment.without_go', lambda: 'no Go'))
+        before = self.table.read_text()
+        for option in '--complete', '--write':
+            code, output = self.run_command(option)
+            self.assertEqual(0, code)
+            for line in ('tested: nothing', 'curl was skipped: no network',
+                         'gofish was skipped: no Go'):
+                self.assertIn(line + '\n', output)
+            self.assertEqual(before, self.table.read_text())
 
 
 class EnvironmentTestCase(base.BaseTestCase):

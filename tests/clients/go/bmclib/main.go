@@ -11,6 +11,10 @@
 //	bmclib DRIVER log              print the event log, as JSON
 //	bmclib DRIVER inventory        print the inventory, as JSON
 //	bmclib DRIVER bios             print the BIOS settings, as JSON
+//	bmclib DRIVER users            print the accounts, as JSON
+//	bmclib DRIVER create USER PASSWORD ROLE
+//	bmclib DRIVER update USER PASSWORD ROLE
+//	bmclib DRIVER delete USER
 //
 // DRIVER is gofish or ipmitool. Environment: BMC_HOST, BMC_USER, BMC_PASSWORD,
 // and SSL_CERT_FILE with the CA.
@@ -52,7 +56,7 @@ func main() {
 	client.Registry.Drivers = client.Registry.For(os.Args[1])
 	check(client.Open(ctx))
 	defer client.Close(ctx)
-	arguments := append(os.Args[3:], "")
+	arguments := append(os.Args[3:], "", "", "")
 	switch os.Args[2] {
 	case "power":
 		if arguments[0] == "status" {
@@ -70,6 +74,14 @@ func main() {
 		show(client.Inventory(ctx))
 	case "bios":
 		show(client.GetBiosConfiguration(ctx))
+	case "users":
+		show(client.ReadUsers(ctx))
+	case "create":
+		done(client.CreateUser(ctx, arguments[0], arguments[1], arguments[2]))
+	case "update":
+		done(client.UpdateUser(ctx, arguments[0], arguments[1], arguments[2]))
+	case "delete":
+		done(client.DeleteUser(ctx, arguments[0]))
 	default:
 		check(fmt.Errorf("unknown command %q", os.Args[2]))
 	}
