@@ -7,9 +7,12 @@ error" and stop; no command may do that here.
 
 import os
 import re
+import signal
 import subprocess
 
+from kubevirt_sandbox.testing import process
 from tests.clients import case
+from tests.fixtures import processes
 
 #: Commands that do not read the SDR repository. The others cache it.
 WITHOUT_SDR = ('bmc-info', 'ipmi-chassis', 'ipmi-dcmi', 'ipmi-raw',
@@ -442,6 +445,23 @@ class FreeipmiTestCase(case.ClientTestCase):
         self.assertEqual(0, second.wait_end())
         self.freeipmi('ipmiconsole', '--deactivate')
         self.record('ipmiconsole')
+
+    def test_ipmiconsole_when_the_bmc_ends(self):
+        client = self.console('ipmiconsole', '--config-file', self.config,
+                              '--hostname', self.address)
+        client.wait(rb'\[SOL established\]')
+        self.check_console(client)
+        [pod] = self.kubectl.get('pods')['items']
+        for pid in processes.with_environment(pod['metadata']['uid']):
+            if pid in process.running('sushy-kubevirt-ipmi'):
+                os.kill(pid, signal.SIGTERM)
+        # It is told. Its session would end after a minute.
+        client.wait(rb'\[closing the connection\]', timeout=20)
+        client.wait_end()
+        self.until(lambda: all(
+            one['ready'] and one['restartCount'] == (one['name'] == 'ipmi')
+            for one in self.kubectl.get('pods')['items'][0]['status'][
+                'containerStatuses']))
 
     def test_options(self):
         self.power('On')

@@ -155,6 +155,10 @@ class Server:
         for session in list(self._sessions.established.values()):
             if session.sol is not None:
                 session.sol.close()
+                # ipmitool ignores that SOL is deactivating. An empty datagram
+                # ends it (recv_sol in ipmi_sol.c of 1.8.19), and other clients
+                # ignore that.
+                self._send(b'', session.address)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
         with contextlib.suppress(TimeoutError):

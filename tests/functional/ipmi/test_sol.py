@@ -204,6 +204,8 @@ class IpmitoolTest(SolTestCase):
         self.assertEqual(0, pod.process.returncode)
         self.assertIn('console disconnected', pod.process.output)
         self.assertNotIn('Traceback', pod.process.output)
+        client.wait(b'SOL session closed by BMC')
+        client.wait_end()
 
     def test_new_password_ends_it_without_a_packet(self):
         pod = self.running()

@@ -208,7 +208,7 @@ class SelTest(StorageTestCase):
 
     def test_refused(self):
         self.bmc()
-        self.assertIn('Invalid command', self.refused('sel', 'delete', '1'))
+        self.assertIn('record not found', self.refused('sel', 'delete', '1'))
         self.ipmi('sel', 'time', 'set', 'now')
         self.assertIn('Command not supported in present state', self.refused(
             'sel', 'time', 'set', '01/01/20 00:00:00'))
