@@ -10,10 +10,12 @@ import time
 
 from testtools import content
 
+from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import machines
 from tests.fixtures import operator
 
 
+@given_cluster.needs_sandbox('pods that start at once, for many BMCs')
 class ManyBmcsTestCase(operator.OperatorTestCase):
     """All BMCs become ready and leave no objects."""
 

@@ -12,6 +12,7 @@ import subprocess
 
 import yaml
 
+from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import process
 from kubevirt_sandbox.testing import webserver
 from tests.fixtures import image_server
@@ -208,6 +209,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
             self.until('nothing left', lambda name=name: self.default.names(
                 operator.OWNED, '-l', operator.LABEL + name), [])
 
+    @given_cluster.needs_sandbox('the namespace default for itself')
     def test_readme(self):
         self.default.apply(VM, SECRET)
         self.addCleanup(self.default, 'delete', 'vm/rack7',

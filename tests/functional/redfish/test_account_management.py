@@ -33,8 +33,9 @@ class AccountManagementTestCase(workers.WorkersMixin, base.SandboxTestCase):
         super().setUpClass()
         cls.secret = cls.share(account_secret.Secret(
             username=ADMIN[0], password=ADMIN[1]))
+        cls.account = cls.kubeconfig()
         cls.emulator = cls.share(emulator.Emulator(
-            cls.kubeconfig(),
+            cls.account,
             {'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS': str(cls.secret.path)},
             'gunicorn', workers=cls.WORKERS))
 
@@ -126,7 +127,7 @@ class TestWorkers(AccountManagementTestCase):
         self.create()
         self.wait_valid()
         other = self.useFixture(emulator.Emulator(
-            self.kubeconfig(), {
+            self.account, {
                 'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS': str(self.secret.path),
                 'SUSHY_EMULATOR_KUBEVIRT_SESSION_TIMEOUT': 77}))
         answer = requests.patch(
