@@ -76,6 +76,9 @@ _KEY = 'sushy_kubevirt'
 #: Seconds to wait before a fork for threads to end.
 _JOIN_SECONDS = 5
 
+#: The threads of this process, by their ids in the kernel.
+_TASKS = '/proc/self/task'
+
 # Arguments of the stock drivers' `initialize` after config and logger, as in
 # upstream's `Application.systems`.
 _ARGUMENTS = {
@@ -195,16 +198,16 @@ class _State:
                     or self._serves_kubevirt is not None):
                 return
             self._close_driver()
-        deadline = time.monotonic() + _JOIN_SECONDS
-        for thread in threading.enumerate():
-            if thread.daemon and thread is not threading.current_thread():
-                thread.join(max(0, deadline - time.monotonic()))
+        _wait_for_threads()
 
     def _start_in_child(self):
         """Start in a worker what `_stop_threads` has stopped."""
         self._lock = threading.RLock()
         if self._started_in is None or self._driver is not None:
             return
+        # gunicorn's worker has the handlers of its server until it sets its
+        # own; they do nothing in it.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         # Python ignores exceptions here; the worker would serve nothing.
         try:
             self.check()
@@ -322,6 +325,23 @@ class _State:
         if self.services is not None:
             self.services.close()
         self._driver = self._arguments = self.services = None
+
+
+def _wait_for_threads():
+    """Wait until the daemon threads of this process have ended.
+
+    Python joins a thread before it ends in the kernel. OpenSSL frees the data
+    of the thread in between, with its locks held.
+    """
+    deadline = time.monotonic() + _JOIN_SECONDS
+    for thread in threading.enumerate():
+        if thread.daemon and thread is not threading.current_thread():
+            thread.join(max(0, deadline - time.monotonic()))
+    remaining = {os.getpid(), *(thread.native_id
+                                for thread in threading.enumerate())}
+    while (os.path.isdir(_TASKS) and time.monotonic() < deadline
+           and not remaining.issuperset(map(int, os.listdir(_TASKS)))):
+        time.sleep(0.001)
 
 
 def _defer_tls_handshake(context):

@@ -68,6 +68,10 @@ class ObjectCache:
         """Return the list of all (namespace, name)."""
         return list(self._entries)
 
+    def was_deleted(self, uid):
+        """Return True if the object with this uid is known to be deleted."""
+        return uid in self._tombstones
+
     @property
     def newest(self):
         """The highest version in the cache, 0 if it is empty."""

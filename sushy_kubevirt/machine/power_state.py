@@ -109,7 +109,7 @@ def state(vm, vmi):
             return PowerState.OFF
         if run_strategy.starting(vm, vmi) or _was_just_created(vm):
             return PowerState.POWERING_ON
-        if run_strategy.stop_requested(vm) or vmi is None and _is_starting(vm):
+        if run_strategy.stop_pending(vm, vmi) or _is_starting(vm):
             return PowerState.POWERING_OFF
         return PowerState.OFF
     if run_strategy.stopping(vm, vmi):
@@ -142,8 +142,8 @@ def _was_just_created(vm):
 
 
 def _is_starting(vm):
-    # The VM's status reports a VMI that the watch has not delivered yet; it
-    # may still show the one before.
+    # The VM's status reports a VMI that the watch has not delivered yet; or it
+    # is behind, and the VMI has ended or is gone.
     return (vm.get('status') or {}).get('printableStatus') == 'Starting'
 
 

@@ -67,6 +67,16 @@ def stop_requested(vm):
     return (requests(vm) or [{}])[0].get('action') == 'Stop'
 
 
+def stop_pending(vm, vmi):
+    """Return True if a stop is requested of another VMI than the ended one.
+
+    :param vm: the VM
+    :param vmi: None, or a VMI that has ended
+    """
+    return stop_requested(vm) and not (
+        vmi is not None and _stop_requested_of(vm, vmi))
+
+
 def _stop_requested_of(vm, vmi):
     return (stop_requested(vm)
             and requests(vm)[0].get('uid') == vmi['metadata']['uid'])

@@ -295,9 +295,11 @@ class Sandbox(fixtures.Fixture):
                 if condition(last):
                     return last
             if time.monotonic() >= deadline:
+                if last is not None:
+                    last['metadata'].pop('managedFields', None)
                 raise AssertionError(
                     f'{plural} {namespace}/{name} did not become as wanted in '
-                    f'{timeout:g} s; last: {json.dumps(last)[:2000]}')
+                    f'{timeout:g} s; last: {json.dumps(last)[:4000]}')
 
     def _watch(self, where, query, deadline):
         """Yield the events of one watch until it ends or the deadline."""

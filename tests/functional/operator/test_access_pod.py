@@ -84,6 +84,8 @@ class PodAccountTestCase(access_case.AccessTestCase):
         for reset in (R.PAUSE, R.RESUME):
             machine.reset(reset)
         self.boot_once(machine)
+        # KubeVirt counts the end of a VMI before it runs as a failed start.
+        self.sandbox.wait_running('box', self.namespace)
         machine.reset(R.FORCE_OFF)
         self.sandbox.wait_stopped('box', self.namespace)
         self.use_media(box, machine)

@@ -2,6 +2,7 @@
 """The folder that the workers of an emulator share, with each server."""
 
 import os
+import pathlib
 import re
 import signal
 
@@ -12,6 +13,16 @@ from tests.fixtures import emulator
 from tests.fixtures import sandbox
 
 SESSIONS = '/redfish/v1/SessionService/Sessions'
+
+
+def has_ended(pid):
+    return not pathlib.Path(f'/proc/{pid}').exists()
+
+
+def handles_sigabrt(pid):
+    status = pathlib.Path(f'/proc/{pid}/status').read_text()
+    caught = int(re.search(r'SigCgt:\s*([0-9a-f]+)', status)[1], 16)
+    return bool(caught >> signal.SIGABRT - 1 & 1)
 
 
 class SharedDirectoryTestCase(base.SandboxTestCase):
@@ -31,15 +42,26 @@ class SharedDirectoryTestCase(base.SandboxTestCase):
         return list(started.home.glob('sushy-kubevirt-*'))
 
     def wait_workers(self, started, number):
-        """Wait until workers have started; return the newest one's pid."""
-        return self.until(lambda: (found := re.findall(
+        """Wait until workers have started; return the newest one's pid.
+
+        gunicorn's workers ignore SIGTERM until they have their own signal
+        handlers, SIGABRT's last. One that is stopped while it loads the
+        application ends gunicorn with an error.
+        """
+        pids = self.until(lambda: (found := re.findall(
             r'Booting worker with pid: (\d+)', started.process.output))[
-                number - 1:] and int(found[-1]))
+                number - 1:] and found)
+        self.until(lambda: all(
+            has_ended(pid) or handles_sigabrt(pid) and list(
+                started.home.glob(f'sushy-kubevirt-*/{pid}-*.worker'))
+            for pid in pids))
+        return int(pids[-1])
 
     def check_removed(self, started, send):
         self.assertEqual(1, len(self.folders(started)))
         send()
-        self.assertEqual(0, started.process.wait(30))
+        self.assertEqual(0, started.process.wait(30),
+                         started.process.output)
         self.assertEqual([], self.folders(started))
         self.assertNotIn('Traceback', started.process.output)
 

@@ -198,6 +198,15 @@ class TestSelection(redfish.RedfishTestCase):
             self.assertEqual(3, os.waitstatus_to_exitcode(
                 os.waitpid(pid, 0)[1]))
 
+    def test_fork_waits_until_threads_have_ended_in_the_kernel(self):
+        own, ending = str(os.getpid()), '1'
+        with mock.patch.object(plugin.os, 'listdir', side_effect=[
+                [own, ending], [own, ending], [own]]) as listed, \
+                mock.patch.object(plugin.threading, 'enumerate', return_value=[
+                    threading.main_thread()]):
+            plugin._wait_for_threads()
+        self.assertEqual(3, listed.call_count)
+
     def test_fork_of_a_process_that_serves(self):
         state = self.app.sushy_kubevirt
         driver = state._driver

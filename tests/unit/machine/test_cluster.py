@@ -12,6 +12,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import power_state
 from tests.unit.machine import api
 
 QUICK = dict(reconcile=False, watch_seconds=20, watch_backoff=0.2,
@@ -205,6 +206,25 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.delete('virtualmachineinstances', stray)
         self.api.put('virtualmachineinstances', own_vmi)
         self.until(lambda: machine.objects()[1] is not None)
+
+    def test_stays_off_when_stop_is_delivered_after_end_of_vmi(self):
+        machine = self.cluster().machine('a')
+        vmi = self.api.put('virtualmachineinstances', api.vmi(self.vm))
+        self.vm['spec']['runStrategy'] = 'Manual'
+        self.until(lambda: machine.objects()[1] is not None)
+        self.api.delete('virtualmachineinstances', vmi)
+        self.until(lambda: machine.objects()[1] is None)
+        states = []
+        machine.cluster.subscribe(lambda machine, vm, vmi: states.append(
+            power_state.state(vm, vmi)))
+        for uid in vmi['metadata']['uid'], 'not delivered yet':
+            self.vm['status'] = {'stateChangeRequests': [
+                {'action': 'Stop', 'uid': uid}]}
+            self.api.put('virtualmachines', self.vm)
+        self.until(lambda: len(states) >= 3)
+        self.assertEqual(
+            [power_state.PowerState.OFF, power_state.PowerState.OFF,
+             power_state.PowerState.POWERING_OFF], states[-3:])
 
     def test_recreated_vm_is_another_machine(self):
         c = self.cluster()

@@ -81,6 +81,13 @@ class StateTestCase(base.BaseTestCase):
         vm = fakes.vm('Manual', requests=[{'action': 'Stop', 'uid': 'old'}])
         self.assertIs(ON, power_state.state(vm, fakes.vmi()))
 
+    def test_stop_of_the_ended_vmi_is_done(self):
+        vm = fakes.vm('Manual', requests=[fakes.STOP])
+        vmi = fakes.vmi('Succeeded')
+        self.assertIs(power_state.PowerState.OFF, power_state.state(vm, vmi))
+        vmi['metadata']['uid'] = 'older'
+        self.assertIs(DOWN, power_state.state(vm, vmi))
+
     def test_start_requested_is_powering_on(self):
         for strategy in ('Manual', 'RerunOnFailure', 'Halted'):
             vm = fakes.vm(strategy, requests=[fakes.START])
@@ -132,6 +139,13 @@ class StateTestCase(base.BaseTestCase):
         vm = fakes.vm('Halted', printableStatus='Starting')
         self.assertIs(power_state.PowerState.POWERING_OFF,
                       power_state.state(vm, None))
+
+    def test_is_not_off_before_status_counts_no_vmi(self):
+        """Else it is off, powering off without the ended VMI, and off."""
+        vm = fakes.vm('Halted', printableStatus='Starting')
+        self.assertIs(power_state.PowerState.POWERING_OFF,
+                      power_state.state(vm, fakes.vmi('Failed',
+                                                      deleting=True)))
 
 
 class ProblemTestCase(base.BaseTestCase):

@@ -212,11 +212,14 @@ class EventDispatcher:
                 else:
                     self._observe(item)
             except Exception:
-                LOG.exception('An event could not be published')
+                # While the emulator ends, its folder disappears.
+                if not self._cluster.closing.is_set():
+                    LOG.exception('An event could not be published')
 
     def _observe(self, record):
         if self._is_leader:
-            self._publish(record)
+            if not _is_repeated(record, self.history()):
+                self._publish(record)
             return
         with self._lock:
             if not _cancel(self._unmatched, record):
@@ -333,6 +336,18 @@ class EventDispatcher:
     def _state_changed(self):
         if self._is_leader:
             self._refresh()
+
+
+def _is_repeated(record, history):
+    """Check whether a watch that is behind shows a machine's past state.
+
+    The watches of VMs and VMIs are not synchronized: after a stop was
+    requested, a machine may be on again until its VMI is seen to stop.
+    """
+    of_machine = [one for one in history
+                  if record.uid and one.uid == record.uid]
+    return (any(one.id == record.id for one in of_machine)
+            or bool(of_machine) and of_machine[-1].is_same(record))
 
 
 def _reevaluate_timers():
