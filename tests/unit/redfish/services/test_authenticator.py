@@ -30,6 +30,8 @@ class AuthenticatorTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
+        # The waits below have no limit of their own.
+        self.useFixture(fixtures.Timeout(60, gentle=True))
         self.base = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.log = self.useFixture(fixtures.FakeLogger())
         self.path = self.base / 'accounts'
