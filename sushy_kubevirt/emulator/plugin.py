@@ -207,7 +207,8 @@ class _State:
             return
         # gunicorn's worker has the handlers of its server until it sets its
         # own; they do nothing in it.
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for signum in signal.SIGTERM, signal.SIGINT, signal.SIGQUIT:
+            signal.signal(signum, signal.SIG_DFL)
         # Python ignores exceptions here; the worker would serve nothing.
         try:
             self.check()

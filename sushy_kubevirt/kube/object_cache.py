@@ -147,10 +147,13 @@ class ObjectCache:
         :returns: list of the entries removed
         """
         version = version_number(version)
-        return self._pop(e for e in self._entries.values()
-                         if e.key not in seen and within(e.key)
-                         and (e.version == version
-                              or not _newer(e.version, version)))
+        removed = self._pop(e for e in self._entries.values()
+                            if e.key not in seen and within(e.key)
+                            and (e.version == version
+                                 or not _newer(e.version, version)))
+        for entry in removed:
+            self._add_tombstone(entry.uid, entry.version)
+        return removed
 
     def drop(self, within):
         """Remove objects and all records of deleted objects.

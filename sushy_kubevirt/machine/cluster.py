@@ -274,6 +274,10 @@ class Cluster:
             return None, None
         return vm, vmi
 
+    def vmi_was_deleted(self, uid):
+        """Return True if the VMI with this uid is known to be deleted."""
+        return self._cache.vmi_was_deleted(uid)
+
     def fetch(self, machine):
         """See `machine.Machine.fetch`."""
         key = (machine.namespace, machine.name)

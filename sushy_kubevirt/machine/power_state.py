@@ -97,21 +97,28 @@ _STUCK = {
 }
 
 
-def state(vm, vmi):
+def state(vm, vmi, was_deleted=lambda uid: False):
     """Return the power state of a VM.
 
     :param vm: the VM
     :param vmi: its VMI, or None
+    :param was_deleted: see `run_strategy.stop_pending`
     :returns: a `PowerState`
     """
     if not run_strategy.is_active(vmi):
         if problem(vm, vmi):
             return PowerState.OFF
-        if run_strategy.starting(vm, vmi) or _was_just_created(vm):
+        if run_strategy.starting(vm, vmi):
             return PowerState.POWERING_ON
-        if run_strategy.stop_pending(vm, vmi) or _is_starting(vm):
+        if run_strategy.stop_pending(vm, vmi, was_deleted):
             return PowerState.POWERING_OFF
-        return PowerState.OFF
+        if not _is_starting(vm):
+            return PowerState.OFF
+        # The watch has not delivered the VMI yet; or the VM's status is
+        # behind, and the VMI has ended or is gone.
+        if vmi is None and run_strategy.of(vm) != run_strategy.HALTED:
+            return PowerState.POWERING_ON
+        return PowerState.POWERING_OFF
     if run_strategy.stopping(vm, vmi):
         return PowerState.POWERING_OFF
     if run_strategy.phase(vmi) in ('Running', 'Unknown'):
@@ -137,13 +144,7 @@ def node_lost(vmi):
         (vmi.get('status') or {}).get('reason') == 'NodeUnresponsive')
 
 
-def _was_just_created(vm):
-    return _is_starting(vm) and run_strategy.of(vm) != run_strategy.HALTED
-
-
 def _is_starting(vm):
-    # The VM's status reports a VMI that the watch has not delivered yet; or it
-    # is behind, and the VMI has ended or is gone.
     return (vm.get('status') or {}).get('printableStatus') == 'Starting'
 
 

@@ -67,14 +67,20 @@ def stop_requested(vm):
     return (requests(vm) or [{}])[0].get('action') == 'Stop'
 
 
-def stop_pending(vm, vmi):
-    """Return True if a stop is requested of another VMI than the ended one.
+def stop_pending(vm, vmi, was_deleted):
+    """Return True if a stop is requested, not of a VMI known to have ended.
+
+    The watches of VMs and VMIs are not synchronized: the end of a VMI may be
+    delivered before the request to stop it.
 
     :param vm: the VM
     :param vmi: None, or a VMI that has ended
+    :param was_deleted: function of a VMI's uid: True if it is known to be
+        deleted
     """
-    return stop_requested(vm) and not (
-        vmi is not None and _stop_requested_of(vm, vmi))
+    return (stop_requested(vm)
+            and not was_deleted(requests(vm)[0].get('uid'))
+            and not (vmi is not None and _stop_requested_of(vm, vmi)))
 
 
 def _stop_requested_of(vm, vmi):

@@ -21,7 +21,6 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import watcher
-from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import trim
 
 LOG = logging.getLogger(__name__)
@@ -203,13 +202,12 @@ class VmCache:
     def objects(self, key):
         """Return a VM and its VMI. Both are shared and must not be changed.
 
-        A VM is returned without the request to stop a VMI that is gone.
-
         :param key: (namespace, name)
         :returns: (vm, vmi), each None if there is none
         """
         with self._lock:
-            return self._unpack_pair(*self._entries(key))
+            vm, vmi = self._entries(key)
+            return vm and self._unpack(vm), vmi and self._unpack(vmi)
 
     def _entries(self, key):
         """Return the entries of a VM and its VMI, each None if there is none.
@@ -243,16 +241,9 @@ class VmCache:
             entry = self._vmis.get(key)
             return entry and entry.uid
 
-    def _unpack_pair(self, vm, vmi):
-        vm, vmi = vm and self._unpack(vm), vmi and self._unpack(vmi)
-        if (vm is not None and vmi is None and run_strategy.stop_requested(vm)
-                and self._vmis.was_deleted(
-                    run_strategy.requests(vm)[0].get('uid'))):
-            # The watch of VMs is behind that of VMIs.
-            vm = {**vm, 'status': {
-                **vm['status'],
-                'stateChangeRequests': run_strategy.requests(vm)[1:]}}
-        return vm, vmi
+    def vmi_was_deleted(self, uid):
+        """Return True if the VMI with this uid is known to be deleted."""
+        return self._vmis.was_deleted(uid)
 
     def _unpack(self, entry):
         # Keyed by the entry, as each version of an object has its own.
@@ -446,7 +437,8 @@ class VmCache:
         while (notification := self._notifications.get()) is not None:
             key, vm, vmi, callbacks = notification
             with self._lock:
-                vm, vmi = self._unpack_pair(vm, vmi)
+                vm = vm and self._unpack(vm)
+                vmi = vmi and self._unpack(vmi)
             for callback in callbacks:
                 try:
                     callback(key, vm, vmi)

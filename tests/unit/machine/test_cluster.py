@@ -216,7 +216,7 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: machine.objects()[1] is None)
         states = []
         machine.cluster.subscribe(lambda machine, vm, vmi: states.append(
-            power_state.state(vm, vmi)))
+            machine.power_state_of(vm, vmi)))
         for uid in vmi['metadata']['uid'], 'not delivered yet':
             self.vm['status'] = {'stateChangeRequests': [
                 {'action': 'Stop', 'uid': uid}]}

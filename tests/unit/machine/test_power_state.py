@@ -87,6 +87,9 @@ class StateTestCase(base.BaseTestCase):
         self.assertIs(power_state.PowerState.OFF, power_state.state(vm, vmi))
         vmi['metadata']['uid'] = 'older'
         self.assertIs(DOWN, power_state.state(vm, vmi))
+        self.assertIs(DOWN, power_state.state(vm, None))
+        self.assertIs(power_state.PowerState.OFF, power_state.state(
+            vm, None, was_deleted={fakes.STOP['uid']}.__contains__))
 
     def test_start_requested_is_powering_on(self):
         for strategy in ('Manual', 'RerunOnFailure', 'Halted'):
@@ -142,10 +145,10 @@ class StateTestCase(base.BaseTestCase):
 
     def test_is_not_off_before_status_counts_no_vmi(self):
         """Else it is off, powering off without the ended VMI, and off."""
-        vm = fakes.vm('Halted', printableStatus='Starting')
-        self.assertIs(power_state.PowerState.POWERING_OFF,
-                      power_state.state(vm, fakes.vmi('Failed',
-                                                      deleting=True)))
+        for strategy in 'Halted', 'Manual', 'RerunOnFailure':
+            vm = fakes.vm(strategy, printableStatus='Starting')
+            self.assertIs(DOWN, power_state.state(
+                vm, fakes.vmi('Failed', deleting=True)), strategy)
 
 
 class ProblemTestCase(base.BaseTestCase):

@@ -218,8 +218,7 @@ class EventDispatcher:
 
     def _observe(self, record):
         if self._is_leader:
-            if not _is_repeated(record, self.history()):
-                self._publish(record)
+            self._publish(record)
             return
         with self._lock:
             if not _cancel(self._unmatched, record):
@@ -336,18 +335,6 @@ class EventDispatcher:
     def _state_changed(self):
         if self._is_leader:
             self._refresh()
-
-
-def _is_repeated(record, history):
-    """Check whether a watch that is behind shows a machine's past state.
-
-    The watches of VMs and VMIs are not synchronized: after a stop was
-    requested, a machine may be on again until its VMI is seen to stop.
-    """
-    of_machine = [one for one in history
-                  if record.uid and one.uid == record.uid]
-    return (any(one.id == record.id for one in of_machine)
-            or bool(of_machine) and of_machine[-1].is_same(record))
 
 
 def _reevaluate_timers():

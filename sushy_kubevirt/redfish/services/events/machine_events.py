@@ -15,6 +15,7 @@ from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services import system_id
 
@@ -144,7 +145,7 @@ class MachineEvents:
             return
         now = _Seen(
             machine,
-            power_state.state(vm, vmi),
+            self._power_state(machine, vm, vmi, before),
             power_state.problem(vm, vmi),
             *_boot(vm, vmi, before),
             vmi and vmi['metadata']['uid']
@@ -167,6 +168,27 @@ class MachineEvents:
         self._compare_problem(before, now, seed)
         self._compare_boot(key, before, now, vmi, seed)
 
+    def _power_state(self, machine, vm, vmi, before):
+        """Return the power state, without what a watch that is behind shows.
+
+        KubeVirt removes the request to stop a VMI when it is gone. If only
+        the VM without the request was delivered yet, the machine seems to be
+        on again. If only the VMI's end was, the VM's status may still be that
+        of its start.
+        """
+        state = machine.power_state_of(vm, vmi)
+        if (before is None
+                or before.power is not power_state.PowerState.POWERING_OFF):
+            return state
+        on_again = (state in (power_state.PowerState.ON,
+                              power_state.PowerState.PAUSED)
+                    and before.vmi == vmi['metadata']['uid']
+                    and not run_strategy.vmi_seen(vm))
+        starting_again = (state is power_state.PowerState.POWERING_ON
+                          and vmi is None
+                          and not run_strategy.starting(vm, vmi))
+        return before.power if on_again or starting_again else state
+
     def _deleted(self, key, seen):
         del self._seen[key]
         self._removed.pop(key, None)
@@ -181,9 +203,8 @@ class MachineEvents:
             # The VMI determines this state, so the seed is the same in all
             # workers, whichever watch delivers first.
             seed = now.vmi, vmi['metadata'].get('resourceVersion', '')
-        elif now.power is power_state.PowerState.OFF and (
-            now.vmi or before.vmi
-        ):
+        elif (now.power is power_state.PowerState.OFF and now.problem is None
+                and (now.vmi or before.vmi)):
             seed = now.vmi or before.vmi, 'off'
         else:
             stable = False

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events of several workers, here in one process, are sent once."""
 
-import dataclasses
 import queue
 import threading
 
@@ -106,29 +105,6 @@ class EventsTestCase(DispatcherTestCase):
                          [record.id for record in two.history()[-5:]])
         numbers = [record.number for record in one.history()]
         self.assertEqual(sorted(set(numbers)), numbers)
-
-    def test_publishes_state_of_machine_once(self):
-        """The watches of VMs and VMIs are not synchronized."""
-        one, streamed = self.worker()
-        self.wait_for_leader(one)
-
-        def power(message, seed, stable=True):
-            return dataclasses.replace(event_record.make(
-                message, event_record.STATUS, ('ns/a',), seed=seed,
-                stable=stable), uid='u')
-        on = power(event_registry.POWERED_ON, ('vmi', '7'))
-        off = power(event_registry.POWERED_OFF, ('vmi', 'off'))
-        on_again = power(event_registry.POWERED_ON, ('next', '9'))
-        for each in (on, power(event_registry.POWERING_OFF, ('5', '7'), False),
-                     on, power(event_registry.POWERING_OFF, ('6', '8'), False),
-                     off, on_again,
-                     power(event_registry.POWERING_OFF, ('9', '9'), False),
-                     self.record()):
-            one._queue.put(each)
-        self.assertEqual([
-            'ServiceStarted', 'ResourcePoweredOn', 'ResourcePoweringOff',
-            'ResourcePoweredOff', 'ResourcePoweredOn', 'ResourcePoweringOff',
-            'TestMessage'], self.keys(streamed, 7))
 
     def test_new_leader_publishes_unpublished_event(self):
         one, streamed_one = self.worker()

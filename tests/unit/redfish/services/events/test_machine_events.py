@@ -10,6 +10,7 @@ from kubevirt_sandbox.testing import machines
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import media
+from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services.events import filters
 from sushy_kubevirt.redfish.services.events import machine_events
@@ -28,6 +29,9 @@ class Machine:
     @property
     def qualified_name(self):
         return f'{self.namespace}/{self.name}'
+
+    def power_state_of(self, vm, vmi):
+        return power_state.state(vm, vmi)
 
 
 class Media:
@@ -156,6 +160,48 @@ class MachinesTestCase(MachineEventsTestCase):
         self.assertEqual(['ResourcePaused'], self.keys())
         self.see(self.vm)
         self.assertEqual(['ResourcePoweredOff'], self.keys())
+
+    def test_stop_whose_request_is_gone_before_the_vmi_changes(self):
+        """The watch of VMs is ahead of that of VMIs."""
+        vmi = self.running(self.vm)
+        self.see(self.vm, vmi)
+        vm = copy.deepcopy(self.vm)
+        vm['status'].update(created=True, stateChangeRequests=[
+            {'action': 'Stop', 'uid': 'vmi-1'}])
+        self.see(vm, vmi)
+        self.see(self.vm, vmi)
+        vmi['metadata']['resourceVersion'] = '2'
+        self.see(self.vm, vmi)
+        self.assertEqual(['ResourcePoweredOn', 'ResourcePoweringOff'],
+                         self.keys())
+        # A stop that was withdrawn.
+        del vm['status']['stateChangeRequests']
+        self.see(vm, vmi)
+        self.assertEqual(['ResourcePoweredOn'], self.keys())
+
+    def test_vmi_ends_before_status_of_its_start_changes(self):
+        """The watch of VMIs is ahead of that of VMs."""
+        vm = copy.deepcopy(self.vm)
+        vm['status']['printableStatus'] = 'Starting'
+        stopping = self.running(vm)
+        stopping['metadata']['deletionTimestamp'] = '2026-01-01T00:00:00Z'
+        self.see(vm, self.running(vm))
+        self.see(vm, stopping)
+        self.see(vm)
+        self.see(self.vm)
+        self.assertEqual(['ResourcePoweredOn', 'ResourcePoweringOff',
+                          'ResourcePoweredOff'], self.keys())
+
+    def test_off_by_a_problem_and_at_the_end_of_the_same_vmi(self):
+        stuck = self.running(self.vm, phase='Scheduling', conditions=[{
+            'type': 'PodScheduled', 'status': 'False',
+            'reason': 'Unschedulable'}])
+        starting = self.running(self.vm, phase='Scheduling')
+        for vmi in starting, stuck, self.running(self.vm), None:
+            self.see(self.vm, vmi)
+        off = [record for record in self.emitted
+               if record.key == 'ResourcePoweredOff']
+        self.assertEqual(2, len({record.id for record in off}))
 
 
 class BootTestCase(MachineEventsTestCase):
