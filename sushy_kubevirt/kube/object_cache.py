@@ -68,10 +68,6 @@ class ObjectCache:
         """Return the list of all (namespace, name)."""
         return list(self._entries)
 
-    def was_deleted(self, uid):
-        """Return True if the object with this uid is known to be deleted."""
-        return uid in self._tombstones
-
     @property
     def newest(self):
         """The highest version in the cache, 0 if it is empty."""
@@ -147,13 +143,10 @@ class ObjectCache:
         :returns: list of the entries removed
         """
         version = version_number(version)
-        removed = self._pop(e for e in self._entries.values()
-                            if e.key not in seen and within(e.key)
-                            and (e.version == version
-                                 or not _newer(e.version, version)))
-        for entry in removed:
-            self._add_tombstone(entry.uid, entry.version)
-        return removed
+        return self._pop(e for e in self._entries.values()
+                         if e.key not in seen and within(e.key)
+                         and (e.version == version
+                              or not _newer(e.version, version)))
 
     def drop(self, within):
         """Remove objects and all records of deleted objects.

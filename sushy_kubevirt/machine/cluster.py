@@ -21,6 +21,7 @@ from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine.media import manager
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_cache
 
 LOG = logging.getLogger(__name__)
@@ -274,10 +275,6 @@ class Cluster:
             return None, None
         return vm, vmi
 
-    def vmi_was_deleted(self, uid):
-        """Return True if the VMI with this uid is known to be deleted."""
-        return self._cache.vmi_was_deleted(uid)
-
     def fetch(self, machine):
         """See `machine.Machine.fetch`."""
         key = (machine.namespace, machine.name)
@@ -287,6 +284,7 @@ class Cluster:
             vmi = self._client.get(api_resources.VMI, *key)
         except errors.ObjectNotFound:
             vmi = None
+            vm = run_strategy.without_vmi(vm)
             if known:
                 self._cache.discard_vmi(key, known)
         else:

@@ -160,16 +160,7 @@ class Machine:
 
     def power_state(self):
         """Return the `power_state.PowerState`."""
-        return self.power_state_of(*self.objects())
-
-    def power_state_of(self, vm, vmi):
-        """Return the power state with a VM and a VMI that were just read.
-
-        :param vm: the VM
-        :param vmi: the VMI, or None
-        :returns: a `power_state.PowerState`
-        """
-        return power_state.state(vm, vmi, self.cluster.vmi_was_deleted)
+        return power_state.state(*self.objects())
 
     def problem(self):
         """Return why a VM that was started cannot run.

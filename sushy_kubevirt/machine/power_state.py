@@ -97,12 +97,11 @@ _STUCK = {
 }
 
 
-def state(vm, vmi, was_deleted=lambda uid: False):
+def state(vm, vmi):
     """Return the power state of a VM.
 
     :param vm: the VM
     :param vmi: its VMI, or None
-    :param was_deleted: see `run_strategy.stop_pending`
     :returns: a `PowerState`
     """
     if not run_strategy.is_active(vmi):
@@ -110,15 +109,13 @@ def state(vm, vmi, was_deleted=lambda uid: False):
             return PowerState.OFF
         if run_strategy.starting(vm, vmi):
             return PowerState.POWERING_ON
-        if run_strategy.stop_pending(vm, vmi, was_deleted):
+        if run_strategy.stop_pending(vm, vmi):
             return PowerState.POWERING_OFF
-        if not _is_starting(vm):
-            return PowerState.OFF
-        # The watch has not delivered the VMI yet; or the VM's status is
-        # behind, and the VMI has ended or is gone.
-        if vmi is None and run_strategy.of(vm) != run_strategy.HALTED:
+        if vmi is None and not run_strategy.vmi_gone(vm):
+            return _undelivered(vm)
+        if _restarts_failed(vm, vmi):
             return PowerState.POWERING_ON
-        return PowerState.POWERING_OFF
+        return PowerState.OFF
     if run_strategy.stopping(vm, vmi):
         return PowerState.POWERING_OFF
     if run_strategy.phase(vmi) in ('Running', 'Unknown'):
@@ -144,8 +141,24 @@ def node_lost(vmi):
         (vmi.get('status') or {}).get('reason') == 'NodeUnresponsive')
 
 
-def _is_starting(vm):
-    return (vm.get('status') or {}).get('printableStatus') == 'Starting'
+def _undelivered(vm):
+    """Return the state of a VM whose VMI may not be delivered yet.
+
+    The VM's status tells then that there is one; it may be behind.
+    """
+    status = (vm.get('status') or {}).get('printableStatus')
+    if status == 'Starting' and run_strategy.of(vm) != run_strategy.HALTED:
+        return PowerState.POWERING_ON
+    if status in ('Starting', 'Stopping'):
+        return PowerState.POWERING_OFF
+    return PowerState.OFF
+
+
+def _restarts_failed(vm, vmi):
+    # KubeVirt deletes a VMI that failed to start, and then requests a start.
+    return (vmi is not None and run_strategy.phase(vmi) == 'Failed'
+            and run_strategy.of(vm) == run_strategy.RERUN_ON_FAILURE
+            and (vm.get('status') or {}).get('printableStatus') == 'Starting')
 
 
 def problem(vm, vmi):

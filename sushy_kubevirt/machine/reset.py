@@ -41,7 +41,7 @@ def reset(machine, reset_type, restart_powers_on=True):
 
 def _push_power_button(machine):
     vm, vmi = machine.write(lambda vm, vmi: (vm, vmi))
-    state = machine.power_state_of(vm, vmi)
+    state = power_state.state(vm, vmi)
     if state is power_state.PowerState.OFF:
         power_on_off.on(machine)
     elif state is not power_state.PowerState.POWERING_OFF:

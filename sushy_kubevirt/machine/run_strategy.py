@@ -67,20 +67,33 @@ def stop_requested(vm):
     return (requests(vm) or [{}])[0].get('action') == 'Stop'
 
 
-def stop_pending(vm, vmi, was_deleted):
-    """Return True if a stop is requested, not of a VMI known to have ended.
+def without_vmi(vm):
+    """Return a VM whose VMI is known to be gone, with a status that says so.
 
-    The watches of VMs and VMIs are not synchronized: the end of a VMI may be
-    delivered before the request to stop it.
+    KubeVirt may not have updated the status. It omits the field ``created``
+    instead of setting it to false.
+
+    :param vm: the VM, not changed
+    """
+    return {**vm, 'status': {**(vm.get('status') or {}), 'created': False}}
+
+
+def vmi_gone(vm):
+    """Return True for a VM from `without_vmi`."""
+    return (vm.get('status') or {}).get('created') is False
+
+
+def stop_pending(vm, vmi):
+    """Return True if a stop is requested, not of a VMI known to have ended.
 
     :param vm: the VM
     :param vmi: None, or a VMI that has ended
-    :param was_deleted: function of a VMI's uid: True if it is known to be
-        deleted
     """
-    return (stop_requested(vm)
-            and not was_deleted(requests(vm)[0].get('uid'))
-            and not (vmi is not None and _stop_requested_of(vm, vmi)))
+    if not stop_requested(vm):
+        return False
+    if vmi is not None:
+        return not _stop_requested_of(vm, vmi)
+    return not (vmi_gone(vm) and requests(vm)[0].get('uid'))
 
 
 def _stop_requested_of(vm, vmi):

@@ -21,6 +21,7 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import watcher
+from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import trim
 
 LOG = logging.getLogger(__name__)
@@ -47,6 +48,9 @@ class VmCache:
         self._condition = threading.Condition(self._lock)
         self._vms = object_cache.ObjectCache(trim.vm, firmware_uuid)
         self._vmis = object_cache.ObjectCache(trim.vmi, owner_uid)
+        # Keys of VMs whose status counts a VMI that is gone: the watches of
+        # VMs and VMIs are not synchronized.
+        self._ended = set()
         self._by_uuid = collections.defaultdict(set)
         self._by_uid = {}
         self._unpacked = collections.OrderedDict()
@@ -202,12 +206,13 @@ class VmCache:
     def objects(self, key):
         """Return a VM and its VMI. Both are shared and must not be changed.
 
+        For a VMI that is known to be gone see `run_strategy.without_vmi`.
+
         :param key: (namespace, name)
         :returns: (vm, vmi), each None if there is none
         """
         with self._lock:
-            vm, vmi = self._entries(key)
-            return vm and self._unpack(vm), vmi and self._unpack(vmi)
+            return self._unpack_pair(*self._entries(key), key in self._ended)
 
     def _entries(self, key):
         """Return the entries of a VM and its VMI, each None if there is none.
@@ -241,9 +246,11 @@ class VmCache:
             entry = self._vmis.get(key)
             return entry and entry.uid
 
-    def vmi_was_deleted(self, uid):
-        """Return True if the VMI with this uid is known to be deleted."""
-        return self._vmis.was_deleted(uid)
+    def _unpack_pair(self, vm, vmi, ended):
+        vm, vmi = vm and self._unpack(vm), vmi and self._unpack(vmi)
+        if vm is not None and vmi is None and ended:
+            vm = run_strategy.without_vmi(vm)
+        return vm, vmi
 
     def _unpack(self, entry):
         # Keyed by the entry, as each version of an object has its own.
@@ -269,6 +276,9 @@ class VmCache:
             key = object_cache.object_key(obj)
             before = objects.get(key)
             changed = objects.put(obj)
+            if changed and (objects is self._vmis
+                            or not run_strategy.vmi_seen(obj)):
+                self._ended.discard(key)
             if changed and objects is self._vms:
                 self._index(before, objects.get(key))
         if changed:
@@ -359,6 +369,12 @@ class VmCache:
             if objects is self._vms:
                 for entry in gone:
                     self._index(entry, None)
+                    self._ended.discard(entry.key)
+            else:
+                self._ended.update(
+                    entry.key for entry in gone
+                    if (vm := self._vms.get(entry.key)) is not None
+                    and run_strategy.vmi_seen(self._unpack(vm)))
         self._queue_notifications([entry.key for entry in gone],
                                   gone=objects is self._vms)
 
@@ -430,15 +446,15 @@ class VmCache:
             for key in keys:
                 vm, vmi = self._entries(key)
                 if vm is not None or gone:
-                    self._notifications.put((key, vm, vmi, callbacks))
+                    self._notifications.put((
+                        key, (vm, vmi, key in self._ended), callbacks))
 
     def _notify(self):
         """Call the subscribers. Runs in its own thread."""
         while (notification := self._notifications.get()) is not None:
-            key, vm, vmi, callbacks = notification
+            key, pair, callbacks = notification
             with self._lock:
-                vm = vm and self._unpack(vm)
-                vmi = vmi and self._unpack(vmi)
+                vm, vmi = self._unpack_pair(*pair)
             for callback in callbacks:
                 try:
                     callback(key, vm, vmi)

@@ -9,7 +9,6 @@ import jsonpatch
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import options
-from sushy_kubevirt.machine import power_state
 
 
 def vm(strategy='RerunOnFailure', *, running=None, requests=(), conditions=(),
@@ -120,9 +119,6 @@ class Machine:
 
     def objects(self):
         return self.vm, self.vmi
-
-    def power_state_of(self, vm, vmi):
-        return power_state.state(vm, vmi)
 
     def fetch(self):
         self.fetch_count += 1

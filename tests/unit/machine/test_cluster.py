@@ -211,20 +211,28 @@ class ClusterTestCase(base.BaseTestCase):
         machine = self.cluster().machine('a')
         vmi = self.api.put('virtualmachineinstances', api.vmi(self.vm))
         self.vm['spec']['runStrategy'] = 'Manual'
-        self.until(lambda: machine.objects()[1] is not None)
+        self.vm['status'] = {'created': True}
+        self.api.put('virtualmachines', self.vm)
+        self.until(lambda: machine.objects()[1] is not None
+                   and machine.objects()[0].get('status'))
         self.api.delete('virtualmachineinstances', vmi)
         self.until(lambda: machine.objects()[1] is None)
         states = []
         machine.cluster.subscribe(lambda machine, vm, vmi: states.append(
-            machine.power_state_of(vm, vmi)))
-        for uid in vmi['metadata']['uid'], 'not delivered yet':
-            self.vm['status'] = {'stateChangeRequests': [
-                {'action': 'Stop', 'uid': uid}]}
+            power_state.state(vm, vmi)))
+        stop = [{'action': 'Stop', 'uid': vmi['metadata']['uid']}]
+        for status in (
+                {'created': True, 'stateChangeRequests': stop},
+                {'created': True, 'printableStatus': 'Stopping'},
+                {'printableStatus': 'Stopped'},
+                # The next VMI, which was not delivered yet.
+                {'created': True, 'printableStatus': 'Stopping'}):
+            self.vm['status'] = status
             self.api.put('virtualmachines', self.vm)
-        self.until(lambda: len(states) >= 3)
+        self.until(lambda: len(states) >= 5)
         self.assertEqual(
-            [power_state.PowerState.OFF, power_state.PowerState.OFF,
-             power_state.PowerState.POWERING_OFF], states[-3:])
+            [power_state.PowerState.OFF] * 4
+            + [power_state.PowerState.POWERING_OFF], states[-5:])
 
     def test_recreated_vm_is_another_machine(self):
         c = self.cluster()

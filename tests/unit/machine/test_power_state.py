@@ -88,8 +88,11 @@ class StateTestCase(base.BaseTestCase):
         vmi['metadata']['uid'] = 'older'
         self.assertIs(DOWN, power_state.state(vm, vmi))
         self.assertIs(DOWN, power_state.state(vm, None))
-        self.assertIs(power_state.PowerState.OFF, power_state.state(
-            vm, None, was_deleted={fakes.STOP['uid']}.__contains__))
+        gone = run_strategy.without_vmi(vm)
+        self.assertIs(OFF, power_state.state(gone, None))
+        # A cancelled start.
+        gone['status']['stateChangeRequests'] = [{'action': 'Stop'}]
+        self.assertIs(DOWN, power_state.state(gone, None))
 
     def test_start_requested_is_powering_on(self):
         for strategy in ('Manual', 'RerunOnFailure', 'Halted'):
@@ -132,23 +135,27 @@ class StateTestCase(base.BaseTestCase):
     def test_stays_off_while_status_of_vm_is_behind(self):
         """The end of a VMI is delivered before the status that counts none.
         """
-        for status in ('Running', 'Stopping', 'Stopped'):
-            vm = fakes.vm('Halted', printableStatus=status)
-            for vmi in fakes.vmi('Failed', deleting=True), None:
-                self.assertIs(power_state.PowerState.OFF,
-                              power_state.state(vm, vmi))
+        for strategy in 'Halted', 'Manual':
+            for status in 'Starting', 'Running', 'Stopping', 'Stopped':
+                vm = fakes.vm(strategy, printableStatus=status)
+                self.assertIs(OFF, power_state.state(
+                    vm, fakes.vmi('Failed', deleting=True)))
+                self.assertIs(OFF, power_state.state(
+                    run_strategy.without_vmi(vm), None))
 
-    def test_vmi_of_cancelled_start_that_was_not_delivered(self):
-        vm = fakes.vm('Halted', printableStatus='Starting')
-        self.assertIs(power_state.PowerState.POWERING_OFF,
-                      power_state.state(vm, None))
+    def test_vmi_that_was_not_delivered(self):
+        for strategy, status, state in (
+                ('Halted', 'Starting', DOWN), ('Halted', 'Stopping', DOWN),
+                ('Manual', 'Starting', UP), ('Manual', 'Stopping', DOWN),
+                ('Manual', 'Stopped', OFF)):
+            vm = fakes.vm(strategy, printableStatus=status)
+            self.assertIs(state, power_state.state(vm, None))
 
-    def test_is_not_off_before_status_counts_no_vmi(self):
-        """Else it is off, powering off without the ended VMI, and off."""
-        for strategy in 'Halted', 'Manual', 'RerunOnFailure':
-            vm = fakes.vm(strategy, printableStatus='Starting')
-            self.assertIs(DOWN, power_state.state(
-                vm, fakes.vmi('Failed', deleting=True)), strategy)
+    def test_failed_start_that_kubevirt_repeats(self):
+        """It deletes the VMI before it requests a start."""
+        vm = fakes.vm('RerunOnFailure', printableStatus='Starting')
+        self.assertIs(UP, power_state.state(
+            vm, fakes.vmi('Failed', deleting=True)))
 
 
 class ProblemTestCase(base.BaseTestCase):

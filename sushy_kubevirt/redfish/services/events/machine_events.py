@@ -87,6 +87,28 @@ def _boot(vm, vmi, before):
                           boot.Enabled.ONCE, state.mode), id_, True
 
 
+def _power_state(vm, vmi, before):
+    """Return the power state, without what a watch that is behind shows.
+
+    KubeVirt removes the request to stop a VMI when it is gone. If only
+    the VM without the request was delivered yet, the machine seems to be
+    on again. If only the VMI's end was, the VM's status may still be that
+    of its start.
+    """
+    state = power_state.state(vm, vmi)
+    if (before is None
+            or before.power is not power_state.PowerState.POWERING_OFF):
+        return state
+    on_again = (state in (power_state.PowerState.ON,
+                          power_state.PowerState.PAUSED)
+                and before.vmi == vmi['metadata']['uid']
+                and not run_strategy.vmi_seen(vm))
+    starting_again = (state is power_state.PowerState.POWERING_ON
+                      and not run_strategy.is_active(vmi)
+                      and not run_strategy.starting(vm, vmi))
+    return before.power if on_again or starting_again else state
+
+
 class MachineEvents:
     """Compares states of machines and emits events.
 
@@ -145,7 +167,7 @@ class MachineEvents:
             return
         now = _Seen(
             machine,
-            self._power_state(machine, vm, vmi, before),
+            _power_state(vm, vmi, before),
             power_state.problem(vm, vmi),
             *_boot(vm, vmi, before),
             vmi and vmi['metadata']['uid']
@@ -167,27 +189,6 @@ class MachineEvents:
             self._compare_power(before, now, vmi, seed)
         self._compare_problem(before, now, seed)
         self._compare_boot(key, before, now, vmi, seed)
-
-    def _power_state(self, machine, vm, vmi, before):
-        """Return the power state, without what a watch that is behind shows.
-
-        KubeVirt removes the request to stop a VMI when it is gone. If only
-        the VM without the request was delivered yet, the machine seems to be
-        on again. If only the VMI's end was, the VM's status may still be that
-        of its start.
-        """
-        state = machine.power_state_of(vm, vmi)
-        if (before is None
-                or before.power is not power_state.PowerState.POWERING_OFF):
-            return state
-        on_again = (state in (power_state.PowerState.ON,
-                              power_state.PowerState.PAUSED)
-                    and before.vmi == vmi['metadata']['uid']
-                    and not run_strategy.vmi_seen(vm))
-        starting_again = (state is power_state.PowerState.POWERING_ON
-                          and vmi is None
-                          and not run_strategy.starting(vm, vmi))
-        return before.power if on_again or starting_again else state
 
     def _deleted(self, key, seen):
         del self._seen[key]

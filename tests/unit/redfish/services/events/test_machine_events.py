@@ -10,7 +10,6 @@ from kubevirt_sandbox.testing import machines
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import media
-from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services.events import filters
 from sushy_kubevirt.redfish.services.events import machine_events
@@ -29,9 +28,6 @@ class Machine:
     @property
     def qualified_name(self):
         return f'{self.namespace}/{self.name}'
-
-    def power_state_of(self, vm, vmi):
-        return power_state.state(vm, vmi)
 
 
 class Media:
