@@ -111,10 +111,14 @@ def state(vm, vmi):
             return PowerState.POWERING_ON
         if run_strategy.stop_pending(vm, vmi):
             return PowerState.POWERING_OFF
-        if vmi is None and not run_strategy.vmi_gone(vm):
-            return _undelivered(vm)
-        if _restarts_failed(vm, vmi):
+        # A VM's status may tell of a VMI that the watch has not delivered.
+        status = (vm.get('status') or {}).get('printableStatus')
+        if (status == 'Starting'
+                and run_strategy.of(vm) != run_strategy.HALTED):
             return PowerState.POWERING_ON
+        if (status in ('Starting', 'Stopping') and vmi is None
+                and not run_strategy.vmi_gone(vm)):
+            return PowerState.POWERING_OFF
         return PowerState.OFF
     if run_strategy.stopping(vm, vmi):
         return PowerState.POWERING_OFF
@@ -139,26 +143,6 @@ def node_lost(vmi):
     return vmi is not None and (
         run_strategy.phase(vmi) == 'Unknown' or
         (vmi.get('status') or {}).get('reason') == 'NodeUnresponsive')
-
-
-def _undelivered(vm):
-    """Return the state of a VM whose VMI may not be delivered yet.
-
-    The VM's status tells then that there is one; it may be behind.
-    """
-    status = (vm.get('status') or {}).get('printableStatus')
-    if status == 'Starting' and run_strategy.of(vm) != run_strategy.HALTED:
-        return PowerState.POWERING_ON
-    if status in ('Starting', 'Stopping'):
-        return PowerState.POWERING_OFF
-    return PowerState.OFF
-
-
-def _restarts_failed(vm, vmi):
-    # KubeVirt deletes a VMI that failed to start, and then requests a start.
-    return (vmi is not None and run_strategy.phase(vmi) == 'Failed'
-            and run_strategy.of(vm) == run_strategy.RERUN_ON_FAILURE
-            and (vm.get('status') or {}).get('printableStatus') == 'Starting')
 
 
 def problem(vm, vmi):

@@ -284,6 +284,8 @@ class Faults:
                 self.sandbox.wait_stopped(self.name)
                 self.sandbox.do(self.name, 'start')
                 self.until(self.bmc.is_on, 15)
+                # A VM that is stopped before it runs is never Stopped.
+                self.sandbox.wait_running(self.name)
                 self.sandbox.clear_faults()
 
     def test_reads_changes_after_broken_watch(self):

@@ -136,7 +136,8 @@ class StateTestCase(base.BaseTestCase):
         """The end of a VMI is delivered before the status that counts none.
         """
         for strategy in 'Halted', 'Manual':
-            for status in 'Starting', 'Running', 'Stopping', 'Stopped':
+            for status in ('Running', 'Stopping', 'Stopped',
+                           *(['Starting'] if strategy == 'Halted' else [])):
                 vm = fakes.vm(strategy, printableStatus=status)
                 self.assertIs(OFF, power_state.state(
                     vm, fakes.vmi('Failed', deleting=True)))
@@ -150,6 +151,12 @@ class StateTestCase(base.BaseTestCase):
                 ('Manual', 'Stopped', OFF)):
             vm = fakes.vm(strategy, printableStatus=status)
             self.assertIs(state, power_state.state(vm, None))
+
+    def test_next_vmi_of_a_restart_was_not_delivered(self):
+        """The VM's status went from one VMI to the next."""
+        vm = fakes.vm('Manual', printableStatus='Starting')
+        self.assertIs(UP, power_state.state(
+            run_strategy.without_vmi(vm), None))
 
     def test_failed_start_that_kubevirt_repeats(self):
         """It deletes the VMI before it requests a start."""
