@@ -127,6 +127,11 @@ class Api:
         await self._complete(in_thread(next, self._client.pages(
             resource, namespace, metadata_only=True)))
 
+    async def serves_group(self, group):
+        """See `client.Client.serves_group`."""
+        return await self._complete(in_thread(
+            self._client.serves_group, group))
+
     async def wait_for_writes(self, seconds):
         """Wait for the writes that are being sent, cancelled ones included.
 

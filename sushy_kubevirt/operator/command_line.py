@@ -13,6 +13,7 @@ import re
 
 from cryptography import x509
 
+from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import permissions
 
 PROGRAM = 'sushy-kubevirt-operator'
@@ -29,6 +30,9 @@ LEASE_SECONDS = 30
 
 #: BMCs that may be without a ready pod while a new image is rolled out.
 MAX_UNAVAILABLE = 5
+
+#: ``--pod-user``: decide by whether the cluster is OpenShift.
+AUTO = 'auto'
 
 LEVELS = 'debug', 'info', 'warning', 'error'
 
@@ -57,6 +61,8 @@ class Options:
     :param identity: unique name of this process in the Lease
     :param image: of BMCs that name none
     :param pull_policy: for pods, or None for Kubernetes' default
+    :param pod_user: uid and gid of the pods' containers; None if the cluster
+        assigns them; `AUTO`
     :param allowed_images: tuple of what BMCs may name: see
         `permissions.image_allowed`
     :param auto_create: label selector of VMs that get a BMC, or None
@@ -79,6 +85,7 @@ class Options:
     identity: str = PROGRAM
     image: str = IMAGE
     pull_policy: str | None = None
+    pod_user: int | str | None = deployments.USER
     allowed_images: tuple = (IMAGE,)
     auto_create: str | None = None
     upload_proxy_url: str | None = None
@@ -150,6 +157,12 @@ def parser(environ):
         choices=_PULL_POLICIES, help='imagePullPolicy of the pods: '
         f"{', '.join(_PULL_POLICIES)} (default: Kubernetes' default)")
     group.add_argument(
+        '--pod-user', metavar='auto|none|UID', type=_user, default=AUTO,
+        help='user and group id of the pods of BMCs; none to let the cluster '
+        'assign them, as OpenShift does by its security context constraints; '
+        f'{AUTO} for none on OpenShift, else {deployments.USER} (default: '
+        '%(default)s)')
+    group.add_argument(
         '--allowed-images', metavar='REPOSITORY', type=_image,
         action='append', default=[], help='images a BMC may name: a '
         'repository, all below one (registry.test/lab/*), or * for any; may '
@@ -217,6 +230,17 @@ def _image(text):
     if text and not re.search(r'\s', text):
         return text
     raise argparse.ArgumentTypeError(f'{text!r} is not an image')
+
+
+def _user(text):
+    if text == AUTO:
+        return text
+    if text == 'none':
+        return None
+    if re.fullmatch('[1-9][0-9]{0,9}', text) and int(text) < 2 ** 31:
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        f'{text!r} is none of {AUTO}, none and an id from 1 to 2147483647')
 
 
 def _url(text):

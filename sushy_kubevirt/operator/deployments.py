@@ -44,8 +44,8 @@ RESOURCES = {
            'limits': {'memory': '96Mi'}},
 }
 
-#: uid and gid of the containers.
-_USER = 65532
+#: uid and gid of the containers, where the cluster does not assign them.
+USER = 65532
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +57,15 @@ class Defaults:
         that have none
     :param pull_policy: or None for Kubernetes' default
     :param proxy: a `config_map.Proxy`, or None
+    :param user: uid and gid of the containers and gid of their volumes; None
+        if the cluster assigns them
     """
 
     image: str
     resources: dict = dataclasses.field(default_factory=RESOURCES.copy)
     pull_policy: str | None = None
     proxy: config_map.Proxy | None = None
+    user: int | None = USER
 
 
 def deployment(bmc, defaults, account=''):
@@ -83,8 +86,9 @@ def deployment(bmc, defaults, account=''):
         'enableServiceLinks': False,
         'terminationGracePeriodSeconds': 10,
         'securityContext': {
-            'runAsNonRoot': True, 'runAsUser': _USER, 'runAsGroup': _USER,
-            'fsGroup': _USER, 'seccompProfile': {'type': 'RuntimeDefault'}},
+            'runAsNonRoot': True, 'seccompProfile': {'type': 'RuntimeDefault'},
+            **({} if defaults.user is None else dict.fromkeys(
+                ('runAsUser', 'runAsGroup', 'fsGroup'), defaults.user))},
         'containers': containers,
         'volumes': _volumes(bmc),
     }

@@ -10,7 +10,9 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import auto_create
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import controller
+from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import leader_election
 from sushy_kubevirt.operator import metrics
 from sushy_kubevirt.pod import health
@@ -19,6 +21,9 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds between attempts to list BMCs at the start.
 DEFINITION_SECONDS = 5
+
+#: API group that OpenShift serves.
+_OPENSHIFT_SECURITY = 'security.openshift.io'
 
 #: Seconds that the event loop has to answer a liveness probe.
 LIVE_SECONDS = 3
@@ -103,7 +108,8 @@ class Operator:
         self._options = dataclasses.replace(
             self._options, namespaces=tuple(
                 one for one in self._options.namespaces
-                if one not in denied))
+                if one not in denied),
+            pod_user=await self._unless_stopped(self._pod_user()))
         self._controller = controller.Controller(
             self._options, self._api, self.metrics)
         try:
@@ -186,6 +192,29 @@ class Operator:
                 return denied
             before = denied
             await asyncio.sleep(DEFINITION_SECONDS)
+
+    async def _pod_user(self):
+        """Decide on `command_line.Options.pod_user`.
+
+        OpenShift assigns the ids of a namespace's range to its pods and
+        rejects others (SecurityContextConstraints ``restricted-v2``).
+
+        :returns: uid; None if the cluster assigns one
+        """
+        if self._options.pod_user != command_line.AUTO:
+            return self._options.pod_user
+        while True:
+            try:
+                openshift = await self._api.serves_group(_OPENSHIFT_SECURITY)
+                break
+            except (errors.Unavailable, errors.AccessDenied) as e:
+                LOG.warning('The API groups cannot be read yet; retrying '
+                            'every %d s: %s', DEFINITION_SECONDS, e)
+                await asyncio.sleep(DEFINITION_SECONDS)
+        if openshift:
+            LOG.info('This is OpenShift: the cluster assigns the user ids of '
+                     'pods')
+        return None if openshift else deployments.USER
 
     def _problem(self):
         """Tell why this replica is not ready; None if it is."""

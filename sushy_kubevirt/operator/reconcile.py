@@ -56,6 +56,7 @@ class Reconciler:
         self._allowed = options.allowed_images
         self._defaults = deployments.Defaults(
             options.image, pull_policy=options.pull_policy,
+            user=options.pod_user,
             proxy=options.upload_proxy_url and config_map.Proxy(
                 options.upload_proxy_url, options.upload_proxy_ca))
         self._executor = executor.Executor(api, cache)

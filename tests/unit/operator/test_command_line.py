@@ -119,6 +119,14 @@ class OptionsTestCase(base.BaseTestCase):
         for text in ('0', '-1', 'x', '1.5'):
             self.refused('--max-unavailable=' + text)
 
+    def test_pod_user(self):
+        for words, user in (((), 'auto'), (('--pod-user=auto',), 'auto'),
+                            (('--pod-user=none',), None),
+                            (('--pod-user=1000',), 1000)):
+            self.assertEqual(user, parse(*words).pod_user)
+        for text in ('0', '-1', '2147483648', 'root', '', '1.5'):
+            self.refused('--pod-user=' + text)
+
     def test_invalid_choices_and_arguments(self):
         self.refused('--log-format', 'xml')
         self.refused('--log-level', 'loud')

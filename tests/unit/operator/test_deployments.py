@@ -163,6 +163,19 @@ class DeploymentTestCase(base.BaseTestCase):
             # A CPU limit would slow down the start.
             self.assertEqual({'memory'}, set(resources['limits']))
 
+    def test_user(self):
+        for user, ids in ((deployments.USER, {65532}), (1000, {1000}),
+                          (None, {None})):
+            found = deployments.deployment(
+                spec.read(bodies.body()), deployments.Defaults(
+                    'any', user=user))['spec']['template']['spec']
+            context = found['securityContext']
+            self.assertEqual(ids, {context.get(name) for name in (
+                'runAsUser', 'runAsGroup', 'fsGroup')})
+            self.assertTrue(context['runAsNonRoot'])
+            self.assertFalse(any('runAsUser' in one['securityContext']
+                                 for one in found['containers']))
+
     def test_one_replica_is_recreated(self):
         found = made(bodies.body())['spec']
         self.assertEqual((1, {'type': 'Recreate'}),

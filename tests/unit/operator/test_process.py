@@ -72,6 +72,24 @@ class ProcessTestCase(base.BaseTestCase):
                 self.assertEqual((left_out, many),
                                  self.definition(namespaces, rounds))
 
+    def test_user_of_pods(self):
+        def decide(asked, *answers):
+            made = new_operator(pod_user=asked)
+            made._api = mock.Mock(
+                serves_group=mock.AsyncMock(side_effect=answers))
+            with mock.patch.object(process, 'DEFINITION_SECONDS', 0):
+                found = asyncio.run(made._pod_user())
+            self.assertEqual(
+                [mock.call('security.openshift.io')] * len(answers),
+                made._api.serves_group.mock_calls)
+            return found
+
+        self.assertIsNone(decide('auto', True))
+        self.assertEqual(65532, decide('auto', False))
+        self.assertIsNone(decide('auto', errors.Unavailable('x'), True))
+        self.assertIsNone(decide(None))
+        self.assertEqual(1000, decide(1000))
+
     def test_ends_when_namespace_is_readable_again(self):
         class Api:
             async def watch(self, resource, namespace, metadata_only):
