@@ -100,7 +100,7 @@ class WorkQueue:
         except Exception as error:
             failures = self._failures.get(key, 0)
             self._failures[key] = failures + 1
-            delay = min(_FIRST_DELAY * 2 ** failures, _LONGEST_DELAY)
+            delay = min(_FIRST_DELAY * 2 ** min(failures, 30), _LONGEST_DELAY)
             expected = isinstance(error, (Again, errors.ApiError))
             LOG.log(logging.DEBUG if expected else logging.ERROR,
                     '%s: %s failed, again in %.1f s: %s', self._name, key,

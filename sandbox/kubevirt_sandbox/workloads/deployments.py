@@ -230,6 +230,7 @@ class Controller:
                  'Deployment does not have minimum availability.')))
             self._set_progressing(one, key, new, made, complete,
                                   before != counts, limit)
+            _put_failure(status, (*newest, *sets))
         self._store.change(workload_kinds.DEPLOYMENT, *key, change,
                            subresource='status', manager=_MANAGER)
 
@@ -266,6 +267,18 @@ class Controller:
                 return
         if not complete:
             self._queue.add_after(key, limit)
+
+
+def _put_failure(status, sets):
+    """Copy the condition of the first ReplicaSet that cannot create pods."""
+    found = next(filter(None, (
+        podstate.condition(one, 'ReplicaFailure') for one in sets)), None)
+    if found is None:
+        status['conditions'] = [one for one in status['conditions']
+                                if one['type'] != 'ReplicaFailure']
+    else:
+        _put(status, 'ReplicaFailure', found['status'], found['reason'],
+             found['message'])
 
 
 def _revision(obj):
