@@ -141,6 +141,11 @@ def parser():
         help='lifetime in seconds of the tokens mounted in pods; renewed '
         'after four fifths of it (default: as pods request)')
     result.add_argument(
+        '--openshift', action='store_true', help="have OpenShift's security "
+        'context constraints restricted-v2: namespaces have a range of user '
+        'ids, pods get one and run as it, and pods that ask for another are '
+        'rejected (as another user than root, containers only see that id)')
+    result.add_argument(
         '--lag', metavar='S', type=_seconds, default=0, help='delay each '
         'action of controllers, and each creation of a VMI, by a random time '
         'of up to S seconds, as in a busy cluster (default: 0)')

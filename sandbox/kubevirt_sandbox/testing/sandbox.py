@@ -88,6 +88,8 @@ class Sandbox(fixtures.Fixture):
 
     def _setUp(self):
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        # Pods of `--openshift` have other users; they cannot list it.
+        home.chmod(0o711)
         self.kubeconfig = home / 'kubeconfig'
         self.process = self.useFixture(process.Process(
             ['kubevirt-sandbox', '--listen', f'127.0.0.1:{self.port}',

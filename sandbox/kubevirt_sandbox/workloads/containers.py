@@ -155,7 +155,7 @@ class Container:
         try:
             self._process = self._pod.processes.start(
                 words, env, self._pod.home(self.spec), self.log.write,
-                gone.set)
+                gone.set, self._pod.identity(self.spec))
         except processes.NotStarted as exc:
             self._pod.event(events.WARNING, 'Failed', f'Error: {exc}')
             self._end('StartError', 128, since, str(exc))
@@ -311,7 +311,8 @@ class Container:
         name, value = self._pod.processes.mark(self._process.pid)
         folder = self._pod.home(self.spec)
         return self._pod.processes.arguments(
-            self._real(command), self._env, folder), {
+            self._real(command), self._env, folder,
+            self._pod.identity(self.spec)), {
                 **self._env, name: value}, folder
 
     def _real(self, command):
@@ -325,7 +326,8 @@ class Container:
         try:
             process = self._pod.processes.start(
                 self._real(command), env,
-                self._pod.home(self.spec), lambda data: None, gone.set)
+                self._pod.home(self.spec), lambda data: None, gone.set,
+                self._pod.identity(self.spec))
         except processes.NotStarted as exc:
             raise OSError(str(exc)) from None
         try:

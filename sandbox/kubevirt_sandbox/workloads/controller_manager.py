@@ -17,6 +17,7 @@ from kubevirt_sandbox.workloads import node
 from kubevirt_sandbox.workloads import podsecurity
 from kubevirt_sandbox.workloads import replicasets
 from kubevirt_sandbox.workloads import scale
+from kubevirt_sandbox.workloads import security_constraints
 from kubevirt_sandbox.workloads import services
 from kubevirt_sandbox.workloads import workload_kinds
 
@@ -30,12 +31,15 @@ class Options:
     :param lag: maximum delay of each reconciliation in seconds.
     :param pods: ``processes``, or ``pretended``: without processes.
     :param token_seconds: lifetime of mounted tokens; None: as requested.
+    :param openshift: whether security context constraints hold, and
+        containers run as the user that they assign.
     """
 
     crash_back_off: float = 0.5
     lag: float = 0
     pods: str = 'processes'
     token_seconds: float | None = None
+    openshift: bool = False
 
 
 class ControllerManager:
@@ -63,8 +67,11 @@ class ControllerManager:
                 kind.group, kind.version, kind.plural, 'scale',
                 scale.handler(kind), ('GET', 'PUT', 'PATCH'), kind='Scale',
                 kind_of=('autoscaling', 'v1'))
-        self._store.gates += [self._gate, podsecurity.Admission(
-            core.NAMESPACE)]
+        self._store.gates.append(self._gate)
+        if options.openshift:
+            # Before Pod Security, which sees what they have filled in.
+            self._store.gates.append(security_constraints.Admission(server))
+        self._store.gates.append(podsecurity.Admission(core.NAMESPACE))
         self._pods = addresses.Pool(addresses.PODS)
         self._nodes = addresses.Pool(addresses.NODES)
         self._hosts = {}
@@ -76,7 +83,7 @@ class ControllerManager:
             server, recorder, self._pods, self._token,
             lambda name: self._hosts.get(name, ''), options.crash_back_off,
             options.lag, options.token_seconds,
-            options.pods == 'pretended')
+            options.pods == 'pretended', options.openshift)
         server.register_subresource(
             '', 'v1', 'pods', 'log', logs.Route(self._node.log).answer,
             ('GET',), kind='Pod')

@@ -34,14 +34,18 @@ def _safe(path):
     return str(parts)
 
 
-def write(folder, files):
+def write(folder, files, group=None):
     """Write files into a folder atomically.
 
     :param folder: a :class:`pathlib.Path`, created if missing.
     :param files: ``{path below it: (bytes, mode)}``.
+    :param group: gid of a group that may read them; None for none.
     :returns: whether anything changed.
     """
-    folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+    if group is not None:
+        files = {path: (content, mode | 0o440)
+                 for path, (content, mode) in files.items()}
+    _make_folder(folder)
     link = folder / _DATA
     old = folder / os.readlink(link) if link.is_symlink() else None
     if old is not None and _read(old) == files:
@@ -50,10 +54,12 @@ def write(folder, files):
     made.chmod(0o755)
     for path, (content, mode) in files.items():
         target = made / path
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        _make_folder(target.parent)
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(handle, 'wb') as file:
             file.write(content)
+            if group is not None and os.geteuid() == 0:
+                os.fchown(file.fileno(), -1, group)
             os.fchmod(file.fileno(), mode)
     unfinished = folder / '..data_tmp'
     with contextlib.suppress(FileNotFoundError):
@@ -72,6 +78,12 @@ def write(folder, files):
     return True
 
 
+def _make_folder(path):
+    # Independent of the umask: a container may run as another user.
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(0o755)
+
+
 def _read(folder):
     found = {}
     for path in folder.rglob('*'):
@@ -88,13 +100,15 @@ class Volumes:
     :param spec: the pod's spec.
     :param values: a :class:`fields.Fields`.
     :param token: function of a ``serviceAccountToken`` that returns it.
+    :param group: ``fsGroup``; None for none.
     """
 
-    def __init__(self, folder, spec, values, token):
+    def __init__(self, folder, spec, values, token, group=None):
         self._folder = folder
         self._spec = spec
         self._fields = values
         self._token = token
+        self._group = group
 
     def write(self):
         """Write new and changed volumes.
@@ -112,7 +126,7 @@ class Volumes:
                 # Independent of the umask; there is no sticky bit.
                 place.chmod(0o777)
             else:
-                changed = write(place, files) or changed
+                changed = write(place, files, self._group) or changed
         return changed
 
     def places(self, container):

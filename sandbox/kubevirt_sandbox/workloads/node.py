@@ -66,17 +66,20 @@ class Node:
     :param lag: maximum delay of the scheduler in seconds.
     :param token_seconds: lifetime of mounted tokens; None: as requested.
     :param pretended: pods have no processes, see :mod:`simulated_pods`.
+    :param has_identities: containers run as the user that their pod names.
     """
 
     def __init__(self, server, recorder, addresses, token, hosts, back_off,
-                 lag=0, token_seconds=None, pretended=False):
+                 lag=0, token_seconds=None, pretended=False,
+                 has_identities=False):
         self.store = server.store
         self.recorder = recorder
         self.addresses = addresses
         self.token = token
         self.token_seconds = token_seconds
         self.back_off = back_off
-        self.processes = processes.Processes()
+        self.has_identities = has_identities
+        self.processes = processes.Processes(has_identities)
         self.turns = start_limiter.Turns()
         self._begun = False
         self._make = simulated_pods.Pod if pretended else pods.Pod

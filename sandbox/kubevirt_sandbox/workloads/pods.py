@@ -22,6 +22,7 @@ from kubevirt_sandbox.workloads import fields
 from kubevirt_sandbox.workloads import mountedtokens
 from kubevirt_sandbox.workloads import mounts
 from kubevirt_sandbox.workloads import podstate
+from kubevirt_sandbox.workloads import security_constraints
 
 LOG = logging.getLogger(__name__)
 
@@ -59,7 +60,9 @@ class Pod:
                 self._obj, audiences, seconds), node.token_seconds)
         self.fields = fields.Fields(node.store, lambda: self._obj)
         self._volumes = mounts.Volumes(
-            self.folder / 'volumes', spec, self.fields, self._tokens.get)
+            self.folder / 'volumes', spec, self.fields, self._tokens.get,
+            (spec.get('securityContext') or {}).get('fsGroup')
+            if node.has_identities else None)
         policy = spec.get('restartPolicy', 'Always')
         self.init = [containers.Container(
             self, one, 'Never' if policy == 'Never' else 'OnFailure')
@@ -76,6 +79,11 @@ class Pod:
         self._main = self.spawn(self._run())
 
     # -- for its containers -----------------------------------------------
+
+    def identity(self, spec):
+        """Return the user and groups of a container; None: the sandbox's."""
+        return (security_constraints.identity(self._spec, spec)
+                if self._node.has_identities else None)
 
     def places(self, spec):
         """Return the folders of a container's mounts."""
@@ -129,6 +137,8 @@ class Pod:
             'contexts': [{'name': 'pod', 'context': {
                 'cluster': 'pod', 'user': 'pod',
                 'namespace': self.key[0]}}]}))
+        # It has no secrets.
+        path.chmod(0o644)
         return path
 
     def event(self, kind, reason, message):
@@ -250,10 +260,14 @@ class Pod:
                                         uid=self.uid)
 
     async def _live(self):
-        self.folder.mkdir(mode=0o700)
-        for one in (*self.init, *self.containers):
-            (self.folder / 'home' / one.name).mkdir(
-                parents=True, exist_ok=True, mode=0o700)
+        # Its containers may run as another user, who cannot write there.
+        mode = 0o755 if self._node.has_identities else 0o700
+        homes = self.folder / 'home'
+        for folder in (self.folder, self.folder / 'volumes', homes,
+                       *(homes / one.name
+                         for one in (*self.init, *self.containers))):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(mode)
         # Write it immediately: containers may read the status.
         self._write_status()
         while not self._fill():

@@ -117,10 +117,24 @@ def _lower_priority(pid):
         file.write(str(_NICENESS))
 
 
-class Processes:
-    """The processes of all containers."""
+def _is_root():
+    return os.geteuid() == 0
 
-    def __init__(self):
+
+def _change_ids(user, group, further):
+    return ('--reuid', str(user), '--regid', str(group), *(
+        ('--clear-groups',) if further is None
+        else ('--groups', str(further))))
+
+
+class Processes:
+    """The processes of all containers.
+
+    :param shared: whether processes of other users need the folder.
+    """
+
+    def __init__(self, shared=False):
+        self._shared = shared
         self._alive = {}
         self._marks = {}
         self._ended = {}
@@ -134,20 +148,24 @@ class Processes:
 
         Made when it is needed: a sandbox that cannot start leaves none.
         """
-        return pathlib.Path(tempfile.mkdtemp(prefix='sushy-kubevirt-pods-'))
+        made = pathlib.Path(tempfile.mkdtemp(prefix='sushy-kubevirt-pods-'))
+        if self._shared:
+            made.chmod(0o711)
+        return made
 
-    def start(self, command, env, folder, on_output, on_end):
+    def start(self, command, env, folder, on_output, on_end, identity=None):
         """Start a process.
 
         :param command: list of words.
         :param env: the whole environment.
         :param folder: working directory.
+        :param identity: see :meth:`arguments`.
         :param on_output: function that is called with the bytes of its output.
         :param on_end: function that is called when it has ended.
         :returns: a :class:`Process`.
         :raises NotStarted: the process cannot be started.
         """
-        words = self.arguments(command, env, folder)
+        words = self.arguments(command, env, folder, identity)
         self._begin_watch()
         ours, theirs = os.pipe()
         try:
@@ -170,8 +188,13 @@ class Processes:
         self._alive[popen.pid] = made
         return made
 
-    def arguments(self, command, env, folder):
-        """Return the resolved arguments of a command; see :meth:`start`."""
+    def arguments(self, command, env, folder, identity=None):
+        """Return the resolved arguments of a command; see :meth:`start`.
+
+        :param identity: (uid, gid, further gid or None) of the process; None:
+            those of the sandbox. Without root's rights the process only sees
+            the first two, in a user namespace, and has the sandbox's rights.
+        """
         path = shutil.which(command[0], path=env.get('PATH', os.defpath))
         if '/' in command[0]:
             path = os.path.join(folder, command[0])
@@ -182,7 +205,12 @@ class Processes:
         words = [path, *command[1:]]
         if self._setpriv:
             # In addition to the reaper: killed with the loop's thread.
-            words = [self._setpriv, '--pdeathsig', 'KILL', '--', *words]
+            words = [self._setpriv, '--pdeathsig', 'KILL', *(
+                _change_ids(*identity) if identity and _is_root() else ()),
+                '--', *words]
+        if identity and not _is_root():
+            words = ['unshare', '--user', '--map-user', str(identity[0]),
+                     '--map-group', str(identity[1]), '--', *words]
         return words
 
     def mark(self, pid):
