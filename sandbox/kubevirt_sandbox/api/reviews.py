@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Review requests of a user about itself, which are answered and not stored.
+"""Review requests, which are answered and not stored.
 
-SelfSubjectReview, SelfSubjectAccessReview and SelfSubjectRulesReview, which
-``kubectl auth`` sends.
+Of a user about itself SelfSubjectReview, SelfSubjectAccessReview and
+SelfSubjectRulesReview, which ``kubectl auth`` sends; about another user
+SubjectAccessReview.
 
 Follows ``pkg/registry/authorization`` and ``pkg/registry/authentication`` of
 Kubernetes 1.36.
 """
 from kubevirt_sandbox.api import attributes
+from kubevirt_sandbox.api import auth
 from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import kinds
@@ -38,8 +40,24 @@ def _wanted(review, call):
 
 
 def _access(review, call):
+    return _decide(call.user, review, call)
+
+
+def _access_of(review, call):
+    spec = review.get('spec') or {}
+    name, groups = spec.get('user') or '', spec.get('groups') or ()
+    wanted = _wanted(review, call)
+    if not name and not groups:
+        raise errors.invalid(call.kind, '', [errors.Cause(
+            'FieldValueInvalid', 'Invalid value: at least one of user or '
+            'group must be specified', 'spec.user')])
+    # Only the groups that are given count, unlike in impersonation.
+    return _decide(auth.User(name, tuple(groups)), review, call, wanted)
+
+
+def _decide(user, review, call, wanted=None):
     allowed, reason = call.server.access.decide(
-        call.user, _wanted(review, call))
+        user, wanted or _wanted(review, call))
     review['status'] = {'allowed': allowed}
     if reason:
         review['status']['reason'] = reason
@@ -81,7 +99,8 @@ _PATH = core_schemas.thing(path=core_schemas.STRING, verb=core_schemas.STRING)
 _SCHEMA = core_schemas.about(core_schemas.thing(
     spec=core_schemas.thing(
         namespace=core_schemas.STRING, resourceAttributes=_RESOURCE,
-        nonResourceAttributes=_PATH)),
+        nonResourceAttributes=_PATH, user=core_schemas.STRING,
+        uid=core_schemas.STRING, groups=core_schemas.STRINGS)),
     'A question that is answered in its status.')
 
 
@@ -96,6 +115,8 @@ def install(server):
     for kind in (
             _kind(_AUTHORIZATION, 'SelfSubjectAccessReview',
                   'selfsubjectaccessreviews', _access),
+            _kind(_AUTHORIZATION, 'SubjectAccessReview',
+                  'subjectaccessreviews', _access_of),
             _kind(_AUTHORIZATION, 'SelfSubjectRulesReview',
                   'selfsubjectrulesreviews', _rules),
             _kind(_AUTHENTICATION, 'SelfSubjectReview',

@@ -194,6 +194,29 @@ class ReviewTestCase(AccountTestCase):
         self.assertIn({'verbs': ['get'], 'apiGroups': [''],
                        'resources': ['pods']}, rules['resourceRules'])
 
+    async def test_access_reviews_of_others(self):
+        self.grant({'verbs': ['get'], 'apiGroups': [''],
+                    'resources': ['pods']})
+        pods = {'verb': 'get', 'resource': 'pods', 'namespace': 'default'}
+        account = {'user': 'system:serviceaccount:default:bmc'}
+        path = {'nonResourceAttributes': {'verb': 'get', 'path': '/api'}}
+        for spec, allowed in (
+                ({**account, 'resourceAttributes': pods}, True),
+                ({**account, 'resourceAttributes': {
+                    **pods, 'namespace': 'far'}}, False),
+                ({'user': 'jane', 'resourceAttributes': pods}, False),
+                # The user has no other groups than those given.
+                ({**account, **path}, False),
+                ({'groups': ['system:authenticated'], **path}, True)):
+            self.assertIs(allowed, (await self.ask(
+                'subjectaccessreviews', spec))['allowed'])
+        await self.ask('subjectaccessreviews', {'resourceAttributes': pods},
+                       422)
+        await self.ask('subjectaccessreviews', account, 422)
+        # Not every user may ask about others.
+        await self.ask('subjectaccessreviews', {
+            **account, 'resourceAttributes': pods}, 403, await self.token())
+
     async def test_impersonation(self):
         async def who(expect=201, token=self.server.token, **headers):
             answer = await self.call('POST', SELF_REVIEW, {}, expect, headers={
