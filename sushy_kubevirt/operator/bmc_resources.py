@@ -17,6 +17,9 @@ BINDING = api_resources.Resource(
     'rbac.authorization.k8s.io', 'v1', 'rolebindings', 'RoleBinding')
 POLICY = api_resources.Resource(
     'networking.k8s.io', 'v1', 'networkpolicies', 'NetworkPolicy')
+#: Only on OpenShift, and watched only where it is served.
+ROUTE = api_resources.Resource(
+    'route.openshift.io', 'v1', 'routes', 'Route')
 LEASE = api_resources.Resource(
     'coordination.k8s.io', 'v1', 'leases', 'Lease')
 CONFIG_MAP, SECRET, VM, EVENT = (
@@ -27,7 +30,7 @@ CONFIG_MAP, SECRET, VM, EVENT = (
 #: desired state; watched by label. Secrets are separate: see `secret_summary`.
 OWNED = (DEPLOYMENT, SERVICE, ACCOUNT, ROLE, BINDING, POLICY, CONFIG_MAP)
 
-_BY_KIND = {one.kind: one for one in (*OWNED, SECRET, VM, BMC)}
+_BY_KIND = {one.kind: one for one in (*OWNED, ROUTE, SECRET, VM, BMC)}
 
 
 def of(obj):

@@ -19,7 +19,8 @@ from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import secret_summary
 from sushy_kubevirt.operator import spec
 
-_OWNED = {resource.plural: resource for resource in bmc_resources.OWNED}
+_OWNED = {resource.plural: resource for resource in (
+    *bmc_resources.OWNED, bmc_resources.ROUTE)}
 
 #: Annotation that repeats the whole object.
 _LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
@@ -36,14 +37,25 @@ class Cache:
 
     ``objects`` is an `Objects` of BMCs and the objects created for them,
     ``machines`` a `VirtualMachines`, ``secrets`` a `Secrets`.
+    ``route_problems`` has what `route_problem` returns, by namespace; under
+    None, for all namespaces.
     """
 
     def __init__(self, api):
         self.objects = Objects()
         self.machines = VirtualMachines()
         self.secrets = Secrets(api)
+        self.route_problems = {}
         self._users = {}
         self._refs = {}
+
+    def route_problem(self, namespace):
+        """Tell why BMCs of a namespace cannot have Routes.
+
+        :returns: `routes.MISSING` or `routes.FORBIDDEN`; None if they can
+        """
+        return self.route_problems.get(
+            namespace, self.route_problems.get(None))
 
     def bmc(self, key):
         """Look up a BMC.

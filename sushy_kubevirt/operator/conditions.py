@@ -15,6 +15,7 @@ from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import permissions
+from sushy_kubevirt.operator import routes
 from sushy_kubevirt.operator import spec
 
 VM, SECRET, EMULATOR, ENDPOINT, READY = (
@@ -39,10 +40,6 @@ _ACCEPTED = {
     credentials.REDFISH: 'Redfish takes user names of up to 128 bytes '
     'without colons and control characters, passwords of up to 1024 bytes'
     f'{_ROLES}.'}
-
-#: Reason of a Deployment's condition Progressing when its pods were ready
-#: (pkg/controller/deployment/util).
-_COMPLETE = 'NewReplicaSetAvailable'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +76,9 @@ class BmcState:
     :param service: of the pod
     :param vm_service: name of the Service of `naming.vm_service`; None if the
         BMC needs none, or the name is taken
+    :param route: of the BMC
+    :param route_problem: why it cannot have a Route: `routes.MISSING`,
+        `routes.FORBIDDEN` or None
     :param certificate: whether the certificate for Redfish exists
     :param certificate_fault: why the certificate in the Secret that the BMC
         names cannot be used: see `pki.fault`
@@ -102,6 +102,8 @@ class BmcState:
     deployment: dict | None = None
     service: dict | None = None
     vm_service: str | None = None
+    route: dict | None = None
+    route_problem: str | None = None
     certificate: bool = False
     certificate_fault: str = ''
     validity: tuple | None = None
@@ -259,7 +261,7 @@ def _emulator(bmc, state, vm, secret):
             EMULATOR, False, 'AllowedHostsInvalid',
             f'spec.virtualMedia.allowedHosts: {wrong}. Entries are names, '
             '*.domain, addresses and networks.')
-    foreign = [one for one in state.foreign if not one.startswith('Service ')]
+    foreign = pod_conflicts(state)
     if foreign:
         return _name_taken(EMULATOR, foreign[0])
     problem = _certificate_problem(bmc, state)
@@ -276,7 +278,7 @@ def _emulator(bmc, state, vm, secret):
                 f'--selector {naming.LABEL}={naming.label(bmc.name)}')
         where = f'kubectl describe pods {pods}'
         # Until the present pod was ready once, it is starting.
-        if _is_progressing(state.deployment):
+        if deployments.is_progressing(state.deployment):
             return Condition(
                 EMULATOR, False, 'EmulatorStarting',
                 f'The pod of Deployment {name} is starting. If that takes '
@@ -284,8 +286,8 @@ def _emulator(bmc, state, vm, secret):
         return Condition(
             EMULATOR, False, 'EmulatorNotReady',
             f'The pod of Deployment {name} is not ready.'
-            f'{_failure_message(present)} For details, run {where} and '
-            f'kubectl logs {pods} --all-containers.')
+            f'{deployments.failure_message(present)} For details, run {where} '
+            f'and kubectl logs {pods} --all-containers.')
     if state.waiting:
         return Condition(
             EMULATOR, True, 'RolloutWaiting', 'The pod is ready. Its upgrade '
@@ -300,7 +302,8 @@ def _endpoint(bmc, state):
     for what, why in state.refused:
         if what in _endpoint_objects(bmc):
             return _refused(ENDPOINT, what, why)
-    wrong = _certificate_problem(bmc, state) or _validity_problem(bmc, state)
+    wrong = (_certificate_problem(bmc, state) or _validity_problem(bmc, state)
+             or _route_problem(bmc, state))
     if wrong is not None:
         return wrong
     at = state.service and endpoints.host(bmc, state.service)
@@ -370,6 +373,43 @@ def _validity_problem(bmc, state):
     return None
 
 
+def _route_problem(bmc, state):
+    """Check whether the BMC has the Route that its spec asks for.
+
+    :returns: `Condition`; None if it has, or needs none
+    """
+    if bmc.route is None:
+        return None
+    name = naming.route(bmc)
+    if state.route_problem == routes.MISSING:
+        return Condition(
+            ENDPOINT, False, 'RouteAPIMissing',
+            'This cluster does not serve the API of OpenShift\'s Routes '
+            '(route.openshift.io), so the BMC has its Service only. Remove '
+            'spec.route; from outside of the cluster, the BMC can be reached '
+            'by spec.service.type or by an Ingress.')
+    if state.route_problem == routes.FORBIDDEN:
+        return Condition(
+            ENDPOINT, False, 'RouteAPIForbidden',
+            'The operator may not list Routes, so the BMC has its Service '
+            'only. Install the operator with the overlay '
+            'etc/kubernetes/overlays/openshift, or remove spec.route.')
+    if _has_foreign(state, 'Route', name):
+        return _name_taken(ENDPOINT, 'Route ' + name)
+    if routes.hosts(state.route):
+        return None
+    why = routes.rejection(state.route)
+    if why:
+        return Condition(
+            ENDPOINT, False, 'RouteRejected',
+            f'The ingress controller does not serve Route {name}: {why}')
+    return Condition(
+        ENDPOINT, False, 'RoutePending',
+        f'No ingress controller serves Route {name} yet. If this lasts, check '
+        'that one selects it, by the labels of the Route (spec.route.labels) '
+        'or of the namespace.')
+
+
 def _time(when):
     return when.strftime('%Y-%m-%dT%H:%M:%SZ')
 
@@ -379,33 +419,14 @@ def _has_ready_pod(state):
     return present.get('readyReplicas', 0) > 0
 
 
-def _is_progressing(deployment):
-    """Tell by its conditions whether a Deployment is progressing."""
-    present = deployment.get('status') or {}
-    if (present.get('observedGeneration', 0)
-            < deployment['metadata'].get('generation', 0)):
-        return True
-    found = {one.get('type'): one for one in present.get('conditions') or ()}
-    if found.get('ReplicaFailure', {}).get('status') == 'True':
-        return False
-    progress = found.get('Progressing', {})
-    return (progress.get('status', 'True') == 'True'
-            and progress.get('reason') != _COMPLETE)
+def pod_conflicts(state):
+    """List the foreign objects whose rights or credentials a pod would get.
 
-
-def _failure_message(present):
-    """Find why a Deployment does not progress.
-
-    :param present: dict, its status
-    :returns: message of its condition, with a space before it; '' if it has
-        none
+    :param state: `BmcState`
+    :returns: list of 'Kind name'
     """
-    return next((f" {one['message']}" for one in present.get(
-        'conditions') or () if one.get('type') in (
-            'ReplicaFailure', 'Progressing')
-        and one.get('message') and (
-            one['type'], one.get('status')) in (
-            ('ReplicaFailure', 'True'), ('Progressing', 'False'))), '')
+    return [one for one in state.foreign
+            if not one.startswith(('Service ', 'Route '))]
 
 
 def _has_foreign(state, kind, name):
@@ -431,7 +452,8 @@ def _endpoint_objects(bmc):
             f'Service {naming.vm_service(bmc)}',
             'Secret ' + naming.tls(bmc.name),
             'Secret ' + naming.AUTHORITY,
-            'ConfigMap ' + naming.authority(bmc.name))
+            'ConfigMap ' + naming.authority(bmc.name),
+            'Route ' + naming.route(bmc))
 
 
 def _refused(type_, what, why):
@@ -467,7 +489,7 @@ def status(bmc, state, old, now):
     if any(one.type == SECRET and one.status for one in found):
         made['authSecret'] = deployments.auth_secret(bmc)
     made.update((name, value) for name, value in endpoints.status(
-        bmc, state.service).items() if value)
+        bmc, state.service, state.route).items() if value)
     return made
 
 

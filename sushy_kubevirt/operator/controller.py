@@ -24,6 +24,7 @@ from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import orphaned_rbac
 from sushy_kubevirt.operator import reconcile
 from sushy_kubevirt.operator import rollout
+from sushy_kubevirt.operator import routes
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import vm_cleanup
 from sushy_kubevirt.operator import workqueue
@@ -32,6 +33,9 @@ LOG = logging.getLogger(__name__)
 
 #: Number of BMCs that are reconciled at the same time.
 WORKERS = 8
+
+#: Seconds between attempts to list Routes.
+ROUTE_SECONDS = 10
 
 #: Seconds that running reconciles have to finish when the process ends.
 _CLOSE_SECONDS = 5
@@ -72,6 +76,7 @@ class Controller:
         self._without_vm = set()
         self._tasks = []
         self._unlisted = set()
+        self._wants_route = asyncio.Event()
         self.listed = asyncio.Event()
 
     async def start(self):
@@ -80,6 +85,7 @@ class Controller:
         for namespace in self._namespaces:
             for resource in bmc_resources.OWNED:
                 self._start(self._watch_owned, resource, namespace)
+            self._start(self._watch_routes, bmc_resources.ROUTE, namespace)
             self._start(self._watch_vms, bmc_resources.VM, namespace)
             self._start(self._watch_secrets, bmc_resources.SECRET, namespace)
             self._start(self._watch_bmcs, bmc_resources.BMC, namespace)
@@ -162,6 +168,8 @@ class Controller:
                     'ignored; set it, or delete the BMC',
                     bmc_resources.BMC.kind, *key)
             return
+        if spec.read(body).route:
+            self._wants_route.set()
         known = self._cache.bmc(key) is not None
         if self._cache.put_bmc(body):
             self._count(key)
@@ -242,6 +250,43 @@ class Controller:
                     self._rollout.update(key, rollout.is_stopped(
                         None if is_gone else found))
             self._wake(keys)
+
+    async def _watch_routes(self, resource, namespace):
+        """Watch Routes as soon as there are any.
+
+        Where they do not exist, the API server is asked for them only after a
+        BMC has asked for one, and the other resources do not wait for them.
+        """
+        while True:
+            try:
+                problem = await self._route_problem(resource, namespace)
+            except errors.Unavailable as e:
+                LOG.warning('Routes cannot be listed yet; retrying every %d '
+                            's: %s', ROUTE_SECONDS, e)
+                await asyncio.sleep(ROUTE_SECONDS)
+                continue
+            if self._cache.route_problems.get(namespace) != problem:
+                self._cache.route_problems[namespace] = problem
+                self._wake(self._cache.bmcs())
+            if problem is None:
+                break
+            self._set_listed(resource, namespace)
+            await self._wants_route.wait()
+            await asyncio.sleep(ROUTE_SECONDS)
+        await self._watch_owned(resource, namespace)
+
+    async def _route_problem(self, resource, namespace):
+        """Find the value of `cache.Cache.route_problems`.
+
+        :raises: `errors.Unavailable`
+        """
+        try:
+            if not await self._api.serves_group(resource.group):
+                return routes.MISSING
+            await self._api.check_readable(resource, namespace)
+        except errors.AccessDenied:
+            return routes.FORBIDDEN
+        return None
 
     async def _watch_vms(self, resource, namespace):
         await self._watch_metadata(resource, namespace, self._cache.machines,

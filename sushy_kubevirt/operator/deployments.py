@@ -44,6 +44,10 @@ RESOURCES = {
            'limits': {'memory': '96Mi'}},
 }
 
+#: Reason of a Deployment's condition Progressing when its pods were ready
+#: (pkg/controller/deployment/util).
+_COMPLETE = 'NewReplicaSetAvailable'
+
 #: uid and gid of the containers, where the cluster does not assign them.
 USER = 65532
 
@@ -144,6 +148,38 @@ def is_ready(deployment):
             and present.get('updatedReplicas', 0) > 0
             and present.get('replicas', 0) <= present['updatedReplicas']
             and present.get('readyReplicas', 0) > 0)
+
+
+def is_progressing(deployment):
+    """Tell by its conditions whether a Deployment is progressing.
+
+    :param deployment: dict, as the cluster has it
+    """
+    present = deployment.get('status') or {}
+    if (present.get('observedGeneration', 0)
+            < deployment['metadata'].get('generation', 0)):
+        return True
+    found = {one.get('type'): one for one in present.get('conditions') or ()}
+    if found.get('ReplicaFailure', {}).get('status') == 'True':
+        return False
+    progress = found.get('Progressing', {})
+    return (progress.get('status', 'True') == 'True'
+            and progress.get('reason') != _COMPLETE)
+
+
+def failure_message(present):
+    """Find why a Deployment does not progress.
+
+    :param present: dict, its status
+    :returns: message of its condition, with a space before it; '' if it has
+        none
+    """
+    return next((f" {one['message']}" for one in present.get(
+        'conditions') or () if one.get('type') in (
+            'ReplicaFailure', 'Progressing')
+        and one.get('message') and (
+            one['type'], one.get('status')) in (
+            ('ReplicaFailure', 'True'), ('Progressing', 'False'))), '')
 
 
 def auth_secret(bmc):

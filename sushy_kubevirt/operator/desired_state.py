@@ -75,7 +75,7 @@ def keeps_pod(bmc, state):
             or deployments.tls_secret(bmc) and not state.certificate):
         return True
     # A pod must not get the rights or the credentials of a foreign object.
-    return any(not one.startswith('Service ') for one in state.foreign)
+    return bool(conditions.pod_conflicts(state))
 
 
 def _is_foreign(bmc, state):

@@ -6,6 +6,7 @@ import ipaddress
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
+from sushy_kubevirt.operator import routes
 
 #: Key of the ConfigMap with the CA certificate.
 AUTHORITY_KEY = 'ca.crt'
@@ -35,12 +36,13 @@ def cluster_ip(service):
     return found if found and found != 'None' else None
 
 
-def names(bmc, service, second=None):
+def names(bmc, service, second=None, route=None):
     """List the subject alternative names of a BMC's certificate.
 
     :param bmc: a `spec.Bmc`
     :param service: dict, the Service as the cluster has it
     :param second: name of its second Service, or None
+    :param route: dict, the Route as the cluster has it, or None
     :returns: tuple of names and addresses
     """
     found = []
@@ -53,6 +55,10 @@ def names(bmc, service, second=None):
         # users set: exclude names of other Services.
         found += [one for one in _balancers(service)
                   if not _is_of_the_cluster(one)]
+    if bmc.route and bmc.route.termination == routes.PASSTHROUGH:
+        # Users with more rights than usual may set the host of a Route.
+        found += [one for one in routes.hosts(route)
+                  if not _is_of_the_cluster(one)]
     return tuple(dict.fromkeys(found))
 
 
@@ -61,12 +67,13 @@ def _is_of_the_cluster(name):
     return 'svc' in parts or len(parts) == 1 and ':' not in name
 
 
-def status(bmc, service):
+def status(bmc, service, route=None):
     """Make the part of the status with the BMC's addresses.
 
     :param bmc: a `spec.Bmc`
     :param service: dict, the Service as the cluster has it; None if there
         is none
+    :param route: dict, the Route as the cluster has it; None if there is none
     :returns: dict of ``serviceIP``, ``clusterIP`` and ``endpoints``, each
         of them None when it is not known
     """
@@ -85,6 +92,9 @@ def status(bmc, service):
         port = ports[deployments.IPMI]
         endpoints['ipmi'] = {'address': f'{_bracketed(at)}:{port}',
                              'host': at, 'port': port}
+    if bmc.route and routes.hosts(route):
+        name = routes.hosts(route)[0]
+        endpoints['route'] = {'host': name, 'url': f'https://{name}{SYSTEM}'}
     return found
 
 

@@ -122,6 +122,23 @@ def authority(name):
     return base(name) + '-ca'
 
 
+def route(bmc):
+    """Make the name of the Route.
+
+    OpenShift generates its host from ``<name>-<namespace>``, which has to be
+    one label of DNS: a long name is replaced by one with a digest of it.
+
+    :param bmc: a `spec.Bmc`
+    """
+    name, room = base(bmc.name), _MAX_LABEL_LENGTH - len(bmc.namespace) - 1
+    if len(name) <= room:
+        return name
+    suffix = '-' + _digest(name)
+    # If there is no room beside the namespace, the API server refuses the
+    # Route and says so.
+    return name[:max(room - len(suffix), 1)].rstrip('-') + suffix
+
+
 def access(name, namespace, vm_namespace):
     """:returns: name of the Role and RoleBinding in the VM's namespace"""
     if namespace == vm_namespace:

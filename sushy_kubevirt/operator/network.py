@@ -45,8 +45,7 @@ def service(bmc):
         ports.append(_port(deployments.IPMI, 'UDP', wanted.ipmi_port,
                            wanted.ipmi_node_port))
     metadata = naming.metadata(bmc, naming.base(bmc.name))
-    annotations = {name: value for name, value in wanted.annotations.items()
-                   if not name.startswith(_RESERVED_PREFIXES)}
+    annotations = permitted_annotations(wanted.annotations)
     if annotations:
         metadata['annotations'] = annotations
     made = {'type': wanted.type, 'ports': ports,
@@ -57,6 +56,15 @@ def service(bmc):
             CLASS] = wanted.load_balancer_class
     return {'apiVersion': 'v1', 'kind': 'Service', 'metadata': metadata,
             'spec': made}
+
+
+def permitted_annotations(wanted):
+    """Remove the annotations that users cannot set.
+
+    :param wanted: dict
+    """
+    return {name: value for name, value in wanted.items()
+            if not name.startswith(_RESERVED_PREFIXES)}
 
 
 def vm_service(bmc):

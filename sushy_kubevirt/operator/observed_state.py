@@ -28,6 +28,8 @@ class ObservedState:
     :param source: the same of the Secret that the BMC refers to
     :param tls: the same of the certificate that the operator issued
     :param state: the same of the state Secret
+    :param user_authority: PEM text of the CA certificates in the Secret with
+        a user's certificate; '' if there are none
     :param authority: the `Authority`; None if the BMC needs none
     :param finalizer: whether the BMC has the operator's finalizer
     :param settled: whether the present spec was reconciled before, so that
@@ -40,6 +42,7 @@ class ObservedState:
     source: secret_summary.Summary | None = None
     tls: secret_summary.Summary | None = None
     state: secret_summary.Summary | None = None
+    user_authority: str = ''
     authority: object = None
     finalizer: bool = False
     settled: bool = False
@@ -70,6 +73,7 @@ def object_refs(bmc):
         *([(bmc_resources.SERVICE, here, second)] if second else ()),
         (bmc_resources.DEPLOYMENT, here, base),
         (bmc_resources.SERVICE, here, base),
+        (bmc_resources.ROUTE, here, naming.route(bmc)),
         (bmc_resources.ACCOUNT, here, base),
         (bmc_resources.POLICY, here, base),
         (bmc_resources.CONFIG_MAP, here, base),
@@ -82,16 +86,20 @@ def foreign_refs(bmc, live):
     """List the foreign objects that have a name which a BMC needs.
 
     A foreign Service of `naming.possible_vm_service` is none of them unless
-    the BMC is to have that Service.
+    the BMC is to have that Service, nor is a foreign Route.
 
     :param bmc: a `spec.Bmc`
     :param live: as in `ObservedState`
     :returns: list of (kind, namespace, name)
     """
-    unneeded = None if naming.vm_service(bmc) else (
-        'Service', bmc.namespace, naming.possible_vm_service(bmc))
+    unneeded = set()
+    if not naming.vm_service(bmc):
+        unneeded.add(('Service', bmc.namespace,
+                      naming.possible_vm_service(bmc)))
+    if not bmc.route:
+        unneeded.add(('Route', bmc.namespace, naming.route(bmc)))
     return [ref for ref, obj in live.items()
-            if ref != unneeded and not naming.is_ours(bmc, obj)]
+            if ref not in unneeded and not naming.is_ours(bmc, obj)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +141,7 @@ def secret_refs(bmc):
 
 
 def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
-             refused=(), now=None, reserved=False):
+             refused=(), now=None, reserved=False, route_problem=None):
     """Assemble the observed state.
 
     :param bmc: a `spec.Bmc`
@@ -149,6 +157,7 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
     :param now: aware `datetime.datetime`; default: the present
     :param reserved: whether another BMC needs the name of `naming.vm_service`
         for its own Service
+    :param route_problem: as in `conditions.BmcState`
     :returns: `ObservedState`
     """
     refs = secret_refs(bmc)
@@ -169,9 +178,8 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
         user_tls = secrets.get(refs.user_tls)
     served = user_tls if refs.user_tls else _owned_secret(bmc, tls)
 
-    def owned(kind):
-        return _owned_object(bmc, live.get((
-            kind, bmc.namespace, naming.base(bmc.name))))
+    def owned(kind, name=naming.base(bmc.name)):
+        return _owned_object(bmc, live.get((kind, bmc.namespace, name)))
     deployment = owned('Deployment')
     second = naming.vm_service(bmc)
     if second and (reserved or f'Service {second}' in foreign):
@@ -183,6 +191,7 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
         copied=_owned_secret(bmc, auth) is not None,
         account=owned('ServiceAccount'), deployment=deployment,
         service=owned('Service'), vm_service=second,
+        route=owned('Route', naming.route(bmc)), route_problem=route_problem,
         certificate=bool(served and served.certificate),
         certificate_fault=user_tls.fault if user_tls else '',
         validity=pki.validity(user_tls.certificate)
@@ -199,6 +208,7 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
     metadata = body['metadata']
     return ObservedState(
         bmc_state, live, auth=auth, source=source, tls=tls, state=store,
+        user_authority=user_tls.authority if user_tls else '',
         authority=authority,
         finalizer=naming.FINALIZER in (metadata.get('finalizers') or ()),
         settled=(body.get('status') or {}).get(

@@ -18,6 +18,7 @@ from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import pki
+from sushy_kubevirt.operator import routes
 from sushy_kubevirt.operator import spec
 
 
@@ -150,13 +151,21 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     if seen.authority and not withdrawn:
         objects.insert(1, endpoints.authority(bmc, seen.authority.bundle))
     first, *others = objects
+    # The last: if it is refused, all other steps have been made.
+    route = []
+    if bmc.route and not withdrawn and not seen.bmc_state.route_problem:
+        route.append(routes.route(bmc, seen.authority.bundle
+                                  if seen.authority else seen.user_authority))
     found += _change_steps(bmc, first, seen, tried)
     found += _credentials_steps(bmc, seen, withdrawn)
     found += _certificate_steps(bmc, seen, withdrawn, now)
     for obj in others:
         found += _change_steps(bmc, obj, seen, tried)
-    return (found + _end_upgrade_steps(seen)
-            + _delete_steps(bmc, seen, objects, withdrawn))
+    found += _end_upgrade_steps(seen)
+    found += _delete_steps(bmc, seen, objects + route, withdrawn)
+    for obj in route:
+        found += _change_steps(bmc, obj, seen, tried)
+    return found
 
 
 def attempt(wanted, live):
@@ -226,6 +235,9 @@ def _change_steps(bmc, obj, seen, tried):
         return []
     last = (tried or {}).get(ref)
     if last == (Apply, *attempt(obj, live)):
+        if obj['kind'] == 'Route':
+            # The API server keeps the host that another client has set.
+            return [Delete(bmc_resources.ROUTE, _at(live), uid)]
         return [Replace(marked(obj), uid)]
     if last == (Replace, *attempt(obj, live)):
         # The cluster changes it back every time.
@@ -277,7 +289,8 @@ def _certificate_steps(bmc, seen, withdrawn, now):
     if (seen.authority is None or withdrawn or service is None
             or endpoints.cluster_ip(service) is None):
         return []
-    names = endpoints.names(bmc, service, seen.bmc_state.vm_service)
+    names = endpoints.names(bmc, service, seen.bmc_state.vm_service,
+                            seen.bmc_state.route)
     if seen.tls is None:
         return [Issue(names)]
     if naming.is_ours(bmc, seen.tls.obj) and (

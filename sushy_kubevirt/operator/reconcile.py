@@ -153,10 +153,10 @@ class Reconciler:
         parts = (bmc, body, cache.objects_of(bmc), cache.machines.get(bmc.vm),
                  seen)
         images = self._allowed, self._defaults.image
-        reserved = cache.reserves_vm_service(bmc)
+        cluster = {'reserved': cache.reserves_vm_service(bmc),
+                   'route_problem': cache.route_problem(bmc.namespace)}
         if bmc.deleting or not observed_state.needs_authority(bmc):
-            return observed_state.assemble(*parts, None, *images,
-                                           reserved=reserved)
+            return observed_state.assemble(*parts, None, *images, **cluster)
         try:
             authority = await self._authority.get()
         except (errors.Rejected, errors.AccessDenied) as e:
@@ -165,10 +165,9 @@ class Reconciler:
                 await self._write_status(bmc, body, observed_state.assemble(
                     *parts, None, *images, [(
                         'Secret ' + naming.AUTHORITY,
-                        str(e)[:_MAX_MESSAGE_LENGTH])]).bmc_state)
+                        str(e)[:_MAX_MESSAGE_LENGTH])], **cluster).bmc_state)
             raise
-        return observed_state.assemble(*parts, authority, *images,
-                                       reserved=reserved)
+        return observed_state.assemble(*parts, authority, *images, **cluster)
 
     async def _read_bmc(self, key):
         """Read a BMC.

@@ -22,6 +22,9 @@ _KEPT = ('name', 'namespace', 'uid', 'resourceVersion', 'labels',
 
 CERTIFICATE, KEY = 'tls.crt', 'tls.key'
 
+#: Key of the CA certificates in Secrets of cert-manager.
+AUTHORITY = 'ca.crt'
+
 # Key of the digests by which credentials are compared, so that the digests are
 # useless outside of this process.
 _SALT = os.urandom(32)
@@ -40,6 +43,7 @@ class Summary:
     :param certificate: PEM text of its certificate, the first of a chain;
         None without a usable certificate and its key
     :param fault: why certificate and key are unusable: see `pki.fault`
+    :param authority: PEM text of CA certificates; '' if there are none
     """
 
     obj: dict
@@ -49,6 +53,7 @@ class Summary:
     digest: bytes
     certificate: str | None
     fault: str = ''
+    authority: str = ''
 
     @property
     def version(self):
@@ -72,7 +77,7 @@ def summarize(secret):
         credentials.unusable_keys(secret),
         digest(data),
         pki.first(served.certificate) if whole and not fault else None,
-        fault)
+        fault, text(secret, AUTHORITY))
 
 
 def trimmed(metadata):

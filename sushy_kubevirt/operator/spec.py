@@ -64,6 +64,19 @@ class Service:
 
 
 @dataclasses.dataclass(frozen=True)
+class Route:
+    """
+    :param termination: ``passthrough`` or ``reencrypt``
+    :param annotations: dict
+    :param labels: dict
+    """
+
+    termination: str
+    annotations: dict = dataclasses.field(default_factory=dict)
+    labels: dict = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class NetworkPolicy:
     """
     :param enabled: whether the BMC has a NetworkPolicy
@@ -105,6 +118,7 @@ class Bmc:
     :param account_management: whether clients may create accounts
     :param redfish: `Redfish`
     :param service: `Service`
+    :param route: `Route`, or None
     :param network_policy: `NetworkPolicy`
     :param media: `Media`
     :param run_strategy: or None for the emulator's default
@@ -126,6 +140,7 @@ class Bmc:
     account_management: bool = True
     redfish: Redfish = Redfish()
     service: Service = Service()
+    route: Route | None = None
     network_policy: NetworkPolicy = NetworkPolicy()
     media: Media = Media()
     run_strategy: str | None = None
@@ -165,6 +180,7 @@ def read(body):
             'enabled', True),
         redfish=redfish,
         service=_service(spec.get('service') or {}, redfish.plain),
+        route=_route(spec.get('route')),
         network_policy=_policy(spec.get('networkPolicy') or {}),
         media=_media(spec.get('virtualMedia') or {}),
         run_strategy=spec.get('runStrategy'),
@@ -203,6 +219,13 @@ def _service(given, plain):
         ipmi_port=ports.get('ipmi', IPMI_PORT),
         redfish_node_port=node_ports.get('redfish'),
         ipmi_node_port=node_ports.get('ipmi'))
+
+
+def _route(given):
+    if not given:
+        return None
+    return Route(given['termination'], given.get('annotations') or {},
+                 given.get('labels') or {})
 
 
 def _policy(given):

@@ -26,6 +26,7 @@ class Cluster:
     :attr objects: {(kind, namespace, name): object}
     :attr writes: list of (verb, kind, name) of the operator's writes that
         took effect
+    :attr groups: set of optional API groups that are served
     :attr faults: functions of (verb, kind, name), called before each request
         of the operator; a returned exception is raised
     :attr kill_after: (number of writes until the operator is killed, whether
@@ -36,6 +37,7 @@ class Cluster:
         self.objects = {}
         self.writes = []
         self.kill_after = None
+        self.groups = set()
         self.faults = []
         self._count = itertools.count(1)
         self._watchers = []
@@ -67,6 +69,12 @@ class Cluster:
                 if ref[0] != 'Event'}
 
     # Requests of the operator, as `api.Api` has them
+
+    async def serves_group(self, group):
+        return group in self.groups
+
+    async def check_readable(self, resource, namespace=None):
+        self._fail('list', resource, '')
 
     async def get(self, resource, namespace, name, metadata_only=False):
         self._fail('get', resource, name)
@@ -170,6 +178,12 @@ class Cluster:
             metadata['generation'] = generation
             obj['status'] = {'observedGeneration': generation,
                              'updatedReplicas': 1, 'readyReplicas': 1}
+        if obj['kind'] == 'Route':
+            host = obj['spec'].setdefault('host', '{name}-{namespace}'
+                                          '.apps.test'.format(**metadata))
+            obj.setdefault('status', {'ingress': [{
+                'host': host, 'routerName': 'default', 'conditions': [
+                    {'type': 'Admitted', 'status': 'True'}]}]})
         metadata['resourceVersion'] = str(next(self._count))
         event = 'MODIFIED' if _ref(obj) in self.objects else 'ADDED'
         self.objects[_ref(obj)] = obj

@@ -49,7 +49,8 @@ class Operator:
     def sync(self):
         """Make the cache equal to the cluster, as the watches would."""
         objects = self.cache.objects
-        for resource in (*bmc_resources.OWNED, bmc_resources.BMC):
+        for resource in (*bmc_resources.OWNED, bmc_resources.ROUTE,
+                         bmc_resources.BMC):
             listed = self.kube.list(resource.kind)
             names = {(one['metadata']['namespace'], one['metadata']['name'])
                      for one in listed}

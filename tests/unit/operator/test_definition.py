@@ -44,6 +44,11 @@ REFUSED = (
     ({**VM, 'service': {'loadBalancerClass': 'a'}}, 'needs type LoadBal'),
     ({**VM, 'service': {'ports': {'ipmi': 0}}}, 'greater than or equal to 1'),
     ({**VM, 'service': {'ports': {'redfish': 65536}}}, 'less than or equal'),
+    ({**VM, 'route': {}}, 'route.termination: Required'),
+    ({**VM, 'route': {'termination': 'edge'}}, 'Unsupported value'),
+    *(({**VM, 'route': {'termination': 'passthrough'}, 'redfish': redfish},
+       'route needs redfish, without plainHTTP') for redfish in (
+        {'enabled': False}, {'plainHTTP': True})),
     ({**VM, 'virtualMedia': {'mode': 'magic'}}, 'Unsupported value'),
     ({**VM, 'virtualMedia': {'allowedHosts': ['a', 'a']}}, 'Duplicate'),
     *(({**VM, 'networkPolicy': {'allowedCIDRs': ['10.0.0.0/8', text]}},
@@ -92,6 +97,10 @@ ACCEPTED = (
      'nodeSelector': {'a': 'b'},
      'tolerations': [{'key': 'a', 'operator': 'Exists'}]},
     {**VM, 'redfish': {'plainHTTP': True}},
+    {**VM, 'route': {'termination': 'passthrough'},
+     'redfish': {'enabled': True, 'plainHTTP': False}},
+    {**VM, 'route': {'termination': 'reencrypt', 'annotations': {'a': 'b'},
+                     'labels': {'router': 'management'}}},
     {**VM, 'networkPolicy': {'allowedCIDRs': ['0.0.0.0/0', '::/0',
                                               'fd00:1::/64', '10.1.2.3/32'],
                              'allowedNamespaces': ['kube-system', '0']},
@@ -163,7 +172,9 @@ class DefinitionTestCase(server.ServerTestCase):
             'clusterIP': '10.0.0.7', 'observedGeneration': 1,
             'endpoints': {'ipmi': {'address': '10.0.0.7:623',
                                    'host': '10.0.0.7', 'port': 623},
-                          'redfish': {'url': 'https://10.0.0.7/'}},
+                          'redfish': {'url': 'https://10.0.0.7/'},
+                          'route': {'host': 'node.apps.test',
+                                    'url': 'https://node.apps.test/'}},
             'conditions': [{
                 'type': 'Ready', 'status': 'True', 'reason': 'ServiceReady',
                 'message': 'm', 'lastTransitionTime':
@@ -173,12 +184,13 @@ class DefinitionTestCase(server.ServerTestCase):
         table = await self.call('GET', BMCS, expect=200, headers={
             'Accept': 'application/json;as=Table;v=v1;g=meta.k8s.io'})
         self.assertEqual(
-            ['VIRTUALMACHINE', 'ENDPOINT', 'IPMI', 'REDFISH', 'READY', 'AGE'],
+            ['VIRTUALMACHINE', 'ENDPOINT', 'IPMI', 'REDFISH', 'ROUTE', 'READY',
+             'AGE'],
             [column['name'].upper()
              for column in table['columnDefinitions']][1:])
         self.assertEqual(
             ['node', 'vm', '10.0.0.7', '10.0.0.7:623', 'https://10.0.0.7/',
-             'True'], table['rows'][0]['cells'][:6])
+             'node.apps.test', 'True'], table['rows'][0]['cells'][:7])
 
     async def test_invalid_validation_rule_is_refused(self):
         schema = self.definition['spec']['versions'][0]['schema'][

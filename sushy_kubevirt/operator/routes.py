@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Route of a BMC: Redfish at a host name of an OpenShift ingress
+controller.
+
+The API server generates the host from name and namespace of the Route. The
+operator never asks for a host: it has more rights than the authors of BMCs,
+who could otherwise take the hosts of others.
+
+Source: openshift/api, route/v1/types.go (August 2026).
+"""
+
+from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import network
+
+#: Values of ``route.termination``. The client's TLS ends at the BMC, or at the
+#: ingress controller, which opens another connection to the BMC.
+PASSTHROUGH, REENCRYPT = 'passthrough', 'reencrypt'
+
+#: Why a BMC cannot have a Route: the cluster does not serve Routes, or the
+#: operator may not list them.
+MISSING, FORBIDDEN = 'missing', 'forbidden'
+
+
+def route(bmc, authority):
+    """Make the Route.
+
+    :param bmc: a `spec.Bmc` that has one
+    :param authority: PEM text of the CA certificates of the BMC's
+        certificate; '' if they are not known: the ingress controller then
+        verifies with those that it trusts by itself
+    """
+    wanted = bmc.route
+    metadata = naming.metadata(bmc, naming.route(bmc))
+    metadata['labels'] = {**wanted.labels, **metadata['labels']}
+    annotations = network.permitted_annotations(wanted.annotations)
+    if annotations:
+        metadata['annotations'] = annotations
+    tls = {'termination': wanted.termination}
+    if wanted.termination == REENCRYPT and authority:
+        tls['destinationCACertificate'] = authority
+    return {'apiVersion': bmc_resources.ROUTE.api_version,
+            'kind': bmc_resources.ROUTE.kind,
+            'metadata': metadata, 'spec': {
+                'to': {'kind': 'Service', 'name': naming.base(bmc.name)},
+                'port': {'targetPort': deployments.REDFISH}, 'tls': tls}}
+
+
+def hosts(live):
+    """List the hosts at which ingress controllers serve a Route.
+
+    :param live: dict, the Route as the cluster has it, or None
+    :returns: list of names, each once
+    """
+    return list(dict.fromkeys(
+        ingress['host'] for ingress in _ingress(live)
+        if ingress.get('host') and _admitted(ingress).get(
+            'status') == 'True'))
+
+
+def rejection(live):
+    """Find why ingress controllers do not serve a Route.
+
+    :param live: dict, the Route as the cluster has it, or None
+    :returns: a sentence with its reason; '' if none has rejected it
+    """
+    for ingress in _ingress(live):
+        found = _admitted(ingress)
+        if found.get('status') == 'False':
+            return f"{found.get('reason', '')}: {found.get('message', '')}"
+    return ''
+
+
+def _ingress(live):
+    return ((live or {}).get('status') or {}).get('ingress') or ()
+
+
+def _admitted(ingress):
+    return next((one for one in ingress.get('conditions') or ()
+                 if one.get('type') == 'Admitted'), {})

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes of BMCs, on the in-memory cluster."""
+
+import asyncio
+from unittest import mock
+
+from cryptography import x509
+from oslotest import base
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import command_line
+from sushy_kubevirt.operator import controller
+from sushy_kubevirt.operator import metrics
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import routes
+from sushy_kubevirt.operator import secret_summary
+from tests.unit.operator import bodies
+from tests.unit.operator import harness
+
+KEY = harness.KEY
+ROUTE = 'Route', 'lab', 'node-virtbmc'
+HOST = 'node-virtbmc-lab.apps.test'
+PASSTHROUGH, REENCRYPT = ({'termination': one} for one in (
+    'passthrough', 'reencrypt'))
+GROUP = 'route.openshift.io'
+
+
+def with_route(route=PASSTHROUGH, **fields):
+    return bodies.body(route=route, **fields)
+
+
+def ingress(host=HOST, status='True', **more):
+    return {'host': host, 'routerName': 'default', 'conditions': [
+        {'type': 'UnservableInFutureVersions', 'status': 'True'},
+        {'type': 'Admitted', 'status': status, **more}]}
+
+
+def endpoint(kube):
+    return harness.conditions(kube)['EndpointReady']
+
+
+class RouteTestCase(base.BaseTestCase):
+
+    def test_object(self):
+        made = routes.route(bodies.bmc(route={
+            'termination': 'passthrough', 'labels': {
+                'router': 'a', naming.MANAGED_BY: 'other'}, 'annotations': {
+                'a': 'b', naming.APPLIED: 'x'}}), 'PEM')
+        self.assertEqual(
+            {'to': {'kind': 'Service', 'name': 'node-virtbmc'},
+             'port': {'targetPort': 'redfish'},
+             'tls': {'termination': 'passthrough'}}, made['spec'])
+        self.assertEqual({'router': 'a', **naming.labels('node')},
+                         made['metadata']['labels'])
+        self.assertEqual({'a': 'b'}, made['metadata']['annotations'])
+        for authority, more in (
+                ('PEM', {'destinationCACertificate': 'PEM'}), ('', {})):
+            self.assertEqual(
+                {'termination': 'reencrypt', **more}, routes.route(
+                    bodies.bmc(route=REENCRYPT), authority)['spec']['tls'])
+
+    def test_generated_host_is_one_label(self):
+        names = set()
+        for name in ('a', 'b' * 50, 'b' * 51, 'c' * 200):
+            for namespace in ('lab', 'n' * 40):
+                bmc = mock.Mock(namespace=namespace)
+                bmc.name = name
+                made = naming.route(bmc)
+                self.assertLessEqual(len(f'{made}-{namespace}'), 63)
+                names.add((made, namespace))
+        self.assertEqual(8, len(names))
+        bmc.namespace, bmc.name = 'lab', 'node'
+        self.assertEqual('node-virtbmc', naming.route(bmc))
+
+    def test_hosts(self):
+        live = {'status': {'ingress': [
+            ingress('a.test'), ingress('b.test', 'False', reason='Why',
+                                       message='Because'),
+            ingress('c.test'), ingress('a.test')]}}
+        self.assertEqual(['a.test', 'c.test'], routes.hosts(live))
+        self.assertEqual('Why: Because', routes.rejection(live))
+        for live in (None, {}, {'status': {}}, {'status': {'ingress': [{}]}}):
+            self.assertEqual([], routes.hosts(live))
+            self.assertEqual('', routes.rejection(live))
+
+
+class ReconcileTestCase(base.BaseTestCase):
+
+    def start(self, body=None):
+        kube = harness.cluster_with(body or with_route())
+        operator = harness.Operator(kube)
+        operator.run()
+        return kube, operator
+
+    def alternatives(self, kube):
+        """Return the names in the BMC's certificate."""
+        secret = kube.objects['Secret', 'lab', 'node-virtbmc-tls']
+        names = x509.load_pem_x509_certificate(
+            secret_summary.pair(secret).certificate.encode()).extensions
+        return names.get_extension_for_class(
+            x509.SubjectAlternativeName).value.get_values_for_type(
+                x509.DNSName)
+
+    def reported(self, kube):
+        return kube.objects['VirtualMachineBMC', *KEY]['status'][
+            'endpoints'].get('route')
+
+    def test_life(self):
+        kube, operator = self.start()
+        self.assertTrue(naming.is_ours(
+            bodies.bmc(), kube.objects[ROUTE]))
+        self.assertEqual({'host': HOST, 'url': f'https://{HOST}'
+                          '/redfish/v1/Systems/1'}, self.reported(kube))
+        self.assertEqual(('True', 'EndpointAssigned'), endpoint(kube))
+        self.assertIn(HOST, self.alternatives(kube))
+        kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
+            route=REENCRYPT))
+        operator.run()
+        self.assertEqual(
+            {'termination': 'reencrypt', 'destinationCACertificate':
+                kube.objects['ConfigMap', 'lab', 'node-virtbmc-ca']['data'][
+                    'ca.crt']}, kube.objects[ROUTE]['spec']['tls'])
+        self.assertNotIn(HOST, self.alternatives(kube))
+        kube.change('VirtualMachineBMC', *KEY, harness.set_spec(route=None))
+        operator.run()
+        self.assertNotIn(ROUTE, kube.objects)
+        self.assertIsNone(self.reported(kube))
+        self.assertEqual(('True', 'EndpointAssigned'), endpoint(kube))
+
+    def test_names_of_the_cluster_are_not_certified(self):
+        kube, operator = self.start()
+        for host, certified in (
+                ('kubernetes.default.svc', False), ('short', False),
+                ('bmc.example.com', True)):
+            kube.change(*ROUTE, lambda obj: obj.update(
+                status={'ingress': [ingress(host)]}))
+            operator.run()
+            self.assertEqual(certified, host in self.alternatives(kube))
+
+    def test_ca_of_a_users_certificate(self):
+        pair = self.start()[0].objects['Secret', 'lab', 'node-virtbmc-tls']
+        kube = harness.cluster_with(with_route(
+            REENCRYPT, redfish={'tls': {'secretName': 'cert'}}))
+        kube.add({'apiVersion': 'v1', 'kind': 'Secret',
+                  'type': 'kubernetes.io/tls', 'metadata': {
+                      'name': 'cert', 'namespace': 'lab'},
+                  'data': {**pair['data'], 'ca.crt': 'UEVN'}})
+        operator = harness.Operator(kube)
+        operator.run()
+        self.assertEqual('PEM', kube.objects[ROUTE]['spec']['tls'][
+            'destinationCACertificate'])
+        kube.change('Secret', 'lab', 'cert', lambda obj: obj['data'].pop(
+            'ca.crt'))
+        operator.run()
+        self.assertEqual({'termination': 'reencrypt'},
+                         kube.objects[ROUTE]['spec']['tls'])
+
+    def test_repair(self):
+        kube, operator = self.start()
+        before = kube.objects[ROUTE]
+
+        def claim(obj):
+            obj['spec'].update(host='a.test', to={'kind': 'Service',
+                                                  'name': 'other'})
+            obj['metadata']['managedFields'] = [{
+                'manager': 'oc', 'fieldsV1': {'f:spec': {'f:host': {}}}}]
+        kube.change(*ROUTE, claim)
+        operator.run()
+        after = kube.objects[ROUTE]
+        self.assertEqual(before['spec'], after['spec'])
+        # It was applied in vain, as another client holds a field.
+        self.assertNotEqual(before['metadata']['uid'],
+                            after['metadata']['uid'])
+        kube.remove(*ROUTE)
+        operator.run()
+        self.assertEqual(before['spec'], kube.objects[ROUTE]['spec'])
+
+    def test_not_served(self):
+        kube, operator = self.start()
+        for found, reason in (
+                ([ingress(status='False', reason='HostAlreadyClaimed')],
+                 'RouteRejected'), ([], 'RoutePending'),
+                ([ingress()], 'EndpointAssigned')):
+            kube.change(*ROUTE, lambda obj: obj.update(
+                status={'ingress': found}))
+            operator.run()
+            self.assertEqual(reason, endpoint(kube)[1])
+
+    def test_foreign_route(self):
+        foreign = {'apiVersion': GROUP + '/v1', 'kind': 'Route', 'metadata': {
+            'name': 'node-virtbmc', 'namespace': 'lab'}, 'spec': {}}
+        kube = harness.cluster_with(with_route())
+        kube.add(foreign)
+        before = dict(kube.objects[ROUTE])
+        operator = harness.Operator(kube)
+        operator.run()
+        self.assertEqual(before, kube.objects[ROUTE])
+        self.assertEqual(('False', 'NameTaken'), endpoint(kube))
+        # The rest works.
+        self.assertEqual(('True', 'EmulatorReady'), harness.conditions(kube)[
+            'BMCEmulatorReady'])
+        self.assertIsNone(self.reported(kube))
+        kube.change('VirtualMachineBMC', *KEY, harness.set_spec(route=None))
+        operator.run()
+        self.assertEqual(before, kube.objects[ROUTE])
+        self.assertEqual(('True', 'EndpointAssigned'), endpoint(kube))
+
+    def test_refused_route(self):
+        kube = harness.cluster_with(with_route())
+        kube.faults.append(lambda verb, kind, name: errors.Rejected(
+            'no custom-host') if (verb, kind) == ('create', 'Route') else None)
+        with self.assertRaises(AssertionError):
+            harness.Operator(kube).run()
+        self.assertEqual(('False', 'Refused'), endpoint(kube))
+        self.assertIn(('Deployment', 'lab', 'node-virtbmc'), kube.objects)
+
+
+class WatchTestCase(base.BaseTestCase):
+    """The controller, where Routes are missing at first."""
+
+    def run_scenario(self, kube, scenario):
+        async def run():
+            operator = controller.Controller(command_line.Options(
+                system_namespace='system'), kube, metrics.Metrics())
+            await operator.start()
+            try:
+                async with asyncio.timeout(20):
+                    await operator.listed.wait()
+                    await scenario(kube)
+            finally:
+                await operator.close()
+        with self.assertNoLogs('sushy_kubevirt', 'ERROR'):
+            with mock.patch.object(controller, 'ROUTE_SECONDS', 0.01):
+                asyncio.run(run())
+
+    async def reason(self, kube, reason):
+        def found():
+            status = kube.objects['VirtualMachineBMC', *KEY].get('status')
+            return status and harness.conditions(kube)['Ready'][1]
+        while found() != reason:
+            await asyncio.sleep(0.005)
+
+    def test_api_is_added(self):
+        def forbid(verb, kind, name):
+            return errors.AccessDenied('no') if (verb, kind) == (
+                'list', 'Route') else None
+
+        async def scenario(kube):
+            await self.reason(kube, 'RouteAPIMissing')
+            self.assertIn(('Deployment', 'lab', 'node-virtbmc'), kube.objects)
+            kube.faults.append(forbid)
+            kube.groups.add(GROUP)
+            await self.reason(kube, 'RouteAPIForbidden')
+            kube.faults.clear()
+            await self.reason(kube, 'ServiceReady')
+            # Routes are watched.
+            uid = kube.objects[ROUTE]['metadata']['uid']
+            kube.remove(*ROUTE)
+            while kube.objects.get(ROUTE, {'metadata': {'uid': uid}})[
+                    'metadata']['uid'] == uid:
+                await asyncio.sleep(0.005)
+        self.run_scenario(harness.cluster_with(with_route()), scenario)
+
+    def test_outage_at_the_start(self):
+        kube = harness.cluster_with(with_route())
+        kube.groups.add(GROUP)
+        failures = [errors.Unavailable('not now')] * 3
+        kube.faults.append(lambda verb, kind, name: failures.pop() if (
+            failures and (verb, kind) == ('list', 'Route')) else None)
+        self.run_scenario(kube, lambda kube: self.reason(
+            kube, 'ServiceReady'))
+        self.assertEqual([], failures)
+
+    def test_not_asked_for_until_a_bmc_wants_one(self):
+        asked = []
+
+        async def scenario(kube):
+            await self.reason(kube, 'ServiceReady')
+            await asyncio.sleep(0.1)
+            self.assertEqual(1, len(asked))
+            kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
+                route=PASSTHROUGH))
+            await self.reason(kube, 'RouteAPIMissing')
+            kube.groups.add(GROUP)
+            await self.reason(kube, 'ServiceReady')
+
+        kube = harness.cluster_with(bodies.body())
+
+        async def serves_group(group):
+            asked.append(group)
+            return group in kube.groups
+        kube.serves_group = serves_group
+        self.run_scenario(kube, scenario)
