@@ -144,7 +144,8 @@ def parser():
         '--openshift', action='store_true', help="have OpenShift's security "
         'context constraints restricted-v2: namespaces have a range of user '
         'ids, pods get one and run as it, and pods that ask for another are '
-        'rejected (as another user than root, containers only see that id)')
+        'rejected (as another user than root, containers only see that id); '
+        'and routes, with an ingress controller')
     result.add_argument(
         '--lag', metavar='S', type=_seconds, default=0, help='delay each '
         'action of controllers, and each creation of a VMI, by a random time '

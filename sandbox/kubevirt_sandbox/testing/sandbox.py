@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import pathlib
+import shlex
 import time
 
 import fixtures
@@ -19,6 +20,9 @@ from kubevirt_sandbox.testing import process
 
 #: Namespace of the tests' objects; see `given_cluster`.
 NAMESPACE = os.environ.get('KUBEVIRT_NAMESPACE') or 'default'
+
+#: Additional command line arguments of every sandbox.
+ARGUMENTS = shlex.split(os.environ.get('KUBEVIRT_SANDBOX_ARGUMENTS', ''))
 
 #: Field manager of what tests apply.
 MANAGER = 'tests'
@@ -94,7 +98,7 @@ class Sandbox(fixtures.Fixture):
         self.process = self.useFixture(process.Process(
             ['kubevirt-sandbox', '--listen', f'127.0.0.1:{self.port}',
              '--kubeconfig', self.kubeconfig, '--vms', self.vms,
-             '--boot-seconds', self.boot_seconds, *self.arguments],
+             '--boot-seconds', self.boot_seconds, *self.arguments, *ARGUMENTS],
             ready=r'^ready (https://\S+)', timeout=60,
             # A killed sandbox leaves its temporary files behind; TMPDIR puts
             # them in a folder that the fixture deletes. aiohttp would read

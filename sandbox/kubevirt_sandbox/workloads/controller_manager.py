@@ -16,6 +16,7 @@ from kubevirt_sandbox.workloads import logs
 from kubevirt_sandbox.workloads import node
 from kubevirt_sandbox.workloads import podsecurity
 from kubevirt_sandbox.workloads import replicasets
+from kubevirt_sandbox.workloads import router
 from kubevirt_sandbox.workloads import scale
 from kubevirt_sandbox.workloads import security_constraints
 from kubevirt_sandbox.workloads import services
@@ -31,8 +32,8 @@ class Options:
     :param lag: maximum delay of each reconciliation in seconds.
     :param pods: ``processes``, or ``pretended``: without processes.
     :param token_seconds: lifetime of mounted tokens; None: as requested.
-    :param openshift: whether security context constraints hold, and
-        containers run as the user that they assign.
+    :param openshift: whether security context constraints hold, containers
+        run as the user that they assign, and there are routes.
     """
 
     crash_back_off: float = 0.5
@@ -68,9 +69,11 @@ class ControllerManager:
                 scale.handler(kind), ('GET', 'PUT', 'PATCH'), kind='Scale',
                 kind_of=('autoscaling', 'v1'))
         self._store.gates.append(self._gate)
+        self._router = None
         if options.openshift:
             # Before Pod Security, which sees what they have filled in.
             self._store.gates.append(security_constraints.Admission(server))
+            self._router = router.Router(server, loop, options.lag)
         self._store.gates.append(podsecurity.Admission(core.NAMESPACE))
         self._pods = addresses.Pool(addresses.PODS)
         self._nodes = addresses.Pool(addresses.NODES)
@@ -107,6 +110,8 @@ class ControllerManager:
             self._on_node('ADDED', one, None)
         self._show_api()
         await self._services.start()
+        if self._router is not None:
+            await self._router.start()
         await self._node.start()
 
     async def stop(self):
@@ -114,6 +119,8 @@ class ControllerManager:
         for one in self._controllers:
             one.close()
         self._end_nodes()
+        if self._router is not None:
+            await self._router.stop()
         await self._services.stop()
         await self._node.stop()
         self._pods.close()

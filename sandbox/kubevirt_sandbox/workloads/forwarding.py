@@ -79,7 +79,7 @@ class Tcp:
                 return
             self._open[task] = backend
             try:
-                await _both(reader, writer, *there)
+                await both(reader, writer, *there)
             finally:
                 there[1].transport.abort()
         except asyncio.CancelledError:
@@ -89,7 +89,8 @@ class Tcp:
             writer.transport.abort()
 
 
-async def _both(reader, writer, there_reader, there_writer):
+async def both(reader, writer, there_reader, there_writer):
+    """Forward in both directions until one side closes the connection."""
     async with asyncio.TaskGroup() as group:
         group.create_task(_one_way(reader, there_writer))
         group.create_task(_one_way(there_reader, writer))
@@ -109,6 +110,9 @@ async def _one_way(reader, writer):
     with contextlib.suppress(OSError):
         if writer.can_write_eof():
             writer.write_eof()
+        else:
+            # TLS has no half-closed connections.
+            writer.close()
 
 
 class _Flow(asyncio.DatagramProtocol):
