@@ -40,6 +40,8 @@ _OURS = 'SUSHY_EMULATOR_KUBEVIRT_'
 # What messages to a BMC's clients call the options of the emulator: fields of
 # the resource, and options of the operator.
 _FIELDS = {
+    'MEDIA_STORAGE_CLASS': 'spec.virtualMedia.storageClassName',
+    'MEDIA_ACCESS_MODE': 'spec.virtualMedia.accessMode',
     'MEDIA_MODE': 'spec.virtualMedia.mode',
     'MEDIA_DEFAULT_SIZE': 'spec.virtualMedia.defaultSize',
     'MEDIA_ALLOWED_HOSTS': 'spec.virtualMedia.allowedHosts',
@@ -138,10 +140,14 @@ def _options(bmc):
         yield _OURS + 'RUN_STRATEGY', bmc.run_strategy
     if bmc.media.storage_class:
         yield _OURS + 'MEDIA_STORAGE_CLASS', bmc.media.storage_class
+    if bmc.media.access_mode:
+        yield _OURS + 'MEDIA_ACCESS_MODE', bmc.media.access_mode
     if bmc.media.mode:
         yield _OURS + 'MEDIA_MODE', bmc.media.mode
     if bmc.media.default_size:
         yield _OURS + 'MEDIA_DEFAULT_SIZE', bmc.media.default_size
+    if not bmc.media.verify:
+        yield _OURS + 'MEDIA_VERIFY', False
     if bmc.media.allow_loopback:
         yield _OURS + 'MEDIA_ALLOW_LOOPBACK', True
     if bmc.media.allowed_hosts:

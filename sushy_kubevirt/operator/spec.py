@@ -95,10 +95,12 @@ class Media:
     their defaults."""
 
     storage_class: str | None = None
+    access_mode: str | None = None
     mode: str | None = None
     default_size: str | None = None
     allowed_hosts: tuple = ()
     allow_loopback: bool = False
+    verify: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,10 +239,12 @@ def _policy(given):
 
 def _media(given):
     return Media(storage_class=given.get('storageClassName'),
+                 access_mode=given.get('accessMode'),
                  mode=given.get('mode'),
                  default_size=given.get('defaultSize'),
                  allowed_hosts=tuple(given.get('allowedHosts') or ()),
-                 allow_loopback=given.get('allowLoopback', False))
+                 allow_loopback=given.get('allowLoopback', False),
+                 verify=given.get('verifyCertificate', True))
 
 
 def wrong_hosts(bmc):

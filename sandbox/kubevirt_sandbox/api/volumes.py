@@ -5,6 +5,9 @@ A claim is bound as its class says: immediately, or with its first consumer. A
 deleted claim remains while a pod uses it; its content is deleted with it. The
 only storage of a claim is the file of its content.
 
+A claim that cannot be bound has an event that says why. One without a class
+gets the default one, also if that is marked later.
+
 Follows ``pkg/apis/core/validation``, ``pkg/controller/volume`` and the
 admission plugins ``DefaultStorageClass`` and
 ``StorageObjectInUseProtection`` of Kubernetes 1.36.
@@ -29,6 +32,7 @@ CLASSES = {'standard': 'Immediate', 'late': LATE}
 _MODES = ('ReadWriteOnce', 'ReadOnlyMany', 'ReadWriteMany',
           'ReadWriteOncePod')
 _MANAGER = 'kube-controller-manager'
+_COMPONENT = 'persistentvolume-controller'
 
 STORAGE_CLASS = kinds.Kind(
     'storage.k8s.io', 'v1', 'StorageClass', 'storageclasses', 'storageclass',
@@ -67,6 +71,16 @@ def is_late(store, claim):
     """Tell whether a claim is bound only for its first consumer."""
     found = class_of(store, claim)
     return found is not None and found.get('volumeBindingMode') == LATE
+
+
+def modes_of(found):
+    """List the access modes that a storage class supports.
+
+    Those of its parameter ``accessModes``, separated by commas; all without
+    it. Classes of real provisioners have no such parameter.
+    """
+    chosen = (found.get('parameters') or {}).get('accessModes')
+    return tuple(chosen.split(',')) if chosen else _MODES
 
 
 def size(claim):
@@ -122,7 +136,8 @@ def refuse(admission):
         causes.append(errors.Cause(
             'FieldValueInvalid', f'Invalid value: "{requests["storage"]}": '
             'must be greater than zero', 'spec.resources[storage]'))
-    if old is not None and _fixed(spec) != _fixed(old.get('spec') or {}):
+    if old is not None and _fixed(spec) != _fixed(_without_class(
+            old.get('spec') or {}, spec)):
         causes.append(errors.Cause(
             'FieldValueForbidden', 'Forbidden: spec is immutable after '
             'creation except resources.requests and '
@@ -138,6 +153,13 @@ def _fixed(spec):
         'resources', 'volumeName', 'volumeAttributesClassName')}
 
 
+def _without_class(old, new):
+    """Return the old spec with the class that the new one assigns to it."""
+    if 'storageClassName' not in old and 'storageClassName' in new:
+        return {**old, 'storageClassName': new['storageClassName']}
+    return old
+
+
 def _claims(store):
     return store.kinds.of_object('v1', 'PersistentVolumeClaim')
 
@@ -149,7 +171,13 @@ class Provisioner:
     :param kind: the Kind of claims.
     :param storage: storage of the claims' content, or None; its
         ``remove(namespace, name)`` is called for deleted claims.
+
+    :ivar report: function (claim, type, reason, message, component) that
+        records an event.
     """
+
+    def report(self, claim, kind, reason, message, component):
+        """Record no event, unless replaced."""
 
     def __init__(self, server, kind, storage=None):
         self._store = server.store
@@ -164,6 +192,7 @@ class Provisioner:
                     DEFAULT_CLASS: 'true'} if mode != LATE else {}},
                 'provisioner': PROVISIONER, 'volumeBindingMode': mode})
         self._store.subscribe(kind, self._on_event)
+        self._store.subscribe(STORAGE_CLASS, self._on_class)
 
     def add_user(self, uses):
         """Keep claims as long as they are in use.
@@ -206,15 +235,41 @@ class Provisioner:
                 self._leaving.add(key)
                 self._soon(self._release, key)
         elif (claim.get('status') or {}).get('phase') != 'Bound' and (
-                class_of(self._store, claim) is not None
-                and not is_late(self._store, claim)):
+                not is_late(self._store, claim)):
             self._soon(self._bind, key)
+
+    def _on_class(self, type_, found, _old):
+        if type_ == 'DELETED':
+            return
+        for claim in self._store.list(self._kind):
+            if (claim.get('status') or {}).get('phase') == 'Bound':
+                continue
+            key = claim['metadata']['namespace'], claim['metadata']['name']
+            if claim['spec'].get('storageClassName') is None and (
+                    default_class(self._store) is not None):
+                self._soon(self._assign_class, key)
+            elif class_of(self._store, claim) == found and not is_late(
+                    self._store, claim):
+                self._soon(self._bind, key)
+
+    def _assign_class(self, key):
+        claim = self._store.find(self._kind, *key)
+        found = default_class(self._store)
+        if claim is None or found is None or (
+                claim['spec'].get('storageClassName') is not None):
+            return
+        self._store.change(self._kind, *key, lambda new: new['spec'].update(
+            storageClassName=found['metadata']['name']), manager=_MANAGER)
 
     def _bind(self, key, node=None):
         claim = self._store.find(self._kind, *key)
         if claim is None or (claim.get('status') or {}).get(
                 'phase') == 'Bound' or (
                     'deletionTimestamp' in claim['metadata']):
+            return
+        problem = self._problem(claim)
+        if problem is not None:
+            self.report(claim, *problem)
             return
 
         def name_volume(new):
@@ -235,6 +290,30 @@ class Provisioner:
         self._store.change(self._kind, *key, name_volume, manager=_MANAGER)
         self._store.change(self._kind, *key, be_bound, subresource='status',
                            manager=_MANAGER)
+
+    def _problem(self, claim):
+        """Find why a claim cannot be bound.
+
+        :returns: type, reason, message and component of an event, or None.
+        """
+        name = claim['spec'].get('storageClassName')
+        found = class_of(self._store, claim)
+        if not name:
+            return ('Normal', 'FailedBinding', 'no persistent volumes '
+                    'available for this claim and no storage class is set',
+                    _COMPONENT)
+        if found is None:
+            return ('Warning', 'ProvisioningFailed',
+                    f'storageclass.storage.k8s.io "{name}" not found',
+                    _COMPONENT)
+        wrong = [mode for mode in claim['spec']['accessModes']
+                 if mode not in modes_of(found)]
+        if wrong:
+            return ('Warning', 'ProvisioningFailed', 'failed to provision '
+                    f'volume with StorageClass "{name}": rpc error: code = '
+                    'InvalidArgument desc = volume capabilities not '
+                    f'supported: {", ".join(wrong)}', PROVISIONER)
+        return None
 
     def _release(self, key):
         claim = self._store.find(self._kind, *key)

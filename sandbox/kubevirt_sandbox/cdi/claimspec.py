@@ -117,7 +117,10 @@ def _spec(store, volume):
             if found.get('provisioner') != volumes.PROVISIONER:
                 raise ClaimError('no accessMode specified in StorageProfile '
                                  + found['metadata']['name'])
-            result['accessModes'] = ['ReadWriteOnce']
+            supported = volumes.modes_of(found)
+            result['accessModes'] = [
+                'ReadWriteOnce' if 'ReadWriteOnce' in supported
+                else supported[0]]
         if not result.get('volumeMode'):
             result['volumeMode'] = 'Filesystem'
     requests = result.setdefault('resources', {}).setdefault('requests', {})

@@ -61,6 +61,7 @@ class ControllerManager:
         self._store = server.store
         loop = asyncio.get_running_loop()
         recorder = events.Recorder(self._store)
+        server.provisioner.report = recorder.event
         for kind in workload_kinds.KINDS:
             server.register_kind(kind)
         for kind in (workload_kinds.DEPLOYMENT, workload_kinds.REPLICA_SET):

@@ -183,6 +183,60 @@ class ClaimTest(cdi.CdiTestCase):
         volume = self.wait_phase(name, 'Pending')
         self.assertEqual('Pending',
                          self.condition(volume, 'Bound')['reason'])
+        self.wait_event(name, ('Warning', 'ProvisioningFailed',
+                               'storageclass.storage.k8s.io "none" not found'))
+
+    def wait_event(self, name, event):
+        """Wait until an event is about a claim."""
+        deadline = time.monotonic() + 20
+        while event not in self.events(name):
+            self.assertLess(time.monotonic(), deadline, self.events(name))
+            time.sleep(0.05)
+
+    def set_default_class(self, value):
+        self.cluster.request(
+            'PATCH', '/apis/storage.k8s.io/v1/storageclasses/standard',
+            {'metadata': {'annotations': {
+                'storageclass.kubernetes.io/is-default-class': value}}},
+            content_type=sandbox.MERGE_PATCH, expect=200)
+
+    def test_no_default_storage_class(self):
+        self.need_sandbox()
+        self.addCleanup(self.set_default_class, 'true')
+        self.set_default_class('false')
+        name = self.create_volume(self.web.put('/a.iso', IMAGE))
+        self.wait_event(name, (
+            'Normal', 'FailedBinding', 'no persistent volumes available for '
+            'this claim and no storage class is set'))
+        self.assertEqual('Pending',
+                         self.get_volume(name)['status']['phase'])
+        self.assertNotIn('storageClassName', self.claim(name)['spec'])
+        self.set_default_class('true')
+        self.wait_phase(name, 'Succeeded')
+        self.assertEqual('standard',
+                         self.claim(name)['spec']['storageClassName'])
+
+    def test_access_modes_of_storage_class(self):
+        self.need_sandbox()
+        where = '/apis/storage.k8s.io/v1/storageclasses'
+        self.cluster.request('POST', where, {
+            'metadata': {'name': 'shared'},
+            'provisioner': 'sandbox.sushy-kubevirt.openstack.org/file',
+            'parameters': {'accessModes': 'ReadWriteMany'}}, expect=201)
+        self.addCleanup(self.cluster.request, 'DELETE', where + '/shared')
+        storage = {'storageClassName': 'shared',
+                   'resources': {'requests': {'storage': '64Mi'}}}
+        name = self.create_volume(self.web.put('/a.iso', IMAGE), storage={
+            **storage, 'accessModes': ['ReadWriteOnce']})
+        self.wait_event(name, (
+            'Warning', 'ProvisioningFailed', 'failed to provision volume with '
+            'StorageClass "shared": rpc error: code = InvalidArgument desc = '
+            'volume capabilities not supported: ReadWriteOnce'))
+        name = self.create_volume(self.web.put('/b.iso', IMAGE),
+                                  storage=storage)
+        self.wait_phase(name, 'Succeeded')
+        self.assertEqual(['ReadWriteMany'],
+                         self.claim(name)['spec']['accessModes'])
 
     def test_validation_and_defaults_of_claims(self):
         for spec, message in (

@@ -13,6 +13,7 @@ import threading
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import watcher
+from sushy_kubevirt.machine.media import claim_problem
 from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import model
 
@@ -131,7 +132,8 @@ class ImportWatcher:
         fresh = ObservedVolume(
             metadata.get('uid', ''),
             object_cache.version_number(metadata.get('resourceVersion')), vm,
-            datavolumes.attempt(volume), datavolumes.status(volume),
+            datavolumes.attempt(volume), claim_problem.explained(
+                datavolumes.status(volume), self._options.media),
             metadata.get('annotations') or {}, vm_name)
         with self._lock:
             held = self._observed.get(key)
@@ -147,6 +149,21 @@ class ImportWatcher:
                 fresh, version=None)
         if not same:
             self._notify(key[0], fresh.vm_name)
+
+    def fail(self, namespace, name, reason, message):
+        """Record why the claim of a DataVolume gets no storage.
+
+        Until its import makes progress.
+        """
+        with self._lock:
+            held = self._observed.get((namespace, name))
+            if held is None or not claim_problem.is_pending(held.status):
+                return
+            self._observed[namespace, name] = dataclasses.replace(
+                held, status=dataclasses.replace(
+                    held.status, state=model.State.FAILED, reason=reason,
+                    message=message))
+        self._notify(namespace, held.vm_name)
 
     def mark_deleted(self, namespace, name, uid):
         """Record that a DataVolume was deleted."""

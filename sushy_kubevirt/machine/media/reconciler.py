@@ -16,9 +16,11 @@ import copy
 import dataclasses
 import logging
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine.media import claim_problem
 from sushy_kubevirt.machine.media import datavolume_cleanup
 from sushy_kubevirt.machine.media import drives
 from sushy_kubevirt.machine.media import media_annotation
@@ -68,6 +70,8 @@ class Context:
         self.revisit_seconds = None
         #: List of entries whose DataVolume no watch has reported.
         self.unobserved = []
+        #: List of entries whose claim has got no storage for some time.
+        self.pending = []
 
     def due(self, what, seconds):
         """Return whether a condition has lasted long enough.
@@ -91,7 +95,8 @@ def desired_vm(vm, vmi, context):
 
     :param vm: the VM
     :param vmi: its VMI or None
-    :param context: a `Context`; its `revisit_seconds` and `unobserved` are set
+    :param context: a `Context`; its `revisit_seconds`, `unobserved` and
+        `pending` are set
     :returns: an edited copy of the VM; None if nothing has to change
     """
     if run_strategy.is_deleting(vm):
@@ -142,6 +147,9 @@ def _updated_entry(entry, context):
         return entry
     if observed.status.state is model.State.READY:
         return dataclasses.replace(entry, ready=True)
+    if claim_problem.is_pending(observed.status) and context.due(
+            ('pending', entry.id), claim_problem.SECONDS):
+        context.pending.append(entry)
     if entry.upload and entry.id not in context.uploading:
         beat = observed.annotations.get(annotations.UPLOAD)
         if context.due(('beat', entry.id, beat), UPLOAD_SECONDS):
@@ -184,7 +192,8 @@ class Reconciler:
         if not self._active:
             return
         context = self.context(machine, vm, vmi)
-        if desired_vm(vm, vmi, context) is not None or context.unobserved:
+        if (desired_vm(vm, vmi, context) is not None or context.unobserved
+                or context.pending):
             self._loop.add(machine)
         if datavolume_cleanup.due(vm, context):
             # The process that made this record deletes first.
@@ -212,6 +221,25 @@ class Reconciler:
             vm = json_patch.send(machine, vm, edited)
             LOG.info('%s: virtual media reconciled', machine.qualified_name)
         datavolume_cleanup.clean(machine, self._media, vm, context)
+        for entry in context.pending:
+            self._explain(machine, entry)
         if context.revisit_seconds is not None:
             self._loop.add(machine, context.revisit_seconds + 0.01,
                            (machine.uid, 'revisit'))
+
+    def _explain(self, machine, entry):
+        """Find out why a claim gets no storage; look again if it is unclear.
+        """
+        try:
+            problem = claim_problem.find(machine, entry.volume)
+        except errors.AccessDenied as e:
+            LOG.debug('%s: the claim of DataVolume %s cannot be examined: %s',
+                      machine.qualified_name, entry.volume, e)
+            problem = None
+        if problem is None:
+            self._loop.add(machine, claim_problem.AGAIN_SECONDS,
+                           (machine.uid, 'pending'))
+            return
+        LOG.warning('%s: the image in DataVolume %s gets no storage: %s',
+                    machine.qualified_name, entry.volume, problem[1])
+        self._media.volumes.fail(machine.namespace, entry.volume, *problem)

@@ -295,17 +295,18 @@ class SpecTestCase(operator.OperatorTestCase):
                       f'{self.namespace}/box', answer.text)
         self.box.patch(virtualMedia={
             'allowedHosts': [host], 'storageClassName': 'slow',
-            'mode': 'import'})
+            'accessMode': 'ReadWriteMany', 'mode': 'import'})
         self.box.current()
         answer = insert()
         self.assertEqual(204, answer.code, answer.text)
         found = self.kubectl.get('datavolumes')['items']
-        self.assertEqual(['slow'], [
-            (one['spec'].get('storage') or one['spec'].get('pvc'))[
-                'storageClassName'] for one in found])
+        storage, = (one['spec']['storage'] for one in found)
+        self.assertEqual(('slow', ['ReadWriteMany']), (
+            storage['storageClassName'], storage['accessModes']))
         self.assertIn('http', found[0]['spec']['source'])
         eject()
         self.box.patch(virtualMedia={'mode': 'upload',
+                                     'accessMode': None,
                                      'storageClassName': None})
         self.box.current()
         answer = insert()

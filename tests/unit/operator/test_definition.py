@@ -65,7 +65,10 @@ REFUSED = (
                    'http://a', '-a.test', '.test', 'a/b')),
     *(({**VM, 'virtualMedia': {'defaultSize': text}}, 'should match')
       for text in ('', '0', '4 Gi', '4GB', '-1', '1e9', '1.5Gi', '4K')),
-    ({**VM, 'virtualMedia': {'allowLoopback': 'yes'}}, 'of type boolean'),
+    *(({**VM, 'virtualMedia': {field: 'yes'}}, 'of type boolean')
+      for field in ('allowLoopback', 'verifyCertificate')),
+    *(({**VM, 'virtualMedia': {'accessMode': text}}, 'Unsupported value')
+      for text in ('', 'ReadOnlyMany', 'Auto')),
     ({**VM, 'runStrategy': 'Halted'}, 'Unsupported value'),
     ({**VM, 'resources': {'ipmi': {'requests': {'cpu': 'much'}}}}, 'match'),
     ({**VM, 'image': ''}, 'at least 1 chars'),
@@ -91,6 +94,8 @@ ACCEPTED = (
      'networkPolicy': {'enabled': True, 'allowedCIDRs': ['10.0.0.0/8'],
                        'allowedNamespaces': ['metal3']},
      'virtualMedia': {'storageClassName': 'a', 'mode': 'import',
+                      'accessMode': 'ReadWriteMany',
+                      'verifyCertificate': False,
                       'allowedHosts': ['*.test']},
      'runStrategy': 'Always', 'image': 'registry.test/virtbmc:1',
      'resources': {'redfish': {'requests': {'memory': '64Mi', 'cpu': 1}}},

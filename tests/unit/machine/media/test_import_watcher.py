@@ -5,6 +5,7 @@ from oslotest import base
 
 from sushy_kubevirt.machine.media import import_watcher
 from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine import options
 
 S = model.State
 
@@ -26,7 +27,7 @@ class ImportWatcherTestCase(base.BaseTestCase):
         super().setUp()
         self.changes = []
         self.watcher = import_watcher.ImportWatcher(
-            None, None, ('default',), False,
+            None, options.Options(), ('default',), False,
             lambda *where: self.changes.append(where))
 
     def state(self, uid='u'):
@@ -54,6 +55,28 @@ class ImportWatcherTestCase(base.BaseTestCase):
         self.watcher.put(volume(5, reason='Error'))
         self.watcher.put(volume(6, 'Succeeded'))
         self.assertIs(S.READY, self.state())
+
+    def test_claim_without_storage_is_failed(self):
+        def pending(version):
+            made = volume(version, 'Pending')
+            made['status']['conditions'] = [
+                {'type': 'Bound', 'status': 'False', 'reason': 'Pending',
+                 'message': 'PVC v Pending'}]
+            return made
+
+        self.watcher.put(pending(1))
+        self.assertIs(S.WAITING, self.state())
+        self.watcher.fail('default', 'v', 'ProvisioningFailed', 'why')
+        self.assertEqual(2, len(self.changes))
+        self.watcher.put(pending(2))
+        status = self.watcher.get('default', 'v', 'u').status
+        self.assertEqual((S.FAILED, 'ProvisioningFailed', 'why'),
+                         (status.state, status.reason, status.message))
+        self.watcher.put(volume(3, progress='2.0%'))
+        self.assertIs(S.IMPORTING, self.state())
+        # It got storage in the meantime.
+        self.watcher.fail('default', 'v', 'ProvisioningFailed', 'why')
+        self.assertIs(S.IMPORTING, self.state())
 
     def test_deleted_datavolume_is_failed(self):
         self.assertIsNone(self.state())

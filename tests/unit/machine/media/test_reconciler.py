@@ -136,6 +136,16 @@ class DesiredVmTestCase(base.BaseTestCase):
             ['a'], [
                 each.id for each in self.last_context.unobserved])
 
+    def test_claim_without_storage_is_examined_after_delay(self):
+        pending = seen(S.WAITING, reason='Pending')
+        for ages, state, examined in ((4, pending, []), (5, pending, ['a']),
+                                      (5, seen(S.WAITING), []),
+                                      (5, seen(S.IMPORTING, 1.0,
+                                               'Pending'), [])):
+            self.assertIsNone(self.desired(inserted(), ages=ages, seen=state))
+            self.assertEqual(examined, [
+                each.id for each in self.last_context.pending])
+
     def test_upload_without_progress_is_interrupted(self):
         vm = inserted(made=entry(upload=True))
         at = seen(S.IMPORTING)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds out why the claim of an image gets no storage, and what to do.
+
+A DataVolume does not tell: while its claim waits it is pending, and CDI
+copies events of the claim into its conditions from 1.64 on only, and not all
+of them (``UpdatePVCBoundConditionFromEvents`` in
+pkg/controller/common/util.go, main of 2026-08). So the claim and its events
+are read.
+"""
+
+import dataclasses
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine import option_hints
+
+#: Seconds for which a claim has to be pending before it is read, and until it
+#: is read again.
+SECONDS = 5.0
+AGAIN_SECONDS = 20.0
+
+#: Reason of a medium whose claim has no storage class. Other reasons are those
+#: of Kubernetes' events.
+NO_CLASS = 'StorageClassMissing'
+
+#: CDI's reason for a claim that it cannot create.
+_NOT_VALID = 'ErrClaimNotValid'
+
+
+def is_pending(status):
+    """Tell whether the claim of a DataVolume waits for storage.
+
+    :param status: a `datavolumes.Status`
+    """
+    return status.state is model.State.WAITING and status.reason == 'Pending'
+
+
+def find(machine, name):
+    """Read a claim and its events.
+
+    :param machine: a `machine.Machine`
+    :param name: of the DataVolume
+    :returns: (reason, message); None if nothing is known to be wrong
+    :raises: `errors.MachineError`
+    """
+    client, namespace = machine.cluster.client, machine.namespace
+    try:
+        claim = client.get(api_resources.CLAIM, namespace, name)
+    except errors.ObjectNotFound:
+        return None
+    if (claim.get('status') or {}).get('phase') != 'Pending':
+        return None
+    options = machine.options.media
+    if not claim['spec'].get('storageClassName'):
+        return NO_CLASS, (
+            'The cluster has no default storage class. Mark one as the '
+            'default' + option_hints.hint(
+                options, 'storage_class', ', or name one in {} and insert the '
+                'image again'))
+    event = _latest_warning(client, namespace, claim)
+    if event is None:
+        return None
+    return event['reason'], (
+        f"{event.get('message') or event['reason']}"
+        f'{_advice(options)}')
+
+
+def explained(status, options):
+    """Add to the status of a DataVolume what to do.
+
+    :param status: a `datavolumes.Status`
+    :param options: an `options.MediaOptions`
+    :returns: `datavolumes.Status`
+    """
+    if status.reason != _NOT_VALID:
+        return status
+    return dataclasses.replace(
+        status, message=status.message + _advice(options))
+
+
+def _advice(options):
+    return option_hints.hint(
+        options, 'storage_class', '. Check the storage class ({})'
+    ) + option_hints.hint(
+        options, 'access_mode', f' and the access mode ({{}}), which is '
+        f'{options.access_mode}; then insert the image again')
+
+
+def _latest_warning(client, namespace, claim):
+    """Find the latest warning about a claim.
+
+    CDI fills some claims through another one, named after the first one's uid
+    (``PVCPrimeName``).
+
+    :returns: dict, an event of ``v1``; None if there is none
+    """
+    uid = claim['metadata']['uid']
+    found = []
+    for about in (f"involvedObject.name={claim['metadata']['name']},"
+                  f'involvedObject.uid={uid}',
+                  f'involvedObject.name=prime-{uid}'):
+        for events, _ in client.pages(
+                api_resources.EVENT, namespace, field_selector=about):
+            found += [event for event in events
+                      if event.get('type') == 'Warning'
+                      and event.get('reason')]
+    return max(found, key=_time, default=None)
+
+
+def _time(event):
+    # RFC 3339 in UTC, of seconds or of microseconds.
+    return (event.get('lastTimestamp') or event.get('eventTime')
+            or event['metadata'].get('creationTimestamp') or '')[:19]

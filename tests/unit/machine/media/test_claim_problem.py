@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+import types
+
+from oslotest import base
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine.media import claim_problem
+from sushy_kubevirt.machine.media import datavolumes
+from sushy_kubevirt.machine.media import model
+from sushy_kubevirt.machine import options
+
+NAMES = {'storage_class': 'THE_CLASS', 'access_mode': 'THE_MODE'}
+
+
+class Client:
+    """:param claim: dict; None if there is none
+
+    :param events: list of (type, reason, message, time, uid or name of the
+        claim)
+    """
+
+    def __init__(self, claim, events=()):
+        self.claim, self.events = claim, events
+        self.asked = []
+
+    def get(self, _resource, _namespace, name):
+        if self.claim is None:
+            raise errors.ObjectNotFound(name)
+        return self.claim
+
+    def pages(self, _resource, _namespace, field_selector):
+        self.asked.append(field_selector)
+        for kind, reason, message, time, about in self.events:
+            if about in field_selector:
+                yield [{'type': kind, 'reason': reason, 'message': message,
+                        'lastTimestamp': time, 'metadata': {}}], '1'
+
+
+def claim(phase='Pending', **spec):
+    return {'metadata': {'name': 'v', 'uid': 'claim-uid'}, 'spec': spec,
+            'status': {'phase': phase}}
+
+
+def find(found, events=(), names=NAMES):
+    machine = types.SimpleNamespace(
+        namespace='lab', cluster=types.SimpleNamespace(
+            client=Client(found, events)),
+        options=options.Options(media=options.MediaOptions(names=names)))
+    return claim_problem.find(machine, 'v')
+
+
+class FindTestCase(base.BaseTestCase):
+
+    def test_nothing_wrong(self):
+        for given in (None, claim('Bound'), claim('Bound',
+                                                  storageClassName='a'),
+                      claim(storageClassName='a')):
+            self.assertIsNone(find(given))
+        self.assertIsNone(find(claim(storageClassName='a'), [
+            ('Normal', 'ExternalProvisioning', 'waiting', '1', 'claim-uid')]))
+
+    def test_no_storage_class(self):
+        reason, message = find(claim())
+        self.assertEqual('StorageClassMissing', reason)
+        for text in 'no default storage class', 'THE_CLASS', 'insert':
+            self.assertIn(text, message)
+        # Where the option cannot be set.
+        self.assertNotIn('insert', find(claim(), names={})[1])
+
+    def test_latest_warning(self):
+        old, new = '2026-01-01T00:00:00Z', '2026-01-01T00:00:02Z'
+        for events in (
+                [('Warning', 'A', 'old', old, 'claim-uid'),
+                 ('Warning', 'B', 'new', new, 'claim-uid')],
+                [('Warning', 'B', 'new', new, 'claim-uid'),
+                 ('Warning', 'A', 'old', old, 'claim-uid')],
+                [('Warning', 'A', 'old', old, 'claim-uid'),
+                 ('Warning', 'B', 'new', new, 'prime-claim-uid')],
+                # Of an earlier claim of that name.
+                [('Warning', 'C', 'other', '2026-02-01', 'other-uid'),
+                 ('Warning', 'B', 'new', new, 'claim-uid')]):
+            reason, message = find(claim(storageClassName='a'), events)
+            self.assertEqual('B', reason)
+            self.assertTrue(message.startswith('new. '), message)
+            for text in 'THE_CLASS', 'THE_MODE', 'ReadWriteOnce', 'insert':
+                self.assertIn(text, message)
+
+
+class ExplainedTestCase(base.BaseTestCase):
+
+    def test_advice_for_refused_claims_only(self):
+        media = options.MediaOptions(names=NAMES)
+        for reason, adds in (('ErrClaimNotValid', True), ('Error', False),
+                             ('ErrExceededQuota', False)):
+            status = datavolumes.Status(model.State.FAILED, None, reason,
+                                        'why')
+            found = claim_problem.explained(status, media)
+            self.assertEqual(adds, 'THE_MODE' in found.message)
+            self.assertTrue(found.message.startswith('why'))
+            self.assertEqual(reason, found.reason)
