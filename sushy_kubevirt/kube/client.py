@@ -505,6 +505,8 @@ def _connection_error(call, server, error):
     e = urllib3.exceptions
     message = (f'The API server {server} does not answer ({call}): '
                f'{_reason(error)}')
+    if isinstance(error, e.ConnectTimeoutError):
+        message += f'; {errors.FILTERED}'
     if isinstance(error, (e.NewConnectionError, e.ConnectTimeoutError,
                           e.ProxyError, e.LocationValueError)):
         return errors.Unavailable(message)

@@ -7,6 +7,9 @@ who has to act on it: it names the object, the value and the remedy, and
 contains no secret.
 """
 
+#: Advice for connections that get no answer, not even a refusal.
+FILTERED = 'check that no NetworkPolicy or firewall blocks the connection'
+
 
 class MachineError(Exception):
     """Anything that a machine or its cluster refuses or fails to do."""

@@ -356,7 +356,8 @@ def describe(error):
 
 def _timeout(url):
     return errors.MediaUnreachable(
-        f'{url.shown}: the server did not respond in time', url.shown)
+        f'{url.shown}: the server did not respond in time; '
+        f'{errors.FILTERED}', url.shown)
 
 
 def _redirect_error(url, error):

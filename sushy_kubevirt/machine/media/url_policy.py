@@ -251,9 +251,12 @@ def _resolve(found):
         answers = socket.getaddrinfo(found.host, found.port,
                                      type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as e:
+        why = getattr(e, 'strerror', None) or e
+        if getattr(e, 'errno', None) == socket.EAI_AGAIN:
+            why = f'{why}; {errors.FILTERED} to DNS'
         raise errors.MediaUnreachable(
-            f'The host of {found.shown} cannot be resolved: '
-            f'{getattr(e, "strerror", None) or e}', found.shown) from None
+            f'The host of {found.shown} cannot be resolved: {why}',
+            found.shown) from None
     addresses = dict.fromkeys(answer[4][0] for answer in answers)
     return tuple(map(ipaddress.ip_address, addresses))
 

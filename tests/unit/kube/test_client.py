@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests, and how responses and connection faults map to errors."""
 
+import dataclasses
 import socket
 from unittest import mock
 
@@ -11,6 +12,7 @@ from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import options
+from tests.fixtures import black_hole
 from tests.unit.machine import api
 
 VM = '/virtualmachines/a'
@@ -159,6 +161,18 @@ class ClientTestCase(base.BaseTestCase):
             'default', 'a', 'start')
         self.assertTrue(e.maybe_done)
         self.assertEqual(1, self.api.count('PUT'))
+
+    def test_no_answer_to_connection(self):
+        port = self.useFixture(black_hole.BlackHole()).port
+        blocked = client.Client(
+            connection.Connection(lambda: connection.Access(
+                server=f'http://127.0.0.1:{port}')),
+            dataclasses.replace(self.options, connect_timeout=0.2))
+        e = self.assertRaises(
+            errors.Unavailable, blocked.action, api_resources.VM, 'default',
+            'a', 'start')
+        self.assertFalse(e.maybe_done)
+        self.assertIn('no NetworkPolicy or firewall', str(e))
 
     def test_timeout_is_maybe_done(self):
         self.api.rule('PUT', '/start', 'hang')

@@ -12,6 +12,7 @@ from sushy_kubevirt.machine.media import image_format
 from sushy_kubevirt.machine.media import image_size
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import options
+from tests.fixtures import black_hole
 from tests.fixtures import file_servers
 
 OPTIONS = options.MediaOptions(allow_loopback=True, probe_seconds=10)
@@ -186,6 +187,21 @@ class TestRefusals(ProbeTestCase):
         self.assertIn('Connection refused', str(error))
         self.assertTrue(self.probe(url + '/a.iso',
                                    default_size=1 << 30).guessed)
+
+    def test_no_response_at_all(self):
+        port = self.useFixture(black_hole.BlackHole()).port
+        error = self.refused('unreachable', f'http://127.0.0.1:{port}/a.iso',
+                             probe_seconds=0.4)
+        self.assertIn('no NetworkPolicy or firewall', str(error))
+
+    def test_no_dns(self):
+        self.useFixture(fixtures.MockPatchObject(
+            socket, 'getaddrinfo', side_effect=socket.gaierror(
+                socket.EAI_AGAIN, 'Temporary failure in name resolution')))
+        error = self.refused('unreachable', 'http://images.test/a.iso')
+        self.assertIn('Temporary failure in name resolution; check that no '
+                      'NetworkPolicy', str(error))
+        self.assertTrue(str(error).endswith(' to DNS'))
 
     def test_unknown_host(self):
         url = 'http://nobody.invalid/a.iso'
