@@ -63,6 +63,8 @@ class Options:
     :param pull_policy: for pods, or None for Kubernetes' default
     :param pod_user: uid and gid of the pods' containers; None if the cluster
         assigns them; `AUTO`
+    :param pod_labels: dict of labels of the pods of BMCs
+    :param pod_annotations: dict of their annotations
     :param allowed_images: tuple of what BMCs may name: see
         `permissions.image_allowed`
     :param auto_create: label selector of VMs that get a BMC, or None
@@ -86,6 +88,8 @@ class Options:
     image: str = IMAGE
     pull_policy: str | None = None
     pod_user: int | str | None = deployments.USER
+    pod_labels: dict = dataclasses.field(default_factory=dict)
+    pod_annotations: dict = dataclasses.field(default_factory=dict)
     allowed_images: tuple = (IMAGE,)
     auto_create: str | None = None
     upload_proxy_url: str | None = None
@@ -112,6 +116,8 @@ def parse(arguments=None, environ=os.environ):
     values['namespaces'] = tuple(dict.fromkeys(values['namespaces']))
     values['allowed_images'] = tuple(
         values['allowed_images'] or [permissions.repository(found.image)])
+    for field in 'pod_labels', 'pod_annotations':
+        values[field] = dict(values[field])
     name = environ.get('POD_NAME') or os.uname().nodename
     values['identity'] = f'{name}_{os.urandom(4).hex()}'
     return Options(**values)
@@ -162,6 +168,16 @@ def parser(environ):
         'assign them, as OpenShift does by its security context constraints; '
         f'{AUTO} for none on OpenShift, else {deployments.USER} (default: '
         '%(default)s)')
+    group.add_argument(
+        '--pod-label', metavar='KEY=VALUE', dest='pod_labels', type=_label,
+        action='append', default=[], help='label of the pods of BMCs; may be '
+        'repeated (default: those that exclude pods from the service meshes '
+        'Istio and Linkerd, which do not carry UDP; '
+        'sidecar.istio.io/inject=true, for example, replaces one)')
+    group.add_argument(
+        '--pod-annotation', metavar='KEY=VALUE', dest='pod_annotations',
+        type=_annotation, action='append', default=[], help='annotation of '
+        'the pods of BMCs, likewise')
     group.add_argument(
         '--allowed-images', metavar='REPOSITORY', type=_image,
         action='append', default=[], help='images a BMC may name: a '
@@ -241,6 +257,23 @@ def _user(text):
         return int(text)
     raise argparse.ArgumentTypeError(
         f'{text!r} is none of {AUTO}, none and an id from 1 to 2147483647')
+
+
+def _label(text):
+    key, equals, value = text.partition('=')
+    if equals and re.fullmatch(_KEY, key) and re.fullmatch(
+            f'(?:{_WORD})?', value):
+        return key, value
+    raise argparse.ArgumentTypeError(
+        f'{text!r} is not a label, such as example.com/team=lab')
+
+
+def _annotation(text):
+    key, equals, value = text.partition('=')
+    if equals and re.fullmatch(_KEY, key):
+        return key, value
+    raise argparse.ArgumentTypeError(
+        f'{text!r} is not an annotation, such as example.com/note=text')
 
 
 def _url(text):

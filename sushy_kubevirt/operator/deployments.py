@@ -48,6 +48,15 @@ RESOURCES = {
 #: (pkg/controller/deployment/util).
 _COMPLETE = 'NewReplicaSetAvailable'
 
+#: Labels and annotations of pods that keep service meshes out: Istio with
+#: sidecars and in ambient mode, and Linkerd. Meshes carry TCP only; a proxy
+#: needs more memory than a BMC and, to set up its redirection, capabilities
+#: that Pod Security `restricted` refuses.
+MESH_LABELS = {'sidecar.istio.io/inject': 'false',
+               'istio.io/dataplane-mode': 'none'}
+MESH_ANNOTATIONS = {'sidecar.istio.io/inject': 'false',
+                    'linkerd.io/inject': 'disabled'}
+
 #: uid and gid of the containers, where the cluster does not assign them.
 USER = 65532
 
@@ -63,6 +72,8 @@ class Defaults:
     :param proxy: a `config_map.Proxy`, or None
     :param user: uid and gid of the containers and gid of their volumes; None
         if the cluster assigns them
+    :param labels: dict of the pods' labels, beside those of `naming.labels`
+    :param annotations: dict of their annotations
     """
 
     image: str
@@ -70,6 +81,9 @@ class Defaults:
     pull_policy: str | None = None
     proxy: config_map.Proxy | None = None
     user: int | None = USER
+    labels: dict = dataclasses.field(default_factory=MESH_LABELS.copy)
+    annotations: dict = dataclasses.field(
+        default_factory=MESH_ANNOTATIONS.copy)
 
 
 def deployment(bmc, defaults, account=''):
@@ -100,8 +114,8 @@ def deployment(bmc, defaults, account=''):
         pod['nodeSelector'] = bmc.node_selector
     if bmc.tolerations:
         pod['tolerations'] = list(bmc.tolerations)
-    template = {'labels': naming.labels(bmc.name),
-                'annotations': {ACCOUNT: account}}
+    template = {'labels': {**defaults.labels, **naming.labels(bmc.name)},
+                'annotations': {**defaults.annotations, ACCOUNT: account}}
     if bmc.redfish.enabled:
         template['annotations'][CONFIGURATION] = config_map.digest(
             bmc, defaults.proxy)

@@ -57,6 +57,9 @@ class Reconciler:
         self._defaults = deployments.Defaults(
             options.image, pull_policy=options.pull_policy,
             user=options.pod_user,
+            labels={**deployments.MESH_LABELS, **options.pod_labels},
+            annotations={**deployments.MESH_ANNOTATIONS,
+                         **options.pod_annotations},
             proxy=options.upload_proxy_url and config_map.Proxy(
                 options.upload_proxy_url, options.upload_proxy_ca))
         self._executor = executor.Executor(api, cache)

@@ -127,6 +127,19 @@ class OptionsTestCase(base.BaseTestCase):
         for text in ('0', '-1', '2147483648', 'root', '', '1.5'):
             self.refused('--pod-user=' + text)
 
+    def test_pod_labels_and_annotations(self):
+        self.assertEqual(({}, {}), (parse().pod_labels,
+                                    parse().pod_annotations))
+        found = parse('--pod-label=a=b', '--pod-label=example.com/c=',
+                      '--pod-annotation=example.com/note=x=y, z')
+        self.assertEqual({'a': 'b', 'example.com/c': ''}, found.pod_labels)
+        self.assertEqual({'example.com/note': 'x=y, z'},
+                         found.pod_annotations)
+        for text in ('a', '=b', 'a=b c', 'a b=c', 'a/b/c=d', 'a=-'):
+            self.refused('--pod-label=' + text)
+        for text in ('a', '=b', 'a b=c', 'a/b/c=d'):
+            self.refused('--pod-annotation=' + text)
+
     def test_invalid_choices_and_arguments(self):
         self.refused('--log-format', 'xml')
         self.refused('--log-level', 'loud')

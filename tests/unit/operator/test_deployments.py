@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslotest import base
+import yaml
 
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import credentials
@@ -7,6 +8,7 @@ from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import spec
+from tests.fixtures import checkout
 from tests.unit.operator import bodies
 
 DEFAULTS = deployments.Defaults('virtbmc:1', {
@@ -175,6 +177,42 @@ class DeploymentTestCase(base.BaseTestCase):
             self.assertTrue(context['runAsNonRoot'])
             self.assertFalse(any('runAsUser' in one['securityContext']
                                  for one in found['containers']))
+
+    def test_service_meshes_are_kept_out(self):
+        found = made(bodies.body())['spec']['template']['metadata']
+        # Istio's webhooks have the objectSelector "NotIn false" (1.26,
+        # istio-discovery, mutatingwebhook.yaml); its CNI plugin (ambient
+        # mode) and Linkerd's injector compare these values.
+        self.assertEqual(('false', 'none'), tuple(
+            found['labels'][name] for name in (
+                'sidecar.istio.io/inject', 'istio.io/dataplane-mode')))
+        self.assertEqual('disabled',
+                         found['annotations']['linkerd.io/inject'])
+
+    def test_service_meshes_are_kept_out_of_operator(self):
+        text = (checkout.ROOT / 'etc/kubernetes/base/operator.yaml'
+                ).read_text()
+        metadata = next(one for one in yaml.safe_load_all(text) if one[
+            'kind'] == 'Deployment')['spec']['template']['metadata']
+        for field, values in (('labels', deployments.MESH_LABELS),
+                              ('annotations', deployments.MESH_ANNOTATIONS)):
+            self.assertEqual(values, {
+                name: metadata[field][name] for name in values})
+
+    def test_labels_and_annotations(self):
+        bmc = spec.read(bodies.body())
+        selector = naming.selector(bmc.name)
+        found = deployments.deployment(bmc, deployments.Defaults(
+            'any', labels={**selector, **dict.fromkeys(selector, 'x'),
+                           'a': 'b'},
+            annotations={deployments.ACCOUNT: 'x', 'c': 'd'}), 'uid')['spec']
+        metadata = found['template']['metadata']
+        self.assertEqual({**naming.labels(bmc.name), 'a': 'b'},
+                         metadata['labels'])
+        self.assertEqual('d', metadata['annotations']['c'])
+        self.assertEqual('uid', metadata['annotations'][deployments.ACCOUNT])
+        # A selector cannot be changed later.
+        self.assertEqual(selector, found['selector']['matchLabels'])
 
     def test_one_replica_is_recreated(self):
         found = made(bodies.body())['spec']
