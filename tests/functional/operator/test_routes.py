@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Routes of BMCs, with the API of OpenShift and an ingress controller."""
 
+import unittest
+
 from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import kubectl
 from tests.fixtures import access_case
 from tests.fixtures import openshift
 from tests.fixtures import operator
+from tests.fixtures import sandbox
 
 PASSTHROUGH, REENCRYPT = ({'termination': one} for one in (
     'passthrough', 'reencrypt'))
@@ -117,6 +120,8 @@ class RouteTestCase(access_case.AccessTestCase):
         bmc.ready()
 
 
+@unittest.skipIf('--openshift' in sandbox.ARGUMENTS,
+                 'the test needs a cluster without Routes')
 @given_cluster.needs_sandbox('a cluster without Routes')
 class OtherClusterTestCase(operator.OperatorTestCase):
     """A cluster that does not have Routes at first."""
@@ -152,6 +157,7 @@ class OtherClusterTestCase(operator.OperatorTestCase):
 
 class WithoutOverlayTestCase(operator.OperatorTestCase):
 
+    FOLDER = operator.MANIFESTS
     SANDBOX = ('--openshift',)
 
     def test_operator_without_rights(self):

@@ -46,7 +46,8 @@ class StatusTestCase(operator.OperatorTestCase):
 
         lines = self.kubectl('get', 'vmbmc').splitlines()
         self.assertEqual(['NAME', 'VIRTUALMACHINE', 'ENDPOINT', 'IPMI',
-                          'REDFISH', 'READY', 'AGE'], lines[0].split())
+                          'REDFISH', 'ROUTE', 'READY', 'AGE'],
+                         lines[0].split())
         self.assertEqual(
             ['box', 'box', address, address + ':623',
              f'https://{address}/redfish/v1/Systems/1', 'True'],
