@@ -6,7 +6,7 @@
 It makes a virtual environment in the folder ``clients`` of the environment
 that it runs in (``.venv`` or tox's), installs Debian's FreeIPMI and socat if
 their commands are missing, and builds the Go programs of ``tests/clients/go``
-if a recent Go is installed. What is up to date is left alone.
+and ``helm`` if a recent Go is installed. What is up to date is left alone.
 """
 
 import hashlib
@@ -23,6 +23,13 @@ SOURCES = pathlib.Path(__file__).parent
 REQUIREMENTS = SOURCES / 'requirements.txt'
 GO_SOURCES = SOURCES / 'go'
 
+#: The module that fixes the version of helm.
+HELM_SOURCES = SOURCES / 'helm'
+
+#: What is built of each module.
+_GO_PACKAGES = {GO_SOURCES: './...',
+                HELM_SOURCES: 'helm.sh/helm/v4/cmd/helm'}
+
 #: Everything that this module makes.
 FOLDER = pathlib.Path(sys.prefix) / 'clients'
 
@@ -34,23 +41,23 @@ GO_BIN = FOLDER / 'go'
 RESULTS = FOLDER / 'results'
 
 
-def needed_go():
-    """Return the Go version that the programs need, e.g. ``(1, 23)``."""
+def needed_go(sources=GO_SOURCES):
+    """Return the Go version that a module needs, e.g. ``(1, 23)``."""
     found = re.search(r'^go (\d+)\.(\d+)',
-                      (GO_SOURCES / 'go.mod').read_text(), re.MULTILINE)
+                      (sources / 'go.mod').read_text(), re.MULTILINE)
     return tuple(map(int, found.groups()))
 
 
-def without_go():
-    """Return why the Go programs cannot be built; None if they can."""
-    needed = 'Go {}.{} or later is not installed'.format(*needed_go())
+def without_go(sources=GO_SOURCES):
+    """Return why programs of a module cannot be built; None if they can."""
+    needed = 'Go {}.{} or later is not installed'.format(*needed_go(sources))
     if not shutil.which('go'):
         return needed
     found = re.search(r'go(\d+)\.(\d+)', subprocess.run(
         ['go', 'env', 'GOVERSION'], env=_go_environment(), cwd='/',
         stdin=subprocess.DEVNULL, capture_output=True, text=True,
         check=True).stdout)
-    return (None if tuple(map(int, found.groups())) >= needed_go()
+    return (None if tuple(map(int, found.groups())) >= needed_go(sources)
             else needed)
 
 
@@ -93,14 +100,15 @@ def _make_venv():
 
 
 def _build_go():
-    if reason := without_go():
-        print(f'no Go programs: {reason}', flush=True)
-        return
-    # Go's cache makes this quick when nothing has changed.
     GO_BIN.mkdir(parents=True, exist_ok=True)
-    subprocess.run(['go', 'build', '-o', f'{GO_BIN}{os.sep}', './...'],
-                   cwd=GO_SOURCES, env=_go_environment(),
-                   stdin=subprocess.DEVNULL, check=True)
+    for sources, packages in _GO_PACKAGES.items():
+        if reason := without_go(sources):
+            print(f'no programs of {sources.name}: {reason}', flush=True)
+            continue
+        # Go's cache makes this quick when nothing has changed.
+        subprocess.run(['go', 'build', '-o', f'{GO_BIN}{os.sep}', packages],
+                       cwd=sources, env=_go_environment(),
+                       stdin=subprocess.DEVNULL, check=True)
 
 
 def main():

@@ -16,8 +16,9 @@ from tests.fixtures import checkout
 GUIDE = checkout.ROOT / 'doc/source/contributing.rst'
 PATCHES = sorted((checkout.ROOT / 'doc/source/contributing').glob('*.patch'))
 
-#: Compare documents with the code, whatever a patch changes.
+#: Compare documents and the chart with the code, whatever a patch changes.
 DOCUMENT_TESTS = {'tests.unit.test_documents',
+                  'tests.unit.test_helm_chart',
                   'tests.unit.test_resource_reference'}
 
 _UNIT_TEST = re.compile(r'(?m)^\+\+\+ b/(tests/unit/\S*?test_\w+)\.py$')

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chart's templates are up to date with the manifests.
+
+``tests/clients/test_helm.py`` compares what helm renders with kustomize.
+"""
+
+import json
+import pathlib
+import shutil
+
+import fixtures
+from oslotest import base
+import yaml
+
+from tools import helm_chart
+
+
+class TemplatesTestCase(base.BaseTestCase):
+
+    def copy(self):
+        """Return a copy of the manifests, to change."""
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'k'
+        return pathlib.Path(shutil.copytree(helm_chart.MANIFESTS, folder))
+
+    def assertUnknown(self, message, manifests):
+        self.assertRaisesRegex(helm_chart.Unknown, message,
+                               helm_chart.templates, manifests)
+
+    def test_templates_are_up_to_date(self):
+        found = {path.name: path.read_text()
+                 for path in helm_chart.TEMPLATES.glob('*.yaml')}
+        self.assertEqual(helm_chart.templates(), found,
+                         'run: python -m tools.helm_chart')
+
+    def test_names_no_namespace_of_its_own(self):
+        for name, text in helm_chart.templates().items():
+            self.assertNotIn(helm_chart.NAMESPACE, text, name)
+
+    def test_changes_of_manifests_are_rendered(self):
+        manifests = self.copy()
+        path = manifests / 'base/account.yaml'
+        path.write_text(path.read_text() + 'secrets: [{name: "{{ any }}"}]\n')
+        self.assertIn("""secrets:\n  - name: '{{ "{{" }} any }}'\n""",
+                      helm_chart.templates(manifests)['account.yaml'])
+
+    def test_component_without_condition(self):
+        manifests = self.copy()
+        shutil.copytree(manifests / 'components/openshift',
+                        manifests / 'components/another')
+        self.assertUnknown('another has no condition', manifests)
+
+    def test_unknown_field_of_kustomization(self):
+        manifests = self.copy()
+        path = manifests / 'base/kustomization.yaml'
+        path.write_text(path.read_text() + 'namePrefix: my-\n')
+        self.assertUnknown('namePrefix', manifests)
+
+    def test_unknown_patch(self):
+        for patch in ('- {op: replace, path: /spec/replicas, value: 1}',
+                      'apiVersion: apps/v1\nkind: Deployment\nmetadata: '
+                      '{name: sushy-kubevirt-operator}\nspec: {replicas: 1}'):
+            manifests = self.copy()
+            (manifests / 'components/openshift/operator.yaml').write_text(
+                patch)
+            self.assertUnknown('a patch', manifests)
+
+    def test_namespaces_that_differ(self):
+        manifests = self.copy()
+        path = manifests / 'components/namespaced/operator.yaml'
+        path.write_text(path.read_text().replace('=lab', '=other'))
+        self.assertUnknown('other patches', manifests)
+
+    def test_files_of_the_same_name(self):
+        manifests = self.copy()
+        folder = manifests / 'components/prometheus'
+        (folder / 'rules.yaml').rename(folder / 'users.yaml')
+        path = folder / 'kustomization.yaml'
+        path.write_text(path.read_text().replace('rules.yaml', 'users.yaml'))
+        self.assertUnknown('have the same name', manifests)
+
+
+class ValuesTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.values = yaml.safe_load(
+            (helm_chart.CHART / 'values.yaml').read_text())
+        self.schema = json.loads(
+            (helm_chart.CHART / 'values.schema.json').read_text())
+        self.chart = yaml.safe_load(
+            (helm_chart.CHART / 'Chart.yaml').read_text())
+
+    def test_images_are_those_of_manifests(self):
+        found = yaml.safe_load((
+            helm_chart.MANIFESTS / 'base/kustomization.yaml').read_text())
+        self.assertEqual(
+            {one['name']: (one.get('newName', one['name']), one['newTag'])
+             for one in found['images']},
+            {f'sushy-kubevirt-{name}': (image['repository'],
+                                        self.chart['appVersion'])
+             for name, image in self.values['images'].items()})
+
+    def fields(self, schema, place=''):
+        for name, one in (schema.get('properties') or {}).items():
+            yield place + name, one
+            if one.get('$ref'):
+                one = self.schema['definitions'][one['$ref'].split('/')[-1]]
+            yield from self.fields(one, f'{place}{name}.')
+
+    def test_every_value_is_in_schema(self):
+        # These have no defaults.
+        free = {'global', *(f'certManager.issuerRef.{name}'
+                            for name in ('group', 'kind', 'name'))}
+        objects = 'resources.', 'nodeSelector.'
+        self.assertEqual(
+            {name for name in _paths(self.values)
+             if not name.startswith(objects)},
+            {name for name, _ in self.fields(self.schema)} - free)
+
+    def test_schema_refuses_other_values(self):
+        self.assertIs(False, self.schema['additionalProperties'])
+        for name, one in self.fields(self.schema):
+            if 'properties' in one:
+                self.assertIs(False, one['additionalProperties'], name)
+
+
+def _paths(values, place=''):
+    for name, value in values.items():
+        yield place + name
+        if isinstance(value, dict):
+            yield from _paths(value, f'{place}{name}.')
+
+
+class VersionTestCase(base.BaseTestCase):
+
+    def test_versions(self):
+        for version, wanted in (
+                ('1.2.0', '1.2.0'), ('1.2.0.0rc1', '1.2.0-rc1'),
+                ('1.2.0.0a2', '1.2.0-a2'), ('1.2.0rc1', '1.2.0-rc1'),
+                ('1.2.1.dev5', '1.2.1-dev5'),
+                ('1.2.0.0rc2.dev3', '1.2.0-rc2.dev3'),
+                ('0.0.1.dev1234+g0123abc', '0.0.1-dev1234')):
+            self.assertEqual(wanted, helm_chart.semantic_version(version))
+
+    def test_no_version(self):
+        self.assertRaises(ValueError, helm_chart.semantic_version, 'main')
