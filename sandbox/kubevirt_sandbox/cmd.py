@@ -147,6 +147,9 @@ def parser():
         'rejected (as another user than root, containers only see that id); '
         'and routes, with an ingress controller')
     result.add_argument(
+        '--harvester', action='store_true', help="have Harvester's webhooks "
+        'and controllers for VMs')
+    result.add_argument(
         '--lag', metavar='S', type=_seconds, default=0, help='delay each '
         'action of controllers, and each creation of a VMI, by a random time '
         'of up to S seconds, as in a busy cluster (default: 0)')

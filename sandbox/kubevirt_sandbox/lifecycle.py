@@ -10,6 +10,7 @@ from kubevirt_sandbox.api import server
 from kubevirt_sandbox import cdi
 from kubevirt_sandbox.cdi import storage
 from kubevirt_sandbox import control
+from kubevirt_sandbox import harvester
 from kubevirt_sandbox import kubeconfig
 from kubevirt_sandbox import kubevirt
 from kubevirt_sandbox import workloads
@@ -43,6 +44,9 @@ async def _serve(options, claim_storage):
     parts = [cdi.install(api_server, claim_storage, options, not options.cdi),
              kubevirt.install(api_server, options, claim_storage),
              workloads.install(api_server, options)]
+    if options.harvester:
+        parts.append(harvester.Harvester(
+            api_server, parts[1].kinds, options.lag))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
