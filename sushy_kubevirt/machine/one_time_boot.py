@@ -81,6 +81,7 @@ def desired_vm(vm, vmi):
         if vmi is not None and annotations.boot_once_id(vmi) == once['id']:
             _run_under_always(edited, vmi)
     _restore_run_strategy(edited, vmi)
+    run_strategy.tell_harvester(vm, edited)
     return None if edited == vm else edited
 
 

@@ -97,14 +97,14 @@ def _unhalt(machine, vm):
     :returns: the VM as changed
     """
     edited = copy.deepcopy(vm)
-    strategy = (run_strategy.saved(vm)[0]
-                or machine.options.run_strategy)
+    strategy = run_strategy.of_next_start(vm, machine.options.run_strategy)
     run_strategy.clear_saved(edited)
     if (strategy in run_strategy.OFF_AFTER_SHUTDOWN
             and boot_overrides.ends_at_reboot(vm)):
         run_strategy.save(edited, strategy)
         strategy = run_strategy.ALWAYS
     edited['spec']['runStrategy'] = strategy
+    run_strategy.tell_harvester(vm, edited)
     return json_patch.send(machine, vm, edited)
 
 

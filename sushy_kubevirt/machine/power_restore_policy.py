@@ -70,8 +70,9 @@ def of(vm, options):
     remembered, _ = run_strategy.saved(vm)
     if strategy == run_strategy.HALTED:
         # The strategy of the next power-on.
-        strategy = (run_strategy.ALWAYS if run_strategy.uses_running_field(vm)
-                    else remembered or options.run_strategy)
+        strategy = (
+            run_strategy.ALWAYS if run_strategy.uses_running_field(vm)
+            else run_strategy.of_next_start(vm, options.run_strategy))
     elif strategy == run_strategy.ALWAYS and remembered is not None:
         strategy = remembered
     return _POLICY.get(strategy)
@@ -112,6 +113,7 @@ def _step(machine, vm, vmi, strategy_to_set):
             or not run_strategy.starting(vm, vmi)))
     elif strategy_to_set == run_strategy.ALWAYS:
         _set_strategy(edited, strategy_to_set)
+    run_strategy.tell_harvester(vm, edited)
     json_patch.send(machine, vm, edited)
     return None
 

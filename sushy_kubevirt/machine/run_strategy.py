@@ -18,6 +18,9 @@ HALTED = 'Halted'
 ONCE = 'Once'
 WAIT_AS_RECEIVER = 'WaitAsReceiver'
 
+#: Annotation of a VM: the run strategy under which Harvester starts it.
+HARVESTER = 'harvesterhci.io/vmRunStrategy'
+
 #: Annotation of a VMI: ``metadata.generation`` of the VM it was created from.
 VM_GENERATION = 'kubevirt.io/vm-generation'
 
@@ -231,6 +234,50 @@ def clear_saved(vm):
     :param vm: a copy of the VM, changed in place
     """
     annotations.write(vm, annotations.RUN_STRATEGY, {})
+
+
+def of_next_start(vm, default):
+    """Return the run strategy with which a power-on replaces ``Halted``.
+
+    :param vm: the VM
+    :param default: the strategy of a VM for which none is known
+    """
+    harvesters = _annotations(vm).get(HARVESTER)
+    return saved(vm)[0] or (
+        harvesters if harvesters in STARTABLE + (ONCE,) else default)
+
+
+def tell_harvester(vm, edited):
+    """Keep Harvester from replacing a run strategy by another one.
+
+    When ``Halted`` is replaced, Harvester's webhook sets the strategy in its
+    own annotation instead of the requested one, ``RerunOnFailure`` without
+    that annotation; so ``Manual`` would become a start. A controller writes
+    each strategy but ``Halted`` into the annotation, and a start in the user
+    interface uses it (patchRunStrategy in
+    pkg/webhook/resources/virtualmachine/mutator.go, StoreRunStrategy in
+    pkg/controller/master/virtualmachine/vm_controller.go of Harvester 1.9).
+
+    Call it for each change that may set or replace ``Halted``. It changes
+    nothing for VMs without annotations and labels of Harvester.
+
+    :param vm: the VM
+    :param edited: its edited copy, changed in place
+    """
+    strategy = of(edited)
+    if HALTED not in (of(vm), strategy) or uses_running_field(edited):
+        return
+    if strategy == HALTED:
+        strategy = saved(edited)[0]
+    if strategy and any(
+            name.partition('/')[0].endswith('harvesterhci.io')
+            for name in (*_annotations(edited),
+                         *(edited['metadata'].get('labels') or ()))):
+        edited['metadata'].setdefault('annotations', {})[HARVESTER] = strategy
+
+
+def _annotations(vm):
+    return vm['metadata'].get('annotations') or {}
 
 
 def halt(vm):

@@ -106,7 +106,7 @@ def fill(vm, vmi, device, drive, volume, hotplug, write_protected=True):
     """
     spec = vm['spec']['template']['spec']
     if drive not in {disk['name'] for disk in _disks(spec)}:
-        disk = {'name': drive, 'cdrom': {}}
+        disk = {'name': drive, 'cdrom': _cdrom(vm)}
         if device is model.USB_STICK:
             disk = {'name': drive, 'disk': {'bus': 'usb'}}
             if write_protected:
@@ -125,6 +125,21 @@ def fill(vm, vmi, device, drive, volume, hotplug, write_protected=True):
             each['dataVolume'] = source
             return
     spec['volumes'].append({'name': drive, 'dataVolume': source})
+
+
+def _cdrom(vm):
+    """Return the ``cdrom`` of a drive to be added.
+
+    KubeVirt connects a CD-ROM by SATA on amd64 unless the VM has a preference.
+    Harvester refuses changes of interfaces, and its user interface cannot
+    insert images, while an empty drive does not name that bus
+    (SupportInsertCdRomVolume in pkg/util/virtualmachine/virtualmachine.go of
+    1.9).
+    """
+    architecture = vm['spec']['template']['spec'].get('architecture')
+    if architecture == 'amd64' and not vm['spec'].get('preference'):
+        return {'bus': 'sata'}
+    return {}
 
 
 def empty(vm, vmi, device, drive, volume, keep):

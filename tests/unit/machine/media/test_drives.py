@@ -116,6 +116,18 @@ class FillAndEmptyTestCase(base.BaseTestCase):
             drives.empty(vm, None, CD, 'bmc-cd', 'dv', keep)
             self.assertEqual(2 if keep else 1, len(disks(vm)))
 
+    def test_added_drive_names_the_bus_that_kubevirt_would_choose(self):
+        for architecture, preference, cdrom in (
+                ('amd64', None, {'bus': 'sata'}), ('arm64', None, {}),
+                ('amd64', {'name': 'windows'}, {})):
+            vm = vm_with(ROOT)
+            vm['spec']['template']['spec']['architecture'] = architecture
+            if preference:
+                vm['spec']['preference'] = preference
+            drives.fill(vm, None, CD, 'bmc-cd', 'dv', True)
+            self.assertEqual({'name': 'bmc-cd', 'cdrom': cdrom},
+                             disks(vm)[-1])
+
     def test_drive_of_owner_stays(self):
         vm = fakes.vm()
         drives.fill(vm, None, CD, 'cd', 'dv', False)
