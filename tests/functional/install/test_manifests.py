@@ -31,7 +31,10 @@ FOREIGN_KINDS = ('monitoring.coreos.com/v1 ServiceMonitor servicemonitors',
                  'monitoring.coreos.com/v1 PodMonitor podmonitors',
                  'monitoring.coreos.com/v1 PrometheusRule prometheusrules',
                  'cert-manager.io/v1 Issuer issuers',
-                 'cert-manager.io/v1 Certificate certificates')
+                 'cert-manager.io/v1 Certificate certificates',
+                 'metal.harvesterhci.io/v1alpha1 AddressPool addresspools',
+                 'metal.harvesterhci.io/v1alpha1 Inventory inventories',
+                 'metal.harvesterhci.io/v1alpha1 Cluster clusters')
 
 
 @unittest.skipUnless(kubectl.KUBECTL, 'kubectl is not installed')
