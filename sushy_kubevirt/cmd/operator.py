@@ -16,12 +16,18 @@ LOG = logging.getLogger(__name__)
 
 
 def main(arguments=None):
-    """Run the operator until SIGTERM or SIGINT.
+    """Run the operator until SIGTERM or SIGINT, or a subcommand.
 
     :param arguments: list of words, without the program's name; None for
         those of the process
-    :returns: exit status: 0 after SIGTERM or SIGINT, else 1
+    :returns: exit status: 0 after SIGTERM or SIGINT, else 1; see also
+        `diagnose.command`
     """
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == [command_line.DIAGNOSE]:
+        # Imported here because the operator does not need it.
+        from sushy_kubevirt.operator.diagnose import command
+        return command.main(words[1:])
     options = command_line.parse(arguments)
     logs.configure(options.log_format, options.log_level)
     # Files that libraries write to /tmp must not be readable by other users.

@@ -288,6 +288,15 @@ class Client:
             return False
         return True
 
+    def version(self):
+        """Read the version of the API server.
+
+        :returns: dict with ``gitVersion``, such as ``v1.34.4``
+        """
+        return self._request('GET', '/version', api_responses.ApiCall(
+            'get', api_resources.Resource('', '', 'version', ''), '',
+            'version'))
+
     @property
     def calls(self):
         """Number of requests so far.

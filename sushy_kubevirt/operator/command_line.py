@@ -18,6 +18,9 @@ from sushy_kubevirt.operator import permissions
 
 PROGRAM = 'sushy-kubevirt-operator'
 
+#: First word of the command line of `diagnose.command`.
+DIAGNOSE = 'diagnose'
+
 #: Default namespace of the Lease and the CA's Secret outside of a pod.
 SYSTEM_NAMESPACE = 'sushy-kubevirt-system'
 
@@ -130,29 +133,19 @@ def parser(environ):
             'Runs a BMC, with Redfish and IPMI, for each VirtualMachineBMC '
             'in a cluster with KubeVirt. Runs in the cluster or outside of '
             'it; of several replicas, the one that holds the Lease works. '
-            'Ends on SIGTERM and Ctrl-C.'))
+            'Ends on SIGTERM and Ctrl-C.'), epilog=(
+            f'"{PROGRAM} {DIAGNOSE} [BMC]" checks a cluster and its '
+            'installation, and says what to do; see its --help.'))
     result.add_argument(
-        '--version', action='version', version='%(prog)s '
-        + metadata.version('sushy-kubevirt'))
+        '--version', action='version', version=f'%(prog)s {version()}')
 
     group = result.add_argument_group('cluster')
-    group.add_argument(
-        '--kubeconfig', metavar='PATH', help='kubeconfig of the cluster '
-        '(default: the first that exists of $KUBECONFIG, the account of the '
-        'pod this runs in, ~/.kube/config)')
-    group.add_argument(
-        '--context', metavar='NAME', help='context of the kubeconfig '
-        '(default: its current one)')
+    add_cluster(group)
     group.add_argument(
         '--namespace', metavar='NAME', action='append', default=[],
-        dest='namespaces', type=_namespace, help='serve the BMCs of this '
+        dest='namespaces', type=namespace, help='serve the BMCs of this '
         'namespace only; may be repeated (default: all namespaces)')
-    group.add_argument(
-        '--system-namespace', metavar='NAME', type=_namespace,
-        default=environ.get('POD_NAMESPACE') or SYSTEM_NAMESPACE,
-        help='namespace of the Lease and the certificate authority '
-        '(default: the namespace of the pod this runs in, else '
-        f'{SYSTEM_NAMESPACE})')
+    add_system_namespace(group, environ)
 
     group = result.add_argument_group('BMCs')
     group.add_argument(
@@ -230,12 +223,49 @@ def parser(environ):
     return result
 
 
+def version():
+    """:returns: version of the installed package"""
+    return metadata.version('sushy-kubevirt')
+
+
+def add_cluster(group):
+    """Add the options that name the cluster.
+
+    :param group: an `argparse.ArgumentParser`, or a group of one
+    """
+    group.add_argument(
+        '--kubeconfig', metavar='PATH', help='kubeconfig of the cluster '
+        '(default: the first that exists of $KUBECONFIG, the account of the '
+        'pod this runs in, ~/.kube/config)')
+    group.add_argument(
+        '--context', metavar='NAME', help='context of the kubeconfig '
+        '(default: its current one)')
+
+
+def add_system_namespace(group, environ):
+    """Add the option that names the operator's own namespace.
+
+    :param group: an `argparse.ArgumentParser`, or a group of one
+    :param environ: as in `parse`
+    """
+    group.add_argument(
+        '--system-namespace', metavar='NAME', type=namespace,
+        default=environ.get('POD_NAMESPACE') or SYSTEM_NAMESPACE,
+        help='namespace of the Lease and the certificate authority '
+        '(default: the namespace of the pod this runs in, else '
+        f'{SYSTEM_NAMESPACE})')
+
+
 def _host(environ):
     address = environ.get('POD_IP') or '127.0.0.1'
     return f'[{address}]' if ':' in address else address
 
 
-def _namespace(text):
+def namespace(text):
+    """Check a name of a namespace.
+
+    :raises: argparse.ArgumentTypeError
+    """
     if _NAMESPACE.fullmatch(text):
         return text
     raise argparse.ArgumentTypeError(

@@ -28,8 +28,8 @@ REFUSED = 'Refused'
 SECOND_NAME_TAKEN = 'SecondServiceNameTaken'
 
 #: Reasons of `EMULATOR` that follow from another condition.
-_WAITING = ('WaitingForVirtualMachine', 'WaitingForSecret',
-            'WaitingForCertificate')
+WAITING = ('WaitingForVirtualMachine', 'WaitingForSecret',
+           'WaitingForCertificate')
 
 #: User names and passwords that the protocols accept (see `credentials`).
 _ROLES = (', and as role, if there is one, Administrator, Operator or '
@@ -129,7 +129,7 @@ def conditions(bmc, state):
     # condition is in the one that it waits for.
     bad = sorted(
         (one for one in found if not one.status),
-        key=lambda one: (one.reason != REFUSED, one.reason in _WAITING))
+        key=lambda one: (one.reason != REFUSED, one.reason in WAITING))
     if bad:
         return *found, dataclasses.replace(bad[0], type=READY)
     return *found, Condition(READY, True, 'ServiceReady',

@@ -90,7 +90,7 @@ def status(bmc, service, route=None):
         endpoints['redfish'] = _redfish(bmc, at, ports[deployments.REDFISH])
     if deployments.IPMI in ports and bmc.ipmi:
         port = ports[deployments.IPMI]
-        endpoints['ipmi'] = {'address': f'{_bracketed(at)}:{port}',
+        endpoints['ipmi'] = {'address': f'{bracketed(at)}:{port}',
                              'host': at, 'port': port}
     if bmc.route and routes.hosts(route):
         name = routes.hosts(route)[0]
@@ -111,7 +111,7 @@ def authority(bmc, bundle):
 
 def _redfish(bmc, at, port):
     scheme = 'http' if bmc.redfish.plain else 'https'
-    where = _bracketed(at)
+    where = bracketed(at)
     if port != _DEFAULT_PORTS[scheme]:
         where = f'{where}:{port}'
     found = {'url': f'{scheme}://{where}{SYSTEM}'}
@@ -128,7 +128,8 @@ def _balancers(service):
             if entry.get('ip') or entry.get('hostname')]
 
 
-def _bracketed(at):
+def bracketed(at):
+    """:returns: a host as in a URL, an IPv6 address in brackets"""
     try:
         return f'[{at}]' if ipaddress.ip_address(at).version == 6 else at
     except ValueError:

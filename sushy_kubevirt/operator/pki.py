@@ -125,7 +125,7 @@ def due(certificate, names, authority=None, now=None):
         authority's own
     :param now: aware `datetime.datetime`; default: the present
     """
-    look = _is_issued_for
+    look = is_issued_for
     if sum(map(len, (certificate, *names))) > _MAX_CACHED_LENGTH:
         look = look.__wrapped__
     if not look(certificate, tuple(names),
@@ -136,7 +136,13 @@ def due(certificate, names, authority=None, now=None):
 
 # Cached, as each reconcile checks it and it seldom changes.
 @functools.lru_cache(maxsize=4096)
-def _is_issued_for(certificate, names, issuer):
+def is_issued_for(certificate, names, issuer):
+    """Tell whether a certificate is valid for names, apart from its time.
+
+    :param certificate: PEM text, which may be invalid
+    :param names: tuple of all host names and addresses; () for any
+    :param issuer: PEM text of the authority's certificate; None for any
+    """
     try:
         found = x509.load_pem_x509_certificate(certificate.encode())
         if issuer is not None:

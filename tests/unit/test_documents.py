@@ -11,6 +11,7 @@ from oslotest import base
 from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import command_line
+from sushy_kubevirt.operator.diagnose import command
 from sushy_kubevirt.operator import metrics
 from vbmc_kubevirt import drivers
 
@@ -59,6 +60,10 @@ class OptionsTestCase(base.BaseTestCase):
     def test_operator_options_are_documented(self):
         text = (ROOT / 'doc/source/operator/running.rst').read_text()
         self.assert_options_documented(command_line.parser({}), text)
+
+    def test_options_of_diagnose_are_documented(self):
+        text = (ROOT / 'doc/source/operator/troubleshooting.rst').read_text()
+        self.assert_options_documented(command.parser({}), text)
 
     def test_operator_metrics_are_documented(self):
         text = (ROOT / 'doc/source/operator/running.rst').read_text()

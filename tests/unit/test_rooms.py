@@ -46,6 +46,10 @@ ALLOWED = {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.pod.prometheus', 'sushy_kubevirt.pod.health',
         'sushy_kubevirt.bmc.state_secret', 'cryptography'},
+    # A process of its own, not part of the operator's.
+    'sushy_kubevirt.operator.diagnose': {
+        'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
+        'sushy_kubevirt.operator', 'cryptography', 'yaml'},
     'vbmc_kubevirt.ipmi': {'cryptography'},
     'vbmc_kubevirt': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',

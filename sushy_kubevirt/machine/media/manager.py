@@ -25,6 +25,11 @@ LOG = logging.getLogger(__name__)
 DEVICES = {device.id: device for device in (
     *model.DEVICES, model.HTTP_BOOT)}
 
+#: Why virtual media are refused in a cluster without CDI.
+NO_CDI = ('Virtual media need CDI, the Containerized Data Importer, which is '
+          'not installed in this cluster; install it: https://kubevirt.io/'
+          'user-guide/storage/containerized_data_importer/')
+
 
 class Manager:
     """The virtual media of one cluster.
@@ -111,11 +116,7 @@ class Manager:
         self._cdi_served = self.cluster.client.serves_group(
             api_resources.DATA_VOLUME.group)
         if not self._cdi_served:
-            raise errors.Unsupported(
-                'Virtual media need CDI, the Containerized Data Importer, '
-                'which is not installed in this cluster; install it: '
-                'https://kubevirt.io/user-guide/storage/'
-                'containerized_data_importer/')
+            raise errors.Unsupported(NO_CDI)
 
     def check_cdi_in_background(self):
         """Call `require_cdi` in a thread, to set `cdi_available`."""

@@ -209,3 +209,15 @@ class ImagesTestCase(base.FunctionalTestCase):
         account = self.account(naming.OPERATOR, operator.NAMESPACE)
         self.start(naming.OPERATOR, account, operator.READY,
                    ['--metrics-address', ''])
+
+    def test_diagnose_with_account_of_pod(self):
+        """Its manifests are in the image, and can be parsed."""
+        self.sandbox.apply(operator.MANIFESTS / 'base/namespace.yaml')
+        self.sandbox.apply(operator.MANIFESTS / 'base/account.yaml')
+        one = self.start(
+            naming.OPERATOR, self.account(
+                naming.OPERATOR, operator.NAMESPACE),
+            None, ['diagnose', '--system-namespace', operator.NAMESPACE])
+        self.assertEqual(1, one.wait())
+        self.assertIn('problem   Rights: ', one.output)
+        self.assertNotIn('The manifest', one.output)

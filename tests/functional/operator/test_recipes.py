@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """README's tour and the documented recipes work as written."""
 
-import pathlib
 import re
-import subprocess
 
 import fixtures
 import yaml
 
 from kubevirt_sandbox.testing import given_cluster
-from kubevirt_sandbox.testing import process
-from tests.fixtures import checkout
 from tests.fixtures import documents
 from tests.fixtures import operator
 
@@ -20,31 +16,9 @@ from tests.fixtures import operator
 class RecipesTestCase(operator.OperatorTestCase):
 
     def shell(self, steps):
-        """Run blocks one after the other in one shell.
-
-        :param steps: list of (title, text)
-        :returns: {title: output}
-        """
-        home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        (home / 'etc').symlink_to(checkout.ROOT / 'etc')
-        # An HTTP error ends the script too.
-        script = ['curl() { command curl -sS --fail-with-body --max-time 30 '
-                  '--noproxy "*" --write-out "%{http_code}\n" "$@"; }',
-                  'set -e']
-        for title, text in steps:
-            script += [f"echo \"## {title.replace('`', '')}\"", text]
-        (home / 'script').write_text('\n'.join(script))
-        done = subprocess.run(
-            ['bash', 'script'], cwd=home, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=240, env=process.environment(
-                home, {'KUBECONFIG': self.sandbox.kubeconfig}))
-        self.assertEqual(0, done.returncode, done.stdout[-5000:])
-        said = {}
-        for title, text in re.findall(
-                r'(?ms)^## ([^\n]+)\n(.*?)(?=^## |\Z)', done.stdout):
-            said[title] = said.get(title, '') + text
-        return said
+        """Run blocks in a new folder; see `documents.run`."""
+        return documents.run(steps, self.useFixture(fixtures.TempDir()).path,
+                             self.sandbox.kubeconfig)
 
     def test_commands_of_readme(self):
         title = 'A BMC by ``kubectl apply``'

@@ -77,6 +77,11 @@ class ClientTestCase(base.BaseTestCase):
         self.assertEqual('application/json', accepted.split(',')[0])
         self.assertIn('*/*', [each.strip() for each in accepted.split(',')])
 
+    def test_version(self):
+        self.api.rule('GET', '/version', (200, {'gitVersion': 'v1.34.4'}))
+        self.assertEqual({'gitVersion': 'v1.34.4'}, self.client.version())
+        self.assertEqual('/version', self.api.requests[-1][1])
+
     def test_object_not_found(self):
         self.assertRaises(errors.ObjectNotFound, self.client.get,
                           api_resources.VM, 'default', 'none')

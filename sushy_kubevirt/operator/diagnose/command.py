@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of ``sushy-kubevirt-operator diagnose``."""
+
+import argparse
+import os
+import re
+import sys
+
+from sushy_kubevirt.kube import client
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import options as client_options
+from sushy_kubevirt.operator import command_line
+from sushy_kubevirt.operator.diagnose import bmc as bmcs
+from sushy_kubevirt.operator.diagnose import certificates
+from sushy_kubevirt.operator.diagnose import findings
+from sushy_kubevirt.operator.diagnose import installation
+from sushy_kubevirt.operator.diagnose import network
+from sushy_kubevirt.operator.diagnose import operator_state
+from sushy_kubevirt.operator.diagnose import reader as readers
+from sushy_kubevirt.operator.diagnose import rights
+from sushy_kubevirt.operator.diagnose import storage
+from sushy_kubevirt.operator.diagnose import versions
+
+_PROGRAM = f'{command_line.PROGRAM} {command_line.DIAGNOSE}'
+
+#: Seconds for all checks together.
+TIMEOUT = 120
+
+#: Requests are sent once, within these seconds.
+_OPTIONS = client_options.Options(connect_timeout=5, request_timeout=10,
+                                  write_deadline=20, page_size=100)
+
+_USER_AGENT = 'sushy-kubevirt-diagnose'
+
+
+def main(arguments, environ=os.environ):
+    """Check a cluster, and a BMC.
+
+    :param arguments: list of words, without the subcommand's
+    :param environ: ``POD_NAMESPACE`` is the default of ``--system-namespace``
+    :returns: exit status: 0 without problems, else 1
+    """
+    given = parser(environ).parse_args(arguments)
+    try:
+        found = connection.Connection.from_options(
+            given.kubeconfig, given.context)
+        with_text = given.output == 'text'
+        run = Run(client.Client(found, _OPTIONS, _USER_AGENT), given.timeout,
+                  _print if with_text else lambda finding: None)
+        namespace, _, name = (given.bmc or '').rpartition('/')
+        run.cluster(given.system_namespace, not given.bmc)
+        if given.bmc:
+            run.bmc(given.namespace or namespace or found.namespace
+                    or 'default', name)
+    except errors.ConfigError as e:
+        print(f'{_PROGRAM}: {e}', file=sys.stderr)
+        return 1
+    if with_text:
+        print(findings.summary(run.found))
+    else:
+        print(findings.as_json(run.found, {
+            'version': command_line.version(), 'server': found.server,
+            'bmc': given.bmc}))
+    return 1 if any(one.status is findings.Status.PROBLEM
+                    for one in run.found) else 0
+
+
+def parser(environ):
+    """Make the parser of the command line.
+
+    :param environ: ``POD_NAMESPACE`` is the default of ``--system-namespace``
+    :returns: an `argparse.ArgumentParser`
+    """
+    result = argparse.ArgumentParser(
+        prog=_PROGRAM, description=(
+            'Checks what BMCs need: versions of Kubernetes, KubeVirt and CDI, '
+            'feature gates, storage, the installation, access rights; and of '
+            'a BMC its conditions, its network path and its certificate. '
+            'Prints what it finds, and what to do. Changes nothing. Needs an '
+            "administrator's rights; what it may not read is reported as "
+            'unknown. Exit status: 0 without problems, 1 with some.'))
+    result.add_argument(
+        'bmc', metavar='[NAMESPACE/]BMC', nargs='?', type=_bmc,
+        help='VirtualMachineBMC to check (default: list those that are not '
+        'ready)')
+    result.add_argument(
+        '--namespace', '-n', metavar='NAME', type=command_line.namespace,
+        help='namespace of the BMC (default: that of the kubeconfig)')
+    command_line.add_cluster(result)
+    command_line.add_system_namespace(result, environ)
+    result.add_argument(
+        '--output', '-o', choices=('text', 'json'), default='text',
+        help='(default: %(default)s)')
+    result.add_argument(
+        '--timeout', metavar='S', type=_seconds, default=TIMEOUT,
+        help='seconds for all checks together (default: %(default)s)')
+    return result
+
+
+def _bmc(text):
+    if re.fullmatch(r'([a-z0-9][-a-z0-9]*/)?[a-z0-9][-.a-z0-9]*', text):
+        return text
+    raise argparse.ArgumentTypeError(f'{text!r} is not a name of a BMC')
+
+
+def _seconds(text):
+    if re.fullmatch('[1-9][0-9]{0,3}', text):
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        f'{text!r} is not a whole number of seconds, 1 to 9999')
+
+
+def _print(finding):
+    print(findings.text(finding), flush=True)
+
+
+def _progress(sentence):
+    print(f'{sentence} …', file=sys.stderr, flush=True)
+
+
+class Run:
+    """One run of the checks.
+
+    :param client: a `client.Client`
+    :param seconds: time for all of them
+    :param report: function of each `findings.Finding`
+    """
+
+    def __init__(self, client, seconds, report):
+        self._reader = readers.Reader(client, seconds)
+        self._report = report
+        self._settings = None
+        self.found = []
+
+    def cluster(self, system_namespace, with_bmcs):
+        """Check the cluster and the installation.
+
+        :param system_namespace: the operator's
+        :param with_bmcs: whether to look for BMCs that are not ready
+        """
+        reader = self._reader
+        if not self._check(versions.KUBERNETES, versions.kubernetes, reader):
+            return
+        self._check(versions.KUBEVIRT, versions.kubevirt, reader)
+        self._check(versions.CDI, versions.cdi, reader)
+        self._check(storage.AREA, storage.default_class, reader)
+        self._check(installation.DEFINITION, installation.definition, reader)
+        self._check(installation.POLICIES, installation.policies, reader)
+        self._check(operator_state.AREA, operator_state.operator, reader,
+                    system_namespace, _progress)
+        self._check(operator_state.AREA, operator_state.authority, reader,
+                    system_namespace)
+        settings = operator_state.Settings(system_namespace)
+        try:
+            settings = operator_state.settings(reader, system_namespace)
+        except errors.MachineError as e:
+            self._add(findings.unknown(
+                operator_state.AREA, f'Its options are not known: {e}'))
+        self._settings = settings
+        self._check(rights.AREA, rights.operator, reader, settings, _progress)
+        if with_bmcs and self._has_definition():
+            self._check(bmcs.AREA, bmcs.not_ready, reader, settings)
+
+    def bmc(self, namespace, name):
+        """Check one BMC, after `cluster`.
+
+        :param namespace: of the BMC
+        :param name: of the BMC
+        """
+        if self._settings is None or not self._has_definition():
+            return
+        reader, area = self._reader, f'BMC {namespace}/{name}'
+        found = []
+        self._check(area, bmcs.read, reader, namespace, name, found.append)
+        if not found:
+            return
+        [found] = found
+        self._check(area, bmcs.status, found)
+        self._check(area, rights.bmc, reader, area, found.spec,
+                    self._settings, _progress)
+        if found.spec.redfish.enabled:
+            self._check(area, storage.of_bmc, reader, area, found.spec.media)
+        if found.service is None:
+            return
+        self._check(area, network.backends, reader, found)
+        served = []
+        self._check(area, network.protocols, reader, found, served.append,
+                    _progress)
+        if found.spec.redfish.enabled and not found.spec.redfish.plain:
+            self._check(area, certificates.check, reader, found,
+                        *served)
+
+    def _has_definition(self):
+        return not any(one.reason == installation.MISSING
+                       for one in self.found)
+
+    def _add(self, finding):
+        self.found.append(finding)
+        self._report(finding)
+
+    def _check(self, area, function, *args):
+        """Add the findings of a check.
+
+        :returns: whether the API server answers
+        """
+        try:
+            for finding in function(*args):
+                self._add(finding)
+        except errors.AccessDenied as e:
+            self._add(findings.denied(area, e))
+        except errors.Unavailable as e:
+            self._add(findings.problem(
+                area, 'NotAnswered', f'Not checked: {e}',
+                'Check the kubeconfig, the network and the API server.'))
+            return False
+        except (errors.MachineError, OSError) as e:
+            self._add(findings.unknown(area, f'Not checked: {e}'))
+        return True

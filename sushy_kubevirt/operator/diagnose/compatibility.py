@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Versions of Kubernetes, KubeVirt and CDI that this version is made for.
+
+doc/source/operator/compatibility.rst has the same table, with what was tested.
+"""
+
+import re
+
+#: Oldest and newest Kubernetes, (major, minor). ValidatingAdmissionPolicies
+#: are served as v1 from 1.30 on.
+KUBERNETES = (1, 30), (1, 36)
+
+#: By KubeVirt version: the oldest and the newest Kubernetes that KubeVirt
+#: supports (kubevirt/sig-release, releases/k8s-support-matrix.md, 2026-07).
+KUBEVIRT = {
+    (1, 5): ((1, 30), (1, 32)),
+    (1, 6): ((1, 31), (1, 33)),
+    (1, 7): ((1, 32), (1, 34)),
+    (1, 8): ((1, 33), (1, 35)),
+    (1, 9): ((1, 34), (1, 36)),
+}
+
+#: Oldest and newest CDI.
+CDI = (1, 63), (1, 66)
+
+
+def number(version):
+    """Parse a version.
+
+    :param version: such as ``v1.34.4+k3s1``
+    :returns: (major, minor); None if it is not known, as of a KubeVirt that
+        was built without its own build tools (v0.0.0)
+    """
+    match = re.match(r'v?(\d+)\.(\d+)', version or '')
+    found = match and (int(match[1]), int(match[2]))
+    return None if found == (0, 0) else found
+
+
+def text(version):
+    """:returns: ``1.34`` for (1, 34)"""
+    return '.'.join(map(str, version))
+
+
+def span(versions):
+    """:returns: ``1.30 to 1.36``"""
+    return f'{text(versions[0])} to {text(versions[-1])}'

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The result of a check, and how results are printed."""
+
+import dataclasses
+import enum
+import json
+import textwrap
+
+
+class Status(enum.Enum):
+    """What a finding means."""
+
+    OK = 'ok'
+    """The checked thing is as it should be."""
+
+    WARNING = 'warning'
+    """Something works in part only, or will cease to work."""
+
+    PROBLEM = 'problem'
+    """Something does not work."""
+
+    UNKNOWN = 'unknown'
+    """It could not be checked, for instance for want of a right."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One finding.
+
+    :param area: what was checked, such as ``KubeVirt``
+    :param status: a `Status`
+    :param reason: one word for programs; of a condition its reason
+    :param message: sentences without a secret
+    :param remedy: sentences that say what to do; '' if there is nothing to
+        do, or the message says it
+    """
+
+    area: str
+    status: Status
+    reason: str
+    message: str
+    remedy: str = ''
+
+
+def ok(area, reason, message):
+    """:returns: a `Finding` with status OK"""
+    return Finding(area, Status.OK, reason, message)
+
+
+def warning(area, reason, message, remedy=''):
+    """:returns: a `Finding` with status WARNING"""
+    return Finding(area, Status.WARNING, reason, message, remedy)
+
+
+def problem(area, reason, message, remedy=''):
+    """:returns: a `Finding` with status PROBLEM"""
+    return Finding(area, Status.PROBLEM, reason, message, remedy)
+
+
+def unknown(area, message, remedy=''):
+    """:returns: a `Finding` with status UNKNOWN"""
+    return Finding(area, Status.UNKNOWN, 'NotChecked', message, remedy)
+
+
+def denied(area, error):
+    """Report that a right to read is missing.
+
+    :param area: of the finding
+    :param error: an `errors.AccessDenied`
+    :returns: a `Finding` with status UNKNOWN
+    """
+    where = (f'in namespace {error.namespace}' if error.namespace
+             else 'in all namespaces')
+    return unknown(
+        area, f'Not checked: this user may not {error.verb} '
+        f'{error.resource} {where}.', "Use an administrator's kubeconfig.")
+
+
+#: Columns of the text, and indentation of its sentences.
+_WIDTH = 79
+_INDENT = ' ' * 10
+
+
+def text(finding):
+    """Format a finding for people.
+
+    :param finding: a `Finding`
+    :returns: text, of several lines
+    """
+    lines = textwrap.wrap(
+        f'{finding.area}: {finding.message}', _WIDTH,
+        initial_indent=f'{finding.status.value:<10}',
+        subsequent_indent=_INDENT, break_on_hyphens=False,
+        break_long_words=False)
+    if finding.remedy:
+        lines += textwrap.wrap(
+            finding.remedy, _WIDTH, initial_indent=_INDENT + '-> ',
+            subsequent_indent=_INDENT + '   ', break_on_hyphens=False,
+            break_long_words=False)
+    return '\n'.join(lines)
+
+
+def totals(found):
+    """Count findings.
+
+    :param found: list of `Finding`
+    :returns: dict of a status's name and its number
+    """
+    return {status.value: sum(one.status is status for one in found)
+            for status in Status}
+
+
+def summary(found):
+    """:returns: last line of the text"""
+    counts = totals(found)
+    return (f"{counts['problem']} problems, {counts['warning']} warnings, "
+            f"{counts['unknown']} not checked, {counts['ok']} ok")
+
+
+def as_json(found, head):
+    """Format findings for programs.
+
+    :param found: list of `Finding`
+    :param head: dict of further members
+    :returns: text
+    """
+    return json.dumps({
+        **head, 'summary': totals(found),
+        'findings': [{**dataclasses.asdict(one), 'status': one.status.value}
+                     for one in found]}, indent=2)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks what ``kubectl apply -k etc/kubernetes`` installs for all BMCs: the
+definition of the resource, and the admission policies."""
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator.diagnose import findings
+from sushy_kubevirt.operator.diagnose import kinds
+from sushy_kubevirt.operator.diagnose import manifests
+from sushy_kubevirt.operator import naming
+
+DEFINITION, POLICIES = 'Definition', 'Policies'
+
+#: Reason of a finding: no BMC can exist.
+MISSING = 'DefinitionMissing'
+
+#: What to do when something of the installation is missing or old.
+APPLY = ('Apply the manifests of this version: kubectl apply -k '
+         'etc/kubernetes, or the overlay that was installed; or use helm '
+         'upgrade.')
+
+
+def definition(reader, path=manifests.DEFINITION):
+    """Check the CustomResourceDefinition.
+
+    :param reader: a `reader.Reader`
+    :param path: manifest of this version's
+    :returns: iterator of `findings.Finding`
+    """
+    name = f'{naming.PLURAL}.{naming.GROUP}'
+    try:
+        found = reader.get(kinds.DEFINITION, None, name)
+    except errors.AccessDenied as e:
+        yield _listable(reader)
+        yield findings.denied(DEFINITION, e)
+        return
+    if found is None:
+        yield findings.problem(
+            DEFINITION, MISSING,
+            f'The CustomResourceDefinition {name} is not installed.', APPLY)
+        return
+    if not any(one.get('type') == 'Established'
+               and one.get('status') == 'True' for one in (
+                   found.get('status') or {}).get('conditions') or ()):
+        yield findings.problem(
+            DEFINITION, 'DefinitionNotEstablished',
+            f'The CustomResourceDefinition {name} is not established.',
+            f'kubectl describe crd {name} says why.')
+        return
+    [wanted] = manifests.read(path)
+    missing = fields(wanted) - fields(found)
+    more = fields(found) - fields(wanted)
+    if missing:
+        yield findings.problem(
+            DEFINITION, 'DefinitionOutdated',
+            'The CustomResourceDefinition is of another version than this '
+            f'program: it lacks {_some(missing)}.',
+            'Apply that of this version: kubectl apply -k '
+            'etc/kubernetes/crd')
+    elif more:
+        yield findings.warning(
+            DEFINITION, 'DefinitionNewer',
+            'The CustomResourceDefinition has fields that this program does '
+            f'not know: {_some(more)}.',
+            "Use the program of the operator's version.")
+    else:
+        yield findings.ok(
+            DEFINITION, 'DefinitionInstalled',
+            f'The CustomResourceDefinition {name} is that of this version.')
+
+
+def fields(definition):
+    """List the fields of a CustomResourceDefinition's version.
+
+    :param definition: dict
+    :returns: set of paths, such as ``spec.service.type``
+    """
+    for version in definition['spec']['versions']:
+        if version['name'] == naming.VERSION and version.get('served'):
+            schema = (version.get('schema') or {}).get('openAPIV3Schema') or {}
+            return set(_paths(schema, ()))
+    return set()
+
+
+def _paths(schema, path):
+    for name, one in (schema.get('properties') or {}).items():
+        here = (*path, name)
+        if path or name in ('spec', 'status'):
+            yield '.'.join(here)
+        yield from _paths(one, here)
+    items = schema.get('items')
+    if isinstance(items, dict):
+        yield from _paths(items, path)
+
+
+def _some(paths):
+    """Name the outermost fields of a set, a few of them."""
+    outer = sorted(one for one in paths
+                   if one.rpartition('.')[0] not in paths)
+    return ', '.join(outer[:5]) + (
+        f' and {len(outer) - 5} more' if len(outer) > 5 else '')
+
+
+def _listable(reader):
+    try:
+        next(reader.iterate(bmc_resources.BMC), None)
+    except errors.Unavailable as e:
+        return findings.problem(
+            DEFINITION, MISSING, f'{e}.', APPLY)
+    return findings.ok(DEFINITION, 'DefinitionInstalled',
+                       f'{naming.KIND} is served.')
+
+
+def policies(reader, path=manifests.ADMISSION):
+    """Check the ValidatingAdmissionPolicies and their bindings.
+
+    :param reader: a `reader.Reader`
+    :param path: manifest of this version's
+    :returns: iterator of `findings.Finding`
+    """
+    wanted = manifests.read(path)
+    missing, other = [], []
+    for resource, what in ((kinds.POLICY, ''),
+                           (kinds.POLICY_BINDING, 'the binding of ')):
+        found = {one['metadata']['name']: one
+                 for one in reader.list(resource)}
+        for one in manifests.of_kind(wanted, resource.kind):
+            name = one['metadata']['name']
+            if name not in found:
+                missing.append(what + name)
+            elif not _same(one['spec'], found[name]['spec']):
+                other.append(what + name)
+    if missing:
+        yield findings.problem(
+            POLICIES, 'PolicyMissing',
+            f"Not installed: {', '.join(missing)}. An attacker who controls "
+            "a BMC's pod could read Secrets and volumes of its namespace.",
+            APPLY)
+    if other:
+        yield findings.problem(
+            POLICIES, 'PolicyDiffers',
+            f"Not as in this version: {', '.join(other)}.", APPLY)
+    if not missing and not other:
+        yield findings.ok(POLICIES, 'PoliciesInstalled',
+                          'The admission policies are those of this version.')
+
+
+def _same(wanted, found):
+    """Compare a policy with one that the API server has completed.
+
+    Defaults are added to dicts, never to lists of expressions.
+    """
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            _same(value, found.get(key)) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(found, list) and len(wanted) == len(found) and all(
+            map(_same, wanted, found))
+    return wanted == found

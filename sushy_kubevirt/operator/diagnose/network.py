@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the way from a client to a BMC: endpoints, policies, protocols."""
+
+import os
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator.diagnose import findings
+from sushy_kubevirt.operator.diagnose import kinds
+from sushy_kubevirt.operator.diagnose import probes
+from sushy_kubevirt.operator import endpoints
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import network
+from sushy_kubevirt.operator import routes
+
+#: Label of an EndpointSlice: name of its Service.
+_SERVICE = 'kubernetes.io/service-name'
+
+#: Name of a Route in findings, and its port.
+_ROUTE = 'Redfish by the Route'
+_HTTPS = 443
+
+#: Seconds for each protocol.
+_SECONDS = 5
+
+
+def backends(reader, bmc):
+    """Check whether the Service has a ready pod.
+
+    :param reader: a `reader.Reader`
+    :param bmc: a `bmc.Bmc` with a Service
+    :returns: iterator of `findings.Finding`
+    """
+    name, namespace = naming.base(bmc.spec.name), bmc.spec.namespace
+    slices = reader.list(kinds.ENDPOINT_SLICE, namespace, f'{_SERVICE}={name}')
+    # "ready" that is missing means unknown, which counts as ready.
+    found = {address for one in slices for end in one.get('endpoints') or ()
+             if (end.get('conditions') or {}).get('ready') is not False
+             for address in end.get('addresses') or ()}
+    if found:
+        yield findings.ok(
+            bmc.area, 'EndpointsReady', f'Service {name} forwards to '
+            f"{', '.join(sorted(found))}.")
+        return
+    yield findings.problem(
+        bmc.area, 'NoReadyEndpoint',
+        f'Service {name} has no ready pod behind it.',
+        f'kubectl --namespace {namespace} describe pods --selector '
+        f'{naming.LABEL}={naming.label(bmc.spec.name)} shows why.')
+
+
+def protocols(reader, bmc, take, progress):
+    """Check whether Redfish and IPMI answer at the address for clients.
+
+    :param reader: a `reader.Reader`
+    :param bmc: a `bmc.Bmc` with a Service
+    :param take: function that is called with the certificate that Redfish
+        serves, DER, if there is one
+    :param progress: function of a sentence, called before a slow step
+    :returns: iterator of `findings.Finding`
+    """
+    at = endpoints.host(bmc.spec, bmc.service)
+    ports = {one['name']: one['port'] for one in bmc.service['spec']['ports']}
+    # Without an address, a condition says so.
+    if at and bmc.spec.redfish.enabled and deployments.REDFISH in ports:
+        port, tls = ports[deployments.REDFISH], not bmc.spec.redfish.plain
+        answer, finding = _redfish(reader, bmc, 'Redfish', at, port, tls,
+                                   progress)
+        if answer.certificate:
+            take(answer.certificate)
+        yield finding
+    for host in routes.hosts(bmc.seen and bmc.seen.bmc_state.route):
+        yield _redfish(reader, bmc, _ROUTE, host, _HTTPS, True, progress)[1]
+    if at and bmc.spec.ipmi and deployments.IPMI in ports:
+        port = ports[deployments.IPMI]
+        what = f'IPMI at {endpoints.bracketed(at)}:{port}'
+        progress(f'Connecting to {what}')
+        yield _judge(reader, bmc, what, probes.ipmi(
+            at, port, reader.remaining(_SECONDS)))
+
+
+def _redfish(reader, bmc, name, host, port, tls, progress):
+    what = f'{name} at {endpoints.bracketed(host)}:{port}'
+    progress(f'Connecting to {what}')
+    answer = probes.redfish(host, port, tls, reader.remaining(_SECONDS))
+    return answer, _judge(reader, bmc, what, answer)
+
+
+def _judge(reader, bmc, what, answer):
+    if not answer.fault:
+        return findings.ok(bmc.area, 'Answers', f'{what} answers.')
+    if (not answer.reached and not what.startswith(_ROUTE)
+            and bmc.spec.service.type != network.LOAD_BALANCER
+            and 'KUBERNETES_SERVICE_HOST' not in os.environ):
+        return findings.unknown(
+            bmc.area, f'{what} is not reached from here ({answer.fault}), '
+            'which is usual for an address of the cluster.',
+            'Run this command in the cluster, for instance: kubectl '
+            '--namespace sushy-kubevirt-system exec deployment/'
+            'sushy-kubevirt-operator -- sushy-kubevirt-operator diagnose '
+            f'{bmc.spec.namespace}/{bmc.spec.name}')
+    policies = _policies(reader, bmc)
+    return findings.problem(
+        bmc.area, 'NoAnswer' if answer.reached else 'NotReached',
+        f'{what} does not answer: {answer.fault}.',
+        (f"NetworkPolicies limit who may reach its pod: {', '.join(policies)}."
+         ' Check that they admit this client '
+         '(etc/kubernetes/samples/network-policies). ' if policies else
+         'Check NetworkPolicies, firewalls and the load balancer. ')
+        + f'The log of the pod: kubectl --namespace {bmc.spec.namespace} logs '
+        f'deployment/{naming.base(bmc.spec.name)} --all-containers')
+
+
+def _policies(reader, bmc):
+    """List the NetworkPolicies for connections to a BMC's pod."""
+    try:
+        found = reader.list(bmc_resources.POLICY, bmc.spec.namespace)
+    except errors.MachineError:
+        return []
+    deployment = bmc.seen and bmc.seen.bmc_state.deployment
+    labels = (deployment or {}).get('spec', {}).get('template', {}).get(
+        'metadata', {}).get('labels') or naming.labels(bmc.spec.name)
+    return sorted(
+        one['metadata']['name'] for one in found
+        if 'Ingress' in (one['spec'].get('policyTypes') or ('Ingress',))
+        and selects(one['spec'].get('podSelector') or {}, labels))
+
+
+def selects(selector, labels):
+    """Tell whether a label selector matches.
+
+    :param selector: dict, a ``LabelSelector``
+    :param labels: dict
+    """
+    for key, value in (selector.get('matchLabels') or {}).items():
+        if labels.get(key) != value:
+            return False
+    for one in selector.get('matchExpressions') or ():
+        has = one['key'] in labels
+        among = has and labels[one['key']] in (one.get('values') or ())
+        if not {'In': among, 'NotIn': not among, 'Exists': has,
+                'DoesNotExist': not has}.get(one['operator'], True):
+            return False
+    return True

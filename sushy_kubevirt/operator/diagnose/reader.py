@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads objects of the cluster within a time limit.
+
+The only requests other than GET are reviews, which the API server answers and
+does not store.
+"""
+
+import time
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator.diagnose import kinds
+
+
+class OutOfTime(errors.MachineError):
+    """The time for all checks is over."""
+
+
+class Reader:
+    """Requests to the API server. Thread-safe.
+
+    Each method raises `errors.MachineError`: `errors.AccessDenied` for a
+    missing right, `errors.Unavailable` if the server does not answer or does
+    not serve the kind, `OutOfTime` at the deadline.
+
+    :param client: a `client.Client`
+    :param seconds: time for all requests together
+    """
+
+    def __init__(self, client, seconds):
+        self.client = client
+        self._end = time.monotonic() + seconds
+
+    def remaining(self, limit):
+        """Take from the time that is left.
+
+        :param limit: seconds that the caller would take
+        :returns: seconds that it may take
+        :raises: `OutOfTime` if there are none
+        """
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise OutOfTime('the time for all checks is over; see --timeout')
+        return min(left, limit)
+
+    def version(self):
+        """:returns: ``gitVersion`` of the API server, such as ``v1.34.4``"""
+        self.remaining(0)
+        return self.client.version().get('gitVersion', '')
+
+    def serves(self, group):
+        """Tell whether the API server serves an API group."""
+        self.remaining(0)
+        return self.client.serves_group(group)
+
+    def get(self, resource, namespace, name):
+        """:returns: the object, a dict; None if it does not exist"""
+        self.remaining(0)
+        try:
+            return self.client.get(resource, namespace, name)
+        except errors.ObjectNotFound:
+            return None
+
+    def find(self, resource, namespace, name):
+        """Read an object by a list, for accounts that may not ``get`` it.
+
+        :returns: the object, a dict; None if it does not exist
+        """
+        self.remaining(0)
+        return next((one for items, _ in self.client.pages(
+            resource, namespace, field_selector=f'metadata.name={name}')
+            for one in items), None)
+
+    def list(self, resource, namespace=None, labels=''):
+        """:returns: list of dicts"""
+        return list(self.iterate(resource, namespace, labels))
+
+    def iterate(self, resource, namespace=None, labels=''):
+        """Read a collection page by page.
+
+        :returns: iterator of dicts
+        """
+        self.remaining(0)
+        for items, _ in self.client.pages(resource, namespace, labels):
+            yield from items
+            self.remaining(0)
+
+    def user(self):
+        """:returns: name of the user that the requests are made by"""
+        made = self._review(kinds.SELF_REVIEW)
+        return made['status']['userInfo'].get('username', '')
+
+    def allowed(self, attributes, account=None):
+        """Ask whether a request would be allowed.
+
+        :param attributes: dict: verb, group, resource, subresource,
+            namespace, name
+        :param account: (namespace, name) of the ServiceAccount that would
+            make it; None for the user of this program
+        """
+        spec = {'resourceAttributes': attributes}
+        if account is None:
+            return self._allowed(kinds.SELF_ACCESS_REVIEW, spec)
+        namespace, name = account
+        spec['user'] = f'system:serviceaccount:{namespace}:{name}'
+        spec['groups'] = [
+            'system:serviceaccounts', f'system:serviceaccounts:{namespace}',
+            'system:authenticated']
+        return self._allowed(kinds.ACCESS_REVIEW, spec)
+
+    def _allowed(self, resource, spec):
+        status = self._review(resource, spec=spec).get('status') or {}
+        return bool(status.get('allowed'))
+
+    def _review(self, resource, **members):
+        self.remaining(0)
+        return self.client.create(resource, None, {
+            'apiVersion': resource.api_version, 'kind': resource.kind,
+            'metadata': {}, **members})

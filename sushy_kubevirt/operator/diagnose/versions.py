@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks versions, and the state of KubeVirt and CDI."""
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import feature_gates
+from sushy_kubevirt.machine.media import manager
+from sushy_kubevirt.machine import options
+from sushy_kubevirt.operator.diagnose import compatibility
+from sushy_kubevirt.operator.diagnose import findings
+from sushy_kubevirt.operator.diagnose import kinds
+
+KUBERNETES, KUBEVIRT, CDI = 'Kubernetes', 'KubeVirt', 'CDI'
+
+#: What a BMC cannot do without a feature gate; see doc/source/cluster.rst.
+_GATES = {
+    'RebootPolicy': 'a one-time boot does not end when the guest reboots by '
+    'itself, only with the next power cycle by the BMC',
+    'DeclarativeHotplugVolumes': 'a running guest gets a medium that is '
+    'inserted only at its next start',
+}
+
+
+def kubernetes(reader):
+    """Check the version of Kubernetes.
+
+    :param reader: a `reader.Reader`
+    :returns: iterator of `findings.Finding`
+    :raises: `errors.Unavailable` if the credentials are refused, too
+    """
+    try:
+        version = reader.version()
+    except errors.AccessDenied as e:
+        # Everybody may read it: the credentials are refused.
+        raise errors.Unavailable(str(e)) from None
+    found = compatibility.number(version)
+    oldest, newest = compatibility.KUBERNETES
+    if found is not None and found < oldest:
+        yield findings.problem(
+            KUBERNETES, 'VersionTooOld',
+            f'The version is {version}. Before '
+            f'{compatibility.text(oldest)} the policies that limit BMCs '
+            '(ValidatingAdmissionPolicy v1) do not exist.',
+            'Upgrade Kubernetes.')
+    else:
+        yield _version(KUBERNETES, version, compatibility.KUBERNETES)
+
+
+def kubevirt(reader):
+    """Check KubeVirt: its version, its state and its feature gates.
+
+    :param reader: a `reader.Reader`
+    :returns: iterator of `findings.Finding`
+    """
+    if not reader.serves(api_resources.KUBEVIRT.group):
+        yield findings.problem(
+            KUBEVIRT, 'KubeVirtMissing', 'KubeVirt is not installed.',
+            'Install it: https://kubevirt.io/user-guide/cluster_admin/'
+            'installation/')
+        return
+    objects = reader.list(api_resources.KUBEVIRT)
+    if not objects:
+        yield findings.problem(
+            KUBEVIRT, 'KubeVirtMissing',
+            "There is no KubeVirt object: KubeVirt's operator has nothing to "
+            'deploy.', 'Create one, as in KubeVirt\'s installation guide.')
+        return
+    status = objects[0].get('status') or {}
+    version = status.get('observedKubeVirtVersion') or ''
+    yield _version(KUBEVIRT, version, tuple(compatibility.KUBEVIRT))
+    yield from _pair(reader.version(), version)
+    yield from _deployed(KUBEVIRT, status)
+    yield from _gates(reader, version)
+
+
+def cdi(reader):
+    """Check CDI: whether it is there, its version and its state.
+
+    :param reader: a `reader.Reader`
+    :returns: iterator of `findings.Finding`
+    """
+    if not reader.serves(api_resources.DATA_VOLUME.group):
+        yield findings.warning(CDI, 'CDIMissing', f'{manager.NO_CDI}.')
+        return
+    objects = reader.list(kinds.CDI)
+    if not objects:
+        yield findings.warning(
+            CDI, 'CDIMissing', "There is no CDI object: CDI's operator has "
+            'nothing to deploy.', "Create one, as in CDI's guide.")
+        return
+    status = objects[0].get('status') or {}
+    yield _version(CDI, status.get('observedVersion') or '',
+                   compatibility.CDI)
+    yield from _deployed(CDI, status)
+
+
+def _version(area, version, known):
+    """Compare a version with the first and the last of those known."""
+    found = compatibility.number(version)
+    if found is None:
+        return findings.warning(
+            area, 'VersionUnknown', f'The version is {version or "not known"}'
+            f'; this program is made for {compatibility.span(known)}.')
+    if known[0] <= found <= known[-1]:
+        return findings.ok(area, 'VersionSupported',
+                           f'The version is {version}.')
+    older = found < known[0]
+    return findings.warning(
+        area, 'VersionTooOld' if older else 'VersionTooNew',
+        f'The version is {version}; this program is made for '
+        f'{compatibility.span(known)}.',
+        f'Upgrade {area}.' if older else 'See whether there is a newer '
+        'version of sushy-kubevirt.')
+
+
+def _pair(kubernetes, kubevirt):
+    """Check whether KubeVirt supports this Kubernetes."""
+    supported = compatibility.KUBEVIRT.get(compatibility.number(kubevirt))
+    found = compatibility.number(kubernetes)
+    if supported and found and not supported[0] <= found <= supported[1]:
+        yield findings.warning(
+            KUBEVIRT, 'KubernetesNotSupported',
+            f'KubeVirt {kubevirt} supports Kubernetes '
+            f'{compatibility.span(supported)}, and this is {kubernetes}.',
+            "Upgrade the older of the two; see KubeVirt's support matrix.")
+
+
+def _deployed(area, status):
+    """Check the conditions that the operators of KubeVirt and CDI write."""
+    said = {one.get('type'): one for one in status.get('conditions') or ()}
+    for type_, bad in (('Available', 'False'), ('Degraded', 'True')):
+        one = said.get(type_) or {}
+        if one.get('status') == bad:
+            yield findings.problem(
+                area, 'NotAvailable',
+                f"Its condition {type_} is {bad}: {one.get('message', '')}",
+                'See the pods of its namespace.')
+            return
+    phase = status.get('phase')
+    if phase == 'Deployed':
+        yield findings.ok(area, 'Deployed', 'It is deployed.')
+    else:
+        yield findings.warning(
+            area, 'NotDeployed', f'Its phase is {phase or "not known"}, not '
+            'Deployed.', 'Wait until its operator is done; if that lasts, '
+            "see that operator's log.")
+
+
+def _gates(reader, version):
+    gates = feature_gates.Gates(reader.client, options.Options())
+    found = compatibility.number(version)
+    for name, consequence in _GATES.items():
+        alpha, _ = feature_gates.GATES[name]
+        if gates.enabled(name):
+            yield findings.ok(KUBEVIRT, 'FeatureGateOn',
+                              f'Feature gate {name} is on.')
+        elif found and found < alpha:
+            yield findings.ok(
+                KUBEVIRT, 'FeatureGateUnknown',
+                f'Feature gate {name} came with {compatibility.text(alpha)}. '
+                f'Without it, {consequence}.')
+        else:
+            yield findings.warning(
+                KUBEVIRT, 'FeatureGateOff',
+                f'Feature gate {name} is off: {consequence}.',
+                f'To enable it, add {name} to spec.configuration.'
+                'developerConfiguration.featureGates of the KubeVirt object, '
+                'and remove it from disabledFeatureGates.')
+    if gates.enabled('HotplugVolumes') and gates.enabled(
+            'DeclarativeHotplugVolumes'):
+        yield findings.warning(
+            KUBEVIRT, 'FeatureGateConflict',
+            'Feature gate HotplugVolumes is on, which disables '
+            'DeclarativeHotplugVolumes: '
+            f"{_GATES['DeclarativeHotplugVolumes']}.",
+            'Remove HotplugVolumes from featureGates of the KubeVirt object.')

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of ``diagnose``, its output and its exit status."""
+
+import contextlib
+import io
+import json
+from unittest import mock
+
+from oslotest import base
+
+from sushy_kubevirt.cmd import operator
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator.diagnose import command
+from sushy_kubevirt.operator.diagnose import findings
+from sushy_kubevirt.operator.diagnose import kinds
+from tests.unit.operator import bodies
+from tests.unit.operator.diagnose import fakes
+
+
+class Connection:
+    server, namespace = 'https://api.test', 'lab'
+
+    @classmethod
+    def from_options(cls, kubeconfig=None, context=None):
+        if kubeconfig == 'none':
+            raise errors.ConfigError('The kubeconfig none does not exist')
+        return cls()
+
+
+class CommandTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.client = fakes.Client()
+        for name, value in (('connection.Connection', Connection),
+                            ('client.Client', lambda *args: self.client)):
+            patch = mock.patch('sushy_kubevirt.kube.' + name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def diagnose(self, *words):
+        """Run the command.
+
+        :returns: exit status, standard output, standard error
+        """
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                code = operator.main(['diagnose', *words])
+            except SystemExit as e:
+                code = e.code
+        return code, out.getvalue(), err.getvalue()
+
+    def found(self, *words):
+        code, out, _ = self.diagnose('--output=json', *words)
+        self.data = json.loads(out)
+        return code, {one['reason'] for one in self.data['findings']}
+
+    def test_text(self):
+        code, out, err = self.diagnose()
+        self.assertEqual(1, code)
+        self.assertIn('ok        Kubernetes: The version is v1.34.4.\n', out)
+        self.assertIn('\nproblem   Definition: ', out)
+        self.assertIn('\n          -> Apply the manifests ', out)
+        self.assertRegex(out, r'\n\d+ problems, \d+ warnings, \d+ not '
+                              r'checked, \d+ ok\n$')
+        self.assertIn('rights of sushy-kubevirt-system/', err)
+
+    def test_json(self):
+        code, reasons = self.found()
+        self.assertEqual(1, code)
+        self.assertIn('DefinitionMissing', reasons)
+        # Nothing is asked of a kind that is not served.
+        self.assertNotIn('BMCsListed', reasons)
+        self.assertEqual('https://api.test', self.data['server'])
+        self.assertEqual(
+            {'area', 'status', 'reason', 'message', 'remedy'},
+            set(self.data['findings'][0]))
+        self.assertEqual(len(self.data['findings']),
+                         sum(self.data['summary'].values()))
+
+    def test_server_does_not_answer(self):
+        def fail():
+            raise errors.Unavailable('The API server does not answer')
+        self.client.version = fail
+        code, reasons = self.found()
+        self.assertEqual((1, {'NotAnswered'}), (code, reasons))
+
+    def test_kind_that_fails_stops_no_other_check(self):
+        self.client.denied.add(kinds.STORAGE_CLASS)
+
+        def fail(group):
+            raise errors.ServerError('not now')
+        self.client.serves_group = fail
+        code, reasons = self.found()
+        self.assertEqual(1, code)
+        self.assertLessEqual(
+            {'NotAnswered', 'NotChecked', 'PolicyMissing'}, reasons)
+
+    def test_time_is_over(self):
+        with mock.patch('time.monotonic', side_effect=range(0, 9999, 5)):
+            code, out, _ = self.diagnose('--timeout', '30')
+        self.assertIn('the time for all checks is over; see --timeout', out)
+
+    def test_exit_status(self):
+        warning = findings.warning('A', 'B', 'c')
+        for one, status in ((warning, 0), (findings.unknown('A', 'c'), 0),
+                            (findings.ok('A', 'B', 'c'), 0),
+                            (findings.problem('A', 'B', 'c'), 1)):
+            with mock.patch.object(
+                    command.Run, 'cluster',
+                    lambda self, *args, one=one: self._add(one)):
+                self.assertEqual(status, self.diagnose()[0])
+
+    def test_name_of_the_bmc(self):
+        self.client.put(kinds.DEFINITION, fakes.named(
+            'virtualmachinebmcs.bmc.kubevirt.io', spec={'versions': []}))
+        for words, expected in (
+                (('node',), 'BMC lab/node'),
+                (('far/node',), 'BMC far/node'),
+                (('node', '--namespace', 'far'), 'BMC far/node')):
+            self.assertIn('BMCNotFound', self.found(*words)[1])
+            self.assertEqual(expected, self.data['findings'][-1]['area'])
+
+    def test_a_bmc(self):
+        self.client.put(kinds.DEFINITION, fakes.named(
+            'virtualmachinebmcs.bmc.kubevirt.io', spec={'versions': []}))
+        self.client.put(fakes.BMC, bodies.body(virtualMedia={
+            'storageClassName': 'fast'}))
+        code, reasons = self.found('node')
+        self.assertEqual(1, code)
+        self.assertLessEqual(
+            {'NotManaged', 'VirtualMachineNotFound', 'AccountMissing',
+             'StorageClassMissing'}, reasons)
+
+    def test_wrong_words(self):
+        for words in (['Node'], ['a/b/c'], ['a', 'b'], ['--timeout=0'],
+                      ['--output=xml'], ['--namespace=A']):
+            code, out, err = self.diagnose(*words)
+            self.assertEqual((2, ''), (code, out))
+            self.assertIn('sushy-kubevirt-operator diagnose: error:', err)
+
+    def test_no_kubeconfig(self):
+        self.assertEqual(
+            (1, '', 'sushy-kubevirt-operator diagnose: The kubeconfig none '
+             'does not exist\n'), self.diagnose('--kubeconfig', 'none'))
+
+    def test_help(self):
+        code, out, _ = self.diagnose('--help')
+        self.assertEqual(0, code)
+        for word in ('[NAMESPACE/]BMC', '--output', '--timeout',
+                     '--system-namespace', 'Changes nothing.'):
+            self.assertIn(word, out)
+
+
+class TextTestCase(base.BaseTestCase):
+
+    def test_lines_are_wrapped(self):
+        found = findings.text(findings.warning(
+            'Area', 'Reason', 'word ' * 30, 'remedy ' * 20))
+        lines = found.splitlines()
+        self.assertTrue(lines[0].startswith('warning   Area: word word'))
+        self.assertEqual([], [one for one in lines if len(one) > 79])
+        self.assertEqual(1, found.count('->'))
+        self.assertTrue(all(one.startswith(' ' * 10) for one in lines[1:]))
