@@ -158,6 +158,12 @@ class HelmCase(base.FunctionalTestCase):
 
     KUBECONFIG = '/dev/null'
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if not pathlib.Path(HELM).exists():
+            raise RuntimeError('run: python -m tests.clients.environment')
+
     def setUp(self):
         super().setUp()
         self.home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
