@@ -62,11 +62,17 @@ def settings(reader, namespace):
     words = [word for container in pod['containers']
              for word in container.get('args') or ()]
     # These options alone: others name files that are not here.
-    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument('--namespace', action='append', default=[])
     parser.add_argument('--auto-create')
     parser.add_argument('--upload-proxy-url')
-    given, _ = parser.parse_known_args(words)
+    try:
+        given, _ = parser.parse_known_args(words)
+    except argparse.ArgumentError as e:
+        raise errors.ConfigError(
+            f'args of Deployment {namespace}/{naming.OPERATOR}: {e}'
+        ) from None
     return Settings(
         namespace, pod.get('serviceAccountName') or naming.OPERATOR,
         tuple(dict.fromkeys(given.namespace)), bool(given.auto_create),

@@ -5,6 +5,7 @@ import datetime
 
 from oslotest import base
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator.diagnose import operator_state
 from sushy_kubevirt.operator import naming
@@ -114,6 +115,14 @@ class OperatorTestCase(base.BaseTestCase):
         self.assertEqual(
             operator_state.Settings(SYSTEM, 'me', ('a', 'b'), True, True),
             read())
+
+    def test_settings_that_cannot_be_read(self):
+        self.client.put(bmc_resources.DEPLOYMENT,
+                        deployment(args=('--namespace',)))
+        e = self.assertRaises(
+            errors.ConfigError, operator_state.settings,
+            fakes.reading(self.client), SYSTEM)
+        self.assertIn('expected one argument', str(e))
 
     # The authority
 
