@@ -49,6 +49,11 @@ CASES = (
         'annotations': {'a': 'b'}, 'ports': {'redfish': 1, 'ipmi': 2},
         'nodePorts': {'redfish': 3, 'ipmi': 4}}),
      spec.Service('LoadBalancer', 'c', {'a': 'b'}, 1, 2, 3, 4)),
+    ('route', bodies.body(), None),
+    ('route', bodies.body(route={
+        'termination': 'reencrypt', 'annotations': {'a': 'b'},
+        'labels': {'c': 'd'}}), spec.Route('reencrypt', {'a': 'b'},
+                                           {'c': 'd'})),
     ('network_policy', bodies.body(), spec.NetworkPolicy()),
     ('network_policy', bodies.body(networkPolicy={
         'enabled': True, 'allowedCIDRs': ['10.0.0.0/8'],
