@@ -137,6 +137,9 @@ def parser():
         'starts none and sets pods Ready at once, for thousands of pods '
         '(default: processes)')
     result.add_argument(
+        '--programs', metavar='DIR', help='folder in which the programs of '
+        "containers are looked up before the sandbox's own environment")
+    result.add_argument(
         '--token-seconds', metavar='S', type=_seconds, default=None,
         help='lifetime in seconds of the tokens mounted in pods; renewed '
         'after four fifths of it (default: as pods request)')

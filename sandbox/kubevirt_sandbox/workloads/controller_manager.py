@@ -32,6 +32,8 @@ class Options:
     :param lag: maximum delay of each reconciliation in seconds.
     :param pods: ``processes``, or ``pretended``: without processes.
     :param token_seconds: lifetime of mounted tokens; None: as requested.
+    :param programs: path of a folder in which programs of containers are
+        looked up first; None: no such folder.
     :param openshift: whether security context constraints hold, containers
         run as the user that they assign, and there are routes.
     """
@@ -40,6 +42,7 @@ class Options:
     lag: float = 0
     pods: str = 'processes'
     token_seconds: float | None = None
+    programs: str | None = None
     openshift: bool = False
 
 
@@ -87,7 +90,8 @@ class ControllerManager:
             server, recorder, self._pods, self._token,
             lambda name: self._hosts.get(name, ''), options.crash_back_off,
             options.lag, options.token_seconds,
-            options.pods == 'pretended', options.openshift)
+            options.pods == 'pretended', options.openshift,
+            options.programs)
         server.register_subresource(
             '', 'v1', 'pods', 'log', logs.Route(self._node.log).answer,
             ('GET',), kind='Pod')

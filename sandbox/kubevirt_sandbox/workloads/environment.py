@@ -13,7 +13,8 @@ values of variables
 Programs with a built-in path are configured by variables: ``KUBECONFIG`` names
 a kubeconfig with the pod's service account, ``SUSHY_KUBEVIRT_ACCOUNT`` the
 folder with its token, and ``TMPDIR`` the folder mounted at ``/tmp``. Programs
-are searched in the running interpreter's environment first.
+are searched in the folder of ``--programs`` first, then in the running
+interpreter's environment.
 """
 
 import os
@@ -103,15 +104,18 @@ def variables(container, fields):
     return found
 
 
-def base(home, pod_name, api):
+def base(home, pod_name, api, programs=None):
     """Return the variables that every container has.
 
     :param home: folder of the container.
     :param api: (address, port) of the API server.
+    :param programs: path of a folder that begins ``PATH``, or None.
     """
+    folders = [programs] if programs else []
+    folders += [os.path.dirname(sys.executable),
+                os.environ.get('PATH', os.defpath)]
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    return {**kept, 'PATH': os.path.dirname(sys.executable) + os.pathsep
-            + os.environ.get('PATH', os.defpath),
+    return {**kept, 'PATH': os.pathsep.join(folders),
             'HOME': str(home), 'TMPDIR': str(home), 'HOSTNAME': pod_name,
             'LANG': 'C.UTF-8', 'PYTHONUNBUFFERED': '1',
             'KUBERNETES_SERVICE_HOST': api[0],

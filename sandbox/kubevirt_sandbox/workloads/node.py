@@ -67,11 +67,13 @@ class Node:
     :param token_seconds: lifetime of mounted tokens; None: as requested.
     :param pretended: pods have no processes, see :mod:`simulated_pods`.
     :param has_identities: containers run as the user that their pod names.
+    :param programs: path of a folder in which their programs are looked up
+        first, or None.
     """
 
     def __init__(self, server, recorder, addresses, token, hosts, back_off,
                  lag=0, token_seconds=None, pretended=False,
-                 has_identities=False):
+                 has_identities=False, programs=None):
         self.store = server.store
         self.recorder = recorder
         self.addresses = addresses
@@ -79,6 +81,7 @@ class Node:
         self.token_seconds = token_seconds
         self.back_off = back_off
         self.has_identities = has_identities
+        self.programs = programs
         self.processes = processes.Processes(has_identities)
         self.turns = start_limiter.Turns()
         self._begun = False

@@ -104,7 +104,7 @@ class Pod:
         :param places: folders of the container's mounts, by mount path.
         """
         env = environment.base(self.folder / 'home', self.key[1],
-                               self._node.api)
+                               self._node.api, self._node.programs)
         for path, place in places.items():
             path = path.rstrip('/')
             if path == '/tmp':  # noqa: S108 - a name, not used

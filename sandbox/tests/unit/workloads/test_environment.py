@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
+import sys
+
 from oslotest import base
 
 from kubevirt_sandbox.api import core
@@ -113,3 +116,15 @@ class MakeTestCase(base.BaseTestCase):
             environment.Places({'/data': '/pod/data'}, ''))
         self.assertEqual(['run', '/pod/data/x', '/pod/data'], words)
         self.assertEqual({'DIR': '/pod/data', 'HOME': '/data'}, env)
+
+
+class BaseTestCase(base.BaseTestCase):
+
+    def path(self, programs):
+        return environment.base('/home', 'pod', ('127.0.0.1', 6443),
+                                programs)['PATH'].split(os.pathsep)
+
+    def test_programs_are_looked_up_first(self):
+        own = os.path.dirname(sys.executable)
+        self.assertEqual(own, self.path(None)[0])
+        self.assertEqual(['/image/bin', own], self.path('/image/bin')[:2])
