@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pin the packages of the images, and those that build them.
+"""Pin the packages of the images, and those that build them and releases.
 
 ::
 
@@ -7,7 +7,8 @@
 
 resolves ``requirements.txt`` to the newest releases for the Python and both
 architectures of ``images/*/Containerfile``, and writes versions and hashes to
-``images/*/requirements.txt`` and ``images/build-requirements.txt``. Run it with that version of Python: pip
+``images/*/requirements.txt``, ``images/build-requirements.txt`` and
+``tools/release-requirements.txt``. Run it with that version of Python: pip
 evaluates the conditions in requirements with its own. It needs a package
 index.
 """
@@ -42,6 +43,7 @@ UNUSED = frozenset({
 #: What programs install for themselves: file to packages.
 TOOLS = {
     'images/build-requirements.txt': ('cyclonedx-bom', 'pbr', 'setuptools'),
+    'tools/release-requirements.txt': ('build', 'pbr', 'reno', 'setuptools'),
 }
 
 #: Machine names of the architectures, as in the names of wheels.

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The workflow that releases: ``.github/workflows/release.yaml``."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import fixtures
+from oslotest import base
+import yaml
+
+from tests.fixtures import checkout
+from tests.fixtures import containerfile
+from tools import image_requirements
+
+FILE = checkout.ROOT / '.github/workflows/release.yaml'
+
+#: The jobs that publish packages, by what they need beside a read of the
+#: source.
+PUBLISHING = {
+    'publish-python': {'id-token': 'write'},
+    'publish-chart': {'id-token': 'write', 'packages': 'write'},
+    'publish-release': {'contents': 'write'},
+}
+
+#: All others.
+BUILDING = {
+    'test': {'contents': 'read'},
+    'packages': {'contents': 'read', 'id-token': 'write',
+                 'attestations': 'write'},
+    # Nothing names an image before the chart is published.
+    'images': {'contents': 'read', 'id-token': 'write', 'packages': 'write'},
+}
+
+
+class WorkflowTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.text = FILE.read_text()
+        self.workflow = yaml.safe_load(self.text)
+        self.jobs = self.workflow['jobs']
+
+    def steps(self):
+        for name, job in self.jobs.items():
+            for step in job['steps']:
+                yield name, step
+
+    def step(self, job, text):
+        """Return the step of a job whose YAML contains a text."""
+        found, = (step for name, step in self.steps()
+                  if name == job and text in yaml.safe_dump(step))
+        return found
+
+    def test_schema(self):
+        # The schema is part of check-jsonschema.
+        done = subprocess.run(
+            [sys.executable, '-m', 'check_jsonschema', '--builtin-schema',
+             'vendor.github-workflows', FILE], capture_output=True, text=True)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+
+    def test_runs_for_versions_only(self):
+        # YAML 1.1 reads the key "on" as True.
+        self.assertEqual(
+            {'push': {'tags': ['[0-9]+.[0-9]+.[0-9]+']}},
+            self.workflow[True])
+
+    def test_jobs_have_the_rights_they_need(self):
+        self.assertEqual({}, self.workflow['permissions'])
+        self.assertEqual(
+            {**BUILDING, **PUBLISHING},
+            {name: job['permissions'] for name, job in self.jobs.items()})
+
+    def before(self, name):
+        """Return the names of all jobs that have succeeded before a job."""
+        needs = self.jobs[name].get('needs', [])
+        needs = [needs] if isinstance(needs, str) else needs
+        return set(needs).union(*map(self.before, needs))
+
+    def test_tests_come_first_and_publishing_last(self):
+        for name in self.jobs:
+            if name != 'test':
+                self.assertIn('test', self.before(name))
+            if name in PUBLISHING:
+                self.assertLessEqual(set(BUILDING), self.before(name))
+
+    def test_actions_are_pinned(self):
+        for _, step in self.steps():
+            if 'uses' in step:
+                self.assertRegex(step['uses'], r'^[\w-]+/[\w-]+@[0-9a-f]{40}$')
+                self.assertRegex(
+                    self.text,
+                    rf"uses: {re.escape(step['uses'])} # v\d+\.\d+\.\d+\n")
+            if step.get('uses', '').startswith('actions/checkout@'):
+                self.assertIs(False, step['with']['persist-credentials'])
+
+    def test_scripts_are_valid_and_contain_no_expressions(self):
+        # An expression would be executed; variables are not.
+        for job, step in self.steps():
+            if 'run' not in step:
+                continue
+            self.assertNotIn('${{', step['run'])
+            done = subprocess.run(['bash', '-n'], input=step['run'], text=True,
+                                  capture_output=True)
+            self.assertEqual('', done.stderr, job)
+            env = {**self.jobs[job].get('env', {}), **step.get('env', {})}
+            for name in re.findall(r'\$\{?([A-Z][A-Z_]+)\b', step['run']):
+                self.assertIn(name, (*env, 'GITHUB_ENV'), step['run'])
+            program = step['run'].split()[0]
+            if '/' in program:
+                self.assertTrue(
+                    os.access(checkout.ROOT / program, os.X_OK), program)
+
+    def test_python_is_that_of_the_images(self):
+        given = self.step('test', 'actions/setup-python@')['with']
+        self.assertEqual(image_requirements.python_version(),
+                         given['python-version'])
+
+    def test_versions_are_read_from_tags(self):
+        for job in 'test', 'packages':
+            self.assertEqual(0, self.step(
+                job, 'actions/checkout@')['with']['fetch-depth'])
+
+    def test_every_image_is_built_for_both_architectures(self):
+        self.assertEqual(
+            list(containerfile.NAMES),
+            self.jobs['images']['strategy']['matrix']['image'])
+        given = self.step('images', 'docker/build-push-action@')['with']
+        self.assertEqual('linux/amd64,linux/arm64', given['platforms'])
+        self.assertIn('rewrite-timestamp=true', given['outputs'])
+        names = re.findall(r'(?m)^(\w+)=', given['build-args'])
+        for image in containerfile.NAMES:
+            self.assertIn(given['file'].replace('${{ matrix.image }}', image),
+                          containerfile.tracked('images'))
+            arguments, stages = containerfile.read(image)
+            declared = {text.partition('=')[0] for stage in stages.values()
+                        for text in stage.all('ARG')}
+            self.assertEqual(declared - set(arguments), set(names))
+
+    def test_what_is_published_is_signed(self):
+        for job, text in (
+                ('images', 'cosign sign'), ('images', 'cosign attest'),
+                ('publish-chart', 'cosign sign'),
+                ('packages', 'actions/attest-build-provenance'),
+                # It makes attestations itself.
+                ('publish-python', 'pypa/gh-action-pypi-publish')):
+            self.assertTrue(self.step(job, text))
+
+    def test_chart_names_the_images(self):
+        step = self.step('packages', 'sed --in-place')
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        chart = 'charts/sushy-kubevirt'
+        shutil.copytree(checkout.ROOT / chart, folder / chart)
+        subprocess.run(['bash', '-ec', step['run']], check=True, cwd=folder,
+                       env={**os.environ, 'REGISTRY': 'images.test/team'})
+        values = yaml.safe_load((folder / chart / 'values.yaml').read_text())
+        self.assertEqual(
+            {name: f'images.test/team/sushy-kubevirt-{name}'
+             for name in containerfile.NAMES},
+            {name: one['repository']
+             for name, one in values['images'].items()})
