@@ -75,11 +75,13 @@ _VALUES = (
 _ARGUMENTS = (
     ('if ne (toString .Values.podUser) "auto"',
      '{{ printf "--pod-user=%s" (include "sushy-kubevirt.user" .) | quote }}'),
+    ('range .Values.imagePullSecrets',
+     '{{ printf "--image-pull-secret=%s" .name | quote }}'),
     ('range .Values.args', '{{ quote . }}'),
 )
 
 #: Fields of the pod that the manifests do not have, by the value's name.
-_POD_FIELDS = ('nodeSelector', 'tolerations')
+_POD_FIELDS = ('nodeSelector', 'tolerations', 'imagePullSecrets')
 
 
 class Unknown(Exception):

@@ -64,6 +64,8 @@ class Options:
     :param identity: unique name of this process in the Lease
     :param image: of BMCs that name none
     :param pull_policy: for pods, or None for Kubernetes' default
+    :param pull_secrets: tuple of names of Secrets that the pods of BMCs pull
+        their image with
     :param pod_user: uid and gid of the pods' containers; None if the cluster
         assigns them; `AUTO`
     :param pod_labels: dict of labels of the pods of BMCs
@@ -90,6 +92,7 @@ class Options:
     identity: str = PROGRAM
     image: str = IMAGE
     pull_policy: str | None = None
+    pull_secrets: tuple = ()
     pod_user: int | str | None = deployments.USER
     pod_labels: dict = dataclasses.field(default_factory=dict)
     pod_annotations: dict = dataclasses.field(default_factory=dict)
@@ -121,6 +124,7 @@ def parse(arguments=None, environ=os.environ):
         values['allowed_images'] or [permissions.repository(found.image)])
     for field in 'pod_labels', 'pod_annotations':
         values[field] = dict(values[field])
+    values['pull_secrets'] = tuple(dict.fromkeys(values['pull_secrets']))
     name = environ.get('POD_NAME') or os.uname().nodename
     values['identity'] = f'{name}_{os.urandom(4).hex()}'
     return Options(**values)
@@ -155,6 +159,11 @@ def parser(environ):
         '--image-pull-policy', metavar='POLICY', dest='pull_policy',
         choices=_PULL_POLICIES, help='imagePullPolicy of the pods: '
         f"{', '.join(_PULL_POLICIES)} (default: Kubernetes' default)")
+    group.add_argument(
+        '--image-pull-secret', metavar='NAME', dest='pull_secrets',
+        type=_secret, action='append', default=[], help='Secret with the '
+        'password of the registry; has to exist in each namespace with '
+        'BMCs; may be repeated')
     group.add_argument(
         '--pod-user', metavar='auto|none|UID', type=_user, default=AUTO,
         help='user and group id of the pods of BMCs; none to let the cluster '
@@ -276,6 +285,13 @@ def _image(text):
     if text and not re.search(r'\s', text):
         return text
     raise argparse.ArgumentTypeError(f'{text!r} is not an image')
+
+
+def _secret(text):
+    if len(text) <= 253 and re.fullmatch(
+            rf'{_NAMESPACE.pattern}(?:\.{_NAMESPACE.pattern})*', text):
+        return text
+    raise argparse.ArgumentTypeError(f'{text!r} is not a name of a Secret')
 
 
 def _user(text):

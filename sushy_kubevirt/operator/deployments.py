@@ -69,6 +69,7 @@ class Defaults:
     :param resources: dict of a container's name and its resources, for BMCs
         that have none
     :param pull_policy: or None for Kubernetes' default
+    :param pull_secrets: names of Secrets with which images are pulled
     :param proxy: a `config_map.Proxy`, or None
     :param user: uid and gid of the containers and gid of their volumes; None
         if the cluster assigns them
@@ -79,6 +80,7 @@ class Defaults:
     image: str
     resources: dict = dataclasses.field(default_factory=RESOURCES.copy)
     pull_policy: str | None = None
+    pull_secrets: tuple = ()
     proxy: config_map.Proxy | None = None
     user: int | None = USER
     labels: dict = dataclasses.field(default_factory=MESH_LABELS.copy)
@@ -110,6 +112,9 @@ def deployment(bmc, defaults, account=''):
         'containers': containers,
         'volumes': _volumes(bmc),
     }
+    if defaults.pull_secrets:
+        pod['imagePullSecrets'] = [
+            {'name': name} for name in defaults.pull_secrets]
     if bmc.node_selector:
         pod['nodeSelector'] = bmc.node_selector
     if bmc.tolerations:

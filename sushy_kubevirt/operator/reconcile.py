@@ -56,6 +56,7 @@ class Reconciler:
         self._allowed = options.allowed_images
         self._defaults = deployments.Defaults(
             options.image, pull_policy=options.pull_policy,
+            pull_secrets=options.pull_secrets,
             user=options.pod_user,
             labels={**deployments.MESH_LABELS, **options.pod_labels},
             annotations={**deployments.MESH_ANNOTATIONS,

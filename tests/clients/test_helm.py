@@ -105,6 +105,12 @@ CASES = {
         images={'operator': {'newName': 'registry.test:5000/operator',
                              'newTag': '1.2'},
                 'emulator': {'newName': 'registry.test/lab/emulator'}}),
+    'pull secrets': Case(
+        {'imagePullSecrets': [{'name': 'registry'}, {'name': 'lab'}]},
+        patch=(option('--image-pull-secret=registry'),
+               option('--image-pull-secret=lab'),
+               {'op': 'add', 'path': '/spec/template/spec/imagePullSecrets',
+                'value': [{'name': 'registry'}, {'name': 'lab'}]})),
     'digests': Case(
         {'images': {'operator': {'digest': DIGEST},
                     'emulator': {'digest': DIGEST}}},
@@ -136,6 +142,7 @@ REFUSED = (
     ({'openshift': 'yes'}, '/openshift'),
     ({'podUser': 'root'}, '/podUser'),
     ({'podUser': 0}, '/podUser'),
+    ({'imagePullSecrets': ['registry']}, '/imagePullSecrets/0'),
     ({'namespaces': 'lab'}, '/namespaces'),
     ({'namespaces': ['Lab']}, '/namespaces/0'),
     ({'namespaces': ['lab', 'lab']}, '/namespaces'),

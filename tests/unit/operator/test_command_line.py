@@ -119,6 +119,14 @@ class OptionsTestCase(base.BaseTestCase):
         for text in ('0', '-1', 'x', '1.5'):
             self.refused('--max-unavailable=' + text)
 
+    def test_pull_secrets(self):
+        self.assertEqual((), parse().pull_secrets)
+        self.assertEqual(('registry', 'lab.2'), parse(
+            '--image-pull-secret=registry', '--image-pull-secret=lab.2',
+            '--image-pull-secret=registry').pull_secrets)
+        for text in ('', 'Registry', 'a/b', '-a', 'a..b', 'a' * 254):
+            self.refused('--image-pull-secret=' + text)
+
     def test_pod_user(self):
         for words, user in (((), 'auto'), (('--pod-user=auto',), 'auto'),
                             (('--pod-user=none',), None),

@@ -165,6 +165,14 @@ class DeploymentTestCase(base.BaseTestCase):
             # A CPU limit would slow down the start.
             self.assertEqual({'memory'}, set(resources['limits']))
 
+    def test_pull_secrets(self):
+        for names in ((), ('registry', 'lab')):
+            found = deployments.deployment(
+                spec.read(bodies.body()), deployments.Defaults(
+                    'any', pull_secrets=names))['spec']['template']['spec']
+            self.assertEqual([{'name': one} for one in names],
+                             found.get('imagePullSecrets', []))
+
     def test_user(self):
         for user, ids in ((deployments.USER, {65532}), (1000, {1000}),
                           (None, {None})):
