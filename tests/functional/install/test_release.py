@@ -21,6 +21,7 @@ from tests.fixtures import checkout
 from tests.fixtures import containerfile
 from tests.fixtures import operator
 from tests.fixtures import sandbox
+from tools import image_requirements
 
 TAG = '3.2.1'
 
@@ -78,7 +79,8 @@ class ReleaseTestCase(base.FunctionalTestCase):
 
     @classmethod
     def release(cls, name):
-        run('tools/release', cls.folder / name, cwd=cls.clone)
+        run('tools/release', cls.folder / name, cwd=cls.clone,
+            PATH=containerfile.python_path())
         return cls.folder / name
 
     def test_version_is_that_of_the_tag(self):
@@ -112,6 +114,16 @@ class ReleaseTestCase(base.FunctionalTestCase):
         text = run('tools/release', self.folder / 'none', code=1,
                    cwd=self.folder / 'untagged')
         self.assertIn('has no tag X.Y.Z; create one', text)
+        self.assertFalse((self.folder / 'none').exists())
+
+    def test_other_version_of_python(self):
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (folder / 'python3').write_text('#!/bin/sh\necho 3.99\n')
+        (folder / 'python3').chmod(0o755)
+        text = run('tools/release', self.folder / 'none', code=1,
+                   cwd=self.clone, PATH=f'{folder}:/usr/bin:/bin')
+        self.assertIn('python3 is 3.99; have '
+                      f'{image_requirements.python_version()} first', text)
         self.assertFalse((self.folder / 'none').exists())
 
     # The wheel in the environment
