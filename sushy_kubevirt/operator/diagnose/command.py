@@ -185,8 +185,8 @@ class Run:
             return
         self._check(area, network.backends, reader, found)
         served = []
-        self._check(area, network.protocols, reader, found, served.append,
-                    _progress)
+        self._check(area, network.protocols, reader, found,
+                    self._settings.namespace, served.append, _progress)
         if found.spec.redfish.enabled and not found.spec.redfish.plain:
             self._check(area, certificates.check, reader, found,
                         *served)

@@ -50,44 +50,43 @@ def backends(reader, bmc):
         f'{naming.LABEL}={naming.label(bmc.spec.name)} shows why.')
 
 
-def protocols(reader, bmc, take, progress):
+def protocols(reader, bmc, system_namespace, take, progress):
     """Check whether Redfish and IPMI answer at the address for clients.
 
     :param reader: a `reader.Reader`
     :param bmc: a `bmc.Bmc` with a Service
+    :param system_namespace: the operator's, for advice
     :param take: function that is called with the certificate that Redfish
         serves, DER, if there is one
     :param progress: function of a sentence, called before a slow step
     :returns: iterator of `findings.Finding`
     """
+    def redfish(name, host, port, tls):
+        what = f'{name} at {endpoints.bracketed(host)}:{port}'
+        progress(f'Connecting to {what}')
+        answer = probes.redfish(host, port, tls, reader.remaining(_SECONDS))
+        return answer, _judge(reader, bmc, system_namespace, what, answer)
+
     at = endpoints.host(bmc.spec, bmc.service)
     ports = {one['name']: one['port'] for one in bmc.service['spec']['ports']}
     # Without an address, a condition says so.
     if at and bmc.spec.redfish.enabled and deployments.REDFISH in ports:
         port, tls = ports[deployments.REDFISH], not bmc.spec.redfish.plain
-        answer, finding = _redfish(reader, bmc, 'Redfish', at, port, tls,
-                                   progress)
+        answer, finding = redfish('Redfish', at, port, tls)
         if answer.certificate:
             take(answer.certificate)
         yield finding
     for host in routes.hosts(bmc.seen and bmc.seen.bmc_state.route):
-        yield _redfish(reader, bmc, _ROUTE, host, _HTTPS, True, progress)[1]
+        yield redfish(_ROUTE, host, _HTTPS, True)[1]
     if at and bmc.spec.ipmi and deployments.IPMI in ports:
         port = ports[deployments.IPMI]
         what = f'IPMI at {endpoints.bracketed(at)}:{port}'
         progress(f'Connecting to {what}')
-        yield _judge(reader, bmc, what, probes.ipmi(
+        yield _judge(reader, bmc, system_namespace, what, probes.ipmi(
             at, port, reader.remaining(_SECONDS)))
 
 
-def _redfish(reader, bmc, name, host, port, tls, progress):
-    what = f'{name} at {endpoints.bracketed(host)}:{port}'
-    progress(f'Connecting to {what}')
-    answer = probes.redfish(host, port, tls, reader.remaining(_SECONDS))
-    return answer, _judge(reader, bmc, what, answer)
-
-
-def _judge(reader, bmc, what, answer):
+def _judge(reader, bmc, system_namespace, what, answer):
     if not answer.fault:
         return findings.ok(bmc.area, 'Answers', f'{what} answers.')
     if (not answer.reached and not what.startswith(_ROUTE)
@@ -97,8 +96,8 @@ def _judge(reader, bmc, what, answer):
             bmc.area, f'{what} is not reached from here ({answer.fault}), '
             'which is usual for an address of the cluster.',
             'Run this command in the cluster, for instance: kubectl '
-            '--namespace sushy-kubevirt-system exec deployment/'
-            'sushy-kubevirt-operator -- sushy-kubevirt-operator diagnose '
+            f'--namespace {system_namespace} exec deployment/{naming.OPERATOR}'
+            f' -- {naming.OPERATOR} diagnose '
             f'{bmc.spec.namespace}/{bmc.spec.name}')
     policies = _policies(reader, bmc)
     return findings.problem(

@@ -200,7 +200,8 @@ class PathTestCase(base.BaseTestCase):
                     args) or answer))
         self.calls, self.taken = [], []
         return list(network.protocols(
-            fakes.reading(self.client), bmc, self.taken.append, fakes.quiet))
+            fakes.reading(self.client), bmc, 'bmcs', self.taken.append,
+            fakes.quiet))
 
     def test_both_protocols(self):
         found = self.protocols(self.bmc(), probes.Answer(
@@ -226,7 +227,9 @@ class PathTestCase(base.BaseTestCase):
     def test_address_of_the_cluster_from_outside(self):
         found = self.protocols(self.bmc(), self.LOST, self.LOST)
         self.assertEqual([('unknown', 'NotChecked')] * 2, fakes.brief(found))
-        self.assertIn('diagnose lab/node', found[0].remedy)
+        self.assertIn(
+            '--namespace bmcs exec deployment/sushy-kubevirt-operator -- '
+            'sushy-kubevirt-operator diagnose lab/node', found[0].remedy)
 
     def test_address_of_the_cluster_from_inside(self):
         self.useFixture(fixtures.EnvironmentVariable(
