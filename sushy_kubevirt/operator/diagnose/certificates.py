@@ -73,14 +73,15 @@ def _names(bmc, pem, end):
             pem.encode()).extensions.get_extension_for_class(
                 x509.SubjectAlternativeName).value
         names = [str(one.value) for one in found]
-    except (ValueError, x509.ExtensionNotFound):
+    except Exception:
+        # The library raises many kinds, such as x509.DuplicateExtension.
         names = []
     if not names:
         return findings.warning(
             bmc.area, 'CertificateWithoutName',
             f'The certificate in Secret {bmc.spec.namespace}/'
-            f'{bmc.spec.redfish.secret} has no subject alternative name: '
-            'clients that verify it refuse the BMC.',
+            f'{bmc.spec.redfish.secret} has no subject alternative name that '
+            'can be read: clients that verify it refuse the BMC.',
             'Issue it with the names that clients use.')
     more = f' and {len(names) - 8} more' if len(names) > 8 else ''
     return findings.ok(

@@ -116,7 +116,7 @@ def _print(finding):
 
 
 def _progress(sentence):
-    print(f'{sentence} …', file=sys.stderr, flush=True)
+    print(f'{findings.printable(sentence)} …', file=sys.stderr, flush=True)
 
 
 class Run:
@@ -216,4 +216,11 @@ class Run:
             return False
         except (errors.MachineError, OSError) as e:
             self._add(findings.unknown(area, f'Not checked: {e}'))
+        except Exception as e:
+            # An object that nobody expected hides no other finding. The text
+            # of the exception may contain data of a Secret.
+            self._add(findings.unknown(
+                area, f'Not checked: {type(e).__name__} in '
+                f'{function.__module__}.{function.__name__}.',
+                'This is a bug of sushy-kubevirt: report it.'))
         return True

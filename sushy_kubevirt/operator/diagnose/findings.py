@@ -80,6 +80,21 @@ def denied(area, error):
 _WIDTH = 79
 _INDENT = ' ' * 10
 
+#: Characters of a message that are shown: some contain what users of a
+#: namespace have written.
+_MOST = 2000
+
+
+def printable(text):
+    """Replace what would control a terminal, or cannot be encoded.
+
+    :param text: may contain anything
+    :returns: text of one line
+    """
+    return ''.join(
+        one if one.isprintable() else ' ' if one.isspace() else '\ufffd'
+        for one in text)
+
 
 def text(finding):
     """Format a finding for people.
@@ -87,14 +102,17 @@ def text(finding):
     :param finding: a `Finding`
     :returns: text, of several lines
     """
+    message = printable(finding.message)
+    if len(message) > _MOST:
+        message = message[:_MOST] + ' …'
     lines = textwrap.wrap(
-        f'{finding.area}: {finding.message}', _WIDTH,
+        f'{finding.area}: {message}', _WIDTH,
         initial_indent=f'{finding.status.value:<10}',
         subsequent_indent=_INDENT, break_on_hyphens=False,
         break_long_words=False)
     if finding.remedy:
         lines += textwrap.wrap(
-            finding.remedy, _WIDTH, initial_indent=_INDENT + '-> ',
+            printable(finding.remedy), _WIDTH, initial_indent=_INDENT + '-> ',
             subsequent_indent=_INDENT + '   ', break_on_hyphens=False,
             break_long_words=False)
     return '\n'.join(lines)

@@ -3,6 +3,8 @@
 
 import datetime
 
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives import serialization
 from cryptography import x509
 from oslotest import base
@@ -101,3 +103,17 @@ class CertificatesTestCase(base.BaseTestCase):
         # That of an authority has none.
         self.assertEqual([('warning', 'CertificateWithoutName')],
                          self.check(self.authority.certificate, **self.MINE))
+
+    def test_names_that_cannot_be_read(self):
+        # A name of kind x400Address, which the library refuses.
+        key = ec.generate_private_key(ec.SECP256R1())
+        pem = x509.CertificateBuilder(
+            x509.Name([]), x509.Name([]), key.public_key(), 1, NOW,
+            NOW + datetime.timedelta(days=30)).add_extension(
+                x509.UnrecognizedExtension(
+                    x509.oid.ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
+                    bytes.fromhex('3004a3023000')), False).sign(
+                        key, hashes.SHA256()).public_bytes(
+                            serialization.Encoding.PEM).decode()
+        self.assertEqual([('warning', 'CertificateWithoutName')],
+                         self.check(pem, **self.MINE))

@@ -102,6 +102,16 @@ class CommandTestCase(base.BaseTestCase):
             code, out, _ = self.diagnose('--timeout', '30')
         self.assertIn('the time for all checks is over; see --timeout', out)
 
+    def test_unexpected_object_stops_no_other_check(self):
+        self.client.put(kinds.STORAGE_CLASS, {'metadata': {
+            'name': 'secret', 'annotations': 'secret'}})
+        code, out, _ = self.diagnose()
+        self.assertRegex(out, r'AttributeError in\s+sushy_kubevirt\.operator\.'
+                              r'diagnose\.storage\.default_class\.\n')
+        self.assertIn('bug of sushy-kubevirt: report it', out)
+        self.assertNotIn("'secret'", out)
+        self.assertIn('Policies: Not installed', out)
+
     def test_exit_status(self):
         warning = findings.warning('A', 'B', 'c')
         for one, status in ((warning, 0), (findings.unknown('A', 'c'), 0),
@@ -163,3 +173,18 @@ class TextTestCase(base.BaseTestCase):
         self.assertEqual([], [one for one in lines if len(one) > 79])
         self.assertEqual(1, found.count('->'))
         self.assertTrue(all(one.startswith(' ' * 10) for one in lines[1:]))
+
+    def test_terminal_is_not_controlled(self):
+        for one in '\x1b', '\x07', '\x9b', '\x7f', '\u202e', '\ud800':
+            found = findings.text(findings.problem(
+                'Area', 'Reason', f'a{one}[2J\nb', f'c{one}d\u2028e'))
+            self.assertEqual('problem   Area: a\ufffd[2J b\n'
+                             '          -> c\ufffdd e', found)
+            self.assertEqual(one, json.loads(findings.as_json([
+                findings.ok('Area', 'Reason', one)], {}))['findings'][0][
+                    'message'])
+
+    def test_endless_message(self):
+        found = findings.text(findings.ok('Area', 'Reason', 'ab ' * 100000))
+        self.assertLess(len(found), 3000)
+        self.assertTrue(found.endswith(' …'))
