@@ -61,6 +61,22 @@ def without_go(sources=GO_SOURCES):
             else needed)
 
 
+def installed_helm(path=None):
+    """Find a helm that was not built here.
+
+    :param path: folders to search, instead of those of PATH
+    :returns: its path; None if there is none of the major version of the tests
+    """
+    found = shutil.which('helm', path=path)
+    wanted = re.search('/v[0-9]+/', _GO_PACKAGES[HELM_SOURCES])[0]
+    if found and subprocess.run(
+            [found, 'version', '--template', '{{.Version}}'],
+            stdin=subprocess.DEVNULL, capture_output=True,
+            text=True).stdout.startswith(wanted.strip('/') + '.'):
+        return found
+    return None
+
+
 def version_of(package):
     """Return the version of a package of `REQUIREMENTS`."""
     return subprocess.run(

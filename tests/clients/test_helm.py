@@ -2,7 +2,8 @@
 """The Helm chart, with the real helm.
 
 It is built with Go, see `tests.clients.environment`; without Go, and without a
-helm that is installed otherwise, the tests are skipped.
+helm of the same major version that is installed otherwise, the tests are
+skipped.
 """
 
 import dataclasses
@@ -29,7 +30,8 @@ from tests.functional.install import test_manifests
 from tools import helm_chart
 
 _WITHOUT_GO = environment.without_go(environment.HELM_SOURCES)
-HELM = (shutil.which('helm') if _WITHOUT_GO else environment.GO_BIN / 'helm')
+HELM = (environment.installed_helm() if _WITHOUT_GO
+        else environment.GO_BIN / 'helm')
 
 RELEASE = 'sushy-kubevirt'
 OVERLAYS = operator.MANIFESTS / 'overlays'
@@ -159,7 +161,7 @@ REFUSED = (
 )
 
 
-@unittest.skipUnless(HELM, f'helm is not installed, and {_WITHOUT_GO}')
+@unittest.skipUnless(HELM, f'helm 4 is not installed, and {_WITHOUT_GO}')
 @unittest.skipUnless(kubectl.KUBECTL, 'kubectl is not installed')
 class HelmCase(base.FunctionalTestCase):
 

@@ -12,6 +12,7 @@ import fixtures
 from oslotest import base
 import yaml
 
+from tests.clients import environment
 from tools import helm_chart
 
 
@@ -144,3 +145,17 @@ class VersionTestCase(base.BaseTestCase):
 
     def test_no_version(self):
         self.assertRaises(ValueError, helm_chart.semantic_version, 'main')
+
+
+class InstalledHelmTestCase(base.BaseTestCase):
+
+    def test_other_major_versions_are_not_used(self):
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.assertIsNone(environment.installed_helm(folder))
+        program = folder / 'helm'
+        for version, used in (('v3.19.0', False), ('v40.0.0', False),
+                              ('v4.0.1', True)):
+            program.write_text(f'#!/bin/sh\necho {version}\n')
+            program.chmod(0o755)
+            self.assertEqual(str(program) if used else None,
+                             environment.installed_helm(folder))

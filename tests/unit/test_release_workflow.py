@@ -12,6 +12,7 @@ import fixtures
 from oslotest import base
 import yaml
 
+from tests.clients import environment
 from tests.fixtures import checkout
 from tests.fixtures import containerfile
 from tools import image_requirements
@@ -120,6 +121,14 @@ class WorkflowTestCase(base.BaseTestCase):
             given = self.step(job, 'actions/setup-python@')['with']
             self.assertEqual(image_requirements.python_version(),
                              given['python-version'])
+
+    def test_helm_is_that_of_the_tests(self):
+        found = re.search(r'helm\.sh/helm/v4 v([\d.]+)', (
+            environment.HELM_SOURCES / 'go.mod').read_text())
+        for job in 'test', 'packages', 'publish-chart':
+            self.assertEqual(
+                'v' + found[1],
+                self.step(job, 'azure/setup-helm@')['with']['version'])
 
     def test_versions_are_read_from_tags(self):
         for job in 'test', 'packages':
