@@ -39,7 +39,7 @@ def main(arguments, environ=os.environ):
 
     :param arguments: list of words, without the subcommand's
     :param environ: ``POD_NAMESPACE`` is the default of ``--system-namespace``
-    :returns: exit status: 0 without problems, else 1
+    :returns: exit status: 0 without problems, 130 after SIGINT, else 1
     """
     given = parser(environ).parse_args(arguments)
     try:
@@ -56,6 +56,9 @@ def main(arguments, environ=os.environ):
     except errors.ConfigError as e:
         print(f'{_PROGRAM}: {e}', file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f'{_PROGRAM}: interrupted', file=sys.stderr)
+        return 130
     if with_text:
         print(findings.summary(run.found))
     else:

@@ -155,6 +155,14 @@ class CommandTestCase(base.BaseTestCase):
             (1, '', 'sushy-kubevirt-operator diagnose: The kubeconfig none '
              'does not exist\n'), self.diagnose('--kubeconfig', 'none'))
 
+    def test_interrupted(self):
+        with mock.patch.object(command.Run, 'cluster',
+                               side_effect=KeyboardInterrupt):
+            code, out, err = self.diagnose('--output=json')
+        self.assertEqual((130, ''), (code, out))
+        self.assertEqual('sushy-kubevirt-operator diagnose: interrupted\n',
+                         err)
+
     def test_help(self):
         code, out, _ = self.diagnose('--help')
         self.assertEqual(0, code)
