@@ -145,6 +145,8 @@ REFUSED = (
     ({'podUser': 'root'}, '/podUser'),
     ({'podUser': 0}, '/podUser'),
     ({'imagePullSecrets': ['registry']}, '/imagePullSecrets/0'),
+    ({'imagePullSecrets': [{'name': 'a..b'}]}, '/imagePullSecrets/0/name'),
+    ({'imagePullSecrets': [{'name': 'a'}] * 2}, '/imagePullSecrets'),
     ({'namespaces': 'lab'}, '/namespaces'),
     ({'namespaces': ['Lab']}, '/namespaces/0'),
     ({'namespaces': ['lab', 'lab']}, '/namespaces'),
