@@ -56,8 +56,7 @@ def names(bmc, service, second=None, route=None):
         found += [one for one in _balancers(service)
                   if not _is_of_the_cluster(one)]
     if bmc.route and bmc.route.termination == routes.PASSTHROUGH:
-        # Users with more rights than usual may set the host of a Route.
-        found += [one for one in routes.hosts(route)
+        found += [one for one in routes.generated_hosts(bmc, route)
                   if not _is_of_the_cluster(one)]
     return tuple(dict.fromkeys(found))
 

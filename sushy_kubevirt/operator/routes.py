@@ -9,6 +9,8 @@ who could otherwise take the hosts of others.
 Source: openshift/api, route/v1/types.go (August 2026).
 """
 
+import re
+
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
@@ -21,6 +23,9 @@ PASSTHROUGH, REENCRYPT = 'passthrough', 'reencrypt'
 #: Why a BMC cannot have a Route: the cluster does not serve Routes, or the
 #: operator may not list them.
 MISSING, FORBIDDEN = 'missing', 'forbidden'
+
+#: Maximum length of a host name (RFC 1035, section 2.3.4).
+_MAX_NAME_LENGTH = 253
 
 
 def route(bmc, authority):
@@ -57,6 +62,26 @@ def hosts(live):
         ingress['host'] for ingress in _ingress(live)
         if ingress.get('host') and _admitted(ingress).get(
             'status') == 'True'))
+
+
+def generated_hosts(bmc, live):
+    """List those of `hosts` that the API server may have generated.
+
+    Users can set others: OpenShift's roles ``edit`` and ``admin`` permit to
+    create Routes with any host, and ``admin`` to write their status
+    (bootstrappolicy/policy.go of openshift-apiserver). The host of another
+    server must not get into a certificate whose key these users can read.
+
+    :param bmc: a `spec.Bmc`
+    :param live: dict, the Route as the cluster has it, or None
+    :returns: list of names, each once
+    """
+    # GenerateHostname in openshift/library-go,
+    # pkg/route/hostassignment/plugin.go.
+    generated = re.compile(re.escape(
+        f'{naming.route(bmc)}-{bmc.namespace}') + r'(\.[a-z0-9-]{1,63})+')
+    return [one for one in hosts(live)
+            if len(one) <= _MAX_NAME_LENGTH and generated.fullmatch(one)]
 
 
 def rejection(live):

@@ -127,15 +127,22 @@ class ReconcileTestCase(base.BaseTestCase):
         self.assertIsNone(self.reported(kube))
         self.assertEqual(('True', 'EndpointAssigned'), endpoint(kube))
 
-    def test_names_of_the_cluster_are_not_certified(self):
+    def test_hosts_of_others_are_not_certified(self):
+        # An admin of the namespace may write the status of its Routes.
         kube, operator = self.start()
         for host, certified in (
                 ('kubernetes.default.svc', False), ('short', False),
-                ('bmc.example.com', True)):
+                ('bmc.example.com', False), ('192.0.2.1', False),
+                ('other-virtbmc-lab.apps.test', False),
+                ('node-virtbmc-lab', False), ('node-virtbmc-lab.', False),
+                ('node-virtbmc-lab.x.svc', False),
+                ('node-virtbmc-lab.\xfc.test', False),
+                ('node-virtbmc-lab' + '.test' * 50, False),
+                ('node-virtbmc-lab.other.test', True), (HOST, True)):
             kube.change(*ROUTE, lambda obj: obj.update(
                 status={'ingress': [ingress(host)]}))
             operator.run()
-            self.assertEqual(certified, host in self.alternatives(kube))
+            self.assertEqual(certified, host in self.alternatives(kube), host)
 
     def test_ca_of_a_users_certificate(self):
         pair = self.start()[0].objects['Secret', 'lab', 'node-virtbmc-tls']
