@@ -92,7 +92,8 @@ class ContainerfileTestCase(base.BaseTestCase):
     def test_images_have_user_and_labels(self):
         for _, stages in self.files.values():
             stage = stages['image']
-            self.assertEqual(['65532:65532'], stage.all('USER'))
+            # Without fsGroup, group 0 owns mounted Secrets (mode 0440).
+            self.assertEqual(['65532:0'], stage.all('USER'))
             label, = stage.all('LABEL')
             self.assertEqual(LABELS, set(re.findall(
                 r'org\.opencontainers\.image\.([a-z.]+)=\S', label)))
