@@ -208,8 +208,11 @@ class Operator:
                 openshift = await self._api.serves_group(_OPENSHIFT_SECURITY)
                 break
             except (errors.Unavailable, errors.AccessDenied) as e:
-                LOG.warning('The API groups cannot be read yet; retrying '
-                            'every %d s: %s', DEFINITION_SECONDS, e)
+                LOG.warning(
+                    'The API groups, by which --pod-user auto is decided, '
+                    'cannot be read yet; retrying every %d s: %s. With '
+                    '--pod-user none (OpenShift) or %d they are not needed',
+                    DEFINITION_SECONDS, e, deployments.USER)
                 await asyncio.sleep(DEFINITION_SECONDS)
         if openshift:
             LOG.info('This is OpenShift: the cluster assigns the user ids of '

@@ -87,6 +87,10 @@ class ProcessTestCase(base.BaseTestCase):
         self.assertIsNone(decide('auto', True))
         self.assertEqual(65532, decide('auto', False))
         self.assertIsNone(decide('auto', errors.Unavailable('x'), True))
+        with self.assertLogs('sushy_kubevirt', 'WARNING') as logs:
+            self.assertEqual(65532, decide(
+                'auto', errors.AccessDenied('x'), False))
+        self.assertIn('--pod-user none (OpenShift) or 65532', logs.output[0])
         self.assertIsNone(decide(None))
         self.assertEqual(1000, decide(1000))
 
