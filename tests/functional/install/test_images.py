@@ -279,7 +279,7 @@ class PodsTestCase(operator.OperatorTestCase):
             'exec', 'deployment/' + operator.NAME, '--', operator.NAME,
             'diagnose', f'{self.namespace}/box')
         # It reads manifests that are in the image.
-        self.assertRegex(done.stdout, r'(?m)^\w+ +Rights: ')
+        self.assertRegex(done.stdout, r'(?m)^ok +Rights:')
         self.assertNotIn('The manifest', done.stdout + done.stderr)
 
     def test_pods_serve_with_all_their_packages(self):
