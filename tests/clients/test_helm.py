@@ -47,6 +47,8 @@ class Case:
     :param values: of the chart
     :param overlays: of ``etc/kubernetes``
     :param patch: JSON patch of the Deployment
+    :param edits: texts to replace, as the documents say, by file in
+        ``etc/kubernetes/components``
     :param images: fields of the images in ``base/kustomization.yaml``, by name
     :param words: further arguments of ``helm template``
     """
@@ -54,6 +56,7 @@ class Case:
     values: dict = dataclasses.field(default_factory=dict)
     overlays: tuple = ()
     patch: tuple = ()
+    edits: dict = dataclasses.field(default_factory=dict)
     images: dict = dataclasses.field(default_factory=dict)
     words: tuple = ()
 
@@ -83,10 +86,25 @@ ON_OPENSHIFT = '--api-versions', 'security.openshift.io/v1'
 CASES = {
     'defaults': Case(),
     'auto-create': Case({'autoCreate': AUTO}, ('auto-create',)),
+    'other selector': Case(
+        {'autoCreate': 'tier in (a, b),!old'}, ('auto-create',), edits={
+            'auto-create/operator.yaml': (AUTO, 'tier in (a, b),!old')}),
     'namespaced': Case({'namespaces': ['default', 'lab']}, ('namespaced',)),
+    'other namespaces': Case(
+        {'namespaces': ['1234', 'bmcs']}, ('namespaced',), edits={
+            'namespaced/namespaces.yaml': (
+                'namespace: default', "namespace: '1234'",
+                'namespace: lab', 'namespace: bmcs'),
+            'namespaced/operator.yaml': ('=default', '=1234',
+                                         '=lab', '=bmcs')}),
     'prometheus': Case({'prometheus': True}, ('prometheus',)),
     'cert-manager': Case({'certManager': {'issuerRef': ISSUER}},
                          ('cert-manager',)),
+    'other issuer': Case(
+        {'certManager': {'issuerRef': {'name': 'internal'}}},
+        ('cert-manager',), edits={'cert-manager/authority.yaml': (
+            '    group: cert-manager.io\n    kind: ClusterIssuer\n'
+            '    name: sushy-kubevirt\n', '    name: internal\n')}),
     'openshift': Case({}, ('openshift',), words=ON_OPENSHIFT),
     'openshift by value': Case({'openshift': True}, ('openshift',)),
     'not openshift': Case({'openshift': False}, words=ON_OPENSHIFT),
@@ -239,6 +257,13 @@ class TemplateTestCase(HelmCase):
             if image['newTag'] is None:
                 del image['newTag']
         place.write_text(yaml.safe_dump(changed))
+        for name, edits in case.edits.items():
+            path = manifests / 'components' / name
+            text = path.read_text()
+            for old, new in zip(edits[::2], edits[1::2], strict=True):
+                self.assertEqual(1, text.count(old), old)
+                text = text.replace(old, new)
+            path.write_text(text)
         mine = manifests / 'mine'
         mine.mkdir()
         (mine / 'kustomization.yaml').write_text(yaml.safe_dump({
