@@ -264,6 +264,11 @@ class Controller:
                 LOG.warning('Routes cannot be listed yet; retrying every %d '
                             's: %s', ROUTE_SECONDS, e)
                 await asyncio.sleep(ROUTE_SECONDS)
+                # Another server than Kubernetes' serves them: BMCs that have
+                # none do not wait for it.
+                if not (self._wants_route.is_set() or (
+                        bmc_resources.BMC, namespace) in self._unlisted):
+                    self._set_listed(resource, namespace)
                 continue
             if self._cache.route_problems.get(namespace) != problem:
                 self._cache.route_problems[namespace] = problem

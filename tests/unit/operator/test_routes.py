@@ -278,6 +278,22 @@ class WatchTestCase(base.BaseTestCase):
             kube, 'ServiceReady'))
         self.assertEqual([], failures)
 
+    def test_bmcs_without_routes_do_not_wait_for_an_outage(self):
+        async def scenario(kube):
+            await self.reason(kube, 'ServiceReady')
+            self.assertNotIn(ROUTE, kube.objects)
+            kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
+                route=PASSTHROUGH))
+            kube.faults.clear()
+            while ROUTE not in kube.objects:
+                await asyncio.sleep(0.005)
+
+        kube = harness.cluster_with(bodies.body())
+        kube.groups.add(GROUP)
+        kube.faults.append(lambda verb, kind, name: errors.Unavailable(
+            'not now') if kind == 'Route' else None)
+        self.run_scenario(kube, scenario)
+
     def test_not_asked_for_until_a_bmc_wants_one(self):
         asked = []
 
