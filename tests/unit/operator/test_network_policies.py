@@ -128,7 +128,8 @@ class NetworkPoliciesTestCase(base.BaseTestCase):
     def test_clients_of_bmcs(self):
         clients = [Peer('metal3', {'app': 'ironic'}),
                    Peer('openshift-machine-api'),
-                   Peer('openshift-ingress'), Peer(address='192.0.2.7')]
+                   Peer('openshift-ingress'), Peer('openshift-host-network'),
+                   Peer(address='192.0.2.7')]
         served = [self.ports[name] for name in (
             'redfish', 'redfish-http', 'ipmi')]
         self.ingress(self.bmc, clients, served)
@@ -148,7 +149,9 @@ class NetworkPoliciesTestCase(base.BaseTestCase):
         openshift_dns = (Peer('openshift-dns'), [('UDP', 5353),
                                                  ('TCP', 5353)])
         api = Peer(address='10.0.0.2'), [('TCP', 6443), ('TCP', 443)]
-        image = Peer(address='203.0.113.9'), [('TCP', 80), ('TCP', 443)]
+        # 6180 and 6183: Ironic's, in Metal3.
+        image = Peer(address='203.0.113.9'), [
+            ('TCP', port) for port in (80, 443, 6180, 6183)]
         proxy = Peer('cdi', UPLOAD_PROXY), [('TCP', 8443)]
         importer = Peer(self.bmc.namespace, IMPORTER)
         operator = Peer('sushy-kubevirt-system', self.operator_labels())
