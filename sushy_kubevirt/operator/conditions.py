@@ -82,6 +82,8 @@ class BmcState:
     :param certificate: whether the certificate for Redfish exists
     :param certificate_fault: why the certificate in the Secret that the BMC
         names cannot be used: see `pki.fault`
+    :param user_authority: CA certificates in that Secret: see
+        `pki.authorities`
     :param validity: begin and end of the validity of that certificate, two
         `datetime.datetime`; None if there is none
     :param now: `datetime.datetime`
@@ -106,6 +108,7 @@ class BmcState:
     route_problem: str | None = None
     certificate: bool = False
     certificate_fault: str = ''
+    user_authority: str | None = ''
     validity: tuple | None = None
     now: datetime.datetime | None = None
     foreign: tuple = ()
@@ -394,6 +397,14 @@ def _route_problem(bmc, state):
             'The operator may not list Routes, so the BMC has its Service '
             'only. Install the operator with the overlay '
             'etc/kubernetes/overlays/openshift, or remove spec.route.')
+    if (bmc.route.termination == routes.REENCRYPT
+            and state.user_authority is None):
+        return Condition(
+            ENDPOINT, False, 'RouteAuthorityUnusable',
+            f'ca.crt of Secret {bmc.namespace}/{bmc.redfish.secret} cannot be '
+            'read, or has more than 64 KiB, so the ingress controller cannot '
+            'verify the BMC by it. Replace it with the certificate of the '
+            'authority that issued tls.crt.')
     if _has_foreign(state, 'Route', name):
         return _name_taken(ENDPOINT, 'Route ' + name)
     if routes.hosts(state.route):

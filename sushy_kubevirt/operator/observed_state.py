@@ -28,8 +28,6 @@ class ObservedState:
     :param source: the same of the Secret that the BMC refers to
     :param tls: the same of the certificate that the operator issued
     :param state: the same of the state Secret
-    :param user_authority: PEM text of the CA certificates in the Secret with
-        a user's certificate; '' if there are none
     :param authority: the `Authority`; None if the BMC needs none
     :param finalizer: whether the BMC has the operator's finalizer
     :param settled: whether the present spec was reconciled before, so that
@@ -42,7 +40,6 @@ class ObservedState:
     source: secret_summary.Summary | None = None
     tls: secret_summary.Summary | None = None
     state: secret_summary.Summary | None = None
-    user_authority: str = ''
     authority: object = None
     finalizer: bool = False
     settled: bool = False
@@ -194,6 +191,7 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
         route=owned('Route', naming.route(bmc)), route_problem=route_problem,
         certificate=bool(served and served.certificate),
         certificate_fault=user_tls.fault if user_tls else '',
+        user_authority=user_tls.authority if user_tls else '',
         validity=pki.validity(user_tls.certificate)
         if user_tls and user_tls.certificate else None,
         now=now or datetime.datetime.now(datetime.UTC),
@@ -208,7 +206,6 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
     metadata = body['metadata']
     return ObservedState(
         bmc_state, live, auth=auth, source=source, tls=tls, state=store,
-        user_authority=user_tls.authority if user_tls else '',
         authority=authority,
         finalizer=naming.FINALIZER in (metadata.get('finalizers') or ()),
         settled=(body.get('status') or {}).get(

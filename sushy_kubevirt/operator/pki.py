@@ -229,6 +229,24 @@ def first(certificate):
         serialization.Encoding.PEM).decode()
 
 
+def authorities(text):
+    """Keep the certificates of a PEM text, and nothing else.
+
+    :param text: '' for none
+    :returns: PEM text; None if it cannot be read or is too large
+    """
+    if len(text) > _MAX_CERTIFICATE_BYTES:
+        return None
+    try:
+        return ''.join(
+            one.public_bytes(serialization.Encoding.PEM).decode()
+            for one in x509.load_pem_x509_certificates(text.encode())
+        ) if text else ''
+    except Exception:
+        # As in `fault`.
+        return None
+
+
 def validity(certificate):
     """Read the validity of a certificate.
 

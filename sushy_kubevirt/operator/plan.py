@@ -154,8 +154,8 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     # The last: if it is refused, all other steps have been made.
     route = []
     if bmc.route and not withdrawn and not seen.bmc_state.route_problem:
-        route.append(routes.route(bmc, seen.authority.bundle
-                                  if seen.authority else seen.user_authority))
+        route.append(routes.route(bmc, seen.authority.bundle if seen.authority
+                                  else seen.bmc_state.user_authority or ''))
     found += _change_steps(bmc, first, seen, tried)
     found += _credentials_steps(bmc, seen, withdrawn)
     found += _certificate_steps(bmc, seen, withdrawn, now)

@@ -43,7 +43,8 @@ class Summary:
     :param certificate: PEM text of its certificate, the first of a chain;
         None without a usable certificate and its key
     :param fault: why certificate and key are unusable: see `pki.fault`
-    :param authority: PEM text of CA certificates; '' if there are none
+    :param authority: PEM text of CA certificates; '' if there are none, None
+        if they are unusable
     """
 
     obj: dict
@@ -53,7 +54,7 @@ class Summary:
     digest: bytes
     certificate: str | None
     fault: str = ''
-    authority: str = ''
+    authority: str | None = ''
 
     @property
     def version(self):
@@ -77,7 +78,7 @@ def summarize(secret):
         credentials.unusable_keys(secret),
         digest(data),
         pki.first(served.certificate) if whole and not fault else None,
-        fault, text(secret, AUTHORITY))
+        fault, pki.authorities(text(secret, AUTHORITY)))
 
 
 def trimmed(metadata):

@@ -2,6 +2,7 @@
 """Routes of BMCs, on the in-memory cluster."""
 
 import asyncio
+import base64
 from unittest import mock
 
 from cryptography import x509
@@ -151,16 +152,29 @@ class ReconcileTestCase(base.BaseTestCase):
         kube.add({'apiVersion': 'v1', 'kind': 'Secret',
                   'type': 'kubernetes.io/tls', 'metadata': {
                       'name': 'cert', 'namespace': 'lab'},
-                  'data': {**pair['data'], 'ca.crt': 'UEVN'}})
+                  'data': {**pair['data'], 'ca.crt': pair['data'][
+                      'tls.crt']}})
         operator = harness.Operator(kube)
         operator.run()
-        self.assertEqual('PEM', kube.objects[ROUTE]['spec']['tls'][
-            'destinationCACertificate'])
+        self.assertEqual(
+            secret_summary.pair(pair).certificate,
+            kube.objects[ROUTE]['spec']['tls']['destinationCACertificate'])
+        # Nothing but certificates gets into a Route, nor into the cache.
+        for text in b'password', b'\n' * 2 ** 16 + base64.b64decode(
+                pair['data']['tls.crt']):
+            kube.change('Secret', 'lab', 'cert', lambda obj: obj[
+                'data'].update({'ca.crt': base64.b64encode(text).decode()}))
+            operator.run()
+            self.assertEqual({'termination': 'reencrypt'},
+                             kube.objects[ROUTE]['spec']['tls'])
+            self.assertEqual(('False', 'RouteAuthorityUnusable'),
+                             endpoint(kube))
         kube.change('Secret', 'lab', 'cert', lambda obj: obj['data'].pop(
             'ca.crt'))
         operator.run()
         self.assertEqual({'termination': 'reencrypt'},
                          kube.objects[ROUTE]['spec']['tls'])
+        self.assertEqual(('True', 'EndpointAssigned'), endpoint(kube))
 
     def test_repair(self):
         kube, operator = self.start()
