@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The workflow that releases: ``.github/workflows/release.yaml``."""
 
+import json
 import os
 import pathlib
 import re
@@ -37,7 +38,7 @@ BUILDING = {
 }
 
 
-class WorkflowTestCase(base.BaseTestCase):
+class WorkflowCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -55,6 +56,9 @@ class WorkflowTestCase(base.BaseTestCase):
         found, = (step for name, step in self.steps()
                   if name == job and text in yaml.safe_dump(step))
         return found
+
+
+class WorkflowTestCase(WorkflowCase):
 
     def test_schema(self):
         # The schema is part of check-jsonschema.
@@ -173,3 +177,69 @@ class WorkflowTestCase(base.BaseTestCase):
              for name in containerfile.NAMES},
             {name: one['repository']
              for name, one in values['images'].items()})
+
+
+INDEX = {'manifests': [
+    {'digest': 'sha256:a', 'platform': {'architecture': 'amd64'}},
+    {'digest': 'sha256:b', 'platform': {'architecture': 'arm64'}},
+    # What buildx adds about each of them.
+    {'digest': 'sha256:c', 'platform': {'architecture': 'unknown'}}]}
+
+#: What programs print, by the words of the call. As helm 4.3
+#: (pkg/registry/client.go).
+PRINTED = {
+    'helm push': 'Pushed: images.test:5000/team/charts/sushy-kubevirt:1.2.3\n'
+                 'Digest: sha256:d\n',
+    'docker buildx': json.dumps(INDEX),
+    'docker create': 'container\n'}
+
+
+class SigningTestCase(WorkflowCase):
+    """Scripts that sign, with programs that record how they are called."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (self.folder / 'dist').mkdir()
+        (self.folder / 'dist/sushy-kubevirt-1.2.3.tgz').touch()
+        for name in 'helm', 'docker', 'cosign':
+            cases = ''.join(
+                f"'{words}'*) echo '{text}';;\n"
+                for words, text in PRINTED.items())
+            (self.folder / name).write_text(
+                f'#!/bin/sh\nset -- {name} "$@"\necho "$*" >>calls\n'
+                'case "$*" in\n*--password-stdin*) cat >>stdin;;\n'
+                f'{cases}esac\n')
+            (self.folder / name).chmod(0o755)
+
+    def calls(self, job, **env):
+        step = self.step(job, 'cosign sign')
+        subprocess.run(
+            ['bash', '--noprofile', '--norc', '-eo', 'pipefail', '-c',
+             step['run']], check=True, cwd=self.folder, env={
+                 'PATH': f'{self.folder}:/usr/bin:/bin', **env},
+            stdout=subprocess.DEVNULL)
+        return (self.folder / 'calls').read_text().splitlines()
+
+    def test_chart(self):
+        login = '--username bot --password-stdin images.test:5000'
+        self.assertEqual([
+            f'helm registry login {login}', f'cosign login {login}',
+            'helm push dist/sushy-kubevirt-1.2.3.tgz '
+            'oci://images.test:5000/team/charts',
+            'cosign sign --yes images.test:5000/team/charts/sushy-kubevirt'
+            '@sha256:d'], self.calls(
+                'publish-chart', REGISTRY='images.test:5000/team',
+                USERNAME='bot', PASSWORD='secret'))
+        self.assertEqual('secret\n' * 2,
+                         (self.folder / 'stdin').read_text())
+
+    def test_image(self):
+        calls = self.calls('images', NAME='images.test/x', DIGEST='sha256:i')
+        self.assertEqual([
+            'cosign sign --yes --recursive images.test/x@sha256:i', *(
+                'cosign attest --yes --type cyclonedx --predicate '
+                f'sbom.cdx.json images.test/x@sha256:{one}' for one in 'ab')],
+            [one for one in calls if one.startswith('cosign')])
+        self.assertEqual(2, calls.count(
+            f'docker cp container:{containerfile.OPT}/sbom.cdx.json .'))
