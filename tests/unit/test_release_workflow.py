@@ -235,11 +235,27 @@ class SigningTestCase(WorkflowCase):
                          (self.folder / 'stdin').read_text())
 
     def test_image(self):
-        calls = self.calls('images', NAME='images.test/x', DIGEST='sha256:i')
+        calls = self.calls('images', NAME='images.test/x', DIGEST='sha256:i',
+                           TAG='1.2.3')
         self.assertEqual([
-            'cosign sign --yes --recursive images.test/x@sha256:i', *(
-                'cosign attest --yes --type cyclonedx --predicate '
-                f'sbom.cdx.json images.test/x@sha256:{one}' for one in 'ab')],
+            *('cosign attest --yes --type cyclonedx --predicate '
+              f'sbom.cdx.json images.test/x@sha256:{one}' for one in 'ab'),
+            'cosign sign --yes --recursive images.test/x@sha256:i'],
             [one for one in calls if one.startswith('cosign')])
         self.assertEqual(2, calls.count(
             f'docker cp container:{containerfile.OPT}/sbom.cdx.json .'))
+
+    def test_image_that_does_not_start_is_not_signed(self):
+        # docker executes the command, as if this were the image.
+        (self.folder / 'sushy-x').write_text('#!/bin/sh\necho "x $VERSION"\n')
+        (self.folder / 'sushy-x').chmod(0o755)
+        with (self.folder / 'docker').open('a') as stub:
+            stub.write('[ "$2" != run ] || exec sh -ec "$(echo "${12}" | '
+                       f'sed "s#{containerfile.OPT}/bin#{self.folder}#")" '
+                       '"${13}"\n')
+        env = {'NAME': 'images.test/x', 'DIGEST': 'sha256:i', 'TAG': '1.2.3'}
+        self.assertRaises(subprocess.CalledProcessError, self.calls, 'images',
+                          VERSION='1.2.4', **env)
+        self.assertNotIn('cosign', (self.folder / 'calls').read_text())
+        self.assertIn('cosign sign', ' '.join(
+            self.calls('images', VERSION='1.2.3', **env)))
