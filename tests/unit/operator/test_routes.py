@@ -3,6 +3,7 @@
 
 import asyncio
 import base64
+import datetime
 from unittest import mock
 
 from cryptography import x509
@@ -13,6 +14,7 @@ from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import controller
 from sushy_kubevirt.operator import metrics
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import routes
 from sushy_kubevirt.operator import secret_summary
 from tests.unit.operator import bodies
@@ -144,6 +146,21 @@ class ReconcileTestCase(base.BaseTestCase):
                 status={'ingress': [ingress(host)]}))
             operator.run()
             self.assertEqual(certified, host in self.alternatives(kube), host)
+
+    def test_renewed_ca(self):
+        def authority():
+            return kube.objects[ROUTE]['spec']['tls'][
+                'destinationCACertificate']
+
+        kube, operator = self.start(with_route(REENCRYPT))
+        old = authority()
+        with mock.patch.object(pki, '_now', lambda: (
+                datetime.datetime.now(datetime.UTC)
+                + pki.AUTHORITY_LIFE * 3 / 4)):
+            operator.run()
+            # The pod still serves the previous certificate for a while.
+            self.assertTrue(authority().endswith(old))
+            self.assertLess(len(old), len(authority()))
 
     def test_ca_of_a_users_certificate(self):
         pair = self.start()[0].objects['Secret', 'lab', 'node-virtbmc-tls']
