@@ -181,3 +181,19 @@ class NamespacedAccountTestCase(access_case.AccessTestCase):
             self.assertIn('forbidden', user.refused('get', what, '-A'))
             self.assertIn('forbidden', user.refused(
                 'get', what, '-n', 'kube-public'))
+
+    def test_users_have_rights_to_bmcs_by_their_roles(self):
+        bmcs = 'virtualmachinebmcs.bmc.kubevirt.io'
+        read = {'get', 'list', 'watch'}
+        write = read | {'create', 'update', 'patch', 'delete',
+                        'deletecollection'}
+        for role, verbs in (('view', read), ('edit', write), ('admin', write)):
+            self.kubectl('create', 'serviceaccount', role)
+            self.kubectl('create', 'rolebinding', role,
+                         '--clusterrole=' + role,
+                         f'--serviceaccount={self.namespace}:{role}')
+            user = self.user(role)
+            self.assertEqual({bmcs: verbs}, {
+                what: {verb for verb, one in self.can(user) if one == what}
+                for _, what in self.can(user) if bmcs in what})
+            self.assertIn('forbidden', user.refused('get', 'vmbmc', '-A'))
