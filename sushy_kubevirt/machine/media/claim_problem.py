@@ -9,6 +9,8 @@ are read.
 """
 
 import dataclasses
+import datetime
+import re
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
@@ -23,6 +25,13 @@ AGAIN_SECONDS = 20.0
 #: Reason of a medium whose claim has no storage class. Other reasons are those
 #: of Kubernetes' events.
 NO_CLASS = 'StorageClassMissing'
+
+#: Failures with which a provisioner goes on (`checkError` in
+#: pkg/controller/controller.go of kubernetes-csi/external-provisioner), and
+#: for how many seconds they are expected to pass.
+_GOES_ON = re.compile(
+    r'\bcode = (Aborted|Canceled|DeadlineExceeded|Unavailable)\b')
+_PATIENCE = 120
 
 #: CDI's reason for a claim that it cannot create.
 _NOT_VALID = 'ErrClaimNotValid'
@@ -104,8 +113,20 @@ def _latest_warning(client, namespace, claim):
                 api_resources.EVENT, namespace, field_selector=about):
             found += [event for event in events
                       if event.get('type') == 'Warning'
-                      and event.get('reason')]
+                      and event.get('reason') and not _may_pass(event)]
     return max(found, key=_time, default=None)
+
+
+def _may_pass(event):
+    """Tell whether a warning is of a failure that storage may overcome."""
+    if not _GOES_ON.search(event.get('message') or ''):
+        return False
+    try:
+        first, last = (datetime.datetime.fromisoformat(event[name]) for name
+                       in ('firstTimestamp', 'lastTimestamp'))
+        return (last - first).total_seconds() < _PATIENCE
+    except (KeyError, TypeError, ValueError):
+        return True
 
 
 def _time(event):

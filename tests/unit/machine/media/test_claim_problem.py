@@ -33,6 +33,7 @@ class Client:
         for kind, reason, message, time, about in self.events:
             if about in field_selector:
                 yield [{'type': kind, 'reason': reason, 'message': message,
+                        'firstTimestamp': '2026-01-01T00:00:00Z',
                         'lastTimestamp': time, 'metadata': {}}], '1'
 
 
@@ -84,6 +85,18 @@ class FindTestCase(base.BaseTestCase):
             self.assertTrue(message.startswith('new. '), message)
             for text in 'THE_CLASS', 'THE_MODE', 'ReadWriteOnce', 'insert':
                 self.assertIn(text, message)
+
+    def test_failures_that_pass(self):
+        for code, time, reported in (
+                ('DeadlineExceeded', '00:01:59', False),
+                ('DeadlineExceeded', '00:02:00', True),
+                ('Aborted', '00:00:00', False),
+                ('Unavailable', 'T', False),
+                ('Internal', '00:00:00', True)):
+            found = find(claim(storageClassName='a'), [(
+                'Warning', 'ProvisioningFailed', 'rpc error: code = '
+                f'{code} desc = x', f'2026-01-01T{time}Z', 'claim-uid')])
+            self.assertEqual(reported, found is not None, (code, time))
 
 
 class ExplainedTestCase(base.BaseTestCase):
