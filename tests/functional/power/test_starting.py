@@ -25,7 +25,7 @@ STRATEGIES = ('Always', 'RerunOnFailure', 'Manual', 'Once')
 CHANGED = ('Pxe', 'efi')
 
 
-class StartingTestCase(machine_case.MachineTestCase):
+class StartingCase(machine_case.MachineTestCase):
 
     BOOT_SECONDS = 4
 
@@ -69,6 +69,9 @@ class StartingTestCase(machine_case.MachineTestCase):
                    == strategy)
         self.until('no annotations',
                    lambda: not self.annotations(machine.name))
+
+
+class StartingTestCase(StartingCase):
 
     def test_restart_with_every_strategy(self):
         made = []
@@ -120,6 +123,30 @@ class StartingTestCase(machine_case.MachineTestCase):
                            == strategy)
                 machine.reset(R.FORCE_OFF)
 
+    def test_start_in_back_off(self):
+        made = [(self.handle(self.one, self.make(strategy, annotations={
+            machine_case.FAIL_START: 'true'})), action)
+            for strategy in ('Always', 'RerunOnFailure')
+            for action in (R.ON, R.FORCE_RESTART)]
+        for machine, action in made:
+            def waits():
+                vm = self.sandbox.vm(machine.name)
+                return (vm['status']['printableStatus'] == 'CrashLoopBackOff'
+                        and self.uid(machine.name) is None)
+
+            self.until('back-off', waits)
+            self.becomes(machine, OFF)
+            machine.reset(action)
+            # KubeVirt itself would wait for at least 10 s.
+            self.until('VMI', lambda: self.uid(machine.name), 5)
+
+
+class KilledTestCase(StartingCase):
+    """BMCs that are killed while they restart a machine."""
+
+    # Longer than it takes a process to begin.
+    BOOT_SECONDS = 15
+
     def test_stop_by_another_client_before_restart_is_requested(self):
         for strategy in ('Always', 'RerunOnFailure', 'Once'):
             machine = self.starting(strategy)
@@ -154,23 +181,6 @@ class StartingTestCase(machine_case.MachineTestCase):
             self.until('boot', lambda: CHANGED in self.boots(machine))
             self.assert_running(machine, strategy)
             self.assertEqual(CHANGED, self.boots(machine)[-1])
-
-    def test_start_in_back_off(self):
-        made = [(self.handle(self.one, self.make(strategy, annotations={
-            machine_case.FAIL_START: 'true'})), action)
-            for strategy in ('Always', 'RerunOnFailure')
-            for action in (R.ON, R.FORCE_RESTART)]
-        for machine, action in made:
-            def waits():
-                vm = self.sandbox.vm(machine.name)
-                return (vm['status']['printableStatus'] == 'CrashLoopBackOff'
-                        and self.uid(machine.name) is None)
-
-            self.until('back-off', waits)
-            self.becomes(machine, OFF)
-            machine.reset(action)
-            # KubeVirt itself would wait for at least 10 s.
-            self.until('VMI', lambda: self.uid(machine.name), 5)
 
 
 class OffTestCase(machine_case.MachineTestCase):
