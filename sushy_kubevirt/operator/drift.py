@@ -33,6 +33,11 @@ _RESTART = ('f:spec', 'f:template', 'f:metadata', 'f:annotations')
 #: as kube-vip's cloud provider.
 _ADDRESS = 'f:loadBalancerIP'
 
+#: Fields of a Route's ``spec.tls`` that others may set: the certificate that
+#: the ingress controller presents. cert-manager's openshift-routes does.
+_PRESENTED = {'f:caCertificate', 'f:certificate', 'f:externalCertificate',
+              'f:key'}
+
 
 def digest(wanted):
     """Make a digest of a desired object.
@@ -92,6 +97,7 @@ def foreign_fields(live):
         fields = entry.get('fieldsV1') or {}
         parts = {part: {'.': {}} for part in _OWNED_PARTS
                  if part in fields and not _is_address(fields, part)
+                 and not _is_presented(fields, part)
                  and not _is_restart(fields, part)
                  and _has_any(fields[part], live.get(part[2:]))}
         if parts:
@@ -133,6 +139,14 @@ def _has(name, inner, value):
 def _is_address(fields, part):
     """Tell whether a part has only the address of a load balancer."""
     return set(fields[part]) - {'.'} == {_ADDRESS}
+
+
+def _is_presented(fields, part):
+    """Tell whether a part has only the certificate of a Route."""
+    if set(fields[part]) - {'.'} != {'f:tls'}:
+        return False
+    return bool(fields[part]['f:tls']) and (
+        set(fields[part]['f:tls']) - {'.'} <= _PRESENTED)
 
 
 def _is_restart(fields, part):

@@ -44,7 +44,8 @@ FOREIGN_FIELDS = {'data': {}, 'spec': {
     'selector': {'a': 'b'}, 'replicas': 2, 'loadBalancerIP': '10.0.0.7',
     'externalIPs': ['10.0.0.8'], 'template': {'metadata': {
         'labels': {'a': 'b'}, 'annotations': {
-            'kubectl.kubernetes.io/restartedAt': 'now'}}}}}
+            'kubectl.kubernetes.io/restartedAt': 'now'}}},
+    'tls': {'termination': 'reencrypt', 'certificate': 'PEM', 'key': 'PEM'}}}
 
 
 class CompareTestCase(base.BaseTestCase):
@@ -76,6 +77,13 @@ class CompareTestCase(base.BaseTestCase):
                     'f:spec': {'f:loadBalancerIP': {}}}}, False),
                 ({'manager': 'kubectl', 'fieldsV1': {'f:spec': {
                     'f:loadBalancerIP': {}, 'f:externalIPs': {}}}}, True),
+                # The certificate of an ingress controller
+                ({'manager': 'openshift-routes', 'fieldsV1': {'f:spec': {
+                    'f:tls': {'f:certificate': {}, 'f:key': {}}}}}, False),
+                ({'manager': 'oc', 'fieldsV1': {'f:spec': {'f:tls': {
+                    'f:certificate': {}, 'f:termination': {}}}}}, True),
+                ({'manager': 'oc', 'fieldsV1': {'f:spec': {'f:tls': {}}}},
+                 True),
                 # kubectl rollout restart
                 ({'manager': 'kubectl', 'fieldsV1': restart}, False),
                 ({'manager': 'kubectl', 'fieldsV1': {
