@@ -84,7 +84,8 @@ class Admission:
             namespace = admission.store.find(
                 core.NAMESPACE, '', meta['namespace'])
             if namespace is not None:
-                _admit(admission.new, namespace['metadata']['annotations'])
+                _admit(admission.new, namespace['metadata'].get(
+                    'annotations') or {})
 
     def _allocate(self, namespace):
         annotations = namespace['metadata'].setdefault('annotations', {})
@@ -96,15 +97,26 @@ class Admission:
             _CATEGORIES, f's0:c{block // 1000 + 1},c{block % 1000}')
 
 
-def _range(annotations, name):
-    first, _, number = annotations[name].partition('/')
+def _range(text):
+    first, _, number = text.partition('/')
     return range(int(first), int(first) + int(number))
 
 
 def _admit(pod, annotations):
     """Fill in a new pod's security context, or reject the pod."""
     spec, wrong = pod['spec'], []
-    users, group = _range(annotations, UIDS), _range(annotations, GIDS)[0]
+    # This admission changes pods, so it comes before they get names.
+    name = pod['metadata'].get('generateName') or pod['metadata'].get(
+        'name', '')
+    for what, one in (('uid', UIDS), ('mcs', _CATEGORIES)):
+        if not annotations.get(one):
+            raise errors.forbidden(core.POD, name, (
+                f'unable to find pre-allocated {what} annotation for namespace'
+                f" {pod['metadata'].get('namespace')} while trying to "
+                f'configure SCC {RESTRICTED}: unable to find annotation '
+                f'{one}'))
+    users = _range(annotations[UIDS])
+    group = _range(annotations.get(GIDS) or annotations[UIDS])[0]
     context = spec.setdefault('securityContext', {})
     if context.setdefault('fsGroup', group) != group:
         wrong.append('.spec.securityContext.fsGroup: Invalid value: []int64{%d'
@@ -125,9 +137,7 @@ def _admit(pod, annotations):
                 container.setdefault('securityContext', {}), context, users)]
     if wrong:
         raise errors.forbidden(
-            # This admission changes pods, so it comes before they get names.
-            core.POD, pod['metadata'].get('generateName')
-            or pod['metadata'].get('name', ''),
+            core.POD, name,
             'unable to validate against any security context constraint: ['
             + ', '.join((f'provider "anyuid": {_NOT_USABLE}', *(
                 f'provider {RESTRICTED}: {one}' for one in wrong), *(

@@ -43,6 +43,20 @@ class AdmissionTestCase(unittest.TestCase):
         again = copy.deepcopy(found)
         self.assertEqual(found, self.admit(again))
 
+    def test_namespace_without_annotations(self):
+        for missing in ANNOTATIONS.keys() - {security_constraints.GIDS}:
+            with self.assertRaises(errors.ApiError) as caught:
+                security_constraints._admit(pod(), {
+                    **ANNOTATIONS, missing: ''})
+            self.assertEqual(403, caught.exception.code)
+            self.assertIn(f'unable to find annotation {missing}',
+                          caught.exception.message)
+        made = pod()
+        security_constraints._admit(made, {
+            **ANNOTATIONS, security_constraints.GIDS: ''})
+        self.assertEqual(1000660000, made['spec']['securityContext'][
+            'fsGroup'])
+
     def test_user_of_the_range(self):
         for made in (pod({'runAsUser': 1000669999}),
                      pod(container={'runAsUser': 1000669999})):
