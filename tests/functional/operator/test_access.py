@@ -17,6 +17,7 @@ from tests.fixtures import operator
 OWNERSHIP = {('update', 'virtualmachinebmcs.bmc.kubevirt.io/finalizers')}
 
 
+@operator.other_platforms
 class OperatorAccountTestCase(access_case.AccessTestCase):
 
     # The Lease is renewed every four seconds, less than the test takes.
@@ -131,6 +132,7 @@ class OperatorAccountTestCase(access_case.AccessTestCase):
             '--serviceaccount=default:default', '-n', self.namespace))
 
 
+@operator.other_platforms
 class AutoCreateAccountTestCase(access_case.AccessTestCase):
 
     FOLDER = operator.MANIFESTS / 'overlays' / 'auto-create'
@@ -151,6 +153,7 @@ class AutoCreateAccountTestCase(access_case.AccessTestCase):
             kubectl.Kubectl(self.account))))
 
 
+@operator.other_platforms
 class NamespacedAccountTestCase(access_case.AccessTestCase):
     """An operator for the namespaces ``default`` and ``lab``."""
 

@@ -6,6 +6,7 @@ from tests.fixtures import operator
 LABEL = 'bmc.kubevirt.io/auto-created=true'
 
 
+@operator.other_platforms
 class AutoCreateTestCase(operator.OperatorTestCase):
 
     FOLDER = operator.MANIFESTS / 'overlays' / 'auto-create'

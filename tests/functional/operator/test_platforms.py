@@ -50,6 +50,7 @@ class PageTestCase(base.FunctionalTestCase):
 
 
 @given_cluster.needs_sandbox('an empty cluster, as in the document')
+@operator.other_platforms
 class KubernetesTestCase(PageTestCase):
 
     def test_page(self):

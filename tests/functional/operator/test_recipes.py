@@ -20,6 +20,7 @@ class RecipesTestCase(operator.OperatorTestCase):
         return documents.run(steps, self.useFixture(fixtures.TempDir()).path,
                              self.sandbox.kubeconfig)
 
+    @operator.other_platforms
     def test_commands_of_readme(self):
         title = 'A BMC by ``kubectl apply``'
         steps = [
