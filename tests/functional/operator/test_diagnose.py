@@ -201,7 +201,7 @@ class DiagnoseTestCase(DiagnoseCase):
                       'namespaces.', found['message'])
 
     def test_installation_of_another_version(self):
-        self.addCleanup(operator.install, self.admin)
+        self.addCleanup(operator.install, self.admin, self.FOLDER)
         name = 'virtualmachinebmcs.bmc.kubevirt.io'
         self.admin('patch', 'crd', name, '--type=json', '-p', json.dumps([{
             'op': 'remove', 'path': '/spec/versions/0/schema/openAPIV3Schema/'
@@ -262,7 +262,7 @@ class WithoutOperatorTestCase(DiagnoseCase):
             f'{self.namespace}', found['RightsMissing']['message'])
 
     def test_no_operator_at_all(self):
-        self.addCleanup(operator.install, self.admin)
+        self.addCleanup(operator.install, self.admin, self.FOLDER)
         self.admin.within(operator.NAMESPACE)('delete', 'deployment',
                                               operator.NAME)
         self.assert_found('problem', 'OperatorMissing')
