@@ -14,7 +14,7 @@ ANNOTATIONS = {
 
 
 def pod(context=None, container=None, **spec):
-    return {'metadata': {'generateName': 'box-'}, 'spec': {
+    return {'metadata': {'generateName': 'box-', 'namespace': 'lab'}, 'spec': {
         'securityContext': context or {},
         'containers': [{'name': 'one', 'securityContext': container or {}}],
         **spec}}
@@ -28,8 +28,11 @@ class AdmissionTestCase(unittest.TestCase):
 
     def test_fills_in_what_the_namespace_has(self):
         found = self.admit(pod())
-        self.assertEqual('restricted-v2', found['metadata']['annotations'][
-            'openshift.io/scc'])
+        self.assertEqual(
+            {'openshift.io/scc': 'restricted-v2',
+             'seccomp.security.alpha.kubernetes.io/pod': 'runtime/default',
+             'security.openshift.io/validated-scc-subject-type': 'user'},
+            found['metadata']['annotations'])
         self.assertEqual(
             {'fsGroup': 1000660000, 'seLinuxOptions': {'level': 's0:c26,c5'},
              'seccompProfile': {'type': 'RuntimeDefault'}},
@@ -49,8 +52,8 @@ class AdmissionTestCase(unittest.TestCase):
                 security_constraints._admit(pod(), {
                     **ANNOTATIONS, missing: ''})
             self.assertEqual(403, caught.exception.code)
-            self.assertIn(f'unable to find annotation {missing}',
-                          caught.exception.message)
+            self.assertIn('error fetching namespace "lab": unable to find '
+                          f'annotation {missing}', caught.exception.message)
         made = pod()
         security_constraints._admit(made, {
             **ANNOTATIONS, security_constraints.GIDS: ''})
@@ -64,31 +67,86 @@ class AdmissionTestCase(unittest.TestCase):
                 (1000669999, 0, 1000660000), security_constraints.identity(
                     self.admit(made)['spec'], made['spec']['containers'][0]))
 
+    def test_settings_of_the_pod_and_others_are_kept(self):
+        made = self.admit(pod(
+            {'runAsNonRoot': True, 'seLinuxOptions': {'level': 's0:c5,c26'}},
+            {'capabilities': {'drop': ['KILL']}}))
+        self.assertEqual(
+            {'runAsUser': 1000660000, 'allowPrivilegeEscalation': False,
+             'capabilities': {'drop': ['ALL', 'KILL']}},
+            made['spec']['containers'][0]['securityContext'])
+        self.assertEqual('s0:c5,c26', made['spec']['securityContext'][
+            'seLinuxOptions']['level'])
+
+    def test_windows(self):
+        made = pod(os={'name': 'windows'})
+        self.assertEqual(copy.deepcopy(made), self.admit(made))
+
     def test_refused(self):
-        for made, text in (
+        """The answers of OpenShift's admission to the same pods."""
+        group = '.spec.securityContext'
+        box = '.containers[0]'
+        seccomp = ('Forbidden: unconfined is not an allowed seccomp profile. '
+                   'Valid values are [runtime/default]')
+        of_pod, of_container = (
+            f'pod.metadata.annotations[{name}]: {seccomp}' for name in (
+                'seccomp.security.alpha.kubernetes.io/pod',
+                'container.seccomp.security.alpha.kubernetes.io/one'))
+        ranges = 'must be in the ranges: [1000660000, 1000669999]'
+        unconfined = {'seccompProfile': {'type': 'Unconfined'}}
+        for made, *wrong in (
                 (pod({'runAsUser': 65532}),
-                 '.containers[0].runAsUser: Invalid value: 65532: must be in '
-                 'the ranges: [1000660000, 1000669999]'),
-                (pod(container={'runAsUser': 1000670000}),
-                 '.containers[0].runAsUser: Invalid value: 1000670000'),
+                 f'{box}.runAsUser: Invalid value: 65532: {ranges}'),
+                (pod(container={'runAsUser': 0}),
+                 f'{box}.runAsUser: Invalid value: 0: {ranges}'),
                 (pod({'fsGroup': 65532}),
-                 '.spec.securityContext.fsGroup: Invalid value: '
-                 '[]int64{65532}: 65532 is not an allowed group'),
-                (pod(hostNetwork=True), 'Host Network is not allowed'),
-                (pod(volumes=[{'name': 'a', 'hostPath': {'path': '/'}}]),
-                 'hostPath volumes are not allowed'),
-                (pod(container={'privileged': True}), 'privileged'),
+                 f'{group}.fsGroup: Invalid value: [65532]: 65532 is not an '
+                 'allowed group'),
+                (pod(unconfined), of_pod, of_container),
+                (pod(container=unconfined), of_container),
+                (pod({'seLinuxOptions': {'level': 's0:c1,c2'}}),
+                 f'{group}.seLinuxOptions.level: Invalid value: "s0:c1,c2": '
+                 'must be s0:c26,c5',
+                 f'{box}.seLinuxOptions.level: Invalid value: "s0:c1,c2": '
+                 'must be s0:c26,c5'),
+                (pod(container={'seLinuxOptions': {'type': 'spc_t'}}),
+                 f'{box}.seLinuxOptions.level: Invalid value: "": must be '
+                 's0:c26,c5',
+                 f'{box}.seLinuxOptions.type: Invalid value: "spc_t": must be '
+                 ),
+                *((pod(**{field: True}), *(
+                    f'{path}.{field}: Invalid value: true: Host {text} is not '
+                    'allowed to be used' for path in (group, box)))
+                  for field, text in (('hostNetwork', 'network'),
+                                      ('hostPID', 'PID'),
+                                      ('hostIPC', 'IPC'))),
+                (pod(containers=[{'name': 'one', 'ports': [
+                    {'containerPort': 80, 'hostPort': 8080}]}]),
+                 f'{box}{box}.hostPort: Invalid value: 8080: Host ports are '
+                 'not allowed to be used'),
+                (pod(volumes=[{'name': 'e', 'emptyDir': {}},
+                              {'name': 'a', 'nfs': {'path': '/'}}]),
+                 'spec.volumes[1]: Invalid value: "nfs": nfs volumes are not '
+                 'allowed to be used'),
+                (pod(container={'privileged': True}),
+                 f'{box}.privileged: Invalid value: true: Privileged '
+                 'containers are not allowed'),
                 (pod(container={'allowPrivilegeEscalation': True}),
-                 'allowPrivilegeEscalation'),
+                 f'{box}.allowPrivilegeEscalation: Invalid value: true: '
+                 'Allowing privilege escalation for containers is not allowed'
+                 ),
                 (pod(container={'capabilities': {'add': ['SYS_ADMIN']}}),
-                 '"SYS_ADMIN": capability may not be added')):
-            with self.subTest(text), self.assertRaises(
+                 f'{box}.capabilities.add: Invalid value: "SYS_ADMIN": '
+                 'capability may not be added')):
+            with self.subTest(wrong), self.assertRaises(
                     errors.ApiError) as caught:
                 self.admit(made)
             self.assertEqual(403, caught.exception.code)
-            self.assertIn('pods "box-" is forbidden: unable to validate '
-                          'against any security context constraint',
-                          caught.exception.message)
-            self.assertIn('provider restricted-v2: ',
-                          caught.exception.message)
-            self.assertIn(text, caught.exception.message)
+            self.assertEqual(
+                'pods "box-" is forbidden: unable to validate against any '
+                'security context constraint: [provider "anyuid": Forbidden: '
+                'not usable by user or serviceaccount, ' + ', '.join(
+                    f'provider restricted-v2: {one}' if one[0] == '.' else one
+                    for one in wrong),
+                caught.exception.message.partition(
+                    ', provider restricted-v3: ')[0])
