@@ -57,6 +57,9 @@ MESH_LABELS = {'sidecar.istio.io/inject': 'false',
 MESH_ANNOTATIONS = {'sidecar.istio.io/inject': 'false',
                     'linkerd.io/inject': 'disabled'}
 
+_ON_OPENSHIFT = (' On OpenShift, install the operator by etc/kubernetes/'
+                 'overlays/openshift, and without --pod-user.')
+
 #: uid and gid of the containers, where the cluster does not assign them.
 USER = 65532
 
@@ -190,15 +193,18 @@ def failure_message(present):
     """Find why a Deployment does not progress.
 
     :param present: dict, its status
-    :returns: message of its condition, with a space before it; '' if it has
-        none
+    :returns: message of its condition, with a space before it and advice
+        after it; '' if it has none
     """
-    return next((f" {one['message']}" for one in present.get(
+    found = next((f" {one['message']}" for one in present.get(
         'conditions') or () if one.get('type') in (
             'ReplicaFailure', 'Progressing')
         and one.get('message') and (
             one['type'], one.get('status')) in (
             ('ReplicaFailure', 'True'), ('Progressing', 'False'))), '')
+    # OpenShift's pkg/securitycontextconstraints/sccadmission/admission.go.
+    return found + (_ON_OPENSHIFT if 'security context constraint' in found
+                    else '')
 
 
 def auth_secret(bmc):

@@ -53,10 +53,15 @@ class FixedUserTestCase(operator.OperatorTestCase):
 
     def test_rejection_is_reported(self):
         self.bmc()
-        self.until('reason', lambda: '65532: must be in the ranges' in next(
-            (one['message'] for one in self.kubectl.get('vmbmc', 'box').get(
-                'status', {}).get('conditions', ())
-             if one['type'] == 'Ready'), ''))
+
+        def message():
+            return next((
+                one['message'] for one in self.kubectl.get('vmbmc', 'box').get(
+                    'status', {}).get('conditions', ())
+                if one['type'] == 'Ready'), '')
+        self.until('reason', lambda: '65532: must be in the ranges' in
+                   message())
+        self.assertIn('without --pod-user', message())
 
 
 class OperatorPodTestCase(operator.OperatorTestCase):

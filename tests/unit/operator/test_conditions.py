@@ -107,6 +107,12 @@ CASES = (
             'type': 'ReplicaFailure', 'status': 'True',
             'message': 'exceeded quota'}])), EMULATOR, False,
      'EmulatorNotReady', 'exceeded quota'),
+    (bodies.body(), state(deployment=bodies.deployment(
+        observedGeneration=2, conditions=[{
+            'type': 'ReplicaFailure', 'status': 'True',
+            'message': 'unable to validate against any security context '
+                       'constraint: []'}])), EMULATOR, False,
+     'EmulatorNotReady', 'constraint: [] On OpenShift, install'),
     (bodies.body(), state(foreign=('Deployment node-virtbmc',)), EMULATOR,
      False, 'NameTaken', 'Deployment node-virtbmc'),
     (bodies.body(image='evil'), state(image_allowed=False), EMULATOR, False,
