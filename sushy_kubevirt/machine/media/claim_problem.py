@@ -42,7 +42,11 @@ def is_pending(status):
 
     :param status: a `datavolumes.Status`
     """
-    return status.state is model.State.WAITING and status.reason == 'Pending'
+    # With a pod (ImportScheduled, UploadScheduled), CDI's own claim is bound.
+    # Earlier warnings about it are out of date then. (updateStatusPhase in
+    # pkg/controller/datavolume/import-controller.go)
+    return (status.state is model.State.WAITING and status.reason == 'Pending'
+            and not status.phase.endswith('Scheduled'))
 
 
 def find(machine, name):

@@ -99,6 +99,18 @@ class FindTestCase(base.BaseTestCase):
             self.assertEqual(reported, found is not None, (code, time))
 
 
+class PendingTestCase(base.BaseTestCase):
+
+    def test_pod_shows_that_storage_was_found(self):
+        bound = {'type': 'Bound', 'status': 'False', 'reason': 'Pending'}
+        for phase, pending in (
+                ('Pending', True), ('', True), ('ImportScheduled', False),
+                ('UploadScheduled', False), ('ImportInProgress', False)):
+            self.assertEqual(pending, claim_problem.is_pending(
+                datavolumes.status({'metadata': {}, 'status': {
+                    'phase': phase, 'conditions': [bound]}})), phase)
+
+
 class ExplainedTestCase(base.BaseTestCase):
 
     def test_advice_for_refused_claims_only(self):
