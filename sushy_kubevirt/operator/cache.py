@@ -52,7 +52,8 @@ class Cache:
     def route_problem(self, namespace):
         """Tell why BMCs of a namespace cannot have Routes.
 
-        :returns: `routes.MISSING` or `routes.FORBIDDEN`; None if they can
+        :returns: `routes.MISSING`, `routes.FORBIDDEN` or `routes.UNLISTED`;
+            None if they can
         """
         return self.route_problems.get(
             namespace, self.route_problems.get(None))

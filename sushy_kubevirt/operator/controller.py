@@ -85,7 +85,11 @@ class Controller:
         for namespace in self._namespaces:
             for resource in bmc_resources.OWNED:
                 self._start(self._watch_owned, resource, namespace)
-            self._start(self._watch_routes, bmc_resources.ROUTE, namespace)
+            # Another server than Kubernetes' serves Routes: BMCs without
+            # `spec.route` do not wait for it.
+            self._cache.route_problems[namespace] = routes.UNLISTED
+            self._tasks.append(asyncio.create_task(
+                self._watch_routes(bmc_resources.ROUTE, namespace)))
             self._start(self._watch_vms, bmc_resources.VM, namespace)
             self._start(self._watch_secrets, bmc_resources.SECRET, namespace)
             self._start(self._watch_bmcs, bmc_resources.BMC, namespace)
@@ -230,6 +234,8 @@ class Controller:
             if kind == api.LISTED:
                 self._drop_unlisted(resource, namespace, found,
                                     objects.names(resource), objects.drop)
+                if resource == bmc_resources.ROUTE:
+                    self._set_route_problem(namespace, None)
                 if self.listed.is_set():
                     self._vm_cleanup.enqueue_all()
                 self._set_listed(resource, namespace)
@@ -255,34 +261,33 @@ class Controller:
         """Watch Routes as soon as there are any.
 
         Where they do not exist, the API server is asked for them only after a
-        BMC has asked for one, and the other resources do not wait for them.
+        BMC has asked for one.
         """
         while True:
             try:
                 problem = await self._route_problem(resource, namespace)
             except errors.Unavailable as e:
-                LOG.warning('Routes cannot be listed yet; retrying every %d '
-                            's: %s', ROUTE_SECONDS, e)
+                LOG.warning('Routes cannot be listed yet, and BMCs with '
+                            'spec.route wait; retrying every %d s: %s',
+                            ROUTE_SECONDS, e)
                 await asyncio.sleep(ROUTE_SECONDS)
-                # Another server than Kubernetes' serves them: BMCs that have
-                # none do not wait for it.
-                if not (self._wants_route.is_set() or (
-                        bmc_resources.BMC, namespace) in self._unlisted):
-                    self._set_listed(resource, namespace)
                 continue
-            if self._cache.route_problems.get(namespace) != problem:
-                self._cache.route_problems[namespace] = problem
-                self._wake(self._cache.bmcs())
             if problem is None:
                 break
-            self._set_listed(resource, namespace)
+            self._set_route_problem(namespace, problem)
             await self._wants_route.wait()
             await asyncio.sleep(ROUTE_SECONDS)
         await self._watch_owned(resource, namespace)
 
-    async def _route_problem(self, resource, namespace):
-        """Find the value of `cache.Cache.route_problems`.
+    def _set_route_problem(self, namespace, problem):
+        if self._cache.route_problems[namespace] != problem:
+            self._cache.route_problems[namespace] = problem
+            self._wake(self._cache.bmcs())
 
+    async def _route_problem(self, resource, namespace):
+        """Find why there are no Routes.
+
+        :returns: `routes.MISSING`, `routes.FORBIDDEN`, or None
         :raises: `errors.Unavailable`
         """
         try:

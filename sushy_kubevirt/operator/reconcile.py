@@ -22,6 +22,7 @@ from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import rollout
+from sushy_kubevirt.operator import routes
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
 
@@ -75,7 +76,7 @@ class Reconciler:
         :raises: `workqueue.Failure`
         """
         body = self._cache.bmc(key)
-        if body is None:
+        if body is None or self._must_wait(body):
             return None
         try:
             return await self._reconcile(key, body)
@@ -93,6 +94,13 @@ class Reconciler:
     def forget(self, key):
         """Drop a BMC that was deleted."""
         self._tried.pop(key, None)
+
+    def _must_wait(self, body):
+        """Tell whether a BMC waits for the list of Routes."""
+        bmc = spec.read(body)
+        return (bmc.route is not None and not bmc.deleting
+                and self._cache.route_problem(bmc.namespace)
+                == routes.UNLISTED)
 
     async def _reconcile(self, key, body):
         tried, confirmed = self._tried.setdefault(key, {}), False

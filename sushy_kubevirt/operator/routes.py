@@ -24,6 +24,10 @@ PASSTHROUGH, REENCRYPT = 'passthrough', 'reencrypt'
 #: operator may not list them.
 MISSING, FORBIDDEN = 'missing', 'forbidden'
 
+#: The operator has not listed Routes since it started: BMCs that have one
+#: wait, as their certificates would be issued again without its host.
+UNLISTED = 'unlisted'
+
 #: Maximum length of a host name (RFC 1035, section 2.3.4).
 _MAX_NAME_LENGTH = 253
 

@@ -309,6 +309,57 @@ class WatchTestCase(base.BaseTestCase):
             kube, 'ServiceReady'))
         self.assertEqual([], failures)
 
+    def test_only_bmcs_with_routes_wait_for_an_outage(self):
+        kube = harness.cluster_with(with_route())
+        kube.add(bodies.body('other'))
+        kube.groups.add(GROUP)
+        operator = harness.Operator(kube)
+        operator.run()
+        # The operator's next process begins during the outage.
+        before = kube.snapshot()
+        tls = kube.objects['Secret', 'lab', 'node-virtbmc-tls']
+        kube.faults.append(lambda verb, kind, name: errors.Unavailable(
+            'not now') if kind == 'Route' else None)
+        kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
+            nodeSelector={'a': 'b'}))
+
+        async def ready(name):
+            while not (kube.objects['VirtualMachineBMC', 'lab', name].get(
+                    'status')):
+                await asyncio.sleep(0.005)
+
+        async def scenario(kube):
+            await ready('other')
+            kube.add(bodies.body('later'))
+            await ready('later')
+            for ref, obj in before.items():
+                if ref[0] != 'VirtualMachineBMC' and 'node-' in ref[2]:
+                    self.assertEqual(obj, kube.snapshot()[ref], ref)
+            kube.faults.clear()
+            while 'nodeSelector' not in kube.objects[
+                    'Deployment', 'lab', 'node-virtbmc']['spec'][
+                        'template']['spec']:
+                await asyncio.sleep(0.005)
+            # It was not issued again without the Route's host.
+            self.assertEqual(tls, kube.objects[
+                'Secret', 'lab', 'node-virtbmc-tls'])
+
+        self.run_scenario(kube, scenario)
+
+    def test_deletion_does_not_wait_for_an_outage(self):
+        kube = harness.cluster_with(bodies.cross_namespace(route=PASSTHROUGH))
+        kube.groups.add(GROUP)
+        harness.Operator(kube).run()
+        kube.remove('VirtualMachineBMC', *KEY)
+        self.assertIn(('VirtualMachineBMC', *KEY), kube.objects)
+        kube.faults.append(lambda verb, kind, name: errors.Unavailable(
+            'not now') if kind == 'Route' else None)
+
+        async def scenario(kube):
+            while ('VirtualMachineBMC', *KEY) in kube.objects:
+                await asyncio.sleep(0.005)
+        self.run_scenario(kube, scenario)
+
     def test_bmcs_without_routes_do_not_wait_for_an_outage(self):
         async def scenario(kube):
             await self.reason(kube, 'ServiceReady')
