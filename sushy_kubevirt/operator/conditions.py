@@ -79,6 +79,7 @@ class BmcState:
     :param route: of the BMC
     :param route_problem: why it cannot have a Route: `routes.MISSING`,
         `routes.FORBIDDEN` or None
+    :param route_conflict: see `plan.has_route_conflict`
     :param certificate: whether the certificate for Redfish exists
     :param certificate_fault: why the certificate in the Secret that the BMC
         names cannot be used: see `pki.fault`
@@ -106,6 +107,7 @@ class BmcState:
     vm_service: str | None = None
     route: dict | None = None
     route_problem: str | None = None
+    route_conflict: bool = False
     certificate: bool = False
     certificate_fault: str = ''
     user_authority: str | None = ''
@@ -407,6 +409,14 @@ def _route_problem(bmc, state):
             'authority that issued tls.crt.')
     if _has_foreign(state, 'Route', name):
         return _name_taken(ENDPOINT, 'Route ' + name)
+    if state.route_conflict:
+        return Condition(
+            ENDPOINT, False, 'RouteChanged',
+            f'Another client changed Route {name} again after the operator '
+            'had created it anew, so the operator leaves it as it is. Find '
+            f'the client (kubectl get route {name} --output yaml '
+            '--show-managed-fields), have it leave this Route alone, and '
+            'delete the Route.')
     if routes.hosts(state.route):
         return None
     why = routes.rejection(state.route)

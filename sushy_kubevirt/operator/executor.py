@@ -147,6 +147,8 @@ class Executor:
             # The object was replaced by another one of that name.
             await self._read(step.resource, at.namespace, at.name)
             raise PlanOutdated from None
+        if step.conflict:
+            tried[plan.Delete] = step.conflict
         if step.resource == bmc_resources.SECRET:
             self._cache.secrets.drop(at.namespace, at.name)
         else:

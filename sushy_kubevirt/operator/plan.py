@@ -67,11 +67,14 @@ class Delete:
     :param resource: a `api_resources.Resource`
     :param at: `spec.Reference`
     :param uid: of the object
+    :param conflict: what `route_conflict` returns for a Route that is created
+        again because of it; '' for other objects
     """
 
     resource: api_resources.Resource
     at: spec.Reference
     uid: str
+    conflict: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +140,8 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     :param seen: `observed_state.ObservedState`
     :param defaults: `deployments.Defaults`
     :param tried: dict of (kind, namespace, name) to (class of a step,
-        `attempt`): steps that did not have the desired effect
+        `attempt`): steps that did not have the desired effect; and of
+        `Delete` to the last `Delete.conflict`
     :param now: aware `datetime.datetime`; default: the present
     :returns: list; empty if the desired state is reached
     """
@@ -179,6 +183,27 @@ def attempt(wanted, live):
     metadata = live['metadata']
     return (drift.digest(unmarked(wanted)),
             metadata.get('generation') or metadata.get('resourceVersion'))
+
+
+def route_conflict(live):
+    """Identify what other clients have made of a Route.
+
+    :param live: dict, the Route as the API has it
+    :returns: digest that changes with the desired Route that was last written,
+        with the fields of the Route and with their owners
+    """
+    return drift.digest([drift.applied_digest(live), live.get('spec'),
+                         drift.foreign_fields(live)])
+
+
+def has_route_conflict(live, tried):
+    """Tell whether a Route was created again in vain: other clients have
+    made the same of the new one.
+
+    :param live: dict, the Route as the API has it; None if there is none
+    :param tried: as in `steps`
+    """
+    return live is not None and tried.get(Delete) == route_conflict(live)
 
 
 def marked(obj):
@@ -237,7 +262,8 @@ def _change_steps(bmc, obj, seen, tried):
     if last == (Apply, *attempt(obj, live)):
         if obj['kind'] == 'Route':
             # The API server keeps the host that another client has set.
-            return [Delete(bmc_resources.ROUTE, _at(live), uid)]
+            return [] if has_route_conflict(live, tried) else [Delete(
+                bmc_resources.ROUTE, _at(live), uid, route_conflict(live))]
         return [Replace(marked(obj), uid)]
     if last == (Replace, *attempt(obj, live)):
         # The cluster changes it back every time.

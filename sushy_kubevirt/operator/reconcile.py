@@ -144,7 +144,9 @@ class Reconciler:
         if bmc.deleting:
             return None
         await self._write_status(bmc, body, dataclasses.replace(
-            seen.bmc_state, waiting=waiting))
+            seen.bmc_state, waiting=waiting,
+            route_conflict=plan.has_route_conflict(
+                seen.bmc_state.route, tried)))
         return _seconds_to_next(seen)
 
     async def _execute(self, bmc, body, steps, seen, tried, done):

@@ -23,7 +23,7 @@ AREA = 'BMCs'
 #: Reasons that only the operator knows: from its options, and from responses
 #: to its writes.
 _ITS_OWN = (conditions.REFUSED, 'ImageNotAllowed', 'RolloutWaiting',
-            'RouteAPIForbidden')
+            'RouteAPIForbidden', 'RouteChanged')
 
 
 @dataclasses.dataclass(frozen=True)

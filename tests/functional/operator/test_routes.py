@@ -49,7 +49,7 @@ class RouteTestCase(access_case.AccessTestCase):
         self.until('power', lambda: self.asks(bmc, bmc.ca_file()), 'Off')
         bmc.ipmi('power', 'on')
         self.until('power', lambda: self.asks(bmc, bmc.ca_file()), 'On')
-        self._repair()
+        self._repair(bmc)
         bmc.patch(route=REENCRYPT)
         bmc.current()
         # curl verifies the ingress controller, which verifies the BMC.
@@ -67,14 +67,22 @@ class RouteTestCase(access_case.AccessTestCase):
         self.assert_no_warnings()
         self._check_rights()
 
-    def _repair(self):
+    def _repair(self, bmc):
         before = self.route()
         self.kubectl('delete', 'route', 'box-virtbmc')
         self.until('new route', lambda: self.route()['spec'], before['spec'])
         # Another client takes fields of it, with more rights than usual.
-        self.kubectl('patch', 'route', 'box-virtbmc', '--type=merge', '-p',
-                     '{"spec": {"host": "a.test", "to": {"name": "other"}}}')
+        take = ('patch', 'route', 'box-virtbmc', '--type=merge', '-p',
+                '{"spec": {"host": "a.test", "to": {"name": "other"}}}')
+        self.kubectl(*take)
         self.until('repaired', lambda: self.route()['spec'], before['spec'])
+        # If it insists, the Route is not deleted again.
+        self.kubectl(*take)
+        self.until('condition', bmc.condition, ('False', 'RouteChanged'))
+        self.assertEqual(('a.test', 'box-virtbmc'), (
+            self.route()['spec']['host'], self.route()['spec']['to']['name']))
+        self.kubectl('delete', 'route', 'box-virtbmc')
+        self.until('condition', bmc.condition, ('True', 'ServiceReady'))
         self.kubectl('label', 'route', 'box-virtbmc', 'kubevirt.io/'
                      'virtualmachinebmc-name=other', '--overwrite')
         self.until('labels', lambda: self.route()['metadata']['labels'],

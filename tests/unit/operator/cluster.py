@@ -93,7 +93,10 @@ class Cluster:
             self._check(obj, body)
             for part, value in body.items():
                 if part != 'metadata':
-                    obj[part] = _copy(value)
+                    # Fields of other clients stay.
+                    kept = obj[part] if (resource.kind, part) == (
+                        'Route', 'spec') else None
+                    obj[part] = _copy({**kept, **value} if kept else value)
             for part in ('labels', 'annotations'):
                 obj['metadata'][part] = {
                     **obj['metadata'].get(part, {}),

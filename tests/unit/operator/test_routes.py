@@ -213,6 +213,61 @@ class ReconcileTestCase(base.BaseTestCase):
         operator.run()
         self.assertEqual(before['spec'], kube.objects[ROUTE]['spec'])
 
+    def test_repeated_conflict(self):
+        def change(**fields):
+            kube.change(*ROUTE, lambda obj: (
+                obj['spec'].update(fields), obj['metadata'].update(
+                    managedFields=[{'manager': 'kyverno', 'fieldsV1': {
+                        'f:spec': {f'f:{name}': {} for name in fields}}}])))
+            operator.run()
+
+        def deletions():
+            return kube.writes.count(('delete', *ROUTE[::2]))
+
+        kube, operator = self.start()
+        change(host='a.test')
+        self.assertEqual((1, HOST), (deletions(), kube.objects[ROUTE][
+            'spec']['host']))
+        self.assertEqual(('True', 'EndpointAssigned'), endpoint(kube))
+        for _ in range(3):
+            change(host='a.test')
+            self.assertEqual((1, 'a.test'), (deletions(), kube.objects[ROUTE][
+                'spec']['host']))
+            self.assertEqual(('False', 'RouteChanged'), endpoint(kube))
+        # Its cause is removed, as the message says.
+        kube.remove(*ROUTE)
+        operator.run()
+        self.assertEqual(HOST, kube.objects[ROUTE]['spec']['host'])
+        self.assertEqual(('True', 'EndpointAssigned'), endpoint(kube))
+        # Other fields, or another spec, are another conflict.
+        change(host='b.test')
+        self.assertEqual((2, HOST), (deletions(), kube.objects[ROUTE][
+            'spec']['host']))
+        change(host='b.test')
+        self.assertEqual(('False', 'RouteChanged'), endpoint(kube))
+        kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
+            route={**PASSTHROUGH, 'annotations': {'a': 'b'}}))
+        operator.run()
+        self.assertEqual((3, HOST), (deletions(), kube.objects[ROUTE][
+            'spec']['host']))
+        self.assertEqual(('True', 'EndpointAssigned'), endpoint(kube))
+
+    def test_conflict_at_each_creation(self):
+        # As by a mutating webhook.
+        kube = harness.cluster_with(with_route())
+        put = kube._put
+
+        def mutate(obj):
+            if obj['kind'] == 'Route':
+                obj['spec']['host'] = 'a.test'
+                obj['metadata']['managedFields'] = [{
+                    'manager': 'x', 'fieldsV1': {'f:spec': {'f:host': {}}}}]
+            return put(obj)
+        kube._put = mutate
+        harness.Operator(kube).run()
+        self.assertEqual(1, kube.writes.count(('delete', *ROUTE[::2])))
+        self.assertEqual(('False', 'RouteChanged'), endpoint(kube))
+
     def test_not_served(self):
         kube, operator = self.start()
         for found, reason in (
