@@ -92,6 +92,19 @@ class WorkflowTestCase(WorkflowCase):
             if name in PUBLISHING:
                 self.assertLessEqual(set(BUILDING), self.before(name))
 
+    def test_registry_is_checked_before_anything_else(self):
+        step = self.jobs['test']['steps'][0]
+        self.assertEqual({'REGISTRY': '${{ vars.IMAGE_REGISTRY }}'},
+                         step['env'])
+        for registry, code in ('', 1), ('images.test/team', 0):
+            done = subprocess.run(
+                ['bash', '-eo', 'pipefail', '-c', step['run']],
+                env={'REGISTRY': registry}, capture_output=True, text=True)
+            self.assertEqual((code, ''), (done.returncode, done.stderr))
+            # One line, as the runner reads it.
+            self.assertRegex(done.stdout, '^::error::.* Set it in .*\n$'
+                             if code else '^$')
+
     def test_actions_are_pinned(self):
         for _, step in self.steps():
             if 'uses' in step:
