@@ -14,6 +14,7 @@ from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator.diagnose import bmc as bmcs
 from sushy_kubevirt.operator.diagnose import certificates
 from sushy_kubevirt.operator.diagnose import findings
+from sushy_kubevirt.operator.diagnose import images
 from sushy_kubevirt.operator.diagnose import installation
 from sushy_kubevirt.operator.diagnose import network
 from sushy_kubevirt.operator.diagnose import operator_state
@@ -48,6 +49,9 @@ def main(arguments, environ=os.environ):
         with_text = given.output == 'text'
         run = Run(client.Client(found, _OPTIONS, _USER_AGENT), given.timeout,
                   _print if with_text else lambda finding: None)
+        if with_text:
+            print(f'{_PROGRAM}, version {command_line.version()}, of '
+                  f'{findings.printable(found.server)}', flush=True)
         namespace, _, name = (given.bmc or '').rpartition('/')
         run.cluster(given.system_namespace, not given.bmc)
         if given.bmc:
@@ -154,6 +158,7 @@ class Run:
                     system_namespace, _progress)
         self._check(operator_state.AREA, operator_state.authority, reader,
                     system_namespace)
+        self._check(images.AREA, images.operator, reader, system_namespace)
         settings = operator_state.Settings(system_namespace)
         try:
             settings = operator_state.settings(reader, system_namespace)
@@ -180,6 +185,7 @@ class Run:
             return
         [found] = found
         self._check(area, bmcs.status, found)
+        self._check(area, images.bmc, found)
         self._check(area, rights.bmc, reader, area, found.spec,
                     self._settings, _progress)
         if found.spec.redfish.enabled:

@@ -74,7 +74,7 @@ class DiagnoseTestCase(DiagnoseCase):
         self.assertEqual(0, code)
         self.assertLessEqual(
             {'VersionSupported', 'FeatureGateOn', 'StorageClassFound',
-             'DefinitionInstalled', 'PoliciesInstalled', 'LeaseHeld',
+             'ImageFound', 'DefinitionInstalled', 'PoliciesInstalled', 'LeaseHeld',
              'AuthorityValid', 'RightsGranted', 'ServiceReady',
              'EndpointsReady', 'Answers', 'CertificateValid'}, set(found))
         self.assertEqual(0, self.diagnose()[0])
@@ -260,6 +260,17 @@ class WithoutOperatorTestCase(DiagnoseCase):
             f'system:serviceaccount:{self.namespace}:box-virtbmc may not get, '
             'list, watch, patch virtualmachines.kubevirt.io box in namespace '
             f'{self.namespace}', found['RightsMissing']['message'])
+
+    def test_operator_of_another_version(self):
+        self.addCleanup(operator.install, self.admin, self.FOLDER)
+        self.admin.within(operator.NAMESPACE)(
+            'patch', 'deployment', operator.NAME, '--type=json', '-p',
+            json.dumps([{
+                'op': 'replace', 'value': 'registry.test:5000/x:0.0.0',
+                'path': '/spec/template/spec/containers/0/image'}]))
+        self.assertIn(
+            'is registry.test:5000/x:0.0.0, and this program has version',
+            self.assert_found('warning', 'ImageOfAnotherVersion')['message'])
 
     def test_no_operator_at_all(self):
         self.addCleanup(operator.install, self.admin, self.FOLDER)

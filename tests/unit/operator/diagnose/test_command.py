@@ -10,6 +10,7 @@ from oslotest import base
 
 from sushy_kubevirt.cmd import operator
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator.diagnose import command
 from sushy_kubevirt.operator.diagnose import findings
 from sushy_kubevirt.operator.diagnose import kinds
@@ -59,6 +60,10 @@ class CommandTestCase(base.BaseTestCase):
     def test_text(self):
         code, out, err = self.diagnose()
         self.assertEqual(1, code)
+        self.assertEqual(
+            'sushy-kubevirt-operator diagnose, version '
+            f'{command_line.version()}, of https://api.test',
+            out.splitlines()[0])
         self.assertIn('ok        Kubernetes: The version is v1.34.4.\n', out)
         self.assertIn('\nproblem   Definition: ', out)
         self.assertIn('\n          -> Apply the manifests ', out)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks whether the images of the operator and of a BMC have this version.
+
+The tags of released images are versions. What another tag, or a digest, stands
+for is not known here.
+"""
+
+import re
+
+from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import command_line
+from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator.diagnose import findings
+from sushy_kubevirt.operator import naming
+
+AREA = 'Images'
+
+
+def number(version):
+    """Parse a version of this project.
+
+    :param version: text, such as ``1.2.0``, ``v1.2`` or ``1.2.0.0rc1``
+    :returns: (tuple of numbers without zeros at the end, rest), which is equal
+        for equal versions; None if it is no version
+    """
+    match = re.fullmatch(r'v?(\d+(?:\.\d+)+)((?:[-+._]?[0-9A-Za-z]+)*)',
+                         version)
+    if not match:
+        return None
+    numbers = re.sub(r'(\.0+)+$', '', match[1])
+    return (tuple(map(int, numbers.split('.'))),
+            re.sub('[-+._]', '', match[2]).lower())
+
+
+def tag(image):
+    """:returns: tag of an image's name; '' if it has a digest or no tag"""
+    return '' if '@' in image else image.rpartition('/')[2].partition(':')[2]
+
+
+def operator(reader, namespace):
+    """Check the image of the operator's Deployment.
+
+    :param reader: a `reader.Reader`
+    :param namespace: the operator's
+    :returns: iterator of `findings.Finding`; none without a Deployment, as
+        when the operator runs outside of the cluster
+    """
+    found = reader.get(bmc_resources.DEPLOYMENT, namespace, naming.OPERATOR)
+    if found is not None:
+        yield from _compare(
+            AREA, 'the operator', found,
+            "Use the program of the operator's version, which is in its pod, "
+            'or upgrade the operator: newTag of its image in the manifests, '
+            'and kubectl apply -k; or helm upgrade.')
+
+
+def bmc(bmc):
+    """Check the image of a BMC's Deployment.
+
+    :param bmc: a `bmc.Bmc`
+    :returns: iterator of `findings.Finding`
+    """
+    deployment = bmc.seen and bmc.seen.bmc_state.deployment
+    if deployment:
+        yield from _compare(
+            bmc.area, 'its pod', deployment,
+            'Change spec.image of the BMC.' if bmc.spec.image else
+            'The operator rolls out the image that it was given (--image): '
+            'give it that of the same version, newTag in the manifests or '
+            'images.emulator.tag of the chart.')
+
+
+def _compare(area, what, deployment, remedy):
+    own = command_line.version()
+    for image in dict.fromkeys(filter(None, deployments.images(deployment))):
+        given = number(tag(image))
+        if given is not None and given != number(own):
+            yield findings.warning(
+                area, 'ImageOfAnotherVersion',
+                f'The image of {what} is {image}, and this program has '
+                f'version {own}.', remedy)
+        else:
+            yield findings.ok(area, 'ImageFound',
+                              f'The image of {what} is {image}.')
