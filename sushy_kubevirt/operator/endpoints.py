@@ -80,20 +80,19 @@ def status(bmc, service, route=None):
     if service is None:
         return found
     found['serviceIP'] = found['clusterIP'] = cluster_ip(service)
-    at = host(bmc, service)
-    if at is None:
-        return found
+    made, at = {}, host(bmc, service)
     ports = {port['name']: port['port'] for port in service['spec']['ports']}
-    found['endpoints'] = endpoints = {}
-    if deployments.REDFISH in ports and bmc.redfish.enabled:
-        endpoints['redfish'] = _redfish(bmc, at, ports[deployments.REDFISH])
-    if deployments.IPMI in ports and bmc.ipmi:
+    if at and deployments.REDFISH in ports and bmc.redfish.enabled:
+        made['redfish'] = _redfish(bmc, at, ports[deployments.REDFISH])
+    if at and deployments.IPMI in ports and bmc.ipmi:
         port = ports[deployments.IPMI]
-        endpoints['ipmi'] = {'address': f'{bracketed(at)}:{port}',
-                             'host': at, 'port': port}
+        made['ipmi'] = {'address': f'{bracketed(at)}:{port}',
+                        'host': at, 'port': port}
     if bmc.route and routes.hosts(route):
+        # Without the address of a load balancer too.
         name = routes.hosts(route)[0]
-        endpoints['route'] = {'host': name, 'url': f'https://{name}{SYSTEM}'}
+        made['route'] = {'host': name, 'url': f'https://{name}{SYSTEM}'}
+    found['endpoints'] = made or None
     return found
 
 

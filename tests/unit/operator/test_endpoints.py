@@ -49,6 +49,19 @@ class EndpointsTestCase(base.BaseTestCase):
                 self.assertEqual(address,
                                  found.get('ipmi', {}).get('address'))
 
+    def test_route_does_not_wait_for_a_load_balancer(self):
+        live = {'status': {'ingress': [{'host': 'a.test', 'conditions': [
+            {'type': 'Admitted', 'status': 'True'}]}]}}
+        bmc = bodies.bmc(route={'termination': 'passthrough'}, **BALANCED)
+        expected = {'host': 'a.test', 'url': 'https://a.test' + PATH}
+        self.assertEqual({'route': expected}, endpoints.status(
+            bmc, balanced(), live)['endpoints'])
+        self.assertIsNone(endpoints.status(bmc, balanced())['endpoints'])
+        found = endpoints.status(bmc, balanced({'ip': '192.0.2.1'}), live)
+        self.assertEqual({'redfish', 'ipmi', 'route'}, set(found[
+            'endpoints']))
+        self.assertEqual(expected, found['endpoints']['route'])
+
     def test_certificate_names_both_services(self):
         bmc = bodies.bmc()
         own = endpoints.names(bmc, bodies.service())
