@@ -40,9 +40,22 @@ def main(arguments, environ=os.environ):
 
     :param arguments: list of words, without the subcommand's
     :param environ: ``POD_NAMESPACE`` is the default of ``--system-namespace``
-    :returns: exit status: 0 without problems, 130 after SIGINT, else 1
+    :returns: exit status: 0 without problems, 130 after SIGINT, 141 when
+        nobody reads the output any more, as a shell has it after SIGPIPE,
+        else 1
     """
     given = parser(environ).parse_args(arguments)
+    try:
+        code = _run(given)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # What is still buffered is not written when the program ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _run(given):
     try:
         found = connection.Connection.from_options(
             given.kubeconfig, given.context)
@@ -223,6 +236,9 @@ class Run:
                 area, 'NotAnswered', f'Not checked: {e}',
                 'Check the kubeconfig, the network and the API server.'))
             return False
+        except BrokenPipeError:
+            # Of the output: the client has errors of its own.
+            raise
         except (errors.MachineError, OSError) as e:
             self._add(findings.unknown(area, f'Not checked: {e}'))
         except Exception as e:

@@ -131,8 +131,13 @@ def totals(found):
 def summary(found):
     """:returns: last line of the text"""
     counts = totals(found)
-    return (f"{counts['problem']} problems, {counts['warning']} warnings, "
+    return (f"{_count(counts['problem'], 'problem')}, "
+            f"{_count(counts['warning'], 'warning')}, "
             f"{counts['unknown']} not checked, {counts['ok']} ok")
+
+
+def _count(number, noun):
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def as_json(found, head):

@@ -74,8 +74,8 @@ class DiagnoseTestCase(DiagnoseCase):
         self.assertEqual(0, code)
         self.assertLessEqual(
             {'VersionSupported', 'FeatureGateOn', 'StorageClassFound',
-             'ImageFound', 'DefinitionInstalled', 'PoliciesInstalled', 'LeaseHeld',
-             'AuthorityValid', 'RightsGranted', 'ServiceReady',
+             'ImageFound', 'DefinitionInstalled', 'PoliciesInstalled',
+             'LeaseHeld', 'AuthorityValid', 'RightsGranted', 'ServiceReady',
              'EndpointsReady', 'Answers', 'CertificateValid'}, set(found))
         self.assertEqual(0, self.diagnose()[0])
         self.assertEqual('Off', box.works())
@@ -271,6 +271,20 @@ class WithoutOperatorTestCase(DiagnoseCase):
         self.assertIn(
             'is registry.test:5000/x:0.0.0, and this program has version',
             self.assert_found('warning', 'ImageOfAnotherVersion')['message'])
+
+    def test_output_that_is_not_read(self):
+        # As "diagnose | head -n 1".
+        with subprocess.Popen(
+                [process.BIN / operator.NAME, 'diagnose', '--kubeconfig',
+                 self.sandbox.kubeconfig], text=True,
+                env=process.environment('/nonexistent', {}),
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+            self.assertIn('diagnose, version ', running.stdout.readline())
+            running.stdout.close()
+            err = running.stderr.read()
+        self.assertEqual(141, running.returncode)
+        self.assertNotIn('Traceback', err)
+        self.assertNotIn('BrokenPipe', err)
 
     def test_no_operator_at_all(self):
         self.addCleanup(operator.install, self.admin, self.FOLDER)

@@ -4,6 +4,7 @@
 import contextlib
 import io
 import json
+import os
 from unittest import mock
 
 from oslotest import base
@@ -67,7 +68,7 @@ class CommandTestCase(base.BaseTestCase):
         self.assertIn('ok        Kubernetes: The version is v1.34.4.\n', out)
         self.assertIn('\nproblem   Definition: ', out)
         self.assertIn('\n          -> Apply the manifests ', out)
-        self.assertRegex(out, r'\n\d+ problems, \d+ warnings, \d+ not '
+        self.assertRegex(out, r'\n\d+ problems?, \d+ warnings?, \d+ not '
                               r'checked, \d+ ok\n$')
         self.assertIn('rights of sushy-kubevirt-system/', err)
 
@@ -168,6 +169,18 @@ class CommandTestCase(base.BaseTestCase):
         self.assertEqual('sushy-kubevirt-operator diagnose: interrupted\n',
                          err)
 
+    def test_output_that_is_not_read(self):
+        for words in (), ('--output=json',):
+            reading, writing = os.pipe()
+            os.close(reading)
+            err = io.StringIO()
+            # Closing it writes what is buffered.
+            with (open(writing, 'w') as out, contextlib.redirect_stdout(out),
+                  contextlib.redirect_stderr(err)):
+                code = operator.main(['diagnose', *words])
+            self.assertEqual(141, code)
+            self.assertNotIn('Broken', err.getvalue())
+
     def test_help(self):
         code, out, _ = self.diagnose('--help')
         self.assertEqual(0, code)
@@ -177,6 +190,16 @@ class CommandTestCase(base.BaseTestCase):
 
 
 class TextTestCase(base.BaseTestCase):
+
+    def test_summary(self):
+        one = [findings.problem('A', 'B', 'c'),
+               findings.warning('A', 'B', 'c')]
+        self.assertEqual('1 problem, 1 warning, 0 not checked, 0 ok',
+                         findings.summary(one))
+        self.assertEqual('2 problems, 2 warnings, 0 not checked, 0 ok',
+                         findings.summary(one * 2))
+        self.assertTrue(findings.summary([]).startswith(
+            '0 problems, 0 warnings, '))
 
     def test_lines_are_wrapped(self):
         found = findings.text(findings.warning(
