@@ -4,16 +4,30 @@
 ``tests/clients/test_helm.py`` compares what helm renders with kustomize.
 """
 
+import contextlib
+import io
 import json
 import pathlib
+import re
 import shutil
 
 import fixtures
 from oslotest import base
 import yaml
 
+from sushy_kubevirt.operator import command_line
 from tests.clients import environment
 from tools import helm_chart
+
+
+SELECTORS = (
+    'a', '!a', '! a', 'a=b', 'a==b', 'a != b', 'a=', 'x.y/a-b=c_d.e',
+    'a in (b)', 'a notin (b, c)', 'a in(b,c),!d,e', 'tier in (a, b),!old',
+    'a in ()', 'a in (b,)', 'a, b')
+NO_SELECTORS = (
+    ',', ' ', 'a,', 'a, ', ',a', 'a,,b', 'a=b=c', '!a=b', '=b', 'a in b',
+    'a in (b', 'a (b)', 'ain (b)', 'a=-b', 'a-', '-a', 'X/a', 'a/b/c', '/a',
+    'a b', 'a=(b)', '!', '!!a', 'a=!b', 'a="b"', 'a>1')
 
 
 class TemplatesTestCase(base.BaseTestCase):
@@ -118,11 +132,30 @@ class ValuesTestCase(base.BaseTestCase):
              if not name.startswith(objects)},
             {name for name, _ in self.fields(self.schema)} - free)
 
+    def test_selectors_are_those_that_the_operator_accepts(self):
+        schema = self.schema['properties']['autoCreate']
+        for text in SELECTORS:
+            self.assertTrue(_accepts(schema, text), text)
+            self.assertEqual(text, command_line.parse(
+                ['--auto-create', text]).auto_create)
+        for text in NO_SELECTORS:
+            self.assertFalse(_accepts(schema, text), text)
+            with contextlib.redirect_stderr(io.StringIO()):
+                self.assertRaises(SystemExit, command_line.parse,
+                                  ['--auto-create', text])
+        # None is created then.
+        self.assertTrue(_accepts(schema, ''))
+
     def test_schema_refuses_other_values(self):
         self.assertIs(False, self.schema['additionalProperties'])
         for name, one in self.fields(self.schema):
             if 'properties' in one:
                 self.assertIs(False, one['additionalProperties'], name)
+
+
+def _accepts(schema, text):
+    return (re.search(schema['pattern'], text) is not None
+            and not re.search(schema['not']['pattern'], text))
 
 
 def _paths(values, place=''):
