@@ -16,6 +16,7 @@ from sushy_kubevirt.operator.diagnose import certificates
 from sushy_kubevirt.operator.diagnose import findings
 from sushy_kubevirt.operator.diagnose import images
 from sushy_kubevirt.operator.diagnose import installation
+from sushy_kubevirt.operator.diagnose import manifests
 from sushy_kubevirt.operator.diagnose import network
 from sushy_kubevirt.operator.diagnose import operator_state
 from sushy_kubevirt.operator.diagnose import reader as readers
@@ -236,6 +237,8 @@ class Run:
                 area, 'NotAnswered', f'Not checked: {e}',
                 'Check the kubeconfig, the network and the API server.'))
             return False
+        except manifests.Missing as e:
+            self._add(findings.unknown(area, f'Not checked: {e}.', e.remedy))
         except BrokenPipeError:
             # Of the output: the client has errors of its own.
             raise

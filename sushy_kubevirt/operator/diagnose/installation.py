@@ -14,10 +14,12 @@ DEFINITION, POLICIES = 'Definition', 'Policies'
 #: Reason of a finding: no BMC can exist.
 MISSING = 'DefinitionMissing'
 
-#: What to do when something of the installation is missing or old.
-APPLY = ('Apply the manifests of this version: kubectl apply -k '
-         'etc/kubernetes, or the overlay that was installed; or use helm '
-         'upgrade.')
+
+def remedy():
+    """:returns: what to do when a part of it is missing or old"""
+    return ('Apply the manifests of this version: kubectl apply -k '
+            f'{manifests.where()}, or the overlay that was installed; or use '
+            'helm upgrade.')
 
 
 def definition(reader, path=manifests.DEFINITION):
@@ -37,7 +39,7 @@ def definition(reader, path=manifests.DEFINITION):
     if found is None:
         yield findings.problem(
             DEFINITION, MISSING,
-            f'The CustomResourceDefinition {name} is not installed.', APPLY)
+            f'The CustomResourceDefinition {name} is not installed.', remedy())
         return
     if not any(one.get('type') == 'Established'
                and one.get('status') == 'True' for one in (
@@ -56,7 +58,7 @@ def definition(reader, path=manifests.DEFINITION):
             'The CustomResourceDefinition is of another version than this '
             f'program: it lacks {_some(missing)}.',
             'Apply that of this version: kubectl apply -k '
-            'etc/kubernetes/crd')
+            f"{manifests.where('crd')}")
     elif more:
         yield findings.warning(
             DEFINITION, 'DefinitionNewer',
@@ -106,7 +108,7 @@ def _listable(reader):
         next(reader.iterate(bmc_resources.BMC), None)
     except errors.Unavailable as e:
         return findings.problem(
-            DEFINITION, MISSING, f'{e}.', APPLY)
+            DEFINITION, MISSING, f'{e}.', remedy())
     return findings.ok(DEFINITION, 'DefinitionInstalled',
                        f'{naming.KIND} is served.')
 
@@ -135,11 +137,11 @@ def policies(reader, path=manifests.ADMISSION):
             POLICIES, 'PolicyMissing',
             f"Not installed: {', '.join(missing)}. An attacker who controls "
             "a BMC's pod could read Secrets and volumes of its namespace.",
-            APPLY)
+            remedy())
     if other:
         yield findings.problem(
             POLICIES, 'PolicyDiffers',
-            f"Not as in this version: {', '.join(other)}.", APPLY)
+            f"Not as in this version: {', '.join(other)}.", remedy())
     if not missing and not other:
         yield findings.ok(POLICIES, 'PoliciesInstalled',
                           'The admission policies are those of this version.')

@@ -8,6 +8,7 @@ from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator.diagnose import findings
 from sushy_kubevirt.operator.diagnose import kinds
+from sushy_kubevirt.operator.diagnose import manifests
 from sushy_kubevirt.operator.diagnose import probes
 from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import naming
@@ -100,12 +101,13 @@ def _judge(reader, bmc, system_namespace, what, answer):
             f' -- {naming.OPERATOR} diagnose '
             f'{bmc.spec.namespace}/{bmc.spec.name}')
     policies = _policies(reader, bmc)
+    examples = manifests.where('samples/network-policies')
     return findings.problem(
         bmc.area, 'NoAnswer' if answer.reached else 'NotReached',
         f'{what} does not answer: {answer.fault}.',
         (f"NetworkPolicies limit who may reach its pod: {', '.join(policies)}."
-         ' Check that they admit this client '
-         '(etc/kubernetes/samples/network-policies). ' if policies else
+         f' Check that they admit this client (examples: {examples}). '
+         if policies else
          'Check NetworkPolicies, firewalls and the load balancer. ')
         + f'The log of the pod: kubectl --namespace {bmc.spec.namespace} logs '
         f'deployment/{naming.base(bmc.spec.name)} --all-containers')

@@ -132,7 +132,7 @@ def _missing(reader, namespace):
         f'{naming.OPERATOR}, and no replica that renews its Lease.',
         'There is one in namespace '
         f"{', '.join(elsewhere)}: give --system-namespace." if elsewhere
-        else installation.APPLY)
+        else installation.remedy())
 
 
 def _holder(reader, namespace, progress):

@@ -46,7 +46,7 @@ def operator(reader, settings, progress, path=manifests.ACCESS):
     asked += attributes(own['rules'], settings.namespace)
     yield from _check(
         reader, AREA, (settings.namespace, settings.account), asked, progress,
-        installation.APPLY)
+        installation.remedy())
 
 
 def bmc(reader, area, bmc, settings, progress):

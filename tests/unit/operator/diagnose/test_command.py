@@ -15,6 +15,7 @@ from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator.diagnose import command
 from sushy_kubevirt.operator.diagnose import findings
 from sushy_kubevirt.operator.diagnose import kinds
+from sushy_kubevirt.operator.diagnose import manifests
 from tests.unit.operator import bodies
 from tests.unit.operator.diagnose import fakes
 
@@ -117,6 +118,18 @@ class CommandTestCase(base.BaseTestCase):
         self.assertIn('bug of sushy-kubevirt: report it', out)
         self.assertNotIn("'secret'", out)
         self.assertIn('Policies: Not installed', out)
+
+    def test_package_without_manifests(self):
+        def fail(path):
+            raise manifests.Missing('the manifest x is not there')
+        with mock.patch.object(manifests, 'read', fail):
+            self.found()
+        [found] = [one for one in self.data['findings']
+                   if one['area'] == 'Policies']
+        self.assertEqual(
+            ('unknown', 'Not checked: the manifest x is not there.',
+             manifests.Missing.remedy),
+            (found['status'], found['message'], found['remedy']))
 
     def test_exit_status(self):
         warning = findings.warning('A', 'B', 'c')

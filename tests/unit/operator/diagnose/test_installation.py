@@ -3,6 +3,7 @@
 
 import copy
 import pathlib
+import sysconfig
 
 import fixtures
 from oslotest import base
@@ -129,5 +130,40 @@ class ManifestsTestCase(base.BaseTestCase):
         (folder / 'a').write_text('---\n---\nkind: X\n')
         self.assertEqual([{'kind': 'X'}], manifests.read(
             'a', (folder / 'none', folder)))
-        e = self.assertRaises(OSError, manifests.read, 'b', (folder,))
+        e = self.assertRaises(manifests.Missing, manifests.read, 'b',
+                              (folder,))
         self.assertIn(str(folder), str(e))
+
+    def test_places(self):
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        module = 'sushy_kubevirt/operator/diagnose/manifests.py'
+        user = folder / 'lib/site-packages'
+        for name, value in (('getuserbase', folder),
+                            ('getusersitepackages', user)):
+            self.useFixture(fixtures.MonkeyPatch(
+                f'site.{name}', lambda value=value: str(value)))
+        # By pip install --user.
+        self.assertEqual(folder / 'etc/sushy-kubevirt/kubernetes',
+                         manifests.places(user / module)[0])
+        self.assertEqual(
+            (pathlib.Path(sysconfig.get_path('data'))
+             / 'etc/sushy-kubevirt/kubernetes', folder / 'etc/kubernetes'),
+            manifests.places(folder / module))
+
+    def test_remedies_name_the_folder(self):
+        self.useFixture(fixtures.EnvironmentVariable(
+            'KUBERNETES_SERVICE_HOST'))
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (folder / 'crd').mkdir()
+        (folder / manifests.DEFINITION).touch()
+        self.assertEqual(str(folder / 'crd'), manifests.where(
+            'crd', (folder / 'none', folder)))
+        self.assertIn(f'kubectl apply -k {manifests.where()}, or',
+                      installation.remedy())
+        self.assertTrue(pathlib.Path(manifests.where('crd')).is_absolute())
+        # kubectl does not see the files of a pod.
+        self.useFixture(fixtures.EnvironmentVariable(
+            'KUBERNETES_SERVICE_HOST', '10.0.0.1'))
+        self.assertIn('apply -k etc/kubernetes (in a clone of this version; '
+                      'etc/sushy-kubevirt/kubernetes where its package is '
+                      'installed), or', installation.remedy())
