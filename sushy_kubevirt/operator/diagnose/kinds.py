@@ -19,6 +19,7 @@ STORAGE_PROFILE = api_resources.Resource(
 CDI = api_resources.Resource('cdi.kubevirt.io', 'v1beta1', 'cdis', 'CDI')
 ENDPOINT_SLICE = api_resources.Resource(
     'discovery.k8s.io', 'v1', 'endpointslices', 'EndpointSlice')
+NODE = api_resources.Resource('', 'v1', 'nodes', 'Node')
 
 ACCESS_REVIEW = api_resources.Resource(
     'authorization.k8s.io', 'v1', 'subjectaccessreviews',

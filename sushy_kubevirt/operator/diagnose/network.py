@@ -68,8 +68,12 @@ def protocols(reader, bmc, system_namespace, take, progress):
         answer = probes.redfish(host, port, tls, reader.remaining(_SECONDS))
         return answer, _judge(reader, bmc, system_namespace, what, answer)
 
-    at = endpoints.host(bmc.spec, bmc.service)
-    ports = {one['name']: one['port'] for one in bmc.service['spec']['ports']}
+    at, key = endpoints.host(bmc.spec, bmc.service), 'port'
+    if bmc.spec.service.type == network.NODE_PORT and not _in_cluster():
+        node = _node(reader)
+        at, key = (node, 'nodePort') if node else (at, key)
+    ports = {one['name']: one[key] for one in bmc.service['spec']['ports']
+             if one.get(key)}
     # Without an address, a condition says so.
     if at and bmc.spec.redfish.enabled and deployments.REDFISH in ports:
         port, tls = ports[deployments.REDFISH], not bmc.spec.redfish.plain
@@ -87,15 +91,34 @@ def protocols(reader, bmc, system_namespace, take, progress):
             at, port, reader.remaining(_SECONDS)))
 
 
+def _in_cluster():
+    return 'KUBERNETES_SERVICE_HOST' in os.environ
+
+
+def _node(reader):
+    """:returns: InternalIP of a node that is ready; None if none is known"""
+    try:
+        nodes = reader.list(kinds.NODE)
+    except errors.MachineError:
+        return None
+    for status in (one.get('status') or {} for one in nodes):
+        if any(one.get('type') == 'Ready' and one.get('status') == 'True'
+               for one in status.get('conditions') or ()):
+            for one in status.get('addresses') or ():
+                if one.get('type') == 'InternalIP':
+                    return one['address']
+    return None
+
+
 def _judge(reader, bmc, system_namespace, what, answer):
     if not answer.fault:
         return findings.ok(bmc.area, 'Answers', f'{what} answers.')
     if (not answer.reached and not what.startswith(_ROUTE)
             and bmc.spec.service.type != network.LOAD_BALANCER
-            and 'KUBERNETES_SERVICE_HOST' not in os.environ):
+            and not _in_cluster()):
         return findings.unknown(
             bmc.area, f'{what} is not reached from here ({answer.fault}), '
-            'which is usual for an address of the cluster.',
+            'which is usual for an address of the cluster or of a node.',
             'Run this command in the cluster, for instance: kubectl '
             f'--namespace {system_namespace} exec deployment/{naming.OPERATOR}'
             f' -- {naming.OPERATOR} diagnose '

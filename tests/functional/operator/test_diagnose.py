@@ -99,6 +99,17 @@ class DiagnoseTestCase(DiagnoseCase):
         self.assertEqual(f'BMC {self.of()}', self.assert_found(
             'problem', 'VirtualMachineNotFound')['area'])
 
+    def test_node_port(self):
+        self.bmc(service={'type': 'NodePort'}).ready()
+        [service] = [one for one in self.kubectl.get('services')['items']
+                     if one['spec']['type'] == 'NodePort']
+        ports = {one['name']: one['nodePort']
+                 for one in service['spec']['ports']}
+        # The nodes' addresses, instead of the Service's.
+        self.assertRegex(
+            self.assert_found('ok', 'Answers', self.of())['message'],
+            rf"^IPMI at 127\.55\.\d+\.\d+:{ports['ipmi']} answers\.$")
+
     def test_expired_certificate(self):
         pair = pki.issue(
             pki.make('test'), ('box.test',), datetime.datetime.now(

@@ -231,6 +231,37 @@ class PathTestCase(base.BaseTestCase):
             '--namespace bmcs exec deployment/sushy-kubevirt-operator -- '
             'sushy-kubevirt-operator diagnose lab/node', found[0].remedy)
 
+    def test_node_port(self):
+        live = bodies.service('NodePort')
+        for one, number in zip(live['spec']['ports'], (30443, 30623),
+                               strict=True):
+            one['nodePort'] = number
+        bmc = self.bmc(live, service={'type': 'NodePort'})
+
+        def called():
+            found = self.protocols(bmc, self.LOST)
+            self.assertEqual('ok', found[1].status.value)
+            return found[0], [one[:2] for one in self.calls]
+        cluster = [('10.0.0.7', 443), ('10.0.0.7', 623)]
+        # No node is known.
+        self.assertEqual(cluster, called()[1])
+        for name, ready in ('a', 'False'), ('b', 'True'):
+            self.client.put(kinds.NODE, fakes.named(name, status={
+                'conditions': [{'type': 'Ready', 'status': ready}],
+                'addresses': [{'type': 'Hostname', 'address': name},
+                              {'type': 'InternalIP',
+                               'address': f'node-{name}'}]}))
+        found, calls = called()
+        self.assertEqual([('node-b', 30443), ('node-b', 30623)], calls)
+        self.assertEqual([('unknown', 'NotChecked')], fakes.brief([found]))
+        self.useFixture(fixtures.EnvironmentVariable(
+            'KUBERNETES_SERVICE_HOST', '10.0.0.1'))
+        self.assertEqual(cluster, called()[1])
+        self.useFixture(fixtures.EnvironmentVariable(
+            'KUBERNETES_SERVICE_HOST'))
+        self.client.denied.add(kinds.NODE)
+        self.assertEqual(cluster, called()[1])
+
     def test_address_of_the_cluster_from_inside(self):
         self.useFixture(fixtures.EnvironmentVariable(
             'KUBERNETES_SERVICE_HOST', '10.0.0.1'))
