@@ -151,7 +151,7 @@ def is_issued_for(certificate, names, issuer):
         alternatives = set(found.extensions.get_extension_for_class(
             x509.SubjectAlternativeName).value) if names else set()
     except Exception:
-        # As in `usable`.
+        # As in `fault`.
         return False
     return alternatives == {_alternative(name) for name in names}
 

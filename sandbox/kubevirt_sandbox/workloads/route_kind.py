@@ -161,7 +161,7 @@ class Routes:
         server.register_kind(self.kind)
 
     def _prepare(self, admission):
-        """Assign a host; nobody can remove it."""
+        """Assign a host, which cannot be removed afterwards."""
         new, old = admission.new, admission.old
         if new is None or admission.subresource:
             return

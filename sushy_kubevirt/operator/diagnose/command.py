@@ -42,8 +42,7 @@ def main(arguments, environ=os.environ):
     :param arguments: list of words, without the subcommand's
     :param environ: ``POD_NAMESPACE`` is the default of ``--system-namespace``
     :returns: exit status: 0 without problems, 130 after SIGINT, 141 when
-        nobody reads the output any more, as a shell has it after SIGPIPE,
-        else 1
+        the reader of the output has ended, as a shell reports SIGPIPE, else 1
     """
     given = parser(environ).parse_args(arguments)
     try:
@@ -245,8 +244,8 @@ class Run:
         except (errors.MachineError, OSError) as e:
             self._add(findings.unknown(area, f'Not checked: {e}'))
         except Exception as e:
-            # An object that nobody expected hides no other finding. The text
-            # of the exception may contain data of a Secret.
+            # An unexpected object hides no other finding. The text of the
+            # exception may contain data of a Secret.
             self._add(findings.unknown(
                 area, f'Not checked: {type(e).__name__} in '
                 f'{function.__module__}.{function.__name__}.',

@@ -8,7 +8,6 @@ from kubevirt_sandbox.testing import kubectl
 from tests.fixtures import access_case
 from tests.fixtures import openshift
 from tests.fixtures import operator
-from tests.fixtures import sandbox
 
 PASSTHROUGH, REENCRYPT = ({'termination': one} for one in (
     'passthrough', 'reencrypt'))
@@ -128,7 +127,7 @@ class RouteTestCase(access_case.AccessTestCase):
         bmc.ready()
 
 
-@unittest.skipIf('--openshift' in sandbox.ARGUMENTS,
+@unittest.skipIf(operator.ON_OPENSHIFT,
                  'the test needs a cluster without Routes')
 @given_cluster.needs_sandbox('a cluster without Routes')
 class OtherClusterTestCase(operator.OperatorTestCase):
