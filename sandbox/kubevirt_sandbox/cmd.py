@@ -90,6 +90,9 @@ def parser():
                         help='create N sample virtual machines, vm-0, vm-1, … '
                         'in namespace default (default: 0)')
     result.add_argument(
+        '--nodes', metavar='N', type=_count, default=1,
+        help='number of nodes, node-0, node-1, … (default: 1)')
+    result.add_argument(
         '--boot-seconds', metavar='S', type=_seconds, default=0.2,
         help='seconds a guest takes to boot (default: 0.2)')
     result.add_argument(
@@ -110,9 +113,9 @@ def parser():
         '(default: simulated)')
     result.add_argument(
         '--image', metavar='REFERENCE=FILE', type=_image, action='append',
-        default=[], dest='images', help='with --guests qemu: file '
-        '(raw or qcow2, opened read-only) to use as the disk of a container '
-        'image; may be repeated')
+        default=[], dest='images', help='file (raw or qcow2, opened '
+        'read-only) to use as the disk of a container image: of QEMU guests, '
+        'and of DataVolumes with it as their source; may be repeated')
     result.add_argument(
         '--qemu-accel', choices=host.ACCELERATORS, default='auto',
         help='with --guests qemu: accelerator; auto is KVM where it works, '
@@ -122,6 +125,10 @@ def parser():
         default=host.DEFAULT_MEMORY, help='with --guests qemu: upper '
         'limit of a guest\'s memory in MiB (default: '
         f'{host.DEFAULT_MEMORY})')
+    result.add_argument(
+        '--qemu-outbound', action='store_true', help='with --guests qemu: '
+        'connect cards in the pod network to this host, as 10.0.2.2, and to '
+        'what it reaches (default: no connection)')
     result.add_argument(
         '--import-back-off', metavar='S', type=_seconds, default=0.5,
         help='seconds before an import that failed twice is retried, doubled '
@@ -191,7 +198,7 @@ def main(argv=None):
         if options.guests == 'qemu':
             options.qemu = host.find(
                 options.qemu_accel, options.qemu_memory,
-                dict(options.images))
+                dict(options.images), options.qemu_outbound)
         lifecycle.run(options)
     except (OSError, host.SettingsError) as exc:
         print(f'kubevirt-sandbox: {exc}', file=sys.stderr)

@@ -39,7 +39,7 @@ async def _serve(options, claim_storage):
     host, port = options.listen
     authority = certificates.Authority()
     api_server = server.Server(ca=authority.certificate, lag=options.lag)
-    core.install(api_server, claim_storage)
+    core.install(api_server, claim_storage, options.nodes)
     control.install(api_server)
     parts = [cdi.install(api_server, claim_storage, options, not options.cdi),
              kubevirt.install(api_server, options, claim_storage),

@@ -220,7 +220,7 @@ CLAIM = _kind(
     short_names=('pvc',), status=True, schema=core_schemas.CLAIM,
     mutate=volumes.complete, validate=volumes.refuse)
 EVENT = _kind(
-    '', 'v1', 'Event', 'events', short_names=('ev',),
+    '', 'v1', 'Event', 'events', short_names=('ev',), path_names=True,
     schema=core_schemas.EVENT, selectable_fields=event_columns.FIELDS,
     validate=event_rules.checker(lambda: EVENT))
 EVENT.columns = event_columns.COLUMNS
@@ -252,7 +252,7 @@ def _make_node(store, name):
                  manager='kubelet')
 
 
-def install(server, storage=None):
+def install(server, storage=None, nodes=1):
     """Register the core kinds and create the objects of every cluster.
 
     Garbage collection, the life of namespaces and CustomResourceDefinitions
@@ -261,6 +261,7 @@ def install(server, storage=None):
     :param server: a :class:`server.Server`.
     :param storage: keeps what claims hold, see
         :class:`volumes.Provisioner`; or None.
+    :param nodes: number of nodes, node-0, node-1, …
     """
     for kind in KINDS:
         server.register_kind(kind)
@@ -268,7 +269,7 @@ def install(server, storage=None):
     namespaces.Lifecycle(server, NAMESPACE, SERVICE_ACCOUNT, CONFIG_MAP)
     garbage.Collector(server)
     crds.Definitions(server)
-    quotas.Quotas(server)
+    server.quotas = quotas.Quotas(server)
     server.provisioner = volumes.Provisioner(server, CLAIM, storage)
     server.accounts = accounts.Accounts(server, NAMESPACE, SERVICE_ACCOUNT,
                                         SECRET, POD, NODE)
@@ -279,7 +280,8 @@ def install(server, storage=None):
     reviews.install(server)
     for name in namespaces.PERMANENT:
         store.create(NAMESPACE, {'metadata': {'name': name}})
-    _make_node(store, 'node-0')
+    for number in range(nodes):
+        _make_node(store, f'node-{number}')
     store.create(SERVICE, {
         'metadata': {'name': 'kubernetes', 'namespace': 'default', 'labels': {
             'component': 'apiserver', 'provider': 'kubernetes'}},

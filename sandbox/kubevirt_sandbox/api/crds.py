@@ -238,6 +238,7 @@ class Definitions:
         if type_ == 'DELETED':
             for kind in self._served.pop(name, (None, ()))[1]:
                 self._server.kinds.remove(kind)
+                self._server.end_watches(kind)
             return
         if 'deletionTimestamp' in definition['metadata']:
             self._server.soon(self._empty, name)

@@ -123,10 +123,27 @@ class Collector:
                 if any(r.get('uid') == uid and r.get('blockOwnerDeletion')
                        for r in dependent['metadata']['ownerReferences']):
                     blocking = True
-                if 'deletionTimestamp' not in dependent['metadata']:
+                if 'deletionTimestamp' in dependent['metadata']:
+                    continue
+                if self._has_other_owner(dependent):
+                    # As ``attemptToDeleteItem`` in ``garbagecollector.go``.
+                    self._change(*place, lambda new: self._disown(new, uid))
+                else:
                     self._delete(*place, dependent, 'Foreground')
             if not blocking:
                 self._remove(kind, key, FOREGROUND)
+
+    def _has_other_owner(self, obj):
+        """Tell whether an owner exists that does not wait for the deletion of
+        its dependents."""
+        for reference in obj['metadata']['ownerReferences']:
+            place = self._known.get(reference.get('uid'))
+            owner = place and self._store.find(place[0], *place[1])
+            if owner and not (
+                    'deletionTimestamp' in owner['metadata'] and FOREGROUND
+                    in owner['metadata'].get('finalizers', ())):
+                return True
+        return False
 
     @staticmethod
     def _disown(new, uid):

@@ -2,8 +2,9 @@
 """Reading of Kubernetes' protobuf, for the few kinds that need it.
 
 ``kubectl create namespace`` and similar commands send protobuf and do not fall
-back to JSON. Only these kinds can be decoded, and responses are JSON. Field
-numbers are those of the ``generated.proto`` files of ``k8s.io/api``.
+back to JSON, nor do controllers of controller-runtime for Events. Only these
+kinds can be decoded, and responses are JSON. Field numbers are those of the
+``generated.proto`` files of ``k8s.io/api``.
 """
 import base64
 import datetime
@@ -97,6 +98,17 @@ KINDS = {
         3: ('imagePullSecrets', [Message({1: ('name', STRING)})]),
         4: ('automountServiceAccountToken', BOOLEAN)}),
     ('v1', 'Service'): _SERVICE,
+    ('v1', 'Event'): _object({
+        2: ('involvedObject', _REFERENCE), 3: ('reason', STRING),
+        4: ('message', STRING), 5: ('source', Message({
+            1: ('component', STRING), 2: ('host', STRING)})),
+        6: ('firstTimestamp', TIME), 7: ('lastTimestamp', TIME),
+        8: ('count', INTEGER), 9: ('type', STRING), 10: ('eventTime', TIME),
+        11: ('series', Message({
+            1: ('count', INTEGER), 2: ('lastObservedTime', TIME)})),
+        12: ('action', STRING), 13: ('related', _REFERENCE),
+        14: ('reportingComponent', STRING),
+        15: ('reportingInstance', STRING)}),
     ('rbac.authorization.k8s.io/v1', 'Role'): _object({2: ('rules', _RULES)}),
     ('rbac.authorization.k8s.io/v1', 'ClusterRole'): _object({
         2: ('rules', _RULES), 3: ('aggregationRule', Message({

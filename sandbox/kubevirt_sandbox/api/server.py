@@ -107,6 +107,10 @@ class Server:
         self.around = None
         #: Binds and releases volume claims; see ``core.install``.
         self.provisioner = None
+        #: Limits the resources of namespaces; see ``core.install``.
+        self.quotas = None
+        #: Finds nodes of pods; see ``scheduling.scheduler.of``.
+        self.scheduler = None
         self._ssl = None
         self._app = web.Application(client_max_size=bodies.LIMIT)
         self._runner = None
@@ -252,6 +256,12 @@ class Server:
             if request.transport is not None:
                 request.transport.abort()
         return len(cut)
+
+    def end_watches(self, kind):
+        """End the watches of a kind that is not served any more."""
+        for watch in list(self.watches):
+            if watch.kind is kind:
+                watch.end()
 
     async def go_away(self, but):
         """Refuse new connections and abort the open ones.

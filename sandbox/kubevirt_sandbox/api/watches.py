@@ -31,6 +31,7 @@ class Watch:
 
     def __init__(self, store, view, selector, namespace, timeout,
                  bookmarks=None):
+        self.kind = view.kind
         self._store = store
         self._view = view
         self._selector = selector

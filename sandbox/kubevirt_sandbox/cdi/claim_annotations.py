@@ -40,7 +40,7 @@ UPLOAD = _STORAGE + 'upload.target'
 UPLOAD_POD = _STORAGE + 'uploadPodName'
 CLONE = 'k8s.io/CloneRequest'
 
-HTTP, NONE = 'http', 'none'
+HTTP, NONE, REGISTRY = 'http', 'none', 'registry'
 """Values of :data:`SOURCE`."""
 
 

@@ -147,9 +147,12 @@ def _source(volume):
     if source.get('pvc') is not None:
         return {claim_annotations.CLONE: f'{source["pvc"]["namespace"]}/'
                 f'{source["pvc"]["name"]}'}
+    if (source.get('registry') or {}).get('url'):
+        return {claim_annotations.SOURCE: claim_annotations.REGISTRY,
+                claim_annotations.ENDPOINT: source['registry']['url']}
     http = source.get('http')
     if http is None:
-        # s3, gcs, registry and so on: nothing here can import from them.
+        # s3, gcs and so on: nothing here can import from them.
         return {claim_annotations.SOURCE: next(iter(source), '')}
     found = {claim_annotations.SOURCE: claim_annotations.HTTP,
              claim_annotations.ENDPOINT: http['url']}

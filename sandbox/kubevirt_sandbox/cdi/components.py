@@ -41,6 +41,7 @@ class Options:
     token_seconds: int = tokens.LIFETIME
     listen: tuple = ('127.0.0.1', 0)
     lag: float = 0
+    images: tuple = ()
 
 
 class Components:
@@ -71,7 +72,8 @@ class Components:
             slow = import_delays.ImportDelays()
             slow.install(server)
         pods = importers.Importers(server, storage, recorder, loop, slow,
-                                   options.import_back_off, options.lag)
+                                   options.import_back_off, options.lag,
+                                   dict(options.images))
         targets = uploads.Uploads(server, recorder, loop, options.lag)
         host = options.listen[0]
         if ipaddress.ip_address(host).is_unspecified:

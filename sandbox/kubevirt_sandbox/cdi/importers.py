@@ -70,10 +70,12 @@ class Importers:
     :param back_off: seconds until the second restart of a failing import;
         the first restart is immediate.
     :param lag: see :class:`kubevirt.workqueue.WorkQueue`.
+    :param disks: dictionary of disk files by container image reference.
     """
 
     def __init__(
-        self, server, storage, recorder, loop, import_delays, back_off, lag=0
+        self, server, storage, recorder, loop, import_delays, back_off, lag=0,
+        disks=None,
     ):
         self._store = server.store
         self._provisioner = server.provisioner
@@ -82,6 +84,7 @@ class Importers:
         self._loop = loop
         self._import_delays = import_delays
         self._back_off = back_off
+        self._disks = disks or {}
         self._pods = {}
         self._full = collections.OrderedDict()
         self._closed = False
@@ -312,6 +315,11 @@ class Importers:
         if found[claim_annotations.SOURCE] == claim_annotations.NONE:
             copy = _Copy(None, path, space)
             return copy, copy.run
+        if found[claim_annotations.SOURCE] == claim_annotations.REGISTRY:
+            image = found[claim_annotations.ENDPOINT].removeprefix('docker://')
+            copy = _Copy(self._disks.get(image), path, space, raw=False)
+            return copy, (copy.run if image in self._disks
+                          else lambda: _pull_failed(image))
         if found[claim_annotations.SOURCE] != claim_annotations.HTTP:
             raise _WaitingError(
                 'ErrImagePull', 'the sandbox cannot import from '
@@ -389,17 +397,26 @@ def _text(value):
     return base64.b64decode(value).decode(errors='replace')
 
 
+def _pull_failed(image):
+    raise download.ImportFailedError(
+        'Unable to process data: failed to pull image: reading manifest of '
+        f'{image}: manifest unknown')
+
+
 class _Copy:
     """A copy of another disk, or an empty one.
 
     :param source: path of the other disk, or None.
     :param target: path to write.
     :param size: size of the disk in bytes.
+    :param raw: whether the other disk is raw; otherwise it may have any
+        format that images have.
     """
 
     progress = None
 
-    def __init__(self, source, target, size):
+    def __init__(self, source, target, size, raw=True):
+        self._raw = raw
         self._source = source
         self._target = target
         self._size = size
@@ -420,7 +437,8 @@ class _Copy:
         image = images.Image(self._target, self._size)
         try:
             with open(self._source, 'rb') as source:
-                image.begin_raw()
+                if self._raw:
+                    image.begin_raw()
                 while piece := source.read(images.MIB):
                     if self._stopped:
                         raise download.StoppedError

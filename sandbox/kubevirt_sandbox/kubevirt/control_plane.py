@@ -13,12 +13,14 @@ from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import guest_routes
 from kubevirt_sandbox.kubevirt import kubevirt_kinds
 from kubevirt_sandbox.kubevirt import kubevirt_roles
-from kubevirt_sandbox.kubevirt import launcher
+from kubevirt_sandbox.kubevirt import network_attachments
+from kubevirt_sandbox.kubevirt import nodes
 from kubevirt_sandbox.kubevirt import samples
 from kubevirt_sandbox.kubevirt import subresources
 from kubevirt_sandbox.kubevirt import vm_controller
 from kubevirt_sandbox.kubevirt import vmi_controller
 from kubevirt_sandbox.qemu import guests as qemu_guests
+from kubevirt_sandbox.scheduling import scheduler
 
 DEFAULT_GATES = ('DeclarativeHotplugVolumes', 'RebootPolicy')
 DEFAULT_VERSION = 'v1.9.0'
@@ -72,6 +74,7 @@ class ControlPlane:
         for kind in self.kinds:
             if kind.group == kubevirt_kinds.GROUP:
                 server.register_kind(kubevirt_kinds.older(kind))
+        server.register_kind(network_attachments.KIND)
         self._parts = []
         kubevirt_roles.install(self.store)
         self._make_namespaces()
@@ -81,7 +84,8 @@ class ControlPlane:
         self.machines = vmi_controller.Controller(
             self.store, self.kinds.vmi, self.kinds.vm, recorder, loop,
             self._options.version, self._options.boot_seconds,
-            server.provisioner, self._options.qemu and functools.partial(
+            server.provisioner, scheduler.of(server), server.quotas,
+            self._options.qemu and functools.partial(
                 qemu_guests.Guests, self._options.qemu, self.store, storage),
             self._options.lag)
         self._parts = [
@@ -145,7 +149,7 @@ class ControlPlane:
 
     async def start(self):
         """Make the nodes ready and the sample machines."""
-        launcher.label_nodes(self.store)
+        self._parts.append(nodes.Nodes(self.store))
         for number in range(self._options.vms):
             self.store.create(self.kinds.vm,
                               samples.sample_vm(f'vm-{number}'))

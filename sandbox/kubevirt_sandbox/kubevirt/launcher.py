@@ -11,7 +11,7 @@ import uuid
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import metadata
-from kubevirt_sandbox.api import quantity
+from kubevirt_sandbox.kubevirt import launcher_pod
 from kubevirt_sandbox.kubevirt import paths
 
 FAIL_START = 'sandbox.sushy-kubevirt/fail-start'
@@ -20,9 +20,6 @@ FAIL_START = 'sandbox.sushy-kubevirt/fail-start'
 MISSING_IMAGE = 'example.test/missing'
 """Container images below this name cannot be pulled."""
 
-SCHEDULABLE = 'kubevirt.io/schedulable'
-
-_NODE_MEMORY = '512Gi'
 _PODS = ipaddress.IPv4Network('10.244.0.0/16')
 
 
@@ -30,8 +27,8 @@ _PODS = ipaddress.IPv4Network('10.244.0.0/16')
 class Pod:
     """A launcher pod, alive from Scheduling to the end of the VMI.
 
-    ``selector`` is the VMI's ``nodeSelector`` when the pod was made: one that
-    is changed later reaches the VMI, but no pod that is there.
+    ``manifest`` is made from the VMI when the pod is made: a node selector
+    that is changed later reaches the VMI, but no pod that is there.
     """
 
     name: str
@@ -39,18 +36,21 @@ class Pod:
     node: str | None
     ip: str
     moved: float
-    selector: dict
+    manifest: dict
 
 
 class Launchers:
     """The pods of all VMIs, by the VMI's uid.
 
-    :param store: the store, to look for nodes and names of images.
+    :param scheduler: the :class:`scheduling.scheduler.Scheduler`.
+    :param quotas: the :class:`api.quotas.Quotas`.
     :param clock: function that returns seconds, e.g. ``loop.time``.
     """
 
-    def __init__(self, store, clock):
-        self._store = store
+    def __init__(self, scheduler, quotas, clock):
+        self._scheduler = scheduler
+        self._quotas = quotas
+        quotas.add_pods(core.POD, self._manifests)
         self._clock = clock
         self._pods = {}
         self._numbers = itertools.cycle(range(2, _PODS.num_addresses - 1))
@@ -59,49 +59,56 @@ class Launchers:
         """Return the pod of a VMI, or None."""
         return self._pods.get(vmi['metadata']['uid'])
 
-    def create(self, vmi):
-        """Make a pod, not yet on a node."""
-        meta, now = vmi['metadata'], self._clock()
+    def create(self, vmi, network_resources):
+        """Make a pod, not yet on a node.
+
+        :param network_resources: see :func:`launcher_pod.render`.
+        :raises errors.ApiError: a quota does not allow it.
+        """
+        meta = vmi['metadata']
+        name, uid = metadata.generate(
+            f'virt-launcher-{meta["name"]}-'), str(uuid.uuid4())
+        manifest = launcher_pod.render(
+            vmi, name, uid, network_resources,
+            self._quotas.limits(meta['namespace'], 'limits.memory'))
+        self._quotas.check(core.POD, manifest)
         pod = self._pods[meta['uid']] = Pod(
-            metadata.generate(f'virt-launcher-{meta["name"]}-'),
-            str(uuid.uuid4()), None, str(_PODS[next(self._numbers)]), now,
-            dict(vmi['spec'].get('nodeSelector') or {}))
+            name, uid, None, str(_PODS[next(self._numbers)]), self._clock(),
+            manifest)
         return pod
+
+    def _manifests(self, namespace):
+        return [pod.manifest for pod in self._pods.values()
+                if pod.manifest['metadata']['namespace'] == namespace]
 
     def remove(self, uid):
         """Forget a pod."""
-        return self._pods.pop(uid, None)
+        pod = self._pods.pop(uid, None)
+        if pod is not None:
+            self._scheduler.forget(pod.uid)
+        return pod
 
     def place(self, vmi, pod):
         """Find a node.
 
         :returns: '' when the pod has a node now, or why there is none.
         """
-        nodes = self._store.list(core.NODE)
-        memory = quantity.value(paths.at(
-            vmi, 'spec', 'domain', 'memory', 'guest'))
-        selected = [n for n in nodes if pod.selector.items() <= (
-            n['metadata'].get('labels') or {}).items()]
-        fitting = [n for n in selected if memory <= quantity.value(
-            paths.at(n, 'status', 'allocatable', 'memory') or _NODE_MEMORY)
-            and not paths.at(n, 'spec', 'unschedulable')]
-        if fitting:
-            # spread as a scheduler would, yet the same for the same machine
-            number = sum(vmi['metadata']['name'].encode())
-            pod.node = fitting[number % len(fitting)]['metadata']['name']
+        node, why = self._scheduler.find(pod.manifest)
+        if node:
+            self._scheduler.assume(pod.manifest, node)
+            pod.node = node
             pod.moved = self._clock()
-            return ''
-        reasons = []
-        if len(selected) > len(fitting):
-            reasons.append(f'{len(selected) - len(fitting)} Insufficient '
-                           'memory')
-        if len(nodes) > len(selected):
-            reasons.append(f"{len(nodes) - len(selected)} node(s) didn't "
-                           "match Pod's node affinity/selector")
-        return (f'0/{len(nodes)} nodes are available: '
-                f'{", ".join(reasons)}. preemption: 0/{len(nodes)} nodes are '
-                f'available: {len(nodes)} Preemption is not helpful for '
-                'scheduling.')
+        return why
+
+    def release(self, pod):
+        """Take a pod off its node, because its claims cannot be bound.
+
+        :returns: the scheduler's message.
+        """
+        self._scheduler.forget(pod.uid, retry=False)
+        pod.node = None
+        return self._scheduler.no_node(
+            'pod has unbound immediate PersistentVolumeClaims')
 
 
 def missing_image(vmi):
@@ -117,19 +124,3 @@ def fails_to_start(vmi):
     """Tell whether the launcher of a VMI fails before the guest runs."""
     return (vmi['metadata'].get('annotations') or {}).get(
         FAIL_START) == 'true'
-
-
-def label_nodes(store):
-    """Label the nodes for KubeVirt and set their capacity."""
-    for node in store.list(core.NODE):
-        name = node['metadata']['name']
-        size = {'cpu': '64', 'memory': _NODE_MEMORY, 'pods': '2000',
-                'devices.kubevirt.io/kvm': '1k'}
-        store.change(core.NODE, None, name, lambda new: new['metadata']
-                     .setdefault('labels', {}).update({
-                         SCHEDULABLE: 'true', 'kubernetes.io/arch': 'amd64',
-                         'kubernetes.io/os': 'linux',
-                         'kubernetes.io/hostname': name}))
-        store.change(core.NODE, None, name, lambda new: new.setdefault(
-            'status', {}).update(capacity=size, allocatable=size),
-            subresource='status')

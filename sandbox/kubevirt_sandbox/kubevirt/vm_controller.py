@@ -7,6 +7,7 @@ status, applies template changes to running VMIs, and writes the status.
 Source: pkg/virt-controller/watch/vm/vm.go, firmware.go (KubeVirt 1.9).
 """
 
+import collections
 import random
 
 from kubevirt_sandbox.api import errors
@@ -31,6 +32,12 @@ _OBSERVED = {'kubevirt.io/latest-observed-api-version': 'v1',
 _NOT_AT_ONCE = 'kubevirt.io/immediate-data-volume-creation'
 
 
+def _claims(vm):
+    """List (namespace, name) of the claims that a VM uses."""
+    return [(vm['metadata']['namespace'], paths.claim_name(one))
+            for one in paths.volumes(vm['spec']['template'].get('spec'))]
+
+
 class Controller:
     """Reconciles VMs with their VMIs.
 
@@ -52,6 +59,8 @@ class Controller:
         self._data_volumes = vm_datavolumes.DataVolumes(store, recorder)
         #: {uid of a VM: the VM at the time its VMI was created}
         self._started = {}
+        #: {(namespace, name) of a claim: keys of the VMs with it}
+        self._users = collections.defaultdict(set)
         self._loop = loop
         self._lag = lag
         #: {key of a VM whose VMI is being created: handle}, with ``lag``
@@ -61,7 +70,7 @@ class Controller:
                       store.subscribe(vmis, self._on_vmi),
                       store.listen(None, self._on_any_event)]
         for vm in store.list(kind):
-            self._queue.add(paths.key(vm))
+            self._on_event('ADDED', vm, None)
 
     def close(self):
         """Stop the controller."""
@@ -73,8 +82,15 @@ class Controller:
 
     # -- events ----------------------------------------------------------
 
-    def _on_event(self, type_, vm, _old):
-        if type_ == 'DELETED':
+    def _on_event(self, type_, vm, old):
+        for claim in _claims(old) if old else ():
+            self._users[claim].discard(paths.key(vm))
+            if not self._users[claim]:
+                del self._users[claim]
+        if type_ != 'DELETED':
+            for claim in _claims(vm):
+                self._users[claim].add(paths.key(vm))
+        else:
             self._started.pop(vm['metadata']['uid'], None)
         self._queue.add(paths.key(vm))
 
@@ -84,11 +100,8 @@ class Controller:
     def _on_any_event(self, event):
         obj = event.record.obj
         if claims.is_relevant(event):
-            meta = obj['metadata']
-            for vm in self._store.list(self._kind, meta['namespace']):
-                if any(paths.claim_name(v) == meta['name'] for v in
-                       paths.volumes(vm['spec']['template'].get('spec'))):
-                    self._queue.add(paths.key(vm))
+            for key in sorted(self._users.get(paths.key(obj), ())):
+                self._queue.add(key)
         elif obj.get('kind') == 'KubeVirt':
             for vm in self._store.list(self._kind):
                 self._queue.add(paths.key(vm))

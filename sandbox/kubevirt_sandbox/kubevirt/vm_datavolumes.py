@@ -10,6 +10,7 @@ Source: handleDataVolumes of pkg/virt-controller/watch/vm/vm.go
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.kubevirt import claims
+from kubevirt_sandbox.kubevirt import conditions
 from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import paths
 from kubevirt_sandbox.kubevirt import vm_model
@@ -32,7 +33,8 @@ class DataVolumes:
         """Make those that are missing.
 
         :returns: whether all are filled.
-        :raises: vm_model.SyncError when one cannot be made.
+        :raises: vm_model.SyncError when one cannot be made, or its claim
+            would exceed a quota.
         """
         ready = True
         for template in vm['spec'].get('dataVolumeTemplates') or ():
@@ -49,7 +51,21 @@ class DataVolumes:
             if phase == 'Failed':
                 self._record(vm, events.WARNING, 'FailedDataVolumeImport',
                              f'DataVolume {name} failed to import disk image')
+            elif phase == 'Pending':
+                self._check_quota(vm, volume)
         return ready
+
+    def _check_quota(self, vm, volume):
+        name = volume['metadata']['name']
+        bound = conditions.find(volume, 'Bound') or {}
+        if bound.get('status') != 'True' and (
+                bound.get('reason') == 'ErrExceededQuota'):
+            self._record(vm, events.WARNING, 'FailedDataVolumeImport',
+                         f'DataVolume {name} exceeds quota limits')
+            raise vm_model.SyncError(
+                'FailedCreate', 'Error encountered while creating '
+                f'DataVolumes: DataVolume {name} importer is not running due '
+                f"to an error: {bound.get('message', '')}")
 
     def _make_one(self, vm, template):
         kind = claims.data_volume_kind(self._store)

@@ -18,14 +18,18 @@ from kubevirt_sandbox.kubevirt import defaults
 from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import guests
 from kubevirt_sandbox.kubevirt import launcher
+from kubevirt_sandbox.kubevirt import launcher_pod
+from kubevirt_sandbox.kubevirt import network_attachments
 from kubevirt_sandbox.kubevirt import paths
 from kubevirt_sandbox.kubevirt import vmi_status
 from kubevirt_sandbox.kubevirt import workqueue
+from kubevirt_sandbox.scheduling import scheduler
 
 VM_FINALIZER = 'kubevirt.io/virtualMachineControllerFinalize'
 NODE_LABEL = 'kubevirt.io/nodeName'
 DEFAULT_GRACE = 30
 
+_FAILED_CREATE = 'FailedCreate'
 _CONTROLLER, _HANDLER = 'virtualmachine-controller', 'virt-handler'
 _POD_SHARE = 0.4  # the pod's share of the start time; the guest has the rest
 _ASK_AGAIN = 5
@@ -42,6 +46,8 @@ class Controller:
     :param version: the version of KubeVirt.
     :param seconds: seconds a VMI takes to start.
     :param provisioner: the :class:`api.volumes.Provisioner`.
+    :param nodes: the :class:`scheduling.scheduler.Scheduler`.
+    :param quotas: the :class:`api.quotas.Quotas`.
     :param make_guests: function (look, ended, changed) that makes the
         guests; None for simulated ones. Its parameters are those of
         :class:`guests.Guests` and :class:`qemu.guests.Guests`.
@@ -49,7 +55,7 @@ class Controller:
     """
 
     def __init__(self, store, kind, vms, recorder, loop, version, seconds,
-                 provisioner, make_guests=None, lag=0):
+                 provisioner, nodes, quotas, make_guests=None, lag=0):
         self._store = store
         self._kind = kind
         self._vms = vms
@@ -63,13 +69,14 @@ class Controller:
             make_guests(self._find, self._guest_ended, self._guest_changed)
             if make_guests else guests.Guests(
                 loop, self._find, self._guest_ended, seconds / 2))
-        self._pods = launcher.Launchers(store, loop.time)
+        self._pods = launcher.Launchers(nodes, quotas, loop.time)
         self._ended = {}
         self._stopping = {}
         self._homeless = set()
+        self._failed = set()
         self._queue = workqueue.WorkQueue(loop, self._sync, 'vmi', lag)
         self._ends = [store.subscribe(kind, self._on_event),
-                      store.subscribe(core.NODE, self._on_node),
+                      nodes.call_when_changed(self._on_nodes),
                       store.listen(None, self._on_any_event)]
         for vmi in store.list(kind):
             self._queue.add(paths.key(vmi))
@@ -108,7 +115,7 @@ class Controller:
                 return True
         return False
 
-    def _on_node(self, _type, _node, _old):
+    def _on_nodes(self):
         for key in self._homeless:
             self._queue.add(key)
 
@@ -140,8 +147,15 @@ class Controller:
     def _sync(self, key):
         old = self._find(*key)
         self._homeless.discard(key)
+        self._failed.discard(key)
         if old is None:
             return
+        self._step(key, old)
+        if key in self._failed:
+            raise workqueue.Again
+
+    def _step(self, key, old):
+        """Move a VMI to its next phase, and write it."""
         vmi = json_copy.copy(old)
         vmi.setdefault('status', {})
         {vmi_status.SCHEDULING: self._schedule,
@@ -180,7 +194,7 @@ class Controller:
 
     # -- phases ----------------------------------------------------------
 
-    def _prepare(self, _key, vmi):
+    def _prepare(self, key, vmi):
         """Handle phase Pending, until the volumes are ready."""
         vmi_status.set_ready(vmi, None)
         if 'deletionTimestamp' in vmi['metadata']:
@@ -200,17 +214,36 @@ class Controller:
             self._record(vmi, events.NORMAL, 'FailedPvcNotFound', message,
                          _CONTROLLER)
             return
-        vmi_status.set_synchronized(vmi)
+        if not conditions.has(vmi, 'Synchronized', 'False', _FAILED_CREATE):
+            vmi_status.set_synchronized(vmi)
         self._bind_claims(namespace, volumes, self._some_node())
         if not claims.ready(self._store, namespace, volumes):
             return
         conditions.drop(vmi, 'PodScheduled')
-        pod = self._pods.create(vmi)
+        pod = self._create_pod(key, vmi)
+        if pod is None:
+            return
+        vmi_status.set_synchronized(vmi)
         self._record(vmi, events.NORMAL, 'SuccessfulCreate',
                      f'Created virtual machine pod {pod.name}', _CONTROLLER)
         self._set_pod(vmi, pod)
         vmi_status.set_ready(vmi, pod)
         vmi_status.move(vmi, vmi_status.SCHEDULING)
+
+    def _create_pod(self, key, vmi):
+        """Create the launcher pod, or report why it cannot be created."""
+        try:
+            return self._pods.create(vmi, network_attachments.resources(
+                self._store, vmi))
+        except network_attachments.Missing as error:
+            why = f'failed to render launch manifest: {error}'
+        except errors.ApiError as error:
+            why = f'failed to create virtual machine pod: {error}'
+            self._record(vmi, events.WARNING, _FAILED_CREATE,
+                         f'Error creating pod: {error}', _CONTROLLER)
+        self._failed.add(key)
+        vmi_status.set_synchronized(vmi, _FAILED_CREATE, why)
+        return None
 
     def _bind_claims(self, namespace, volumes, node):
         """Bind the claims of DataVolumes that wait for a first consumer.
@@ -235,7 +268,9 @@ class Controller:
             self._give_up(vmi)
             return
         vmi_status.set_ready(vmi, pod)
-        vmi['status']['qosClass'] = 'Burstable'
+        vmi['status']['qosClass'] = (
+            'Guaranteed' if launcher_pod.is_guaranteed(vmi['spec'])
+            else 'Burstable')
         if pod.node is None:
             why = self._pods.place(vmi, pod)
             if not why:
@@ -244,14 +279,19 @@ class Controller:
                         key[0], paths.claim_name(volume) or '', pod.node)
             if not why and claims.unbound(
                     self._store, key[0], paths.volumes(vmi['spec'])):
-                pod.node = None
-                why = ('0/1 nodes are available: pod has unbound immediate '
-                       'PersistentVolumeClaims.')
+                why = self._pods.release(pod)
             if why:
                 self._homeless.add(key)
                 conditions.put(vmi, 'PodScheduled', False, 'Unschedulable',
                                why)
+                self._recorder.event(
+                    pod.manifest, events.WARNING, 'FailedScheduling', why,
+                    scheduler.COMPONENT)
                 return
+            self._recorder.event(
+                pod.manifest, events.NORMAL, 'Scheduled', 'Successfully '
+                f'assigned {key[0]}/{pod.name} to {pod.node}',
+                scheduler.COMPONENT)
         conditions.drop(vmi, 'PodScheduled')
         self._set_pod(vmi, pod)
         if self._image_fails(key, vmi, pod):

@@ -112,15 +112,17 @@ def set_interfaces(vmi, pod, agent):
     for index, card in enumerate(paths.interfaces(vmi['spec'])):
         if card.get('state') == 'absent':
             continue
-        on_pod = networks.get(card['name'], {}).get('pod') is not None
+        network = networks.get(card['name'], {})
+        on_pod = network.get('pod') is not None
+        sources = ['domain', *(['guest-agent'] if agent else []),
+                   *(['multus-status'] if network.get('multus') else [])]
         entry = {'name': card['name'], 'mac': mac_of(vmi, card),
-                 'infoSource': 'domain', 'queueCount': 1,
+                 'infoSource': ', '.join(sources), 'queueCount': 1,
                  'linkState': 'down' if card.get('state') == 'down'
                  else 'up',
                  'podInterfaceName': 'eth0' if on_pod else 'pod'
                  + hashlib.sha256(card['name'].encode()).hexdigest()[:11]}
         if agent:
-            entry['infoSource'] = 'domain, guest-agent'
             entry['interfaceName'] = f'eth{index}'
         if on_pod or agent:
             address = pod.ip if on_pod else '192.0.2.' + str(

@@ -3,8 +3,9 @@
 
 The result is what libvirt makes of KubeVirt's domain for the VMI, as far as
 firmware and BMC are concerned: processors, memory, SMBIOS, firmware, drives,
-cards, boot order, display, serial port, and the action on reboot. Cards have a
-DHCP server, but no connection to other hosts.
+cards, boot order, display, serial port, and the action on reboot. Cards in the
+pod network have a DHCP server, and a connection to other hosts if the settings
+say so; for others see :mod:`kubevirt_sandbox.qemu.networks`.
 
 Source: pkg/virt-launcher/virtwrap/converter (KubeVirt 1.9), libvirt's
 src/qemu/qemu_command.c.
@@ -27,7 +28,7 @@ _CHASSIS = (('manufacturer', 'manufacturer'), ('version', 'version'),
             ('serial', 'serial'), ('asset', 'asset'), ('sku', 'sku'))
 
 
-def build(settings, vmi, drives, variables, qmp, serial, display):
+def build(settings, vmi, drives, variables, qmp, serial, display, links=None):
     """Build the command line.
 
     :param settings: the :class:`host.Settings`.
@@ -37,6 +38,8 @@ def build(settings, vmi, drives, variables, qmp, serial, display):
     :param qmp: file descriptor of a connected socket for QMP.
     :param serial: file descriptor of a connected socket for the serial port.
     :param display: path of the VNC socket that QEMU creates.
+    :param links: file descriptors of connected datagram sockets, by the names
+        of the networks whose frames they carry.
     :returns: list of arguments, starting with the program.
     """
     spec = vmi['spec']
@@ -51,7 +54,7 @@ def build(settings, vmi, drives, variables, qmp, serial, display):
         '-mon', 'chardev=qmp,mode=control',
         *_actions(spec), *_boot(spec), *_serial(domain, serial),
         *_display(spec, display), *_drives(spec, drives),
-        *_cards(vmi)]
+        *_cards(settings, vmi, links or {})]
 
 
 def memory(settings, domain):
@@ -247,8 +250,9 @@ def device(drive, node, position):
     return found
 
 
-def _cards(vmi):
+def _cards(settings, vmi, links):
     found = []
+    restricted = 'off' if settings.outbound else 'on'
     for number, card in enumerate(paths.interfaces(vmi['spec'])):
         if card.get('state') == 'absent':
             continue
@@ -262,7 +266,10 @@ def _cards(vmi):
         else:
             # A card outside the boot order gets no boot ROM.
             about['romfile'] = ''
-        found += ['-netdev', f'user,id=net{number},restrict=on',
+        link = links.get(card['name'])
+        found += ['-netdev',
+                  f'user,id=net{number},restrict={restricted}' if link is None
+                  else f'socket,id=net{number},fd={link}',
                   '-device', json.dumps(about)]
     return found
 

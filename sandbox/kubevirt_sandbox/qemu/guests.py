@@ -20,6 +20,7 @@ from kubevirt_sandbox.qemu import command
 from kubevirt_sandbox.qemu import drives
 from kubevirt_sandbox.qemu import machine
 from kubevirt_sandbox.qemu import media
+from kubevirt_sandbox.qemu import networks
 from kubevirt_sandbox.qemu import qmp
 
 LOG = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class _Guest:
         self.firmware = firmware.kind(vmi['spec'])
         self.terminates = (vmi['spec']['domain'].get('rebootPolicy')
                            == 'Terminate')
-        self.machine = self.media = None
+        self.machine = self.media = self.links = None
         self.paused = False
         self.booted = False
         self.cause = 'reset'
@@ -64,6 +65,7 @@ class Guests:
 
     def __init__(self, settings, store, storage, look, ended, changed):
         self._settings = settings
+        self._networks = networks.Networks(store)
         self._look = look
         self._ended = ended
         self._changed = changed
@@ -118,11 +120,13 @@ class Guests:
         folder.mkdir(mode=0o700)
         guest = self._guests[uid] = _Guest(vmi, folder)
         guest.paused = paused
+        guest.links = self._networks.connect(vmi)
         guest.machine = machine.Machine(
             '/'.join(guest.key), lambda qmp, serial: self._command(
                 guest, vmi, qmp, serial), folder,
             lambda by_guest: self._was_reset(guest, by_guest),
-            lambda in_order: self._is_down(guest, in_order))
+            lambda in_order: self._is_down(guest, in_order),
+            guest.links.descriptors.values())
         task = asyncio.get_running_loop().create_task(
             self._launch(guest, list(self._dying)))
         self._tasks.add(task)
@@ -144,6 +148,7 @@ class Guests:
             self._clear(guest)
             self._ended(*guest.key, guest.uid, guests.CRASH)
             return
+        guest.links.hand_over()
         if not guest.paused:
             self._note(guest, 'start')
         self._changed(*guest.key)
@@ -154,7 +159,7 @@ class Guests:
                                   self._changed(*guest.key))
         return command.build(
             self._settings, vmi, found, self._variables(guest, vmi), qmp,
-            serial, guest.folder / 'vnc')
+            serial, guest.folder / 'vnc', guest.links.descriptors)
 
     def _variables(self, guest, vmi):
         """Return the path of the UEFI variables of a guest.
@@ -355,6 +360,7 @@ class Guests:
 
     @staticmethod
     def _clear(guest):
+        guest.links.close()
         shutil.rmtree(guest.folder, ignore_errors=True)
 
     def _note(self, guest, cause):

@@ -39,6 +39,8 @@ class Settings:
     :param efi: the :class:`Firmware`, or None when it is not installed.
     :param secure: the :class:`Firmware` with secure boot and Microsoft's
         keys, or None.
+    :param outbound: whether cards in the pod network have a connection to
+        this host and to what it reaches.
     """
 
     program: str
@@ -48,15 +50,18 @@ class Settings:
     images: dict = dataclasses.field(default_factory=dict)
     efi: Firmware | None = None
     secure: Firmware | None = None
+    outbound: bool = False
 
 
-def find(accelerator='auto', memory=DEFAULT_MEMORY, images=None):
+def find(accelerator='auto', memory=DEFAULT_MEMORY, images=None,
+         outbound=False):
     """Detect what the host provides.
 
     :param accelerator: one of :data:`ACCELERATORS`; ``auto`` is KVM if it
         works, else TCG.
     :param memory: maximum memory of a guest in MiB.
     :param images: paths by references, see :class:`Settings`.
+    :param outbound: see :class:`Settings`.
     :returns: the :class:`Settings`.
     :raises SettingsError: QEMU or the requested accelerator is missing.
     """
@@ -85,7 +90,8 @@ def find(accelerator='auto', memory=DEFAULT_MEMORY, images=None):
                   ('OVMF_CODE.fd', 'OVMF_VARS.fd'),
                   ('OVMF_CODE.4m.fd', 'OVMF_VARS.4m.fd')),
         _firmware(('OVMF_CODE_4M.secboot.fd', 'OVMF_VARS_4M.ms.fd'),
-                  ('OVMF_CODE.secboot.fd', 'OVMF_VARS.secboot.fd')))
+                  ('OVMF_CODE.secboot.fd', 'OVMF_VARS.secboot.fd')),
+        outbound)
 
 
 def _firmware(*pairs):

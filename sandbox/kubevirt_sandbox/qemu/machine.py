@@ -31,9 +31,11 @@ class Machine:
         when the machine restarts.
     :param on_end: function (whether the end was orderly) called once, when
         the process has ended.
+    :param descriptors: further file descriptors that the process gets.
     """
 
-    def __init__(self, name, make_command, folder, on_reset, on_end):
+    def __init__(self, name, make_command, folder, on_reset, on_end,
+                 descriptors=()):
         self.name = name
         self.serial = serial.Serial()
         self.gone = asyncio.Event()
@@ -41,6 +43,7 @@ class Machine:
         self._folder = folder
         self._on_reset = on_reset
         self._on_end = on_end
+        self._descriptors = tuple(descriptors)
         self._loop = asyncio.get_running_loop()
         self._tasks = set()
         self._begun = asyncio.Event()
@@ -68,7 +71,8 @@ class Machine:
                 stderr=self._log, cwd=self._folder,
                 env={'PATH': os.environ.get('PATH', os.defpath),
                      'TMPDIR': str(self._folder)},
-                pass_fds=(theirs.fileno(), port.fileno()))
+                pass_fds=(theirs.fileno(), port.fileno(),
+                          *self._descriptors))
         except BaseException:
             for one in (ours, line, self._log):
                 one.close()

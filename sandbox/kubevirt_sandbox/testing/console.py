@@ -56,12 +56,14 @@ class Console(fixtures.Fixture):
 
     :param sandbox: the running sandbox.
     :param name: name of the VM.
+    :param namespace: namespace of the VM.
     """
 
-    def __init__(self, sandbox, name):
+    def __init__(self, sandbox, name, namespace='default'):
         super().__init__()
         self._sandbox = sandbox
         self._name = name
+        self._namespace = namespace
         self._changed = threading.Condition()
         self._output = ''
         self._socket = None
@@ -84,9 +86,9 @@ class Console(fixtures.Fixture):
         while not self._ended:
             try:
                 vmi = self._sandbox.wait_running(
-                    self._name, other_than=uid, timeout=5)
-                socket = connect(self._sandbox, url(self._sandbox,
-                                                    self._name))
+                    self._name, self._namespace, uid, timeout=5)
+                socket = connect(self._sandbox, url(
+                    self._sandbox, self._name, namespace=self._namespace))
             except (AssertionError, OSError):
                 continue  # the VMI does not run yet
             except websocket.WebSocketBadStatusException as exc:

@@ -19,10 +19,14 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import time
 
 #: Folder of the built images, shared by all test runs of a user.
 CACHE = pathlib.Path(os.environ.get('XDG_CACHE_HOME')
                      or pathlib.Path.home() / '.cache') / 'kubevirt-sandbox'
+
+#: How long an image is kept after it was built, if others are built.
+_KEPT_SECONDS = 7 * 24 * 3600
 
 BANNER = 'sushy-kubevirt test: booted from %s'
 
@@ -104,7 +108,7 @@ PASSWD = (
 
 MODULES_AT_ONCE = ('button', 'evdev')
 MODULES_LATER = ('virtio_pci', 'virtio_blk', 'virtio_scsi', 'virtio_net',
-                 'sd_mod', 'sr_mod', 'ahci')
+                 'sd_mod', 'sr_mod', 'ahci', 'xhci-pci', 'usb-storage')
 
 
 class Missing(Exception):
@@ -152,8 +156,10 @@ def _image(name):
     with open(folder / 'lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
+            # Another checkout may be using a newer one.
             for old in folder.glob(f'{name.lower()}-*.img'):
-                old.unlink()
+                if old.stat().st_mtime < time.time() - _KEPT_SECONDS:
+                    old.unlink()
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
                 _build(pathlib.Path(scratch), kernel, name).rename(path)
     return path

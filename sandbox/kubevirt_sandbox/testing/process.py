@@ -85,10 +85,14 @@ def running(text):
     return found
 
 
+#: ``HOME`` of programs that need none: not even root can create it.
+NO_HOME = '/dev/null/home'
+
+
 def environment(home, extra=None):
     """Make the environment of a program under test.
 
-    :param home: folder for ``HOME``.
+    :param home: folder for ``HOME``, or `NO_HOME`.
     :param extra: dictionary of additional variables; the value None removes
         a variable.
     :returns: dictionary of strings.

@@ -35,6 +35,7 @@ GROUPS = {
     'virtualmachineinstances': 'apis/kubevirt.io/v1',
     'kubevirts': 'apis/kubevirt.io/v1',
     'datavolumes': 'apis/cdi.kubevirt.io/v1beta1',
+    'network-attachment-definitions': 'apis/k8s.cni.cncf.io/v1',
     'virtualmachineclusterinstancetypes':
         'apis/instancetype.kubevirt.io/v1beta1',
     'virtualmachineinstancetypes': 'apis/instancetype.kubevirt.io/v1beta1',

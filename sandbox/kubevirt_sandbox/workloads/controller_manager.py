@@ -23,6 +23,12 @@ from kubevirt_sandbox.workloads import services
 from kubevirt_sandbox.workloads import workload_kinds
 
 
+# Enough for tests with thousands of pods. A test that needs a smaller node
+# changes the status of the node.
+_SIZE = {'cpu': '4096', 'memory': '64Ti', 'ephemeral-storage': '64Ti',
+         'hugepages-1Gi': '0', 'hugepages-2Mi': '0', 'pods': '20k'}
+
+
 @dataclasses.dataclass
 class Options:
     """Options of workloads.
@@ -152,12 +158,22 @@ class ControllerManager:
             return
         if name not in self._hosts:
             self._hosts[name] = self._nodes.take()
+
+            def label(new):
+                new['metadata']['labels'] = {
+                    'kubernetes.io/hostname': name,
+                    'kubernetes.io/os': 'linux', 'kubernetes.io/arch':
+                    'amd64', **(new['metadata'].get('labels') or {})}
+            self._store.change(core.NODE, '', name, label, manager='kubelet')
         address = {'type': 'InternalIP', 'address': self._hosts[name]}
 
         def change(new):
             has = new.setdefault('status', {}).setdefault('addresses', [])
             has[:] = [a for a in has if a.get('type') != 'InternalIP']
             has.insert(0, address)
+            for key in ('capacity', 'allocatable'):
+                new['status'][key] = {**_SIZE, **(
+                    new['status'].get(key) or {})}
         self._store.change(core.NODE, '', name, change, subresource='status',
                            manager='kubelet')
 

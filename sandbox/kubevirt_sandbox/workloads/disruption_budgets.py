@@ -10,9 +10,9 @@ pkg/registry/core/pod/storage/eviction.go (1.36).
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import labels
 from kubevirt_sandbox.api import metadata
 from kubevirt_sandbox.kubevirt import workqueue
-from kubevirt_sandbox.workloads import labels
 from kubevirt_sandbox.workloads import owner_references
 from kubevirt_sandbox.workloads import podstate
 from kubevirt_sandbox.workloads import rollout

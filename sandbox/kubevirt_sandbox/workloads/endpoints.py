@@ -26,9 +26,13 @@ def selected(service, pod):
 
 
 def _first(service):
-    """Return one label of a service's selector, as an index key."""
+    """Return one label of a service's selector, as an index key.
+
+    The last one: labels of applications, which many pods have, begin with an
+    "a".
+    """
     return (service['metadata']['namespace'],
-            *min(service['spec']['selector'].items()))
+            *max(service['spec']['selector'].items()))
 
 
 def target(port, pod):

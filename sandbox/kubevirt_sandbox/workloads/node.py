@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler and the nodes, which all run on this host.
+"""The nodes, which all run on this host.
 
-Every pod of the API is scheduled to a node and runs as processes. (The
-launcher pods of virtual machines are not objects of the API.)
+Every pod of the API is bound to a node by the scheduler and runs as processes.
+(The launcher pods of virtual machines are not objects of the API.)
 """
 
 import asyncio
@@ -12,44 +12,13 @@ from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import metadata
 from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import workqueue
+from kubevirt_sandbox.scheduling import scheduler
 from kubevirt_sandbox.workloads import owner_references
 from kubevirt_sandbox.workloads import pods
 from kubevirt_sandbox.workloads import podstate
 from kubevirt_sandbox.workloads import processes
 from kubevirt_sandbox.workloads import simulated_pods
 from kubevirt_sandbox.workloads import start_limiter
-
-
-def unfit(node, spec):
-    """Describe why a pod cannot be scheduled to a node, or return ''.
-
-    :param node: the node.
-    :param spec: the pod's spec.
-    """
-    labels = node['metadata'].get('labels') or {}
-    if not (spec.get('nodeSelector') or {}).items() <= labels.items():
-        return "node(s) didn't match Pod's node affinity/selector"
-    about = node.get('spec') or {}
-    if about.get('unschedulable'):
-        return 'node(s) were unschedulable'
-    for taint in about.get('taints') or ():
-        if taint.get('effect') == 'PreferNoSchedule':
-            continue
-        if not any(tolerates(one, taint)
-                   for one in spec.get('tolerations') or ()):
-            return (f'node(s) had untolerated taint {{{taint.get("key")}: '
-                    f'{taint.get("value", "")}}}')
-    return ''
-
-
-def tolerates(toleration, taint):
-    """Tell whether a toleration matches a taint."""
-    if toleration.get('effect') not in (None, '', taint.get('effect')):
-        return False
-    if toleration.get('operator') == 'Exists':
-        return toleration.get('key') in (None, '', taint.get('key'))
-    return (toleration.get('key') == taint.get('key')
-            and toleration.get('value', '') == taint.get('value', ''))
 
 
 class Node:
@@ -88,13 +57,14 @@ class Node:
         self._make = simulated_pods.Pod if pretended else pods.Pod
         self._hosts = hosts
         self._server = server
+        self.scheduler = scheduler.of(server)
         self._pods = {}
         loop = asyncio.get_running_loop()
         self._queue = workqueue.WorkQueue(loop, self._schedule, 'scheduler',
                                           lag)
         self._ends = [
             self.store.subscribe(core.POD, self._on_event),
-            self.store.subscribe(core.NODE, self._on_node)]
+            self.scheduler.call_when_changed(self._schedule_all)]
         for kind in (core.SECRET, core.CONFIG_MAP):
             self._ends.append(self.store.subscribe(
                 kind, lambda type_, obj, old, kind=kind: self._renew(
@@ -163,7 +133,7 @@ class Node:
             made = self._pods[uid] = self._make(self, pod)
             made.on_change(pod)
 
-    def _on_node(self, type_, node, old):
+    def _schedule_all(self):
         for pod in self.store.list(core.POD):
             if not pod['spec'].get('nodeName'):
                 self._queue.add((pod['metadata']['namespace'],
@@ -180,16 +150,8 @@ class Node:
         if pod is None or owner_references.ends(
                 pod) or pod['spec'].get('nodeName'):
             return
-        reasons, chosen = {}, []
-        for node in self.store.list(core.NODE):
-            why = unfit(node, pod['spec'])
-            if why:
-                reasons[why] = reasons.get(why, 0) + 1
-            else:
-                chosen.append(node['metadata']['name'])
-        if chosen:
-            name = chosen[sum(pod['metadata']['uid'].encode()) % len(chosen)]
-
+        name, text = self.scheduler.find(pod)
+        if name:
             def bind(new):
                 new['spec']['nodeName'] = name
             self.store.change(core.POD, *key, lambda new: podstate.put(
@@ -199,11 +161,8 @@ class Node:
                                       manager='kube-scheduler')
             self.recorder.event(
                 bound, events.NORMAL, 'Scheduled', 'Successfully assigned '
-                f'{key[0]}/{key[1]} to {name}', 'default-scheduler')
+                f'{key[0]}/{key[1]} to {name}', scheduler.COMPONENT)
             return
-        total = len(self.store.list(core.NODE))
-        text = (f'0/{total} nodes are available: ' + ', '.join(
-            f'{count} {why}' for why, count in reasons.items()) + '.')
 
         def report(new):
             new.setdefault('status', {}).setdefault('phase', 'Pending')
@@ -211,7 +170,7 @@ class Node:
         self.store.change(core.POD, *key, report, subresource='status',
                           manager='kube-scheduler')
         self.recorder.event(pod, events.WARNING, 'FailedScheduling', text,
-                            'default-scheduler')
+                            scheduler.COMPONENT)
 
 
 def faults(pod):

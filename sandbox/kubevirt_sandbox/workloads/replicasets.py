@@ -7,10 +7,10 @@ Source: kubernetes/pkg/controller/replicaset (1.36).
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import json_copy
+from kubevirt_sandbox.api import labels
 from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import workqueue
 from kubevirt_sandbox.workloads import index
-from kubevirt_sandbox.workloads import labels
 from kubevirt_sandbox.workloads import owner_references
 from kubevirt_sandbox.workloads import podstate
 from kubevirt_sandbox.workloads import workload_kinds

@@ -2,7 +2,7 @@
 """The subresource ``scale`` of Deployments and ReplicaSets."""
 
 from kubevirt_sandbox.api import errors
-from kubevirt_sandbox.workloads import labels
+from kubevirt_sandbox.api import labels
 
 
 def view(obj):

@@ -9,8 +9,8 @@ from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import kinds
+from kubevirt_sandbox.api import labels
 from kubevirt_sandbox.api import pod_schemas
-from kubevirt_sandbox.workloads import labels
 
 _AGE = kinds.Column('Age', 'date', '.metadata.creationTimestamp')
 _NUMBER_OR_SHARE = {'x-kubernetes-int-or-string': True}

@@ -359,3 +359,29 @@ class AdmissionTest(cdi.CdiTestCase):
         name = self.create_volume(self.web.put('/a.iso', IMAGE))
         self.assertIn('already exists', self.refuse_volume(
             self.web.url, name=name, code=409))
+
+
+class RegistryTest(cdi.CdiTestCase):
+    """Disks of container images."""
+
+    @classmethod
+    def setUpClass(cls):
+        file = tempfile.NamedTemporaryFile()
+        cls.addClassCleanup(file.close)
+        file.write(IMAGE)
+        file.flush()
+        cls.ARGUMENTS = ('--image', f'images.test/disk:1={file.name}')
+        super().setUpClass()
+
+    def test_imports(self):
+        self.need_sandbox()
+        name = self.create_volume(
+            {'registry': {'url': 'docker://images.test/disk:1'}})
+        self.wait_phase(name, 'Succeeded')
+        self.assertTrue(self.disk(name).read_bytes().startswith(IMAGE))
+
+    def test_missing_image(self):
+        name = self.create_volume(
+            {'registry': {'url': 'docker://images.test/other:1'}})
+        running = self.wait_running(name, 'ImagePullFailed')
+        self.assertIn('failed to pull image', str(running))

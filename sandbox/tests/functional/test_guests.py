@@ -172,7 +172,7 @@ class FailuresTest(SandboxGuestsTestCase):
         for change in (
                 lambda vm, spec: spec.update(nodeSelector={'disk': 'gold'}),
                 lambda vm, spec: spec['domain']['memory'].update(
-                    guest='900Gi')):
+                    guest='900Ti')):
             name = self.make('Always', change)
             vm = self.wait_word(name, 'ErrorUnschedulable')
             condition = [c for c in vm['status']['conditions']

@@ -208,8 +208,9 @@ class KubectlTestCase(case.FunctionalTestCase):
         obj['spec']['nix'] = 1
         message = self.call_fails('apply', '-f', self.file(obj))
         self.assertIn('unknown field "spec.nix"', message)
-        self.assertIn('unknown field "spec.nix"', self.call_fails(
-            'apply', '--server-side', '-f', self.file(obj)))
+        self.assertIn('.spec.nix: field not declared in schema',
+                      self.call_fails('apply', '--server-side', '-f',
+                                      self.file(obj)))
         done = self.run_kubectl('-n', self.namespace, 'apply',
                                 '--validate=warn', '-f', self.file(obj))
         self.assertEqual(0, done.returncode, done.stderr)

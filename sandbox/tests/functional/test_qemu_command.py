@@ -7,9 +7,12 @@ import select
 import signal
 import subprocess
 import time
+import urllib.parse
 
 import fixtures
+from testtools import content
 
+from kubevirt_sandbox.testing import console
 from kubevirt_sandbox.testing import process
 from kubevirt_sandbox.testing import qemu
 from kubevirt_sandbox.testing import sandbox
@@ -122,3 +125,28 @@ class CommandTestCase(qemu.QemuTestCase):
         pid = self.sandbox.guest(self.name)['qemu']['pid']
         word, = (word for word in command(pid) if 'unit=1' in word)
         return word.partition('file=')[2]
+
+    def test_outbound(self):
+        """With the option, guests reach this host; without it, nothing."""
+        cluster = self.useFixture(sandbox.Sandbox(
+            0, arguments=(*self.SANDBOX_ARGUMENTS, '--qemu-outbound')))
+        port = urllib.parse.urlsplit(self.web.url).port
+        for one, expected in (self.sandbox, 1), (cluster, 0):
+            guest = self.useFixture(console.Console(one, 'out'))
+            self.addOnException(lambda _, guest=guest: self.addDetail(
+                'console', content.text_content(guest.output[-5000:])))
+            one.create('virtualmachines',
+                       qemu.vm('out', self.web.url + 'disk'))
+            self.addCleanup(one.delete, 'virtualmachines', 'out')
+            guest.wait(qemu.DISK, timeout=240)
+            for line, answer in (('cards', '52:54:00'), ('login', 'login: '),
+                                 ('root', 'Password: '), ('console', '# ')):
+                guest.send_line(line)
+                guest.wait(answer)
+            guest.send_line(
+                'd=$(ls /sys/class/net | grep -v lo); ip link set $d up; '
+                'ip addr add 10.0.2.15/24 dev $d; '
+                'printf "HEAD / HTTP/1.0\\r\\n\\r\\n" | '
+                f'nc -w 5 10.0.2.2 {port} | grep HTTP/; echo "status=$?"')
+            found = guest.wait(r'status=(\d+)', timeout=120)
+            self.assertEqual(expected, int(found[1]))

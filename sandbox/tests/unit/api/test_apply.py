@@ -49,10 +49,21 @@ class ApplyTestCase(base.ServerTestCase):
         await self.apply('one', 'apiVersion: example.test/v1\nkind: Thing\n'
                          'metadata: {name: a}\nspec: {size: 4}\n', 201)
 
-    async def test_unknown_fields_fail_when_strict(self):
-        body = await self.apply('one', self.config(size=1, nix=1), 400,
-                                fieldValidation='Strict')
-        self.assertIn('unknown field "spec.nix"', body['message'])
+    async def test_unknown_fields_fail(self):
+        what = ('failed to create typed patch object (default/a; '
+                'example.test/v1, Kind=Thing): ')
+        for mode in 'Strict', 'Warn', 'Ignore':
+            body = await self.apply('one', self.config(size=1, nix=1), 500,
+                                    fieldValidation=mode)
+            self.assertEqual(
+                what + '.spec.nix: field not declared in schema',
+                body['message'])
+            self.assertNotIn('reason', body)
+        body = await self.apply(
+            'one', {**self.config(nix=1, more=2), 'nothing': 1}, 500)
+        self.assertEqual(
+            what + 'errors:\n  .spec.nix: field not declared in schema\n'
+            '  .nothing: field not declared in schema', body['message'])
 
     async def test_status_fields_have_their_own_manager_entry(self):
         await self.apply('one', self.config(size=1), 201)

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import asyncio
+
 from kubevirt_sandbox.api import crds
 from tests.unit.api import base
 
@@ -99,6 +101,13 @@ class DefinitionTestCase(base.ServerTestCase):
         await self.call('POST', CRDS, boats(), 201)
         body = await self.call('GET', BOATS, expect=200)
         self.assertEqual([], body['items'])
+
+    async def test_watches_end_with_their_definition(self):
+        await self.call('POST', CRDS, boats(), 201)
+        watching = asyncio.create_task(self.watch(BOATS, lambda event: False))
+        await self.eventually(lambda: self.server.watches)
+        await self.call('DELETE', f'{CRDS}/boats.sea.test', expect=200)
+        self.assertEqual([], await watching)
 
     async def test_rejects_invalid_definitions(self):
         for change in (

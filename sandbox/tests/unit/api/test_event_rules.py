@@ -44,3 +44,17 @@ class EventRulesTestCase(unittest.TestCase):
                 with self.assertRaises(errors.ApiError) as caught:
                     store.create(core.EVENT, event)
                 self.assertIn(field, str(caught.exception))
+
+    def test_names(self):
+        """Names with capitals, of baremetal-operator for example, are valid.
+        """
+        store = base.cluster().store
+        for name, valid in (('Host.Registered', True), ('a/b', False)):
+            event = {'metadata': {'name': name, 'namespace': 'default'},
+                     'involvedObject': ABOUT}
+            with self.subTest(name=name):
+                if valid:
+                    store.create(core.EVENT, event)
+                    continue
+                with self.assertRaises(errors.ApiError):
+                    store.create(core.EVENT, event)

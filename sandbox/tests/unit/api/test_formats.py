@@ -97,6 +97,29 @@ class ProtobufTestCase(unittest.TestCase):
              'metadata': {'name': 'foo'}, 'data': {'a': 'b'}},
             protobuf.decode(self.CONFIG_MAP))
 
+    def test_decodes_event(self):
+        def field(number, content):
+            if isinstance(content, int):
+                return bytes([number << 3, content])
+            return bytes([number << 3 | 2, len(content)]) + content
+
+        made = (field(1, field(1, b'Host.Up') + field(3, b'lab'))
+                + field(2, field(1, b'BareMetalHost') + field(3, b'n0'))
+                + field(3, b'Up') + field(4, b'It is up')
+                + field(5, field(1, b'metal3'))
+                + field(6, field(1, 60)) + field(8, 2) + field(9, b'Normal')
+                + field(10, b''))
+        kind = field(1, b'v1') + field(2, b'Event')
+        self.assertEqual({
+            'apiVersion': 'v1', 'kind': 'Event',
+            'metadata': {'name': 'Host.Up', 'namespace': 'lab'},
+            'involvedObject': {'kind': 'BareMetalHost', 'name': 'n0'},
+            'reason': 'Up', 'message': 'It is up',
+            'source': {'component': 'metal3'},
+            'firstTimestamp': '1970-01-01T00:01:00Z', 'count': 2,
+            'type': 'Normal'}, protobuf.decode(
+                b'k8s\0' + field(1, kind) + field(2, made)))
+
     def test_rejects_malformed_data(self):
         for raw in (b'', b'k8s', b'k8s\0\xff', b'{}', b'k8s\0\n\xff\xff\xff',
                     self.CONFIG_MAP[:-8], b'k8s\0' + b'\x80' * 20,

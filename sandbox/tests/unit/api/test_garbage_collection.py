@@ -72,6 +72,17 @@ class GarbageCollectionTestCase(unittest.TestCase):
         self.assertIn('deletionTimestamp', self.store.get(
             self.kind, 'default', 'c')['metadata'])
 
+    def test_foreground_deletion_keeps_dependent_with_another_owner(self):
+        a, b = self.create('a'), self.create('b')
+        self.create('c', a, b, blockOwnerDeletion=True)
+        self.delete('a', 'Foreground')
+        self.assertEqual(['b', 'c'], self.names())
+        self.assertEqual([b['metadata']['uid']], [
+            one['uid'] for one in self.store.get(
+                self.kind, 'default', 'c')['metadata']['ownerReferences']])
+        self.delete('b', 'Foreground')
+        self.assertEqual([], self.names())
+
     def test_orphan_deletion_keeps_dependents(self):
         a = self.create('a')
         self.create('b', a)

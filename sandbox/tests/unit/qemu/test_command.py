@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
 import json
 import unittest
 
@@ -22,12 +23,13 @@ def drive(name, bus='sata', cdrom=False, path='/x', **more):
 
 class CommandTestCase(unittest.TestCase):
 
-    def options(self, found=(), devices=None, start_strategy=None, **domain):
+    def options(self, found=(), devices=None, start_strategy=None,
+                settings=SETTINGS, **domain):
         domain.setdefault('memory', {'guest': '1Gi'})
         vmi = objects.vmi(domain={'devices': devices or {}, **domain})
         if start_strategy:
             vmi['spec']['startStrategy'] = start_strategy
-        words = command.build(SETTINGS, vmi, list(found), '/v,ars', 7, 8,
+        words = command.build(settings, vmi, list(found), '/v,ars', 7, 8,
                               '/run/vnc')
         self.assertEqual('/bin/qemu', words[0])
         return [(word, after) for word, after in zip(words, words[1:])
@@ -138,6 +140,10 @@ class CommandTestCase(unittest.TestCase):
         self.assertEqual(2, len(devices))
         for card in self.values(words, '-netdev'):
             self.assertIn('restrict=on', card)
+        settings = dataclasses.replace(SETTINGS, outbound=True)
+        for card in self.values(self.options(settings=settings, devices={
+                'interfaces': [{'name': 'a'}]}), '-netdev'):
+            self.assertIn('restrict=off', card)
 
     def test_omits_console_and_graphics(self):
         words = self.options(devices={'autoattachSerialConsole': False,

@@ -4,11 +4,11 @@ import datetime
 
 from oslotest import base
 
+from kubevirt_sandbox.api import labels
 from kubevirt_sandbox.workloads import addresses
 from kubevirt_sandbox.workloads import containers
 from kubevirt_sandbox.workloads import disruption_budgets
 from kubevirt_sandbox.workloads import endpoints
-from kubevirt_sandbox.workloads import labels
 from kubevirt_sandbox.workloads import node
 from kubevirt_sandbox.workloads import podstate
 from kubevirt_sandbox.workloads import probes
@@ -52,22 +52,6 @@ class PodTestCase(base.BaseTestCase):
         self.assertEqual(5, podstate.available(pod, 15, now))
         self.assertEqual(0, podstate.available(pod, 10, now))
         self.assertIsNone(podstate.available({}, 0, now))
-
-
-class NodeTestCase(base.BaseTestCase):
-
-    NODE = {'metadata': {'labels': {'a': '1'}}, 'spec': {'taints': [
-        {'key': 'k', 'value': 'v', 'effect': 'NoSchedule'}]}}
-
-    def test_node_taints_and_selectors(self):
-        self.assertIn('untolerated taint {k: v}', node.unfit(self.NODE, {}))
-        for one in ({'operator': 'Exists'}, {'key': 'k', 'value': 'v'},
-                    {'key': 'k', 'operator': 'Exists',
-                     'effect': 'NoSchedule'}):
-            self.assertEqual('', node.unfit(
-                self.NODE, {'tolerations': [one]}))
-        self.assertIn('selector', node.unfit(
-            self.NODE, {'nodeSelector': {'a': '2'}}))
 
 
 class FaultsTestCase(base.BaseTestCase):
