@@ -21,6 +21,11 @@ _DEEPEST = 200
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]', re.DOTALL)
 
+#: The message that refuses to apply a field which its kind does not have, or
+#: that has another type; its status is 500 (kubernetes issues 122480, 139253).
+_UNDECLARED = re.compile('failed to create typed patch object .*: (field not '
+                         'declared in schema|expected )', re.DOTALL)
+
 _DENIED = re.compile(r'admission webhook "[^"]*" denied the request: ')
 
 
@@ -152,7 +157,7 @@ def error_from_status(code, text, retry_after, call):
         return errors.WatchExpired(text)
     if code == 429:
         return errors.TooManyRequests(f'{call}: {text}', retry_after)
-    if code >= 500:
+    if code >= 500 and not _UNDECLARED.search(text):
         return errors.ServerError(f'{call}: {text}', retry_after)
     return errors.Rejected(_DENIED.sub('', text))
 
@@ -161,6 +166,8 @@ def _provider(resource):
     """Return what has to be installed for a resource to exist."""
     if '.bmc.kubevirt.io' in resource:
         return 'its CustomResourceDefinition'
+    if '.k8s.cni.cncf.io' in resource:
+        return 'Multus'
     return 'CDI' if 'cdi.' in resource else 'KubeVirt'
 
 

@@ -43,6 +43,9 @@ FIELD_MANAGER = 'sushy-kubevirt'
 #: Number of idle connections to the API server that are kept.
 CONNECTIONS = 8
 
+#: Have unknown fields refused, which would be dropped silently otherwise.
+_STRICT = {'fieldValidation': 'Strict'}
+
 #: A resourceVersion that no object has: that of an empty etcd.
 _NO_OBJECT_VERSION = '1'
 
@@ -189,7 +192,8 @@ class Client:
         call = api_responses.ApiCall('patch', resource, namespace, name)
         return self._request(
             'PATCH', resource.path(namespace, name), call,
-            {'fieldManager': self._user_agent, 'force': 'true'}, body, APPLY)
+            {'fieldManager': self._user_agent, 'force': 'true', **_STRICT},
+            body, APPLY)
 
     def replace(self, resource, namespace, name, body):
         """Replace an object.
@@ -259,7 +263,7 @@ class Client:
                             resourceVersion=_NO_OBJECT_VERSION)
             return self._request(
                 'PATCH', resource.path(namespace, metadata['name']), call,
-                {'fieldManager': self._user_agent},
+                {'fieldManager': self._user_agent, **_STRICT},
                 dict(body, metadata=metadata), APPLY)
         return self._request('POST', resource.path(namespace), call, body=body)
 
@@ -287,6 +291,20 @@ class Client:
         except errors.ObjectNotFound:
             return False
         return True
+
+    def serves(self, resource):
+        """Return True if the API server serves a kind.
+
+        :param resource: an `api_resources.Resource` of an API group
+        """
+        call = api_responses.ApiCall(
+            'get', resource, '', resource.api_version)
+        try:
+            found = self._request('GET', '/apis/' + resource.api_version, call)
+        except errors.ObjectNotFound:
+            return False
+        return any(one['name'] == resource.plural
+                   for one in found['resources'])
 
     def version(self):
         """Read the version of the API server.

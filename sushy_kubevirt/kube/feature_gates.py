@@ -46,7 +46,7 @@ class Gates:
         """Forget what was read, and the lock and thread of the parent."""
         self._lock = threading.Lock()
         self._refreshing = False
-        self._refreshed_at = None
+        self._read_at = self._tried_at = None
         self._version = None
         self._named = self._disabled = ()
 
@@ -57,8 +57,8 @@ class Gates:
         Makes no API call: returns what was read last. A background thread
         reads it again when it is old.
         """
-        if self._older_than(
-                VERSION_SECONDS if self._version else UNKNOWN_SECONDS):
+        if _is_over(self._tried_at, VERSION_SECONDS if self._version
+                    else UNKNOWN_SECONDS):
             self.refresh_in_background()
         return self._version
 
@@ -79,7 +79,7 @@ class Gates:
         :param name: one of `GATES`
         :raises: `errors.Unavailable` if the API does not respond
         """
-        if self._older_than(self._options.gates_seconds):
+        if _is_over(self._read_at, self._options.gates_seconds):
             self._refresh()
         alpha, beta = GATES[name]
         version = _number(self._version)
@@ -100,17 +100,13 @@ class Gates:
         return (self.enabled('DeclarativeHotplugVolumes')
                 and not self.enabled('HotplugVolumes'))
 
-    def _older_than(self, seconds):
-        return (self._refreshed_at is None
-                or time.monotonic() - self._refreshed_at > seconds)
-
     def _refresh_quietly(self):
         try:
             self._refresh()
         except errors.MachineError as e:
             LOG.debug('KubeVirt\'s version cannot be read: %s', e)
             # Keeps each read of the version from starting another attempt.
-            self._refreshed_at = self._refreshed_at or time.monotonic()
+            self._tried_at = time.monotonic()
         finally:
             self._refreshing = False
 
@@ -131,7 +127,11 @@ class Gates:
         self._disabled = tuple(developer.get('disabledFeatureGates') or ())
         self._version = (kubevirt.get('status') or {}).get(
             'observedKubeVirtVersion')
-        self._refreshed_at = time.monotonic()
+        self._read_at = self._tried_at = time.monotonic()
+
+
+def _is_over(since, seconds):
+    return since is None or time.monotonic() - since > seconds
 
 
 def _number(version):

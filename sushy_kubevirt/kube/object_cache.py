@@ -86,12 +86,12 @@ class ObjectCache:
         uid = metadata.get('uid', '')
         if uid in self._tombstones:
             deleted_at = self._tombstones[uid]
-            if deleted_at is None or not (_newer(version, deleted_at) or (
+            if deleted_at is None or not (is_newer(version, deleted_at) or (
                     self._readmits and version == deleted_at)):
                 return False
             del self._tombstones[uid]
         held = self._entries.get(object_key(obj))
-        if held is not None and not _newer(version, held.version):
+        if held is not None and not is_newer(version, held.version):
             return False
         entry = Entry(obj, self._link(obj))
         self._entries[entry.key] = entry
@@ -110,7 +110,7 @@ class ObjectCache:
         if held is None or held.uid != uid:
             self._add_tombstone(uid, version)
             return []
-        if held.version != version and _newer(held.version, version):
+        if held.version != version and is_newer(held.version, version):
             return []
         self._add_tombstone(uid, version)
         return [self._entries.pop(held.key)]
@@ -146,7 +146,7 @@ class ObjectCache:
         return self._pop(e for e in self._entries.values()
                          if e.key not in seen and within(e.key)
                          and (e.version == version
-                              or not _newer(e.version, version)))
+                              or not is_newer(e.version, version)))
 
     def drop(self, within):
         """Remove objects and all records of deleted objects.
@@ -187,6 +187,13 @@ def version_number(version):
         return None
 
 
-def _newer(version, than):
-    # A version that cannot be compared counts as newer.
+def is_newer(version, than):
+    """Return True for a newer version, or one that cannot be compared.
+
+    Versions of several kinds may be compared while the API server keeps them
+    in one etcd.
+
+    :param version: from `version_number`
+    :param than: from `version_number`
+    """
     return version is None or than is None or version > than

@@ -51,6 +51,9 @@ class VmCache:
         # Keys of VMs whose status counts a VMI that is gone: the watches of
         # VMs and VMIs are not synchronized.
         self._ended = set()
+        # uids of VMIs that are cached, and that the status of their VMs has
+        # ceased to count: they are gone, and the watch has yet to say it.
+        self._uncounted = set()
         self._by_uuid = collections.defaultdict(set)
         self._by_uid = {}
         self._unpacked = collections.OrderedDict()
@@ -212,18 +215,22 @@ class VmCache:
         :returns: (vm, vmi), each None if there is none
         """
         with self._lock:
-            return self._unpack_pair(*self._entries(key), key in self._ended)
+            return self._unpack_pair(*self._entries(key))
 
     def _entries(self, key):
         """Return the entries of a VM and its VMI, each None if there is none.
 
         The caller holds the lock.
+
+        :returns: (vm, vmi, whether the VMI is known to be gone)
         """
         vm = self._vms.get(key)
         vmi = self._vmis.get(key) if vm is not None else None
         if vmi is not None and vmi.link != vm.uid:
             vmi = None
-        return vm, vmi
+        if vmi is not None and vmi.uid in self._uncounted:
+            return vm, None, True
+        return vm, vmi, key in self._ended
 
     def is_older(self, key, version):
         """Return True if the cached VM is older than a version.
@@ -281,8 +288,27 @@ class VmCache:
                 self._ended.discard(key)
             if changed and objects is self._vms:
                 self._index(before, objects.get(key))
+                self._count_vmi(before, objects.get(key),
+                                run_strategy.vmi_seen(obj))
         if changed:
             self._queue_notifications([key])
+
+    def _count_vmi(self, before, vm, counted):
+        """Note whether a VM's status counts the cached VMI.
+
+        :param before: entry of the VM until now, or None
+        :param vm: entry of the VM
+        :param counted: whether its status counts a VMI
+        """
+        vmi = self._vmis.get(vm.key)
+        if vmi is None or vmi.link != vm.uid:
+            return
+        if counted:
+            self._uncounted.discard(vmi.uid)
+        elif (before is not None and before.uid == vm.uid
+              and run_strategy.vmi_seen(self._unpack(before))
+              and object_cache.is_newer(vm.version, vmi.version)):
+            self._uncounted.add(vmi.uid)
 
     def discard_vm(self, key, uid):
         """Remove a VM that the API no longer has."""
@@ -371,6 +397,8 @@ class VmCache:
                     self._index(entry, None)
                     self._ended.discard(entry.key)
             else:
+                self._uncounted.difference_update(
+                    entry.uid for entry in gone)
                 self._ended.update(
                     entry.key for entry in gone
                     if (vm := self._vms.get(entry.key)) is not None
@@ -444,17 +472,16 @@ class VmCache:
                 return
             callbacks = callbacks or tuple(self._callbacks)
             for key in keys:
-                vm, vmi = self._entries(key)
-                if vm is not None or gone:
-                    self._notifications.put((
-                        key, (vm, vmi, key in self._ended), callbacks))
+                entries = self._entries(key)
+                if entries[0] is not None or gone:
+                    self._notifications.put((key, entries, callbacks))
 
     def _notify(self):
         """Call the subscribers. Runs in its own thread."""
         while (notification := self._notifications.get()) is not None:
-            key, pair, callbacks = notification
+            key, entries, callbacks = notification
             with self._lock:
-                vm, vmi = self._unpack_pair(*pair)
+                vm, vmi = self._unpack_pair(*entries)
             for callback in callbacks:
                 try:
                     callback(key, vm, vmi)

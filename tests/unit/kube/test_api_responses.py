@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslotest import base
 
+from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import api_responses
+from sushy_kubevirt.kube import errors
 
 
 class ParseTestCase(base.BaseTestCase):
@@ -23,3 +25,21 @@ class ParseTestCase(base.BaseTestCase):
     def test_invalid_json_is_a_value_error(self):
         for data in b'', b'{', b'[' * 5000, b'nothing':
             self.assertRaises(ValueError, api_responses.parse, data)
+
+
+class ErrorTestCase(base.BaseTestCase):
+
+    def test_undeclared_field_is_final(self):
+        call = api_responses.ApiCall('patch', api_resources.VM, 'dev', 'a')
+        for text, expected in (
+                ('failed to create typed patch object (dev/a; kubevirt.io/v1, '
+                 'Kind=VirtualMachine): errors:\n  .spec.x: field not '
+                 'declared in schema\n  .spec.y: field not declared in '
+                 'schema', errors.Rejected),
+                ('failed to create typed patch object (dev/a; kubevirt.io/v1, '
+                 'Kind=VirtualMachine): .spec.x: expected string, got 7',
+                 errors.Rejected),
+                ('failed to create typed patch object (dev/a): busy',
+                 errors.ServerError)):
+            self.assertIs(expected, type(api_responses.error_from_status(
+                500, text, None, call)))

@@ -63,6 +63,7 @@ class ClientTestCase(base.BaseTestCase):
             method, path, query, headers, sent = self.api.requests[-1]
             self.assertEqual(('PATCH', client.APPLY, 'sushy-kubevirt'), (
                 method, headers['Content-Type'], query['fieldManager']))
+            self.assertEqual('Strict', query['fieldValidation'])
             self.assertNotIn('force', query)
             # The version makes the apply fail for an existing object.
             self.assertEqual('1', sent['metadata']['resourceVersion'])

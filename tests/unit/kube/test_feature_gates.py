@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Feature gates as KubeVirt evaluates them, and without permission to read."""
 
+import threading
+
 from oslotest import base
 
 from sushy_kubevirt.kube import client
@@ -71,3 +73,15 @@ class GatesTestCase(base.BaseTestCase):
         self.api.rule('GET', 'kubevirts', (503, {}), 9)
         self.assertRaises(errors.Unavailable, self.gates().enabled,
                           'RebootPolicy')
+
+    def test_gate_is_read_after_version_could_not_be(self):
+        self.kubevirt('v1.9.0')
+        self.api.rule('GET', 'kubevirts', (503, {}), 1)
+        gates = self.gates()
+        tried = threading.Event()
+        refresh = gates._refresh_quietly
+        gates._refresh_quietly = lambda: (refresh(), tried.set())
+        self.assertIsNone(gates.version)
+        self.assertTrue(tried.wait(30))
+        self.assertIsNone(gates.version)
+        self.assertTrue(gates.enabled('RebootPolicy'))

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watches of VMs and VMIs that deliver the same moment at different times."""
+
+import copy
+import types
+
+from oslotest import base
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vm_cache
+from tests.unit.machine import fakes
+
+KEY = ('default', 'node')
+
+
+class StoppedTestCase(base.BaseTestCase):
+    """The VM's status ceases to count a VMI whose end is not delivered yet.
+    """
+
+    def setUp(self):
+        super().setUp()
+        self.cache = vm_cache.VmCache(None, options.Options())
+        self.deliver(11, self.vm())
+        self.deliver(12, self.vmi())
+
+    def vm(self, created=True):
+        made = fakes.vm()
+        if not created:
+            # KubeVirt omits the field.
+            del made['status']['created']
+        return made
+
+    def vmi(self, uid='u0', deleting=False):
+        made = fakes.vmi(uid=uid, deleting=deleting)
+        made['metadata']['ownerReferences'] = [
+            {'kind': 'VirtualMachine', 'uid': 'vm-uid', 'controller': True}]
+        return made
+
+    def deliver(self, version, obj, kind='MODIFIED'):
+        obj = copy.deepcopy(obj)
+        obj['metadata']['resourceVersion'] = str(version)
+        source = types.SimpleNamespace(
+            resource=api_resources.VM if 'runStrategy' in obj['spec']
+            else api_resources.VMI)
+        self.cache.event(source, kind, obj)
+
+    def state(self):
+        return power_state.state(*self.cache.objects(KEY))
+
+    def test_stop(self):
+        self.assertIs(power_state.PowerState.ON, self.state())
+        self.deliver(15, self.vm(created=False))
+        for version, kind in ((13, 'MODIFIED'), (14, 'DELETED')):
+            vm, vmi = self.cache.objects(KEY)
+            self.assertIsNone(vmi)
+            self.assertTrue(run_strategy.vmi_gone(vm))
+            self.assertIs(power_state.PowerState.OFF, self.state())
+            self.deliver(version, self.vmi(deleting=True), kind)
+        self.assertIs(power_state.PowerState.OFF, self.state())
+
+    def test_next_vmi(self):
+        self.deliver(15, self.vm(created=False))
+        self.deliver(16, self.vmi('u1'))
+        self.assertEqual('u1', self.cache.objects(KEY)[1]['metadata']['uid'])
+        self.assertIs(power_state.PowerState.ON, self.state())
+
+    def test_status_that_counts_it_again(self):
+        self.deliver(15, self.vm(created=False))
+        self.deliver(16, self.vm())
+        self.assertIs(power_state.PowerState.ON, self.state())
+
+    def test_start_that_is_not_counted_yet(self):
+        self.deliver(15, self.vm(created=False))
+        self.deliver(16, self.vmi('u1'))
+        self.deliver(17, self.vm(created=False))
+        self.assertIs(power_state.PowerState.ON, self.state())
