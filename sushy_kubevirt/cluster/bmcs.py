@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses and credentials of BMCs, from the objects of the operator.
+
+The status of a VirtualMachineBMC has the addresses, and names the Secret with
+the credentials and the ConfigMap with the certificate of its authority.
+"""
+
+import base64
+import urllib.parse
+
+from sushy_kubevirt.cluster.ironic import nodes
+from sushy_kubevirt.cluster.objects import kinds
+from sushy_kubevirt.cluster.objects import stamp
+from sushy_kubevirt.cluster import problems
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import naming
+
+
+def of_cluster(client, namespace, cluster):
+    """Read all BMCs of a cluster, by one list for each kind.
+
+    :param client: a `client.Client`
+    :param namespace: of the objects
+    :param cluster: name of the cluster
+    :returns: dict of name of the node to `nodes.Bmc`, or to a
+        `problems.BmcUnavailable`
+    :raises: `errors.MachineError`
+    """
+    found = _list(client, kinds.BMC, namespace, stamp.selector(cluster))
+    if not found:
+        return {}
+    references = _References(client, namespace, {
+        api_resources.SECRET: _list(
+            client, api_resources.SECRET, namespace,
+            stamp.selector(cluster)),
+        api_resources.CONFIG_MAP: _list(
+            client, api_resources.CONFIG_MAP, namespace, naming.OURS)})
+    made = {}
+    for name, live in found.items():
+        try:
+            made[name] = _bmc(live, references)
+        except problems.BmcUnavailable as error:
+            made[name] = error
+    return made
+
+
+def of_node(client, namespace, name):
+    """Read one BMC.
+
+    :param client: a `client.Client`
+    :param namespace: of the VirtualMachineBMC
+    :param name: of the VirtualMachineBMC, which is that of its node
+    :returns: a `nodes.Bmc`
+    :raises: `problems.BmcUnavailable`; `errors.MachineError`
+    """
+    try:
+        live = client.get(kinds.BMC, namespace, name)
+    except errors.ObjectNotFound as error:
+        raise problems.BmcUnavailable(
+            name, f'there is no VirtualMachineBMC {namespace}/{name}. "show" '
+            'lists the nodes; --namespace chooses a namespace') from error
+    return _bmc(live, _References(client, namespace, {}))
+
+
+def require(node, bmc, protocol):
+    """Make sure that a BMC serves a protocol.
+
+    :param node: name of the node
+    :param bmc: a `nodes.Bmc`
+    :param protocol: ``redfish`` or ``ipmi``
+    :returns: the BMC
+    :raises: `problems.BmcUnavailable`
+    """
+    if getattr(bmc, f'{protocol}_port') is None:
+        what, keys = {
+            'redfish': ('Redfish over HTTPS', '"plainHTTP" or "enabled"'),
+            'ipmi': ('IPMI', '"enabled"')}[protocol]
+        raise problems.BmcUnavailable(
+            node, f'does not serve {what}. Remove {keys} from "{protocol}" in '
+            '"bmc" of its node type, and run "apply"')
+    return bmc
+
+
+def host_and_port(host, port, default):
+    """Write an address as in a URL.
+
+    :param host: IP address or name
+    :param port: number
+    :param default: port that is left out
+    """
+    host = f'[{host}]' if ':' in host else host
+    return host if port == default else f'{host}:{port}'
+
+
+class _References:
+    # Objects that BMCs refer to, of lists, or read one by one.
+
+    def __init__(self, client, namespace, listed):
+        self._client = client
+        self._namespace = namespace
+        self._listed = listed
+
+    def find(self, resource, name, node):
+        found = self._listed.get(resource, {}).get(name)
+        if found is None:
+            try:
+                found = self._client.get(resource, self._namespace, name)
+            except errors.ObjectNotFound as error:
+                raise problems.BmcUnavailable(
+                    node, f'{resource.kind} {self._namespace}/{name} does not '
+                    'exist') from error
+        return found
+
+
+def _bmc(live, references):
+    node, status = live['metadata']['name'], live.get('status') or {}
+    endpoints = status.get('endpoints') or {}
+    if not endpoints.get('redfish') and not endpoints.get('ipmi'):
+        raise problems.BmcUnavailable(node, _reason(status))
+    if not status.get('authSecret'):
+        raise problems.BmcUnavailable(node, 'has no Secret with credentials')
+    secret = references.find(
+        api_resources.SECRET, status['authSecret'], node)
+    redfish, ipmi = endpoints.get('redfish'), endpoints.get('ipmi') or {}
+    ports = {'ipmi_port': ipmi.get('port'), 'redfish_port': None}
+    host, authority = ipmi.get('host'), None
+    if redfish:
+        url = urllib.parse.urlsplit(redfish['url'])
+        host = url.hostname
+        if url.scheme == 'https':
+            ports['redfish_port'] = url.port or 443
+        authority = redfish.get('certificateAuthority')
+    ca = None
+    if authority:
+        ca = references.find(
+            api_resources.CONFIG_MAP, authority['configMap'],
+            node).get('data', {}).get(authority['key'])
+    metadata = secret['metadata']
+    return nodes.Bmc(
+        host, username=_value(secret, 'username', node),
+        password=_value(secret, 'password', node), ca=ca,
+        revision=f"{metadata['uid']}/{metadata['resourceVersion']}",
+        secret=metadata['name'],
+        authority=authority['configMap'] if authority else '', **ports)
+
+
+def _value(secret, key, node):
+    try:
+        # The newline that editors leave at the end of a file is not part of
+        # it; so the BMC reads it, too.
+        text = base64.b64decode((secret.get('data') or {})[key]).decode()
+    except (KeyError, ValueError) as error:
+        raise problems.BmcUnavailable(
+            node, f"Secret {secret['metadata']['name']} has no usable "
+            f'{key}') from error
+    return text.removesuffix('\r\n' if text.endswith('\r\n') else '\n')
+
+
+def _reason(status):
+    for one in status.get('conditions') or ():
+        if one['type'] == 'Ready' and one['status'] != 'True':
+            return ': '.join(filter(None, (
+                one.get('reason'), one.get('message'))))
+    return 'the operator has not given it an address yet'
+
+
+def _list(client, resource, namespace, selector):
+    return {one['metadata']['name']: one
+            for items, _ in client.pages(resource, namespace, selector)
+            for one in items}

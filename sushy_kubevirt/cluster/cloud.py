@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connection to OpenStack, by the user's clouds.yaml."""
+
+import os
+
+import keystoneauth1.exceptions
+import openstack
+import openstack.exceptions
+
+from sushy_kubevirt.cluster import problems
+
+
+def connect_if_configured(name=None):
+    """Connect to a cloud if the user has one.
+
+    :param name: see `connect`
+    :returns: an `openstack.connection.Connection`, or None
+    :raises: `problems.ServiceError` if a cloud is named that is not
+        configured
+    """
+    try:
+        return connect(name)
+    except problems.ServiceError:
+        if name or os.environ.get('OS_CLOUD'):
+            raise
+        return None
+
+
+def connect(name=None):
+    """Connect to a cloud.
+
+    Nothing is sent before the connection is used.
+
+    :param name: of a cloud in clouds.yaml; None for that of ``OS_CLOUD``, or
+        the only one
+    :returns: an `openstack.connection.Connection`
+    :raises: `problems.ServiceError` if there is no such configuration
+    """
+    try:
+        return openstack.connect(cloud=name, app_name='sushy-kubevirt')
+    except (openstack.exceptions.SDKException,
+            keystoneauth1.exceptions.ClientException) as error:
+        raise problems.ServiceError(
+            f"{str(error).rstrip('.')}. Set OS_CLOUD to the name of a cloud "
+            'in clouds.yaml, and OS_CLIENT_CONFIG_FILE to its path, if it is '
+            'neither here nor in ~/.config/openstack') from error

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What commands share: options, connections, exit statuses."""
+
+import argparse
+import os
+import sys
+
+from cliff import command
+from cliff import lister
+from cliff import show
+
+from sushy_kubevirt.cluster.commands import status
+from sushy_kubevirt.cluster import config
+from sushy_kubevirt.cluster import identity
+from sushy_kubevirt.cluster.ironic import provision
+from sushy_kubevirt.cluster import kubernetes
+from sushy_kubevirt.cluster import problems
+from sushy_kubevirt.cluster import progress
+from sushy_kubevirt.cluster import wording
+from sushy_kubevirt.kube import errors
+
+
+def positive(text):
+    """Type of an option: a positive whole number."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError('has to be at least 1')
+    return number
+
+
+class Mixin:
+    """Options of all commands, and errors as exit statuses."""
+
+    #: Status of a run without an exception; changed by `take_action`.
+    exit_status = status.DONE
+
+    def get_parser(self, prog_name):
+        """See `cliff.command.Command`."""
+        parser = super().get_parser(prog_name)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.epilog = status.HELP
+        group = parser.add_argument_group('Kubernetes')
+        group.add_argument(
+            '--kubeconfig', metavar='PATH',
+            help='kubeconfig; without it, KUBECONFIG or ~/.kube/config')
+        group.add_argument(
+            '--context', metavar='NAME',
+            help='context of the kubeconfig; without it, the current one')
+        group.add_argument(
+            '--namespace', metavar='NAME',
+            help='namespace of VMs and BMCs; without it, that of the cluster '
+                 'file, or of the context')
+        return parser
+
+    def run(self, parsed_args):
+        """Run, and say in one line each what is wrong.
+
+        :returns: see `status`
+        """
+        try:
+            return super().run(parsed_args) or self.exit_status
+        except problems.InvalidFile as error:
+            for one in error.problems:
+                print(one, file=sys.stderr)
+            return status.INVALID
+        except (problems.NodesInUse, problems.NotConfirmed) as error:
+            self.tell(error)
+            return status.REFUSED
+        except ModuleNotFoundError as error:
+            # Commands import what they need when they run.
+            print(f'The Python package of {error.name} is not installed: '
+                  'pip install "sushy-kubevirt[cluster]"', file=sys.stderr)
+            return status.FAILED
+        except (problems.ClusterError, errors.MachineError,
+                TimeoutError, OSError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            self.tell(error)
+            return status.FAILED
+
+    @staticmethod
+    def tell(text):
+        """Write an error, or a part of one, to stderr.
+
+        Services may quote what others have written into their objects:
+        control characters must not reach the terminal.
+        """
+        print(wording.printable_lines(str(text)), file=sys.stderr)
+
+    def connect(self, options, namespace=None):
+        """Connect to Kubernetes.
+
+        :param options: parsed arguments
+        :param namespace: that of the cluster file, or None
+        :returns: `client.Client` and the namespace of the objects
+        :raises: `problems.InvalidFile`; `errors.MachineError`
+        """
+        if options.namespace and not identity.is_name(options.namespace):
+            raise problems.InvalidFile([problems.Problem(
+                '', f'"{options.namespace}" cannot name a namespace')])
+        client, default = kubernetes.connect(
+            options.kubeconfig, options.context)
+        return client, options.namespace or namespace or default
+
+    def lines(self):
+        """:returns: `progress.Lines` on stderr; silent with ``--quiet``"""
+        quiet = self.app_args is not None and (
+            self.app_args.verbose_level == 0)
+        return progress.Lines(None if quiet else sys.stderr)
+
+
+class Command(Mixin, command.Command):
+    """A command without a table."""
+
+
+class Lister(Mixin, lister.Lister):
+    """A command with a table, JSON or YAML."""
+
+    #: Rows have an order already.
+    need_sort_by_cliff = False
+
+    #: What is printed instead of an empty table.
+    nothing = ''
+
+    def produce_output(self, parsed_args, column_names, data):
+        """See `cliff.display.DisplayCommandBase`."""
+        data = [tuple(wording.printable_lines(one) if isinstance(one, str)
+                      else one for one in row) for row in data]
+        if not data and parsed_args.formatter == 'table':
+            self.app.stdout.write(self.nothing + '\n')
+            return 0
+        return super().produce_output(parsed_args, column_names, data)
+
+
+class ShowOne(Mixin, show.ShowOne):
+    """A command with one row, which can be JSON or YAML."""
+
+
+def add_file(parser):
+    """Add the arguments of commands that read a cluster file."""
+    parser.add_argument('file', metavar='FILE', help='cluster file')
+    parser.add_argument(
+        '--name', metavar='NAME',
+        help='name of the cluster; without it, that in the file, or the '
+             "file's name")
+
+
+def read(options):
+    """Read the cluster file, and tell its warnings.
+
+    :returns: a `model.Cluster`
+    :raises: `problems.InvalidFile`
+    """
+    cluster = config.read(options.file, options.name, options.namespace)
+    for warning in cluster.warnings:
+        print(f'warning: {warning}', file=sys.stderr)
+    return cluster
+
+
+def file_or_name(text, name=None, namespace=None):
+    """Find the cluster that an argument means.
+
+    :param text: path of a cluster file that exists, or name of a cluster
+    :param name: of the cluster, instead of that of the file
+    :param namespace: likewise
+    :returns: name of the cluster, and its namespace or None
+    :raises: `problems.InvalidFile`
+    """
+    if os.path.isfile(text):
+        declared = config.read(text, name, namespace)
+        return declared.name, declared.namespace
+    if not identity.is_name(text, identity.MAX_CLUSTER_LENGTH):
+        raise problems.InvalidFile([problems.Problem(
+            '', f'{text} is neither a file nor the name of a cluster')])
+    return text, None
+
+
+def add_cloud(parser):
+    """Add the options of commands that use OpenStack."""
+    parser.add_argument_group('OpenStack').add_argument(
+        '--os-cloud', metavar='NAME',
+        help='cloud in clouds.yaml; without it, OS_CLOUD, or the only one')
+
+
+def add_waits(parser):
+    """Add the options of commands that wait for nodes."""
+    parser.add_argument(
+        '--parallel', metavar='NUMBER', type=positive,
+        help='nodes that are worked on at the same time (default: '
+             f'{kubernetes.WORKERS} in Kubernetes, {provision.PARALLEL} in '
+             'Ironic)')
+    parser.add_argument(
+        '--timeout', metavar='SECONDS', type=positive, default=1800,
+        help="longest wait for each step of Kubernetes or Ironic "
+             '(default: %(default)s)')
+
+
+def add_force(parser):
+    """Add the options of commands that delete VMs."""
+    parser.add_argument(
+        '--force', action='store_true',
+        help='also nodes with an instance: they are undeployed, and what is '
+             'on their disks is lost')
+    parser.add_argument(
+        '--without-openstack', action='store_true',
+        help='the nodes are not enrolled: delete VMs without asking Ironic '
+             'whether they have an instance')

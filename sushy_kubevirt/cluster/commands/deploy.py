@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``deploy``."""
+
+from sushy_kubevirt.cluster.commands import base
+from sushy_kubevirt.cluster.commands import enrol
+from sushy_kubevirt.cluster.commands import enrolling
+from sushy_kubevirt.cluster.commands import plan as plan_command
+from sushy_kubevirt.cluster.commands import status
+from sushy_kubevirt.cluster import plan
+
+
+class Deploy(base.Lister):
+    """Apply and enrol, and wait until the nodes are available."""
+
+    nothing = plan_command.NOTHING
+
+    def get_parser(self, prog_name):
+        """See `cliff.command.Command`."""
+        parser = super().get_parser(prog_name)
+        base.add_file(parser)
+        base.add_waits(parser)
+        base.add_force(parser)
+        base.add_cloud(parser)
+        return parser
+
+    def take_action(self, parsed_args):
+        """Make the difference."""
+        cluster = base.read(parsed_args)
+        client, namespace = self.connect(parsed_args, cluster.namespace)
+        lines = self.lines()
+        made = plan.make(client, cluster, namespace)
+        written, first = enrolling.rows(enrolling.write(
+            client, made, parsed_args, lines))
+        enrolled, second = enrol.run(
+            client, parsed_args, cluster, namespace, lines)
+        self.exit_status = max(first, second, status.DONE)
+        # What was enrolled was ready before.
+        seen = {name for name, *_ in enrolled}
+        return enrolling.COLUMNS, [
+            one for one in written if one[0] not in seen
+            and (made or one[1] == 'failed')] + enrolled

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``inventory``."""
+
+from sushy_kubevirt.cluster.commands import base
+from sushy_kubevirt.cluster.commands import files
+from sushy_kubevirt.cluster.commands import status
+from sushy_kubevirt.cluster import deploy
+from sushy_kubevirt.cluster.inventory import ansible
+from sushy_kubevirt.cluster.inventory import bifrost
+from sushy_kubevirt.cluster.inventory import devstack
+from sushy_kubevirt.cluster.inventory import ironic
+from sushy_kubevirt.cluster.inventory import metal3
+from sushy_kubevirt.cluster.inventory import metal3_secrets
+from sushy_kubevirt.cluster import kubernetes
+
+FORMATS = {'ironic': ironic, 'bifrost': bifrost, 'devstack': devstack,
+           'ansible': ansible, 'metal3': metal3,
+           'metal3-secrets': metal3_secrets}
+
+
+class Inventory(base.Command):
+    """Print the nodes of a cluster for other tools.
+
+    Nodes with "ironic_config" are printed whose BMC has an address. If one of
+    them has none, the command fails.
+    """
+
+    def get_parser(self, prog_name):
+        """See `cliff.command.Command`."""
+        parser = super().get_parser(prog_name)
+        base.add_file(parser)
+        parser.add_argument(
+            '--format', choices=FORMATS, required=True, help='; '.join(
+                f'{name}: {one.TEXT}' for name, one in FORMATS.items()))
+        parser.add_argument(
+            '--output-file', metavar='PATH',
+            help='write a file that only its owner can read, instead of '
+                 'stdout')
+        return parser
+
+    def take_action(self, parsed_args):
+        """Read and print."""
+        cluster = base.read(parsed_args)
+        client, namespace = self.connect(parsed_args, cluster.namespace)
+        wanted, failed = deploy.wanted(client, cluster, namespace)
+        for one in failed:
+            self.tell(one.error)
+        if failed:
+            # Half an inventory would be taken for a whole one.
+            return status.FAILED
+        text = FORMATS[parsed_args.format].make(
+            wanted, kubernetes.owner(client, namespace, cluster.name))
+        if parsed_args.output_file:
+            files.write(parsed_args.output_file, text, files.PRIVATE)
+        else:
+            self.app.stdout.write(text)
+        return status.DONE

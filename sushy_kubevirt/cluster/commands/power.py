@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``power``."""
+
+from sushy_kubevirt.cluster import bmcs
+from sushy_kubevirt.cluster.commands import base
+from sushy_kubevirt.cluster import power
+
+STATUS = 'status'
+
+
+class Power(base.ShowOne):
+    """Read or change the power state of a node, through its BMC by Redfish.
+
+    Either way the state is printed; after a change, it may still be that of
+    before, or PoweringOn or PoweringOff. The BMC has to be reachable from
+    here.
+    """
+
+    #: The state alone, for scripts.
+    formatter_default = 'value'
+
+    def get_parser(self, prog_name):
+        """See `cliff.command.Command`."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument('node', metavar='NODE', help='name of the node')
+        parser.add_argument(
+            'action', metavar='ACTION', nargs='?', default=STATUS,
+            choices=(STATUS, *power.ACTIONS),
+            help=f"{STATUS}, {', '.join(power.ACTIONS)} "
+                 '(default: %(default)s)')
+        return parser
+
+    def take_action(self, parsed_args):
+        """Ask the BMC."""
+        client, namespace = self.connect(parsed_args)
+        node, action = parsed_args.node, parsed_args.action
+        bmc = bmcs.require(
+            node, bmcs.of_node(client, namespace, node), 'redfish')
+        return ('Power',), (power.run(
+            node, bmc, None if action == STATUS else action),)

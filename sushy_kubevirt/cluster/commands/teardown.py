@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``teardown``."""
+
+import sys
+
+from sushy_kubevirt.cluster import apply
+from sushy_kubevirt.cluster.commands import base
+from sushy_kubevirt.cluster.commands import enrolling
+from sushy_kubevirt.cluster.commands import plan as plan_command
+from sushy_kubevirt.cluster import deploy
+from sushy_kubevirt.cluster import kubernetes
+from sushy_kubevirt.cluster import problems
+from sushy_kubevirt.cluster import teardown
+
+
+class Teardown(base.Lister):
+    """Delete everything that a cluster has in Nova, Ironic and Kubernetes.
+
+    Disks are deleted with their nodes.
+    """
+
+    nothing = plan_command.NOTHING
+
+    def get_parser(self, prog_name):
+        """See `cliff.command.Command`."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            'cluster', metavar='FILE|NAME',
+            help='cluster file, which has to exist, or name of a cluster')
+        parser.add_argument(
+            '--name', metavar='NAME',
+            help='name of the cluster, instead of that of FILE')
+        parser.add_argument(
+            '--yes', action='store_true', help='do not ask')
+        base.add_waits(parser)
+        base.add_force(parser)
+        base.add_cloud(parser)
+        return parser
+
+    def take_action(self, parsed_args):
+        """Ask, and delete."""
+        name, namespace = base.file_or_name(
+            parsed_args.cluster, parsed_args.name, parsed_args.namespace)
+        client, namespace = self.connect(parsed_args, namespace)
+        lines = self.lines()
+        made = teardown.make(client, name, namespace)
+        openstack, enrolled, flavors = None, [], []
+        if not parsed_args.without_openstack:
+            openstack, enrolled = _enrolled(
+                parsed_args, kubernetes.owner(client, namespace, name), lines,
+                made)
+            deploy.check_unused(enrolled, parsed_args.force)
+            flavors = deploy.flavors_to_delete(openstack)
+        if not made and not enrolled and not flavors:
+            return enrolling.COLUMNS, []
+        if not parsed_args.yes:
+            self._confirm(f'{namespace}/{name}', made, enrolled, flavors)
+        if openstack:
+            failed = {one.name: one.error
+                      for one in deploy.remove(openstack, enrolled)
+                      if one.error}
+            deploy.delete_flavors(openstack, flavors)
+        else:
+            failed = {}
+
+        def before_removal(node):
+            if node in failed:
+                raise problems.NodeFailed(f'still in Ironic: {failed[node]}')
+
+        result = apply.run(
+            client, made, lines.progress,
+            apply.Limits(gone=parsed_args.timeout), before_removal,
+            workers=parsed_args.parallel or kubernetes.WORKERS)
+        result.failed = {**failed, **result.failed}
+        found, self.exit_status = enrolling.rows(result)
+        return enrolling.COLUMNS, found
+
+    def _confirm(self, cluster, made, enrolled, flavors):
+        vms = len(made.removed)
+        question = (f'Delete cluster {cluster}: {vms} VMs with their disks, '
+                    f'{len(enrolled)} Ironic nodes, {len(flavors)} flavors? '
+                    '[y/N] ')
+        if not self.app.stdin.isatty():
+            raise problems.NotConfirmed(
+                'There is no terminal to ask for confirmation: give --yes')
+        print(question, end='', file=sys.stderr, flush=True)
+        if self.app.stdin.readline().strip().lower() not in ('y', 'yes'):
+            raise problems.NotConfirmed('Nothing was deleted')
+
+
+def _enrolled(options, owner, lines, plan):
+    """:returns: `deploy.Openstack`, and list of dicts of the nodes in Ironic
+    """
+    try:
+        openstack = enrolling.openstack(options, owner, lines)
+        return openstack, deploy.owned(openstack, deploy.deleted_vms(plan))
+    except problems.ServiceError as error:
+        raise problems.ServiceError(
+            f'It is unknown whether nodes have an instance: {error}. If they '
+            'are not enrolled, give --without-openstack',
+            error.status) from error

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``BIFROST_INVENTORY_SOURCE`` of Bifrost's dynamic playbooks (21.1).
+
+The format is that of ``baremetal_json_file``, which Bifrost's role
+bifrost-create-vm-nodes writes. Without ``ipv4_address`` a node has DHCP.
+"""
+
+import json
+
+from sushy_kubevirt.cluster.ironic import nodes
+
+TEXT = 'BIFROST_INVENTORY_SOURCE of Bifrost; has passwords'
+
+#: Bifrost enrols the hosts of this group.
+_GROUP = 'baremetal'
+
+
+def make(wanted, owner):
+    """Make the file.
+
+    :param wanted: list of `nodes.Wanted`
+    :param owner: the cluster, an `identity.owner`
+    :returns: text, JSON
+    """
+    return json.dumps({one.node.name: _node(one, owner)
+                       for one in wanted}, indent=2) + '\n'
+
+
+def _node(wanted, owner):
+    node = nodes.creation(wanted, owner, {})
+    properties = node['properties']
+    sizes = {'ram': properties.get('memory_mb'),
+             'cpus': properties.get('cpus'),
+             'disk_size': properties.get('local_gb')}
+    made = {
+        'name': node['name'], 'uuid': wanted.vm, 'driver': node['driver'],
+        'driver_info': node['driver_info'],
+        'nics': [{'mac': one.mac} for one in wanted.node.interfaces],
+        'properties': {
+            'cpu_arch': properties.get('cpu_arch', 'x86_64'),
+            'capabilities': properties['capabilities'],
+            **{key: str(value) for key, value in sizes.items() if value}},
+        'host_groups': [_GROUP]}
+    if node['driver'] == 'redfish':
+        made['boot_interface'] = 'redfish-virtual-media'
+    made.update({key: value for key, value in node.items()
+                 if key in (*nodes.INTERFACES, 'resource_class')})
+    if wanted.node.ironic.traits:
+        made['traits'] = list(wanted.node.ironic.traits)
+    return made

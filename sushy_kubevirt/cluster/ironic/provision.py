@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Enrol the nodes of a cluster, and bring them to ``available``.
+
+Everything that exists is read at the beginning, in lists; a node that matches
+costs no further request. The others are worked on in parallel. Each step can
+be the last one: the next run finds the node by its name and continues.
+"""
+
+from concurrent import futures
+import dataclasses
+
+from sushy_kubevirt.cluster.ironic import nodes
+from sushy_kubevirt.cluster.ironic import ports
+from sushy_kubevirt.cluster.ironic import states
+from sushy_kubevirt.cluster import problems
+
+#: Reason of the maintenance in which ports of an available node are changed,
+#: and nodes deleted, as Nova takes none in maintenance. A run that finds it
+#: ends it.
+MAINTENANCE = 'sushy-kubevirt-cluster changes or deletes this node'
+
+#: Nodes at a time. Threads mostly wait for Ironic, whose conductor has 300.
+PARALLEL = 100
+
+#: Times that a node is told to do what did not fail by itself: SQLite was
+#: busy, or another run was at work.
+_ATTEMPTS = 5
+
+#: Provision state that a verb leads to.
+_RESULTS = {'manage': 'manageable', 'inspect': 'manageable',
+            'provide': 'available'}
+
+#: States in which Ironic changes neither interfaces nor resource class nor
+#: ports; ``manage`` ends them at once.
+_FAILED = {'inspect failed', 'clean failed', 'adopt failed'}
+
+#: States after which ``manage`` tries again.
+_UNMANAGED = {'enroll', *_FAILED}
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What is to be done with a node, or what was done.
+
+    :param name: of the node
+    :param action: ``create``, ``change``, ``wait`` (Ironic is at work),
+        ``manage``, ``inspect``, ``provide``, ``delete``, ``unchanged`` or
+        ``failed``
+    :param changed: tuple of names of what changes
+    :param deferred: tuple of names of what would change if the node had no
+        instance
+    :param state: provision state; None if there is no node
+    :param error: text; None without
+    """
+
+    name: str
+    action: str
+    changed: tuple = ()
+    deferred: tuple = ()
+    state: str | None = None
+    error: str | None = None
+
+
+class Enrolment:
+    """The nodes of a cluster, compared with those of Ironic.
+
+    :param client: a `client.Client`
+    :param owner: the cluster, an `identity.owner`
+    :param wanted: iterable of `nodes.Wanted`
+    :param images: dict of `images.resolve`
+    :param report: function of name of the node, step (such as ``manage``) and
+        text, called from threads
+    :param timeout: seconds for each of Ironic's operations
+    :param parallel: nodes that are worked on at the same time
+    :raises: `problems.ServiceError`
+    """
+
+    def __init__(self, client, owner, wanted, images=None,
+                 report=lambda name, step, text='': None, timeout=1800,
+                 parallel=PARALLEL):
+        self._client = client
+        self._owner = owner
+        self._wanted = tuple(wanted)
+        self._images = images or {}
+        self._report = report
+        self._timeout = timeout
+        self._parallel = parallel
+        existing = client.list('nodes', nodes.FIELDS)
+        self._found = nodes.find(existing, owner, self._wanted)
+        kept = {one['uuid'] for one in self._found.values()
+                if isinstance(one, dict)}
+        #: Dicts of the cluster's nodes that the file does not have any more.
+        self.surplus = [one for one in nodes.owned(existing, owner)
+                        if one['uuid'] not in kept]
+        self._ports, self._groups = {}, {}
+        if kept:
+            _by_node(self._ports, client.list('ports', ports.PORT_FIELDS))
+            _by_node(self._groups,
+                     client.list('portgroups', ports.GROUP_FIELDS))
+
+    def plan(self):
+        """Say what `apply` does. No request is made.
+
+        :returns: list of `Result`, in the order of the nodes
+        """
+        return [self._planned(one) for one in self._wanted]
+
+    def apply(self):
+        """Enrol, change and provide. Failures of nodes are in the results.
+
+        :returns: list of `Result`, in the order of the nodes
+        """
+        results = {one.name: one for one in self.plan()}
+        todo = [one for one in self._wanted
+                if results[one.node.name].action not in (
+                    'unchanged', 'failed')]
+        if todo:
+            with states.Watcher(self._client, self._timeout) as watcher:
+                for result in run(
+                        lambda one: self._applied(
+                            one, results[one.node.name], watcher), todo,
+                        self._parallel):
+                    results[result.name] = result
+        for result in results.values():
+            if result.error:
+                self._report(result.name, 'failed', result.error)
+        return list(results.values())
+
+    def _planned(self, wanted):
+        name = wanted.node.name
+        node = self._found.get(name)
+        if node is None:
+            return Result(name, 'create')
+        if isinstance(node, problems.NodeFailed):
+            return Result(name, 'failed', error=str(node))
+        difference = self._difference(wanted, node)
+        changed, deferred = list(difference.changed), difference.deferred
+        if self._interface_changes(wanted, node):
+            if nodes.is_in_use(node):
+                deferred = *deferred, 'ports'
+            else:
+                changed.append('ports')
+        if node['maintenance_reason'] == MAINTENANCE:
+            changed.append('maintenance')
+        state = node['provision_state']
+        if changed:
+            action = 'change'
+        elif state in states.BUSY:
+            action = 'wait'
+        elif nodes.is_in_use(node):
+            action = 'unchanged'
+        else:
+            action = _next_verb(
+                state, wanted, _is_inspected(wanted, node)) or 'unchanged'
+        return Result(name, action, tuple(changed), deferred, state)
+
+    def _applied(self, wanted, planned, watcher):
+        node = self._found.get(wanted.node.name)
+        try:
+            if node is None:
+                node = self._create(wanted)
+            elif node['provision_state'] in states.BUSY:
+                self._report(wanted.node.name, 'wait', node['provision_state'])
+                watcher.settled(node['uuid'])
+                node = self._client.node(node['uuid'], nodes.FIELDS)
+            inspected = _is_inspected(wanted, node)
+            if node['provision_state'] in _FAILED and planned.changed:
+                node = self._recover(wanted, node, watcher)
+            self._change(wanted, node)
+            state = node['provision_state']
+            if not nodes.is_in_use(node):
+                state = self._provide(wanted, node, inspected, watcher)
+        except problems.ClusterError as error:
+            text = str(error)
+            if wanted.bmc.password:
+                text = text.replace(wanted.bmc.password, '***')
+            return dataclasses.replace(planned, action='failed', error=text)
+        self._report(wanted.node.name, state)
+        return dataclasses.replace(planned, state=state)
+
+    def _create(self, wanted):
+        self._report(wanted.node.name, 'create')
+        return self._client.create(
+            'nodes', nodes.creation(wanted, self._owner, self._images),
+            self._secrets(wanted))
+
+    def _recover(self, wanted, node, watcher):
+        # Manage a node whose last operation failed, before it is changed.
+        self._report(wanted.node.name, 'manage', node['provision_state'])
+        self._client.provision(node['uuid'], 'manage')
+        watcher.settled(node['uuid'])
+        return self._client.node(node['uuid'], nodes.FIELDS)
+
+    def _change(self, wanted, node):
+        # Make a node, its port group and its ports what they shall be.
+        try:
+            self._change_node(wanted, node)
+            if not nodes.is_in_use(node):
+                self._change_ports(wanted, node)
+        finally:
+            if node['maintenance_reason'] == MAINTENANCE:
+                self._client.set_maintenance(node['uuid'], None)
+
+    def _change_ports(self, wanted, node):
+        name, uuid = wanted.node.name, node['uuid']
+        groups = self._groups.setdefault(uuid, [])
+        for change in self._group_changes(wanted, node):
+            made = self._make(name, change)
+            if change.verb == 'create':
+                groups.append(made)
+        changes = self._port_changes(wanted, node)
+        if (node['provision_state'] == 'available' and not node['maintenance']
+                and any(one.needs_maintenance for one in changes)):
+            self._client.set_maintenance(uuid, MAINTENANCE)
+            node['maintenance_reason'] = MAINTENANCE
+        for change in changes:
+            self._make(name, change)
+
+    def _change_node(self, wanted, node):
+        difference = self._difference(wanted, node)
+        if difference and difference.changed:
+            self._report(wanted.node.name, 'change',
+                         ', '.join(difference.changed))
+        if difference.patch:
+            self._client.change(
+                'nodes', node['uuid'], difference.patch,
+                self._secrets(wanted), 'driver' in difference.changed)
+        if difference.traits is not None:
+            self._client.set_traits(node['uuid'], difference.traits)
+
+    def _make(self, name, change):
+        self._report(name, f'{change.verb} {change.kind[:-1]}', change.label)
+        if change.verb == 'create':
+            return self._client.create(change.kind, change.body)
+        if change.verb == 'change':
+            return self._client.change(change.kind, change.uuid, change.body)
+        return self._client.delete(change.kind, change.uuid)
+
+    def _provide(self, wanted, node, inspected, watcher):
+        # Go from a settled state to the wanted one; return it.
+        uuid, state = node['uuid'], node['provision_state']
+        if node['maintenance'] and node['fault'] == 'clean failure':
+            # Ironic has begun it, and does not end it.
+            self._client.set_maintenance(uuid, None)
+        attempts = _ATTEMPTS
+        while verb := _next_verb(state, wanted, inspected):
+            self._report(wanted.node.name, verb)
+            self._client.provision(uuid, verb)
+            now = watcher.settled(uuid)
+            state = now['provision_state']
+            if state != _RESULTS[verb]:
+                reason = now['last_error'] or 'Ironic gives no reason'
+                attempts -= 1
+                if attempts and (not now['last_error']
+                                 or states.DATABASE_LOCKED in reason):
+                    # Another run may have told the node something else.
+                    continue
+                raise problems.NodeFailed(
+                    f'{verb}: {state}: {reason}{_advice(wanted, reason)}')
+            if verb == 'inspect':
+                inspected = True
+                self._change_inspected(wanted, uuid)
+        return state
+
+    def _change_inspected(self, wanted, uuid):
+        # Inspection writes into properties and ports, too: it sets
+        # ``pxe_enabled`` by what the node has booted from.
+        for known, kind, fields in (
+                (self._ports, 'ports', ports.PORT_FIELDS),
+                (self._groups, 'portgroups', ports.GROUP_FIELDS)):
+            known[uuid] = self._client.list(kind, fields, uuid)
+        self._change(wanted, self._client.node(uuid, nodes.FIELDS))
+
+    def _difference(self, wanted, node):
+        return nodes.difference(node, wanted, self._owner, self._images)
+
+    def _interface_changes(self, wanted, node):
+        return (self._group_changes(wanted, node)
+                + self._port_changes(wanted, node))
+
+    def _group_changes(self, wanted, node):
+        return ports.group_changes(wanted, node['uuid'], self._owner,
+                                   self._groups.get(node['uuid'], ()))
+
+    def _port_changes(self, wanted, node):
+        return ports.changes(wanted, node['uuid'], self._owner,
+                             self._ports.get(node['uuid'], ()),
+                             self._groups.get(node['uuid'], ()))
+
+    @staticmethod
+    def _secrets(wanted):
+        return (wanted.bmc.password,)
+
+
+def run(function, items, parallel=PARALLEL):
+    """Call a function for each item, in parallel.
+
+    :param parallel: calls at the same time
+    :returns: iterator of what it returns, as it does
+    """
+    pool = futures.ThreadPoolExecutor(parallel)
+    try:
+        for done in futures.as_completed(
+                [pool.submit(function, one) for one in items]):
+            yield done.result()
+    finally:
+        # After an interruption, what waits for Ironic ends with its watcher.
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _advice(wanted, reason):
+    # What to do about reasons that Ironic has from libraries.
+    if 'CERTIFICATE_VERIFY_FAILED' in reason:
+        return (". Ironic's conductors do not trust the BMC's certificate. "
+                'Copy its authority, ca.crt in the ConfigMap '
+                f'{wanted.bmc.authority}, to a file there and name it in '
+                '"ca_file", or set "verify_ca: false"')
+    if 'Max retries exceeded' in reason:
+        return (f". Ironic's conductors have to reach {wanted.bmc.address}; "
+                '"bmc: {service: {type: LoadBalancer}}" of the node type '
+                'gives the BMC an address outside of the Kubernetes cluster')
+    return ''
+
+
+def _by_node(found, objects):
+    for one in objects:
+        found.setdefault(one['node_uuid'], []).append(one)
+
+
+def _is_inspected(wanted, node):
+    # A VM that was made anew is inspected again.
+    return (not wanted.node.ironic.inspect
+            or bool(node['inspection_finished_at'])
+            and nodes.record_of(node).get('vm') == wanted.vm)
+
+
+def _next_verb(state, wanted, inspected):
+    # The verb that leads from a settled state towards the wanted one.
+    if state in _UNMANAGED:
+        return 'manage'
+    if state == 'manageable':
+        if not inspected:
+            return 'inspect'
+        return 'provide' if wanted.node.ironic.provide else None
+    if state == 'available' and not (
+            inspected and wanted.node.ironic.provide):
+        return 'manage'
+    return None

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Remove nodes from Ironic. Their ports and port groups go with them."""
+
+from sushy_kubevirt.cluster.ironic import nodes
+from sushy_kubevirt.cluster.ironic import provision
+from sushy_kubevirt.cluster.ironic import states
+from sushy_kubevirt.cluster import problems
+
+
+def owned(client, owner):
+    """List the nodes of a cluster.
+
+    :param client: a `client.Client`
+    :param owner: the cluster, an `identity.owner`
+    :returns: list of dicts
+    :raises: `problems.ServiceError`
+    """
+    return nodes.owned(client.list('nodes', nodes.FIELDS), owner)
+
+
+def remove(client, existing, force=False,
+           report=lambda name, step, text='': None, timeout=1800,
+           parallel=provision.PARALLEL):
+    """Delete nodes.
+
+    With ``force``, nodes with an instance are undeployed by Ironic. Nova's
+    servers remain, without a node, until their owners delete them.
+
+    :param client: a `client.Client`
+    :param existing: list of dicts, as of `owned`
+    :param force: whether to delete nodes with an instance
+    :param report: as in `provision.Enrolment`
+    :param timeout: seconds for each of Ironic's operations
+    :param parallel: nodes that are worked on at the same time
+    :returns: list of `provision.Result`
+    :raises: `problems.NodesInUse` before anything is changed
+    """
+    in_use = [_name(one) for one in existing if nodes.is_in_use(one)]
+    if in_use and not force:
+        raise problems.NodesInUse(in_use)
+    if not existing:
+        return []
+    with states.Watcher(client, timeout) as watcher:
+        return sorted(provision.run(
+            lambda one: _removed(client, one, force, report, watcher),
+            existing, parallel), key=lambda one: one.name)
+
+
+def _removed(client, node, force, report, watcher):
+    name, state = _name(node), node['provision_state']
+    try:
+        if nodes.is_in_use(node):
+            _undeploy(client, node, report, watcher)
+        elif state in states.BUSY:
+            report(name, 'wait', state)
+            watcher.settled(node['uuid'])
+        _delete(client, node, force)
+    except problems.ClusterError as error:
+        report(name, 'failed', str(error))
+        return provision.Result(name, 'failed', state=state, error=str(error))
+    report(name, 'deleted')
+    return provision.Result(name, 'delete')
+
+
+def _undeploy(client, node, report, watcher):
+    report(_name(node), 'undeploy', node['instance_uuid'] or '')
+    try:
+        client.provision(node['uuid'], 'deleted')
+        watcher.settled(node['uuid'])
+    except problems.ServiceError as error:
+        # States that cannot be undeployed; maintenance deletes them all.
+        report(_name(node), 'undeploy', str(error))
+
+
+def _delete(client, node, force):
+    # Between the list and now, Nova may have taken the node.
+    client.set_maintenance(node['uuid'], provision.MAINTENANCE)
+    now = client.node(node['uuid'], ('uuid', 'instance_uuid'))
+    if now['instance_uuid'] and not force:
+        client.set_maintenance(node['uuid'], None)
+        raise problems.NodesInUse([_name(node)])
+    client.delete('nodes', node['uuid'])
+
+
+def _name(node):
+    return node['name'] or node['uuid']

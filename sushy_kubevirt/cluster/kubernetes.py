@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connection to the Kubernetes API with the account of a user."""
+
+from sushy_kubevirt.cluster import identity
+from sushy_kubevirt.cluster.objects import kinds
+from sushy_kubevirt.kube import client
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.machine import options
+
+#: Field manager of all writes.
+FIELD_MANAGER = 'sushy-kubevirt-cluster'
+
+#: Nodes that are worked on at the same time.
+WORKERS = 16
+
+#: Idle connections that are kept: of workers and of watches.
+CONNECTIONS = WORKERS + 8
+
+OPTIONS = options.Options(
+    connect_timeout=10, request_timeout=30, write_deadline=60,
+    watch_seconds=300, watch_backoff=5, page_size=500)
+
+
+def connect(kubeconfig=None, context=None):
+    """Connect to the API server.
+
+    :param kubeconfig: path of a kubeconfig; None for the first that
+        `connection.Connection.from_options` finds
+    :param context: name of a context in it, or None
+    :returns: `client.Client`, and the namespace of the context
+    :raises: `errors.ConfigError`
+    """
+    made = connection.Connection.from_options(kubeconfig, context)
+    return (client.Client(made, OPTIONS, FIELD_MANAGER, CONNECTIONS),
+            made.namespace or 'default')
+
+
+def uid(client, namespace):
+    """:returns: text, the UID of a namespace
+    :raises: `errors.MachineError`
+    """
+    return client.get(kinds.NAMESPACE, None, namespace, metadata_only=True)[
+        'metadata']['uid']
+
+
+def owner(client, namespace, cluster):
+    """Name a cluster in OpenStack: `identity.owner` of its namespace."""
+    return identity.owner(namespace, cluster, uid(client, namespace))

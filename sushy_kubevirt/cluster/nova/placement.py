@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wait until Placement offers nodes to Nova's scheduler.
+
+nova-compute reports each Ironic node as a resource provider whose UUID is the
+node's, with its resource class and traits, once in its
+``update_resources_interval``. Before, a server on the node fails with "No
+valid host was found".
+"""
+
+import time
+
+import keystoneauth1.exceptions
+import openstack.exceptions
+
+from sushy_kubevirt.cluster.nova import flavors
+from sushy_kubevirt.cluster import problems
+
+#: Version of Placement's API in which ``required`` came (Rocky).
+_MICROVERSION = '1.18'
+
+_INTERVAL = 2
+
+
+def wait(connection, nodes, timeout=600, report=lambda missing: None):
+    """Wait until Placement has the resource providers of nodes.
+
+    :param connection: an `openstack.connection.Connection`
+    :param nodes: iterable of dicts of Ironic with ``uuid``, ``name``,
+        ``resource_class`` and ``traits``, which are available and have no
+        instance
+    :param timeout: seconds
+    :param report: function of the sorted names of the nodes that are missing,
+        called whenever these change
+    :raises: `problems.ServiceError` at the end of the time
+    """
+    deadline = time.monotonic() + timeout
+    missing = {}
+    for node in nodes:
+        key = node['resource_class'], frozenset(node['traits'] or ())
+        missing.setdefault(key, {})[node['uuid']] = node['name']
+    reported = None
+    while True:
+        for key, names in list(missing.items()):
+            offered = _offered(connection, *key)
+            missing[key] = {uuid: name for uuid, name in names.items()
+                            if uuid not in offered}
+        missing = {key: names for key, names in missing.items() if names}
+        names = sorted(name for one in missing.values()
+                       for name in one.values())
+        if not names:
+            return
+        if names != reported:
+            reported = names
+            report(names)
+        if time.monotonic() >= deadline:
+            raise problems.ServiceError(
+                f'Placement does not offer {len(names)} nodes after '
+                f"{timeout:g} s: {', '.join(names[:10])}"
+                f"{', ...' if len(names) > 10 else ''}. See the log of "
+                'nova-compute: it may lack access to Ironic, or have another '
+                'shard or conductor group')
+        time.sleep(min(_INTERVAL, max(0, deadline - time.monotonic())))
+
+
+def _offered(connection, resource_class, traits):
+    # UUIDs of the providers that have one of a resource class left.
+    query = {'resources': f'{flavors.custom_name(resource_class)}:1'}
+    if traits:
+        query['required'] = ','.join(sorted(traits))
+    try:
+        response = connection.placement.get(
+            '/resource_providers', params=query, microversion=_MICROVERSION,
+            skip_cache=True)
+    except (keystoneauth1.exceptions.ClientException,
+            openstack.exceptions.SDKException) as error:
+        raise problems.ServiceError(
+            f'Placement does not answer: {error}') from error
+    if response.status_code == 400:
+        # Placement does not know the resource class or a trait yet.
+        return set()
+    if response.status_code >= 400:
+        raise problems.ServiceError(
+            'Placement refuses to list resource providers: '
+            f'{response.text[:200]} (HTTP {response.status_code})',
+            response.status_code)
+    return {one['uuid'] for one in response.json()['resource_providers']}

@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares the objects of a cluster with those that its file declares.
+
+Only reads: the metadata of the cluster's objects, one list for each kind; of
+all objects of a kind if one of that kind has to be created, with a VM also of
+the kinds of its volumes, to find names that are taken; and of existing
+networks and claims that the file refers to.
+"""
+
+import collections
+import dataclasses
+import enum
+import functools
+import re
+
+from sushy_kubevirt.cluster.objects import bmc
+from sushy_kubevirt.cluster.objects import catalog
+from sushy_kubevirt.cluster.objects import kinds
+from sushy_kubevirt.cluster.objects import networks
+from sushy_kubevirt.cluster.objects import stamp
+from sushy_kubevirt.cluster.objects import volumes
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+
+
+class Action(enum.StrEnum):
+    """What is done with an object."""
+
+    #: It does not exist.
+    CREATE = 'create'
+
+    #: Its declaration has changed, and it can be changed.
+    CHANGE = 'change'
+
+    #: Its declaration has changed: it is deleted with its volumes, and
+    #: created again. KubeVirt would apply most changes to a VM only when it
+    #: is switched off and on, and cannot change volumes at all.
+    RECREATE = 'recreate'
+
+    #: It is declared no more.
+    DELETE = 'delete'
+
+    #: A shared definition of another cluster gets another user.
+    JOIN = 'join'
+
+    #: A shared definition that other clusters use loses a user.
+    LEAVE = 'leave'
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """What is to be done with one object.
+
+    :param action: an `Action`
+    :param resource: an `api_resources.Resource`
+    :param name: of the object
+    :param node: name of its node; None for objects of the whole cluster
+    :param wanted: a `stamp.Wanted`; None to delete it
+    :param live: dict, the metadata of the object in the cluster; None if
+        there is none
+    :param reasons: tuple of text: what has changed
+    """
+
+    action: Action
+    resource: api_resources.Resource
+    name: str
+    node: str | None
+    wanted: stamp.Wanted | None = None
+    live: dict | None = None
+    reasons: tuple = ()
+
+    def as_dict(self):
+        """Return what is printed as JSON: nothing of the object itself."""
+        return {'action': str(self.action), 'kind': self.resource.kind,
+                'name': self.name, 'node': self.node,
+                'reasons': list(self.reasons)}
+
+    def __str__(self):
+        why = f' ({"; ".join(self.reasons)})' if self.reasons else ''
+        return f'{self.action} {self.resource.kind} {self.name}{why}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Conflict:
+    """What keeps a node from being made.
+
+    A name is taken by an object that is not of this cluster, or an object that
+    the cluster file refers to does not exist.
+
+    :param node: name of the node; None for the whole cluster
+    :param text: what it is, and what to do
+    """
+
+    node: str | None
+    text: str
+
+    def __str__(self):
+        return self.text
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is to be done.
+
+    :param cluster: name of the cluster
+    :param namespace: of its objects
+    :param wanted: tuple of all `stamp.Wanted`
+    :param changes: tuple of `Change`: of networks, then of nodes in the order
+        of the file, then of nodes that are removed, highest index first
+    :param conflicts: tuple of `Conflict`
+    """
+
+    cluster: str
+    namespace: str
+    wanted: tuple = ()
+    changes: tuple = ()
+    conflicts: tuple = ()
+
+    def as_dict(self):
+        """Return what is printed as JSON."""
+        return {'cluster': self.cluster, 'namespace': self.namespace,
+                'changes': [one.as_dict() for one in self.changes],
+                'conflicts': [dataclasses.asdict(one)
+                              for one in self.conflicts]}
+
+    def __bool__(self):
+        return bool(self.changes or self.conflicts)
+
+    @property
+    def nodes(self):
+        """Names of the nodes that are declared, in the file's order."""
+        return tuple(dict.fromkeys(
+            one.node for one in self.wanted if one.node is not None))
+
+    @property
+    def created(self):
+        """Names of the nodes whose VM is created."""
+        return self._nodes(Action.CREATE)
+
+    @property
+    def removed(self):
+        """Names of the nodes whose VM is deleted for good."""
+        return self._nodes(Action.DELETE)
+
+    @property
+    def recreated(self):
+        """Names of the nodes whose VM is deleted and created again."""
+        return self._nodes(Action.RECREATE)
+
+    def of_node(self, node):
+        """Return the changes of a node's objects.
+
+        :param node: its name; None for those of the whole cluster
+        """
+        return tuple(self._by_node.get(node, ()))
+
+    @functools.cached_property
+    def _by_node(self):
+        found = collections.defaultdict(list)
+        for one in self.changes:
+            found[one.node].append(one)
+        return found
+
+    def _nodes(self, action):
+        return tuple(one.name for one in self.changes
+                     if one.action == action
+                     and one.resource == api_resources.VM)
+
+
+def make(client, cluster, namespace):
+    """Compare a cluster with its declaration.
+
+    :param client: a `client.Client`
+    :param cluster: a `model.Cluster`; without nodes and networks, everything
+        it has is to be deleted
+    :param namespace: of its objects
+    :returns: a `Plan`
+    """
+    found = _Comparison(client, cluster, namespace)
+    found.check_existing()
+    changes = found.network_changes() + found.node_changes()
+    return Plan(cluster.name, namespace, tuple(found.wanted), tuple(changes),
+                tuple(found.conflicts))
+
+
+class _Comparison:
+
+    def __init__(self, client, cluster, namespace):
+        self._client = client
+        self._cluster = cluster
+        self._namespace = namespace
+        self._live = {one: self._own(one) for one in kinds.OF_NODES}
+        self.wanted = catalog.wanted(
+            cluster, namespace, self._without_secret())
+        self._wanted = collections.defaultdict(dict)
+        for one in self.wanted:
+            self._wanted[one.resource][one.name] = one
+        self._strangers = {}
+        self.conflicts = []
+
+    def check_existing(self):
+        """Find nodes that could not start: what they refer to is missing."""
+        self._check_attachments()
+        self._check_claims()
+
+    def _check_attachments(self):
+        for network in self._cluster.networks.values():
+            if network.config is not None or network.attachment is None:
+                continue
+            nodes = [node.name for node in self._cluster.nodes if any(
+                one.network == network for one in node.interfaces)]
+            space, _, name = network.attachment.rpartition('/')
+            space = space or self._namespace
+            try:
+                if nodes:
+                    self._client.get(kinds.NETWORK, space, name,
+                                     metadata_only=True)
+            except errors.ObjectNotFound:
+                self._lacking(nodes, kinds.NETWORK, space, name, (
+                    f'which the network {network.name} is attached to'))
+            except errors.AccessDenied:
+                pass    # KubeVirt says so when a VM is started.
+
+    def _check_claims(self):
+        wanted = {(node.name, claim) for node in self._cluster.nodes
+                  for claim in volumes.claims(node)}
+        try:
+            live = self._list(api_resources.CLAIM, '') if wanted else {}
+        except errors.AccessDenied:
+            return
+        for node, claim in sorted(wanted):
+            if claim not in live:
+                self._lacking([node], api_resources.CLAIM, self._namespace,
+                              claim, f'which is a volume of {node}')
+
+    def _lacking(self, nodes, resource, namespace, name, what):
+        self.conflicts += [Conflict(node, (
+            f'{resource.kind} {namespace}/{name} does not exist, {what}. '
+            'Create it, or change the file.')) for node in nodes]
+
+    def network_changes(self):
+        """Compare the definitions of networks.
+
+        :returns: list of `Change`
+        """
+        wanted = self._wanted[kinds.NETWORK]
+        live = self._live_networks()
+        return self._compare(kinds.NETWORK, wanted, live, self._network)
+
+    def node_changes(self):
+        """Compare the objects of nodes.
+
+        :returns: list of `Change`
+        """
+        changes = collections.defaultdict(list)
+        for resource in kinds.OF_NODES:
+            for one in self._compare(resource, self._wanted[resource],
+                                     self._live[resource], self._of_node):
+                changes[one.node].append(one)
+        taken = {one.node for one in self.conflicts}
+        order = [node.name for node in self._cluster.nodes]
+        removed = sorted(set(changes) - set(order), key=_index, reverse=True)
+        return [change for node in order + removed if node not in taken
+                for change in changes[node]]
+
+    def _own(self, resource):
+        """List the objects of the cluster's nodes.
+
+        A user's copy of one has its labels, but another name.
+        """
+        found = self._list(resource, stamp.selector(self._cluster.name))
+        return {name: one for name, one in found.items() if name == (
+            bmc.secret_name(stamp.node_of(one) or '')
+            if resource == api_resources.SECRET else stamp.node_of(one))}
+
+    def _without_secret(self):
+        """Find the nodes that `catalog.manifests` has declared."""
+        return {name for name, live in self._live[kinds.BMC].items()
+                if bmc.has_operators_secret(live, self._cluster)
+                and bmc.secret_name(name)
+                not in self._live[api_resources.SECRET]}
+
+    def _compare(self, resource, wanted, live, compare):
+        changes = [compare(one, live[name]) if name in live
+                   else self._create(one) for name, one in wanted.items()]
+        for name, obj in live.items():
+            if name not in wanted:
+                changes.append(self._delete(resource, name, obj))
+        return [one for one in changes if one is not None]
+
+    def _create(self, wanted):
+        stranger = self._stranger(wanted.resource, wanted.name)
+        if stranger is not None:
+            self._taken(wanted, wanted.resource, stranger)
+            return None
+        if wanted.resource == api_resources.VM and self._has_taken_volume(
+                wanted):
+            return None
+        return Change(Action.CREATE, wanted.resource, wanted.name,
+                      wanted.node, wanted)
+
+    def _has_taken_volume(self, wanted):
+        """Tell whether a volume of a new VM has the name of another's.
+
+        KubeVirt would use it as a disk of the VM.
+        """
+        for name in volumes.template_names(wanted.body):
+            for resource in api_resources.DATA_VOLUME, api_resources.CLAIM:
+                try:
+                    stranger = self._stranger(resource, name)
+                except (errors.AccessDenied, errors.Unavailable):
+                    continue    # No right, or no CDI, as KubeVirt will say.
+                if stranger is None:
+                    continue
+                if stamp.cluster_of(stranger) == self._cluster.name:
+                    break
+                self._taken(wanted, resource, stranger)
+                return True
+        return False
+
+    def _taken(self, wanted, resource, stranger):
+        owner = stamp.cluster_of(stranger)
+        whose = (f'belongs to cluster {owner}'
+                 if owner not in (None, self._cluster.name)
+                 else 'exists and belongs to no cluster')
+        name = stranger['metadata']['name']
+        self._conflict(wanted, (
+            f'{resource.kind} {self._namespace}/{name} {whose}. Choose other '
+            'names or another namespace, or delete it.'))
+
+    def _of_node(self, wanted, live):
+        resource = wanted.resource
+        leaving = stamp.is_leaving(live)
+        if stamp.hash_of(live) == wanted.hash and not leaving:
+            return None
+        reasons = (('is being deleted',) if leaving
+                   else stamp.changes(live, wanted.body))
+        recreate = leaving or resource == api_resources.VM
+        return Change(Action.RECREATE if recreate else Action.CHANGE,
+                      resource, wanted.name, wanted.node, wanted, live,
+                      reasons)
+
+    def _network(self, wanted, live):
+        if stamp.is_leaving(live) or not networks.is_shared(live):
+            return self._of_node(wanted, live)
+        others = networks.users(live) - {self._cluster.name}
+        if stamp.hash_of(live) == wanted.hash:
+            if self._cluster.name in networks.users(live):
+                return None
+            return Change(Action.JOIN, kinds.NETWORK, wanted.name, None,
+                          wanted, live)
+        if not others:
+            return Change(Action.CHANGE, kinds.NETWORK, wanted.name, None,
+                          wanted, live, stamp.changes(live, wanted.body))
+        self._conflict(wanted, (
+            f'{kinds.NETWORK.kind} {self._namespace}/{wanted.name} is shared '
+            f'with {", ".join(sorted(others))}, and has another '
+            'configuration. Declare the same one, or another name.'))
+        return None
+
+    def _delete(self, resource, name, live):
+        if networks.is_shared(live):
+            users = networks.users(live)
+            if users - {self._cluster.name}:
+                return Change(Action.LEAVE, resource, name, None, None, live
+                              ) if self._cluster.name in users else None
+        node = (None if resource == kinds.NETWORK
+                else stamp.node_of(live) or name)
+        return Change(Action.DELETE, resource, name, node, None, live)
+
+    def _conflict(self, wanted, text):
+        nodes = [wanted.node]
+        if wanted.resource == kinds.NETWORK:
+            nodes = [node.name for node in self._cluster.nodes if any(
+                one.network.config is not None and _same_name(
+                    one.network.attachment, wanted.name)
+                for one in node.interfaces)] or [None]
+        self.conflicts += [Conflict(node, text) for node in nodes]
+
+    def _live_networks(self):
+        try:
+            return self._list(kinds.NETWORK,
+                              networks.selector(self._cluster.name))
+        except (errors.AccessDenied, errors.Unavailable) as e:
+            if (self._wanted[kinds.NETWORK]
+                    or type(e) not in (errors.AccessDenied,
+                                       errors.Unavailable)):
+                raise
+            # A cluster without Multus, or a user without the right to its
+            # definitions: then none were created.
+            return {}
+
+    def _stranger(self, resource, name):
+        if resource not in self._strangers:
+            self._strangers[resource] = self._list(resource, '')
+        return self._strangers[resource].get(name)
+
+    def _list(self, resource, selector):
+        return {one['metadata']['name']: one
+                for items, _ in self._client.pages(
+                    resource, self._namespace, selector, metadata_only=True)
+                for one in items}
+
+
+def _index(node):
+    """Return a node's index as a sort key; nodes without one come last."""
+    match = re.search(r'\d+$', node or '')
+    return (int(match[0]) if match else -1, node or '')
+
+
+def _same_name(attachment, name):
+    return attachment.rpartition('/')[2] == name

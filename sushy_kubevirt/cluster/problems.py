@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exceptions of this package."""
+
+from sushy_kubevirt.cluster import wording
+
+
+class ClusterError(Exception):
+    """Base of all: the message says what is wrong and what to do."""
+
+
+class InvalidFile(ClusterError):
+    """A cluster file cannot be used. Nothing has been changed.
+
+    :param problems: iterable of `Problem`
+    """
+
+    def __init__(self, problems):
+        self.problems = tuple(problems)
+        super().__init__('\n'.join(str(one) for one in self.problems))
+
+
+class Problem:
+    """One thing that is wrong in a file.
+
+    :param place: where, such as ``cluster.yaml:3:5``; '' if nowhere
+    :param text: what is wrong
+    """
+
+    def __init__(self, place, text):
+        # The texts quote the cluster file, which another person may have
+        # written: control characters must not reach the terminal.
+        self.place = wording.printable(place)
+        self.text = wording.printable(text)
+
+    def __str__(self):
+        return f'{self.place}: {self.text}' if self.place else self.text
+
+
+class NameTaken(ClusterError):
+    """An object that is not of the cluster has a name that it needs.
+
+    :param kind: of the object
+    :param namespace: of the object
+    :param name: of the object
+    """
+
+    def __init__(self, kind, namespace, name):
+        super().__init__(
+            f'{kind} {namespace}/{name} was created by another client in '
+            'the meantime. Run plan again.')
+
+
+class ChangedMeanwhile(ClusterError):
+    """An object is another one than when the plan was made.
+
+    :param reason: text of the API server
+    """
+
+    def __init__(self, reason):
+        super().__init__(f'Changed since it was planned, run it again: '
+                         f'{reason}')
+
+
+class ServiceError(ClusterError):
+    """A service of OpenStack refuses a request or does not answer.
+
+    :param text: what the service is, and its reason
+    :param status: HTTP's status code; None without an answer
+    """
+
+    def __init__(self, text, status=None):
+        self.status = status
+        super().__init__(text)
+
+
+class NodeFailed(ClusterError):
+    """An Ironic node cannot become what the file declares."""
+
+
+class NodesInUse(ClusterError):
+    """Nodes have instances, so that they are neither changed nor deleted.
+
+    :param names: iterable of names of nodes
+    """
+
+    def __init__(self, names):
+        self.names = tuple(names)
+        super().__init__(
+            f"nodes with an instance: {', '.join(self.names)}. Delete their "
+            'servers first, or undeploy the nodes with --force, which loses '
+            'what is on their disks')
+
+
+class BmcUnavailable(ClusterError):
+    """A BMC has no address, certificate or credentials to reach it by.
+
+    :param node: name of its node
+    :param reason: text
+    """
+
+    def __init__(self, node, reason):
+        super().__init__(f'BMC of {node}: {reason}')
+
+
+class Unsuitable(ClusterError):
+    """A cluster cannot be written in a format."""
+
+
+class NotConfirmed(ClusterError):
+    """The user has not agreed to a deletion. Nothing has been changed."""

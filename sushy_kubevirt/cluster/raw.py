@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raw fields of a VirtualMachine or VirtualMachineBMC in a cluster file.
+
+The API server and KubeVirt check nearly all of them. Here are those that this
+package reads itself, or that would make the object another one.
+"""
+
+from sushy_kubevirt.cluster import wording
+
+_SPEC = 'spec', 'template', 'spec'
+_DEVICES = *_SPEC, 'domain', 'devices'
+
+#: Keys of these mappings that may be given; others belong to the cluster.
+_KNOWN = {(): ('metadata', 'spec'), ('metadata',): ('annotations', 'labels')}
+
+#: What has to be a mapping, and must not be removed.
+_MAPPINGS = (
+    ('metadata',), ('metadata', 'labels'), ('metadata', 'annotations'),
+    *(_DEVICES[:length] for length in range(1, len(_DEVICES) + 1)),
+    ('spec', 'template', 'metadata'),
+    ('spec', 'template', 'metadata', 'labels'))
+
+#: Lists of mappings, and where in the items their name is.
+_LISTS = {(*_DEVICES, 'disks'): ('name',), (*_SPEC, 'volumes'): ('name',),
+          ('spec', 'dataVolumeTemplates'): ('metadata', 'name')}
+
+
+def check(value, where, checker):
+    """Check the fields.
+
+    :param value: dict, fields of a VirtualMachine
+    :param where: tuple of keys and indices, where in the file they are
+    :param checker: a `checks.Checker`, to which problems are reported
+    """
+    for path, known in _KNOWN.items():
+        found = _at(value, path)
+        for key in found if isinstance(found, dict) else ():
+            if key not in known:
+                checker.problem((*where, *path, key), (
+                    f'"{wording.short(key)}" cannot be set here; only '
+                    f'{" and ".join(known)} can'))
+    for path in _MAPPINGS:
+        parent = _at(value, path[:-1])
+        if (isinstance(parent, dict) and path[-1] in parent
+                and not isinstance(parent[path[-1]], dict)):
+            checker.problem((*where, *path), f'"{path[-1]}" has to be a '
+                            'mapping')
+    for path, name in _LISTS.items():
+        found = _at(value, path)
+        if found is not None and not (isinstance(found, list) and all(
+                isinstance(_at(one, name), str) for one in found)):
+            checker.problem((*where, *path), f'"{path[-1]}" has to be a list '
+                            f'of mappings with "{".".join(name)}"')
+
+
+def check_bmc(value, where, checker):
+    """Check fields of a VirtualMachineBMC.
+
+    :param value: dict, fields of its ``spec``
+    :param where: see `check`
+    :param checker: see `check`
+    """
+    if 'virtualMachine' in value:
+        checker.problem((*where, 'virtualMachine'), '"virtualMachine" cannot '
+                        'be set here: a BMC is that of the VM of its node')
+
+
+def _at(value, path):
+    for key in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value

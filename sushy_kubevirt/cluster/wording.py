@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of messages about a cluster file."""
+
+import difflib
+
+#: Longest text of a value that a message repeats.
+_LONGEST = 60
+
+
+def closest(word, words):
+    """Find what a misspelt word probably was to be.
+
+    :param word: text
+    :param words: iterable of text
+    :returns: one of them, or None
+    """
+    found = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def unknown(what, word, words, where):
+    """Make the sentence about a name that does not exist.
+
+    :param what: kind of name, such as "node type"
+    :param word: the name
+    :param words: iterable of those that exist
+    :param where: keys below which they are declared
+    """
+    words = list(words)
+    text = f'there is no {what} "{short(word)}" in {where}'
+    near = closest(word, words)
+    if near:
+        return f'{text}; did you mean "{near}"?'
+    if words:
+        listed = ', '.join(f'"{one}"' for one in sorted(words)[:10])
+        return f'{text}; there is {listed}'
+    return text
+
+
+def choice(name, value, choices):
+    """Make the sentence about a value that is not among the permitted ones.
+
+    :param name: the key
+    :param value: text
+    :param choices: permitted values
+    """
+    near = closest(value, choices)
+    if near:
+        return (f'"{name}" cannot be "{short(value)}"; did you mean '
+                f'"{near}"?')
+    listed = ', '.join(f'"{one}"' for one in choices)
+    return f'"{name}" has to be one of {listed}, not "{short(value)}"'
+
+
+def path(keys):
+    """:returns: a tuple of keys and indices as text, such as
+        ``specs[0].type``
+    """
+    if not keys:
+        return 'the file'
+    text = ''
+    for one in keys:
+        text += f'[{one}]' if isinstance(one, int) else f'.{short(one)}'
+    return text.lstrip('.')
+
+
+def shown(value):
+    """:returns: a value as a message shows it"""
+    if value is None:
+        return 'null'
+    if isinstance(value, dict):
+        return 'a mapping'
+    if isinstance(value, list):
+        return 'a list'
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{short(value)}"'
+    return str(value)
+
+
+def printable(text):
+    """:returns: text without characters that would control a terminal"""
+    return ''.join(one if one.isprintable() else ascii(one)[1:-1]
+                   for one in text)
+
+
+def printable_lines(text):
+    """:returns: likewise, of text that may have several lines"""
+    return '\n'.join(printable(line) for line in text.split('\n'))
+
+
+def short(text):
+    """:returns: the beginning of a long text, fit to be printed"""
+    text = printable(text)
+    return text if len(text) <= _LONGEST else text[:_LONGEST - 1] + '…'
