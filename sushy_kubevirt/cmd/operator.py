@@ -28,6 +28,9 @@ def main(arguments=None):
         # Imported here because the operator does not need it.
         from sushy_kubevirt.operator.diagnose import command
         return command.main(words[1:])
+    if words[:1] == [command_line.CLAIM_KUBECONFIG]:
+        from sushy_kubevirt.operator.metal3 import claim_kubeconfig
+        return claim_kubeconfig.main(words[1:])
     options = command_line.parse(arguments)
     logs.configure(options.log_format, options.log_level)
     # Files that libraries write to /tmp must not be readable by other users.

@@ -132,6 +132,15 @@ class Api:
         return await self._complete(in_thread(
             self._client.serves_group, group))
 
+    async def serves(self, resource):
+        """See `client.Client.serves`."""
+        return await self._complete(in_thread(self._client.serves, resource))
+
+    async def expand_spec(self, namespace, name):
+        """See `client.Client.expand_spec`."""
+        return await self._complete(in_thread(
+            self._client.expand_spec, namespace, name))
+
     async def wait_for_writes(self, seconds):
         """Wait for the writes that are being sent, cancelled ones included.
 
@@ -161,20 +170,24 @@ class Api:
                 maybe_done=True) from None
 
     async def watch(self, resource, namespace=None, label_selector='',
-                    field_selector='', metadata_only=False):
+                    field_selector='', metadata_only=False,
+                    failed=lambda: None):
         """List and watch a collection, without end, through all failures.
 
         :param namespace: None or '' for all namespaces
+        :param failed: function, called when it does not work, and after each
+            attempt that has failed since
         :param metadata_only: whether to read nothing but the metadata
         :returns: asynchronous iterator of (type, object): 'ADDED',
             'MODIFIED' and 'DELETED' with a dict; and after each complete
             list `LISTED` with the set of all (namespace, name), from which
             deleted objects are found
         """
-        found = _Channel(asyncio.get_running_loop(), self._reading)
+        found = _Channel(asyncio.get_running_loop(), self._reading, failed)
         source = watcher.Watcher(
             self._client, self._options, resource, namespace or '',
             label_selector, field_selector, found, metadata_only)
+        found.source = source
         source.start()
         try:
             while True:
@@ -221,11 +234,14 @@ class _Channel:
 
     :param loop: the event loop
     :param reading: `threading.Semaphore` held while a page is read
+    :param failed: function, called in the loop when the watcher fails
     """
 
-    def __init__(self, loop, reading):
+    def __init__(self, loop, reading, failed):
         self._loop = loop
         self._reading = reading
+        self._failed = failed
+        self.source = None
         self._items = asyncio.Queue(1)
         self._closed = False
 
@@ -261,7 +277,11 @@ class _Channel:
         self._send([(kind, obj)])
 
     def changed(self):
-        """Ignore whether the watch is connected."""
+        """Tell that the watch does not work."""
+        if self.source.error is not None:
+            # The event loop may have ended.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._failed)
 
     def _send(self, items):
         sending = self._items.put(items)

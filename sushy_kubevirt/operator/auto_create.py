@@ -15,7 +15,9 @@ import logging
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import logs
+from sushy_kubevirt.operator.metal3 import templates
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import spec
@@ -36,6 +38,7 @@ class SelectedVm:
     :param uid: of the VM
     :param deleting: whether it is being deleted
     :param allowed: its annotation `permissions.ANNOTATION`, or None
+    :param labels: tuple of (name, value) of the labels that its BMC gets
     """
 
     namespace: str
@@ -43,6 +46,7 @@ class SelectedVm:
     uid: str
     deleting: bool = False
     allowed: str | None = None
+    labels: tuple = ()
 
     def permits(self, namespace):
         """Tell whether BMCs of a namespace may name it."""
@@ -61,6 +65,7 @@ class ExistingBmc:
     :param vm: (namespace, name) of the VM that it names; None if it names
         none, see `spec.Bmc`
     :param auto_created: whether it was created here
+    :param labels: tuple of all its labels, as (name, value)
     """
 
     namespace: str
@@ -68,6 +73,7 @@ class ExistingBmc:
     uid: str
     vm: tuple
     auto_created: bool = False
+    labels: tuple = ()
 
 
 def is_auto_created(body):
@@ -92,7 +98,8 @@ def manifest(vm):
         'apiVersion': naming.API_VERSION, 'kind': naming.KIND,
         'metadata': {
             'name': vm.name, 'namespace': vm.namespace,
-            'labels': {LABEL: 'true', naming.MANAGED_BY: naming.OPERATOR},
+            'labels': {**dict(vm.labels), LABEL: 'true',
+                       naming.MANAGED_BY: naming.OPERATOR},
             'ownerReferences': [{
                 'apiVersion': bmc_resources.VM.api_version,
                 'kind': bmc_resources.VM.kind,
@@ -130,6 +137,10 @@ class AutoCreator:
 
     def __init__(self, options, client):
         self._selector = options.auto_create
+        # One label of a VM is enough for a BMC with a BareMetalHost.
+        self._labels = command_line.selector_labels(
+            options.bare_metal_hosts or '')
+        self._for_claims = bool(options.hosts.claim_templates)
         self._namespaces = options.namespaces or (None,)
         self._api = client
         self._vms = {}
@@ -161,13 +172,19 @@ class AutoCreator:
                 continue
             meta = found['metadata']
             key = meta['namespace'], meta['name']
-            if kind == 'DELETED':
+            # `ClaimController` makes and deletes the BMCs of the VMs it makes.
+            if kind == 'DELETED' or self._for_claims and (
+                    templates.is_template(found)
+                    or templates.is_made_here(found)):
                 self._vms.pop(key, None)
             else:
                 self._vms[key] = SelectedVm(
                     *key, meta['uid'], 'deletionTimestamp' in meta,
                     (meta.get('annotations') or {}).get(
-                        permissions.ANNOTATION))
+                        permissions.ANNOTATION),
+                    tuple((name, value) for name, value in (
+                        meta.get('labels') or {}).items()
+                        if name in self._labels))
             self._queue.add(key)
 
     async def _watch_bmcs(self, namespace):
@@ -188,7 +205,9 @@ class AutoCreator:
         bmc = spec.read(found)
         made = ExistingBmc(bmc.namespace, bmc.name, bmc.uid,
                            bmc.vm and (bmc.vm.namespace, bmc.vm.name),
-                           is_auto_created(found))
+                           is_auto_created(found),
+                           tuple((found['metadata'].get('labels')
+                                  or {}).items()))
         key = made.namespace, made.name
         self._bmcs[key] = made
         if made.vm is not None:
@@ -254,6 +273,12 @@ class AutoCreator:
                                    manifest(vm))
             LOG.info('BMC %s/%s is created: the labels of its VM match '
                      '--auto-create', *key)
+        elif vm and not vm.deleting and namesake in referring and (
+                namesake.auto_created and namesake not in surplus
+                and not {*vm.labels} <= {*namesake.labels}):
+            await self._api.patch(
+                bmc_resources.BMC, vm.namespace, vm.name, {'metadata': {
+                    'uid': namesake.uid, 'labels': dict(vm.labels)}})
         elif vm and not vm.deleting and not referring:
             LOG.info('VM %s/%s gets no BMC: the BMC of its name is for '
                      'another VM', *key)

@@ -14,12 +14,16 @@ import re
 from cryptography import x509
 
 from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator import permissions
 
 PROGRAM = 'sushy-kubevirt-operator'
 
 #: First word of the command line of `diagnose.command`.
 DIAGNOSE = 'diagnose'
+
+#: First word of the command line of `metal3.claim_kubeconfig`.
+CLAIM_KUBECONFIG = 'claim-kubeconfig'
 
 #: Default namespace of the Lease and the CA's Secret outside of a pod.
 SYSTEM_NAMESPACE = 'sushy-kubevirt-system'
@@ -48,6 +52,9 @@ _REQUIREMENT = re.compile(
     r'|{key}\s+(?:in|notin)\s*{values})\s*'.format(
         key=_KEY, word=_WORD, values=_VALUES))
 
+#: What separates the requirements of a selector.
+_BETWEEN = r',(?![^(]*\))'
+
 _NAMESPACE = re.compile(r'[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?')
 
 _PULL_POLICIES = 'Always', 'IfNotPresent', 'Never'
@@ -73,6 +80,9 @@ class Options:
     :param allowed_images: tuple of what BMCs may name: see
         `permissions.image_allowed`
     :param auto_create: label selector of VMs that get a BMC, or None
+    :param bare_metal_hosts: label selector of BMCs that get a BareMetalHost,
+        or None
+    :param hosts: a `host_options.HostOptions`
     :param upload_proxy_url: of CDI's upload proxy as pods reach it; None if
         nothing is uploaded
     :param upload_proxy_ca: CA certificates that it is checked against, PEM;
@@ -98,6 +108,8 @@ class Options:
     pod_annotations: dict = dataclasses.field(default_factory=dict)
     allowed_images: tuple = (IMAGE,)
     auto_create: str | None = None
+    bare_metal_hosts: str | None = None
+    hosts: host_options.HostOptions = host_options.HostOptions()
     upload_proxy_url: str | None = None
     upload_proxy_ca: str | None = None
     max_unavailable: int = MAX_UNAVAILABLE
@@ -117,14 +129,22 @@ def parse(arguments=None, environ=os.environ):
     :returns: `Options`
     :raises: SystemExit, with the reason on standard error
     """
-    found = parser(environ).parse_args(arguments)
-    values = vars(found)
+    commands = parser(environ)
+    values = vars(commands.parse_args(arguments))
     values['namespaces'] = tuple(dict.fromkeys(values['namespaces']))
     values['allowed_images'] = tuple(
-        values['allowed_images'] or [permissions.repository(found.image)])
+        values['allowed_images'] or [permissions.repository(values['image'])])
     for field in 'pod_labels', 'pod_annotations':
         values[field] = dict(values[field])
     values['pull_secrets'] = tuple(dict.fromkeys(values['pull_secrets']))
+    values['hosts'] = host_options.HostOptions(
+        tuple(dict.fromkeys(values.pop('host_labels'))),
+        values.pop('host_failure_domain'), values.pop('host_verify'),
+        values.pop('host_external'), values.pop('claim_templates'),
+        values.pop('claim_limit'))
+    at = values['hosts'].claim_templates
+    if at and not values['bare_metal_hosts']:
+        commands.error('--claim-templates needs --bare-metal-hosts')
     name = environ.get('POD_NAME') or os.uname().nodename
     values['identity'] = f'{name}_{os.urandom(4).hex()}'
     return Options(**values)
@@ -139,7 +159,9 @@ def parser(environ):
             'it; of several replicas, the one that holds the Lease works. '
             'Ends on SIGTERM and Ctrl-C.'), epilog=(
             f'"{PROGRAM} {DIAGNOSE} [BMC]" checks a cluster and its '
-            'installation, and says what to do; see its --help.'))
+            'installation, and says what to do; '
+            f'"{PROGRAM} {CLAIM_KUBECONFIG} NAMESPACE" makes an account for '
+            'HostClaims of Metal3 from another cluster; see their --help.'))
     result.add_argument(
         '--version', action='version', version=f'%(prog)s {version()}')
 
@@ -201,9 +223,48 @@ def parser(environ):
         'for virtual media that CDI cannot fetch itself (default: none, '
         'nothing is uploaded)')
     group.add_argument(
-        '--upload-proxy-ca', metavar='FILE', type=_certificates,
+        '--upload-proxy-ca', metavar='FILE', type=certificates,
         help='CA certificates that the upload proxy is checked against, PEM '
         '(default: those of the image)')
+
+    group = result.add_argument_group('Metal3')
+    group.add_argument(
+        '--bare-metal-hosts', metavar='SELECTOR', type=_selector,
+        help='create a BareMetalHost of Metal3 for each VirtualMachineBMC '
+        'whose labels match, such as metal3=true')
+    group.add_argument(
+        '--host-label', metavar='KEY', dest='host_labels', type=_label_name,
+        action='append', default=[], help='copy this label of the VMs to '
+        'their BareMetalHosts; example.test/* for all labels of a prefix; may '
+        'be repeated')
+    group.add_argument(
+        '--host-failure-domain-label', metavar='KEY',
+        dest='host_failure_domain', type=_label_name,
+        default=host_options.HostOptions.failure_domain, help='label of the '
+        'VMs with the failure domain of their BareMetalHosts (default: '
+        '%(default)s)')
+    group.add_argument(
+        '--host-disable-certificate-verification', dest='host_verify',
+        action='store_false', help='have Ironic not verify the certificates '
+        'of the BMCs of BareMetalHosts; affects those created from then on, '
+        'as Metal3 gives Ironic no later change of it')
+    group.add_argument(
+        '--host-external-address', dest='host_external', action='store_true',
+        help='give BareMetalHosts the address of a load balancer or a Route, '
+        'for an Ironic outside of this cluster (default: the name of the '
+        "BMC's Service, or the address of its load balancer)")
+    group.add_argument(
+        '--claim-templates', metavar='NAMESPACE', type=namespace,
+        help='create a VM with a BareMetalHost for each HostClaim of Metal3 '
+        'for which no host is free, from the VMs in this namespace with the '
+        "annotation bmc.kubevirt.io/claim-template=true, if the namespace's "
+        'HostDeployPolicies admit the claim; delete the VM with the claim')
+    group.add_argument(
+        '--claim-limit', metavar='N', type=_count,
+        default=host_options.HostOptions.claim_limit, help='VMs '
+        'that the claims of one namespace may have (default: %(default)s). '
+        'The annotation bmc.kubevirt.io/claim-limit of a template limits its '
+        'VMs')
 
     group = result.add_argument_group('replicas')
     group.add_argument(
@@ -230,6 +291,17 @@ def parser(environ):
         '--log-level', choices=LEVELS, default='info',
         help='(default: %(default)s)')
     return result
+
+
+def selector_labels(selector):
+    """List the labels that objects need to match a selector.
+
+    :param selector: as `parse` accepts it
+    :returns: set of names
+    """
+    return {re.match(rf'\s*({_KEY})', one)[1]
+            for one in re.split(_BETWEEN, selector)
+            if one.strip() and not one.lstrip().startswith('!')}
 
 
 def version():
@@ -314,6 +386,15 @@ def _label(text):
         f'{text!r} is not a label, such as example.com/team=lab')
 
 
+def _label_name(text):
+    if re.fullmatch(_KEY, text.removesuffix('*') + 'x'
+                    if text.endswith('/*') else text):
+        return text
+    raise argparse.ArgumentTypeError(
+        f'{text!r} is not the name of a label, such as example.com/rack or '
+        'example.com/*')
+
+
 def _annotation(text):
     key, equals, value = text.partition('=')
     if equals and re.fullmatch(_KEY, key):
@@ -329,7 +410,12 @@ def _url(text):
         f'{text!r} is not a URL such as https://cdi-uploadproxy.cdi.svc')
 
 
-def _certificates(path):
+def certificates(path):
+    """Read a file with certificates.
+
+    :returns: its text, PEM
+    :raises: argparse.ArgumentTypeError
+    """
     try:
         with open(path) as stream:
             text = stream.read()
@@ -357,7 +443,7 @@ def _lease(text):
 
 def _selector(text):
     if text.strip() and all(_REQUIREMENT.fullmatch(one)
-                            for one in re.split(r',(?![^(]*\))', text)):
+                            for one in re.split(_BETWEEN, text)):
         return text.strip()
     raise argparse.ArgumentTypeError(
         f'{text!r} is not a label selector, such as bmc=auto or '

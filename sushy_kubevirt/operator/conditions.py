@@ -22,7 +22,11 @@ VM, SECRET, EMULATOR, ENDPOINT, READY = (
     'VirtualMachineAvailable', 'SecretAvailable', 'BMCEmulatorReady',
     'EndpointReady', 'Ready')
 
+#: Written by `metal3.host_controller`, and no part of ``Ready``.
+HOST = 'HostReady'
+
 NOT_PERMITTED = 'ReferenceNotPermitted'
+OWNED_BY_HOST = 'SecretOwnedByHost'
 NAME_TAKEN = 'NameTaken'
 REFUSED = 'Refused'
 SECOND_NAME_TAKEN = 'SecondServiceNameTaken'
@@ -221,6 +225,13 @@ def _secret(bmc, state):
         return Condition(
             SECRET, True, 'SecretGenerated',
             f'User name and password are in Secret {name}.')
+    host = credentials.owning_host(state.secret)
+    if host:
+        return Condition(
+            SECRET, True, OWNED_BY_HOST,
+            f'Secret {name} will be deleted with BareMetalHost {host}, which '
+            'baremetal-operator has made its owner. Give the host a Secret '
+            'of its own, and remove the owner reference.')
     return Condition(SECRET, True, 'SecretFound',
                      f'Secret {name} exists.')
 
@@ -507,6 +518,10 @@ def status(bmc, state, old, now):
         else str(bmc.vm),
         'conditions': merge(old.get('conditions'), found, bmc.generation,
                             now)}
+    made['conditions'][-1:-1] = [
+        one for one in old.get('conditions') or () if one['type'] == HOST]
+    if 'bareMetalHost' in old:
+        made['bareMetalHost'] = old['bareMetalHost']
     if any(one.type == SECRET and one.status for one in found):
         made['authSecret'] = deployments.auth_secret(bmc)
     made.update((name, value) for name, value in endpoints.status(

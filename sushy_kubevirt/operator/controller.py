@@ -51,7 +51,9 @@ class Controller:
     :param client: an `api.Api`
     :param metrics: `metrics.Metrics`
 
-    ``listed`` is an `asyncio.Event`, set when all resources were listed once.
+    ``listed`` is an `asyncio.Event`, set when all resources were listed once;
+    ``has_host`` another one, set when a BMC has a BareMetalHost, or a
+    condition that says why not.
     """
 
     def __init__(self, options, client, metrics):
@@ -77,6 +79,7 @@ class Controller:
         self._tasks = []
         self._unlisted = set()
         self._wants_route = asyncio.Event()
+        self.has_host = asyncio.Event()
         self.listed = asyncio.Event()
 
     async def start(self):
@@ -172,6 +175,10 @@ class Controller:
                     'ignored; set it, or delete the BMC',
                     bmc_resources.BMC.kind, *key)
             return
+        if naming.HOST_FINALIZER in (metadata.get('finalizers') or ()) or any(
+                one['type'] == conditions.HOST for one in (
+                    body.get('status') or {}).get('conditions') or ()):
+            self.has_host.set()
         if spec.read(body).route:
             self._wants_route.set()
         known = self._cache.bmc(key) is not None

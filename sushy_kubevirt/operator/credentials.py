@@ -35,6 +35,11 @@ _REDFISH_MAX_NAME_BYTES = 128
 _REDFISH_MAX_BYTES = 1024
 _ROLES = ('Administrator', 'Operator', 'ReadOnly')
 
+#: Finalizer of the Secret with the credentials of a BareMetalHost, and the
+#: owner that baremetal-operator gives it (``pkg/secretutils``).
+_HOST_FINALIZER = 'baremetalhost.metal3.io/secret'
+_HOST_GROUP, _HOST_KIND = 'metal3.io', 'BareMetalHost'
+
 # 20 letters and digits have 119 bits, fit IPMI 2.0 (20 bytes, section 22.30)
 # and need no quoting in a shell.
 _LENGTH = 20
@@ -66,6 +71,55 @@ def copied(bmc, secret):
     """
     return _secret(bmc, {key: secret['data'][key]
                          for key in KEYS if key in secret['data']})
+
+
+def is_left_over(bmc, secret):
+    """Tell whether a Secret was made for a deleted BMC of this name, and is
+    kept by a BareMetalHost that uses it.
+
+    baremetal-operator adds a finalizer and an owner to the Secrets that hosts
+    name. The BMC of that name adopts such a Secret: the host goes on working,
+    and cannot be deprovisioned otherwise.
+
+    :param bmc: a `spec.Bmc`
+    :param secret: dict, its metadata is enough
+    """
+    metadata = secret['metadata']
+    owners = metadata.get('ownerReferences') or ()
+    tags = metadata.get('labels') or {}
+    return (
+        metadata.get('namespace') == bmc.namespace
+        and naming.labels(bmc.name).items() <= tags.items()
+        and (_HOST_FINALIZER in (metadata.get('finalizers') or ())
+             or any(_is_host(one) for one in owners))
+        and not any(one['uid'] == bmc.uid for one in owners)
+        and all(naming.is_bmc(bmc.name, one) for one in owners
+                if one.get('controller')))
+
+
+def owning_host(secret):
+    """Find the BareMetalHost with which a Secret will be deleted.
+
+    :param secret: dict
+    :returns: name of the last one; None if nothing, or something else, owns
+        the Secret
+    """
+    owners = secret['metadata'].get('ownerReferences') or ()
+    if not owners or not all(_is_host(one) for one in owners):
+        return None
+    return owners[-1]['name']
+
+
+def adopted_owners(bmc, secret):
+    """Make the owner references of a Secret of `is_left_over`.
+
+    :param bmc: a `spec.Bmc`
+    :param secret: dict
+    :returns: list
+    """
+    return [one for one in secret['metadata'].get('ownerReferences') or ()
+            if not naming.is_bmc(bmc.name, one)] + [
+                naming.owner(bmc.name, bmc.uid)]
 
 
 def missing(secret):
@@ -100,6 +154,11 @@ def unusable_keys(secret):
         if not fits or len(_bytes(data.get(key))) > _REDFISH_MAX_BYTES:
             bad.append((REDFISH, key))
     return tuple(bad)
+
+
+def _is_host(reference):
+    return (reference['apiVersion'].partition('/')[0] == _HOST_GROUP
+            and reference['kind'] == _HOST_KIND)
 
 
 def _text(value):

@@ -19,10 +19,11 @@ NORMAL, WARNING = 'Normal', 'Warning'
 _UNREPORTED = (
     'SecretPending', 'EmulatorStarting', 'ServicePending',
     'CertificatePending', 'LoadBalancerPending', 'WaitingForSecret',
-    'WaitingForVirtualMachine', 'WaitingForCertificate')
+    'WaitingForVirtualMachine', 'WaitingForCertificate', 'WaitingForBMC',
+    'HostDeleting', 'BareMetalHostsNotListed')
 
 #: Reasons of true conditions that are reported; None for all reasons.
-_REPORTED = {conditions.SECRET: ('SecretGenerated',),
+_REPORTED = {conditions.SECRET: ('SecretGenerated', conditions.OWNED_BY_HOST),
              conditions.EMULATOR: ('RolloutWaiting',),
              conditions.ENDPOINT: (conditions.SECOND_NAME_TAKEN,),
              conditions.READY: None}
@@ -53,14 +54,16 @@ def of_change(old, new):
     return found
 
 
-def manifest(bmc, type_, reason, message, now):
+def manifest(bmc, type_, reason, message, now, resource=bmc_resources.BMC):
     """Make an Event.
 
-    :param bmc: a `spec.Bmc`
+    :param bmc: a `spec.Bmc`; or what has its namespace, name and uid, of
+        another resource
     :param type_: `NORMAL` or `WARNING`
     :param reason: one word
     :param message: a sentence
     :param now: RFC 3339 text
+    :param resource: a `api_resources.Resource`
     :returns: dict
     """
     digest = hashlib.sha256('\0'.join(
@@ -70,7 +73,7 @@ def manifest(bmc, type_, reason, message, now):
         'metadata': {'name': f"{bmc.name[:230].rstrip('-.')}.{digest}",
                      'namespace': bmc.namespace},
         'involvedObject': {
-            'apiVersion': naming.API_VERSION, 'kind': naming.KIND,
+            'apiVersion': resource.api_version, 'kind': resource.kind,
             'name': bmc.name, 'namespace': bmc.namespace, 'uid': bmc.uid},
         'type': type_, 'reason': reason, 'message': message[:1024],
         'firstTimestamp': now, 'lastTimestamp': now, 'count': 1,

@@ -33,7 +33,7 @@ def subject(step, bmc):
         return f"{body['kind']} {body['metadata']['name']}"
     if isinstance(step, plan.Delete):
         return f'{step.resource.kind} {step.at.name}'
-    if isinstance(step, (plan.Generate, plan.Copy)):
+    if isinstance(step, (plan.Generate, plan.Adopt, plan.Copy)):
         return 'Secret ' + naming.auth(bmc.name)
     if isinstance(step, plan.Issue):
         return 'Secret ' + naming.tls(bmc.name)
@@ -60,7 +60,8 @@ class Executor:
         self._handlers = {
             plan.Create: self._create, plan.Apply: self._apply,
             plan.Replace: self._replace, plan.Delete: self._delete,
-            plan.Generate: self._generate, plan.Copy: self._copy,
+            plan.Generate: self._generate, plan.Adopt: self._adopt,
+            plan.Copy: self._copy,
             plan.Issue: self._issue, plan.EndUpgrade: self._end_upgrade,
             plan.Finalizer: self._finalizer}
 
@@ -98,6 +99,8 @@ class Executor:
                  'value': live['metadata']['resourceVersion']},
                 {'op': 'replace', 'path': '/metadata/managedFields',
                  'value': entries}])
+            # `attempt` below depends on its version.
+            self._put_in_cache(resource, live)
         ref = body['kind'], *names
         try:
             made = await self._api.apply(*at, {
@@ -161,6 +164,21 @@ class Executor:
             return
         await self._patch_data(made, step.uid, {
             key: made['data'][key] for key in step.missing_keys})
+
+    async def _adopt(self, bmc, step, seen, tried):
+        at = (bmc_resources.SECRET, bmc.namespace, naming.auth(bmc.name))
+        live = await self._api.get(*at)
+        if (live['metadata']['uid'] != step.uid
+                or not credentials.is_left_over(bmc, live)):
+            self._cache.secrets.take(live)
+            raise PlanOutdated
+        self._put_in_cache(bmc_resources.SECRET, await self._api.patch(*at, [
+            {'op': 'test', 'path': '/metadata/resourceVersion',
+             'value': live['metadata']['resourceVersion']},
+            {'op': 'add', 'path': '/metadata/ownerReferences',
+             'value': credentials.adopted_owners(bmc, live)}]))
+        LOG.info('Secret %s of a deleted BMC of this name is adopted, as a '
+                 'BareMetalHost uses it', at[2])
 
     async def _copy(self, bmc, step, seen, tried):
         refs = observed_state.secret_refs(bmc)

@@ -38,6 +38,17 @@ AUTHORITY = 'sushy-kubevirt-ca'
 #: references do not work.
 FINALIZER = GROUP + '/elsewhere'
 
+#: Finalizer of a BMC with a BareMetalHost, and of its VM.
+HOST_FINALIZER = GROUP + '/host'
+
+#: Annotation of a BMC: uid of its BareMetalHost, which was moved to another
+#: cluster.
+HOST_MOVED = GROUP + '/host-moved'
+
+#: Annotation of a BMC or its VM, with the value ``true``: its deletion does
+#: not wait for its BareMetalHost.
+SKIP_HOST = GROUP + '/skip-host-deprovisioning'
+
 #: Annotation of objects that the operator creates: digest of the desired
 #: object. Distinguishes a change of the desired state from a change of the
 #: object by other clients.
@@ -169,6 +180,16 @@ def owner(name, uid):
     """:returns: owner reference of the objects of a BMC"""
     return {'apiVersion': API_VERSION, 'kind': KIND, 'name': name,
             'uid': uid, 'controller': True, 'blockOwnerDeletion': True}
+
+
+def is_bmc(name, reference):
+    """Tell whether an owner reference names a BMC of any uid.
+
+    :param name: of the BMC, in the object's namespace
+    :param reference: dict
+    """
+    return (reference['apiVersion'].partition('/')[0] == GROUP
+            and (reference['kind'], reference['name']) == (KIND, name))
 
 
 def metadata(bmc, name, namespace=None):

@@ -7,6 +7,7 @@ import datetime
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
+from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import desired_state
 from sushy_kubevirt.operator import naming
@@ -30,6 +31,8 @@ class ObservedState:
     :param state: the same of the state Secret
     :param authority: the `Authority`; None if the BMC needs none
     :param finalizer: whether the BMC has the operator's finalizer
+    :param held: whether the BMC has a BareMetalHost, which needs it even while
+        it is being deleted
     :param settled: whether the present spec was reconciled before, so that
         differences come from a new version of the operator
     """
@@ -42,6 +45,7 @@ class ObservedState:
     state: secret_summary.Summary | None = None
     authority: object = None
     finalizer: bool = False
+    held: bool = False
     settled: bool = False
 
 
@@ -164,7 +168,9 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
     foreign += ['Secret ' + one.obj['metadata']['name']
                 for one, needed in ((auth, _is_made(bmc)),
                                     (tls, _is_issued(bmc)))
-                if needed and one and not naming.is_ours(bmc, one.obj)]
+                if needed and one and not naming.is_ours(bmc, one.obj)
+                and not (one is auth
+                         and credentials.is_left_over(bmc, one.obj))]
     if store and not _is_state(store):
         # The pod would read a foreign Secret, or one that another controller
         # writes, if it has another type.
@@ -208,6 +214,7 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
         bmc_state, live, auth=auth, source=source, tls=tls, state=store,
         authority=authority,
         finalizer=naming.FINALIZER in (metadata.get('finalizers') or ()),
+        held=naming.HOST_FINALIZER in (metadata.get('finalizers') or ()),
         settled=(body.get('status') or {}).get(
             'observedGeneration') == bmc.generation)
 

@@ -90,6 +90,16 @@ class Generate:
 
 
 @dataclasses.dataclass(frozen=True)
+class Adopt:
+    """Make the BMC the owner of the Secret of a deleted BMC of its name.
+
+    :param uid: of the Secret
+    """
+
+    uid: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Copy:
     """Copy user name and password from the Secret of another namespace.
 
@@ -232,7 +242,7 @@ def unmarked(obj):
 
 
 def _cleanup_steps(bmc, seen):
-    if not seen.finalizer:
+    if seen.held or not seen.finalizer:
         return []
     left = [step for step in _delete_steps(bmc, seen, [], True)
             if step.at.namespace != bmc.namespace]
@@ -297,6 +307,8 @@ def _credentials_steps(bmc, seen, withdrawn):
             return []
         if seen.auth is None:
             return [Copy()]
+        if credentials.is_left_over(bmc, seen.auth.obj):
+            return [Adopt(_uid(seen.auth))]
         if (naming.is_ours(bmc, seen.auth.obj)
                 and seen.auth.digest != seen.source.digest):
             return [Copy(_uid(seen.auth))]
@@ -305,6 +317,8 @@ def _credentials_steps(bmc, seen, withdrawn):
         return []
     if seen.auth is None:
         return [Generate()]
+    if credentials.is_left_over(bmc, seen.auth.obj):
+        return [Adopt(_uid(seen.auth))]
     if naming.is_ours(bmc, seen.auth.obj) and seen.auth.missing_keys:
         return [Generate(_uid(seen.auth), seen.auth.missing_keys)]
     return []

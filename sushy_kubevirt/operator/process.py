@@ -14,6 +14,8 @@ from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import controller
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import leader_election
+from sushy_kubevirt.operator.metal3 import claim_controller
+from sushy_kubevirt.operator.metal3 import host_controller
 from sushy_kubevirt.operator import metrics
 from sushy_kubevirt.pod import health
 
@@ -128,8 +130,20 @@ class Operator:
         if self._options.auto_create:
             tasks.append(asyncio.create_task(
                 auto_create.AutoCreator(self._options, self._api).run()))
+        tasks.append(asyncio.create_task(self._host_controller()))
+        if self._options.hosts.claim_templates:
+            tasks.append(asyncio.create_task(
+                claim_controller.ClaimController(
+                    self._options, self._api).run()))
         return tasks + [asyncio.create_task(_end_when_readable(
             self._api, one)) for one in sorted(denied)]
+
+    async def _host_controller(self):
+        """Run `HostController` for --bare-metal-hosts, and for BMCs that have
+        BareMetalHosts from before."""
+        if not self._options.bare_metal_hosts:
+            await self._controller.has_host.wait()
+        await host_controller.HostController(self._options, self._api).run()
 
     async def _run_tasks(self, tasks):
         """Run until a signal, or until a task ends.

@@ -32,6 +32,9 @@ LOG = logging.getLogger(__name__)
 #: reverting the changes, and the BMC is retried later.
 _MAX_STEPS = 8
 
+#: Finalizer of an object until the garbage collector has deleted what it owns.
+_FOREGROUND = 'foregroundDeletion'
+
 #: Maximum length of a message of the API server in a condition.
 _MAX_MESSAGE_LENGTH = 1024
 
@@ -106,7 +109,7 @@ class Reconciler:
         tried, confirmed = self._tried.setdefault(key, {}), False
         done = collections.Counter()    # steps of each object
         while True:
-            bmc = spec.read(body)
+            bmc = _read(body)
             seen = await self._observe(bmc, body)
             steps = plan.steps(bmc, seen, self._defaults, tried)
             steps, waiting = self._limit_upgrades(key, steps)
@@ -128,7 +131,7 @@ class Reconciler:
                 if body is None:
                     return None
                 confirmed = True
-                if spec.read(body) != bmc:
+                if _read(body) != bmc:
                     continue
             try:
                 await self._execute(bmc, body, steps, seen, tried, done)
@@ -242,6 +245,7 @@ class Reconciler:
                 bmc_resources.BMC, bmc.namespace, bmc.name, [
                     {'op': 'test', 'path': '/metadata/uid',
                      'value': bmc.uid},
+                    *_kept_by_others(old),
                     {'op': 'add', 'path': '/status', 'value': new}],
                 'status')
         except errors.ObjectNotFound:
@@ -262,6 +266,26 @@ class Reconciler:
         except errors.MachineError as e:
             # Events are informational only.
             LOG.info('Event not written: %s', e)
+
+
+def _read(body):
+    """Read a BMC; one that its BareMetalHost still needs is not deleted yet.
+
+    A deletion in the foreground deletes its objects first. They are created
+    again when the garbage collector has finished.
+    """
+    bmc = spec.read(body)
+    finalizers = body['metadata'].get('finalizers') or ()
+    if naming.HOST_FINALIZER in finalizers and _FOREGROUND not in finalizers:
+        return dataclasses.replace(bmc, deleting=False)
+    return bmc
+
+
+def _kept_by_others(status):
+    """:returns: list of JSON patch operations: what `metal3.host_controller`
+        has written is what the new status repeats"""
+    return [{'op': 'test', 'path': '/status/bareMetalHost', 'value': host}
+            for host in [status.get('bareMetalHost')] if host]
 
 
 def _planned_fields(body):

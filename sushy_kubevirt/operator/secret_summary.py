@@ -18,7 +18,7 @@ from sushy_kubevirt.operator import pki
 TYPE = 'Opaque'
 
 _KEPT = ('name', 'namespace', 'uid', 'resourceVersion', 'labels',
-         'ownerReferences', 'deletionTimestamp')
+         'ownerReferences', 'finalizers', 'deletionTimestamp')
 
 CERTIFICATE, KEY = 'tls.crt', 'tls.key'
 

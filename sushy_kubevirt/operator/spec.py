@@ -104,6 +104,17 @@ class Media:
 
 
 @dataclasses.dataclass(frozen=True)
+class Host:
+    """
+    :param enabled: whether a selected BMC has a BareMetalHost
+    :param ipmi: whether Metal3 uses IPMI
+    """
+
+    enabled: bool = True
+    ipmi: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Bmc:
     """The spec of a BMC.
 
@@ -123,6 +134,7 @@ class Bmc:
     :param route: `Route`, or None
     :param network_policy: `NetworkPolicy`
     :param media: `Media`
+    :param host: `Host`
     :param run_strategy: or None for the emulator's default
     :param resources: dict of a container's name and its resources
     :param image: or None for the operator's
@@ -145,6 +157,7 @@ class Bmc:
     route: Route | None = None
     network_policy: NetworkPolicy = NetworkPolicy()
     media: Media = Media()
+    host: Host = Host()
     run_strategy: str | None = None
     resources: dict = dataclasses.field(default_factory=dict)
     image: str | None = None
@@ -185,6 +198,7 @@ def read(body):
         route=_route(spec.get('route')),
         network_policy=_policy(spec.get('networkPolicy') or {}),
         media=_media(spec.get('virtualMedia') or {}),
+        host=_host(spec.get('bareMetalHost') or {}),
         run_strategy=spec.get('runStrategy'),
         resources=spec.get('resources') or {},
         image=spec.get('image'),
@@ -192,6 +206,10 @@ def read(body):
         tolerations=tuple(spec.get('tolerations') or ()),
         deleting='deletionTimestamp' in metadata,
     )
+
+
+def _host(given):
+    return Host(given.get('enabled', True), given.get('protocol') == 'IPMI')
 
 
 def _reference(spec, namespace, *spellings):

@@ -10,6 +10,7 @@ from kubevirt_sandbox.testing import kubectl
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
 from tests.fixtures import access_case
+from tests.fixtures import checkout
 from tests.fixtures import operator
 
 # For clusters with the admission plug-in OwnerReferencesPermissionEnforcement,
@@ -151,6 +152,41 @@ class AutoCreateAccountTestCase(access_case.AccessTestCase):
         self.assertEqual(auto_create, auto_create & self.used(operator.USER))
         self.assertEqual(auto_create, auto_create & set(self.can(
             kubectl.Kubectl(self.account))))
+
+
+@operator.other_platforms
+class BareMetalHostsAccountTestCase(access_case.AccessTestCase):
+
+    FOLDER = operator.MANIFESTS / 'overlays' / 'bare-metal-hosts'
+    ARGUMENTS = ('--auto-create', 'metal3=true', '--bare-metal-hosts',
+                 'metal3=true', '--host-label', 'rack')
+    SANDBOX = operator.PRETENDED_PODS
+
+    def test_may_create_and_delete_hosts(self):
+        self.admin('apply', '-f', checkout.ROOT
+                   / 'tests/fixtures/metal3/definitions.yaml')
+        self.vm()
+        interface = {'name': 'default', 'masquerade': {},
+                     'macAddress': '52:54:00:00:00:0a'}
+        self.kubectl('patch', 'vm', 'box', '--type=merge', '-p', json.dumps(
+            {'spec': {'template': {'spec': {
+                'domain': {'devices': {'interfaces': [interface]}},
+                'networks': [{'name': 'default', 'pod': {}}]}}}}))
+        self.kubectl('label', 'vm', 'box', 'metal3=true')
+        self.until('host', lambda: len(self.kubectl.names('bmh')), 1)
+        self.kubectl('label', 'vm', 'box', 'rack=r1')
+        self.until('label', lambda: self.kubectl.get('bmh', 'box')[
+            'metadata']['labels'].get('rack'), 'r1')
+        self.kubectl('delete', 'vm', 'box')
+        self.assertEqual([], self.kubectl.names('bmh,vmbmc'))
+        self.assert_nothing_denied()
+        hosts = {(verb, 'baremetalhosts.metal3.io') for verb in (
+            'list', 'watch', 'create', 'patch', 'delete')}
+        self.assertEqual(hosts, hosts & self.used(operator.USER))
+        # A host whose creation was not seen is read.
+        self.assertEqual({('get', 'baremetalhosts.metal3.io')}, {
+            one for one in self.can(kubectl.Kubectl(self.account))
+            if one[1] == 'baremetalhosts.metal3.io'} - hosts)
 
 
 @operator.other_platforms

@@ -42,7 +42,7 @@ def run(*words, **environ):
     """
     return subprocess.run(
         [process.BIN / operator.NAME, *map(str, words)], text=True,
-        env=process.environment('/nonexistent', environ),
+        env=process.environment(process.NO_HOME, environ),
         capture_output=True, timeout=60)
 
 
@@ -262,6 +262,8 @@ class CommandTestCase(operator.OperatorTestCase):
         self.wait_takeover(second, 40, LEASE / 3)
         first.send(signal.SIGCONT)
         self.assertEqual(1, first.wait())
+        # The exit status may be read before the output.
+        first.wait_output('The Lease ')
         self.assertIn('The Lease ', first.output.splitlines()[-1])
         # The second replica still runs.
         self.assertIsNone(second.returncode)

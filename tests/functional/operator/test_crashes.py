@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kill the operator after each of its writes; its successor finishes the work.
-
-The API server executes the write, but its response and all later requests
-are lost. To the cluster that is the same as a process killed at that moment.
-"""
+"""Kill the operator after each write; its successor finishes the work."""
 
 import base64
 import copy
 import itertools
 import json
-import time
 
 from tests.fixtures import operator
+from tests.fixtures import operator_kills
 
 FIRST = {'ipmi': {'enabled': True}, 'redfish': {'plainHTTP': False},
          'networkPolicy': {'enabled': False}, 'service': {
@@ -40,55 +36,13 @@ def without(value, keys):
     return value
 
 
-class KilledTestCase(operator.OperatorTestCase):
+class KilledTestCase(operator_kills.Kills, operator.OperatorTestCase):
 
-    RUNS = False
     SANDBOX = ('--pods', 'pretended')
 
     def setUp(self):
         super().setUp()
-        self.running = None
-        self.addCleanup(self.stop)
         self.start()
-
-    def start(self, wait=True):
-        """Start the next operator; delete the former one's Lease."""
-        self.stop()
-        self.admin('delete', 'lease', operator.NAME, '-n',
-                   operator.NAMESPACE, '--ignore-not-found')
-        self.running = operator.Operator(self.account, self.ARGUMENTS, wait)
-        self.running.setUp()
-
-    def stop(self):
-        if self.running is not None:
-            running, self.running = self.running, None
-            running.cleanUp()
-
-    def allow_writes(self, writes):
-        """Let a number of writes of the operator succeed, and no more."""
-        more = {'verb': 'WRITE', 'where': r'^(?!.*/leases)',
-                'user': operator.USER, 'after': writes - 1}
-        self.sandbox.fault('silence', **more)
-        self.sandbox.fault('hang', **dict(more, count=10 ** 6))
-
-    def kill_after_writes(self, finished, seconds=30):
-        """Kill the operator when its last write is done.
-
-        :param finished: function; whether nothing is left to write.
-        :returns: whether the operator finished within the allowed writes.
-        """
-        deadline = time.monotonic() + seconds
-        while not (died := self.sandbox.faults()['faults'][0]['hits']):
-            if finished():
-                # A last write, such as an Event, may follow.
-                time.sleep(0.3)
-                died = self.sandbox.faults()['faults'][0]['hits']
-                break
-            self.assertLess(time.monotonic(), deadline, 'not finished')
-            time.sleep(0.02)
-        self.running.process.kill()
-        self.sandbox.clear_faults()
-        return not died
 
     def objects(self):
         """Return all objects of the BMC, without the fields CHOSEN."""

@@ -32,7 +32,7 @@ class DiagnoseCase(operator.OperatorTestCase):
         done = subprocess.run(
             [process.BIN / operator.NAME, 'diagnose', '--kubeconfig',
              kubeconfig or self.sandbox.kubeconfig, '--output=json', *words],
-            env=process.environment('/nonexistent', environ),
+            env=process.environment(process.NO_HOME, environ),
             capture_output=True, text=True, timeout=120)
         self.assertNotIn('Traceback', done.stderr)
         for password in self.passwords:
@@ -288,7 +288,7 @@ class WithoutOperatorTestCase(DiagnoseCase):
         with subprocess.Popen(
                 [process.BIN / operator.NAME, 'diagnose', '--kubeconfig',
                  self.sandbox.kubeconfig], text=True,
-                env=process.environment('/nonexistent', {}),
+                env=process.environment(process.NO_HOME, {}),
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
             self.assertIn('diagnose, version ', running.stdout.readline())
             running.stdout.close()

@@ -9,6 +9,7 @@ the others register the hosts with Ironic as Metal3's baremetal-operator does
 the settings of OpenShift's cluster-baremetal-operator.
 """
 
+import json
 import pathlib
 import subprocess
 from urllib import parse
@@ -28,6 +29,10 @@ from tests.fixtures import ironic_agent
 from tests.fixtures import operator
 
 NAMESPACE = 'my-cluster'
+NETWORK = {'apiVersion': 'k8s.cni.cncf.io/v1',
+           'kind': 'NetworkAttachmentDefinition',
+           'metadata': {'name': 'machine-network', 'namespace': NAMESPACE},
+           'spec': {'config': '{"cniVersion": "0.3.1", "type": "bridge"}'}}
 SAMPLES = checkout.ROOT / 'etc/kubernetes/samples/openshift-installers'
 
 
@@ -56,6 +61,9 @@ def hosts_of_ztp():
 @given_cluster.needs_sandbox('a cluster without the namespace my-cluster')
 class InstallersTestCase(operator.OperatorTestCase):
 
+    # The masters are on different nodes.
+    SANDBOX = ('--nodes', '3')
+
     # In 4.22's KubeVirt, RebootPolicy is off by default.
     GATES = 'RebootPolicy', 'DeclarativeHotplugVolumes'
 
@@ -74,6 +82,8 @@ class InstallersTestCase(operator.OperatorTestCase):
                       'require_tls': 'false'}}))
         cls.sandbox.set_gates(on=cls.GATES)
         cls.run_blocks('The machines')
+        # The documentation takes the machines' network for granted.
+        cls.shell(f"echo '{json.dumps(NETWORK)}' | kubectl create -f -")
 
     @classmethod
     def run_blocks(cls, title):

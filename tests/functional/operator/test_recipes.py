@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """README's tour and the documented recipes work as written."""
 
+import base64
 import re
 
 import fixtures
@@ -58,6 +59,7 @@ class RecipesTestCase(operator.OperatorTestCase):
         self.assertGreater(len(steps), 10)
         said = self.shell(steps)
         self.addCleanup(self.admin, 'delete', '--wait=false', 'vm', 'node-0')
+        self.addCleanup(self.admin, 'delete', 'secret', 'node-0-host')
         self.assertIn('Chassis Power is off', said['Inside the cluster'])
         self.assertEqual(4, ''.join(said.values()).count('"PowerState":'))
         self.until('objects', lambda: self.kubectl.within('default').names(
@@ -74,7 +76,14 @@ class RecipesTestCase(operator.OperatorTestCase):
         secret = yaml.safe_load(
             (operator.MANIFESTS / 'samples/secret.yaml').read_text())
         name = secret['metadata']['name']
-        self.assertEqual(name, host['spec']['bmc']['credentialsName'])
+        # Metal3 deletes it with the host: not that of the BMC.
+        its = host['spec']['bmc']['credentialsName']
+        self.assertNotEqual(name, its)
+        data = self.admin.within('default').get('secret', its)['data']
+        self.assertEqual(
+            {'username': 'admin', 'password': 'correct-horse'},
+            {key: base64.b64decode(value).decode()
+             for key, value in data.items()})
         connection = machine['spec']['connection']
         self.assertEqual('node-0-virtbmc.default.svc', connection['host'])
         self.assertEqual(name, connection['authSecretRef']['name'])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Routes of BMCs, with the API of OpenShift and an ingress controller."""
 
+import time
 import unittest
 
 from kubevirt_sandbox.testing import given_cluster
@@ -119,6 +120,12 @@ class RouteTestCase(access_case.AccessTestCase):
                 'host': host, 'to': {'kind': 'Service', 'name': 'mine'}}})
         self.kubectl.wait('route/aaa', 'jsonpath={.status.ingress[0].host}='
                           + host)
+        # Of Routes created in the same second, the UIDs decide which one
+        # gets the host.
+        created = self.kubectl.get('route', 'aaa')['metadata'][
+            'creationTimestamp']
+        self.until('older', lambda: created < time.strftime(
+            '%Y-%m-%dT%H:%M:%SZ', time.gmtime()))
         bmc = self.bmc(route=PASSTHROUGH)
         self.until('condition', bmc.condition, ('False', 'RouteRejected'))
         self.assertIn('HostAlreadyClaimed: route aaa already exposes',

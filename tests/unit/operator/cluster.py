@@ -73,6 +73,9 @@ class Cluster:
     async def serves_group(self, group):
         return group in self.groups
 
+    async def serves(self, resource):
+        return resource.group in self.groups
+
     async def check_readable(self, resource, namespace=None):
         self._fail('list', resource, '')
 
@@ -130,7 +133,7 @@ class Cluster:
             return {}
 
     async def watch(self, resource, namespace=None, label_selector='',
-                    field_selector='', metadata_only=False):
+                    field_selector='', metadata_only=False, failed=None):
         def selected(obj):
             metadata = obj['metadata']
             return (namespace in (None, metadata['namespace'])

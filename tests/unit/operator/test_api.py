@@ -75,7 +75,7 @@ class ApiTestCase(unittest.IsolatedAsyncioTestCase):
         _, path, query, headers, body = self.last_request
         self.assertEqual('/api/v1/namespaces/lab/services/x', path)
         self.assertEqual({'fieldManager': 'sushy-kubevirt-operator',
-                          'force': 'true'}, query)
+                          'fieldValidation': 'Strict', 'force': 'true'}, query)
         self.assertEqual('application/apply-patch+yaml',
                          headers['Content-Type'])
         self.assertEqual({'kind': 'Service'}, body)

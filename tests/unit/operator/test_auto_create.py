@@ -73,6 +73,16 @@ class DecideTestCase(base.BaseTestCase):
             reference['apiVersion'], reference['kind'], reference['name'],
             reference['uid']))
 
+    def test_labels_of_hosts(self):
+        body = auto_create.manifest(auto_create.SelectedVm(
+            LAB, 'vm', 'u1', labels=(('metal3', 'true'),)))
+        self.assertTrue(auto_create.is_auto_created(body))
+        self.assertEqual('true', body['metadata']['labels']['metal3'])
+        for selector, names in (
+                ('', set()), ('a=b', {'a'}), ('x.test/a', {'x.test/a'}),
+                ('a in (b, c), d!=e,!f', {'a', 'd'})):
+            self.assertEqual(names, command_line.selector_labels(selector))
+
     def test_bmc_of_user_is_not_auto_created(self):
         def without(*keys):
             body = auto_create.manifest(MACHINE)

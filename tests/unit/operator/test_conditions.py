@@ -38,6 +38,17 @@ def state(base=GOOD, **changes):
     return dataclasses.replace(base, **changes)
 
 
+HOST = {'apiVersion': 'metal3.io/v1alpha1', 'kind': 'BareMetalHost',
+        'name': 'n0', 'uid': 'u'}
+
+
+def owned_by(*owners):
+    """Return a Secret with owners."""
+    made = bodies.secret()
+    made['metadata']['ownerReferences'] = list(owners)
+    return made
+
+
 # (VirtualMachineBMC, observed state, type of a condition, its status, its
 # reason, part of its message)
 CASES = (
@@ -55,6 +66,10 @@ CASES = (
     (bodies.body(), state(foreign=('Secret node-virtbmc-auth',)), SECRET,
      False, 'NameTaken', 'give the BMC another name'),
     (NAMED, GOOD, SECRET, True, 'SecretFound', 'lab/key'),
+    (NAMED, state(secret=owned_by(HOST)), SECRET, True, 'SecretOwnedByHost',
+     'BareMetalHost n0'),
+    (NAMED, state(secret=owned_by(HOST, {**HOST, 'kind': 'Other'})), SECRET,
+     True, 'SecretFound', ''),
     (NAMED, state(secret=None), SECRET, False, 'SecretNotFound',
      'with keys username and password'),
     (NAMED, state(missing_keys=('password',)), SECRET, False,

@@ -6,6 +6,7 @@ import tempfile
 from oslotest import base
 
 from sushy_kubevirt.operator import credentials
+from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.redfish.services import account_files
 from tests.unit.operator import bodies
@@ -46,6 +47,40 @@ class CredentialsTestCase(base.BaseTestCase):
                               role='ReadOnly')
         made = credentials.copied(spec.read(bodies.cross_namespace()), found)
         self.assertEqual(found['data'], made['data'])
+
+    def test_secret_left_over(self):
+        bmc = bodies.bmc()
+        previous = {**naming.owner('node', 'before')}
+        host = {'apiVersion': 'metal3.io/v1alpha1', 'kind': 'BareMetalHost',
+                'name': 'node', 'uid': 'u-host'}
+        held = ['baremetalhost.metal3.io/secret']
+
+        def secret(*owners, **metadata):
+            made = credentials.made(bodies.bmc())
+            made['metadata'].update(ownerReferences=list(owners), **metadata)
+            return made
+        for number, (found, expected) in enumerate((
+                (secret(host), True), (secret(previous, host), True),
+                (secret(finalizers=held), True),
+                (secret(previous, finalizers=held,
+                        deletionTimestamp='2026-01-01T00:00:00Z'), True),
+                # Collected with its BMC, as no host uses it.
+                (secret(previous), False), (secret(), False),
+                # The BMC has it already.
+                (secret(naming.owner('node', bodies.UID), host), False),
+                # Of another BMC, controller or client.
+                (secret(naming.owner('other', 'x'), host), False),
+                (secret({**host, 'controller': True}), False),
+                (secret({**previous, 'apiVersion': 'bmc.test/v1'}, host),
+                 False),
+                (secret(host, labels=naming.labels('other')), False),
+                (secret(host, labels={}), False),
+                (secret(host, namespace='far'), False))):
+            with self.subTest(number=number):
+                self.assertIs(expected, credentials.is_left_over(bmc, found))
+        self.assertEqual(
+            [host, naming.owner('node', bodies.UID)],
+            credentials.adopted_owners(bmc, secret(previous, host)))
 
     def test_missing_keys(self):
         for data, expected in (

@@ -180,6 +180,9 @@ class DefinitionTestCase(server.ServerTestCase):
                           'redfish': {'url': 'https://10.0.0.7/'},
                           'route': {'host': 'node.apps.test',
                                     'url': 'https://node.apps.test/'}},
+            'bareMetalHost': {'name': 'node', 'uid': 'u', 'paused': True,
+                              'state': 'provisioned',
+                              'consumer': 'HostClaim/team/c'},
             'conditions': [{
                 'type': 'Ready', 'status': 'True', 'reason': 'ServiceReady',
                 'message': 'm', 'lastTransitionTime':
@@ -189,13 +192,19 @@ class DefinitionTestCase(server.ServerTestCase):
         table = await self.call('GET', BMCS, expect=200, headers={
             'Accept': 'application/json;as=Table;v=v1;g=meta.k8s.io'})
         self.assertEqual(
-            ['VIRTUALMACHINE', 'ENDPOINT', 'IPMI', 'REDFISH', 'ROUTE', 'READY',
-             'AGE'],
+            ['VIRTUALMACHINE', 'ENDPOINT', 'IPMI', 'REDFISH', 'ROUTE', 'HOST',
+             'HOST STATE', 'CONSUMER', 'READY', 'AGE'],
             [column['name'].upper()
              for column in table['columnDefinitions']][1:])
+        # kubectl shows the others with --output wide.
+        self.assertEqual(
+            ['HOST', 'HOST STATE', 'CONSUMER'],
+            [column['name'].upper() for column in table['columnDefinitions']
+             if column['priority']])
         self.assertEqual(
             ['node', 'vm', '10.0.0.7', '10.0.0.7:623', 'https://10.0.0.7/',
-             'node.apps.test', 'True'], table['rows'][0]['cells'][:7])
+             'node.apps.test', 'node', 'provisioned', 'HostClaim/team/c',
+             'True'], table['rows'][0]['cells'][:10])
 
     async def test_invalid_validation_rule_is_refused(self):
         schema = self.definition['spec']['versions'][0]['schema'][

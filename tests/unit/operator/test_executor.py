@@ -3,6 +3,7 @@ import asyncio
 
 from oslotest import base
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import executor
@@ -87,3 +88,24 @@ class AttemptsTestCase(base.BaseTestCase):
         # The attempt records the desired object without the cluster's fields.
         self.assertEqual({ref: (plan.Replace, *plan.attempt(
             body, kube.objects[ref]))}, tried)
+
+    def test_attempt_after_adoption_of_fields(self):
+        """A refused attempt is known again without an event of a watch."""
+        kube = cluster.Cluster()
+        found = cache.Cache(kube)
+        body = {'apiVersion': 'v1', 'kind': 'Service',
+                'metadata': {'name': 'a', 'namespace': 'lab'},
+                'spec': {'ports': [{'name': 'redfish', 'port': 443}]}}
+        ref = 'Service', 'lab', 'a'
+        kube.add({**body, 'metadata': {
+            **body['metadata'], 'managedFields': [entry(a={})]}})
+        kube.faults.append(lambda verb, *_: errors.Rejected('')
+                           if verb == 'apply' else None)
+        tried = {}
+        with self.assertRaises(executor.PlanOutdated):
+            asyncio.run(executor.Executor(kube, found).execute(
+                bodies.bmc(), plan.Apply(
+                    body, kube.objects[ref]['metadata']['uid']), None, tried))
+        self.assertEqual({ref: (plan.Apply, *plan.attempt(
+            body, found.objects.get(bmc_resources.SERVICE, 'lab', 'a')))},
+            tried)

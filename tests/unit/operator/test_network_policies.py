@@ -136,6 +136,21 @@ class NetworkPoliciesTestCase(base.BaseTestCase):
         self.ingress(self.bmc, [Peer('other'), Peer(self.bmc.namespace),
                                 Peer(address='198.51.100.7')], served, False)
 
+    def test_clients_of_bmcs_of_metal3(self):
+        """Tenants' pods, and guests beside the BMCs, do not reach them."""
+        policies = load('../metal3-tenancy/network-policies.yaml')
+        pod = Peer('bare-metal', self.bmc.labels)
+        launcher = {'kubevirt.io': 'virt-launcher'}
+        for peer, expected in (
+                (Peer('baremetal-operator-system'), True),
+                (Peer('metal3'), True), (Peer('tenant-a'), False),
+                (Peer('bare-metal', launcher), False),
+                (pod, False), (Peer(address='198.51.100.7'), False)):
+            for name in 'redfish', 'ipmi':
+                with self.subTest(peer=peer, port=name):
+                    self.assertEqual(expected, allows(
+                        policies, 'Ingress', pod, peer, *self.ports[name]))
+
     def test_metrics(self):
         metrics = [self.ports[name] for name in (
             'redfish-health', 'ipmi-health')]
@@ -189,6 +204,21 @@ class NetworkPoliciesTestCase(base.BaseTestCase):
         for policy in load('bmcs.yaml', 'operator.yaml'):
             self.assertTrue(policy['spec']['podSelector']['matchLabels'])
             self.assertFalse(_matches(policy['spec']['podSelector'], guest))
+
+    def test_bmcs_of_tenants_hosts(self):
+        policies = load('../metal3-tenancy/network-policies.yaml')
+        here = policies[0]['metadata']['namespace']
+        guest = {'kubevirt.io': 'virt-launcher', 'vm.kubevirt.io/name': 'vm'}
+        bmc = dataclasses.replace(self.bmc, namespace=here)
+        for peer, expected in (
+                (Peer('baremetal-operator-system'), True),
+                (Peer('metal3'), True), (Peer('tenant-a'), False),
+                (Peer(here, guest), False), (bmc, False),
+                (Peer(address='192.0.2.1'), False)):
+            for name, port in self.ports.items():
+                self.assertEqual(
+                    expected and name in ('redfish', 'ipmi'), allows(
+                        policies, 'Ingress', bmc, peer, *port), (peer, name))
 
     def test_own_policy_replaces_that_of_clients(self):
         samples = [one for one in load('bmcs.yaml')

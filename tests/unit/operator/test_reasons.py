@@ -8,6 +8,7 @@ import re
 from oslotest import base
 
 from sushy_kubevirt.operator import conditions
+from sushy_kubevirt.operator.metal3 import host_state
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAGE = ROOT / 'doc/source/operator/not-ready.rst'
@@ -53,6 +54,32 @@ def value(node):
     """Return the value of a literal or of a name of conditions.py."""
     return (node.value if isinstance(node, ast.Constant)
             else getattr(conditions, node.id))
+
+
+def host_reasons():
+    """Return the reasons of all states that host_state.py creates.
+
+    Each is created by ``_state(STATUS, REASON, message, …)``.
+    """
+    return {
+        value(node.args[1]) if isinstance(node.args[1], ast.Constant)
+        else getattr(conditions, node.args[1].attr)
+        for node in ast.walk(ast.parse(
+            pathlib.Path(host_state.__file__).read_text()))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, 'id', '') == '_state'}
+
+
+class HostReasonsTestCase(base.BaseTestCase):
+
+    def test_every_reason_is_documented_and_no_other(self):
+        text = (ROOT / 'doc/source/operator/metal3.rst').read_text()
+        section = text.split('Condition ``HostReady``')[1].split('\n====')[1]
+        documented = {
+            reason for line in section.splitlines() if line.startswith('``')
+            for reason in re.findall(r'``(\w+)``', line)}
+        self.assertGreater(len(documented), 10)
+        self.assertEqual(host_reasons(), documented)
 
 
 class ReasonsTestCase(base.BaseTestCase):

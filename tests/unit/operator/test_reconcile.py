@@ -9,6 +9,7 @@ from oslotest import base
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import pki
@@ -316,6 +317,34 @@ class ReconcileTestCase(base.BaseTestCase):
                 self.assertEqual(('True', 'ServiceReady'),
                                  harness.conditions(kube)['Ready'])
 
+    def test_secret_that_a_host_keeps_is_adopted(self):
+        host = {'apiVersion': 'metal3.io/v1alpha1', 'kind': 'BareMetalHost',
+                'name': 'node', 'uid': 'u-host'}
+
+        def cluster(**metadata):
+            made = credentials.made(bodies.bmc())
+            made['metadata'].update(ownerReferences=[host], **metadata)
+            kube = harness.cluster_with(bodies.body())
+            kube.add(made)
+            return kube, made
+        for metadata in {}, {
+                'deletionTimestamp': '2026-01-01T00:00:00Z',
+                'finalizers': ['baremetalhost.metal3.io/secret']}:
+            kube, made = cluster(**metadata)
+            harness.Operator(kube).run()
+            found = kube.objects['Secret', 'lab', 'node-virtbmc-auth']
+            self.assertEqual(made['data'], found['data'])
+            self.assertEqual(
+                ['u-host', bodies.UID],
+                [one['uid'] for one in found['metadata']['ownerReferences']])
+            self.assertEqual(('True', 'ServiceReady'),
+                             harness.conditions(kube)['Ready'])
+        # Another generated password when it is gone.
+        kube.remove('Secret', 'lab', 'node-virtbmc-auth')
+        harness.Operator(kube).run()
+        self.assertNotEqual(made['data'], kube.objects[
+            'Secret', 'lab', 'node-virtbmc-auth']['data'])
+
     def test_state_secret_of_foreign_type(self):
         kube = harness.cluster_with(bodies.body())
         kube.add({'kind': 'Secret', 'metadata': {
@@ -386,6 +415,29 @@ class ReconcileTestCase(base.BaseTestCase):
                           operator.reconciler.reconcile(KEY))
         self.assertEqual([], kube.faults)
         self.assertNotIn('status', kube.objects['VirtualMachineBMC', *KEY])
+
+    def test_status_of_host_is_not_reverted(self):
+        kube = harness.cluster_with(bodies.body())
+        operator = harness.Operator(kube)
+        operator.run()
+        kube.change('VirtualMachineBMC', *KEY, lambda body: body[
+            'status'].update(bareMetalHost={'name': 'node'}))
+        kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
+            service={'type': 'NodePort'}))
+        operator.sync()
+
+        def pause(verb, kind, name):
+            if (verb, kind) == ('patch', 'VirtualMachineBMC'):
+                kube.faults.clear()
+                kube.change('VirtualMachineBMC', *KEY, lambda body: body[
+                    'status']['bareMetalHost'].update(paused=True))
+
+        kube.faults.append(pause)
+        self.assertRaises(workqueue.Failure, asyncio.run,
+                          operator.reconciler.reconcile(KEY))
+        operator.run()
+        self.assertEqual({'name': 'node', 'paused': True}, kube.objects[
+            'VirtualMachineBMC', *KEY]['status']['bareMetalHost'])
 
     def test_image_that_is_not_allowed(self):
         kube = harness.cluster_with(bodies.body(image='lab.test/created:1'))

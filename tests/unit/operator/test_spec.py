@@ -60,6 +60,10 @@ CASES = (
         'allowedNamespaces': ['a']}),
      spec.NetworkPolicy(True, ('10.0.0.0/8',), ('a',))),
     ('media', bodies.body(), spec.Media()),
+    ('host', bodies.body(), spec.Host()),
+    ('host', bodies.body(bareMetalHost={'enabled': False,
+                                        'protocol': 'IPMI'}),
+     spec.Host(enabled=False, ipmi=True)),
     ('media', bodies.body(virtualMedia={
         'storageClassName': 's', 'accessMode': 'ReadWriteMany',
         'mode': 'import', 'allowedHosts': ['h'],

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the status of a BMC says of its BareMetalHost."""
+
+import dataclasses
+
+from sushy_kubevirt.operator import conditions
+from sushy_kubevirt.operator.metal3 import fields
+from sushy_kubevirt.operator.metal3 import resources
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import network
+
+#: Annotation by which baremetal-operator leaves a host alone.
+PAUSED = 'baremetalhost.metal3.io/paused'
+
+#: Annotation by which it removes a host from Ironic, and leaves the machine as
+#: it is.
+DETACHED = 'baremetalhost.metal3.io/detached'
+
+#: Annotation that ``clusterctl move`` replaces all others by, before it
+#: deletes a host that it has created in another cluster (``mover.go``).
+DELETE_FOR_MOVE = 'clusterctl.cluster.x-k8s.io/delete-for-move'
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """
+    :param condition: a `conditions.Condition` of type `conditions.HOST`
+    :param host: dict, ``status.bareMetalHost``; None without a host
+    """
+
+    condition: conditions.Condition
+    host: dict | None = None
+
+
+def _state(status, reason, message, host=None):
+    return State(conditions.Condition(conditions.HOST, status, reason,
+                                      message), host and summary(host))
+
+
+MISSING = _state(
+    False, 'BareMetalHostAPIMissing',
+    f'This cluster does not serve the API of Metal3 ({resources.GROUP}). The '
+    'host is created when baremetal-operator is installed; without it, run '
+    'the operator without --bare-metal-hosts.')
+
+FORBIDDEN = _state(
+    False, 'BareMetalHostAPIForbidden',
+    'The operator may not list BareMetalHosts. Install it with the component '
+    'etc/kubernetes/components/bare-metal-hosts.')
+
+
+def unlisted(error):
+    """:returns: state while hosts cannot be listed"""
+    return _state(False, 'BareMetalHostsNotListed',
+                  'BareMetalHosts cannot be listed yet; the operator tries '
+                  f'again: {error}')
+
+
+def summary(host):
+    """Make ``status.bareMetalHost``.
+
+    :param host: dict
+    """
+    status, consumer = host.get('status') or {}, (
+        host.get('spec') or {}).get('consumerRef') or {}
+    made = {'name': host['metadata']['name'], 'uid': host['metadata']['uid'],
+            'state': (status.get('provisioning') or {}).get('state'),
+            'consumer': '/'.join(consumer[key] for key in (
+                'kind', 'namespace', 'name') if consumer.get(key)),
+            'paused': not {PAUSED, DELETE_FOR_MOVE}.isdisjoint(
+                _annotations(host))}
+    return {key: value for key, value in made.items() if value}
+
+
+def of(host):
+    """:returns: state of a host that exists"""
+    status = host.get('status') or {}
+    name = host['metadata']['name']
+    if DELETE_FOR_MOVE in _annotations(host):
+        return _state(True, 'HostMoving', f'BareMetalHost {name} is being '
+                      'moved to another cluster.', host)
+    if 'deletionTimestamp' in host['metadata']:
+        return _state(False, 'HostDeleting',
+                      f'BareMetalHost {name} is being deleted.{_pause(host)} '
+                      'Another one is created then; '
+                      'spec.bareMetalHost.enabled=false prevents that.', host)
+    if PAUSED in _annotations(host):
+        return _state(True, 'HostPaused',
+                      f'BareMetalHost {name} is paused. If it is moved to '
+                      'another cluster, no other is created here.', host)
+    if status.get('operationalStatus') == 'error':
+        return _state(False, 'HostFailed',
+                      f'baremetal-operator reports of BareMetalHost {name}: '
+                      f'{_error(status)} It tries again; its log and that of '
+                      'Ironic say more.', host)
+    at = (status.get('provisioning') or {}).get('state')
+    return _state(True, 'HostCreated', f'BareMetalHost {name} is {at}.'
+                  if at else f'BareMetalHost {name} is created; '
+                  'baremetal-operator has not looked at it yet.', host)
+
+
+def unmanaged(host):
+    """:returns: state of the host of a BMC that is to have none"""
+    return _state(True, 'HostNotManaged',
+                  f"BareMetalHost {host['metadata']['name']} stays until it "
+                  'is deleted, but is not updated: its BMC is not selected '
+                  'by --bare-metal-hosts, or has spec.bareMetalHost.enabled='
+                  'false.', host)
+
+
+def needs_mac(vm):
+    """:returns: state without a host, as its VM has no fixed MAC address"""
+    at = vm['metadata']
+    devices = vm['spec']['template']['spec'].get('domain', {}).get(
+        'devices') or {}
+    remedy = 'Give the VM a network interface with a macAddress.'
+    if devices.get('interfaces'):
+        remedy = (
+            'Stop the VM and set one: kubectl patch virtualmachine '
+            f"{at['name']} --namespace {at['namespace']} --type json --patch "
+            """'[{"op": "add", "path": "/spec/template/spec/domain/devices/"""
+            """interfaces/0/macAddress", "value": "02:00:00:00:00:01"}]' """
+            '(with an address of your own).')
+    return _state(False, 'HostNeedsMAC',
+                  'A BareMetalHost needs a MAC address that stays, and no '
+                  f"network interface of VM {at['name']} has one. {remedy}")
+
+
+def waiting_for_bmc(bmc, address, ready):
+    """:returns: state before the BMC can be used
+
+    :param address: `fields.address`
+    :param ready: whether the pod of the BMC is ready
+    """
+    if not (bmc.ipmi if bmc.host.ipmi else bmc.redfish.enabled):
+        return _state(False, 'HostNeedsProtocol',
+                      'The BMC does not serve the protocol of its '
+                      'BareMetalHost. Enable it, or change '
+                      'spec.bareMetalHost.protocol.')
+    if ready and address is None and bmc.service.type != (
+            network.LOAD_BALANCER):
+        return _state(False, 'HostNeedsExternalAddress',
+                      'With --host-external-address the BareMetalHost needs a '
+                      'BMC that is reached from outside of the cluster: set '
+                      'spec.service.type to LoadBalancer, or spec.route for '
+                      'Redfish.')
+    return _state(False, 'WaitingForBMC', 'The BareMetalHost is created when '
+                  'the BMC has an address and its pod is ready: see condition '
+                  'Ready.')
+
+
+def without_credentials(name):
+    """:returns: state before the Secret of the BMC exists"""
+    return _state(False, 'WaitingForBMC', 'The BareMetalHost is created when '
+                  f'Secret {name} exists.')
+
+
+def taken(host):
+    """:returns: state if a foreign host has the name"""
+    return _taken('BareMetalHost', host)
+
+
+def secret_taken(secret):
+    """:returns: state if a foreign Secret has the name"""
+    return _taken('Secret', secret)
+
+
+def _taken(kind, obj):
+    name = obj['metadata']['name']
+    return _state(False, conditions.NAME_TAKEN,
+                  f'{kind} {name} exists already and was not created for this '
+                  'BMC. The operator does not change it: delete it, or give '
+                  'the BMC another name.')
+
+
+def moved(bmc):
+    """:returns: state after the host was moved to another cluster"""
+    return _state(True, 'HostMoved',
+                  'The BareMetalHost was moved to another cluster. To have '
+                  'one here again: kubectl annotate virtualmachinebmc '
+                  f'{bmc.name} --namespace {bmc.namespace} '
+                  f'{naming.HOST_MOVED}-')
+
+
+def address_refused(host, address, error):
+    """:returns: state of a host that does not get the BMC's new address
+
+    The webhook of baremetal-operator admits a change only while a host is
+    registering or detached.
+    """
+    name = host['metadata']['name']
+    return _state(False, 'HostAddressRefused',
+                  f'BareMetalHost {name} has an old address of the BMC, and '
+                  f'its change to {address} was refused: {error}. Delete the '
+                  'host, which is then created with that address, or annotate '
+                  f'it with {DETACHED} until its operational status is '
+                  'detached.'[:1024], host)
+
+
+def refused(error, bmc):
+    """:returns: state after the API server has refused a write
+
+    What is known of the host stays: that it is paused is needed later.
+
+    :param bmc: dict
+    """
+    return dataclasses.replace(_state(
+        False, conditions.REFUSED,
+        'The API server refused a write for the BareMetalHost. Correct what '
+        f'it names; the operator tries again: {error}'[:1024]),
+        host=(bmc.get('status') or {}).get(fields.STATUS))
+
+
+def waiting_for_host(bmc, host, ready):
+    """:returns: state of a BMC whose deletion waits for its host
+
+    :param ready: whether the pod of the BMC is ready
+    """
+    metadata, status = host['metadata'], host.get('status') or {}
+    at = (status.get('provisioning') or {}).get('state')
+    why = _pause(host)
+    if not ready:
+        why += ' The pod of the BMC is not ready: see condition Ready.'
+    if status.get('operationalStatus') == 'error':
+        why += f' baremetal-operator reports: {_error(status)}'
+    return _state(
+        False, 'WaitingForHost',
+        f"BareMetalHost {metadata['name']} is being deleted"
+        f"{f' ({at})' if at else ''}, and needs the BMC until then.{why} "
+        f'{_override(bmc)}', host)
+
+
+def release_unknown(bmc, state):
+    """:returns: state of a BMC whose deletion waits until hosts are listed
+
+    :param state: `State` that says why they are not
+    """
+    return State(dataclasses.replace(state.condition, message=(
+        f'{state.condition.message} Until then the BMC is not deleted, as it '
+        f'may have a BareMetalHost. {_override(bmc)}')))
+
+
+def _override(bmc):
+    return ('To delete BMC and VM at once, with what runs on the VM: kubectl '
+            f'annotate virtualmachinebmc {bmc.name} --namespace '
+            f'{bmc.namespace} {naming.SKIP_HOST}=true')
+
+
+def _pause(host):
+    return (f' It is paused: remove its annotation {PAUSED} to go on.'
+            if PAUSED in _annotations(host) else '')
+
+
+def _error(status):
+    """:returns: a sentence"""
+    what = (status.get('errorMessage') or status.get('errorType') or 'error')
+    return what[:700].rstrip('. ') + '.'
+
+
+def is_detached(host):
+    """Tell whether a host is not managed by Ironic."""
+    return DETACHED in _annotations(host)
+
+
+def merged(old, state, generation, now):
+    """Put a state into the status of a BMC.
+
+    :param old: dict, the present status
+    :param state: `State`; None for none
+    :param generation: of the BMC
+    :param now: RFC 3339 text
+    :returns: dict
+    """
+    new = {key: value for key, value in old.items() if key != fields.STATUS}
+    others = [one for one in old.get('conditions') or ()
+              if one['type'] != conditions.HOST]
+    if state is not None:
+        others = others[:-1] + conditions.merge(
+            old.get('conditions'), [state.condition], generation,
+            now) + others[-1:]
+        if state.host:
+            new[fields.STATUS] = state.host
+    if others or 'conditions' in old:
+        new['conditions'] = others
+    return new
+
+
+def _annotations(host):
+    return host['metadata'].get('annotations') or {}

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `ClaimController` keeps of objects in memory."""
+
+import json
+
+from sushy_kubevirt.operator.metal3 import claims
+from sushy_kubevirt.operator.metal3 import fields
+from sushy_kubevirt.operator.metal3 import host_state
+from sushy_kubevirt.operator import naming
+
+#: Characters of a selector, as JSON. Longer ones, which a tenant can write in
+#: any number, would cost memory and time.
+LONGEST_SELECTOR = 1 << 14
+
+
+def at(obj):
+    """:returns: (namespace, name) of an object"""
+    return obj['metadata']['namespace'], obj['metadata']['name']
+
+
+def of_claim(body):
+    """:returns: what of a HostClaim is kept"""
+    its, status = body.get('spec') or {}, body.get('status') or {}
+    selector = its.get('hostSelector') or {}
+    if len(json.dumps(selector)) > LONGEST_SELECTOR:
+        selector = {claims.TOO_LONG: True}
+    return {
+        'metadata': _identity(body, 'deletionTimestamp'),
+        'spec': {
+            'hostSelector': selector,
+            # No label is longer.
+            'failureDomain': (its.get('failureDomain') or '')[:64]},
+        'status': {key: status[key] for key in (
+            'bareMetalHost', 'conditions') if key in status}}
+
+
+def of_bmc(body):
+    """:returns: what of a BMC is kept"""
+    status = body.get('status') or {}
+    return {
+        'metadata': _identity(
+            body, 'labels', 'ownerReferences', 'deletionTimestamp'),
+        # `HostController` records the pause before the host is gone.
+        'paused': bool((status.get(fields.STATUS) or {}).get('paused'))
+        or naming.HOST_MOVED in (body['metadata'].get('annotations') or {})}
+
+
+def of_host(body):
+    """:returns: what of a BareMetalHost is kept"""
+    history = (body.get('status') or {}).get('operationHistory') or {}
+    return {
+        'metadata': _identity(body),
+        'spec': {'consumerRef': body['spec'].get('consumerRef')},
+        'paused': not {host_state.PAUSED, host_state.DELETE_FOR_MOVE}
+        .isdisjoint(body['metadata'].get('annotations') or {}),
+        # When an image was last written or booted: RFC 3339 text.
+        'provisioned': (history.get('provision') or {}).get('start')}
+
+
+def _identity(body, *names):
+    return {key: body['metadata'][key] for key in (
+        'namespace', 'name', 'uid', 'resourceVersion', *names)
+        if key in body['metadata']}

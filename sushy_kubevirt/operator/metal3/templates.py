@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VMs for HostClaims, made from template VMs.
+
+A template is a VM that was never started, with the annotation `TEMPLATE`.
+Each of its VMs has disks, MAC addresses and a firmware UUID of its own, all
+derived from the claim's uid: a second attempt makes the same VM.
+"""
+
+import copy
+import hashlib
+import re
+import uuid
+
+from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import naming
+
+#: Annotation of a template, with the value ``true``.
+TEMPLATE = naming.GROUP + '/claim-template'
+
+#: Annotation of a template: number of VMs that may be made from it.
+LIMIT = naming.GROUP + '/claim-limit'
+
+#: Label of a VM and its BMC: uid of the claim.
+CLAIM_UID = naming.GROUP + '/claim-uid'
+
+#: Annotation of a VM: ``namespace/name`` of the claim.
+CLAIM = naming.GROUP + '/claim'
+
+#: Annotation of a VM: name of the template.
+SOURCE = naming.GROUP + '/claim-source'
+
+_NAMESPACE = uuid.UUID('6dc8ed4a-2a0d-5c33-9a3f-5ad6b4d0b0a1')
+_MAX_NAME = 63
+#: Prefixes of annotations that describe the template itself.
+_OWN = (naming.GROUP + '/', 'kubectl.kubernetes.io/', 'kubevirt.io/',
+        'sushy-kubevirt.openstack.org/')
+#: Volumes that are made with each VM or cannot be written.
+_SEPARATE = ('containerDisk', 'emptyDisk', 'ephemeral', 'cloudInitNoCloud',
+             'cloudInitConfigDrive', 'sysprep', 'configMap', 'secret',
+             'serviceAccount', 'downwardAPI', 'downwardMetrics')
+
+
+class Unusable(Exception):
+    """A template that no VM can be made from; the text says why."""
+
+
+def is_template(vm):
+    """Tell whether a VM is marked as a template.
+
+    :param vm: dict, its metadata is enough
+    """
+    return _annotations(vm).get(TEMPLATE) == 'true'
+
+
+def is_made_here(vm):
+    """Tell whether a VM was made for a claim.
+
+    :param vm: dict, its metadata is enough
+    """
+    return CLAIM_UID in (vm['metadata'].get('labels') or {}) and (
+        claim_of(vm) is not None)
+
+
+def claim_of(vm):
+    """Find the claim that a VM was made for.
+
+    :param vm: dict, its metadata is enough
+    :returns: (namespace, name, uid); None if it is no such VM
+    """
+    uid = (vm['metadata'].get('labels') or {}).get(CLAIM_UID)
+    namespace, slash, name = _annotations(vm).get(CLAIM, '').partition('/')
+    return (namespace, name, uid) if uid and slash and name else None
+
+
+def source(vm):
+    """:returns: name of the template of a VM, or None"""
+    return _annotations(vm).get(SOURCE)
+
+
+def limit(vm):
+    """:returns: number of VMs that a template may have; None for any
+
+    :raises: `Unusable`
+    """
+    text = _annotations(vm).get(LIMIT)
+    if text is None:
+        return None
+    if re.fullmatch('[0-9]{1,6}', text):
+        return int(text)
+    raise Unusable(f'annotation {LIMIT} is no number of VMs: {text!r}')
+
+
+def check(vm):
+    """Check that VMs can be made from a template.
+
+    :raises: `Unusable`
+    """
+    if 'deletionTimestamp' in vm['metadata']:
+        raise Unusable('it is being deleted')
+    if run_strategy.of(vm) != run_strategy.HALTED:
+        raise Unusable('it may run; set spec.runStrategy: Halted')
+    limit(vm)
+    its = vm['spec']['template']['spec']
+    made = {one['metadata']['name']
+            for one in vm['spec'].get('dataVolumeTemplates') or ()}
+    read_only = {one['name'] for one in its['domain'].get(
+        'devices', {}).get('disks') or () if 'cdrom' in one}
+    for volume in its.get('volumes') or ():
+        name = _data_volume(volume)
+        if name is not None and name in made or (
+                volume['name'] in read_only):
+            continue
+        if not any(kind in volume for kind in _SEPARATE):
+            raise Unusable(
+                f"its VMs would share volume {volume['name']}; describe the "
+                'disk in spec.dataVolumeTemplates')
+
+
+def name(template, seed):
+    """Make the name of the VM of a claim.
+
+    :param template: name
+    :param seed: text that no other VM has, see `vm`
+    """
+    digest = hashlib.sha256(seed.encode()).hexdigest()[:10]
+    return f"{template[:_MAX_NAME - 11].rstrip('-.')}-{digest}"
+
+
+def mac(seed, index):
+    """Make the MAC address of a network interface.
+
+    :param seed: see `name`
+    :param index: of the interface
+    :returns: text; a unicast address with local administration (IEEE 802c)
+    """
+    digest = hashlib.sha256(f'{seed}/{index}'.encode()).digest()
+    return ':'.join(f'{one:02x}' for one in (
+        digest[0] & 0xf0 | 0x02, *digest[1:6]))
+
+
+def vm(template, claim, attempt=0):
+    """Make the VM of a claim.
+
+    :param template: dict, a VM for which `check` passes
+    :param claim: a `claims.Claim`
+    :param attempt: number of VMs of the claim that other claims have got
+    :returns: dict
+    """
+    metadata = template['metadata']
+    seed = f'{claim.uid}/{attempt}' if attempt else claim.uid
+    made = name(metadata['name'], seed)
+    spec = copy.deepcopy(template['spec'])
+    spec.pop('running', None)
+    spec['runStrategy'] = run_strategy.HALTED
+    renamed = {}
+    for index, disk in enumerate(spec.get('dataVolumeTemplates') or ()):
+        new = f'{made}-{index}'
+        renamed[disk['metadata']['name']] = new
+        disk['metadata'] = {
+            key: disk['metadata'][key] for key in ('labels', 'annotations')
+            if key in disk['metadata']} | {'name': new}
+        disk.pop('status', None)
+    inner = spec['template']['spec']
+    for volume in inner.get('volumes') or ():
+        old = _data_volume(volume)
+        if old in renamed:
+            kind, field = next(one for one in _SOURCES if one[0] in volume)
+            volume[kind][field] = renamed[old]
+    devices = inner['domain'].setdefault('devices', {})
+    for index, interface in enumerate(devices.get('interfaces') or ()):
+        interface['macAddress'] = mac(seed, index)
+    firmware = inner['domain'].setdefault('firmware', {})
+    firmware['uuid'] = str(uuid.uuid5(_NAMESPACE, seed))
+    firmware.pop('serial', None)
+    inner['domain'].get('chassis', {}).pop('serial', None)
+    return {
+        'apiVersion': bmc_resources.VM.api_version,
+        'kind': bmc_resources.VM.kind,
+        'metadata': {
+            'name': made, 'namespace': metadata['namespace'],
+            'labels': {**(metadata.get('labels') or {}),
+                       naming.MANAGED_BY: naming.OPERATOR,
+                       CLAIM_UID: claim.uid},
+            'annotations': {
+                **{key: value for key, value in _annotations(
+                    template).items() if not key.startswith(_OWN)},
+                CLAIM: f'{claim.namespace}/{claim.name}',
+                SOURCE: metadata['name']}},
+        'spec': spec}
+
+
+def bmc(vm, selected):
+    """Make the BMC of a claim's VM.
+
+    :param vm: dict
+    :param selected: names of the labels that select BMCs with hosts
+    :returns: dict
+    """
+    metadata = vm['metadata']
+    return {
+        'apiVersion': naming.API_VERSION, 'kind': naming.KIND,
+        'metadata': {
+            'name': metadata['name'], 'namespace': metadata['namespace'],
+            'labels': {
+                **{key: value for key, value in metadata['labels'].items()
+                   if key in selected},
+                naming.MANAGED_BY: naming.OPERATOR,
+                CLAIM_UID: metadata['labels'][CLAIM_UID]},
+            'ownerReferences': [{
+                'apiVersion': bmc_resources.VM.api_version,
+                'kind': bmc_resources.VM.kind,
+                'name': metadata['name'], 'uid': metadata['uid']}]},
+        'spec': {'virtualMachine': {'name': metadata['name']}}}
+
+
+def is_bmc_of(vm, bmc):
+    """Tell whether a BMC was made here for a VM.
+
+    :param vm: dict
+    :param bmc: dict
+    """
+    metadata = bmc['metadata']
+    return (CLAIM_UID in (metadata.get('labels') or {})
+            and any(one.get('uid') == vm['metadata']['uid']
+                    for one in metadata.get('ownerReferences') or ()))
+
+
+#: Volumes with a DataVolume, and their fields with its name.
+_SOURCES = (('dataVolume', 'name'), ('persistentVolumeClaim', 'claimName'))
+
+
+def _data_volume(volume):
+    """:returns: name of the DataVolume, or of its claim, that a volume uses"""
+    for kind, field in _SOURCES:
+        if kind in volume:
+            return volume[kind].get(field)
+    return None
+
+
+def _annotations(obj):
+    return obj['metadata'].get('annotations') or {}
