@@ -32,7 +32,9 @@ NAMESPACE = 'sushy-kubevirt-system'
 #: The condition of each component.
 CONDITIONS = {
     'auto-create': '.Values.autoCreate',
+    'bare-metal-hosts': '.Values.bareMetalHosts',
     'cert-manager': '.Values.certManager.issuerRef',
+    'claim-templates': '.Values.claimTemplates',
     'namespaced': '.Values.namespaces',
     'openshift': 'include "sushy-kubevirt.openshift" .',
     'prometheus': '.Values.prometheus',
@@ -43,7 +45,9 @@ CONDITIONS = {
 SAMPLES = ('default', 'lab')
 
 #: Values of options in components: start of the option, value.
-_OPTIONS = {'--auto-create=': '.Values.autoCreate'}
+_OPTIONS = {'--auto-create=': '.Values.autoCreate',
+            '--bare-metal-hosts=': '.Values.bareMetalHosts',
+            '--claim-templates=': '.Values.claimTemplates'}
 
 _HAS_USER = 'ne (include "sushy-kubevirt.user" .) "none"'
 

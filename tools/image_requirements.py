@@ -29,7 +29,7 @@ IMAGES = checkout.ROOT / 'images'
 IMPORTED = {
     'emulator': ('bcrypt', 'cryptography', 'Flask', 'stevedore',
                  'sushy-tools', 'urllib3', 'websockets', 'Werkzeug'),
-    'operator': ('cryptography', 'PyYAML', 'urllib3'),
+    'operator': ('cryptography', 'google-re2', 'PyYAML', 'urllib3'),
 }
 
 #: Packages which these depend on, but whose modules no program imports:

@@ -20,16 +20,18 @@ def main():
     parser = argparse.ArgumentParser(
         prog='tools/bench',
         description='Measure the emulators of this project beside the stock '
-        'ones, interleaved, on this machine, and the operator with its BMCs. '
-        'Takes five to ten minutes; prints a table, and JSON on request.')
+        'ones, interleaved, on this machine, the operator with its BMCs, and '
+        'clusters of virtual bare metal. Takes ten to twenty minutes; prints '
+        'a table, and JSON on request.')
     parser.add_argument('--json', metavar='FILE',
                         help='write the figures there; - is standard output, '
                         'with the table on standard error')
     parser.add_argument('--quick', action='store_true',
                         help='check that the benchmark works: few requests, '
                         'meaningless figures')
-    parser.add_argument('--only', choices=(*report.NAMES, 'operator'),
-                        help='measure one side alone, or the operator')
+    parser.add_argument('--only', choices=(*report.NAMES, *plan.OTHERS),
+                        help='measure one side alone, or the operator, or '
+                        'clusters of virtual bare metal')
     options = parser.parse_args()
 
     def say(what):

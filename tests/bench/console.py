@@ -42,7 +42,7 @@ def measure(ours, sizes):
     client = ours.useFixture(terminal.Terminal(
         ['ipmitool', '-I', 'lanplus', '-H', pod.address, '-p', str(pod.port),
          '-U', pod.username, '-E', 'sol', 'activate'],
-        process.environment('/nonexistent', {
+        process.environment(process.NO_HOME, {
             'IPMI_PASSWORD': pod.password, 'TERM': 'dumb'})))
     client.wait(b'SOL Session operational')
     client.say(b'', b'# ')

@@ -7,6 +7,7 @@ import statistics
 import fixtures
 
 from tests.bench import console
+from tests.bench import declaring
 from tests.bench import eventing
 from tests.bench import inserting
 from tests.bench import listing
@@ -50,6 +51,13 @@ class Sizes:
     ready: int = 11
     crowd: int = 1000
     rest: int = 60
+    #: Clusters of virtual bare metal: nodes of those that are compared, pairs
+    #: of them, and nodes of single ones.
+    nodes: int = 100
+    declarations: int = 3
+    clusters: tuple = (50, 1000)
+    #: Nodes that are enrolled in Ironic.
+    enrolled: int = 100
 
 
 FULL = Sizes(rounds=31, get=60, get_parallel=60, reset=6,
@@ -58,7 +66,9 @@ QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
               ipmi=2, soak=25, bmcs=(1, 2), insert=2, events=10,
               entries=20, listings=1,
               keys=20, console_bytes=10 ** 5,
-              ready=1, crowd=20, rest=3)
+              ready=1, crowd=20, rest=3,
+              nodes=3, declarations=1, clusters=(5,),
+              enrolled=2)
 
 
 def _get(subject, sizes):
@@ -263,19 +273,24 @@ def emulators(sizes, only, say):
     return result
 
 
+#: What is measured besides the emulators.
+OTHERS = {'operator': operating.measure, 'cluster': declaring.measure}
+
+
 def run(sizes, only=None, say=lambda what: None):
     """Run all measurements.
 
     :param sizes: :class:`Sizes`
-    :param only: name of the one subject to measure, or ``operator``; None
-        for all.
+    :param only: name of the one subject to measure, or a key of `OTHERS`;
+        None for all.
     :param say: function that gets the name of each part when it begins.
     :returns: dictionary, for JSON.
     """
     result = {}
-    if only != 'operator':
+    if only not in OTHERS:
         result.update(emulators(sizes, only, say))
-    if only in (None, 'operator'):
-        # The other subjects have ended and do not disturb it.
-        result['operator'] = operating.measure(sizes, say)
+    for name, measure in OTHERS.items():
+        if only in (None, name):
+            # The other subjects have ended and do not disturb it.
+            result[name] = measure(sizes, say)
     return result

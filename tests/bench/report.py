@@ -17,6 +17,9 @@ def rows(result):
     if result.get('operator'):
         yield from ((*row[:2], _number(row[2]), '-', '-')
                     for row in _operator(**result['operator']))
+    if result.get('cluster'):
+        yield from ((*row[:2], _number(row[2]), '-', '-')
+                    for row in _cluster(**result['cluster']))
 
 
 def _emulators(result):
@@ -109,6 +112,21 @@ def _operator(one, many):
     yield what, 'CPU, m', many['rest']['millicores'][0]
     yield what, 'API calls a minute', many['rest']['calls_a_minute']
     yield what, 's, all Ready', many['all_ready_s']
+
+
+def _cluster(nodes, pair, single, enrol):
+    what = f'apply {nodes} nodes'
+    yield what, 's, median', pair['command']
+    yield what + ', kubectl', 's, median', pair['kubectl']
+    for one in single:
+        for key, step in (('apply_s', 'apply'), ('unchanged_s', 'unchanged'),
+                          ('teardown_s', 'teardown')):
+            yield f"{step}, {one['nodes']} nodes", 's', one[key]
+    what = f"enrol {enrol['nodes']} nodes"
+    yield what, 's', enrol['enrol_s']
+    yield what + ', the client', 's of CPU', enrol['client_cpu_s']
+    yield what + ', Ironic', 's of CPU', enrol['ironic_cpu_s']
+    yield f"unchanged, {enrol['nodes']} nodes in Ironic", 's', enrol['again_s']
 
 
 NAMES = ('ours', 'stock')

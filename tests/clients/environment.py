@@ -3,13 +3,13 @@
 
     python -m tests.clients.environment
 
-It makes a virtual environment in the folder ``clients`` of the environment
-that it runs in (``.venv`` or tox's), installs Debian's FreeIPMI and socat if
-their commands are missing, and builds the Go programs of ``tests/clients/go``
-and ``helm`` if a recent Go is installed. What is up to date is left alone.
+It prepares the environment of :mod:`tests.fixtures.environments`, with
+Debian's FreeIPMI and socat, and builds the Go programs of ``tests/clients/go``
+and ``helm``, if a recent Go is installed, in the folder ``clients`` of the
+environment that it runs in (``.venv`` or tox's). What is up to date is left
+alone.
 """
 
-import hashlib
 import os
 import pathlib
 import re
@@ -17,10 +17,11 @@ import shutil
 import subprocess
 import sys
 
-from tests.fixtures import checkout
+from tests.fixtures import environments
+
+PYTHON = environments.ENVIRONMENTS['clients']
 
 SOURCES = pathlib.Path(__file__).parent
-REQUIREMENTS = SOURCES / 'requirements.txt'
 GO_SOURCES = SOURCES / 'go'
 
 #: The module that fixes the version of helm.
@@ -30,15 +31,13 @@ HELM_SOURCES = SOURCES / 'helm'
 _GO_PACKAGES = {GO_SOURCES: './...',
                 HELM_SOURCES: 'helm.sh/helm/v4/cmd/helm'}
 
-#: Everything that this module makes.
-FOLDER = pathlib.Path(sys.prefix) / 'clients'
+_FOLDER = pathlib.Path(sys.prefix) / 'clients'
 
-#: Commands of the Python packages and of the Go programs.
-BIN = FOLDER / 'python' / 'bin'
-GO_BIN = FOLDER / 'go'
+#: Commands of the Go programs.
+GO_BIN = _FOLDER / 'go'
 
 #: Results of the tests; see `tests.clients.table`.
-RESULTS = FOLDER / 'results'
+RESULTS = _FOLDER / 'results'
 
 
 def needed_go(sources=GO_SOURCES):
@@ -77,42 +76,10 @@ def installed_helm(path=None):
     return None
 
 
-def version_of(package):
-    """Return the version of a package of `REQUIREMENTS`."""
-    return subprocess.run(
-        [BIN / 'python', '-c', 'import importlib.metadata, sys; '
-         'print(importlib.metadata.version(sys.argv[1]))', package],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        check=True).stdout.strip()
-
-
 def _go_environment():
     # Never download another toolchain.
     return dict(os.environ, GOTOOLCHAIN='local', CGO_ENABLED='0',
                 GOFLAGS='-mod=readonly -buildvcs=false')
-
-
-def _install_packages():
-    if not shutil.which('bmc-info') or not shutil.which('socat'):
-        subprocess.run([checkout.ROOT / 'tools' / 'bootstrap', '--quiet',
-                        '--clients'], stdin=subprocess.DEVNULL, check=True)
-
-
-def _make_venv():
-    stamp = FOLDER / 'python' / 'stamp'
-    wanted = hashlib.sha256(
-        sys.version.encode() + bytes(FOLDER)
-        + REQUIREMENTS.read_bytes()).hexdigest()
-    if stamp.exists() and stamp.read_text() == wanted:
-        return
-    print('installing the Python clients', flush=True)
-    subprocess.run([sys.executable, '-m', 'venv', '--clear',
-                    FOLDER / 'python'], check=True)
-    # Ansible has 20,000 modules: compile only those that run.
-    subprocess.run([BIN / 'python', '-m', 'pip', '--quiet', 'install',
-                    '--no-compile', '--requirement', REQUIREMENTS],
-                   stdin=subprocess.DEVNULL, check=True)
-    stamp.write_text(wanted)
 
 
 def _build_go():
@@ -131,8 +98,7 @@ def main():
     """Install everything, and forget the results of earlier runs."""
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir(parents=True)
-    _install_packages()
-    _make_venv()
+    PYTHON.prepare()
     _build_go()
 
 

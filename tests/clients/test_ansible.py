@@ -7,6 +7,8 @@ import re
 from tests.clients import case
 from tests.clients import environment
 
+PYTHON = environment.PYTHON
+
 
 class AnsibleTestCase(case.ClientTestCase):
 
@@ -16,10 +18,10 @@ class AnsibleTestCase(case.ClientTestCase):
 
     @classmethod
     def version(cls):
-        collection = next(environment.FOLDER.glob(
-            'python/lib/*/site-packages/ansible_collections/community/general/'
+        collection = next(PYTHON.folder.glob(
+            'lib/*/site-packages/ansible_collections/community/general/'
             'MANIFEST.json'))
-        return ', '.join((environment.version_of('ansible-core'), json.loads(
+        return ', '.join((PYTHON.version_of('ansible-core'), json.loads(
             collection.read_text())['collection_info']['version']))
 
     def play(self, name, **variables):
@@ -28,10 +30,10 @@ class AnsibleTestCase(case.ClientTestCase):
         values.write_text(json.dumps(dict(
             variables, address=self.address, username=self.bmc.username,
             password=self.bmc.password,
-            ansible_python_interpreter=str(environment.BIN / 'python'))))
+            ansible_python_interpreter=str(PYTHON.bin / 'python'))))
         values.chmod(0o600)
         output = self.run_command(
-            environment.BIN / 'ansible-playbook', '--inventory', 'localhost,',
+            PYTHON.bin / 'ansible-playbook', '--inventory', 'localhost,',
             '--extra-vars', f'@{values}',
             environment.SOURCES / 'playbooks' / f'{name}.yml', timeout=280)
         tasks, = re.findall(r'ok=(\d+) .* failed=0 ', output)

@@ -74,7 +74,7 @@ def user(operation, number=None):
 
 ISSUER = {'group': 'cert-manager.io', 'kind': 'ClusterIssuer',
           'name': 'sushy-kubevirt'}
-AUTO = 'bmc.kubevirt.io/auto=true'
+AUTO, METAL3 = 'bmc.kubevirt.io/auto=true', 'bmc.kubevirt.io/metal3=true'
 RESOURCES = {'requests': {'cpu': '1', 'memory': '1Gi'},
              'limits': {'memory': '2Gi', 'cpu': '2'}}
 TOLERATIONS = [{'key': 'node-role.kubernetes.io/control-plane',
@@ -89,6 +89,12 @@ CASES = {
     'other selector': Case(
         {'autoCreate': 'tier in (a, b),!old'}, ('auto-create',), edits={
             'auto-create/operator.yaml': (AUTO, 'tier in (a, b),!old')}),
+    'bare-metal-hosts': Case({'autoCreate': AUTO, 'bareMetalHosts': METAL3},
+                             ('auto-create', 'bare-metal-hosts')),
+    'claim-templates': Case(
+        {'autoCreate': AUTO, 'bareMetalHosts': METAL3,
+         'claimTemplates': 'bare-metal'},
+        ('auto-create', 'bare-metal-hosts', 'claim-templates')),
     'namespaced': Case({'namespaces': ['default', 'lab']}, ('namespaced',)),
     'other namespaces': Case(
         {'namespaces': ['1234', 'bmcs']}, ('namespaced',), edits={
@@ -147,11 +153,12 @@ CASES = {
                {'op': 'replace', 'value': RESOURCES,
                 'path': '/spec/template/spec/containers/0/resources'})),
     'all': Case(
-        {'autoCreate': AUTO, 'namespaces': ['default', 'lab'],
+        {'autoCreate': AUTO, 'bareMetalHosts': METAL3,
+         'claimTemplates': 'bare-metal', 'namespaces': ['default', 'lab'],
          'prometheus': True, 'certManager': {'issuerRef': ISSUER},
          'openshift': True, 'args': ['--log-level=debug']},
-        ('auto-create', 'cert-manager', 'namespaced', 'openshift',
-         'prometheus'),
+        ('auto-create', 'bare-metal-hosts', 'cert-manager',
+         'claim-templates', 'namespaced', 'openshift', 'prometheus'),
         (option('--log-level=debug'),)),
 }
 

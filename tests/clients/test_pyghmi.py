@@ -13,7 +13,7 @@ class PyghmiTestCase(case.ClientTestCase):
 
     @classmethod
     def version(cls):
-        return environment.version_of(cls.CLIENT)
+        return environment.PYTHON.version_of(cls.CLIENT)
 
     @classmethod
     def environment(cls):
@@ -22,7 +22,7 @@ class PyghmiTestCase(case.ClientTestCase):
     def call(self, method, **arguments):
         """Call a method of pyghmi's ``Command`` and return its result."""
         output = self.run_command(
-            environment.BIN / 'python',
+            environment.PYTHON.bin / 'python',
             environment.SOURCES / 'pyghmi_client.py', self.address, method,
             json.dumps(arguments))
         return json.loads(output.splitlines()[-1])
@@ -115,7 +115,7 @@ class PyghmiTestCase(case.ClientTestCase):
         self.record('get_firmware')
 
     def test_console(self):
-        client = self.console(environment.BIN / 'python',
+        client = self.console(environment.PYTHON.bin / 'python',
                               environment.SOURCES / 'pyghmi_client.py',
                               self.address, 'console')
         client.wait(b'connected')

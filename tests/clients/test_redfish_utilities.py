@@ -15,12 +15,13 @@ class RedfishUtilitiesTestCase(case.ClientTestCase):
 
     @classmethod
     def version(cls):
-        return environment.version_of(cls.CLIENT)
+        return environment.PYTHON.version_of(cls.CLIENT)
 
     def rf(self, name, *words, **options):
         """Run a command and return its output."""
         return self.run_command(
-            environment.BIN / f'rf_{name}.py', '--user', self.bmc.username,
+            environment.PYTHON.bin / f'rf_{name}.py',
+            '--user', self.bmc.username,
             '--password', self.bmc.password, '--rhost', self.url, *words,
             **options)
 

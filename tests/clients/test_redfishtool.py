@@ -14,12 +14,12 @@ class RedfishtoolTestCase(case.ClientTestCase):
 
     @classmethod
     def version(cls):
-        return environment.version_of(cls.CLIENT)
+        return environment.PYTHON.version_of(cls.CLIENT)
 
     def tool(self, *words, **options):
         """Run ``redfishtool`` and return its output."""
         return self.run_command(
-            environment.BIN / 'redfishtool', '-S', 'Always',
+            environment.PYTHON.bin / 'redfishtool', '-S', 'Always',
             '-r', parse.urlsplit(self.url).netloc, '-u', self.bmc.username,
             '-p', self.bmc.password, *words, **options)
 

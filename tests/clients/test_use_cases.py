@@ -18,7 +18,7 @@ class UseCasesTestCase(case.ClientTestCase):
 
     @classmethod
     def version(cls):
-        return environment.version_of(cls.CLIENT)
+        return environment.PYTHON.version_of(cls.CLIENT)
 
     def check(self, name, least, *reasons):
         """Run a checker.
@@ -31,7 +31,7 @@ class UseCasesTestCase(case.ClientTestCase):
         """
         reports = self.home / name
         output = self.run_command(
-            environment.BIN / 'rf_use_case_checkers', '--user',
+            environment.PYTHON.bin / 'rf_use_case_checkers', '--user',
             self.bmc.username, '--password', self.bmc.password, '--rhost',
             self.url, '--report-dir', reports, '--test-list', name,
             code=None, timeout=280)

@@ -69,8 +69,8 @@ class MainTestCase(base.BaseTestCase):
         code, lines = self.run_suites(
             one=lambda folder: suites.Result(3, 0, 1),
             two=lambda folder: suites.Result(4))
-        self.assertEqual((0, '7 passed, 0 failed, 1 skipped'),
-                         (code, lines[-1]))
+        self.assertEqual((0, '7 passed, 0 failed'), (code, lines[-1]))
+        self.assertEqual(['one', '3', '0', '1'], lines[-3].split()[:4])
 
     def test_failed_test_gives_exit_code_1(self):
         code, lines = self.run_suites(
@@ -159,8 +159,7 @@ class MainTestCase(base.BaseTestCase):
         code, lines = self.run_suites(
             '--cluster', 'config', '--namespace', 'lab', '--tests', 'a|b',
             one=lambda folder: 1 / 0)
-        self.assertEqual((0, '3 passed, 0 failed, 2 skipped'),
-                         (code, lines[-1]))
+        self.assertEqual((0, '3 passed, 0 failed'), (code, lines[-1]))
         self.assertEqual([('config', 'lab', 'a|b')], given)
 
     def test_cluster_needs_namespace(self):
@@ -189,6 +188,13 @@ class MainTestCase(base.BaseTestCase):
                          (done.returncode, lines[-1]))
         self.log_folder(lines)
         self.assertIn('FAIL: left running: sleep 1000', lines)
+
+    def test_installation_in_background_goes_on(self):
+        done = subprocess.run(
+            [sys.executable, '-c', ENDS_EARLY], text=True, cwd=checkout.ROOT,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60)
+        self.assertEqual((0, '2 passed, 0 failed'), (
+            done.returncode, done.stdout.splitlines()[-1]))
 
     def start_run(self, *command):
         """Start a run; return its process and the pids of its children."""
@@ -229,11 +235,43 @@ class MainTestCase(base.BaseTestCase):
         self.assertEqual(['ZeroDivisionError: division by zero',
                           '0 passed, 1 failed'], lines[-2:])
 
+    def test_lists_suites(self):
+        def one(folder):
+            """Do what one does.
+
+            More.
+            """
+
+        code, lines = self.run_suites('--list', one=one)
+        self.assertEqual(0, code)
+        self.assertEqual(['one', 'Do what one does.'],
+                         lines[0].split(maxsplit=1))
+        self.assertIn('conformance', lines[-1])
+
     def test_unknown_suite_is_usage_error(self):
         with mock.patch('sys.stderr', new_callable=io.StringIO) as stream:
             exc = self.assertRaises(SystemExit, checks.main, ['three'])
         self.assertEqual(2, exc.code)
         self.assertIn("no suite 'three'", stream.getvalue())
+
+
+# A suite that ends while the environment of another is installed.
+ENDS_EARLY = """
+import subprocess, sys
+from tools.checks import __main__ as checks, suites
+
+installing = subprocess.Popen(['sleep', '1000'])
+
+def early(folder):
+    return suites.Result(1)
+
+def late(folder):
+    return suites.Result(1) if installing.poll() is None else 1 / 0
+
+suites.SUITES = {'early': early, 'late': late}
+suites.prepare = lambda names, log: installing.pid
+sys.exit(checks.main([]))
+"""
 
 
 FAILED = """{0} tests.a.B.test_c [3.0s] ... FAILED
@@ -363,6 +401,16 @@ class RunTestCase(base.BaseTestCase):
                 def test_one(self):
                     pass
             ''', options=['^(?=.*test_two)']))
+
+    def test_skipped_tests_are_no_failure(self):
+        self.assertEqual(suites.Result(skipped=1), self.stestr('''
+            import unittest
+
+            class Sample(unittest.TestCase):
+                @unittest.skip('why')
+                def test_one(self):
+                    pass
+            '''))
 
     def test_import_error_is_a_failure(self):
         self.assertEqual(suites.Result(0, 1), self.stestr('''

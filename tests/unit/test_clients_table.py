@@ -46,7 +46,7 @@ class TableTestCase(base.BaseTestCase):
 
     def test_has_the_fixed_versions(self):
         fixed = dict(re.findall(r'^(\w+)==(\S+)',
-                                environment.REQUIREMENTS.read_text(),
+                                environment.PYTHON.requirements.read_text(),
                                 re.MULTILINE))
         modules = (environment.GO_SOURCES / 'go.mod').read_text()
         for one in client_classes():

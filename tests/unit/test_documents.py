@@ -12,6 +12,7 @@ from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator.diagnose import command
+from sushy_kubevirt.operator.metal3 import claim_kubeconfig
 from sushy_kubevirt.operator import metrics
 from vbmc_kubevirt import drivers
 
@@ -65,6 +66,10 @@ class OptionsTestCase(base.BaseTestCase):
         text = (ROOT / 'doc/source/operator/troubleshooting.rst').read_text()
         self.assert_options_documented(command.parser({}), text)
 
+    def test_options_of_claim_kubeconfig_are_documented(self):
+        text = (ROOT / 'doc/source/operator/metal3.rst').read_text()
+        self.assert_options_documented(claim_kubeconfig.parser(), text)
+
     def test_operator_metrics_are_documented(self):
         text = (ROOT / 'doc/source/operator/running.rst').read_text()
         exported = metrics.Metrics()
@@ -78,3 +83,27 @@ class OptionsTestCase(base.BaseTestCase):
         text = (ROOT / 'etc/sushy-emulator/kubevirt.conf').read_text()
         for name in settings.OPTIONS:
             self.assertIn(f'\n# {name} = ', text)
+
+
+class DevStackTestCase(base.BaseTestCase):
+
+    #: Folders, which users do not change.
+    INTERNAL = {'SUSHY_KUBEVIRT_DIR', 'SUSHY_KUBEVIRT_DATA_DIR',
+                'SUSHY_KUBEVIRT_VENV'}
+
+    def test_settings(self):
+        folder = ROOT / 'devstack'
+        declared = {name for file in ('settings', 'override-defaults')
+                    for name in re.findall(
+                        r'(?m)^ *(SUSHY_KUBEVIRT_\w+)=',
+                        (folder / file).read_text())}
+        shown = set(re.findall(r'``(SUSHY_KUBEVIRT_\w+)',
+                               (folder / 'README.rst').read_text()))
+        self.assertEqual(declared - self.INTERNAL, shown)
+
+    def test_variables_of_nodes(self):
+        folder = ROOT / 'devstack'
+        text = (folder / 'README.rst').read_text()
+        for name in re.findall(r'\$\{(IRONIC_\w+)\}', (
+                folder / 'files' / 'cluster.yaml').read_text()):
+            self.assertIn(f'``{name}``', text)

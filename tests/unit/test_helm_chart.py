@@ -145,6 +145,10 @@ class ValuesTestCase(base.BaseTestCase):
                                   ['--auto-create', text])
         # None is created then.
         self.assertTrue(_accepts(schema, ''))
+        self.assertEqual(
+            {**schema, 'description': None},
+            {**self.schema['properties']['bareMetalHosts'],
+             'description': None})
 
     def test_schema_refuses_other_values(self):
         self.assertIs(False, self.schema['additionalProperties'])

@@ -15,6 +15,9 @@ from tests.unit import test_rooms
 
 ROOT = pathlib.Path(__file__).parents[2]
 
+# The package of a command that needs the extra of its name.
+CLUSTER = 'sushy_kubevirt.cluster'
+
 # Packages of this repository. Installed metadata maps other packages to their
 # distributions.
 FIRST_PARTY = {
@@ -40,6 +43,7 @@ class RequirementsTestCase(base.BaseTestCase):
         config.read(ROOT / 'setup.cfg')
         self.runtime = names((ROOT / 'requirements.txt').read_text())
         self.extra = names(config['extras']['operator'])
+        self.cluster = names(config['extras']['cluster'])
         self.runtime_and_tests = self.runtime | names(
             (ROOT / 'test-requirements.txt').read_text())
         self.distributions = metadata.packages_distributions()
@@ -55,7 +59,17 @@ class RequirementsTestCase(base.BaseTestCase):
 
     def test_product_imports_declared_requirements(self):
         self.assertEqual([], self.missing(
-            self.runtime, test_rooms.modules().items()))
+            self.runtime, (
+                one for one in test_rooms.modules().items()
+                if not one[0].startswith(CLUSTER))))
+
+    def test_cluster_extra_declares_what_the_command_imports_in_addition(self):
+        self.assertEqual([], self.missing(
+            self.runtime | self.cluster, (
+                one for one in test_rooms.modules().items()
+                if one[0].startswith(CLUSTER))))
+        self.assertEqual(set(), self.cluster & self.runtime)
+        self.assertLessEqual(self.cluster, self.runtime_and_tests)
 
     def test_operator_extra_requires_nothing_more(self):
         # Users' commands name this extra; an empty one would be unknown.

@@ -35,7 +35,7 @@ ALLOWED = {
         'sushy_kubevirt.redfish', 'flask', 'stevedore', 'sushy_tools'},
     'sushy_kubevirt.cmd': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.operator',
-        'sushy_kubevirt.pod'},
+        'sushy_kubevirt.pod', 'sushy_kubevirt.cluster', 'cliff'},
     'sushy_kubevirt.pod': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.emulator.plugin', 'sushy_kubevirt.redfish',
@@ -45,11 +45,21 @@ ALLOWED = {
     'sushy_kubevirt.operator': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.pod.prometheus', 'sushy_kubevirt.pod.health',
-        'sushy_kubevirt.bmc.state_secret', 'cryptography'},
+        'sushy_kubevirt.bmc.state_secret', 'cryptography', 're2'},
     # A process of its own, not part of the operator's.
     'sushy_kubevirt.operator.diagnose': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.operator', 'cryptography', 'yaml'},
+    'sushy_kubevirt.cluster.objects': {
+        'sushy_kubevirt.kube', 'sushy_kubevirt.cluster.identity',
+        'sushy_kubevirt.cluster.model', 'sushy_kubevirt.operator.naming',
+        'sushy_kubevirt.operator.credentials',
+        'sushy_kubevirt.operator.bmc_resources'},
+    # A command for users; no process in a pod imports it.
+    'sushy_kubevirt.cluster': {
+        'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
+        'sushy_kubevirt.operator.naming', 'cliff', 'keystoneauth1',
+        'openstack', 'requests', 'sushy', 'yaml'},
     'vbmc_kubevirt.ipmi': {'cryptography'},
     'vbmc_kubevirt': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',

@@ -26,12 +26,15 @@ def parse(argv):
     parser = argparse.ArgumentParser(
         prog='tools/test',
         description='Run everything that CI runs. The last line is the sum '
-                    'of all suites: "N passed, N failed", and ", N skipped" '
-                    'if tests were skipped. A step without tests (pep8, '
-                    'docs, demo) counts as one test.')
+                    'of all suites: "N passed, N failed"; the table before '
+                    'it also counts skipped tests. A step without tests '
+                    '(pep8, docs, demo) counts as one test.')
     parser.add_argument(
         'suite', nargs='*', metavar='SUITE',
         help='run only these suites, of: ' + ', '.join(suites.SUITES))
+    parser.add_argument(
+        '--list', action='store_true',
+        help='print the suites, in the order in which they run, and exit')
     parser.add_argument(
         '--conformance', metavar='DIR',
         help='also run DIR/test_kubevirt_api.py and DIR/test_cdi_api.py, '
@@ -101,12 +104,21 @@ def selected_suites(options):
                                                  options.conformance))
 
 
-def run_suite(suite, folder):
+def list_suites():
+    """Print name and purpose of each suite."""
+    rows = {**suites.SUITES, 'conformance (with --conformance DIR)':
+            suites.conformance}
+    for name, suite in rows.items():
+        print(f'{name:<20} {suite.__doc__.splitlines()[0]}')
+
+
+def run_suite(suite, folder, background=None):
     """Run one suite; count an exception in it as one failure.
 
     Processes that the suite left running are another failure.
 
     :param folder: folder for the suite's files.
+    :param background: pid of a process that is none of the suite's.
     :returns: :class:`~tools.checks.suites.Result`
     """
     try:
@@ -115,7 +127,7 @@ def run_suite(suite, folder):
         traceback.print_exc(file=sys.stdout)
         result = suites.Result(failed=1, failures=(
             'the suite itself\n' + traceback.format_exc(),))
-    if commands := suites.kill_leftovers():
+    if commands := suites.kill_leftovers(besides=background):
         result += suites.Result(
             failed=1, failures=('left running: ' + '; '.join(commands),))
     return result
@@ -129,14 +141,18 @@ def run_suites(options, top):
         seconds.
     """
     rows = []
-    for name, suite in selected_suites(options):
+    selected = list(selected_suites(options))
+    # The first suite installs its own, and shows it.
+    background = suites.prepare([name for name, _suite in selected[1:]],
+                                os.path.join(top, 'environments.log'))
+    for name, suite in selected:
         print(f'===== {name}', flush=True)
         began = time.monotonic()
         folder = os.path.join(top, name)
         os.mkdir(folder)
         with report.Log(name, folder + '.log', options.verbose) as log, \
                 contextlib.redirect_stdout(log):
-            result = run_suite(suite, folder)
+            result = run_suite(suite, folder, background)
         shutil.rmtree(folder, ignore_errors=True)
         rows.append((name, result, time.monotonic() - began))
         print(f'===== {name}: {result}', flush=True)
@@ -169,6 +185,9 @@ def exit_on_signals():
 
 def main(argv=None):
     options = parse(sys.argv[1:] if argv is None else argv)
+    if options.list:
+        list_suites()
+        return 0
     # Adopt orphaned descendants, so that kill_leftovers() finds them.
     guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
     exit_on_signals()
@@ -192,7 +211,7 @@ def main(argv=None):
     for name, result, seconds in rows:
         print(f'{name:<14} {result.passed:8} {result.failed:8} '
               f'{result.skipped:8} {seconds:9.1f}')
-    print(total, flush=True)
+    print(f'{total.passed} passed, {total.failed} failed', flush=True)
     return 1 if total.failed or not total.passed else 0
 
 

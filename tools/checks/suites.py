@@ -18,6 +18,7 @@ import xml.etree.ElementTree
 from kubevirt_sandbox.testing import guard
 from kubevirt_sandbox.testing import process
 from tests.fixtures import checkout
+from tests.fixtures import environments
 from tests.fixtures import sandbox
 from tools.checks import cluster
 
@@ -43,8 +44,10 @@ QEMU_TESTS = r'\.test_qemu_'
 # were not faster with more.
 WORKERS = ('--concurrency', str(os.cpu_count() * 2))
 
-# What stestr prints if no test matches the regular expression.
+# What stestr prints if no test matches the regular expression, and if none
+# has passed.
 _NO_MATCH = "The specified regex doesn't match with anything"
+_NONE_PASSED = 'No tests were successful during the run'
 
 # Options in addition to .stestr.conf.
 STESTR_OPTIONS = ()
@@ -77,10 +80,12 @@ def _kill(pid):
         pass
 
 
-def _wait_for_children(patience):
+def _wait_for_children(patience, besides):
     """Wait until all child and adopted processes have ended.
 
     :param patience: seconds
+    :param besides: None or the pid of a child that, with its own children, is
+        left alone.
     :returns: list of the pids of those that still run
     """
     deadline = time.monotonic() + patience
@@ -90,19 +95,22 @@ def _wait_for_children(patience):
                 pass
         except ChildProcessError:
             pass
-        pids = guard.below(os.getpid())
+        pids = set(guard.below(os.getpid()))
+        if besides:
+            pids -= {besides, *guard.below(besides)}
         if not pids or time.monotonic() > deadline:
             return pids
         time.sleep(0.1)
 
 
-def kill_leftovers(patience=10):
+def kill_leftovers(patience=10, besides=None):
     """Kill the processes that a suite has left running.
 
     :param patience: seconds to wait for them to end by themselves.
+    :param besides: pid of a child that may run on, with its own children.
     :returns: list of command lines.
     """
-    pids = _wait_for_children(patience)
+    pids = _wait_for_children(patience, besides)
     commands = []
     for pid in pids:
         try:
@@ -114,7 +122,7 @@ def kill_leftovers(patience=10):
         commands.append(' '.join(words[:2]))
         _kill(pid)
     if pids:
-        _wait_for_children(10)
+        _wait_for_children(10, besides)
     return commands
 
 
@@ -179,8 +187,8 @@ def run_as_test(*command, timeout=TIMEOUT):
 def pep8(folder):
     """Check the style of the paths that tox.ini lists for it."""
     return run_as_test(
-        BIN / 'flake8', 'setup.py', 'sushy_kubevirt', 'vbmc_kubevirt',
-        'sandbox', 'tests', 'tools', 'doc/source/conf.py',
+        BIN / 'flake8', 'setup.py', 'sushy_kubevirt', 'vbmc_kubevirt', 'etc',
+        'devstack', 'sandbox', 'tests', 'tools', 'doc/source/conf.py',
         'releasenotes/source/conf.py')
 
 
@@ -249,7 +257,8 @@ def stestr(folder, path, *options, env=None, project=checkout.ROOT,
         passed=counts.get('Passed', 0) + counts.get('Expected Fail', 0),
         failed=counts.get('Failed', 0) + counts.get('Unexpected Success', 0),
         skipped=counts.get('Skipped', 0), failures=parse_failures(lines))
-    if any(line.startswith(_NO_MATCH) for line in lines):
+    if any(line.startswith(_NO_MATCH) or result.skipped and line.startswith(
+            _NONE_PASSED) for line in lines):
         # `main` reports a total of no tests as a failure.
         return result
     if code != 0 and not result.failed:
@@ -345,6 +354,28 @@ def dmtf(folder):
     return result
 
 
+def prepare(names, log):
+    """Start to install what suites need, without waiting for it.
+
+    A suite whose environment is not complete then waits, and reports what
+    went wrong.
+
+    :param names: names of suites.
+    :param log: path of a file for the output.
+    :returns: pid of the process; None if there is nothing to install.
+    """
+    names = [name for name in names
+             if name in environments.ENVIRONMENTS
+             and not environments.ENVIRONMENTS[name].ready]
+    if not names:
+        return None
+    with open(log, 'w') as stream:
+        return subprocess.Popen(
+            ['nice', sys.executable, '-m', environments.__name__, *names],
+            cwd=checkout.ROOT, stdin=subprocess.DEVNULL, stdout=stream,
+            stderr=subprocess.STDOUT).pid
+
+
 def clients(folder):
     """Run the tests with clients that other projects maintain.
 
@@ -359,6 +390,49 @@ def clients(folder):
     result += stestr(folder, './tests/clients', *WORKERS)
     return result + run_as_test(
         sys.executable, '-m', 'tests.clients.table', '--complete')
+
+
+def _in_environment(folder, name, seconds, *options):
+    """Install the environment of a suite, and run the tests in its folder.
+
+    :param name: of the suite; see :mod:`tests.fixtures.environments`
+    :param seconds: time limit of one test
+    :param options: of stestr
+    """
+    result = run_as_test(sys.executable, '-m', environments.__name__, name)
+    if result.failed:
+        return result
+    return result + stestr(folder, f'./tests/{name}', *options,
+                           env={'OS_TEST_TIMEOUT': str(seconds)})
+
+
+def bifrost(folder):
+    """Run Bifrost's playbooks against VMs with BMCs."""
+    # A test runs several playbooks.
+    return _in_environment(folder, 'bifrost', 1800)
+
+
+def devstack(folder):
+    """Run the DevStack plugin, with a real Ironic and its plugin's functions.
+    """
+    # A test runs several commands of OpenStack, which take long to start.
+    return _in_environment(folder, 'devstack', 900, *WORKERS)
+
+
+def openstack(folder):
+    """Run the tests with a complete OpenStack, whose VMs are QEMU guests."""
+    # The cloud is one for all tests.
+    return _in_environment(folder, 'openstack', 900, '--concurrency', '1')
+
+
+def metal3(folder):
+    """Run baremetal-operator, clusterctl and Ironic on BMCs.
+
+    The tests are skipped without the programs; see
+    :mod:`tests.fixtures.metal3.programs`.
+    """
+    return stestr(folder, './tests/metal3', '--concurrency', '1',
+                  env={'OS_TEST_TIMEOUT': '900'})
 
 
 def demo(folder):
@@ -384,6 +458,10 @@ SUITES = {
     'qemu': qemu,
     'dmtf': dmtf,
     'clients': clients,
+    'bifrost': bifrost,
+    'devstack': devstack,
+    'openstack': openstack,
+    'metal3': metal3,
     'demo': demo,
     'bench': bench,
 }

@@ -84,7 +84,7 @@ class TreeTestCase(base.FunctionalTestCase):
         done = subprocess.run(
             [builder.opt / 'bin/python', '-I', *words], text=True, timeout=60,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=process.environment('/nonexistent'))
+            env=process.environment(process.NO_HOME))
         self.assertEqual(0, done.returncode, done.stdout)
         return done.stdout
 
@@ -127,7 +127,7 @@ class TreeTestCase(base.FunctionalTestCase):
             for name in programs:
                 done = subprocess.run(
                     [builder.opt / 'bin' / name, '--version'], text=True,
-                    env=process.environment('/nonexistent'), timeout=60,
+                    env=process.environment(process.NO_HOME), timeout=60,
                     capture_output=True)
                 self.assertEqual(0, done.returncode, done.stderr)
                 self.assertIn(VERSION, done.stdout)
@@ -257,7 +257,7 @@ class PodsTestCase(operator.OperatorTestCase):
         client = self.useFixture(terminal.Terminal(
             ['ipmitool', '-I', 'lanplus', '-H', endpoint['host'], '-p',
              str(endpoint['port']), '-U', 'admin', '-E', 'sol', 'activate'],
-            process.environment('/nonexistent', {
+            process.environment(process.NO_HOME, {
                 'IPMI_PASSWORD': box.password, 'TERM': 'dumb'})))
         client.wait(rb'SOL Session operational')
         # The guest's prompt.
@@ -282,6 +282,19 @@ class PodsTestCase(operator.OperatorTestCase):
         self.assertRegex(done.stdout, r'(?m)^ok +Rights:')
         self.assertNotIn('The manifest', done.stdout + done.stderr)
 
+    def match_namespaces(self):
+        """Let the operator's image read a policy with a pattern."""
+        builder = self.builders['operator']
+        with (builder.folder / 'imports').open('a') as imports:
+            found = subprocess.run(
+                [builder.opt / 'bin' / 'python', '-X', 'importtime', '-c',
+                 'from sushy_kubevirt.operator.metal3 import claims\n'
+                 'print(claims.admitted([{"spec": {"hostClaimNamespaces": '
+                 '{"nameMatches": "^a+$"}}}], "aaa", {}))'],
+                env=builder.env, stdout=subprocess.PIPE, stderr=imports,
+                text=True, timeout=60, check=True).stdout
+        self.assertEqual('True\n', found)
+
     def test_pods_serve_with_all_their_packages(self):
         system = self.admin.within(operator.NAMESPACE)
         system('rollout', 'status', 'deployment/' + operator.NAME,
@@ -295,6 +308,7 @@ class PodsTestCase(operator.OperatorTestCase):
         self.use_console(box)
         self.read_everything(box)
         self.diagnose(system)
+        self.match_namespaces()
         for kubectl in system, self.kubectl:
             pod, = kubectl.get('pods')['items']
             for container in pod['spec']['containers']:

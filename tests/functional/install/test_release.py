@@ -31,13 +31,15 @@ NEEDS_SANDBOX = given_cluster.needs_sandbox('a cluster of its own')
 INSTALLED = {
     'etc/sushy-emulator/': 'etc/sushy-kubevirt/',
     'etc/virtualbmc/': 'etc/sushy-kubevirt/',
+    'etc/bifrost/': 'etc/sushy-kubevirt/bifrost/',
+    'etc/cluster/': 'etc/sushy-kubevirt/cluster/',
     'etc/kubernetes/': 'etc/sushy-kubevirt/kubernetes/',
 }
 
 #: What users call: the commands of this project, and upstream's with drivers.
-COMMANDS = ('sushy-kubevirt-ipmi', 'sushy-kubevirt-operator',
-            'sushy-kubevirt-redfish', 'vbmcd-kubevirt', 'sushy-emulator',
-            'vbmc')
+COMMANDS = ('sushy-kubevirt-cluster', 'sushy-kubevirt-ipmi',
+            'sushy-kubevirt-operator', 'sushy-kubevirt-redfish',
+            'vbmcd-kubevirt', 'sushy-emulator', 'vbmc')
 
 
 def run(*words, cwd=None, code=0, **env):
@@ -49,7 +51,7 @@ def run(*words, cwd=None, code=0, **env):
     done = subprocess.run(
         [str(word) for word in words], cwd=cwd, text=True, timeout=600,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, env=process.environment('/nonexistent', {
+        stderr=subprocess.STDOUT, env=process.environment(process.NO_HOME, {
             # pip's cache is in it.
             'HOME': pathlib.Path.home(), **env}))
     if done.returncode != code:

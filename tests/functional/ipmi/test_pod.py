@@ -159,7 +159,7 @@ class ServeTest(ipmi_pod.PodTestCase):
         with subprocess.Popen(
                 ['ipmitool', '-I', 'lanplus', '-H', pod.address, '-p',
                  str(pod.port), '-U', 'admin', '-E', '-N', '5', 'power',
-                 'on'], env=process.environment('/nonexistent', {
+                 'on'], env=process.environment(process.NO_HOME, {
                      'IPMI_PASSWORD': pod.password}),
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as client:
             self.until(lambda: self.sandbox.faults()['faults'][0]['hits'])

@@ -26,7 +26,7 @@ class ConsoleTestCase(qemu.QemuTestCase, base.SandboxTestCase):
         self.client = self.useFixture(terminal.Terminal(
             ['ipmitool', '-I', 'lanplus', '-H', bmc.address, '-p',
              str(bmc.port), '-U', bmc.username, '-E', 'sol', 'activate'],
-            process.environment('/nonexistent', {
+            process.environment(process.NO_HOME, {
                 'IPMI_PASSWORD': bmc.password, 'TERM': 'dumb'})))
         self.addOnException(lambda _exc_info: self.addDetail(
             'console', content.text_content(

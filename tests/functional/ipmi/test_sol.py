@@ -40,7 +40,7 @@ class SolTestCase(ipmi_pod.PodTestCase):
             ['ipmitool', '-I', 'lanplus', '-H', pod.address, '-p',
              str(port or pod.port), '-U', 'admin', '-E', *options, 'sol',
              'activate'],
-            process.environment('/nonexistent', {
+            process.environment(process.NO_HOME, {
                 'IPMI_PASSWORD': pod.password, 'TERM': 'dumb'})))
 
     def running(self, **variables):

@@ -296,19 +296,22 @@ class ImportTestCase(media_case.MediaTestCase):
         one, two = self.bmc(), self.bmc()
         changes = [self.changes(one), self.changes(two)]
         machine = self.machine('Halted', one, change=media_case.drop_medium)
+
+        def own(each):
+            # VMs of other tests may still be in deletion.
+            return [one[2:] for one in each if one[0] == machine.name]
+
+        def states(each):
+            return [new and new.state for _, new in own(each)]
+
         machine.insert_media('Cd', self.source())
-        self.wait_state(machine, S.READY)
+        for each in changes:
+            self.until('import', lambda: S.READY in states(each))
         machine.eject_media('Cd')
         for each in changes:
-            # VMs of other tests may still be in deletion.
-            def own():
-                return [one[2:] for one in each if one[0] == machine.name]
-
-            self.until('eject', lambda: own() and own()[-1][1] is None)
-            states = [new and new.state for _, new in own()]
-            self.assertIn(S.READY, states)
-            self.assertIsNone(own()[0][0])
-            self.assertNotIn(S.FAILED, states)
+            self.until('eject', lambda: states(each)[-1] is None)
+            self.assertIsNone(own(each)[0][0])
+            self.assertNotIn(S.FAILED, states(each))
 
     def test_new_bmc_reports_existing_medium_as_unchanged(self):
         machine = self.machine('Halted', change=media_case.drop_medium)

@@ -216,20 +216,15 @@ class TestMedia(virtual_media_case.MediaTestCase):
         self.wait_clean()
         self.assert_not_exposed(virtual_media_case.PASSWORD)
 
-    def test_reset_required_without_hotplug(self):
-        self.sandbox.set_gates(
-            on=['RebootPolicy'], off=['DeclarativeHotplugVolumes'])
-        self.addCleanup(self.sandbox.set_gates, on=[
-            'RebootPolicy', 'DeclarativeHotplugVolumes'])
+
+class TestMediaWithoutHotplug(virtual_media_case.MediaTestCase):
+
+    GATES = {'on': ['RebootPolicy'], 'off': ['DeclarativeHotplugVolumes']}
+
+    def test_reset_required(self):
         self.make('RerunOnFailure', empty=False)
         self.sandbox.wait_running(self.name)
-
-        # The emulator reads the feature gates every ten seconds.
-        deadline = time.monotonic() + 30
-        while (answer := self.insert()).status_code != 200:
-            self.assertLess(time.monotonic(), deadline)
-            self.eject()
-            time.sleep(1)
+        answer = self.insert(expect=200)
         [entry] = answer.json()['error']['@Message.ExtendedInfo']
         self.assertIn('ResetRequired', entry['MessageId'])
         where, kind = entry['MessageArgs']
