@@ -94,9 +94,8 @@ class GivenClusterTestCase(base.SandboxTestCase):
     def test_runs_what_the_cluster_supports(self):
         code, lines = self.run_tests(*PASS, *SKIPPED)
         output = '\n'.join(lines)
-        self.assertEqual(
-            (0, f'{len(PASS)} passed, 0 failed, {len(SKIPPED)} skipped'),
-            (code, lines[-1]), output)
+        self.assertEqual((0, f'{len(PASS)} passed, 0 failed'),
+                         (code, lines[-1]), output)
         for name in PASS:
             self.assertRegex(output, re.escape(name) + r' \[.*\] \.\.\. ok')
         for name, why in SKIPPED.items():
