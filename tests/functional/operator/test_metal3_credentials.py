@@ -24,6 +24,8 @@ class HostSecretTestCase(operator.OperatorTestCase):
         self.admin('apply', '-f', DEFINITIONS)
         self.vm('n0')
         self.bmc('n0', 'n0', None)
+        self.until('Secret', lambda: self.kubectl.names('secret', SECRET),
+                   [f'secret/{SECRET}'])
         self.kubectl.apply({
             'apiVersion': 'metal3.io/v1alpha1', 'kind': 'BareMetalHost',
             'metadata': {'name': 'n0'}, 'spec': {
@@ -86,16 +88,14 @@ class HostSecretTestCase(operator.OperatorTestCase):
                          'apiVersion': 'metal3.io/v1alpha1',
                          'kind': 'BareMetalHost', 'name': 'n0',
                          'uid': host['uid']}]}}))
-        self.until('warning', lambda: [
-            one['reason'] for one in box.status['conditions']
-            if one['type'] == 'SecretAvailable'], ['SecretOwnedByHost'])
+        self.until('warning', lambda: box.condition('SecretAvailable'),
+                   ('True', 'SecretOwnedByHost'))
         self.assertIn('SecretOwnedByHost', [
             one['reason'] for one in self.kubectl.get('events')['items']])
         self.kubectl('patch', 'secret', 'mine', '--type=merge', '-p',
                      '{"metadata": {"ownerReferences": null}}')
-        self.until('no warning', lambda: [
-            one['reason'] for one in box.status['conditions']
-            if one['type'] == 'SecretAvailable'], ['SecretFound'])
+        self.until('no warning', lambda: box.condition('SecretAvailable'),
+                   ('True', 'SecretFound'))
 
     def test_recreated_bmc(self):
         self.recreate()
