@@ -178,7 +178,9 @@ class BareMetalHostsAccountTestCase(access_case.AccessTestCase):
         self.until('label', lambda: self.kubectl.get('bmh', 'box')[
             'metadata']['labels'].get('rack'), 'r1')
         self.kubectl('delete', 'vm', 'box')
-        self.assertEqual([], self.kubectl.names('bmh,vmbmc'))
+        # The finalizer of the BMC is removed after that of the VM.
+        self.until('nothing is left', lambda: self.kubectl.names(
+            'bmh,vmbmc'), [])
         self.assert_nothing_denied()
         hosts = {(verb, 'baremetalhosts.metal3.io') for verb in (
             'list', 'watch', 'create', 'patch', 'delete')}
