@@ -72,7 +72,7 @@ class LifecycleTestCase(Lifecycle, operator.OperatorTestCase):
         self.provision()
         self.sandbox.wait_running('n0', self.namespace)
         self.until('status', lambda: self.kubectl.get('vmbmc', 'n0')[
-            'status']['bareMetalHost']['state'], 'provisioned')
+            'status']['bareMetalHost'].get('state'), 'provisioned')
         # The pod of the BMC must answer until the machine is off.
         self.kubectl('delete', 'vmbmc', 'n0', '--wait=false')
         self.sandbox.wait_stopped('n0', self.namespace)
