@@ -397,8 +397,9 @@ class Bound:
                 far, other))) == self.vms() != [], seconds=60)
         self.assertEqual(2, len(self.vms()))
         mine = self.host_of('c0')
-        self.until('available', lambda: self.infra.get('bmh', mine)[
-            'status']['provisioning']['state'], 'available')
+        # The operator has bound the host before it had a status.
+        self.until('available', lambda: self.infra.get('bmh', mine).get(
+            'status', {}).get('provisioning', {}).get('state'), 'available')
         self.kubectl('delete', 'hostclaim', 'c0')
         self.until('one VM', self.vms, [self.host_of(far, other)])
         self.assertEqual(1, len(self.hosts()))
