@@ -317,6 +317,12 @@ class ScaleTestCase(Enrolments, base.FunctionalTestCase):
             # Lists have several pages.
             'api': {'max_limit': '20'}}))
 
+    def seconds(self, wanted):
+        """Enrol nodes; return how long it took."""
+        began = time.monotonic()
+        self.assert_done('available', self.enrol(wanted))
+        return time.monotonic() - began
+
     def test_unchanged_nodes_take_little_time(self):
         wanted = [nodes.Wanted(
             model.Node(f'many{index}', index, model.NodeType(
@@ -326,10 +332,9 @@ class ScaleTestCase(Enrolments, base.FunctionalTestCase):
                 ironic=model.IronicConfig('rc', interfaces=self.FAKE)),
             nodes.Bmc('192.0.2.1', revision='1'), f'vm-{index}')
             for index in range(self.COUNT)]
-        self.assert_done('available', self.enrol(wanted))
-        began = time.monotonic()
-        self.assert_done('available', self.enrol(wanted))
-        self.assertLess(time.monotonic() - began, 5)
+        enrolled, unchanged = (self.seconds(wanted) for _ in range(2))
+        # On a busy machine, both take longer.
+        self.assertLess(unchanged, max(5, enrolled / 4))
         self.assertEqual([], self.writes())
         self.assertEqual(
             3, self.requests.count(('GET', '/nodes')), self.requests)

@@ -69,4 +69,5 @@ class ManyNodesTestCase(virtual_cluster_case.VirtualClusterTestCase):
             f'{result.seconds:.2f} s, by the command line {unchanged:.2f} s, '
             f'teardown {time.monotonic() - began:.1f} s'))
         self.assertLess(applied, self.APPLY)
-        self.assertLess(unchanged, self.UNCHANGED)
+        # On a busy machine, both take longer.
+        self.assertLess(unchanged, max(self.UNCHANGED, applied / 4))
