@@ -134,7 +134,8 @@ class UserTestCase(operator.OperatorTestCase):
     def check_replaced(self, old):
         new = self.bmc()
         self.assertNotEqual(old.password, new.password)
-        new.works()
+        # The kubelet updates the volumes of the pod.
+        self.until('new password', lambda: bool(new.works()))
         self.assertEqual(401, old.curl().code)
         self.assertNotEqual(0, old.ipmitool('power', 'status').returncode)
         self.assertEqual('nothing to do\n',
