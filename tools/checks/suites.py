@@ -247,7 +247,7 @@ def stestr(folder, path, *options, env=None, project=checkout.ROOT,
     # Omit the output of passed tests, which hides that of failed ones.
     program += ['run', '--slowest', '--suppress-attachments', *options]
     code = run(*program, sink=lines, cwd=project, timeout=timeout, env={
-        'OS_TEST_PATH': path, 'OS_TEST_TIMEOUT': '300',
+        'OS_TEST_PATH': path, 'OS_TEST_TIMEOUT': '600',
         'OS_STDOUT_CAPTURE': '1', 'OS_STDERR_CAPTURE': '1', **(env or {})})
     counts = {}
     for line in lines:

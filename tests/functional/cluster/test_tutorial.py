@@ -34,7 +34,7 @@ class TutorialTestCase(base.FunctionalTestCase):
                    documents.TUTORIAL.read_text()) if runs], home)
         shell = self.useFixture(process.Process(
             ['bash', 'script'], cwd=home, env=process.environment(home)))
-        self.assertEqual(0, shell.wait(280), shell.tail(80))
+        self.assertEqual(0, shell.wait(560), shell.tail(80))
         shell.end()
         self.assertEqual([], shell.leftovers)
         said = documents.by_title(shell.output)

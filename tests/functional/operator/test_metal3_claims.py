@@ -126,7 +126,7 @@ class Claims(operator.OperatorTestCase):
         return sorted(one['metadata']['name'] for one in self.infra.get(
             'vm', '-l', 'bmc.kubevirt.io/claim-uid')['items'])
 
-    def wait_vms(self, number=1, seconds=30):
+    def wait_vms(self, number=1, seconds=60):
         self.until('VMs', lambda: len(self.vms()), number, seconds)
         return self.vms()
 

@@ -44,7 +44,7 @@ class Lifecycle(hosts.Hosts):
         return self.host(name).get('status', {}).get('provisioning', {}).get(
             'state')
 
-    def wait_state(self, state, seconds=30):
+    def wait_state(self, state, seconds=60):
         self.until(state, self.state, state, seconds)
 
     def provision(self):

@@ -60,7 +60,7 @@ class RecoveryTestCase(hosts.Hosts, operator.OperatorTestCase):
         self.kubectl('delete', 'vmbmc', 'n0', '--wait=false')
         return self.wait_condition('WaitingForHost')
 
-    def wait_no_bmc(self, seconds=30):
+    def wait_no_bmc(self, seconds=60):
         self.until('BMC', lambda: self.kubectl.names('vmbmc'), [], seconds)
         self.assertEqual([], self.finalizers('vm'))
 
