@@ -52,8 +52,8 @@ class SandboxTestCase(case.Mixin, base.FunctionalTestCase):
         self.ironic.power(node, 'power on', 'power on')
         admin = kubectl.Kubectl(shutil.copy(
             self.devstack.data / 'sandbox.kubeconfig', self.devstack.top))
-        self.assertEqual('Running', admin.get('vm', 'node-1')['status'][
-            'printableStatus'])
+        self.until(lambda: admin.get('vm', 'node-1')['status'][
+            'printableStatus'] == 'Running')
         self.ironic.power(node, 'power off', 'power off')
         tempest = self.devstack.ini('tempest.conf')
         self.assertEqual(
