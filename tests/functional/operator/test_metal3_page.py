@@ -40,7 +40,7 @@ REGISTER_MACHINES = ''.join(
 #: The operator works in the background.
 WAITING = """
 REASON='{.status.conditions[?(@.type=="HostReady")].reason}'
-kubectl wait vmbmc/node-0 --for=jsonpath="$REASON"=WaitingForHost
+kubectl wait vmbmc/node-0 --for=jsonpath="$REASON"=WaitingForHost --timeout=60s
 """
 GONE = """
 kubectl wait --for=delete vm/node-0 vmbmc/node-0 bmh/node-0 --timeout=60s
