@@ -204,9 +204,13 @@ class CreationTestCase(ControllerTestCase):
         self.kube.faults.append(refuse)
 
         async def run():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1), self.running():
-                    pass
+            settling = asyncio.create_task(self.running().__aenter__())
+            async with asyncio.timeout(30):
+                while not tried:
+                    await asyncio.sleep(0)
+            # All claims fail again and again.
+            await asyncio.sleep(0.5)
+            settling.cancel()
         asyncio.run(run())
         self.assertEqual(1, len(tried))
 
