@@ -37,7 +37,7 @@ class IpmiTestCase(case.BifrostTestCase):
         # What would be served by TFTP.
         self.assertTrue((self.ironic.home / 'tftp' / node.id
                          / 'config').exists())
-        console.wait(b'iPXE', timeout=120)
+        console.wait(b'iPXE', timeout=300)
         console.send(b'\r~.')
         self.assertEqual(0, console.wait_end())
 

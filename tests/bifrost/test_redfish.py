@@ -83,7 +83,7 @@ class RedfishTestCase(case.BifrostTestCase):
 
     def assert_booted(self, console, mark=0):
         """Check that the ISO boots, and that it sees the config drive."""
-        console.wait(re.escape(qemu.ISO.encode()) + b' by UEFI', mark, 150)
+        console.wait(re.escape(qemu.ISO.encode()) + b' by UEFI', mark, 300)
         # USB devices come up to seconds after their drivers.
         for _ in range(20):
             mark = console.mark()

@@ -70,4 +70,4 @@ class PageTestCase(case.OpenstackTestCase):
         self.assertIn('[terminated ipmitool]', said)
         self.until('console', lambda: qemu.ISO in self.sandbox.request(
             'GET', f'/sandbox/guests/{self.namespace}/{node.name}/console'
-        ).text, True, 150)
+        ).text, True, 300)

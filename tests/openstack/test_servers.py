@@ -35,7 +35,7 @@ class ServersTestCase(case.OpenstackTestCase):
         :param mark: position of the console's output to search from
         """
         self.console(name).wait(
-            f'{qemu.ISO} by .* on {self.uuid(name)}', mark, timeout=150)
+            f'{qemu.ISO} by .* on {self.uuid(name)}', mark, timeout=300)
 
     def test_life_of_a_server(self):
         console = self.console('small-0')

@@ -28,7 +28,7 @@ BIN = process.BIN
 SANDBOX = checkout.ROOT / 'sandbox'
 
 # Timeout of one suite in seconds, far above the expected time.
-TIMEOUT = 60 * 60
+TIMEOUT = 2 * 60 * 60
 
 # The same for a given cluster, where nothing runs in parallel.
 CLUSTER_TIMEOUT = 12 * 60 * 60

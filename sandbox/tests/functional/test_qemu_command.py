@@ -138,7 +138,7 @@ class CommandTestCase(qemu.QemuTestCase):
             one.create('virtualmachines',
                        qemu.vm('out', self.web.url + 'disk'))
             self.addCleanup(one.delete, 'virtualmachines', 'out')
-            guest.wait(qemu.DISK, timeout=240)
+            guest.wait(qemu.DISK, timeout=400)
             for line, answer in (('cards', '52:54:00'), ('login', 'login: '),
                                  ('root', 'Password: '), ('console', '# ')):
                 guest.send_line(line)

@@ -48,7 +48,7 @@ class QemuClusterTestCase(virtual_cluster_case.VirtualClusterTestCase):
 
     def log_in(self, guest, node):
         """Wait until a node has booted its disk, and log in."""
-        guest.wait(qemu.DISK, timeout=240)
+        guest.wait(qemu.DISK, timeout=400)
         guest.send_line('cards')
         for one in node.interfaces:
             guest.wait(one.mac)

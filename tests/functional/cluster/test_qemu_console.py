@@ -52,7 +52,7 @@ class ConsoleTestCase(operator.OperatorTestCase):
 
     def test_from_apply_to_login(self):
         applied = self.start('apply', self.file)
-        self.assertEqual(0, applied.wait_end(120), applied.output)
+        self.assertEqual(0, applied.wait_end(300), applied.output)
         console = self.start('console', 'lab-0')
         mark = console.wait(rb'is off\. The console connects').end()
         # The command has become ipmitool; nobody else sees the password.
@@ -63,11 +63,11 @@ class ConsoleTestCase(operator.OperatorTestCase):
         self.assertNotIn(base64.b64decode(data['password']), words)
 
         power = self.start('power', 'lab-0', 'on')
-        self.assertEqual(0, power.wait_end(), power.output)
-        mark = console.wait(rb'by BIOS', mark, 150).end()
+        self.assertEqual(0, power.wait_end(120), power.output)
+        mark = console.wait(rb'by BIOS', mark, 300).end()
         console.send(b'login\r')
-        mark = console.wait(rb'login: ', mark, 60).end()
+        mark = console.wait(rb'login: ', mark, 120).end()
         console.send(b'root\r')
-        mark = console.wait(rb'Password: ', mark, 60).end()
+        mark = console.wait(rb'Password: ', mark, 120).end()
         console.send(b'\r~.')
         self.assertEqual(0, console.wait_end())
