@@ -46,7 +46,7 @@ class Database(fixtures.Fixture):
             [SERVER, '--no-defaults', f'--user={getpass.getuser()}',
              f'--datadir={self._files}', f'--socket={self._socket}',
              f"--pid-file={self._files / 'pid'}", *_OPTIONS],
-            ready=r'ready for connections', timeout=60, grace=30,
+            ready=r'ready for connections', grace=30,
             env=process.environment(self._files)))
 
     def url(self, name):

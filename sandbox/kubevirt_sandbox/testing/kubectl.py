@@ -30,7 +30,7 @@ class Kubectl:
         """Return a :class:`Kubectl` of the same user in a namespace."""
         return Kubectl(self.kubeconfig, namespace)
 
-    def run(self, *words, stdin=None, timeout=90, env=None):
+    def run(self, *words, stdin=None, timeout=180, env=None):
         """Run ``kubectl``, whether it succeeds or not.
 
         :param words: arguments.
@@ -81,7 +81,7 @@ class Kubectl:
                        else f'---\n{json.dumps(one)}\n' for one in objects)
         return self('apply', *words, '-f', '-', stdin=text)
 
-    def wait(self, what, condition, seconds=60):
+    def wait(self, what, condition, seconds=120):
         """Wait with ``kubectl wait --for``.
 
         :param what: ``kind/name``.

@@ -128,7 +128,7 @@ class Process(fixtures.Fixture):
     """
 
     def __init__(self, command, *, ready=None, env=None, cwd=None,
-                 timeout=30, grace=10, log=None):
+                 timeout=120, grace=10, log=None):
         super().__init__()
         self.command = [str(word) for word in command]
         self.name = pathlib.Path(self.command[0]).name
@@ -237,7 +237,7 @@ class Process(fixtures.Fixture):
         start = max(0, mark - self._forgotten)
         return self._output[start:].decode(errors='replace')
 
-    def wait_output(self, pattern, timeout=30, mark=0):
+    def wait_output(self, pattern, timeout=60, mark=0):
         """Wait for a line of the output.
 
         :param pattern: regular expression, searched in complete lines.
@@ -265,7 +265,7 @@ class Process(fixtures.Fixture):
         """Send a signal to the program, not to its child processes."""
         os.kill(self.pid, signum)
 
-    def wait(self, timeout=30):
+    def wait(self, timeout=60):
         """Wait until the program has ended.
 
         :param timeout: seconds.
