@@ -13,6 +13,7 @@ from sushy_kubevirt.cluster import document
 from sushy_kubevirt.cluster import fields
 from sushy_kubevirt.cluster import hardware
 from sushy_kubevirt.cluster import identity
+from sushy_kubevirt.cluster.ironic import nodes as ironic_nodes
 from sushy_kubevirt.cluster import model
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cluster import wording
@@ -243,9 +244,17 @@ class _Nodes:
         if value['ca_file'] and not value['verify_ca']:
             self._checker.problem((*where, 'ca_file'), '"ca_file" has no '
                                   'effect, as "verify_ca" is false')
-        properties = dict(value['properties'])
+        if ironic_nodes.RECORD in value['extra']:
+            self._checker.problem(
+                (*where, 'extra', ironic_nodes.RECORD),
+                f'"{ironic_nodes.RECORD}" is kept for this command, which '
+                'knows its nodes by it')
+        # Ironic removes a property by null, so it can have none.
+        properties = {key: one for key, one in value['properties'].items()
+                      if one is not None}
         capabilities = self._capabilities(
             where, properties.pop('capabilities', None))
+        self._check_capabilities(where, value['capabilities'])
         capabilities.update(value['capabilities'])
         self._check_boot_mode(where, capabilities)
         return model.IronicConfig(
@@ -268,6 +277,18 @@ class _Nodes:
                 'text such as "boot_mode:uefi,raid_level:1"')
             return {}
         return {key.strip(): value.strip() for key, _, value in pairs}
+
+    def _check_capabilities(self, where, capabilities):
+        # Ironic keeps all of them in one text.
+        for key, value in capabilities.items():
+            pair = f'{key}:{value}'
+            if (not key or ':' in key or ',' in pair
+                    or [key, value] != [key.strip(), value.strip()]):
+                self._checker.problem(
+                    (*where, 'capabilities', key),
+                    f'"{wording.short(pair)}" cannot be a capability: it has '
+                    'a name, no comma, no colon in its name, and no blanks '
+                    'around name and value')
 
     def _check_boot_mode(self, where, capabilities):
         mode = capabilities.get('boot_mode')

@@ -241,6 +241,11 @@ class ProblemsTestCase(base.BaseTestCase):
             (text % 'properties: {capabilities: [a]}', 'is text such as'),
             (text % 'properties: {capabilities: "boot_mode:efi"}',
              'has to be one of uefi, bios, not "efi"'),
+            *((text % f'capabilities: {{{one}}}', 'cannot be a capability')
+              for one in ('"": x', '"a:b": x', '"a,b": x', 'a: "b,c:d"',
+                          '" a": x', 'a: "x "')),
+            (text % 'extra: {sushy_kubevirt: {cluster: x}}',
+             'c.yaml:3:66: "sushy_kubevirt" is kept for this command'),
             (text % 'pxe_networks: [x]', 'there is no physical network "x"'),
             (text % 'verify_ca: false, ca_file: /x', '"ca_file" has no effect')
         )

@@ -312,6 +312,22 @@ class BootModeTestCase(base.BaseTestCase):
             self.assertEqual(expected, cluster.nodes[0].type.boot_mode)
 
 
+class PropertiesTestCase(base.BaseTestCase):
+
+    def test_null_counts_as_missing(self):
+        """Ironic cannot have such a property, so it would always differ."""
+        cluster = read(TYPES + '''\
+            specs:
+            - type: a
+              count: 1
+              ironic_config:
+                resource_class: x
+                properties: {cpus: , other: , cpu_arch: arm64}
+            '''.replace(' ' * 12, ''))
+        self.assertEqual({'cpu_arch': 'arm64'},
+                         cluster.nodes[0].ironic.properties)
+
+
 class WarningsTestCase(base.BaseTestCase):
 
     def test_options_of_libvirt_have_no_effect(self):
