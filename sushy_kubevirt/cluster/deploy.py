@@ -164,12 +164,13 @@ def delete_flavors(openstack, changes):
         flavors.apply(openstack.connection, changes)
 
 
-def wanted(client, cluster, namespace):
+def wanted(client, cluster, namespace, without=()):
     """Find out what to enrol.
 
     :param client: a `client.Client` of Kubernetes
     :param cluster: a `model.Cluster`
     :param namespace: of its objects
+    :param without: names of nodes to leave out
     :returns: list of `nodes.Wanted`, and list of `provision.Result` of nodes
         that cannot be enrolled
     :raises: `errors.MachineError`
@@ -178,7 +179,7 @@ def wanted(client, cluster, namespace):
     uids = vm_uids(client, namespace, cluster.name)
     declared, failed = [], []
     for node in cluster.nodes:
-        if node.ironic is None:
+        if node.ironic is None or node.name in without:
             continue
         bmc = found.get(node.name) if node.name in uids else None
         try:
@@ -206,7 +207,7 @@ def vm_uids(client, namespace, cluster):
             for one in items}
 
 
-def enrol(client, openstack, cluster, namespace):
+def enrol(client, openstack, cluster, namespace, without=()):
     """Make nodes, ports and flavors what the file declares, and wait.
 
     Nodes that the file does not declare any more are removed.
@@ -215,12 +216,13 @@ def enrol(client, openstack, cluster, namespace):
     :param openstack: `Openstack`
     :param cluster: a `model.Cluster`
     :param namespace: of its objects
+    :param without: names of nodes that are left as they are
     :returns: list of `provision.Result`, one for each node, and list of
         `flavors.Change`
     :raises: `problems.NodesInUse` before anything is changed;
         `problems.ServiceError`; `errors.MachineError`
     """
-    declared, failed = wanted(client, cluster, namespace)
+    declared, failed = wanted(client, cluster, namespace, without)
     enrolment = _enrolment(openstack, declared)
     surplus = _surplus(enrolment, cluster)
     check_unused(surplus, openstack.force)

@@ -31,11 +31,14 @@ class Deploy(base.Lister):
         made = plan.make(client, cluster, namespace)
         written, first = enrolling.rows(enrolling.write(
             client, made, parsed_args, lines))
+        failed = [one for one in written if one[1] == 'failed']
+        # Ironic would offer a node that lacks, say, a disk.
+        without = {name for name, *_ in failed}
         enrolled, second = enrol.run(
-            client, parsed_args, cluster, namespace, lines)
+            client, parsed_args, cluster, namespace, lines, without)
         self.exit_status = max(first, second, status.DONE)
         # What was enrolled was ready before.
-        seen = {name for name, *_ in enrolled}
+        seen = {name for name, *_ in enrolled} | without
         return enrolling.COLUMNS, [
-            one for one in written if one[0] not in seen
-            and (made or one[1] == 'failed')] + enrolled
+            one for one in written if one[0] not in seen and made
+        ] + failed + [one for one in enrolled if one[0] not in without]

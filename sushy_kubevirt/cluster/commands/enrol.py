@@ -9,15 +9,16 @@ from sushy_kubevirt.cluster import deploy
 from sushy_kubevirt.cluster import kubernetes
 
 
-def run(client, options, cluster, namespace, lines):
+def run(client, options, cluster, namespace, lines, without=()):
     """Enrol the nodes of a cluster.
 
+    :param without: names of nodes that are left as they are
     :returns: list of rows: of nodes and flavors that were changed, or that
         failed; and exit status
     """
     results, flavors = deploy.enrol(client, enrolling.openstack(
         options, kubernetes.owner(client, namespace, cluster.name), lines),
-        cluster, namespace)
+        cluster, namespace, without)
     made = [(one.name, 'failed', one.error) if one.error else
             (one.name, one.state or 'removed', _deferred(one))
             for one in results
