@@ -56,12 +56,16 @@ def rows(client, namespace, cluster=None, enrolled=None):
         for resource in (api_resources.VM, kinds.BMC, api_resources.VMI))
     by_name = {(nodes.record_of(one).get('cluster'), one['name']): one
                for one in enrolled or ()}
+    # Bifrost enrols nodes so, without a record.
+    by_vm = {one['uuid']: one for one in enrolled or ()
+             if not nodes.record_of(one)}
     uid = kubernetes.uid(client, namespace) if by_name else None
     found = []
     for name, live in {**bmcs, **vms}.items():
         owner = stamp.cluster_of(live)
-        node = by_name.get((identity.owner(namespace, owner, uid), name)) or {}
         vm = vms.get(name)
+        node = (by_name.get((identity.owner(namespace, owner, uid), name))
+                or vm and by_vm.get(vm['metadata']['uid']) or {})
         bmc, problem = _bmc(bmcs.get(name))
         if vm:
             # Items of a list have no kind.

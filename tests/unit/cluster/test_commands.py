@@ -192,6 +192,12 @@ class ReadersTestCase(commands_case.CommandsTestCase):
                           '--os-cloud', 'mine')
         self.assertEqual(('available, maintenance', 'broken'),
                          (found[2]['Ironic'], found[2]['Problem']))
+        node.update(uuid=self.api.find(VMS, 'lab-2')['metadata']['uid'],
+                    name='by-bifrost', extra={})
+        self.assertEqual(
+            'available, maintenance',
+            self.json('show', 'lab', '--namespace', 'space',
+                      '--os-cloud', 'mine')[2]['Ironic'])
         self.assertIn('no nodes of the cluster other in the namespace default',
                       self.run_command('show', 'other'))
 
