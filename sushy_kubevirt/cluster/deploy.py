@@ -245,7 +245,8 @@ def plan(client, openstack, cluster, namespace, kubernetes):
         ``recreate``, and list of `flavors.Change`
     :raises: `problems.ServiceError`; `errors.MachineError`
     """
-    declared, failed = wanted(client, cluster, namespace)
+    declared, failed = wanted(
+        client, cluster, namespace, {one.node for one in kubernetes.conflicts})
     # Their BMCs do not exist yet, or will be other ones.
     new = {*kubernetes.created, *kubernetes.recreated}
     enrolment = _enrolment(

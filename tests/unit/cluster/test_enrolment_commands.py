@@ -99,13 +99,15 @@ class OpenStackTestCase(commands_case.CommandsTestCase):
     def test_nodes_that_are_not_ready_are_not_enrolled(self):
         """Nova would use them."""
         self.api.objects[VMS, 'lab-1'] = {'metadata': {
-            'name': 'lab-1', 'labels': {}}}
+            'name': 'lab-1', 'uid': 'other', 'resourceVersion': '0'}}
         found = self.json('deploy', self.file(), expected=1)
         self.assertEqual(
             [('lab-1', 'failed'), ('lab-0', 'available')],
             [(one['Node'], one['Result']) for one in found])
         self.assertIn('belongs to no cluster', found[0]['Reason'])
         self.assertEqual({'lab-0': 'available'}, self.states())
+        self.assertEqual([], self.json('plan', self.file(), expected=1))
+        self.assertIn('belongs to no cluster', self.stderr)
 
     def test_fewer_nodes(self):
         self.run_command('deploy', self.file())
