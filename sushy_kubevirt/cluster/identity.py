@@ -142,10 +142,12 @@ def bridge_name(namespace, cluster, network, shared=False):
 def cluster_name(text):
     """Make the name of a cluster out of any text, such as a file's name.
 
-    :returns: text; '' if nothing of it is usable
+    It is not shortened: two files with the same beginning would be one
+    cluster, and each would delete the nodes of the other.
+
+    :returns: text, which may be too long; '' if nothing of it is usable
     """
-    name = re.sub(r'[^a-z0-9]+', '-', text.lower())
-    return name[:MAX_CLUSTER_LENGTH].strip('-')
+    return re.sub(r'[^a-z0-9]+', '-', text.lower()).strip('-')
 
 
 def mac(cluster, node, network, attempt=0):

@@ -9,6 +9,7 @@ from sushy_kubevirt.cluster import document
 from sushy_kubevirt.cluster import fields
 from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster import model
+from sushy_kubevirt.cluster import problems
 
 SAMPLES = pathlib.Path(__file__).parent / 'samples'
 
@@ -239,6 +240,11 @@ class NamesTestCase(base.BaseTestCase):
                            path, **options)
             self.assertEqual((name, node),
                              (cluster.name, cluster.nodes[0].name))
+
+    def test_long_name_of_a_file_is_not_shortened(self):
+        error = self.assertRaises(
+            problems.InvalidFile, read, TYPES, f'{"x" * 40}1.yaml')
+        self.assertIn('at most 40. Set "name" in "cluster"', str(error))
 
     def test_namespace(self):
         text = TYPES + 'cluster: {namespace: x}\n'
