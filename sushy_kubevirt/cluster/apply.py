@@ -155,7 +155,10 @@ class _Run:
                 self._write(nodes)
                 self._wait([one for one in nodes
                             if one not in self._result.failed])
-        self._networks((Action.DELETE, Action.LEAVE))
+        # VMs that remain are connected to networks that are declared no more.
+        if not self._result.failed.keys() & {
+                *self._plan.removed, *self._plan.recreated}:
+            self._networks((Action.DELETE, Action.LEAVE))
         self._result.seconds = time.monotonic() - self._began
         return self._result
 
@@ -176,6 +179,8 @@ class _Run:
                 self._tell(change.name, 'network', 'done')
             except (errors.MachineError, problems.ClusterError) as e:
                 self._fail(change.name, 'network', str(e))
+                for node in self._plan.users.get(change.name, ()):
+                    self._fail(node, 'network', f'{change.name}: {e}')
 
     def _write(self, nodes):
         changed = [node for node in nodes if self._plan.of_node(node)]

@@ -108,6 +108,8 @@ class Plan:
     :param changes: tuple of `Change`: of networks, then of nodes in the order
         of the file, then of nodes that are removed, highest index first
     :param conflicts: tuple of `Conflict`
+    :param users: dict of the name of a definition to the names of the nodes
+        with an interface in its network
     """
 
     cluster: str
@@ -115,6 +117,7 @@ class Plan:
     wanted: tuple = ()
     changes: tuple = ()
     conflicts: tuple = ()
+    users: dict = dataclasses.field(default_factory=dict)
 
     def as_dict(self):
         """Return what is printed as JSON."""
@@ -180,7 +183,9 @@ def make(client, cluster, namespace):
     found.check_existing()
     changes = found.network_changes() + found.node_changes()
     return Plan(cluster.name, namespace, tuple(found.wanted), tuple(changes),
-                tuple(found.conflicts))
+                tuple(found.conflicts), {
+                    one.name: found.users(one.name) for one in found.wanted
+                    if one.resource == kinds.NETWORK})
 
 
 class _Comparison:
@@ -371,11 +376,17 @@ class _Comparison:
     def _conflict(self, wanted, text):
         nodes = [wanted.node]
         if wanted.resource == kinds.NETWORK:
-            nodes = [node.name for node in self._cluster.nodes if any(
-                one.network.config is not None and _same_name(
-                    one.network.attachment, wanted.name)
-                for one in node.interfaces)] or [None]
+            nodes = self.users(wanted.name) or [None]
         self.conflicts += [Conflict(node, text) for node in nodes]
+
+    def users(self, definition):
+        """:returns: list of the names of the nodes with an interface in the
+            network of a definition that is created
+        """
+        return [node.name for node in self._cluster.nodes if any(
+            one.network.config is not None and _same_name(
+                one.network.attachment, definition)
+            for one in node.interfaces)]
 
     def _live_networks(self):
         try:

@@ -124,9 +124,12 @@ class Lister(Mixin, lister.Lister):
 
     def produce_output(self, parsed_args, column_names, data):
         """See `cliff.display.DisplayCommandBase`."""
+        table = parsed_args.formatter == 'table'
+        # Tables leave out what there is not; JSON has null.
         data = [tuple(wording.printable_lines(one) if isinstance(one, str)
+                      else '' if one is None and table
                       else one for one in row) for row in data]
-        if not data and parsed_args.formatter == 'table':
+        if not data and table:
             self.app.stdout.write(self.nothing + '\n')
             return 0
         return super().produce_output(parsed_args, column_names, data)

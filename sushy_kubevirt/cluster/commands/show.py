@@ -39,12 +39,8 @@ class Show(base.Lister):
         whose = f' of the cluster {name}' if name else ''
         self.nothing = (f'no nodes{whose} in the namespace {namespace}; '
                         '--namespace chooses another')
-        # Tables leave out what there is not; JSON has null.
-        blank = '' if parsed_args.formatter == 'table' else None
-        return COLUMNS, [
-            [blank if one is None else one for one in dataclasses.astuple(row)]
-            for row in show.rows(client, namespace, name,
-                                 self._enrolled(parsed_args))]
+        return COLUMNS, map(dataclasses.astuple, show.rows(
+            client, namespace, name, self._enrolled(parsed_args)))
 
     def _enrolled(self, options):
         """:returns: list of dicts of Ironic; None if they are not known"""

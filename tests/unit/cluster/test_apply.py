@@ -20,6 +20,7 @@ from tests.unit.cluster import nodes
 
 LIMITS = apply.Limits(ready=5, gone=5, patience=0.1)
 VMS, BMCS, SECRETS = 'virtualmachines', 'virtualmachinebmcs', 'secrets'
+NETWORKS = 'network-attachment-definitions'
 EPHEMERAL = (model.Volume('1G', ephemeral=True),)
 
 
@@ -312,6 +313,34 @@ class ApplyTestCase(base.BaseTestCase):
         self.assertIn('run it again', result.failed['tk0'])
         self.assertEqual(['tk0'], self.api.names(VMS))
         self.assertEqual([], self.api.names('virtualmachinebmcs'))
+
+    def test_nodes_of_a_network_that_cannot_be_created(self):
+        """They are not made: their VMs could not start."""
+        lan = model.Network('lan', 'tenks-lan', {'type': 'bridge'})
+
+        def refuse(verb, plural, name):
+            if verb == 'create' and name == 'tenks-lan':
+                return errors.AccessDenied('no right')
+        self.api.refuse = refuse
+        result = self.apply(self.cluster(2, networks=(lan,)))
+        self.assertEqual({'tenks-lan': 'no right', 'tk0': 'tenks-lan: no '
+                          'right', 'tk1': 'tenks-lan: no right'},
+                         result.failed)
+        self.assertEqual([], self.api.names(VMS))
+
+    def test_network_of_a_vm_that_remains(self):
+        """It is not deleted before the VM."""
+        lan = model.Network('lan', 'tenks-lan', {'type': 'bridge'})
+        self.apply(self.cluster(1, networks=(lan,)))
+
+        def refuse(node):
+            raise RuntimeError('still in Ironic')
+        for wanted in (self.cluster(0, networks=()),
+                       self.cluster(1, networks=())):
+            self.apply(wanted, before_removal=refuse)
+            self.assertEqual(['tenks-lan'], self.api.names(NETWORKS))
+        self.apply(self.cluster(0, networks=()))
+        self.assertEqual({}, self.api.objects)
 
     def test_killed_at_each_write(self):
         """Every later run completes what the killed one has begun."""

@@ -47,6 +47,12 @@ class KubernetesTestCase(commands_case.CommandsTestCase):
         self.assertIn('memory_mb: 512 -> 1024',
                       self.run_command('plan', path))
 
+    def test_network_has_no_node(self):
+        path = pathlib.Path(self.file(0))
+        path.write_text(path.read_text() + 'networks: {a: {}}\n')
+        self.assertIsNone(self.json('plan', str(path))[0]['Node'])
+        self.assertNotIn('None', self.run_command('plan', str(path)))
+
     def test_plan_reports_conflict(self):
         self.run_command('apply', self.file())
         self.run_command('plan', self.file(), '--name', 'other')
