@@ -48,6 +48,10 @@ class Inventory(base.Command):
         if failed:
             # Half an inventory would be taken for a whole one.
             return status.FAILED
+        left_out = [one.name for one in cluster.nodes if one.ironic is None]
+        if left_out:
+            self.tell('without "ironic_config" and therefore left out: '
+                      + ', '.join(left_out))
         text = FORMATS[parsed_args.format].make(
             wanted, kubernetes.owner(client, namespace, cluster.name))
         if parsed_args.output_file:

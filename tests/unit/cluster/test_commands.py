@@ -257,6 +257,15 @@ class ReadersTestCase(commands_case.CommandsTestCase):
                 name in ('ironic', 'bifrost'),
                 live.password(self.api, 'lab-1') in found)
 
+    def test_inventory_says_what_it_leaves_out(self):
+        path = pathlib.Path(self.file(2))
+        content = yaml.safe_load(path.read_text())
+        del content['specs'][0]['ironic_config']
+        path.write_text(yaml.safe_dump(content))
+        self.assertEqual('{}\n', self.run_command(
+            'inventory', str(path), '--format', 'bifrost'))
+        self.assertIn('left out: lab-0, lab-1', self.stderr)
+
     def test_inventory_without_network_is_unsuitable_for_devstack(self):
         self.run_command('inventory', self.file(11), '--format', 'devstack',
                          expected=1)
