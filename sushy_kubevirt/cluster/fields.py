@@ -116,7 +116,10 @@ _CLUSTER = (
           'Name of the cluster, lower-case letters, digits and hyphens. Give '
           'clusters that share a network or an Ironic different names, as MAC '
           'addresses follow from it. Without it, the name is that of the '
-          'file, up to its first dot.', most=40),
+          'file, up to its first dot; files of the same name in one namespace '
+          'are then the same cluster, whose nodes are those of the file that '
+          'was applied last. Give a name where others use the namespace, too.',
+          most=40),
     Field('cluster.namespace', Kind.TEXT,
           'Namespace of the VMs and BMCs. Without it, that of the '
           'kubeconfig\'s context.', most=63),
