@@ -10,11 +10,18 @@ PRIVATE, PUBLIC = 0o600, 0o644
 def write(path, text, mode):
     """Replace a file atomically: readers see the old or the new content.
 
-    :param path: of the file
+    What is no file, such as /dev/stdout or a pipe, is written to.
+
+    :param path: of the file, or of a symbolic link to it
     :param text: its content
     :param mode: permissions
     :raises: `OSError`
     """
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, 'w') as file:
+            file.write(text)
+        return
+    path = os.path.realpath(path)
     temporary = f'{path}.{os.getpid()}'
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL,
