@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``switch``."""
 
+import os
 import sys
 
 from sushy_kubevirt.cluster.commands import base
@@ -55,8 +56,7 @@ class Switch(base.Command):
 
 
 def _read(path):
-    try:
-        with open(path) as file:
-            return file.read()
-    except FileNotFoundError:
+    if not os.path.isfile(path):
         return None
+    with open(path) as file:
+        return file.read()

@@ -139,6 +139,12 @@ class KubernetesTestCase(commands_case.CommandsTestCase):
         self.run_command(*words, '--name', 'other', expected=1)
         self.assertIn('not written for the cluster other', self.stderr)
         self.assertEqual(printed, made.read_text())
+        pipe = self.folder / 'pipe'
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        self.run_command('switch', path, '--output-file', str(pipe))
+        self.assertEqual(printed, os.read(reader, 9999).decode())
         self.assertEqual([], self.api.calls)
 
     def test_invalid_file(self):
