@@ -37,16 +37,17 @@ class ZuulTestCase(base.BaseTestCase):
         (top / '.zuul.yaml').write_text(wrong)
         self.assertNotEqual(0, self.lint(top).returncode)
 
-    def test_functional_jobs_have_kubectl(self):
-        """Tests that need it are skipped without it."""
+    def test_functional_jobs_have_what_the_sandbox_needs(self):
+        """Without kubectl, tests are skipped."""
         items = yaml.safe_load((checkout.ROOT / '.zuul.yaml').read_text())
         jobs = {one['job']['name']: one['job']
                 for one in items if 'job' in one}
         for job in items[-1]['project']['check']['jobs']:
             if isinstance(job, dict):
                 jobs.update(job)
-        for name in 'openstack-tox-functional', 'sushy-kubevirt-tox-qemu':
-            self.assertEqual('playbooks/kubectl.yaml',
+        for name in ('openstack-tox-functional', 'sushy-kubevirt-tox-qemu',
+                     'sushy-kubevirt-bifrost', 'sushy-kubevirt-devstack'):
+            self.assertEqual('playbooks/sandbox.yaml',
                              jobs[name]['pre-run'])
 
     def test_jobs_of_others(self):
