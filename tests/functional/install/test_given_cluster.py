@@ -96,6 +96,8 @@ class GivenClusterTestCase(base.SandboxTestCase):
         output = '\n'.join(lines)
         self.assertEqual((0, f'{len(PASS)} passed, 0 failed'),
                          (code, lines[-1]), output)
+        self.assertIn(f'===== functional: {len(PASS) - 1} passed, 0 failed, '
+                      f'{len(SKIPPED)} skipped', output)
         for name in PASS:
             self.assertRegex(output, re.escape(name) + r' \[.*\] \.\.\. ok')
         for name, why in SKIPPED.items():
