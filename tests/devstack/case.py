@@ -111,19 +111,23 @@ class DevStack(fixtures.Fixture):
         return found
 
     def ironic_config(self):
-        """:returns: dictionary, what Ironic's plugin sets of drivers in
-            section DEFAULT of ``ironic.conf``
+        """:returns: dictionary of sections, what Ironic's plugin sets of
+            drivers and cleaning in ``ironic.conf``
         """
         (self.top / 'variables').unlink(missing_ok=True)
         done = self.run('settings')
         if done.returncode:
             raise AssertionError(done.stdout[-5000:])
-        pairs = (line.split('=', 1) for line in (
+        values = dict(line.split('=', 1) for line in (
             self.top / 'variables').read_text().splitlines())
-        return {name.removeprefix('IRONIC_').lower(): value
-                for name, value in pairs
+        return {
+            'conductor': {'automated_clean': values[
+                'IRONIC_AUTOMATED_CLEAN_ENABLED']},
+            'DEFAULT': {
+                name.removeprefix('IRONIC_').lower(): value
+                for name, value in values.items()
                 if value and name.endswith(('_INTERFACE', '_INTERFACES',
-                                            '_TYPES'))}
+                                            '_TYPES'))}}
 
 
 @unittest.skipUnless(kubectl.KUBECTL, 'kubectl is not installed')

@@ -191,7 +191,8 @@ done
 if [[ "$2" == "settings" ]]; then
     # For an ironic.conf like that which lib/ironic would write.
     source "$DEST/ironic/devstack/lib/ironic"
-    for name in ${!IRONIC_ENABLED_*} ${!IRONIC_DEFAULT_*}; do
+    for name in ${!IRONIC_ENABLED_*} ${!IRONIC_DEFAULT_*} \
+            IRONIC_AUTOMATED_CLEAN_ENABLED; do
         echo "$name=${!name}" >> "$TOP_DIR/variables"
     done
     exit

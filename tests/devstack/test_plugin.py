@@ -29,8 +29,7 @@ class SandboxTestCase(case.Mixin, base.FunctionalTestCase):
         cls.installed = cls.devstack.run('stack', 'install')
         cls.devstack.localrc['OFFLINE'] = 'True'
         cls.devstack.write_localrc()
-        cls.ironic = cls.share(ironic.Ironic(
-            {'DEFAULT': cls.devstack.ironic_config()}))
+        cls.ironic = cls.share(ironic.Ironic(cls.devstack.ironic_config()))
         cls.devstack.write_clouds(cls.ironic.url)
 
     def test_stack_unstack_clean(self):
@@ -77,11 +76,11 @@ class SandboxTestCase(case.Mixin, base.FunctionalTestCase):
     def assert_enrolled(self, name, address, mac, user, password, system):
         node = self.ironic.baremetal.get_node(name)
         self.assertEqual(
-            ('available', 'redfish', 'redfish-virtual-media', 'noop',
-             'baremetal', ['CUSTOM_GOLD', 'CUSTOM_LAB']),
+            ('available', 'redfish', 'redfish-virtual-media', 'ramdisk',
+             'noop', 'baremetal', ['CUSTOM_GOLD', 'CUSTOM_LAB']),
             (node.provision_state, node.driver, node.boot_interface,
-             node.network_interface, node.resource_class,
-             sorted(node.traits)))
+             node.deploy_interface, node.network_interface,
+             node.resource_class, sorted(node.traits)))
         self.assertEqual(
             (f'https://{address}', system, user),
             tuple(node.driver_info[f'redfish_{key}'] for key in (
@@ -136,11 +135,11 @@ class ClusterTestCase(case.Mixin, operator.OperatorTestCase):
             'OFFLINE': 'True', 'SUSHY_KUBEVIRT_VENV': sys.prefix,
             'IRONIC_DEPLOY_DRIVER': 'ipmi', 'IRONIC_BOOT_MODE': 'bios',
             'IRONIC_ENABLED_HARDWARE_TYPES': 'ipmi',
-            # This Ironic has no Neutron.
+            # This Ironic has no Neutron, and there is no agent.
             'IRONIC_NETWORK_INTERFACE': 'noop',
+            'IRONIC_AUTOMATED_CLEAN_ENABLED': 'False',
             'SUSHY_KUBEVIRT_NETWORKS': 'pod lan'}))
-        cls.ironic = cls.share(ironic.Ironic(
-            {'DEFAULT': cls.devstack.ironic_config()}))
+        cls.ironic = cls.share(ironic.Ironic(cls.devstack.ironic_config()))
         cls.devstack.write_clouds(cls.ironic.url)
 
     def setUp(self):
