@@ -52,7 +52,12 @@ class RedfishTestCase(case.BifrostTestCase):
 
     def create(self):
         self.assertEqual(4, self.play(case.CREATE)['localhost']['changed'])
-        self.assertEqual(0, self.play(case.CREATE)['localhost']['changed'])
+        # Names are text in Bifrost's documentation.
+        self.assertEqual(0, self.play(
+            case.CREATE, test_vm_node_names='web more')[
+                'localhost']['changed'])
+        # It is not taken for 0, which would delete the VM.
+        self.play(case.CREATE, test_vm_num_nodes='one', expected=2)
         for path in self.baremetal, self.home / 'nodes.json':
             self.assertEqual(0o600, path.stat().st_mode & 0o777)
         node, = json.loads(self.baremetal.read_text()).values()
