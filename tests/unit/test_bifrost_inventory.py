@@ -53,9 +53,11 @@ class InventoryTestCase(base.BaseTestCase):
              'addressing_mode': 'dhcp'}, found['_meta']['hostvars']['a'])
         done = self.run_script(
             '--list', SUSHY_KUBEVIRT_CLUSTER_FILE='lab.yaml',
-            SUSHY_KUBEVIRT_COMMAND=command, BIFROST_NODE_NAMES='b,c')
-        self.assertEqual(['b'],
-                         json.loads(done.stdout)['baremetal']['hosts'])
+            SUSHY_KUBEVIRT_COMMAND=command, BIFROST_NODE_NAMES='b,c',
+            DEFAULT_HOST_GROUPS='lab baremetal')
+        found = json.loads(done.stdout)
+        for group in 'baremetal', 'lab':
+            self.assertEqual(['b'], found[group]['hosts'])
 
     def test_errors(self):
         for variables, code, text in (

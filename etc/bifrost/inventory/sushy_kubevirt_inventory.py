@@ -10,6 +10,7 @@ SUSHY_KUBEVIRT_CLUSTER_FILE   the cluster file
 SUSHY_KUBEVIRT_COMMAND        sushy-kubevirt-cluster, with options if need be
 BIFROST_NODE_NAMES            names of the nodes to list, with commas between;
                               without it, all
+DEFAULT_HOST_GROUPS           further groups of all nodes, with blanks between
 """
 
 import argparse
@@ -41,11 +42,12 @@ def read(file, command):
     return json.loads(done.stdout)
 
 
-def inventory(nodes, names):
+def inventory(nodes, names, more):
     """Make what ``--list`` prints.
 
     :param nodes: as of `read`
     :param names: of the nodes to list; empty for all
+    :param more: further groups of all nodes
     :returns: dict
     """
     hosts = {'127.0.0.1': {'ansible_connection': 'local'}}
@@ -55,6 +57,7 @@ def inventory(nodes, names):
             continue
         # To Bifrost, this is the interface of the host of Ironic.
         node.pop('network_interface', None)
+        node['host_groups'] = sorted({*node['host_groups'], *more})
         hosts[name] = {**node, 'addressing_mode': 'dhcp'}
         for group in node['host_groups']:
             groups.setdefault(group, {'hosts': []})['hosts'].append(name)
@@ -75,7 +78,7 @@ def main():
                  or 'sushy-kubevirt-cluster')
     print(json.dumps(inventory(nodes, [
         one for one in os.environ.get('BIFROST_NODE_NAMES', '').split(',')
-        if one]), indent=2))
+        if one], os.environ.get('DEFAULT_HOST_GROUPS', '').split()), indent=2))
 
 
 if __name__ == '__main__':
