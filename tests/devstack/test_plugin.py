@@ -200,8 +200,10 @@ class ClusterTestCase(case.Mixin, operator.OperatorTestCase):
             SUSHY_KUBEVIRT_KUBECONFIG=self.devstack.top / 'none')
         self.assertIn('run unstack.sh again', self.check('unstack'))
         self.assertTrue((self.devstack.data / 'cluster.yaml').exists())
-        # The cluster keeps the name that it was made with.
-        self.devstack.write_localrc(SUSHY_KUBEVIRT_CLUSTER_NAME='another')
+        # It keeps the name and the namespace that it was made with.
+        self.devstack.write_localrc(
+            SUSHY_KUBEVIRT_CLUSTER_NAME='another',
+            SUSHY_KUBEVIRT_NAMESPACE='default')
 
 
 class SettingsTestCase(case.Mixin, base.FunctionalTestCase):
@@ -226,6 +228,9 @@ class SettingsTestCase(case.Mixin, base.FunctionalTestCase):
         return done.stdout
 
     def test_checked_before_packages_are_installed(self):
+        installed = self.devstack.top / 'logs' / 'bindep'
+        # Of another test.
+        installed.unlink(missing_ok=True)
         for name, value in (
                 ('IRONIC_DEPLOY_DRIVER', 'idrac'),
                 ('IRONIC_BOOT_MODE', 'efi'),
@@ -233,6 +238,11 @@ class SettingsTestCase(case.Mixin, base.FunctionalTestCase):
                 ('IRONIC_VM_COUNT', 'two'),
                 ('IRONIC_HW_NODE_RAM', '3 GiB'),
                 ('IRONIC_VM_SPECS_DISK', '-1'),
+                ('IRONIC_VM_EPHEMERAL_DISK', 'much'),
+                # The sandbox does not run such guests.
+                ('IRONIC_HW_ARCH', 'aarch64'),
+                # BMCs take no images from there.
+                ('HOST_IP', '127.0.0.1'),
                 ('SUSHY_KUBEVIRT_NETWORKS', 'pod; rm'),
                 ('SUSHY_KUBEVIRT_STORAGE_CLASS', '}'),
                 ('SUSHY_KUBEVIRT_SERVICE_TYPE', 'NodePort'),
@@ -242,6 +252,7 @@ class SettingsTestCase(case.Mixin, base.FunctionalTestCase):
                 ('HOST_TOPOLOGY_ROLE', 'subnode'),
                 ('DISABLED_SERVICES', 'ironic')):
             shown = {'IRONIC_VM_SPECS_DISK': 'IRONIC_HW_NODE_DISK',
+                     'IRONIC_VM_EPHEMERAL_DISK': 'IRONIC_HW_EPHEMERAL_DISK',
                      'HOST_TOPOLOGY_ROLE': 'primary node',
                      'DISABLED_SERVICES': 'enable_plugin ironic'}
             self.fails(shown.get(name, name), **{name: value})
@@ -249,7 +260,22 @@ class SettingsTestCase(case.Mixin, base.FunctionalTestCase):
             self.fails('SUSHY_KUBEVIRT_SANDBOX=True', **{
                 'SUSHY_KUBEVIRT_SANDBOX': 'no',
                 'SUSHY_KUBEVIRT_KUBECONFIG': path})
-        self.assertFalse((self.devstack.top / 'logs' / 'bindep').exists())
+        self.assertFalse(installed.exists())
+
+    def test_ephemeral_disk_is_part_of_the_disk(self):
+        self.fails('IRONIC_HW_EPHEMERAL_DISK is 11, but', **{
+            'IRONIC_HW_NODE_DISK': '10', 'IRONIC_HW_EPHEMERAL_DISK': '11'})
+
+    def test_architecture(self):
+        self.devstack.write_localrc(
+            SUSHY_KUBEVIRT_SANDBOX='no', IRONIC_HW_ARCH='aarch64',
+            SUSHY_KUBEVIRT_MANIFESTS='of the operator',
+            SUSHY_KUBEVIRT_KUBECONFIG=__file__)
+        self.check('stack', 'install')
+        declared = yaml.safe_load(
+            (self.devstack.data / 'cluster.yaml.new').read_text())
+        self.assertEqual('arm64', declared['node_types']['devstack']['vm'][
+            'spec']['template']['spec']['architecture'])
 
     def test_cluster(self):
         kubeconfig = self.devstack.top / 'kubeconfig'
@@ -273,8 +299,9 @@ class SettingsTestCase(case.Mixin, base.FunctionalTestCase):
         self.assertNotIn('remain', self.check('clean'))
         self.devstack.data.mkdir(parents=True)
         for name in 'cluster.yaml', 'cluster.yaml.name':
-            (self.devstack.data / name).write_text('devstack\n')
-        self.assertIn('remain: run sushy-kubevirt-cluster teardown devstack ',
+            (self.devstack.data / name).write_text('devstack\nlab\n')
+        self.assertIn('remain: run sushy-kubevirt-cluster teardown devstack '
+                      '--force --without-openstack --namespace lab\n',
                       self.check('clean'))
         self.assertFalse(self.devstack.data.exists())
 
