@@ -4,8 +4,9 @@
     hardware.py FILE NAME DRIVER BOOT_MODE
 
 It prints the number of CPUs, the memory in MiB and the disk in GiB that all
-nodes have at least: the plugin has one size, driver and boot mode for all. If
-it cannot use the file, the exit status is 2 and stderr has the reasons.
+nodes have at least: the plugin has one size, driver and boot mode for all; and
+the memory of the largest node. If it cannot use the file, the exit status is 2
+and stderr has the reasons.
 """
 
 import sys
@@ -57,7 +58,8 @@ def main(path, name, driver, boot_mode):
     types = [one.type for one in cluster.nodes]
     print(min(one.vcpus for one in types), min(
         one.memory_mb for one in types), min(
-            nodes.disk_gb(one) or 0 for one in types))
+            nodes.disk_gb(one) or 0 for one in types), max(
+                one.memory_mb for one in types))
     return 0
 
 

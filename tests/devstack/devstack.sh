@@ -208,3 +208,4 @@ for phase in pre-install install post-config extra test-config; do
     fi
 done
 echo "flavor: $IRONIC_HW_NODE_CPU $IRONIC_HW_NODE_RAM $IRONIC_HW_NODE_DISK"
+echo "sandbox: $SUSHY_KUBEVIRT_SANDBOX_MEMORY"

@@ -336,6 +336,20 @@ class SettingsTestCase(case.Mixin, base.FunctionalTestCase):
         self.devstack.env['PATH'] = str(folder)
         self.fails('kubectl is missing')
 
+    def test_size_of_guests(self):
+        """Guests of the sandbox are not cut to the size of the flavor."""
+        file = self.devstack.top / 'sizes.yaml'
+        file.write_text(CLUSTER.replace('bios', 'uefi'))
+        for given, expected in ({}, 512), (
+                {'SUSHY_KUBEVIRT_SANDBOX_MEMORY': '300'}, 300):
+            self.devstack.write_localrc(
+                SUSHY_KUBEVIRT_CLUSTER_FILE=file, **given)
+            self.assertRegex(
+                self.check('stack', 'install'),
+                f'flavor: 1 256 0\nsandbox: {expected}\n')
+        self.fails('SUSHY_KUBEVIRT_SANDBOX_MEMORY',
+                   SUSHY_KUBEVIRT_SANDBOX_MEMORY='4 GiB')
+
     def test_cluster_file(self):
         file = self.devstack.top / 'mine.yaml'
         for text, changes in (
