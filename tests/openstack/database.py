@@ -8,7 +8,7 @@ tables are therefore kept in the cache of `tests.fixtures.environments`, and
 copied.
 """
 
-import getpass
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -22,6 +22,10 @@ from tests.fixtures import environments
 #: folder that is not in everybody's PATH.
 SERVER = '/usr/sbin/mariadbd'
 INSTALL = '/usr/bin/mariadb-install-db'
+
+# Without it, MariaDB refuses to run as root. USER and LOGNAME in the
+# environment may name another user.
+_USER = () if os.geteuid() else ('--user=root',)
 
 # Contents are lost if the machine crashes, so nothing waits for a disk.
 _OPTIONS = ('--skip-networking', '--skip-log-bin', '--skip-innodb-doublewrite',
@@ -43,7 +47,7 @@ class Database(fixtures.Fixture):
 
     def _setUp(self):
         self.process = self.useFixture(process.Process(
-            [SERVER, '--no-defaults', f'--user={getpass.getuser()}',
+            [SERVER, '--no-defaults', *_USER,
              f'--datadir={self._files}', f'--socket={self._socket}',
              f"--pid-file={self._files / 'pid'}", *_OPTIONS],
             ready=r'ready for connections', grace=30,
@@ -84,7 +88,7 @@ def template(name, fill):
 
 def _install(files):
     subprocess.run(
-        [INSTALL, '--no-defaults', f'--user={getpass.getuser()}',
+        [INSTALL, '--no-defaults', *_USER,
          f'--datadir={files}', '--auth-root-authentication-method=normal',
          '--skip-test-db', *_OPTIONS], stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, check=True, timeout=120)
