@@ -48,9 +48,10 @@ def of_bmc(body):
 def of_host(body):
     """:returns: what of a BareMetalHost is kept"""
     history = (body.get('status') or {}).get('operationHistory') or {}
+    its = body.get('spec') or {}
     return {
         'metadata': _identity(body),
-        'spec': {'consumerRef': body['spec'].get('consumerRef')},
+        'spec': {'consumerRef': its.get('consumerRef')},
         'paused': not {host_state.PAUSED, host_state.DELETE_FOR_MOVE}
         .isdisjoint(body['metadata'].get('annotations') or {}),
         # When an image was last written or booted: RFC 3339 text.

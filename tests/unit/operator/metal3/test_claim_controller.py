@@ -161,6 +161,14 @@ class CreationTestCase(ControllerTestCase):
                           ('create', 'VirtualMachineBMC', name)],
                          self.kube.writes)
 
+    def test_host_of_a_user_without_a_spec(self):
+        """baremetal-operator's definition allows it."""
+        empty = host('mine')
+        del empty['spec']
+        self.add(empty, claim())
+        self.run_once()
+        self.assertEqual(1, len(self.vms()))
+
     def test_lost_response(self):
         """The request was executed; others must not exceed the limit."""
         self.LIMIT = 1
