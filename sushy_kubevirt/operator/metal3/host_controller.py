@@ -224,6 +224,10 @@ class HostController:
         if vm is not None and not permissions.reference_permitted(
                 bmc.namespace, vm):
             await self._let_vm_go(bmc, vm)
+        if vm is None and not bmc.deleting and not {
+                None, bmc.vm.namespace}.intersection(self._namespaces):
+            # Whether the VM exists is not known.
+            return host and host_state.unmanaged(host)
         if bmc.deleting or vm is None or 'deletionTimestamp' in vm['metadata']:
             if host is None and not _is_held(body):
                 await self._let_go(bmc, body, vm)

@@ -104,8 +104,9 @@ def unmanaged(host):
     return _state(True, 'HostNotManaged',
                   f"BareMetalHost {host['metadata']['name']} stays until it "
                   'is deleted, but is not updated: its BMC is not selected '
-                  'by --bare-metal-hosts, or has spec.bareMetalHost.enabled='
-                  'false.', host)
+                  'by --bare-metal-hosts, has spec.bareMetalHost.enabled='
+                  'false, or has its VM in a namespace that --namespace does '
+                  'not name.', host)
 
 
 def needs_mac(vm):

@@ -1,12 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import contextlib
 from unittest import mock
 
 from oslotest import base
 
 from sushy_kubevirt.operator import command_line
+from sushy_kubevirt.operator import conditions
+from sushy_kubevirt.operator import host_options
+from sushy_kubevirt.operator.metal3 import fields
 from sushy_kubevirt.operator.metal3 import host_controller
+from sushy_kubevirt.operator.metal3 import resources
+from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import spec
+from tests.unit.operator import bodies
+from tests.unit.operator import cluster
+
+LAB = bodies.NAMESPACE
+URL = 'https://10.0.0.7/redfish/v1/Systems/1'
+HOST = 'BareMetalHost', LAB, 'node'
+BMC = 'VirtualMachineBMC', LAB, 'node'
+VM = 'VirtualMachine', LAB, 'vm'
 
 
 class VmTestCase(base.BaseTestCase):
@@ -25,3 +39,114 @@ class VmTestCase(base.BaseTestCase):
         vm['spec']['preference'] = {'name': 'uefi'}
         self.assertEqual({**vm, **expanded}, asyncio.run(one._whole_vm(ref)))
         api.expand_spec.assert_called_once_with('lab', 'n0')
+
+
+class HostTestCase(base.BaseTestCase):
+    """The controller in a cluster in memory."""
+
+    def setUp(self):
+        super().setUp()
+        self.prepare()
+
+    def prepare(self):
+        self.kube = cluster.Cluster()
+        self.kube.groups.add(resources.GROUP)
+        self.kube.add(self.vm())
+        self.kube.add({**bodies.secret(name='node-virtbmc-auth'),
+                       'kind': 'Secret'})
+        self.kube.add(self.bmc())
+
+    def vm(self, **more):
+        made = cluster.vm(**more)
+        made['spec']['template']['spec']['domain']['devices'] = {
+            'interfaces': [{'name': 'a', 'macAddress': '52:54:00:00:00:0a'}]}
+        return made
+
+    def bmc(self, **more):
+        made = bodies.body(**more)
+        # The cluster selects by this label.
+        made['metadata']['labels'] = {naming.MANAGED_BY: naming.OPERATOR}
+        made['status'] = {
+            'clusterIP': '10.0.0.7', 'endpoints': {'redfish': {'url': URL}},
+            'conditions': [
+                {'type': type_, 'status': 'True', 'reason': 'x',
+                 'message': '', 'lastTransitionTime': '2026-01-01T00:00:00Z'}
+                for type_ in (conditions.EMULATOR, conditions.READY)]}
+        return made
+
+    @contextlib.asynccontextmanager
+    async def running(self, *namespaces):
+        """Run the operator; the body gets a function that waits."""
+        controller = host_controller.HostController(command_line.Options(
+            bare_metal_hosts='metal3=true', namespaces=namespaces,
+            hosts=host_options.HostOptions(claim_templates=LAB)), self.kube)
+        task = asyncio.create_task(controller.run())
+
+        async def settle():
+            idle = 0
+            while idle < 20:
+                await asyncio.sleep(0)
+                if task.done():
+                    task.result()
+                queue = controller._queue
+                for key in list(queue._timers):
+                    queue.add(key)
+                idle = 0 if len(queue) or queue._working or (
+                    not queue.started) else idle + 1
+        try:
+            async with asyncio.timeout(30):
+                await settle()
+                yield settle
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def run_once(self, *namespaces):
+        async def run():
+            async with self.running(*namespaces):
+                pass
+        asyncio.run(run())
+
+    def reason(self):
+        return next((
+            one['reason'] for one in self.kube.objects[BMC]['status'][
+                'conditions'] if one['type'] == conditions.HOST), None)
+
+    def names(self):
+        return sorted(one['metadata']['name']
+                      for kind in ('Secret', 'BareMetalHost')
+                      for one in self.kube.list(kind))
+
+    def annotate(self, annotations):
+        self.kube.change(*HOST, lambda one: one['metadata'].update(
+            annotations=annotations))
+
+    def test_host(self):
+        self.run_once()
+        self.assertEqual(['node', 'node-virtbmc-auth', 'node-virtbmc-host'],
+                         self.names())
+        self.assertEqual('HostCreated', self.reason())
+        writes = list(self.kube.writes)
+        self.run_once()
+        self.assertEqual(writes, self.kube.writes)
+
+    def test_vm_in_a_namespace_that_is_not_served(self):
+        """A host is not deleted because the operator cannot see its VM."""
+        self.kube.add(self.vm(namespace='far', allowed=LAB))
+        self.kube.change(*BMC, lambda one: one['spec'].update(
+            virtualMachine={'namespace': 'far', 'name': 'vm'}))
+        self.run_once()
+        self.assertIn(HOST, self.kube.objects)
+        self.run_once(LAB)
+        self.assertEqual('HostNotManaged', self.reason())
+        self.assertIn(HOST, self.kube.objects)
+        self.kube.remove('VirtualMachine', 'far', 'vm')
+        self.run_once(LAB, 'far')
+        self.assertNotIn(HOST, self.kube.objects)
+
+    def test_link_to_the_bmc(self):
+        self.run_once()
+        for ref in HOST, ('Secret', LAB, 'node-virtbmc-host'):
+            metadata = self.kube.objects[ref]['metadata']
+            self.assertEqual(bodies.UID, metadata['labels'][fields.BMC_UID])
+            self.assertNotIn('ownerReferences', metadata)
