@@ -65,7 +65,7 @@ class HostController:
             bmc_resources.VM), metadata_only=True)
         self._secrets = made(bmc_resources.SECRET, self._users_changed(
             bmc_resources.SECRET), keep=_identity, metadata_only=True)
-        self._hosts = made(resources.HOST, self._changed)
+        self._hosts = made(resources.HOST, self._host_changed)
         self._informers = [one for one in (
             self._bmcs, self._selected, self._vms, self._secrets) if one]
         self._namespaces = namespaces
@@ -73,6 +73,9 @@ class HostController:
         self._problem_state = None
         self._refs = {}
         self._users = {}
+        # host: uid of its BMC, and its own uid if it was paused when it was
+        # seen last, or None
+        self._paused = {}
         self._queue = workqueue.Queue(self._reconcile, WORKERS)
         self._orphans = workqueue.Queue(self._release_orphan, 1)
 
@@ -118,7 +121,8 @@ class HostController:
             finally:
                 watching.cancel()
             # Nothing tells that the hosts are gone with their definition.
-            self._hosts = self._informer(resources.HOST, self._changed)
+            self._hosts = self._informer(
+                resources.HOST, self._host_changed)
 
     async def _problem(self):
         """:returns: (whether hosts can be listed, None if that is not known;
@@ -152,6 +156,18 @@ class HostController:
         if self._queue.started:
             self._queue.add(key)
 
+    def _host_changed(self, key):
+        """Note a pause at once: a host that is moved may be gone before its
+        BMC is worked on.
+        """
+        host = self._hosts.get(key)
+        its = host and (host['metadata'].get('labels') or {}).get(
+            fields.BMC_UID)
+        if its:
+            self._paused[key] = its, host['metadata']['uid'] if (
+                host_state.is_paused(host)) else None
+        self._changed(key)
+
     def _bmc_changed(self, key):
         for ref in self._refs.pop(key, ()):
             self._users[ref].discard(key)
@@ -160,6 +176,7 @@ class HostController:
         body = self._bmcs.get(key)
         if body is None:
             self._queue.forget(key)
+            self._paused.pop(key, None)
             return
         bmc = spec.read(body)
         if bmc.vm is not None:
@@ -243,9 +260,14 @@ class HostController:
         if not self._served:
             return self._problem_state
         before = (body.get('status') or {}).get(fields.STATUS) or {}
-        if host is None and found is None and before.get('paused'):
+        owner, paused = self._paused.get((bmc.namespace, bmc.name), (
+            None, None))
+        if owner != bmc.uid:
+            # This process has not seen the host.
+            paused = before['uid'] if before.get('paused') else None
+        if host is None and found is None and paused:
             # Nothing but a move, or force, removes a paused host.
-            body = await self._annotate(bmc, naming.HOST_MOVED, before['uid'])
+            body = await self._annotate(bmc, naming.HOST_MOVED, paused)
         moved = naming.HOST_MOVED in (
             body['metadata'].get('annotations') or {})
         if host is not None:
@@ -255,8 +277,8 @@ class HostController:
             await self._hold(bmc, body, vm)
             return await self._update(bmc, vm, host)
         if moved:
-            # It was created again if clusterctl deleted it before the host.
-            await self._delete_secret(bmc)
+            # The Secret was created again if clusterctl deleted it before the
+            # host.
             await self._let_go(bmc, body, vm)
             return host_state.moved(bmc)
         return found or await self._create(bmc, body, vm)
@@ -276,13 +298,15 @@ class HostController:
         mac = fields.boot_mac(whole)
         if mac is None:
             return host_state.needs_mac(whole)
+        # Before the Secret, which nothing owns until the host does.
+        await self._hold(bmc, body, vm)
         secret = await self._put_secret(bmc)
         if secret is not None:
             return secret
-        await self._hold(bmc, body, vm)
         made = fields.host(bmc, whole, at, mac, self._options)
         claim = templates.claim_of(whole)
-        if claim and bmc.namespace == self._options.claim_templates:
+        if claim and (bmc.namespace == bmc.vm.namespace
+                      == self._options.claim_templates):
             # No other claim gets the VM, and baremetal-operator, which looks
             # for hosts each 30 s only, binds it at once.
             made['spec']['consumerRef'] = claims.consumer_ref(*claim[:2])
@@ -404,7 +428,6 @@ class HostController:
                     body = await self._annotate(bmc, naming.SKIP_HOST, 'true')
         elif self._served is None and not skips:
             return host_state.release_unknown(bmc, self._problem_state)
-        await self._delete_secret(bmc)
         await self._let_go(bmc, body, vm)
         return None
 
@@ -433,10 +456,12 @@ class HostController:
             bmc_resources.VM, self._vms, vm, True)
 
     async def _let_go(self, bmc, body, vm):
+        await self._delete_secret(bmc)
         if vm is not None:
             await self._let_vm_go(bmc, vm)
         await self._set_finalizer(
             bmc_resources.BMC, self._bmcs, body, False)
+        self._paused.pop((bmc.namespace, bmc.name), None)
 
     async def _let_vm_go(self, bmc, vm):
         """Let the VM be deleted, unless another BMC of it has a host."""

@@ -67,8 +67,7 @@ def summary(host):
             'state': (status.get('provisioning') or {}).get('state'),
             'consumer': '/'.join(consumer[key] for key in (
                 'kind', 'namespace', 'name') if consumer.get(key)),
-            'paused': not {PAUSED, DELETE_FOR_MOVE}.isdisjoint(
-                _annotations(host))}
+            'paused': is_paused(host)}
     return {key: value for key, value in made.items() if value}
 
 
@@ -256,6 +255,11 @@ def _error(status):
     """:returns: a sentence"""
     what = (status.get('errorMessage') or status.get('errorType') or 'error')
     return what[:700].rstrip('. ') + '.'
+
+
+def is_paused(host):
+    """Tell whether a host is paused, or being moved to another cluster."""
+    return not {PAUSED, DELETE_FOR_MOVE}.isdisjoint(_annotations(host))
 
 
 def is_detached(host):

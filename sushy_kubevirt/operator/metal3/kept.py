@@ -52,8 +52,7 @@ def of_host(body):
     return {
         'metadata': _identity(body),
         'spec': {'consumerRef': its.get('consumerRef')},
-        'paused': not {host_state.PAUSED, host_state.DELETE_FOR_MOVE}
-        .isdisjoint(body['metadata'].get('annotations') or {}),
+        'paused': host_state.is_paused(body),
         # When an image was last written or booted: RFC 3339 text.
         'provisioned': (history.get('provision') or {}).get('start')}
 

@@ -5,12 +5,15 @@ from unittest import mock
 
 from oslotest import base
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator.metal3 import fields
 from sushy_kubevirt.operator.metal3 import host_controller
+from sushy_kubevirt.operator.metal3 import host_state
 from sushy_kubevirt.operator.metal3 import resources
+from sushy_kubevirt.operator.metal3 import templates
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
@@ -130,6 +133,86 @@ class HostTestCase(base.BaseTestCase):
         self.run_once()
         self.assertEqual(writes, self.kube.writes)
 
+    def test_moved_before_the_pause_is_recorded(self):
+        for pause in host_state.PAUSED, host_state.DELETE_FOR_MOVE:
+            async def run(annotation=pause):
+                async with self.running() as settle:
+                    uid = self.kube.objects[HOST]['metadata']['uid']
+                    self.annotate({annotation: ''})
+                    self.kube.remove(*HOST)
+                    await settle()
+                    self.assertEqual(('HostMoved', uid), (
+                        self.reason(), self.kube.objects[BMC]['metadata'][
+                            'annotations'][naming.HOST_MOVED]))
+                    self.kube.change(*BMC, lambda one: one[
+                        'metadata'].update(annotations={}))
+                    await settle()
+                    self.assertEqual('HostCreated', self.reason())
+            asyncio.run(run())
+
+    def test_deleted_before_the_end_of_a_pause_is_recorded(self):
+        async def run():
+            async with self.running() as settle:
+                self.annotate({host_state.PAUSED: ''})
+                await settle()
+                self.assertEqual('HostPaused', self.reason())
+                self.annotate({})
+                self.kube.remove(*HOST)
+                await settle()
+                self.assertEqual('HostCreated', self.reason())
+        asyncio.run(run())
+
+    def test_foreign_host_that_was_paused(self):
+        self.kube.add({
+            'apiVersion': resources.HOST.api_version,
+            'kind': resources.HOST.kind, 'spec': {}, 'metadata': {
+                'name': 'node', 'namespace': LAB,
+                'annotations': {host_state.PAUSED: ''}}})
+
+        async def run():
+            async with self.running() as settle:
+                self.assertEqual('NameTaken', self.reason())
+                self.kube.remove(*HOST)
+                await settle()
+                self.assertEqual('HostCreated', self.reason())
+        asyncio.run(run())
+
+    def test_killed_after_each_write(self):
+        """A BMC that is deleted meanwhile leaves no credentials behind."""
+        for writes in range(20):
+            self.prepare()
+            self.kube.kill_after = writes, False
+            self.run_once()
+            finished = self.kube.kill_after[0] > 0
+            self.kube.kill_after = None
+            self.kube.remove(*BMC)
+            if BMC in self.kube.objects:
+                self.run_once()
+            # The host is deleted first, then its BMC lets go.
+            self.run_once()
+            self.assertEqual(['node-virtbmc-auth'], self.names(), writes)
+            self.assertNotIn(BMC, self.kube.objects)
+            self.assertFalse(self.kube.objects[VM]['metadata'].get(
+                'finalizers'))
+            if finished:
+                break
+        self.assertGreater(writes, 4)
+
+    def test_label_removed_before_the_host_exists(self):
+        refused = []
+
+        def refuse(verb, kind, name):
+            if (verb, kind) != ('create', 'BareMetalHost'):
+                return None
+            refused.append(self.names())
+            self.kube.change(
+                *BMC, lambda one: one['metadata'].update(labels={}))
+            return errors.Rejected('no')
+        self.kube.faults.append(refuse)
+        self.run_once()
+        self.assertIn('node-virtbmc-host', refused[0])
+        self.assertEqual(['node-virtbmc-auth'], self.names())
+
     def test_vm_in_a_namespace_that_is_not_served(self):
         """A host is not deleted because the operator cannot see its VM."""
         self.kube.add(self.vm(namespace='far', allowed=LAB))
@@ -143,6 +226,21 @@ class HostTestCase(base.BaseTestCase):
         self.kube.remove('VirtualMachine', 'far', 'vm')
         self.run_once(LAB, 'far')
         self.assertNotIn(HOST, self.kube.objects)
+
+    def test_consumer(self):
+        """Only VMs in the namespace of the templates are for claims."""
+        for namespace, expected in (LAB, 'c'), ('far', None):
+            self.prepare()
+            vm = self.vm(namespace=namespace, allowed=LAB)
+            vm['metadata']['labels'] = {templates.CLAIM_UID: 'u'}
+            vm['metadata']['annotations'][templates.CLAIM] = 'tenant/c'
+            self.kube.add(vm)
+            self.kube.change(*BMC, lambda one, at=namespace: one[
+                'spec'].update(virtualMachine={'namespace': at,
+                                               'name': 'vm'}))
+            self.run_once()
+            self.assertEqual(expected, self.kube.objects[HOST]['spec'].get(
+                'consumerRef', {}).get('name'))
 
     def test_link_to_the_bmc(self):
         self.run_once()
