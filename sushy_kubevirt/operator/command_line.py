@@ -304,6 +304,25 @@ def selector_labels(selector):
             if one.strip() and not one.lstrip().startswith('!')}
 
 
+def unmet(selector, labels):
+    """Find what keeps labels from matching a selector.
+
+    :param selector: as `parse` accepts it
+    :param labels: dict
+    :returns: its first requirement that they do not meet; None if they match
+    """
+    for one in re.split(_BETWEEN, selector):
+        negated, key, operator, rest = re.fullmatch(
+            rf'\s*(!?)\s*({_KEY})\s*(==?|!=|in\b|notin\b|)\s*(.*?)\s*',
+            one).groups()
+        meets = key in labels
+        if operator:
+            meets = labels.get(key) in re.split(r'\s*,\s*', rest.strip('() '))
+        if meets == bool(negated or operator in ('!=', 'notin')):
+            return one.strip()
+    return None
+
+
 def version():
     """:returns: version of the installed package"""
     return metadata.version('sushy-kubevirt')

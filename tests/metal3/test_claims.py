@@ -54,9 +54,6 @@ class ClaimsTestCase(case.Metal3TestCase):
                         'matchLabels': {'bmc.kubevirt.io/virtual': 'true'}}}})
         self.step('two VMs with BMCs', lambda: len(
             self.kubectl.names('vmbmc')), 2)
-        for one in self.kubectl.names('vmbmc'):
-            self.kubectl('patch', one, '--type=merge', '-p',
-                         '{"spec": {"service": {"type": "LoadBalancer"}}}')
         self.step('associated', lambda: len(
             {self.host_of(user) for user in users} - {None}), 2)
         mine, other = (self.host_of(user) for user in users)

@@ -73,8 +73,8 @@ class ClaimController:
         self._api = client
         self._options = options.hosts
         self._at = options.hosts.claim_templates
-        self._selected = command_line.selector_labels(
-            options.bare_metal_hosts)
+        self._selector = options.bare_metal_hosts
+        self._selected = command_line.selector_labels(self._selector)
         self._namespaces = options.namespaces or (None,)
         here = (lambda resource, changed, **more: informer.Informer(
             client, resource, (self._at,), changed, **more))
@@ -296,7 +296,8 @@ class ClaimController:
             return
         try:
             made = await self._api.create(
-                bmc_resources.BMC, at[0], templates.bmc(vm, self._selected))
+                bmc_resources.BMC, at[0], templates.bmc(
+                    vm, self._selected, self._options.external))
         except errors.Conflict:
             made = await self._api.get(bmc_resources.BMC, *at)
         self._bmcs.put(made)
@@ -398,7 +399,8 @@ class ClaimController:
             vm = self._vms.get(key)
             # Those of the host's link to its BMC are there, too.
             labels = {
-                **fields.copied_labels(vm, self._options),
+                **fields.copied_labels({'metadata': {
+                    'labels': templates.labels(vm)}}, self._options),
                 naming.LABEL: naming.label(templates.name(key[1], claim.uid)),
                 naming.MANAGED_BY: naming.OPERATOR, fields.BMC_UID: ''}
             if claims.matches(claim.selector, labels):
@@ -416,6 +418,7 @@ class ClaimController:
             name = vm['metadata']['name']
             try:
                 templates.check(vm)
+                self._check_labels(vm)
                 limit = templates.limit(vm)
                 if limit is None or limit > sum(
                         source == name
@@ -426,6 +429,19 @@ class ClaimController:
                 problems.append(f'template {name} cannot be used: {e}')
         raise _Refused('NoTemplate', 'No VM is created: '
                        + '; '.join(problems))
+
+    def _check_labels(self, vm):
+        """Check that BMCs of a template's VMs get hosts.
+
+        :raises: `templates.Unusable`
+        """
+        missing = command_line.unmet(self._selector, {
+            **{key: value for key, value in templates.labels(vm).items()
+               if key in self._selected},
+            naming.MANAGED_BY: naming.OPERATOR, templates.CLAIM_UID: ''})
+        if missing:
+            raise templates.Unusable(
+                f'its labels do not match "{missing}" of --bare-metal-hosts')
 
     def _manifest(self, template, claim):
         """:returns: dict, a VM whose name no other claim has"""

@@ -14,6 +14,7 @@ import uuid
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import network
 
 #: Annotation of a template, with the value ``true``.
 TEMPLATE = naming.GROUP + '/claim-template'
@@ -34,7 +35,10 @@ _NAMESPACE = uuid.UUID('6dc8ed4a-2a0d-5c33-9a3f-5ad6b4d0b0a1')
 _MAX_NAME = 63
 #: Prefixes of annotations that describe the template itself.
 _OWN = (naming.GROUP + '/', 'kubectl.kubernetes.io/', 'kubevirt.io/',
-        'sushy-kubevirt.openstack.org/')
+        'sushy-kubevirt.openstack.org/', 'argocd.argoproj.io/')
+#: Label by which Argo CD finds its objects, to delete those that its source
+#: does not have.
+_INSTANCE = 'app.kubernetes.io/instance'
 #: Volumes that are made with each VM or cannot be written.
 _SEPARATE = ('containerDisk', 'emptyDisk', 'ephemeral', 'cloudInitNoCloud',
              'cloudInitConfigDrive', 'sysprep', 'configMap', 'secret',
@@ -71,6 +75,13 @@ def claim_of(vm):
     uid = (vm['metadata'].get('labels') or {}).get(CLAIM_UID)
     namespace, slash, name = _annotations(vm).get(CLAIM, '').partition('/')
     return (namespace, name, uid) if uid and slash and name else None
+
+
+def labels(vm):
+    """:returns: dict, the labels of a template that its VMs get"""
+    return {key: value
+            for key, value in (vm['metadata'].get('labels') or {}).items()
+            if key != _INSTANCE}
 
 
 def source(vm):
@@ -115,6 +126,9 @@ def check(vm):
             raise Unusable(
                 f"its VMs would share volume {volume['name']}; describe the "
                 'disk in spec.dataVolumeTemplates')
+    if not its['domain'].get('devices', {}).get('interfaces'):
+        raise Unusable('it has no network interface, whose MAC address '
+                       'BareMetalHosts need')
 
 
 def name(template, seed):
@@ -179,7 +193,7 @@ def vm(template, claim, attempt=0):
         'kind': bmc_resources.VM.kind,
         'metadata': {
             'name': made, 'namespace': metadata['namespace'],
-            'labels': {**(metadata.get('labels') or {}),
+            'labels': {**labels(template),
                        naming.MANAGED_BY: naming.OPERATOR,
                        CLAIM_UID: claim.uid},
             'annotations': {
@@ -190,11 +204,12 @@ def vm(template, claim, attempt=0):
         'spec': spec}
 
 
-def bmc(vm, selected):
+def bmc(vm, selected, external=False):
     """Make the BMC of a claim's VM.
 
     :param vm: dict
     :param selected: names of the labels that select BMCs with hosts
+    :param external: see `host_options.HostOptions`
     :returns: dict
     """
     metadata = vm['metadata']
@@ -211,7 +226,9 @@ def bmc(vm, selected):
                 'apiVersion': bmc_resources.VM.api_version,
                 'kind': bmc_resources.VM.kind,
                 'name': metadata['name'], 'uid': metadata['uid']}]},
-        'spec': {'virtualMachine': {'name': metadata['name']}}}
+        'spec': {'virtualMachine': {'name': metadata['name']},
+                 **({'service': {'type': network.LOAD_BALANCER}}
+                    if external else {})}}
 
 
 def is_bmc_of(vm, bmc):

@@ -83,6 +83,22 @@ class DecideTestCase(base.BaseTestCase):
                 ('a in (b, c), d!=e,!f', {'a', 'd'})):
             self.assertEqual(names, command_line.selector_labels(selector))
 
+    def test_selectors(self):
+        for labels, met, unmet in (
+                ({}, ('!a', 'a!=b', 'a notin (b,c)', '!in'),
+                 ('a', 'a=', 'a=b', 'a in (b)', 'in')),
+                ({'a': 'b'}, ('a', 'a=b', 'a == b', 'a in (c, b )', 'a!=c',
+                              'a notin (c),a'),
+                 ('!a', 'a=c', 'a in (c,bb)', 'a!=b', 'a notin (b)')),
+                ({'x.test/a': ''}, ('x.test/a=', 'x.test/a', 'x.test/a in ()'),
+                 ('a', 'x.test/a=b'))):
+            for selector in met:
+                self.assertIsNone(command_line.unmet(selector, labels),
+                                  selector)
+            for selector in unmet:
+                self.assertEqual(selector, command_line.unmet(
+                    f'!n, {selector} ,!m', labels))
+
     def test_bmc_of_user_is_not_auto_created(self):
         def without(*keys):
             body = auto_create.manifest(MACHINE)

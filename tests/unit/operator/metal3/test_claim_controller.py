@@ -31,7 +31,7 @@ def vm_template(**annotations):
             'labels': {'metal3': 'true', 'size': 'small'},
             'annotations': {templates.TEMPLATE: 'true', **annotations}},
         'spec': {'runStrategy': 'Halted', 'template': {'spec': {
-            'domain': {'devices': {}}}}}}
+            'domain': {'devices': {'interfaces': [{'name': 'a'}]}}}}}}
 
 
 def policy(**constraints):
@@ -252,6 +252,16 @@ class CreationTestCase(ControllerTestCase):
         self.run_once()
         self.assertEqual(4, len(self.vms()))
         self.assertNotIn('x-a', self.vms().values())
+
+    def test_template_without_the_label_of_hosts(self):
+        """Its VMs would have no hosts, and count for the limits."""
+        self.kube.change('VirtualMachine', AT, 'small', lambda vm: vm[
+            'metadata'].update(labels={'metal3': 'false', 'size': 'small'}))
+        self.add(claim())
+        self.run_once()
+        self.assertEqual([('c', 'NoTemplate')], self.events())
+        self.assertIn('"metal3=true"', self.kube.list('Event')[0]['message'])
+        self.assertEqual({}, self.vms())
 
     def test_labels_of_the_link_to_the_bmc(self):
         """Every host has them: such a claim would never get its VM's host."""

@@ -12,8 +12,10 @@ CLAIM = claims.Claim('tenant', 'c', 'u1', {})
 TEMPLATE = {
     'metadata': {
         'name': 'small', 'namespace': 'infra', 'uid': 't',
-        'labels': {'metal3': 'true'}, 'annotations': {
+        'labels': {'metal3': 'true', 'app.kubernetes.io/instance': 'infra'},
+        'annotations': {
             templates.TEMPLATE: 'true', 'mine': 'x',
+            'argocd.argoproj.io/tracking-id': 'infra:kubevirt.io/…',
             'kubectl.kubernetes.io/last-applied-configuration': '{}'}},
     'spec': {
         'runStrategy': 'Halted',
@@ -81,6 +83,9 @@ class VmTestCase(base.BaseTestCase):
         self.assertFalse(templates.is_template(made))
         self.assertEqual('small', templates.source(made))
         self.assertEqual('x', made['metadata']['annotations']['mine'])
+        # Argo CD would delete what it finds by them.
+        self.assertNotIn('app.kubernetes.io/instance',
+                         made['metadata']['labels'])
         self.assertEqual(3, len(made['metadata']['annotations']))
         self.assertFalse(templates.is_made_here(TEMPLATE))
 
@@ -96,6 +101,9 @@ class VmTestCase(base.BaseTestCase):
         made = templates.bmc(vm, {'metal3'})
         self.assertTrue(templates.is_bmc_of(vm, made))
         self.assertEqual('true', made['metadata']['labels']['metal3'])
+        self.assertNotIn('service', made['spec'])
+        self.assertEqual({'type': 'LoadBalancer'}, templates.bmc(
+            vm, {'metal3'}, external=True)['spec']['service'])
         vm['metadata']['uid'] = 'another'
         self.assertFalse(templates.is_bmc_of(vm, made))
 
@@ -112,6 +120,9 @@ class CheckTestCase(base.BaseTestCase):
         templates.check(TEMPLATE)
         self.assertIn('Halted', self.refusal(
             lambda vm: vm['spec'].update(runStrategy='Always')))
+        self.assertIn('no network interface', self.refusal(
+            lambda vm: vm['spec']['template']['spec']['domain'][
+                'devices'].pop('interfaces')))
         self.assertIn('deleted', self.refusal(
             lambda vm: vm['metadata'].update(deletionTimestamp='x')))
         for volume in ({'persistentVolumeClaim': {'claimName': 'mine'}},
