@@ -140,7 +140,6 @@ class AutoCreator:
         # One label of a VM is enough for a BMC with a BareMetalHost.
         self._labels = command_line.selector_labels(
             options.bare_metal_hosts or '')
-        self._for_claims = bool(options.hosts.claim_templates)
         self._namespaces = options.namespaces or (None,)
         self._api = client
         self._vms = {}
@@ -173,8 +172,8 @@ class AutoCreator:
             meta = found['metadata']
             key = meta['namespace'], meta['name']
             # `ClaimController` makes and deletes the BMCs of the VMs it makes.
-            if kind == 'DELETED' or self._for_claims and (
-                    templates.is_template(found)
+            # While it does not run, they must not become hosts for others.
+            if (kind == 'DELETED' or templates.is_template(found)
                     or templates.is_made_here(found)):
                 self._vms.pop(key, None)
             else:

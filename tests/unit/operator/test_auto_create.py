@@ -11,6 +11,8 @@ from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import auto_create
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
+from sushy_kubevirt.operator import host_options
+from sushy_kubevirt.operator.metal3 import templates
 from tests.unit.operator import timeless
 
 LAB = 'lab'
@@ -240,6 +242,21 @@ class AutoCreatorTestCase(base.BaseTestCase):
         self.assertEqual({('create', 'a'), ('delete', 'c')},
                          set(self.run_with(self.do_nothing)))
         self.assertEqual(['a', 'mine'], self.names())
+
+    def test_vms_for_claims(self):
+        """They are left alone without --claim-templates, too.
+
+        The disks may have data of the tenant whose claim the VM was for.
+        """
+        for at in LAB, None:
+            self.cluster = Cluster()
+            self.cluster.vm('template',
+                            annotations={templates.TEMPLATE: 'true'})
+            self.cluster.vm('made', labels={templates.CLAIM_UID: 'u'},
+                            annotations={templates.CLAIM: 'tenant/c'})
+            self.assertEqual([], self.run_with(
+                self.do_nothing, hosts=host_options.HostOptions(
+                    claim_templates=at)))
 
     def test_bmc_without_vm_reference_occupies_name(self):
         cluster = self.cluster
