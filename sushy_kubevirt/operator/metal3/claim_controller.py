@@ -41,7 +41,8 @@ NAMESPACE = api_resources.Resource('', 'v1', 'namespaces', 'Namespace')
 LABEL_SECONDS = 30
 
 #: Seconds in which a template is not tried again, for any claim, after the API
-#: server has refused its VM: many claims must not delay those of others.
+#: server has refused its VM or has not answered: many claims must not delay
+#: those of others, nor the release of VMs.
 REFUSED_SECONDS = 1
 
 #: VMs of a claim that other claims may get before it gets no further one.
@@ -357,15 +358,16 @@ class ClaimController:
         self._sent.add(name)
         try:
             vm = await self._api.create(bmc_resources.VM, self._at, made)
-        except (errors.Rejected, errors.AccessDenied):
-            self._sent.discard(name)
-            self._refused[source] = time.monotonic()
-            raise
         except errors.Conflict as e:
             await self._find_sent()
             if not self._has_vm(claim):
                 raise _Refused('NameTaken', str(e)) from None
             return None
+        except errors.MachineError as e:
+            self._refused[source] = time.monotonic()
+            if isinstance(e, (errors.Rejected, errors.AccessDenied)):
+                self._sent.discard(name)
+            raise
         self._sent.discard(name)
         LOG.info('VM %s/%s is created for HostClaim %s/%s', self._at,
                  name, claim.namespace, claim.name)
