@@ -32,6 +32,10 @@ SOURCE = naming.GROUP + '/source-version'
 FAILURE_DOMAIN = 'infrastructure.cluster.x-k8s.io/failure-domain'
 
 
+#: Annotation of a host for a claim: its VM had another one before, whose
+#: history of provisioning is lost.
+HAD_HOST = naming.GROUP + '/had-host'
+
 #: Field of the status of a BMC.
 STATUS = 'bareMetalHost'
 

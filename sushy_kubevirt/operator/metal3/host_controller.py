@@ -298,6 +298,7 @@ class HostController:
         mac = fields.boot_mac(whole)
         if mac is None:
             return host_state.needs_mac(whole)
+        had_host = _is_held(vm)
         # Before the Secret, which nothing owns until the host does.
         await self._hold(bmc, body, vm)
         secret = await self._put_secret(bmc)
@@ -310,6 +311,8 @@ class HostController:
             # No other claim gets the VM, and baremetal-operator, which looks
             # for hosts each 30 s only, binds it at once.
             made['spec']['consumerRef'] = claims.consumer_ref(*claim[:2])
+            if had_host:
+                made['metadata']['annotations'] = {fields.HAD_HOST: 'true'}
         try:
             host = await self._api.create(
                 resources.HOST, bmc.namespace, made)

@@ -48,13 +48,17 @@ def of_bmc(body):
 def of_host(body):
     """:returns: what of a BareMetalHost is kept"""
     history = (body.get('status') or {}).get('operationHistory') or {}
-    its = body.get('spec') or {}
+    its, metadata = body.get('spec') or {}, body['metadata']
+    provisioned = (history.get('provision') or {}).get('start')
+    if fields.HAD_HOST in (metadata.get('annotations') or {}):
+        provisioned = provisioned or metadata['creationTimestamp']
     return {
         'metadata': _identity(body),
         'spec': {'consumerRef': its.get('consumerRef')},
         'paused': host_state.is_paused(body),
-        # When an image was last written or booted: RFC 3339 text.
-        'provisioned': (history.get('provision') or {}).get('start')}
+        # When an image was last written or booted, at the latest: RFC 3339
+        # text.
+        'provisioned': provisioned}
 
 
 def _identity(body, *names):

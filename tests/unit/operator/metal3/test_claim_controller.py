@@ -367,6 +367,17 @@ class ReleaseTestCase(ControllerTestCase):
             self.run_once()
             self.assertEqual(expected, name in self.vms(), since)
 
+    def test_disks_with_data_from_before_the_host(self):
+        """Its former host was deleted by hand."""
+        name = self.given_vm(consumer=('b', 'd'), **{fields.HAD_HOST: 'true'})
+        self.kube.change('BareMetalHost', AT, name, lambda one: one[
+            'metadata'].update(creationTimestamp=NOON))
+        self.add(claim('d', 'b'))
+        self.kube.objects['HostClaim', 'b', 'd']['status'] = status(
+            name, LATE)
+        self.run_once()
+        self.assertEqual({}, self.vms())
+
     def test_hosts_do_not_exceed_a_limit(self):
         self.add(*(claim(one, 'b') for one in 'xy'))
         name = self.given_vm(consumer=('b', 'd'))

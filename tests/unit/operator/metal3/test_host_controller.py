@@ -241,6 +241,13 @@ class HostTestCase(base.BaseTestCase):
             self.run_once()
             self.assertEqual(expected, self.kube.objects[HOST]['spec'].get(
                 'consumerRef', {}).get('name'))
+            # `ClaimController` knows that another host may have had an image.
+            for had in (), (fields.HAD_HOST,):
+                its = self.kube.objects[HOST]['metadata'].get(
+                    'annotations', {})
+                self.assertEqual(had if expected else (), tuple(its))
+                self.kube.remove(*HOST)
+                self.run_once()
 
     def test_link_to_the_bmc(self):
         self.run_once()
