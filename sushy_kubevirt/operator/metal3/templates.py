@@ -167,6 +167,9 @@ def vm(template, claim, attempt=0):
     spec = copy.deepcopy(template['spec'])
     spec.pop('running', None)
     spec['runStrategy'] = run_strategy.HALTED
+    for kind in 'instancetype', 'preference':
+        # It is deleted with the template; KubeVirt makes one for each VM.
+        spec.get(kind, {}).pop('revisionName', None)
     renamed = {}
     for index, disk in enumerate(spec.get('dataVolumeTemplates') or ()):
         new = f'{made}-{index}'

@@ -60,6 +60,15 @@ class VmTestCase(base.BaseTestCase):
             [templates._data_volume(one) for one in
              made['spec']['template']['spec']['volumes']])
 
+    def test_revision_of_the_template(self):
+        """KubeVirt deletes it with the template, and VMs need it to start."""
+        changed = copy.deepcopy(TEMPLATE)
+        changed['spec']['instancetype'] = {
+            'name': 'u1.small', 'revisionName': 'small-u1.small-1'}
+        made = templates.vm(changed, CLAIM)
+        self.assertEqual({'name': 'u1.small'}, made['spec']['instancetype'])
+        self.assertNotIn('preference', made['spec'])
+
     def test_identity(self):
         one, other = self.made(), self.made(
             claims.Claim('tenant', 'c', 'u2', {}))
