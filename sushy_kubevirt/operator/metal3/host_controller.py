@@ -14,6 +14,7 @@ writes.
 import asyncio
 import datetime
 import logging
+import time
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
@@ -37,6 +38,11 @@ LOG = logging.getLogger(__name__)
 
 #: BMCs that are worked on at the same time.
 WORKERS = 8
+
+#: Seconds in which the status of a BMC tells no second refusal. Writing it
+#: wakes the controller: with messages that differ, such as by the port of a
+#: connection, it would try again without a pause.
+TOLD_SECONDS = 30
 
 # A webhook refuses, or is not there: baremetal-operator itself has one.
 _REFUSALS = errors.Rejected, errors.AccessDenied, errors.ServerError
@@ -76,6 +82,7 @@ class HostController:
         # host: uid of its BMC, and its own uid if it was paused when it was
         # seen last, or None
         self._paused = {}
+        self._told = {}     # BMC: when another refusal may be written
         self._queue = workqueue.Queue(self._reconcile, WORKERS)
         self._orphans = workqueue.Queue(self._release_orphan, 1)
 
@@ -177,6 +184,7 @@ class HostController:
         if body is None:
             self._queue.forget(key)
             self._paused.pop(key, None)
+            self._told.pop(key, None)
             return
         bmc = spec.read(body)
         if bmc.vm is not None:
@@ -215,7 +223,8 @@ class HostController:
                 except _REFUSALS as e:
                     LOG.warning('%s', e)
                     refused, state = e, host_state.refused(e, body)
-                await self._write_status(bmc, body, state)
+                if self._may_tell(key, refused):
+                    await self._write_status(bmc, body, state)
             except errors.MachineError as e:
                 LOG.log(logging.INFO if isinstance(
                     e, (errors.Conflict, errors.ObjectNotFound))
@@ -224,6 +233,16 @@ class HostController:
                     getattr(e, 'retry_after', None)) from None
             if refused:
                 raise workqueue.Failure(getattr(refused, 'retry_after', None))
+
+    def _may_tell(self, key, refused):
+        now = time.monotonic()
+        if refused is None:
+            self._told.pop(key, None)
+        elif now < self._told.get(key, 0):
+            return False
+        else:
+            self._told[key] = now + TOLD_SECONDS
+        return True
 
     async def _state(self, bmc, body):
         """Do what is to be done.

@@ -77,12 +77,15 @@ class HostTestCase(base.BaseTestCase):
                 for type_ in (conditions.EMULATOR, conditions.READY)]}
         return made
 
+    def controller(self, *namespaces):
+        return host_controller.HostController(command_line.Options(
+            bare_metal_hosts='metal3=true', namespaces=namespaces,
+            hosts=host_options.HostOptions(claim_templates=LAB)), self.kube)
+
     @contextlib.asynccontextmanager
     async def running(self, *namespaces):
         """Run the operator; the body gets a function that waits."""
-        controller = host_controller.HostController(command_line.Options(
-            bare_metal_hosts='metal3=true', namespaces=namespaces,
-            hosts=host_options.HostOptions(claim_templates=LAB)), self.kube)
+        controller = self.controller(*namespaces)
         task = asyncio.create_task(controller.run())
 
         async def settle():
@@ -212,6 +215,29 @@ class HostTestCase(base.BaseTestCase):
         self.run_once()
         self.assertIn('node-virtbmc-host', refused[0])
         self.assertEqual(['node-virtbmc-auth'], self.names())
+
+    def test_refusals_that_differ(self):
+        """Such as a webhook's, with the port of the connection."""
+        tried = []
+
+        def refuse(verb, kind, name):
+            if (verb, kind) == ('create', 'BareMetalHost'):
+                tried.append(name)
+                # Without a pause, the loop would never end.
+                self.assertLess(len(tried), 20)
+                return errors.ServerError(f'read tcp 10.0.0.1:{len(tried)}')
+            return None
+        self.kube.faults.append(refuse)
+        controller = self.controller()
+
+        async def run():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await controller.run()
+        asyncio.run(run())
+        self.assertEqual('Refused', self.reason())
+        # Pauses are 0.1 s and longer, and double.
+        self.assertLess(len(tried), 5)
 
     def test_vm_in_a_namespace_that_is_not_served(self):
         """A host is not deleted because the operator cannot see its VM."""
