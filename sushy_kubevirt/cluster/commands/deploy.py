@@ -25,9 +25,13 @@ class Deploy(base.Lister):
 
     def take_action(self, parsed_args):
         """Make the difference."""
+        # Imports openstacksdk.
+        from sushy_kubevirt.cluster import cloud
         cluster = base.read(parsed_args)
         client, namespace = self.connect(parsed_args, cluster.namespace)
         lines = self.lines()
+        # A cloud that is not configured is reported before the VMs are made.
+        cloud.connect(parsed_args.os_cloud)
         made = plan.make(client, cluster, namespace)
         written, first = enrolling.rows(enrolling.write(
             client, made, parsed_args, lines))

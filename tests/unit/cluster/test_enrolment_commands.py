@@ -86,6 +86,12 @@ class OpenStackTestCase(commands_case.CommandsTestCase):
         self.assertIn('no answer. For the changes in Kubernetes alone, give '
                       '--without-openstack', self.stderr)
 
+    def test_deploy_without_a_cloud(self):
+        self.no_cloud()
+        self.run_command('deploy', self.file(), expected=1)
+        self.assertIn('no cloud', self.stderr)
+        self.assertEqual([], self.api.calls)
+
     def test_deploy_twice(self):
         self.assertEqual(
             ['available', 'available'],
