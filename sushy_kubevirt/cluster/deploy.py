@@ -252,15 +252,22 @@ def plan(client, openstack, cluster, namespace, kubernetes):
     enrolment = _enrolment(
         openstack, [one for one in declared if one.node.name not in new])
     results = {one.name: one for one in (*failed, *enrolment.plan())}
-    there = {one['name'] for one in enrolment.surplus}
+    there = {one['name']: one for one in enrolment.surplus}
     for node in cluster.nodes:
         if node.ironic is not None and node.name in new:
-            results[node.name] = provision.Result(
-                node.name, 'recreate' if node.name in there else 'create')
+            results[node.name] = (
+                _planned('recreate', there[node.name]) if node.name in there
+                else provision.Result(node.name, 'create'))
     made = [results[one.name] for one in cluster.nodes if one.name in results]
-    made += [provision.Result(one['name'] or one['uuid'], 'delete')
-             for one in _surplus(enrolment, cluster)]
+    made += [_planned('delete', one) for one in _surplus(enrolment, cluster)]
     return made, _compared(client, openstack, cluster, namespace)
+
+
+def _planned(action, existing):
+    return provision.Result(
+        existing['name'] or existing['uuid'], action,
+        error='has an instance: refused without --force'
+        if nodes.is_in_use(existing) else None)
 
 
 def _enrolment(openstack, declared):

@@ -27,7 +27,8 @@ class Plan(base.Lister):
     """Show what would be created, changed and deleted.
 
     Nothing is changed. Ironic and Nova are asked if the file has nodes for
-    Ironic or flavors, and there is a cloud in clouds.yaml.
+    Ironic or flavors, or VMs would be deleted, and there is a cloud in
+    clouds.yaml.
     """
 
     nothing = NOTHING
@@ -59,8 +60,9 @@ class Plan(base.Lister):
 
     def _openstack(self, options, client, cluster, made):
         """:returns: list of rows of Ironic's nodes and of flavors"""
-        if options.without_openstack or not (cluster.flavors or any(
-                one.ironic is not None for one in cluster.nodes)):
+        if options.without_openstack or not (
+                cluster.flavors or made.removed or made.recreated or any(
+                    one.ironic is not None for one in cluster.nodes)):
             return []
         from sushy_kubevirt.cluster import cloud
         connection = cloud.connect_if_configured(options.os_cloud)

@@ -62,8 +62,17 @@ class OpenStackTestCase(commands_case.CommandsTestCase):
             self.planned(self.file(memory_mb=1024)))
         self.assertIn(('delete', 'Ironic node', 'lab-1'),
                       self.planned(self.file(1)))
+        self.assertIn(('delete', 'Ironic node', 'lab-1'),
+                      self.planned(self.file(0)))
         self.deploy_server('lab-1')
         self.ironic.writes.clear()
+        for words in (self.file(0),), (self.file(memory_mb=1024),):
+            self.assertEqual(
+                {'lab-0': [], 'lab-1': [
+                    'has an instance: refused without --force']},
+                {one['Name']: one['Reasons']
+                 for one in self.json('plan', *words)
+                 if one['Kind'] == 'Ironic node'})
         path = pathlib.Path(self.file())
         path.write_text(path.read_text().replace(': rc', ': other'))
         self.assertIn('resource_class not while it has an instance',
