@@ -10,6 +10,7 @@ from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import webserver
 from tests.fixtures import checkout
 from tests.fixtures import operator
+from tests.fixtures import virtual_cluster
 from tests.fixtures import virtual_cluster_case
 
 EXAMPLE = (checkout.ROOT / 'tests' / 'unit' / 'cluster' / 'samples'
@@ -51,7 +52,7 @@ class VolumesTestCase(virtual_cluster_case.VirtualClusterTestCase):
             '{capacity: 4MiB, storage_class: nowhere}'))
         self.assertIn('no storageClass to choose profile',
                       result.failed['tk0'])
-        self.assertLess(result.seconds, 45)
+        self.assertLess(result.seconds, virtual_cluster.READY / 2)
 
     @given_cluster.needs_sandbox('a web server on this host')
     def test_sources(self):

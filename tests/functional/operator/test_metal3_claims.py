@@ -463,22 +463,26 @@ class KilledTestCase(operator_kills.Kills, Claims):
         self.assertEqual(
             (1, 1), (len(self.vms()), len(self.infra.names('vmbmc'))), writes)
 
-    def test_killed_after_each_write(self):
-        made = gone = False
+    def test_killed_while_created(self):
+        self.start()
         for writes in itertools.count(1):
-            if not made:
-                self.start()
-                self.allow_writes(writes)
+            self.allow_writes(writes)
             self.make('c0')
-            if not made:
-                made = self.kill_after_writes(self.is_bound)
-                self.start()
+            made = self.kill_after_writes(self.is_bound)
+            self.start()
             self.until(f'host, after {writes}', self.is_bound)
             self.assert_one_vm(writes)
-            if gone and not made:
-                self.kubectl('delete', 'hostclaim', 'c0')
-                self.wait_nothing()
-                continue
+            self.kubectl('delete', 'hostclaim', 'c0')
+            self.wait_nothing()
+            if made:
+                break
+        self.assertGreater(writes, 15)
+
+    def test_killed_while_released(self):
+        self.start()
+        for writes in itertools.count(1):
+            self.make('c0')
+            self.until(f'host, before {writes}', self.is_bound)
             states = self.provision()
             seen = len(states)
             self.allow_writes(writes)
@@ -489,6 +493,6 @@ class KilledTestCase(operator_kills.Kills, Claims):
             self.until('nothing runs', lambda: self.infra.names('vmi'), [])
             self.assertEqual(['deprovisioning', stand_in.POWERING_OFF,
                               'deleting'], states[seen:], writes)
-            if made and gone:
+            if gone:
                 break
         self.assertGreater(writes, 8)
