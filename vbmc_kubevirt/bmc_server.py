@@ -13,6 +13,7 @@ import time
 
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import state_secret
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import cluster
@@ -93,28 +94,33 @@ class BmcServer:
         self.bmc.users = users
 
     def _find_machine(self):
-        with self._lock:
-            if self._cluster is None:
-                if self._closed:
-                    raise errors.Unavailable('This BMC was stopped')
-                # One watch for this VM only, so that RBAC rules with the
-                # VM's name suffice.
-                self._cluster = cluster.Cluster(
-                    self._shared_connection.get(), options=self._options,
-                    vm=self._vm)
-                shared = self._shared_state is not None
-                self._state = state_secret.StateSecret(
-                    self._cluster, state_secret.location(
-                        self._cluster, self._shared_state, shared),
-                    shared=shared)
-                # `commands.sel` keeps what it made of the entries.
-                self._log = event_log.Log(self._cluster, self._state,
-                                          fresh_seconds=0)
-                if self._users.managed:
-                    self._users.attach(self._state, self._log)
-                    # Changes over Redfish must be seen at once.
-                    self._state.start()
+        if self._cluster is None:
+            blocking.check()
+            self._connect()
         return self._cluster.machine(self._vm)
+
+    def _connect(self):
+        with self._lock:
+            if self._cluster is not None:
+                return
+            if self._closed:
+                raise errors.Unavailable('This BMC was stopped')
+            # One watch for this VM only, so that RBAC rules with the VM's
+            # name suffice.
+            found = cluster.Cluster(self._shared_connection.get(),
+                                    options=self._options, vm=self._vm)
+            shared = self._shared_state is not None
+            self._state = state_secret.StateSecret(
+                found, state_secret.location(
+                    found, self._shared_state, shared), shared=shared)
+            # `commands.sel` keeps what it made of the entries.
+            self._log = event_log.Log(found, self._state, fresh_seconds=0)
+            if self._users.managed:
+                self._users.attach(self._state, self._log)
+                # Changes over Redfish must be seen at once.
+                self._state.start()
+            # Last, as it is read without the lock.
+            self._cluster = found
 
     @property
     def cluster(self):
@@ -131,7 +137,7 @@ class BmcServer:
         """
         self.server = server.Server(
             self.name, self._users, self.bmc.commands, self.bmc.guid,
-            readers, writers)
+            readers, writers, blocking.attempt)
         self.bmc.server = self.server
         self.bmc.client_port = client_port or sock.getsockname()[1]
         self.server.start(sock)

@@ -17,6 +17,7 @@ import urllib3
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import api_responses
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 
@@ -353,6 +354,7 @@ class Client:
     def _send(self, method, path, call, fields=None, body=None, content=JSON,
               accept=ACCEPT, read_timeout=None):
         """Send a request; repeat it once with renewed credentials on 401."""
+        blocking.check()
         access = self._connection.access()
         response = self._send_once(access, method, path, call, fields, body,
                                    content, accept, read_timeout)

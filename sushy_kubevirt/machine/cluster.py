@@ -14,6 +14,7 @@ import time
 import weakref
 
 from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import feature_gates
@@ -205,6 +206,7 @@ class Cluster:
         """
         if self._started:
             return
+        blocking.check()
         with self._lock:
             if self._started:
                 return

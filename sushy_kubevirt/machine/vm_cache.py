@@ -18,6 +18,7 @@ import time
 import uuid
 
 from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import watcher
@@ -144,6 +145,7 @@ class VmCache:
         :raises: `errors.Unavailable`, `errors.AccessDenied`: the error of a
             list, or the timeout
         """
+        blocking.check()
         deadline = time.monotonic() + timeout
         with self._condition:
             while not self.listed:
@@ -174,6 +176,9 @@ class VmCache:
         :returns: sorted list of (namespace, name)
         """
         with self._lock:
+            if '/' in identity:
+                key = tuple(identity.split('/', 1))
+                return [key] if self._vms.get(key) else []
             wanted = normalized_uuid(identity)
             if wanted:
                 # A UUID is never looked up as a name: a tenant could name a
@@ -181,9 +186,6 @@ class VmCache:
                 if wanted in self._by_uid:
                     return [self._by_uid[wanted]]
                 return sorted(self._by_uuid.get(wanted, ()))
-            if '/' in identity:
-                key = tuple(identity.split('/', 1))
-                return [key] if self._vms.get(key) else []
             return sorted(
                 key for key in self._vms.keys() if key[1] == identity)
 
@@ -460,6 +462,7 @@ class VmCache:
         :param since: value of `changes` after which a change counts
         :param timeout: seconds
         """
+        blocking.check()
         with self._condition:
             if self._changes == since and not self._closed:
                 self._condition.wait(timeout)

@@ -13,6 +13,7 @@ import time
 
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import event_registry
+from sushy_kubevirt.kube import blocking
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import reservation
 from vbmc_kubevirt.commands import sel_clock
@@ -121,7 +122,7 @@ class _Sel:
 
     def _read(self, seconds):
         """Return `_Records` that are at most some seconds old."""
-        with self._lock:
+        with blocking.hold(self._lock):
             period = self._period
             known, records = self._known
             if known is not period:
@@ -140,7 +141,7 @@ class _Sel:
 
     def _notice_erasure(self, machine):
         """Cancel all reservations if another process erased records."""
-        with self._erasing:
+        with blocking.hold(self._erasing):
             erased = self._bmc.log().erased_at(machine)
             if erased != self._erased:
                 self._erased = erased

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """IPMI server of one BMC: UDP port, logins, command dispatch.
 
-Everything runs in one event loop. Commands that may block run in executor
-threads, and their responses are sent from the loop.
+Everything runs in one event loop. A command that changes the VM runs in an
+executor thread, and so does one that would block in the loop. Responses are
+sent from the loop.
 """
 
 import asyncio
@@ -51,14 +52,16 @@ class Command(collections.namedtuple(
 
     :ivar name: name in the specification (appendix G); label in metrics
     :ivar handler: function of (session, data) that returns (completion code,
-        response data); it runs in a thread and may block. `bmc.Bmc` wraps
-        methods that return response data alone
+        response data). `bmc.Bmc` wraps methods that return response data
+        alone. It runs in a thread and may block, except in an attempt, see
+        `Server`
     :ivar privilege: `constants.Privilege` that the session needs, or
         `constants.NEVER`
     :ivar min_length: minimum number of request data bytes
     :ivar modifies: the command changes the VM: run it once even if the
         request is repeated, and never two at a time
-    :ivar inline: the handler does not block; run it in the event loop
+    :ivar inline: the handler does not block and is not attempted: run it in
+        the event loop
     """
 
     __slots__ = ()
@@ -74,6 +77,10 @@ class Server:
     :param guid: function that returns the managed system's GUID, 16 bytes
     :param readers: executor for commands that do not modify the VM
     :param writers: executor for commands that do
+    :param attempt: function of a handler and its arguments that calls it in
+        the event loop, for commands that do not modify the VM. Its exception
+        means that the handler would block, or has failed, and is to be
+        repeated in a thread
     :ivar responses: Counter of (network function, command, completion code);
         unsupported commands are counted as (None, None, code)
     :ivar sessions_opened: number of sessions established so far
@@ -82,7 +89,8 @@ class Server:
         suite
     """
 
-    def __init__(self, name, users, commands, guid, readers, writers):
+    def __init__(self, name, users, commands, guid, readers, writers,
+                 attempt):
         self.name = name
         self.responses = collections.Counter()
         self.sessions_opened = self.sessions_refused = 0
@@ -97,6 +105,7 @@ class Server:
             self.v15_login_possible)
         self._readers = readers
         self._writers = writers
+        self._attempt = attempt
         self._sessions = session_tables.SessionTables(
             self._user_unchanged, lambda: self._loop.time())
         self._loop = None
@@ -468,9 +477,20 @@ class Server:
         elif len(session.pending) >= PENDING_MAX:
             self._respond(session, request,
                           (constants.Completion.NODE_BUSY, b''))
-        else:
+        elif command.modifies or not self._attempted(
+                session, request, command):
             session.pending.add(request)
             self._task(self._execute(session, request, command))
+
+    def _attempted(self, session, request, command):
+        """Respond to a command without a thread. :returns: whether it did"""
+        try:
+            answer = self._attempt(command.handler, session, request.data)
+        except Exception:
+            # A failure is logged when it is repeated.
+            return False
+        self._respond(session, request, answer)
+        return True
 
     async def _execute(self, session, request, command):
         """Run a command in a thread; respond within RESPONSE_SECONDS."""

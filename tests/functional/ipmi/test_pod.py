@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The IPMI container of a BMC pod, tested with ``ipmitool``."""
 
+from concurrent import futures
 from importlib import metadata
 import os
 import re
@@ -12,6 +13,7 @@ import requests
 
 from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import process
+from sushy_kubevirt.machine import options
 from tests.fixtures import ipmi_pod
 from tests.fixtures import processes
 from tests.fixtures import sandbox
@@ -199,6 +201,36 @@ class ServeTest(ipmi_pod.PodTestCase):
         self.assertEqual((200, 'ok'), pod.probe('/livez'))
         self.assertLess(0, pod.metric('virtbmc_cache_age_seconds'))
         self.wait_ready(pod)
+
+    def test_hanging_api_delays_no_other_session(self):
+        pod = self.pod()
+        self.wait_ready(pod)
+        self.sandbox.fault('hang', verb='GET', count=1000,
+                           where=f'virtualmachines/{self.name}$')
+        self.addCleanup(self.sandbox.clear_faults)
+        with pod.shell() as one, pod.shell() as other:
+            for say in one, other:
+                self.assertEqual('Chassis Power is off', say('power status'))
+            # The cache is fresh: nothing was asked.
+            self.assertEqual(0, self.hits())
+            self.sandbox.fault('503', verb='WATCH', count=1000)
+            self.sandbox.fault('503', verb='GET', count=1000,
+                               where='virtualmachines$')
+            self.sandbox.fault('break', verb='WATCH')
+            self.until(lambda: pod.metric('virtbmc_cache_age_seconds')
+                       > options.Options.stale_seconds)
+            with futures.ThreadPoolExecutor(1) as pool:
+                asked = pool.submit(one, 'power status')
+                self.until(self.hits)
+                self.assertIn('Device ID', other('mc info'))
+                self.assertNotEqual('Chassis Power is off', asked.result())
+        self.sandbox.clear_faults()
+        self.wait_ready(pod)
+        self.assertEqual('Chassis Power is off', pod.ipmi('power', 'status'))
+
+    def hits(self):
+        """Return how many API calls the first fault has met."""
+        return self.sandbox.faults()['faults'][0]['hits']
 
     def test_liveness_fails_while_process_hangs(self):
         pod = self.pod()

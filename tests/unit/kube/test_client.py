@@ -8,6 +8,7 @@ from unittest import mock
 from oslotest import base
 
 from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
@@ -43,6 +44,12 @@ class ClientTestCase(base.BaseTestCase):
 
     def test_get(self):
         self.assertEqual('a', self.get()['metadata']['name'])
+
+    def test_attempt_sends_no_request(self):
+        for call in (self.get, self.patch, lambda: list(
+                self.client.pages(api_resources.VM))):
+            self.assertRaises(blocking.WouldBlock, blocking.attempt, call)
+        self.assertEqual(([], {}), (self.api.requests, self.client.calls))
 
     def test_lists_in_pages(self):
         for name in 'bcde':

@@ -8,6 +8,7 @@ import time
 import fixtures
 from oslotest import base
 
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import cluster
@@ -295,6 +296,28 @@ class ClusterTestCase(base.BaseTestCase):
         self.vm['metadata']['annotations']['x'] = '1'
         self.api.put('virtualmachines', self.vm)
         self.until(lambda: self.annotation(machine, 'x') == '1')
+
+    def test_attempts_read_only_a_fresh_cache(self):
+        c = self.cluster()
+
+        def read(name):
+            return blocking.attempt(lambda: c.machine(name).power_state())
+
+        self.assertRaises(blocking.WouldBlock, read, 'a')
+        self.assertEqual([], self.api.requests)
+        c.wait_ready()
+        self.until(lambda: self.api.count('WATCH') == 2)
+        count = len(self.api.requests)
+        self.assertEqual(power_state.PowerState.OFF, read('a'))
+        # A new VM would be waited for.
+        self.assertRaises(blocking.WouldBlock, read, 'b')
+        self.assertEqual(count, len(self.api.requests))
+        self.api.stop()
+        self.until(lambda: c._cache.stale)
+        self.assertRaises(blocking.WouldBlock, read, 'a')
+        self.api.start()
+        self.until(lambda: not c._cache.stale)
+        self.assertEqual(power_state.PowerState.OFF, read('a'))
 
     def test_expired_list_is_unavailable(self):
         machine = self.cluster().machine('a')

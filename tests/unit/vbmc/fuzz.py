@@ -17,6 +17,7 @@ from unittest import mock
 
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import event_registry
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import power_restore_policy
@@ -162,7 +163,7 @@ class Fuzzer:
         self.socket = client.Socket()
         self.server = self.bmc.server = server.Server(
             'vm', self.users, self.bmc.commands, self.bmc.guid, Inline(),
-            Inline())
+            Inline(), blocking.attempt)
         with mock.patch.object(asyncio.get_running_loop(), 'add_reader'):
             self.server.start(self.socket)
         self.one = self.client(1).login()

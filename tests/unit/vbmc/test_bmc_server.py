@@ -4,6 +4,7 @@ import time
 import unittest
 from unittest import mock
 
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from vbmc_kubevirt import bmc_server
 
@@ -59,6 +60,12 @@ class BmcServerTest(unittest.TestCase):
             self.link.get(), options='options', vm='lab/vm')
         self.cluster.return_value.machine.assert_called_with('lab/vm')
         self.assertIs(self.cluster.return_value, entry.cluster)
+
+    def test_attempt_does_not_connect(self):
+        entry = self.entry()
+        self.assertRaises(blocking.WouldBlock, blocking.attempt,
+                          entry.bmc.machine)
+        self.link.get.assert_not_called()
 
     def test_closed_server_does_not_connect(self):
         entry = self.entry()

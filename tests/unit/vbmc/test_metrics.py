@@ -48,7 +48,7 @@ class MetricsTest(base.BaseTestCase):
     def test_every_command_has_a_name(self):
         commands = bmc.Bmc('vm', None, '1.0', None).commands
         names = server.Server('vm', None, commands, None, None,
-                              None).command_names
+                              None, None).command_names
         self.assertEqual({*commands,
                           *channel.session_commands(lambda: True),
                           channel.CHALLENGE, channel.ACTIVATE,

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import struct
+import threading
 import time
 
 import fixtures
 
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import event_registry as registry
+from sushy_kubevirt.kube import blocking
 from tests.unit.vbmc import bmc_case
 from vbmc_kubevirt.commands import sel
 from vbmc_kubevirt.commands import sel_records
@@ -59,6 +61,37 @@ class SelTestCase(bmc_case.BmcTestCase):
         self.assertEqual(
             (0, b'\x51\0\0' + (16000).to_bytes(2, 'little') + b'\xFF' * 8
              + b'\x0B'), self.ask(0x0A, 0x40))
+
+    def test_attempt_lists_what_was_read(self):
+        def would_block(machine):
+            blocking.check()
+            return entry('a'), entry('b', second=1)
+
+        self.log.entries.side_effect = would_block
+        self.assertRaises(blocking.WouldBlock, blocking.attempt, self.record,
+                          0)
+        ids = self.ids()
+        self.assertEqual([0, 0], [
+            blocking.attempt(self.record, number)[0] for number in ids])
+
+    def test_attempt_waits_for_no_api_call_of_another_thread(self):
+        reading, go_on = threading.Event(), threading.Event()
+
+        def read(machine):
+            reading.set()
+            go_on.wait(30)
+            return ()
+
+        self.log.entries.side_effect = read
+        thread = threading.Thread(target=self.ask, args=(0x0A, 0x40))
+        thread.start()
+        reading.wait(30)
+        try:
+            self.assertRaises(blocking.WouldBlock, blocking.attempt,
+                              self.ask, 0x0A, 0x40)
+        finally:
+            go_on.set()
+            thread.join()
 
     def test_info(self):
         self.log.erased_at.return_value = NOW - 9.5

@@ -20,7 +20,8 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
     :ivar limit: privilege limit of that user
     :ivar others: list of further `users.User`
     :ivar calls: list of (handler, request data)
-    :ivar unblock: Event for which the handlers of Read and Write wait
+    :ivar unblock: Event for which the handlers of Read and Write wait;
+        unless it is set, an attempt to read would block
     :ivar socket: `client.Socket` that records what the server sends
     """
 
@@ -29,6 +30,7 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
         self.limit = constants.Privilege.ADMINISTRATOR
         self.others = []
         self.calls = []
+        self.attempted = []
         self.unblock = threading.Event()
         self.unblock.set()
         self.commands = {
@@ -59,7 +61,7 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
         self.addCleanup(self.unblock.set)
         self.server = server.Server(
             'vm', users.Users(self.users), self.commands, lambda: GUID,
-            self.readers, self.writers)
+            self.readers, self.writers, self.attempt)
         self.socket = client.Socket()
         loop = asyncio.get_running_loop()
         self.now = loop.time()
@@ -77,6 +79,12 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
         if self.account is not None:
             yield users.User(2, *self.account, self.limit)
         yield from self.others
+
+    def attempt(self, handler, session, data):
+        self.attempted.append(handler)
+        if not self.unblock.is_set():
+            raise BlockingIOError()
+        return handler(session, data)
 
     def read(self, session, data):
         self.calls.append(('read', data))

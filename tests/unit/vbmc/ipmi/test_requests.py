@@ -80,6 +80,35 @@ class RequestTest(base.ServerTestCase):
         self.assertEqual([(0, b'quick')], self.one.request(6, 1))
         self.client().login()
 
+    async def test_read_is_answered_without_a_thread(self):
+        self.assertEqual([(0, b'read')], self.one.request(0, 1))
+        self.assertEqual([self.read], self.attempted)
+        self.assertFalse(self.server._tasks)
+
+    async def test_read_that_would_block_runs_in_a_thread(self):
+        self.unblock.clear()
+        self.assertEqual([], self.one.request(0, 1))
+        self.assertEqual([self.read], self.attempted)
+        other = self.client().login()
+        self.assertEqual([(0, b'quick')], other.request(6, 1))
+        mark = len(self.socket.sent)
+        self.unblock.set()
+        await self.wait_for_tasks()
+        self.assertEqual((0, b'read'), self.one.reveal(
+            self.socket.sent[mark][0])[:2])
+        self.assertEqual([('read', b'')], self.calls)
+
+    async def test_only_reads_are_attempted(self):
+        self.assertEqual((0, b'\1'), await self.one.command(0, 2, b'\3'))
+        self.one.request(6, 1)
+        self.assertEqual([], self.attempted)
+
+    async def test_failed_attempt_is_repeated_and_logged(self):
+        with self.assertLogs('vbmc_kubevirt.ipmi.server') as logs:
+            self.assertEqual((0xFF, b''), await self.one.command(0, 3))
+        self.assertEqual(1, len(logs.records))
+        self.assertEqual([self.faulty], self.attempted)
+
     async def test_slow_command_gets_timeout_code_and_continues(self):
         self.set_response_timeout(0.05)
         self.unblock.clear()
@@ -104,6 +133,7 @@ class RequestTest(base.ServerTestCase):
         for number in range(server.PENDING_MAX):
             self.assertEqual([], self.one.request(0, 2, bytes((number,))))
         self.assertEqual([(0xC0, b'')], self.one.request(0, 2, b'\x09'))
+        self.assertEqual([(0xC0, b'')], self.one.request(0, 1))
 
     async def test_limits_cached_responses(self):
         for number in range(40):

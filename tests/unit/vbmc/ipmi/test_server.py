@@ -124,7 +124,7 @@ class SocketTest(unittest.IsolatedAsyncioTestCase):
 
     async def test_serves_udp_socket_after_noise_and_icmp_errors(self):
         one = server.Server('vm', users.Users(lambda: ()), {},
-                            lambda: base.GUID, None, None)
+                            lambda: base.GUID, None, None, None)
         loop = asyncio.get_running_loop()
         sock = udp.open_socket('127.0.0.1', 0)
         port = sock.getsockname()[1]

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attempts to call a function where nothing may block, as in an event loop.
+
+An attempt ends with `WouldBlock` before an API call, a wait, or a lock that
+another thread holds during either. The caller then repeats it in a thread. So
+a function that may be attempted must be repeatable up to that point.
+"""
+
+import contextlib
+import threading
+
+
+class WouldBlock(Exception):
+    """The attempt has ended, as its next step may block."""
+
+
+class _Thread(threading.local):
+    attempting = False
+
+
+_thread = _Thread()
+
+
+def attempt(function, *arguments):
+    """Call a function that must not block.
+
+    :returns: what it returns
+    :raises: `WouldBlock`
+    """
+    _thread.attempting = True
+    try:
+        return function(*arguments)
+    finally:
+        _thread.attempting = False
+
+
+def check():
+    """Declare that the next step of the caller may block.
+
+    :raises: `WouldBlock` in an attempt
+    """
+    if _thread.attempting:
+        raise WouldBlock()
+
+
+@contextlib.contextmanager
+def hold(lock):
+    """Hold a lock, a context, that others may hold while they block.
+
+    :raises: `WouldBlock` in an attempt, if another thread holds it
+    """
+    if not lock.acquire(blocking=not _thread.attempting):
+        raise WouldBlock()
+    try:
+        yield
+    finally:
+        lock.release()
