@@ -13,6 +13,8 @@ import struct
 from cryptography.hazmat.primitives.ciphers import algorithms
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers import modes
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.hmac import HMAC
 
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
@@ -23,7 +25,7 @@ class Suite(collections.namedtuple(
                  'code_length')):
     """A cipher suite (tables 13-17 to 13-19, 22-20).
 
-    :ivar hash: algorithm name for hashlib
+    :ivar hash: the `hashes.HashAlgorithm`
     :ivar code_length: bytes of the authentication code of a packet and of
         RAKP message 4
     """
@@ -41,13 +43,16 @@ class Suite(collections.namedtuple(
                       0x40 | self.integrity, 0x80 | self.confidentiality))
 
     def mac(self, key, data):
-        return hmac.digest(key, data, self.hash)
+        return hmac.digest(key, data, self.hash.name)
 
 
 #: Supported suites in order of preference; all with AES-CBC-128.
-SUITES = (Suite(17, 3, 4, 1, 'sha256', 16),
-          Suite(3, 1, 1, 1, 'sha1', 12))
+SUITES = (Suite(17, 3, 4, 1, hashes.SHA256(), 16),
+          Suite(3, 1, 1, 1, hashes.SHA1(), 12))
 
+
+# Confidentiality pad (table 13-20).
+_PAD = bytes(range(1, 16))
 
 # RAKP message 1 (table 13-11): the user is found by name alone, and not by
 # name and privilege limit.
@@ -140,8 +145,8 @@ class Session:
                  'response_cache', 'sol',
                  'privilege', 'privilege_limit', '_console_id', '_suite',
                  '_role', '_username', '_key', '_guid', '_client_random',
-                 '_random', '_rakp3', '_rakp4', '_k1', '_aes', '_sent',
-                 '_window', '__weakref__')
+                 '_random', '_rakp3', '_rakp4', '_signer', '_encryptor',
+                 '_decryptor', '_sent', '_window', '__weakref__')
 
     #: True for the RMCP+ packet format, False for IPMI v1.5.
     rmcpp = True
@@ -265,8 +270,15 @@ class Session:
                          constants.Status.INVALID_CHECK_VALUE)
         integrity = mac(self._key, self._client_random + self._random
                         + self._user)
-        self._k1 = mac(integrity, b'\x01' * 20)
-        self._aes = algorithms.AES(mac(integrity, b'\x02' * 20)[:16])
+        self._signer = HMAC(mac(integrity, b'\x01' * 20), self._suite.hash)
+        # Each packet begins with its initialization vector. These contexts
+        # chain it to the previous packet, which is of no effect: the BMC's
+        # vectors are encrypted random numbers (NIST SP 800-38A, appendix C),
+        # and the client's are not decrypted.
+        cipher = Cipher(algorithms.AES(mac(integrity, b'\x02' * 20)[:16]),
+                        modes.CBC(bytes(16)))
+        self._encryptor, self._decryptor = (cipher.encryptor(),
+                                            cipher.decryptor())
         self._sent = 1
         self._window = SequenceWindow()
         self.privilege = min(constants.Privilege.USER, self.privilege_limit)
@@ -290,10 +302,8 @@ class Session:
         if not (received.authenticated and received.encrypted):
             raise packet.Malformed()
         trailer, code = received.trailer[:-length], received.trailer[-length:]
-        signed = received.signed[:-length]
-        if (len(trailer) < 2 or len(code) != length or not
-                hmac.compare_digest(self._suite.mac(self._k1, signed)[:length],
-                                    code)):
+        if len(trailer) < 2 or not hmac.compare_digest(
+                self._code(received.signed[:-length]), code):
             raise packet.Malformed()
         if (trailer[-1] != packet.NEXT_HEADER
                 or trailer[-2] != len(trailer) - 2):
@@ -301,8 +311,7 @@ class Session:
         payload = received.payload
         if len(payload) < 32 or len(payload) % 16:
             raise packet.Malformed()
-        decryptor = Cipher(self._aes, modes.CBC(payload[:16])).decryptor()
-        plain = decryptor.update(payload[16:]) + decryptor.finalize()
+        plain = self._decryptor.update(payload)[16:]
         # Confidentiality pad and its length (table 13-20).
         if plain[-1] >= len(plain) or plain[-1] > 15:
             raise packet.Malformed()
@@ -317,17 +326,20 @@ class Session:
         :returns: the datagram
         """
         pad = -(len(payload) + 1) % 16
-        plain = payload + bytes(range(1, pad + 1)) + bytes((pad,))
-        vector = os.urandom(16)
-        encryptor = Cipher(self._aes, modes.CBC(vector)).encryptor()
+        plain = payload + _PAD[:pad] + bytes((pad,))
         data = packet.wrap(
-            payload_type,
-            vector + encryptor.update(plain) + encryptor.finalize(),
+            payload_type, self._encryptor.update(os.urandom(16) + plain),
             struct.unpack('<I', self._console_id)[0], self._sent,
             secured=True)
         # Sequence number 0 is for packets outside a session.
         self._sent = self._sent % 0xffffffff + 1
         pad = -(len(data) - len(packet.RMCP) + 2) % 4
         data += b'\xff' * pad + bytes((pad, packet.NEXT_HEADER))
-        return data + self._suite.mac(
-            self._k1, data[len(packet.RMCP):])[:self._suite.code_length]
+        return data + self._code(data[len(packet.RMCP):])
+
+    def _code(self, signed):
+        """Authentication code of a packet (table 13-8)."""
+        # OpenSSL takes longer to make a context than to use it.
+        context = self._signer.copy()
+        context.update(signed)
+        return context.finalize()[:self._suite.code_length]
