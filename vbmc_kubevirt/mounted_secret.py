@@ -51,6 +51,7 @@ class MountedAccount:
 
     def __init__(self, folder):
         self.folder = folder
+        self._data = os.path.join(folder, _DATA)
         self._lock = threading.Lock()
         self._stamp = self._user = self._first = None
         self._problem = ''
@@ -81,9 +82,11 @@ class MountedAccount:
 
     def _stamps(self):
         """:returns: list that changes when the files change"""
-        found = [_stat(os.path.join(self.folder, name))
-                 for name in (_DATA, *_NAMES)]
-        if found[0] is None and self._first not in (None, found):
+        found = [_stat(self._data)]
+        if found[0] is not None:
+            return found
+        found += [_stat(self._path(name)) for name in _NAMES]
+        if self._first not in (None, found):
             # Not mounted by Kubernetes, and changed since the start: the
             # files may be incomplete until they are left unchanged.
             newest = max((each[0] for each in found if each), default=0)
@@ -91,6 +94,12 @@ class MountedAccount:
             found.append(
                 abs(time.time_ns() - newest) < _WRITE_SECONDS * 10 ** 9)
         return found
+
+    def _path(self, name):
+        # Kubernetes replaces the target of the link first, and the links of
+        # the files in it afterwards.
+        folder = self._data if os.path.exists(self._data) else self.folder
+        return os.path.join(folder, name)
 
     def _load(self, stamp):
         try:
@@ -115,7 +124,7 @@ class MountedAccount:
     def _limit(self):
         """:returns: privilege limit of the Secret's role"""
         role = DEFAULT_ROLE
-        if os.path.exists(os.path.join(self.folder, 'role')):
+        if os.path.exists(self._path('role')):
             role = self._read('role').decode(errors='replace')
         if role not in users.LIMITS:
             raise InvalidSecret(
@@ -124,7 +133,7 @@ class MountedAccount:
 
     def _read(self, name):
         try:
-            with open(os.path.join(self.folder, name), 'rb') as stream:
+            with open(self._path(name), 'rb') as stream:
                 data = stream.read(_MAX_BYTES)
         except OSError as exc:
             raise InvalidSecret(f'{name}: {exc.strerror}') from None

@@ -127,6 +127,13 @@ class MountTest(AccountTestCase):
         self.mount(username=b'admin', password=b'secret', role=b'ReadOnly')
         self.assertEqual(user(b'admin', b'secret', 2), account.users())
 
+    def test_role_counts_before_its_link_exists(self):
+        # The kubelet makes the links of new files last.
+        self.mount(username=b'admin', password=b'secret', role=b'ReadOnly')
+        (self.folder / 'role').unlink()
+        self.assertEqual(user(b'admin', b'secret', 2),
+                         self.account().users())
+
     def test_accepts_values_of_maximum_length(self):
         self.mount(username=b'a' * 16, password='ä'.encode() * 10)
         self.assertEqual(user(b'a' * 16, 'ä'.encode() * 10),
