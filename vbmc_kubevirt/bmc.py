@@ -92,7 +92,7 @@ class Bmc:
         self.watchdog_events = tuple
         self._find = find
         self._reset = reset
-        self._guid = bytes(16)
+        self._uuid = str(uuid.UUID(int=0))
 
     def guid(self):
         """Return the VM's UUID, 16 bytes; zeros until the VM was found.
@@ -101,7 +101,7 @@ class Bmc:
         order. ``ipmitool`` recognises it: in the order of SMBIOS, the variant
         of a UUID (RFC 4122: 8 to B) would be the version, which is at most 5.
         """
-        return self._guid
+        return uuid.UUID(self._uuid).bytes[::-1]
 
     @functools.cached_property
     def commands(self):
@@ -134,7 +134,7 @@ class Bmc:
         :raises: `errors.MachineError`
         """
         machine = self._find()
-        self._guid = uuid.UUID(machine.uuid).bytes[::-1]
+        self._uuid = machine.uuid
         return machine
 
     def record_error(self, error):

@@ -45,6 +45,9 @@ MAX_AGE_SECONDS = 30
 #: Seconds between a failed refresh and the next.
 RETRY_SECONDS = 2
 
+# Shared, so that callers recognize an absent section as unchanged.
+_EMPTY = {}
+
 #: Largest number of bytes of all sections; Kubernetes limits a Secret to
 #: 1 MiB.
 MAX_BYTES = 700 * 1024
@@ -135,12 +138,12 @@ class StateSecret:
 
         :param section: its name
         :returns: dict, {} if absent or not cached yet; shared, must not be
-            modified
+            modified; the same object until it changes
         """
         if not self._watched and (self._cache is None or time.monotonic()
                                   - self._refreshed_at > MAX_AGE_SECONDS):
             self._refresh_in_thread()
-        return (self._cache or {}).get(section) or {}
+        return (self._cache or {}).get(section) or _EMPTY
 
     def refresh(self, max_age, trust_watch=True):
         """Read the Secret unless the cache is up to date; does not fail.

@@ -92,9 +92,10 @@ class _Device:
 
     def __init__(self, bmc):
         self._bmc = bmc
+        self._firmware = firmware_revision(bmc.version)
 
     def get_device_id(self, session, data):
-        major, minor, auxiliary = firmware_revision(self._bmc.version)
+        major, minor, auxiliary = self._firmware
         return constants.Completion.OK, bytes((
             0,                        # device id: unspecified
             0,                        # no device SDRs; device revision 0

@@ -7,6 +7,7 @@ incomplete or not well formed raises `Malformed` and is dropped.
 
 import dataclasses
 import struct
+import typing
 
 #: RMCP version 1.0, no acknowledgement requested, class IPMI (table 13-1).
 RMCP = b'\x06\x00\xff\x07'
@@ -172,8 +173,7 @@ def checksum(data):
     return -sum(data) & 0xff
 
 
-@dataclasses.dataclass(slots=True, frozen=True)
-class Request:
+class Request(typing.NamedTuple):
     """An IPMI request message (figure 13-4).
 
     :ivar netfn: network function, even

@@ -86,8 +86,11 @@ class SessionTables:
 
     def store(self, table, session):
         """Move a session to a table as its newest; evict the oldest."""
-        self._remove(session)
         session.used = self._now()
+        if session.session_id in table:
+            table.move_to_end(session.session_id)
+            return
+        self._remove(session)
         table[session.session_id] = session
         for one, limit, _seconds in self._limits:
             if one is table and len(table) > limit:

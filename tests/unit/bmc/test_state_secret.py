@@ -195,6 +195,10 @@ class TestStateSecret(base.BaseTestCase):
         self.client.create = refused
         self.assertEqual({'x': 1}, self.write(x=1))
 
+    def test_absent_section_is_the_same_object(self):
+        self.state.read('absent')
+        self.assertIs(self.state.cached('absent'), self.state.cached('absent'))
+
     def test_cached_survives_unreachable_api(self):
         self.client.fails = [errors.Unavailable('away')] * 2
         self.assertRaises(errors.Unavailable, self.state.read, 'a')

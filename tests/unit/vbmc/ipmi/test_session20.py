@@ -156,6 +156,15 @@ class SessionTest(base.ServerTestCase):
         await self.wait_for_tasks()
         self.assertEqual([('write', b'\0')], self.calls)
 
+    async def test_every_packet_has_another_initialization_vector(self):
+        one = self.client().login()
+        seen = set()
+        for _number in range(50):
+            packet, = one.send(one.secure(client.message(6, 1)))
+            self.assertEqual((0, b'quick'), one.reveal(packet)[:2])
+            seen.add(packet[16:32])
+        self.assertEqual(50, len(seen))
+
     async def test_drops_repeated_sequence_number(self):
         one = self.client().login()
         packet = one.secure(client.message(0, 1))
