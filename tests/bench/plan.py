@@ -6,6 +6,7 @@ import statistics
 
 import fixtures
 
+from tests.bench import commanding
 from tests.bench import console
 from tests.bench import declaring
 from tests.bench import eventing
@@ -43,6 +44,9 @@ class Sizes:
     #: Records of the SEL that is listed, and how often.
     entries: int = 1000
     listings: int = 5
+    #: IPMI commands of one session, and number of sessions.
+    commands: int = 500
+    sessions: int = 5
     #: Keys typed on a serial console, and bytes that its guest prints.
     keys: int = 1000
     console_bytes: int = 10 ** 7
@@ -64,7 +68,7 @@ FULL = Sizes(rounds=31, get=60, get_parallel=60, reset=6,
              reset_parallel=3, ipmi=5, soak=1000, bmcs=(1, 2, 10), insert=21)
 QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
               ipmi=2, soak=25, bmcs=(1, 2), insert=2, events=10,
-              entries=20, listings=1,
+              entries=20, listings=1, commands=20, sessions=1,
               keys=20, console_bytes=10 ** 5,
               ready=1, crowd=20, rest=3,
               nodes=3, declarations=1, clusters=(5,),
@@ -254,6 +258,8 @@ def emulators(sizes, only, say):
         for name in TURNS:
             say(name)
             result['turns'][name] = take_turns(pair, name, sizes)
+        say('IPMI commands in one session')
+        result['commands'] = commanding.measure(pair, sizes)
         for subject in pair:
             if subject.name == 'ours':
                 say('API calls of a GET')

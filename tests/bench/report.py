@@ -36,6 +36,11 @@ def _emulators(result):
                 low, high = ratio['quartiles']
                 shown = f"{ratio['middle']:.2f} ({low:.2f} to {high:.2f})"
             yield (name, unit, *map(_number, figures), shown)
+    for key, unit in (('per_second', 'a second'), ('cpu_ms', 'ms of CPU')):
+        figures = [result['commands'].get(subject, {}).get(key)
+                   for subject in NAMES]
+        yield ('IPMI commands in one session', unit, *map(_number, figures),
+               '-' if None in figures else f'{figures[0] / figures[1]:.2f}')
     if 'api_calls' in result:
         yield ('API calls of a GET', '',
                _number(result['api_calls']['per_get']), '-', '-')

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""IPMI commands in one session: their rate, and the server's processor time.
+
+The client encrypts its requests before the clock starts and decrypts the last
+response only, as it uses the same processors as the server. It sends a request
+when the response to the previous one has arrived.
+"""
+
+import socket
+import statistics
+import time
+
+import psutil
+
+from tests.unit.vbmc.ipmi import client
+
+#: Time limit of a response, in seconds.
+TIMEOUT = 10
+
+#: Cipher suite that both servers have.
+SUITE = 3
+
+#: Get Chassis Status, which reads the power state.
+COMMAND = 0, 1
+
+
+class _Wire:
+    """A UDP socket, in place of the server and the socket of the unit tests.
+    """
+
+    def __init__(self, bmc):
+        self.sent = []
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.settimeout(TIMEOUT)
+        self.socket.connect((bmc.address, bmc.port))
+
+    def receive(self, data, address):
+        self.socket.send(data)
+        self.sent.append((self.socket.recv(1024), address))
+
+
+def _cpu_seconds(pid):
+    parent = psutil.Process(pid)
+    return sum(sum(one.cpu_times()[:2])
+               for one in (parent, *parent.children(recursive=True)))
+
+
+def _turn(subject, count):
+    """Send ``count`` commands in a new session.
+
+    :returns: (commands a second, milliseconds of processor time of each)
+    """
+    wire = _Wire(subject.bmc)
+    with wire.socket:
+        one = client.Client(
+            wire, wire, username=subject.bmc.username.encode(),
+            password=subject.bmc.password.encode(), suite=SUITE).login()
+        packets = [one.secure(client.message(*COMMAND, b'', number % 64))
+                   for number in range(count)]
+        before = _cpu_seconds(subject.vbmcd.process.pid)
+        begin = time.perf_counter()
+        for packet in packets:
+            wire.receive(packet, None)
+        seconds = time.perf_counter() - begin
+        used = _cpu_seconds(subject.vbmcd.process.pid) - before
+        code = one.reveal(wire.sent[-1][0])[0]
+        if code != 0:
+            raise RuntimeError(f'completion code {code:02X}h')
+        one.request(6, 0x3C, one.session_id)
+    return count / seconds, 1000 * used / count
+
+
+def measure(pair, sizes):
+    """Send commands to each subject in alternating turns.
+
+    :param pair: list of `subjects.Ours` and `subjects.Stock`, or one of them
+    :param sizes: :class:`tests.bench.plan.Sizes`
+    :returns: {name of a subject: {``per_second``: median of the turns,
+        ``cpu_ms``: mean}}
+    """
+    turns = {subject.name: [] for subject in pair}
+    for number in range(sizes.sessions):
+        for subject in pair if number % 2 else reversed(pair):
+            turns[subject.name].append(_turn(subject, sizes.commands))
+    return {name: {'per_second': statistics.median(rate for rate, _ in done),
+                   'cpu_ms': statistics.fmean(cpu for _, cpu in done)}
+            for name, done in turns.items()}
