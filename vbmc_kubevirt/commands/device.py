@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands about the device (section 20) and its identity (22.14)."""
 
+import functools
 import re
 
 from sushy_kubevirt.kube import errors
@@ -72,6 +73,7 @@ def commands(bmc):
     }
 
 
+@functools.cache
 def firmware_revision(version):
     """Encode a version as Get Device ID does (table 20-2).
 
@@ -92,10 +94,9 @@ class _Device:
 
     def __init__(self, bmc):
         self._bmc = bmc
-        self._firmware = firmware_revision(bmc.version)
 
     def get_device_id(self, session, data):
-        major, minor, auxiliary = self._firmware
+        major, minor, auxiliary = firmware_revision(self._bmc.version)
         return constants.Completion.OK, bytes((
             0,                        # device id: unspecified
             0,                        # no device SDRs; device revision 0
