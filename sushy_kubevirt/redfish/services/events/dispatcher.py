@@ -187,10 +187,12 @@ class EventDispatcher:
                 self._machine_events.start()
             except errors.MachineError as e:
                 LOG.info('Events are not observed yet: %s; retrying', e)
-                if not isinstance(e, errors.Unavailable):
-                    self._cluster.closing.wait(MATCH_SECONDS)
                 # Events from other sources can be published all the same.
                 self._worker_messages.acquire_leadership()
+                # It fails at once while the API server is unavailable.
+                self._cluster.closing.wait(
+                    self._cluster.options.watch_backoff
+                    if isinstance(e, errors.Unavailable) else MATCH_SECONDS)
                 continue
             self._worker_messages.acquire_leadership()
             return

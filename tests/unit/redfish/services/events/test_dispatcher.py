@@ -9,6 +9,7 @@ from oslotest import base
 
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.bmc import state_secret
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.redfish.services.events import dispatcher
 from sushy_kubevirt.redfish.services.events import event_options
@@ -135,6 +136,32 @@ class EventsTestCase(DispatcherTestCase):
         for streamed in (streamed_one, streamed_two, streamed_three):
             self.assertEqual(['TestMessage'], self.keys(streamed, 1))
             self.assertRaises(queue.Empty, streamed.get, timeout=0.3)
+
+    def test_waits_before_it_tries_again_to_observe(self):
+        """Without an API server each try fails at once."""
+        pauses = queue.Queue()
+
+        class Closing(threading.Event):
+
+            def wait(self, timeout=None):
+                pauses.put(timeout)
+                return super().wait(timeout)
+
+        failures = [errors.Unavailable('refused'), errors.AccessDenied('no')]
+
+        def wait_ready(timeout=None):
+            if failures:
+                raise failures.pop(0)
+
+        self.cluster.options = options.Options(watch_backoff=0.01)
+        self.cluster.closing = Closing()
+        self.cluster.wait_ready = wait_ready
+        self.addCleanup(self.cluster.closing.set)
+        self.useFixture(fixtures.MonkeyPatch(
+            dispatcher.__name__ + '.MATCH_SECONDS', 0.02))
+        self.worker()
+        self.assertEqual(0.01, pauses.get(timeout=30))
+        self.assertEqual(0.02, pauses.get(timeout=30))
 
     def test_publishes_refused_login(self):
         one, streamed_one = self.worker()
