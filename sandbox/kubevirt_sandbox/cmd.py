@@ -164,6 +164,10 @@ def parser():
         'action of controllers, and each creation of a VMI, by a random time '
         'of up to S seconds, as in a busy cluster (default: 0)')
     result.add_argument(
+        '--no-streaming-lists', dest='streaming_lists', action='store_false',
+        help='refuse watches that request the initial objects '
+        '(sendInitialEvents), as Kubernetes 1.31 and 1.33 do')
+    result.add_argument(
         '--allow-remote', action='store_true', help='allow an address that '
         'is not loopback: any host that reaches it can control guests')
     result.add_argument('--debug', action='store_true',

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import history
+from kubevirt_sandbox.api import resources
 from kubevirt_sandbox.api import views
 
 VERBS = ('GET', 'PUT', 'PATCH', 'POST', 'DELETE', 'WATCH', 'WRITE', '*')
@@ -35,11 +36,11 @@ class Fault:
     :param action: one of :data:`ACTIONS`. ``reset`` closes the connection
         without carrying out the call, ``drop-after`` after carrying it out.
         ``silence`` carries out the call and never answers. ``gone`` answers
-        a watch with 410, or with ``event`` as an ERROR event in a 200
-        response. ``break`` cuts all open watches at once, and each of the
-        next ``count - 1`` watches after ``delay`` seconds. ``hang`` never
-        answers; a watch opens and stays silent. With a ``delay`` a hanging
-        call is reset after that time.
+        a list with a continue token with 410, and a watch with 410, or with
+        ``event`` as an ERROR event in a 200 response. ``break`` cuts all open
+        watches at once, and each of the next ``count - 1`` watches after
+        ``delay`` seconds. ``hang`` never answers; a watch opens and stays
+        silent. With a ``delay`` a hanging call is reset after that time.
     :param delay: seconds to wait before the action.
     """
 
@@ -68,14 +69,16 @@ class Fault:
                 'user': self.user.pattern, 'after': self.after,
                 'hits': self.hits}
 
-    def concerns(self, method, path, watch):
+    def concerns(self, method, path, watch, continued=False):
         """Tell whether the fault matches a call, regardless of the user.
 
         :param method: HTTP method.
         :param path: URL path.
         :param watch: whether the call is a watch.
+        :param continued: whether it is a list with a continue token.
         """
-        if not watch and self.action in ('gone', 'break'):
+        if not watch and (self.action == 'break'
+                          or self.action == 'gone' and not continued):
             return False
         name = 'WATCH' if watch else method
         return (self.verb in (name, '*')
@@ -174,7 +177,8 @@ class Faults:
     def _match(self, request, verb):
         for fault in self._faults:
             if fault.spent or not fault.concerns(
-                    request.method, request.path, verb == 'watch'):
+                    request.method, request.path, verb == 'watch',
+                    verb == 'list' and 'continue' in request.query):
                 continue
             if fault.user.pattern and not fault.user.search(
                     self._server.tokens.user(
@@ -217,6 +221,8 @@ class Faults:
         if action == 'reset':
             reset(request)
             return web.Response()
+        if action == 'gone' and verb == 'list':
+            raise resources.expired(request.query['continue'])
         if action == 'gone':
             exc = errors.gone('The resourceVersion for the provided watch is '
                               'too old.')

@@ -38,7 +38,8 @@ def _inside(store):
 async def _serve(options, claim_storage):
     host, port = options.listen
     authority = certificates.Authority()
-    api_server = server.Server(ca=authority.certificate, lag=options.lag)
+    api_server = server.Server(ca=authority.certificate, lag=options.lag,
+                               streaming_lists=options.streaming_lists)
     core.install(api_server, claim_storage, options.nodes)
     control.install(api_server)
     parts = [cdi.install(api_server, claim_storage, options, not options.cdi),

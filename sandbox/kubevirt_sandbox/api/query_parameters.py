@@ -61,9 +61,11 @@ class ListOptions:
     initial_events: bool
 
     @classmethod
-    def read(cls, query, watch):
+    def read(cls, query, watch, streaming=True):
         """Read the options from query parameters.
 
+        :param streaming: whether watches may request the initial objects,
+            Kubernetes' feature gate WatchList.
         :raises errors.ApiError: 400 or 422.
         """
         version = None
@@ -86,6 +88,10 @@ class ListOptions:
                 raise _forbidden(
                     'resourceVersionMatch', 'sendInitialEvents requires '
                     'setting resourceVersionMatch to NotOlderThan')
+            if not streaming:
+                raise _forbidden(
+                    'sendInitialEvents', 'sendInitialEvents is forbidden for '
+                    'watch unless the WatchList feature gate is enabled')
         elif match:
             if watch:
                 raise _forbidden('resourceVersionMatch', 'resourceVersionMatch'

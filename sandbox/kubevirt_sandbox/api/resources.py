@@ -153,6 +153,23 @@ def _read_token(token):
             'continue key is not valid: illegal base64 data') from None
 
 
+def expired(token):
+    """Return the 410 error for a continue token that is too old.
+
+    It has a token that continues from the same object at the present version.
+    """
+    exc = errors.gone(
+        'The provided continue parameter is too old to display a consistent '
+        'list result. You can start a new list without the continue '
+        'parameter, or use the continue token in this response to retrieve '
+        'the remainder of the results. Continuing with the provided token '
+        'results in an inconsistent list - objects that were created, '
+        'modified, or deleted between the time the first chunk was returned '
+        'and now may show up in the list.')
+    exc.list_meta = {'continue': _token(-1, _read_token(token)[1])}
+    return exc
+
+
 def _token(version, key):
     value = {'v': 'meta.k8s.io/v1', 'rv': version, 'start': '\0'.join(key)}
     return base64.urlsafe_b64encode(
@@ -174,18 +191,8 @@ async def list_(call):
         version = version if version >= 0 else call.store.version
         try:
             records = collection.at_version(version, namespace)
-        except errors.ApiError as exc:
-            exc.message = (
-                'The provided continue parameter is too old to display a '
-                'consistent list result. You can start a new list without '
-                'the continue parameter, or use the continue token in this '
-                'response to retrieve the remainder of the results. '
-                'Continuing with the provided token results in an '
-                'inconsistent list - objects that were created, modified, '
-                'or deleted between the time the first chunk was returned '
-                'and now may show up in the list.')
-            exc.list_meta = {'continue': _token(-1, start)}
-            raise
+        except errors.ApiError:
+            raise expired(opts.token) from None
     elif opts.version and opts.version > version:
         raise errors.from_the_future(opts.version, version)
     elif opts.match == 'Exact' and opts.version:
@@ -211,7 +218,8 @@ async def list_(call):
 
 async def watch(call):
     """Stream changes until the watch ends."""
-    opts = query_parameters.ListOptions.read(call.query, True)
+    opts = query_parameters.ListOptions.read(
+        call.query, True, call.server.streaming_lists)
     return await watches.serve(
         call.server, call.request, call.kind, call.view(),
         call.selector(call.target.name), call.target.namespace or None, opts)

@@ -81,10 +81,12 @@ class Server:
     :param ca: the CA's certificate (PEM) for clients in the cluster.
     :param lag: maximum random delay of work given to :meth:`soon`, in
         seconds.
+    :param streaming_lists: whether watches may request the initial objects,
+        Kubernetes' feature gate WatchList.
     """
 
     def __init__(self, length=store.HISTORY, bookmark_seconds=60,
-                 ca=None, lag=0):
+                 ca=None, lag=0, streaming_lists=True):
         self.ca = ca
         self._lag = lag
         self.kinds = kinds.Registry()
@@ -97,6 +99,7 @@ class Server:
         #: The :class:`accounts.Accounts`; see ``core.install``.
         self.accounts = None
         self.bookmark_seconds = bookmark_seconds
+        self.streaming_lists = streaming_lists
         self.watches = {}
         self.subresources = {}
         self.documents = openapi.Documents(self.kinds)

@@ -93,8 +93,7 @@ class Watch:
 
         :param version: send events after this version; None sends all
             current objects as ADDED first.
-        :param initial: whether the client requests a bookmark after the
-            initial objects.
+        :param initial: whether a bookmark follows the initial objects.
         :raises errors.ApiError: 410 when the version has expired.
         """
         collection = self._store.collection(self._view.kind)
@@ -161,11 +160,14 @@ async def serve(server, request, kind, view, selector, namespace, options):
         'Content-Type': 'application/json',
         'Cache-Control': 'no-cache, private'})
     version = options.version
+    # As Kubernetes' SetListOptionsDefaults.
     if options.initial_events or not version:
         version = None
+    marked = options.bookmarks and (
+        options.initial_events or version is None and server.streaming_lists)
     response.enable_chunked_encoding()
     try:
-        stop = watch.begin(version, options.initial_events)
+        stop = watch.begin(version, marked)
     except errors.ApiError as exc:
         # Like kube-apiserver: start the watch, then end it with an error.
         await response.prepare(request)

@@ -100,7 +100,7 @@ class Sandbox(fixtures.Fixture):
             ['kubevirt-sandbox', '--listen', f'127.0.0.1:{self.port}',
              '--kubeconfig', self.kubeconfig, '--vms', self.vms,
              '--boot-seconds', self.boot_seconds, *self.arguments, *ARGUMENTS],
-            ready=r'^ready (https://\S+)',
+            ready=r'^ready (https://\S+)', timeout=120 + self.vms / 20,
             # A killed sandbox leaves its temporary files behind; TMPDIR puts
             # them in a folder that the fixture deletes. aiohttp would read
             # all CAs of the system when it is imported, for 0.1 s.
@@ -271,7 +271,7 @@ class Sandbox(fixtures.Fixture):
 
     # Waiting
 
-    def wait(self, plural, name, condition, namespace=NAMESPACE, timeout=60):
+    def wait(self, plural, name, condition, namespace=NAMESPACE, timeout=30):
         """Wait with a watch until an object meets a condition.
 
         :param condition: function of the object, or of None when it does not
@@ -327,7 +327,7 @@ class Sandbox(fixtures.Fixture):
             return
 
     def wait_running(self, name, namespace=NAMESPACE, other_than=None,
-                     timeout=60):
+                     timeout=30):
         """Wait for a running VMI.
 
         :param other_than: uid of a VMI to ignore.
@@ -342,7 +342,7 @@ class Sandbox(fixtures.Fixture):
             and vmi['metadata']['uid'] != other_than,
             namespace, timeout)
 
-    def wait_stopped(self, name, namespace=NAMESPACE, timeout=60):
+    def wait_stopped(self, name, namespace=NAMESPACE, timeout=30):
         """Wait until a VM has no VMI and its status is Stopped.
 
         :returns: the VM.
@@ -365,7 +365,7 @@ class Sandbox(fixtures.Fixture):
         """List a guest's boots, oldest first."""
         return self.guest(name, namespace)['boots']
 
-    def wait_boot(self, name, count, namespace=NAMESPACE, timeout=60):
+    def wait_boot(self, name, count, namespace=NAMESPACE, timeout=30):
         """Wait until a guest has booted a number of times in total.
 
         The record has no watch, so this method polls it.

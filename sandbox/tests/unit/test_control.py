@@ -151,6 +151,17 @@ class FaultTestCase(ControlTestCase):
         self.assertEqual([('ERROR', 410)], [
             (e['type'], e['object']['code']) for e in events])
 
+    async def test_gone_expires_continue_token(self):
+        for name in 'ab':
+            self.store.create(self.kind, base.make(name))
+        await self.fault('gone', verb='GET')
+        body = await self.call('GET', self.THINGS + '?limit=1', expect=200)
+        token = body['metadata']['continue']
+        body = await self.call('GET', self.THINGS, expect=410, params={
+            'limit': '1', 'continue': token})
+        self.assertEqual('Expired', body['reason'])
+        self.assertIn('continue', body['metadata'])
+
     async def test_break_ends_open_watches(self):
         async with self.client.get(self.THINGS + '?watch=1') as answer:
             await self.eventually(lambda: self.server.watches)

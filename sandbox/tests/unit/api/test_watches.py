@@ -100,6 +100,32 @@ class WatchTestCase(base.ServerTestCase):
         await self.call('GET', self.THINGS + '?watch=1&sendInitialEvents='
                         'true', expect=422)
 
+    async def test_server_without_streaming_lists_refuses_them(self):
+        self.server.streaming_lists = False
+        body = await self.call(
+            'GET', self.THINGS + '?watch=1&sendInitialEvents=true&'
+            'allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan',
+            expect=422)
+        self.assertEqual(
+            'ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: '
+            'Forbidden: sendInitialEvents is forbidden for watch unless the '
+            'WatchList feature gate is enabled', body['message'])
+
+    async def test_bookmark_ends_initial_events_if_bookmarks_are_allowed(self):
+        """As SetListOptionsDefaults and isListWatchRequest of Kubernetes."""
+        for streams, query, marked in (
+                (True, {'allowWatchBookmarks': 'true'}, True),
+                (True, {'resourceVersion': '0'}, False),
+                (True, {'sendInitialEvents': 'true',
+                        'resourceVersionMatch': 'NotOlderThan'}, False),
+                (False, {'allowWatchBookmarks': 'true'}, False)):
+            self.server.streaming_lists = streams
+            self.server.bookmark_seconds = None
+            events = await self.watch(self.THINGS, lambda e: e,
+                                      timeoutSeconds='1', **query)
+            self.assertEqual(['BOOKMARK'] if marked else [],
+                             [e['type'] for e in events])
+
     async def test_watch_ends_after_timeout(self):
         events = await self.watch(self.THINGS, lambda e: False,
                                   timeoutSeconds='1',
