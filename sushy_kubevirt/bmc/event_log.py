@@ -315,14 +315,11 @@ class Log:
             if medium is not None and medium.data_volume:
                 names[medium.data_volume] = None
         for name in names:
-            try:
-                for items, version in self._cluster.client.pages(
-                        api_resources.EVENT, machine.namespace,
-                        field_selector='involvedObject.name=' + name):
-                    yield [event for event in items
-                           if _is_about(event, machine, born)], version
-            except errors.WatchExpired as e:
-                raise errors.Unavailable(str(e)) from None
+            for items, version in self._cluster.client.pages(
+                    api_resources.EVENT, machine.namespace,
+                    field_selector='involvedObject.name=' + name):
+                yield [event for event in items
+                       if _is_about(event, machine, born)], version
 
 
 def _is_about(event, machine, born):

@@ -50,6 +50,13 @@ _STRICT = {'fieldValidation': 'Strict'}
 #: A resourceVersion that no object has: that of an empty etcd.
 _NO_OBJECT_VERSION = '1'
 
+#: Annotation of the bookmark that ends the objects of a streaming list
+#: (KEP-3157).
+INITIAL_EVENTS_END = 'k8s.io/initial-events-end'
+
+#: Duration of a streaming list in seconds; the API server then ends it.
+STREAM_SECONDS = 300
+
 #: Seconds beyond its duration after which a silent watch counts as dead.
 WATCH_GRACE = 5
 
@@ -114,16 +121,17 @@ class Client:
                              accept=_METADATA[0] if metadata_only else ACCEPT)
 
     def pages(self, resource, namespace=None, label_selector='',
-              field_selector='', metadata_only=False):
+              field_selector='', metadata_only=False, page_size=None):
         """Read a collection, a page at a time.
 
         :param namespace: None or '' for all namespaces
         :param metadata_only: True to read only the metadata
+        :param page_size: objects in a page; None for Options.page_size
         :returns: iterator of (items, resourceVersion of the collection)
         :raises: `errors.WatchExpired` if the next page is no longer available
         """
         call = api_responses.ApiCall('list', resource, namespace)
-        fields = {'limit': self._options.page_size}
+        fields = {'limit': page_size or self._options.page_size}
         fields.update(api_responses.selector_parameters(
             label_selector, field_selector))
         while True:
@@ -141,10 +149,14 @@ class Client:
         """Watch a collection from a resourceVersion on.
 
         :param namespace: None or '' for all namespaces
-        :param version: the resourceVersion
+        :param version: the resourceVersion; None for a streaming list
+            (KEP-3157): all objects, in events of type ``ADDED``, then a
+            bookmark with the annotation `INITIAL_EVENTS_END`
         :param metadata_only: True to receive only the metadata
         :returns: an open `Watch`
-        :raises: `errors.WatchExpired` if the version is too old
+        :raises: `errors.WatchExpired` if the version is too old;
+            `errors.Rejected` if the API server has no streaming lists
+            (Kubernetes before 1.32 and 1.33)
         """
         call = api_responses.ApiCall('watch', resource, namespace)
         # Jitter, as all BMCs start their watches together after an outage.
@@ -152,12 +164,19 @@ class Client:
             self._options.watch_seconds * random.uniform(0.8, 1.0)))
         fields = {'watch': '1', 'allowWatchBookmarks': 'true',
                   'resourceVersion': version, 'timeoutSeconds': seconds}
+        if version is None:
+            del fields['resourceVersion']       # the most recent one
+            fields.update(sendInitialEvents='true',
+                          resourceVersionMatch='NotOlderThan',
+                          timeoutSeconds=STREAM_SECONDS)
         fields.update(api_responses.selector_parameters(
             label_selector, field_selector))
         collection = resource, namespace, label_selector, field_selector
         silence = seconds + WATCH_GRACE
         resumes = self._watch_silence is not None
-        if resumes:
+        if version is None:
+            silence = self._options.read_timeout
+        elif resumes:
             silence = min(silence, self._watch_silence)
         elif collection in self._bookmarked:
             silence = min(silence, WATCH_SILENCE)

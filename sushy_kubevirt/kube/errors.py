@@ -167,5 +167,6 @@ class ServerError(Unavailable):
     """The API server or KubeVirt's webhook failed (HTTP 5xx)."""
 
 
-class WatchExpired(MachineError):
-    """The resourceVersion is too old (HTTP 410): list again."""
+class WatchExpired(Unavailable):
+    """A resourceVersion or continue token is too old (HTTP 410): list again.
+    """

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 
+from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 
@@ -18,6 +19,10 @@ FIRST_PAUSE = 0.25
 
 #: Seconds; a watch that ends sooner counts as failed.
 SHORTEST_WATCH = 0.5
+
+#: Factor of the page size after a list whose continue token expired, so that
+#: the next one takes less time.
+PAGE_GROWTH = 20
 
 
 class Watcher:
@@ -34,16 +39,22 @@ class Watcher:
         object)`` takes an event, ``changed()`` is called when this starts or
         stops working
     :param metadata_only: True to read only the objects' metadata
+    :param streams: True to read the first list as a stream where the API
+        server supports it. The sink then gets pages of one object with the
+        version '', an empty one with the version of the list, and before that
+        an event for each object deleted meanwhile.
     """
 
     def __init__(self, client, options, resource, namespace, label_selector,
-                 field_selector, sink, metadata_only=False):
+                 field_selector, sink, metadata_only=False, streams=False):
         self.resource = resource
         self.namespace = namespace
         self._client = client
         self._options = options
         self._selectors = (label_selector, field_selector, metadata_only)
         self._sink = sink
+        self._streams = streams
+        self._page_size = options.page_size
         self._closing = threading.Event()
         self._version = None
         self._watch = None
@@ -69,8 +80,13 @@ class Watcher:
 
     def pages(self):
         """List the collection, see `client.Client.pages`."""
-        return self._client.pages(self.resource, self.namespace,
-                                  *self._selectors)
+        try:
+            yield from self._client.pages(
+                self.resource, self.namespace, *self._selectors,
+                self._page_size)
+        except errors.WatchExpired:
+            self._page_size *= PAGE_GROWTH
+            raise
 
     def _run(self):
         failures = 0
@@ -103,7 +119,7 @@ class Watcher:
         """
         try:
             if self._version is None:
-                self._version = self._sink.take_list(self, self.pages())
+                self._version = self._list()
                 if not self.listed:
                     # The list is up to date, however long it took.
                     self.broken_since = time.monotonic()
@@ -121,6 +137,51 @@ class Watcher:
             self._version = None
             return errors.Unavailable(
                 f'Watching {self.resource} failed: {e}')
+
+    def _list(self):
+        """Pass all objects to the sink.
+
+        :returns: the version to watch from
+        """
+        if self._streams:
+            try:
+                return self._sink.take_list(self, self._stream())
+            except (errors.Rejected, errors.ServerError) as e:
+                # The API server, or its etcd, does not support it.
+                self._streams = False
+                LOG.debug('No streaming list of %s: %s', self.resource, e)
+        return self._sink.take_list(self, self.pages())
+
+    def _stream(self):
+        """List the collection like `pages`, by a single request.
+
+        That needs no continue token, which may expire, and the memory of one
+        object at a time. If it is interrupted, the next list has pages.
+        """
+        self._streams = False
+        try:
+            watch = self._watch = self._client.watch(
+                self.resource, self.namespace, None, *self._selectors)
+        except errors.Unavailable as e:
+            # Try it again if the API server was not reached.
+            self._streams = not e.maybe_done
+            raise
+        try:
+            for kind, obj in watch:
+                if kind == 'DELETED':
+                    self._sink.event(self, kind, obj)
+                elif kind != 'BOOKMARK':
+                    yield (obj,), ''
+                elif client.INITIAL_EVENTS_END in (
+                        obj['metadata'].get('annotations') or ()):
+                    yield (), obj['metadata']['resourceVersion']
+                    return
+            raise errors.Unavailable(
+                f'The API server ended the list of {self.resource} before it '
+                'was complete')
+        finally:
+            self._watch = None
+            watch.stop()
 
     def _watch_until_end(self):
         """Watch from the last version until the server ends the watch."""
@@ -155,8 +216,10 @@ class Watcher:
             self._worked = self.broken_since - began > SHORTEST_WATCH
 
     def _record_failure(self, error, failures):
-        # A single failure is not reported, as watches break regularly.
-        if failures > 1 or not self.listed:
+        # A single failure is not reported, as watches break regularly, and
+        # an expired list is repeated with larger pages.
+        if failures > 1 or not (
+                self.listed or isinstance(error, errors.WatchExpired)):
             if str(error) != str(self.error):
                 LOG.warning('Watch of %s failed, trying again: %s',
                             self.resource, error)

@@ -69,7 +69,7 @@ class VmCache:
             field = f'metadata.name={vm[1]}'
         self._watchers = [
             watcher.Watcher(client, options, resource, namespace, labels,
-                            field, self)
+                            field, self, streams=not vm)
             for namespace in namespaces or ('',)
             for resource, labels in ((api_resources.VM, label_selector),
                                      (api_resources.VMI, ''))]
@@ -326,10 +326,7 @@ class VmCache:
         :raises: `errors.Unavailable`
         """
         for each in self._watchers:
-            try:
-                self.take_list(each, each.pages())
-            except errors.WatchExpired as e:
-                raise errors.Unavailable(str(e)) from None
+            self.take_list(each, each.pages())
 
     # Called by the watchers
 
@@ -337,7 +334,8 @@ class VmCache:
         """Replace a collection by a complete list, page by page.
 
         :param source: the `watcher.Watcher` of the collection
-        :param pages: iterator of (items, resourceVersion)
+        :param pages: iterator of (items, resourceVersion), that of the last
+            page is the list's
         :returns: the resourceVersion to watch from
         """
         objects = self._objects_of(source)
@@ -348,14 +346,12 @@ class VmCache:
         with self._lock:
             newest = objects.newest
         seen = set()
-        version = None
-        for items, page_version in pages:
-            if version is None:
-                version = page_version
-                if (object_cache.version_number(version) or newest) < newest:
-                    # The API server lost history, as after a restored
-                    # backup: the cached versions are not comparable.
-                    self._drop(objects, objects.drop, within)
+        for items, version in pages:
+            if not seen and (object_cache.version_number(version)
+                             or newest) < newest:
+                # The API server lost history, as after a restored backup:
+                # the cached versions are not comparable.
+                self._drop(objects, objects.drop, within)
             for obj in items:
                 seen.add(object_cache.object_key(obj))
                 self._put(objects, obj)

@@ -8,6 +8,7 @@ is tested against the sandbox.
 import contextlib
 import http.server
 import json
+import math
 import queue
 import re
 import socket
@@ -68,6 +69,8 @@ class Api:
         self.log = []           # of (version, plural, type, object)
         self.oldest = 0
         self.token = None
+        #: Whether watches may request the initial objects.
+        self.streams = False
         self._server = None
         self.port = 0
 
@@ -188,7 +191,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         query = dict(parse.parse_qsl(url.query))
         length = int(self.headers.get('Content-Length') or 0)
         body = json.loads(self.rfile.read(length)) if length else None
-        method = 'WATCH' if query.get('watch') else self.command
+        method = self.command
+        if query.get('watch'):
+            method = 'STREAM' if 'sendInitialEvents' in query else 'WATCH'
         with self.api.lock:
             self.api.requests.append(
                 (method, url.path, query, dict(self.headers), body))
@@ -227,7 +232,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if parts[0] == 'namespaces':
             namespace, parts = parts[1], parts[2:]
         plural = parts[0]
-        if method == 'WATCH':
+        if method in ('STREAM', 'WATCH'):
             self._watch(plural, namespace, query)
             raise _Done
         with api.lock:
@@ -279,11 +284,24 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _watch(self, plural, namespace, query):
         api = self.api
-        version = int(query['resourceVersion'])
+        streams = 'sendInitialEvents' in query
+        if streams and not api.streams:
+            return self._refuse(422, 'sendInitialEvents is forbidden for '
+                                'watch unless the WatchList feature gate is '
+                                'enabled')
+        version = -1 if streams else int(query['resourceVersion'])
         field = query.get('fieldSelector', '').partition('=')[2]
         events = queue.Queue()
         with api.lock:
-            if version < api.oldest:
+            if streams:
+                for obj in api.objects[plural].values():
+                    events.put((math.inf, plural, 'ADDED', obj))
+                events.put((math.inf, plural, 'BOOKMARK', {'metadata': {
+                    'name': field, 'namespace': namespace,
+                    'resourceVersion': str(api.version), 'annotations': {
+                        'k8s.io/initial-events-end': 'true'}}}))
+                version = api.version
+            elif version < api.oldest:
                 return self._respond(200, {
                     'type': 'ERROR', 'object': {
                         'code': 410, 'message': 'too old resource version'}})

@@ -145,6 +145,40 @@ class ClusterTestCase(base.BaseTestCase):
         c = self.cluster(opts={'page_size': 10})
         self.assertEqual(26, len(c.machines()))
 
+    def test_first_list_is_one_stream(self):
+        self.api.streams = True
+        for n in range(25):
+            self.api.put('virtualmachines', api.vm(f'vm{n}'))
+        c = self.cluster()
+        self.assertEqual(26, len(c.machines()))
+        self.assertEqual(2, self.api.count('STREAM'))
+        self.assertEqual(0, self.api.count('GET', 'virtualmachine'))
+        # The watch continues where the stream ended.
+        self.api.delete('virtualmachines', self.vm)
+        self.until(lambda: len(c.machines()) == 25)
+
+    def test_single_vm_is_listed_without_stream(self):
+        self.api.streams = True
+        self.cluster(vm='default/a').machines()
+        self.assertEqual(0, self.api.count('STREAM'))
+
+    def test_first_list_survives_expired_token(self):
+        """The list is repeated at once, with larger pages."""
+        for n in range(25):
+            self.api.put('virtualmachines', api.vm(f'vm{n}'))
+
+        def expire(method, path):
+            query = self.api.requests[-1][2]
+            if 'continue' in query and int(query['limit']) < 40:
+                return 410, {'message': 'too old'}
+            return None
+        self.api.next_action = expire
+        c = self.cluster(opts={'page_size': 2, 'read_deadline': 30})
+        self.assertEqual(26, len(c.machines()))
+        self.assertEqual(['2', '2', '40'], [
+            query['limit'] for method, path, query, _, _ in self.api.requests
+            if method == 'GET' and path.endswith('/virtualmachines')])
+
     # Reading
 
     def test_sizes_of_stopped_vm_come_from_instance_type(self):
