@@ -87,10 +87,13 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
     def machines(self):
         """List the machines that clients may access.
 
-        :returns: list of `machine.Machine`, sorted by namespace and name
+        :returns: sequence of `machine.Machine`, sorted by namespace and name;
+            see `cluster.Cluster.machines`
         """
-        return [machine for machine in self.cluster.machines()
-                if self.settings.allows(machine)]
+        found = self.cluster.machines()
+        if self.settings.allowed is None:
+            return found
+        return [machine for machine in found if self.settings.allows(machine)]
 
     def machine(self, identity):
         """Look up a machine that clients may access.

@@ -82,6 +82,7 @@ class Cluster:
         self._new_vm_waiters = threading.BoundedSemaphore(NEW_VM_WAITERS)
         self._fetched = {}
         self._sizes = {}        # uid: (generation, sizes)
+        self._machines = None   # VmCache.membership, the machines
         self._boot_reconciler = None
         self._started = False
         self._cache = vm_cache.VmCache(
@@ -127,12 +128,20 @@ class Cluster:
     # Finding
 
     def machines(self):
-        """Return a list of `machine.Machine`, by namespace and name."""
+        """Return all machines, by namespace and name.
+
+        :returns: tuple of `machine.Machine`, the same one until a VM is added
+            or removed, or its identity changes
+        """
         self.wait_ready()
         if self._cache.stale:
             self._cache.relist()
-        found = (self._machine(key) for key in self._cache.keys())
-        return [each for each in found if each is not None]
+        membership, known = self._cache.membership, self._machines
+        if known is None or known[0] != membership:
+            found = (self._machine(key) for key in self._cache.keys())
+            known = self._machines = membership, tuple(
+                each for each in found if each is not None)
+        return known[1]
 
     def machine(self, identity, wait=True):
         """Find one machine.

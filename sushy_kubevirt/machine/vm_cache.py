@@ -55,6 +55,8 @@ class VmCache:
         # uids of VMIs that are cached, and that the status of their VMs has
         # ceased to count: they are gone, and the watch has yet to say it.
         self._uncounted = set()
+        #: Changes when a VM is added or removed, or its `identity` changes.
+        self.membership = 0
         self._by_uuid = collections.defaultdict(set)
         self._by_uid = {}
         self._unpacked = collections.OrderedDict()
@@ -405,6 +407,10 @@ class VmCache:
                                   gone=objects is self._vms)
 
     def _index(self, before, after):
+        if before is not None and after is not None and (
+                before.uid, before.link) == (after.uid, after.link):
+            return
+        self.membership += 1
         if before is not None:
             keys = self._by_uuid[before.link]
             keys.discard(before.key)

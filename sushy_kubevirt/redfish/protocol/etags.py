@@ -57,6 +57,15 @@ def compute(document, text=None):
     return f'W/"{digest.hexdigest()}"'
 
 
+def render(document):
+    """Serialize a resource and compute its ETag.
+
+    :returns: (JSON text, ETag)
+    """
+    text = json.dumps(document)
+    return text, compute(document, text)
+
+
 def match(header, tag):
     """Check whether a header contains a tag, by weak comparison.
 

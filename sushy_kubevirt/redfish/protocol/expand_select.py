@@ -15,8 +15,10 @@ from sushy_kubevirt.redfish.protocol import messages
 #: Largest number of resources that a request may read through $expand.
 MAX_EXPANDED = 2000
 
-# Returned in addition to the properties that $select names.
+# Returned in addition to the properties that $select names. Without the link
+# to the next page, clients would miss its members.
 _ALWAYS_SELECTED = (
+    'Members@odata.nextLink',
     '@odata.id',
     '@odata.type',
     '@odata.etag',

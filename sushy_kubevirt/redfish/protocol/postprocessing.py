@@ -76,8 +76,7 @@ def _finish_read(request, response):
     document = responses.document_of(response)
     if document is None:
         return response
-    text = json.dumps(document)
-    tag = etags.compute(document, text)
+    text, tag = getattr(response, 'rendered', None) or etags.render(document)
     query = request.environ.get(request_validation.QUERY)
     if query is None:
         if '@odata.id' in document:

@@ -16,11 +16,13 @@ class Document(flask.Response):
     :param document: dict
     :param status: HTTP status code
     :param headers: dict of additional headers
+    :param rendered: (its JSON text, its ETag) if they are known
     """
 
-    def __init__(self, document, status=200, headers=None):
+    def __init__(self, document, status=200, headers=None, rendered=None):
         super().__init__(status=status, headers=headers, content_type=_JSON)
         self.document = document
+        self.rendered = rendered
 
 
 def document_of(response):
@@ -92,10 +94,15 @@ def collection(kind, name, path, members):
     :param path: its ``@odata.id``
     :param members: list of the members' paths
     """
-    return resource({
+    return resource(collection_body(kind, name, path, members))
+
+
+def collection_body(kind, name, path, members):
+    """Build the body of a collection; parameters as of `collection`."""
+    return {
         '@odata.id': path,
         '@odata.type': f'#{kind}.{kind}',
         'Name': name,
         'Members@odata.count': len(members),
         'Members': [link(member) for member in members],
-    })
+    }

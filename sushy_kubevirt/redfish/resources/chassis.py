@@ -34,10 +34,8 @@ _SMBIOS_PROPERTIES = {
 
 def collection():
     """GET /redfish/v1/Chassis"""
-    return responses.collection(
-        'ChassisCollection', 'Chassis Collection', ROOT,
-        [resource_paths.chassis(machine)
-         for machine in flask.current_app.systems.machines()])
+    return resource_paths.machine_collection(
+        'Chassis', 'Chassis Collection', ROOT)
 
 
 def resource(machine):

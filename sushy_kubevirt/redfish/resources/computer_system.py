@@ -64,10 +64,8 @@ _READ_ONLY = payload.read_only(
 
 def collection():
     """GET /redfish/v1/Systems"""
-    driver = flask.current_app.systems
-    return responses.collection(
-        'ComputerSystemCollection', 'Computer System Collection', ROOT,
-        [path(machine) for machine in driver.machines()])
+    return resource_paths.machine_collection(
+        'ComputerSystem', 'Computer System Collection', ROOT)
 
 
 def resource(machine):

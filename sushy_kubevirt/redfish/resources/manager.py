@@ -33,10 +33,8 @@ _SHAPE = payload.read_only(
 
 def collection():
     """GET /redfish/v1/Managers"""
-    return responses.collection(
-        'ManagerCollection', 'Manager Collection', ROOT,
-        [resource_paths.manager(machine)
-         for machine in flask.current_app.systems.machines()])
+    return resource_paths.machine_collection(
+        'Manager', 'Manager Collection', ROOT)
 
 
 def resource(machine):

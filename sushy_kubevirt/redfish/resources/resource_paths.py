@@ -11,6 +11,7 @@ import flask
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import error_responses
+from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -19,6 +20,10 @@ from sushy_kubevirt.redfish.services import system_id
 SYSTEMS = system_id.SYSTEMS
 MANAGERS = '/redfish/v1/Managers'
 CHASSIS = '/redfish/v1/Chassis'
+
+# Prefix of keys in app.extensions: the machines, the collection of them, and
+# its JSON text and ETag.
+_COLLECTION = 'sushy_kubevirt.collection:'
 
 #: Status of every device: KubeVirt reports no faults of virtual devices.
 STATUS_OK = {'State': 'Enabled', 'Health': 'OK'}
@@ -53,6 +58,27 @@ def collection(kind, name, here, ids):
     """
     return responses.collection(kind + 'Collection', name, here, [
         f'{here}/{one}' for one in ids])
+
+
+def machine_collection(kind, name, here):
+    """Create the response 200 with a collection of one member per machine.
+
+    It is made once for the machines that the driver returns, as ten thousand
+    members take a tenth of a second.
+
+    :param kind: schema of its members, such as ``Chassis``
+    :param name: value of Name
+    :param here: its path
+    """
+    app = flask.current_app._get_current_object()
+    machines = app.systems.machines()
+    known = app.extensions.get(_COLLECTION + here)
+    if known is None or known[0] is not machines:
+        body = responses.collection_body(kind + 'Collection', name, here, [
+            f'{here}/{system_id.of(machine)}' for machine in machines])
+        known = machines, body, etags.render(body)
+        app.extensions[_COLLECTION + here] = known
+    return responses.Document(known[1], rendered=known[2])
 
 
 def links(here, rule, names):

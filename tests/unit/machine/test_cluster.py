@@ -179,6 +179,25 @@ class ClusterTestCase(base.BaseTestCase):
             query['limit'] for method, path, query, _, _ in self.api.requests
             if method == 'GET' and path.endswith('/virtualmachines')])
 
+    def test_machines_are_the_same_until_one_is_added_or_renamed(self):
+        c = self.cluster()
+        first = c.machines()
+        self.assertIs(first, c.machines())
+        self.vm['metadata']['annotations']['x'] = '1'
+        self.api.put('virtualmachines', self.vm)
+        self.until(lambda: self.annotation(first[0], 'x') == '1')
+        self.assertIs(first, c.machines())
+        other = api.vm('b')
+        firmware = self.vm['spec']['template']['spec']['domain']['firmware']
+        other['spec']['template']['spec']['domain']['firmware'] = firmware
+        self.api.put('virtualmachines', other)
+        self.until(lambda: len(c.machines()) == 2)
+        # Each is now identified by its uid.
+        self.assertEqual({self.vm['metadata']['uid'],
+                          other['metadata']['uid']},
+                         {machine.uuid for machine in c.machines()})
+        self.assertIsNot(first, c.machines())
+
     # Reading
 
     def test_sizes_of_stopped_vm_come_from_instance_type(self):

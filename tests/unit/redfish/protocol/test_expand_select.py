@@ -34,10 +34,6 @@ class TestCollections(base.RedfishTestCase):
             body = self.client.get(link).json
             names += [member['Name'] for member in body['Members']]
             link = body.get('Members@odata.nextLink')
-            if len(names) == 1:
-                # $select without Members@odata.nextLink omits it.
-                self.assertIsNone(link)
-                link = SYSTEMS + '?$top=1&$expand=.&$skip=1'
         self.assertEqual(['vm-a', 'vm-b'], names)
 
     def test_only_returns_single_member(self):
