@@ -20,7 +20,8 @@ def main():
     parser = argparse.ArgumentParser(
         prog='tools/bench',
         description='Measure the emulators of this project beside the stock '
-        'ones, interleaved, on this machine, the operator with its BMCs, and '
+        'ones, interleaved, on this machine, an emulator of thousands of VMs, '
+        'the operator with its BMCs, and '
         'clusters of virtual bare metal. Takes ten to twenty minutes; prints '
         'a table, and JSON on request.')
     parser.add_argument('--json', metavar='FILE',
@@ -30,7 +31,8 @@ def main():
                         help='check that the benchmark works: few requests, '
                         'meaningless figures')
     parser.add_argument('--only', choices=(*report.NAMES, *plan.OTHERS),
-                        help='measure one side alone, or the operator, or '
+                        help='measure one side alone, or an emulator of '
+                        'thousands of VMs (scale), or the operator, or '
                         'clusters of virtual bare metal')
     options = parser.parse_args()
 

@@ -15,6 +15,7 @@ from tests.bench import listing
 from tests.bench import load
 from tests.bench import memory
 from tests.bench import operating
+from tests.bench import scale
 from tests.bench import subjects
 from tests.fixtures import vbmcd
 
@@ -62,6 +63,8 @@ class Sizes:
     clusters: tuple = (50, 1000)
     #: Nodes that are enrolled in Ironic.
     enrolled: int = 100
+    #: VMs of one emulator.
+    vms: tuple = (5000, 10000)
 
 
 FULL = Sizes(rounds=31, get=60, get_parallel=60, reset=6,
@@ -72,7 +75,7 @@ QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
               keys=20, console_bytes=10 ** 5,
               ready=1, crowd=20, rest=3,
               nodes=3, declarations=1, clusters=(5,),
-              enrolled=2)
+              enrolled=2, vms=(50,))
 
 
 def _get(subject, sizes):
@@ -280,7 +283,8 @@ def emulators(sizes, only, say):
 
 
 #: What is measured besides the emulators.
-OTHERS = {'operator': operating.measure, 'cluster': declaring.measure}
+OTHERS = {'scale': scale.measure, 'operator': operating.measure,
+          'cluster': declaring.measure}
 
 
 def run(sizes, only=None, say=lambda what: None):

@@ -14,6 +14,9 @@ def rows(result):
     """
     if 'turns' in result:
         yield from _emulators(result)
+    for figures in result.get('scale', ()):
+        yield from ((*row[:2], _number(row[2]), '-', '-')
+                    for row in _scale(**figures))
     if result.get('operator'):
         yield from ((*row[:2], _number(row[2]), '-', '-')
                     for row in _operator(**result['operator']))
@@ -99,6 +102,13 @@ def _console(**figures):
                        ('after', 'the same after the output'),
                        ('pod', 'pod, open console')):
         yield what, 'MiB of PSS', figures[name]
+
+
+def _scale(vms, first_s, whole_ms, page_ms, kib_per_vm):
+    yield f'first collection, {vms} VMs', 's', first_s
+    yield f'GET Systems, {vms} VMs', 'ms, median', whole_ms
+    yield f'a page of it, {vms} VMs', 'ms, median', page_ms
+    yield f'memory of a VM, {vms} VMs', 'KiB of PSS', kib_per_vm
 
 
 def _operator(one, many):

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One emulator for thousands of VMs, in a cluster that is otherwise idle."""
+
+import statistics
+import time
+
+import fixtures
+
+from tests.bench import load
+from tests.bench import memory
+from tests.fixtures import emulator
+from tests.fixtures import sandbox
+
+SYSTEMS = '/redfish/v1/Systems'
+
+#: Members of the pages that are requested.
+PAGE = 500
+
+_SETTING = 'SUSHY_EMULATOR_KUBEVIRT_NAMESPACES'
+
+
+def measure(sizes, say):
+    """Measure ``sizes.vms`` numbers of VMs, each in a sandbox of its own.
+
+    :param sizes: :class:`tests.bench.plan.Sizes`
+    :param say: function that gets the name of each part when it begins
+    :returns: list of dictionaries: ``vms``; ``first_s``, seconds from the
+        first request for the collection until its response; medians in
+        milliseconds of later ones, ``whole_ms`` and ``page_ms``;
+        ``kib_per_vm`` of PSS
+    """
+    result = []
+    for count in sizes.vms:
+        say(f'an emulator of {count} VMs')
+        with fixtures.CompoundFixture([]) as holder:
+            cluster = holder.useFixture(sandbox.Sandbox(
+                vms=count, boot_seconds=0))
+            result.append(_measure(holder, cluster, sizes))
+    return result
+
+
+def _measure(holder, cluster, sizes):
+    ours, empty = (holder.useFixture(emulator.Emulator(
+        cluster.kubeconfig, {_SETTING: [namespace]}, 'gunicorn'))
+        for namespace in ('default', 'kube-public'))
+    began = time.perf_counter()
+    paths = ours.systems()
+    first = time.perf_counter() - began
+    if len(paths) != cluster.vms or empty.systems():
+        raise RuntimeError(f'{len(paths)} systems, not {cluster.vms}')
+    with load.Client(ours.url) as client:
+        whole, page = (
+            1000 * statistics.median(load.get(client, where, sizes.get))
+            for where in (SYSTEMS, f'{SYSTEMS}?$top={PAGE}'))
+    extra = (memory.tree(ours.process.pid)['total']
+             - memory.tree(empty.process.pid)['total'])
+    return {'vms': cluster.vms, 'first_s': first, 'whole_ms': whole,
+            'page_ms': page, 'kib_per_vm': 1024 * extra / cluster.vms}
