@@ -24,7 +24,8 @@ replaced members are in this module, as of sushy-tools 2.2.0;
                        cleans up on SIGTERM, and lets the server answer
                        invalid HTTP with Redfish errors.
 `wsgi_app`             On the first request, when all upstream routes exist,
-                       `routes.install` replaces their views.
+                       `routes.install` replaces their views. Unchanged
+                       responses are sent again (`response_cache`).
 `RedfishAuthMiddleware`  has no sessions and roles, runs bcrypt for every
                        request, and responds to malformed headers with a
                        traceback. With the kubevirt driver it passes all
@@ -53,6 +54,7 @@ from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.emulator import system_driver
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import request_validation
+from sushy_kubevirt.redfish.protocol import response_cache
 from sushy_kubevirt.redfish.protocol import server_errors
 from sushy_kubevirt.redfish.protocol import system_access
 from sushy_kubevirt.redfish import routes
@@ -132,10 +134,17 @@ def enable():
 
     @functools.wraps(stock['wsgi_app'])
     def wsgi_app(app, environ, start_response):
-        if _state(app).serves_kubevirt():
-            system_access.restore_encoded_slash(environ)
-            request_validation.strip_members_segment(environ)
-        return stock['wsgi_app'](app, environ, start_response)
+        upstream = functools.partial(stock['wsgi_app'], app)
+        if not _state(app).serves_kubevirt():
+            return upstream(environ, start_response)
+        responses = _state(app).responses
+        found = responses.find(environ)
+        if found is not None:
+            start_response(found.status, found.headers)
+            return [found.body]
+        system_access.restore_encoded_slash(environ)
+        request_validation.strip_members_segment(environ)
+        return responses.call(upstream, environ, start_response)
 
     application.register_blueprint = register_blueprint
     application.run = run
@@ -156,6 +165,8 @@ class _State:
         self._driver = None
         #: `service_context.Services`, with the kubevirt driver; else None
         self.services = None
+        #: Responses that may be sent again, a `response_cache.ResponseCache`.
+        self.responses = response_cache.ResponseCache()
         self._vmedia = None     # (system driver, the media driver for it)
         # Result of `serves_kubevirt`; None before the first request.
         self._serves_kubevirt = None
@@ -321,6 +332,7 @@ class _State:
             self._close_driver()
 
     def _close_driver(self):
+        self.responses.clear()
         if isinstance(self._driver, system_driver.KubeVirtDriver):
             self._driver.close()
         if self.services is not None:

@@ -18,6 +18,7 @@ from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import feature_gates
+from sushy_kubevirt.machine import inventory
 from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine.media import manager
 from sushy_kubevirt.machine import one_time_boot
@@ -274,6 +275,31 @@ class Cluster:
         if vm is None or vm['metadata']['uid'] != machine.uid:
             raise errors.MachineNotFound(machine.qualified_name)
         return vm, vmi
+
+    def version(self, machine):
+        """Return a value that changes when what is read of a machine does.
+
+        That is its VM and VMI, its media, whether there is CDI, KubeVirt's
+        version, and the sizes of its instance type.
+
+        :returns: tuple to be compared; None while a read would call the API
+        """
+        key = (machine.namespace, machine.name)
+        if not self._cache.listed or self._cache.stale or (
+                self.recent_writes is not None and self._cache.is_older(
+                    key, self.recent_writes.latest(machine.uid))):
+            return None
+        found = self._cache.version(key)
+        if found is None or found[:2] != (machine.uid, machine.uuid):
+            return None
+        vm, vmi = self._cache.objects(key)
+        sizes = None
+        if inventory.needs_sizes(vm, vmi):
+            sizes = self._sizes.get(machine.uid)
+            if sizes is None or sizes[0] != vm['metadata'].get('generation'):
+                return None
+        return (*found, self.gates.version, self.media.cdi_available,
+                self.media.changes, sizes)
 
     def cached_objects(self, machine):
         """Return a machine's VM and VMI from the cache, even if it is stale.

@@ -221,6 +221,16 @@ class VmCache:
         with self._lock:
             return self._unpack_pair(*self._entries(key))
 
+    def version(self, key):
+        """Return a value that changes when a VM, its VMI or UUID does.
+
+        :param key: (namespace, name)
+        :returns: tuple to be compared; None if there is no such VM
+        """
+        with self._lock:
+            identity = self.identity(key)
+            return identity and (*identity, *self._entries(key))
+
     def _entries(self, key):
         """Return the entries of a VM and its VMI, each None if there is none.
 

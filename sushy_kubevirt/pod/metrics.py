@@ -40,10 +40,16 @@ class Metrics:
             *prometheus.process(),
         )
         flask.request_finished.connect(self._count, app)
+        # Responses that are sent again do not reach Flask.
+        app.sushy_kubevirt.responses.observers.append(self._count_cached)
 
     def text(self):
         """:returns: bytes, in Prometheus' text format"""
         return prometheus.text(self._metrics)
+
+    def _count_cached(self, environ, response):
+        self._requests.add(response.rule, environ['REQUEST_METHOD'],
+                           int(response.status[:3]))
 
     def _count(self, _app, response, **_):
         request = flask.request

@@ -17,6 +17,7 @@ from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import postprocessing
 from sushy_kubevirt.redfish.protocol import request_validation
+from sushy_kubevirt.redfish.protocol import response_cache
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.protocol import system_access
 from sushy_kubevirt.redfish.resources import account_service
@@ -110,6 +111,7 @@ _CHECKS = (
     payload.check,
     request_validation.parse_query,
     etags.check_preconditions,
+    response_cache.note_conditions,
 )
 
 
@@ -161,6 +163,8 @@ def install(app):
         for route in _routes()})
     app.extensions['sushy_kubevirt.media'] = {
         route.endpoint: route.media for route in _routes()}
+    app.extensions['sushy_kubevirt.cached'] = {
+        route.endpoint: route.cached for route in _routes()}
     app.before_request(_check)
     app.after_request(postprocessing.finish_response)
     # Replaces upstream's handler, which sends a single message and the text

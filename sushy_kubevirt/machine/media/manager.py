@@ -102,6 +102,11 @@ class Manager:
                 if each is not None}
 
     @property
+    def changes(self):
+        """Number of changes of media so far."""
+        return self._generation
+
+    @property
     def cdi_available(self):
         """Whether CDI was found; costs no API call."""
         return self._cdi_served

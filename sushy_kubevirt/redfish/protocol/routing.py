@@ -30,6 +30,8 @@ class Route:
     :param methods: tuple of HTTP methods; None keeps those of sushy-tools
     :param feature: lowest feature set that includes it
     :param media: media type of its responses
+    :param cached: whether responses to GET depend on nothing but the request,
+        its account and the machine, see `response_cache`
     """
 
     view: object
@@ -38,6 +40,7 @@ class Route:
     methods: tuple | None = None
     feature: str = 'full'
     media: str = 'application/json'
+    cached: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,19 +61,20 @@ class Registry:
     document: object
 
 
-def replace(endpoint, view, feature='full'):
+def replace(endpoint, view, feature='full', cached=False):
     """Replace the view of an endpoint of sushy-tools 2.2.0.
 
     :param endpoint: Flask's endpoint
     :param view: function that returns a response
     :param feature: lowest feature set that includes it
+    :param cached: see `Route`
     :returns: `Route`
     """
-    return Route(view, endpoint, feature=feature)
+    return Route(view, endpoint, feature=feature, cached=cached)
 
 
 def add(rule, view, methods=('GET',), feature='full',
-        media='application/json'):
+        media='application/json', cached=False):
     """Add a route that sushy-tools does not have.
 
     :param rule: Flask's URL rule
@@ -78,11 +82,12 @@ def add(rule, view, methods=('GET',), feature='full',
     :param methods: HTTP methods
     :param feature: lowest feature set that includes it
     :param media: media type of its responses
+    :param cached: see `Route`
     :returns: `Route`
     """
     name = re.sub(r'\W+', '_', f'{rule} {methods[0]}').strip('_')
     return Route(view, 'kubevirt_' + name, rule, tuple(methods), feature,
-                 media)
+                 media, cached)
 
 
 # Routes of an application

@@ -204,8 +204,9 @@ def set_default_boot_order(machine):
 _ROOT = resource_paths.SYSTEMS + '/<identity>'
 
 ROUTES = (
-    routing.add(_ROOT + '/BootOptions', collection),
-    routing.add(_ROOT + '/BootOptions/<reference>', resource),
+    routing.add(_ROOT + '/BootOptions', collection, cached=True),
+    routing.add(_ROOT + '/BootOptions/<reference>', resource,
+                cached=True),
     routing.add(_ROOT + '/Actions/ComputerSystem.SetDefaultBootOrder',
                 set_default_boot_order, ('POST',)),
 )

@@ -84,6 +84,6 @@ ROOT_LINKS = {'Chassis': ROOT}
 
 ROUTES = (
     routing.replace('chassis_collection_resource', collection),
-    routing.replace('chassis_resource', resource),
+    routing.replace('chassis_resource', resource, cached=True),
     routing.replace('thermal_resource', thermal),
 )

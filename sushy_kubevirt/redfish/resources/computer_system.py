@@ -336,7 +336,8 @@ ROOT_LINKS = {'Systems': ROOT}
 
 ROUTES = (
     routing.replace('system_collection_resource', collection, 'minimum'),
-    routing.replace('system_resource', resource, 'minimum'),
+    routing.replace('system_resource', resource, 'minimum', cached=True),
     routing.replace('system_reset_action', reset, 'minimum'),
-    routing.add(ROOT + '/<identity>/ResetActionInfo', reset_info),
+    routing.add(ROOT + '/<identity>/ResetActionInfo', reset_info,
+                cached=True),
 )

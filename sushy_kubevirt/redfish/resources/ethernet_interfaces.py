@@ -65,6 +65,8 @@ def resource(machine, nic_id):
 
 
 ROUTES = (
-    routing.replace('ethernet_interfaces_collection', collection, 'vmedia'),
-    routing.replace('ethernet_interface', resource, 'vmedia'),
+    routing.replace('ethernet_interfaces_collection', collection, 'vmedia',
+                    cached=True),
+    routing.replace('ethernet_interface', resource, 'vmedia',
+                    cached=True),
 )

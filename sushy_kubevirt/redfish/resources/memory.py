@@ -49,6 +49,6 @@ def resource(machine, memory_id):
 _ROOT = resource_paths.SYSTEMS + '/<identity>/Memory'
 
 ROUTES = (
-    routing.add(_ROOT, collection),
-    routing.add(_ROOT + '/<memory_id>', resource),
+    routing.add(_ROOT, collection, cached=True),
+    routing.add(_ROOT + '/<memory_id>', resource, cached=True),
 )

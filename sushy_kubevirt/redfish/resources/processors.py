@@ -51,6 +51,6 @@ def resource(machine, processor_id):
 
 
 ROUTES = (
-    routing.replace('processors_collection', collection),
-    routing.replace('processor', resource),
+    routing.replace('processors_collection', collection, cached=True),
+    routing.replace('processor', resource, cached=True),
 )

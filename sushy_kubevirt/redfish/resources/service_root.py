@@ -69,6 +69,6 @@ def odata():
 
 ROUTES = (
     routing.add('/redfish', versions, feature='minimum'),
-    routing.replace('root_resource', resource, 'minimum'),
+    routing.replace('root_resource', resource, 'minimum', cached=True),
     routing.add(ROOT + 'odata', odata, feature='minimum'),
 )

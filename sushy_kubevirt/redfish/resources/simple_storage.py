@@ -53,6 +53,6 @@ def _device(disk):
 
 
 ROUTES = (
-    routing.replace('simple_storage_collection', collection),
-    routing.replace('simple_storage', resource),
+    routing.replace('simple_storage_collection', collection, cached=True),
+    routing.replace('simple_storage', resource, cached=True),
 )

@@ -71,8 +71,9 @@ _TO_BCRYPT = bytes.maketrans(_DIGITS + b'+/', b'./' + _DIGITS)
 _DIGEST = re.compile(
     r'\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}')
 
-#: Longest time in seconds until a change is noticed.
-_CHECK_SECONDS = 1
+#: Shortest and longest time in seconds between two checks for changes. A
+#: refused login does not wait for the next one.
+_PAUSE_SECONDS, _CHECK_SECONDS = 0.1, 1
 
 #: Seconds after its modification time in which a file is treated as
 #: changing: the write may be incomplete, or a second write may leave the
@@ -392,7 +393,8 @@ class Accounts:
                 # A check takes microseconds, with many folders more: spend
                 # at most a tenth of all time on it.
                 spent = time.thread_time() - begin
-                self._next = time.monotonic() + min(_CHECK_SECONDS, 10 * spent)
+                self._next = time.monotonic() + min(
+                    _CHECK_SECONDS, max(_PAUSE_SECONDS, 10 * spent))
                 if changed:
                     self._load()
             finally:

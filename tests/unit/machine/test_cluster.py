@@ -4,6 +4,7 @@
 import os
 import threading
 import time
+from unittest import mock
 
 import fixtures
 from oslotest import base
@@ -371,6 +372,57 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.start()
         self.until(lambda: not c._cache.stale)
         self.assertEqual(power_state.PowerState.OFF, read('a'))
+
+    def test_version_changes_with_what_is_read(self):
+        c = self.cluster()
+        machine = c.machine('a')
+        # What is read in the background.
+        self.until(lambda: not c.gates._refreshing
+                   and self.api.count('WATCH') == 2)
+
+        def changed(change):
+            before = c.version(machine)
+            self.assertEqual(before, c.version(machine))
+            change()
+            self.until(lambda: c.version(machine) not in (before, None))
+
+        def annotate():
+            self.vm['metadata']['annotations']['x'] = '1'
+            self.api.put('virtualmachines', self.vm)
+
+        changed(annotate)
+        vmi = api.vmi(self.vm)
+        changed(lambda: self.api.put('virtualmachineinstances', vmi))
+        changed(lambda: self.api.delete('virtualmachineinstances', vmi))
+        changed(lambda: setattr(c.gates, '_version', 'v1.99.0'))
+        changed(lambda: setattr(c.media, '_generation', 10 ** 6))
+        # Another VM with the UUID makes this one be identified by its uid.
+        firmware = self.vm['spec']['template']['spec']['domain']['firmware']
+        self.api.put('virtualmachines', api.vm(
+            'b', firmware=firmware['uuid']))
+        self.until(lambda: c.version(machine) is None)
+
+    def test_no_version_while_reads_call_the_api(self):
+        self.vm['spec']['instancetype'] = {'name': 'small'}
+        self.vm['metadata']['generation'] = 1
+        self.api.put('virtualmachines', self.vm)
+        self.api.rule('GET', '/expand-spec$', (503, {}), 1)
+        self.api.rule('GET', '/expand-spec$', (200, {
+            'metadata': {}, 'spec': {'template': {'spec': {'domain': {}}}}}))
+        machine = self.cluster().machine('a')
+        self.assertIsNone(machine.cluster.version(machine))
+        self.until(lambda: machine.inventory()
+                   and machine.cluster.version(machine))
+        # Another process has written a newer version.
+        machine.cluster.recent_writes = mock.Mock()
+        machine.cluster.recent_writes.latest.return_value = 10 ** 9
+        self.assertIsNone(machine.cluster.version(machine))
+        machine.cluster.recent_writes.latest.return_value = 1
+        self.assertIsNotNone(machine.cluster.version(machine))
+        self.api.rule('WATCH', '', (500, {'message': 'no'}), times=10 ** 6)
+        self.api.rule('GET', 'virtualmachines$', (500, {}), times=10 ** 6)
+        self.api.break_watches()
+        self.until(lambda: machine.cluster.version(machine) is None)
 
     def test_expired_list_is_unavailable(self):
         machine = self.cluster().machine('a')

@@ -271,6 +271,8 @@ class Cluster:
             machine.cluster = self
         self.fails = None
         self.started = False
+        #: UUID to what `version` returns; without one nothing is cached.
+        self.versions = {}
 
     def start(self):
         self.started = True
@@ -296,6 +298,9 @@ class Cluster:
             raise errors.AmbiguousName(
                 identity, [machine.qualified_name for machine in found])
         return found[0]
+
+    def version(self, machine):
+        return self.versions.get(machine.uuid)
 
     def close(self):
         pass

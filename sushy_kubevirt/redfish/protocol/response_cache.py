@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cache of responses to GET and HEAD.
+
+A response is stored with what it depends on: the account, and the version of
+the machine (`cluster.Cluster.version`). It is sent again for a request with
+the same target and headers while both are unchanged, which is checked for
+each request. So a change of the VM is visible at once, and a request with a
+changed password or an ended session is not answered. Routes whose responses
+depend on more, such as the time, are not cached (`routing.Route.cached`).
+
+The cache is in front of Flask, which takes most of the time of a GET.
+"""
+
+import collections
+import hashlib
+import secrets
+import threading
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import authentication
+from sushy_kubevirt.redfish.protocol import internal_requests
+from sushy_kubevirt.redfish.protocol import request_validation
+
+#: Largest number of bytes of all responses, and of one.
+MAX_BYTES, MAX_BODY_BYTES = 2 ** 20, 2 ** 16
+
+#: Bytes that an entry takes besides its body, about.
+_OVERHEAD = 2048
+
+_READS = ('GET', 'HEAD')
+
+# Environ keys: digest of the request, and the `_Conditions` of its response.
+_DIGEST = internal_requests.PREFIX + 'digest'
+_CONDITIONS = internal_requests.PREFIX + 'conditions'
+
+# What a request consists of, besides its headers.
+_PARTS = ('REQUEST_METHOD', 'SCRIPT_NAME', 'PATH_INFO', 'QUERY_STRING',
+          'REQUEST_URI', 'RAW_URI', 'SERVER_PROTOCOL')
+
+# Makes digests, which contain passwords and tokens, useless elsewhere.
+_KEY = secrets.token_bytes(32)
+
+
+class Response:
+    """A response that may be sent again.
+
+    :ivar status: status line without the version, such as ``200 OK``
+    :ivar headers: list of (name, value)
+    :ivar body: bytes
+    :ivar rule: URL rule of its route
+    """
+
+    __slots__ = ('status', 'headers', 'body', 'rule', 'conditions')
+
+    def __init__(self, status, headers, body, conditions):
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self.rule = conditions.rule
+        self.conditions = conditions
+
+
+class ResponseCache:
+    """The responses of one application. Thread-safe."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._responses = collections.OrderedDict()
+        self._bytes = 0
+        #: Functions of (environ, `Response`), called for each that is sent
+        #: again.
+        self.observers = []
+
+    def find(self, environ):
+        """Find the response to a request. Does not wait for anything.
+
+        :param environ: of the request (WSGI), unchanged since it came
+        :returns: a `Response`; None if the application has to be called
+        """
+        if (environ['REQUEST_METHOD'] not in _READS
+                or environ.get('CONTENT_LENGTH') not in (None, '', '0')
+                or 'HTTP_TRANSFER_ENCODING' in environ):
+            return None
+        if _DIGEST in environ:
+            return None     # the server has looked already
+        digest = environ[_DIGEST] = _digest(environ)
+        with self._lock:
+            found = self._responses.get(digest)
+            if found is None:
+                return None
+            self._responses.move_to_end(digest)
+        if not found.conditions.hold():
+            return None
+        for observe in self.observers:
+            observe(environ, found)
+        return found
+
+    def call(self, app, environ, start_response):
+        """Call an application, and store its response if that is possible.
+
+        :param app: WSGI application
+        :param environ: of a request for which `find` has found nothing
+        :returns: iterable of bytes, like the application
+        """
+        digest = environ.get(_DIGEST)
+        if digest is None:
+            return app(environ, start_response)
+        head = []
+
+        def start(status, headers, exc_info=None):
+            head[:] = status, list(headers)
+            return start_response(status, headers, exc_info)
+
+        answer = app(environ, start)
+        conditions = environ.get(_CONDITIONS)
+        if conditions is None or head[0][:3] not in ('200', '304'):
+            return answer
+        try:
+            body = b''.join(answer)
+        finally:
+            if hasattr(answer, 'close'):
+                answer.close()
+        # The machine may have changed while its properties were read.
+        if len(body) <= MAX_BODY_BYTES and conditions.hold():
+            self._store(digest, Response(*head, body, conditions))
+        return [body]
+
+    def clear(self):
+        """Remove all responses."""
+        with self._lock:
+            self._responses.clear()
+            self._bytes = 0
+
+    def _store(self, digest, response):
+        with self._lock:
+            self._drop(digest)
+            self._responses[digest] = response
+            self._bytes += _OVERHEAD + len(response.body)
+            while self._bytes > MAX_BYTES:
+                self._drop(next(iter(self._responses)))
+
+    def _drop(self, digest):
+        dropped = self._responses.pop(digest, None)
+        if dropped is not None:
+            self._bytes -= _OVERHEAD + len(dropped.body)
+
+
+def note_conditions():
+    """Note on what the response to this request depends, if all is known.
+
+    For Flask's before_request, as the last check.
+    """
+    request = flask.request._get_current_object()
+    environ = request.environ
+    if _DIGEST not in environ:
+        return      # an internal request, or a change
+    cached = flask.current_app.extensions['sushy_kubevirt.cached'].get(
+        request.url_rule.endpoint)
+    query = environ.get(request_validation.QUERY)
+    if not cached or query is not None and (query.only or query.expand):
+        return      # the latter read other resources
+    conditions = _Conditions(request.url_rule.rule)
+    if conditions.complete:
+        environ[_CONDITIONS] = conditions
+
+
+class _Conditions:
+    """What a response depends on, as it is now.
+
+    :param rule: URL rule of its route
+    """
+
+    __slots__ = ('rule', '_services', '_account', '_token', '_machine',
+                 '_version')
+
+    def __init__(self, rule):
+        self.rule = rule
+        self._services = authentication.services()
+        self._account = flask.g.account
+        self._token = flask.request.environ.get('HTTP_X_AUTH_TOKEN')
+        self._machine = flask.g.machine
+        self._version = self._machine_version()
+
+    @property
+    def complete(self):
+        """Whether all conditions are known."""
+        return self._machine is None or self._version is not None
+
+    def hold(self):
+        """Return whether the conditions are what they were."""
+        return self._authorized() and (
+            self._machine is None
+            or self._machine_version() == self._version)
+
+    def _machine_version(self):
+        machine = self._machine
+        return machine and machine.cluster.version(machine)
+
+    def _authorized(self):
+        account = self._account
+        if account is None:
+            return True
+        name = account.name
+        if self._token is not None:
+            # Also records that the session is used.
+            session = self._services.sessions.find(self._token)
+            if session is None:
+                return False
+            name = session.user
+        # Of a request with the same password.
+        return self._services.login.account(name) == account
+
+
+def _digest(environ):
+    parts = [f'{name}={environ.get(name)}' for name in _PARTS]
+    parts += [f'{name}={value}' for name, value in environ.items()
+              if name.startswith('HTTP_')]
+    return hashlib.blake2b('\n'.join(parts).encode(errors='surrogatepass'),
+                           digest_size=32, key=_KEY).digest()
