@@ -13,15 +13,20 @@ from sushy_kubevirt.pod import lazy_modules
 _DRIVERS = 'sushy_tools.emulator.resources.'
 
 #: Modules that are loaded on first use: other drivers and their dependencies,
-#: modules for other kinds of accounts, and large modules of the standard
-#: library of which importers use a function or two.
+#: modules for other kinds of accounts, uvicorn's for several processes, and
+#: large modules of the standard library of which importers use a function or
+#: two.
 RARE = (
     'libvirt', 'openstack', 'requests', 'webob',
     _DRIVERS + 'systems.fakedriver', _DRIVERS + 'systems.ironicdriver',
     _DRIVERS + 'systems.libvirtdriver', _DRIVERS + 'systems.novadriver',
     _DRIVERS + 'vmedia',
-    'argparse', 'bz2', 'calendar', 'csv', 'decimal', 'difflib', 'html',
-    'lzma', 'mimetypes', 'shutil', 'xml.etree.ElementTree', 'zipfile',
+    'uvicorn._subprocess', 'uvicorn.supervisors.basereload',
+    'uvicorn.supervisors.multiprocess',
+    'argparse', 'bz2', 'calendar', 'configparser', 'csv', 'decimal',
+    'difflib', 'html', 'logging.config', 'lzma', 'mimetypes',
+    'multiprocessing', 'multiprocessing.connection',
+    'multiprocessing.context', 'shutil', 'xml.etree.ElementTree', 'zipfile',
 )
 
 

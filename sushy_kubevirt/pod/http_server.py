@@ -1,35 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP server of the Redfish container, derived from Werkzeug's.
+"""HTTP server of the Redfish container: WSGI on uvicorn's protocol.
 
-One thread serves each connection. Adds to Werkzeug's server: deadlines for
-slow clients, limits on the number of connections and on the size of requests,
-TLS certificates that are renewed while it runs, and a graceful shutdown.
-Between events it sleeps without a timeout.
+An event loop reads requests and writes responses, of all connections of all
+servers of the process. A response that `find` knows is sent by the loop; for
+other requests, the application is called in a thread, once the whole request
+was received. So slow clients occupy no thread, and a slow request delays no
+other.
 
-Not cheroot 11.1: it does the TLS handshake in the thread that accepts
-connections, so that one silent client stops all others for its timeout (10 s);
-that timeout is for each read, so a client that sends a byte every 9 s keeps
-one of the pool's threads for ever, and each event stream keeps one too; the
-certificate is read once. Not gunicorn 27 (gthread): after the first byte,
-reading a request has no timeout. A Flask application with one route takes
-22 MiB PSS with this server, which uses modules that Flask has imported, 23 MiB
-with cheroot and 33 MiB with gunicorn, in two processes (CPython 3.11.7, after
-50 requests).
+Adds to uvicorn: deadlines for slow clients, limits on the number of
+connections and on the size of requests, TLS certificates that are renewed
+while it runs, and errors with Redfish's bodies. Between events the loop sleeps
+without a timeout. Other servers are compared in
+doc/source/reference/http-servers.rst.
 """
 
+import asyncio
+from asyncio import sslproto
 import contextlib
-from http import client
+import email.utils
+import functools
+import http
 import io
 import logging
-import selectors
 import socket
-import socketserver
+import sys
 import threading
 import time
+import types
+from urllib import parse
 
-from werkzeug import serving
+import httptools
+import uvicorn
+from uvicorn.protocols.http import httptools_impl
+from uvicorn import server as uvicorn_server
 
-from sushy_kubevirt.redfish.protocol import request_handler
+from sushy_kubevirt.redfish.protocol import server_errors
 
 LOG = logging.getLogger(__name__)
 
@@ -44,7 +49,8 @@ REQUEST_SECONDS = 20
 #: minutes.
 ANSWER_SECONDS = 900
 
-#: Seconds for a client to receive a response, unless it is an event stream.
+#: Seconds for a client to receive a response, unless it is an event stream,
+#: and to send the next request.
 SEND_SECONDS = 60
 
 #: Maximum bytes of a body that is read before the application is called. The
@@ -52,24 +58,51 @@ SEND_SECONDS = 60
 _MAX_BODY_BYTES = 2 ** 18
 
 #: Maximum bytes of all lines of a request: its header, and the lines around
-#: chunks. `http.server` would keep 100 lines of 64 KiB for each connection,
-#: which exceeds the pod's memory limit.
-_MAX_LINE_BYTES = 2 ** 15
+#: chunks; and maximum number of header lines.
+_MAX_LINE_BYTES, _MAX_HEADERS = 2 ** 15, 100
 
-#: Maximum digits of Content-Length.
-_MAX_LENGTH_DIGITS = 18
+#: Seconds to wait for the rest of a refused request. To close the connection
+#: before it was read could discard the response as well (TCP RST).
+_DRAIN_SECONDS = 1
 
-#: Bytes read at a time of a body that is discarded.
-_DISCARD_BYTES = 2 ** 16
+#: Seconds for a client to confirm the end of a TLS connection.
+_TLS_END_SECONDS = 1
 
 #: Seconds to complete running requests when the server stops.
 GRACE_SECONDS = 8
 
+#: Seconds to wait when the process has no file descriptor left.
+_ACCEPT_PAUSE_SECONDS = 1
+
+_BACKLOG = 128
+
 #: User-Agent of `redfish_probe`, whose requests are not logged.
 PROBE_USER_AGENT = 'sushy-kubevirt-probe'
 
+#: asyncio allocates a buffer of this size for each TLS connection, by default
+#: 256 KiB. A TLS record has 16 KiB.
+sslproto.SSLProtocol.max_size = 2 ** 15
 
-class Server(serving.ThreadedWSGIServer):
+# Keys of the scope (ASGI).
+_PROTOCOL, _ENVIRON = 'sushy_kubevirt.protocol', 'sushy_kubevirt.environ'
+
+# In place of uvicorn's cycle of a request that needs none.
+_ANSWERED = types.SimpleNamespace(response_complete=True,
+                                  message_event=threading.Event())
+
+
+class _Refused(Exception):
+    """The request is answered with an error.
+
+    :param code: HTTP status code
+    """
+
+    def __init__(self, code):
+        super().__init__(http.HTTPStatus(code).phrase)
+        self.code = code
+
+
+class Server:
     """Serves a WSGI application.
 
     :param address: IP address to listen on
@@ -77,30 +110,44 @@ class Server(serving.ThreadedWSGIServer):
     :param app: WSGI application
     :param certificate: a `certificate.Certificate`; None for plain HTTP
     :param max_connections: default: `MAX_CONNECTIONS`
+    :param find: function of the WSGI environ that returns a
+        `response_cache.Response`, or None to call the application; must not
+        block
     """
 
     def __init__(self, address, port, app, certificate=None,
-                 max_connections=None):
-        super().__init__(address, port, app, _Handler)
-        self._max_connections = max_connections or MAX_CONNECTIONS
+                 max_connections=None, find=lambda environ: None):
+        self.socket = socket.socket(
+            socket.AF_INET6 if ':' in address else socket.AF_INET)
+        try:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.socket.bind((address, port))
+            self.socket.listen(_BACKLOG)
+        except OSError:
+            self.socket.close()
+            raise
+        self.socket.setblocking(False)
+        self.port = self.socket.getsockname()[1]
+        self.find = find
+        self._app = app
         self._certificate = certificate
-        self._connections = {}
-        self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)
-        self._wake_reader, self._wake_writer = socket.socketpair()
-        self._wake_writer.setblocking(False)
+        self._max_connections = max_connections
+        self._connections = set()
         self._stopping = False
-        # Monotonic time at which the accept loop wakes up by itself; None if
-        # it waits for events only.
-        self._next_check = None
-        if certificate is not None:
-            # Werkzeug derives wsgi.url_scheme from it.
-            self.ssl_context = certificate.context()
+        self._loop = self._stopped = self._idle = None
+        self._timer = None
+        self._date = None
+        self.config = uvicorn.Config(
+            self._respond, http=_Protocol, ws='none', lifespan='off',
+            interface='asgi3', log_config=None, access_log=False,
+            proxy_headers=False)
+        self.config.load()
+        self.state = uvicorn_server.ServerState()
 
-    def server_bind(self):
-        # `http.server` looks up this host's name in DNS, which is not needed
-        # and takes 20 s without a DNS server.
-        socketserver.TCPServer.server_bind(self)
+    @property
+    def tls(self):
+        """Whether it serves HTTPS."""
+        return self._certificate is not None
 
     @property
     def connections(self):
@@ -108,293 +155,517 @@ class Server(serving.ThreadedWSGIServer):
         return len(self._connections)
 
     def stop(self):
-        """Make `serve` return; may be called in a signal handler."""
+        """Make `run` return; may be called in any thread or signal handler."""
         self._stopping = True
-        self._wake()
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):     # the loop has ended
+                self._loop.call_soon_threadsafe(self._stopped.set)
 
-    def _wake(self):
-        """Wake up the accept loop, which then checks deadlines."""
-        with contextlib.suppress(OSError):
-            self._wake_writer.send(b'.')
-
-    def serve(self):
+    async def run(self):
         """Serve until `stop`, then complete running requests."""
-        self.socket.setblocking(False)
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.socket, selectors.EVENT_READ)
-            selector.register(self._wake_reader, selectors.EVENT_READ)
-            while not self._stopping:
-                for key, _events in selector.select(self._abort_expired()):
-                    if key.fileobj is self._wake_reader:
-                        self._wake_reader.recv(64)
-                    else:
-                        self._handle_request_noblock()
-        self.server_close()
-        self._drain()
-        self._wake_reader.close()
-        self._wake_writer.close()
-
-    def server_close(self):
-        # `socketserver.ThreadingMixIn` would wait for all threads.
+        self._stopped, self._idle = asyncio.Event(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        if self._stopping:
+            self._stopped.set()
+        self._loop.add_reader(self.socket, self._accept)
+        await self._stopped.wait()
+        self._loop.remove_reader(self.socket)
         self.socket.close()
+        await self._drain()
 
-    def get_request(self):
-        sock, address = self.socket.accept()
-        if self._certificate is not None:
-            # The connection's thread does the handshake, so that a silent
-            # client does not block others.
-            sock = self._certificate.context().wrap_socket(
-                sock, server_side=True, do_handshake_on_connect=False)
-        sock.settimeout(SEND_SECONDS)
-        with self._lock:
-            if len(self._connections) >= self._max_connections:
-                slowest = min((one for one, connection
-                               in self._connections.items()
-                               if not connection.server_turn), default=None,
-                              key=lambda one: self._connections[one].since)
-                if slowest is None:
-                    sock.close()
-                    raise OSError('Too many connections')
-                # Its thread ends soon; do not count it any more.
-                del self._connections[slowest]
-                _abort(slowest)
-            self._connections[sock] = _Connection()
-        return sock, address
+    def headers(self):
+        """Return the headers of all responses.
+
+        :returns: list of (name, value), bytes
+        """
+        now = int(time.time())
+        if now != self._date:
+            self._date = now
+            self.state.default_headers = [
+                (b'server', b'sushy-kubevirt'),
+                (b'date', email.utils.formatdate(now, usegmt=True).encode())]
+        return self.state.default_headers
+
+    # Connections
+
+    def _accept(self):
+        try:
+            sock, address = self.socket.accept()
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError as exc:
+            LOG.error('No connection can be accepted: %s', exc.strerror)
+            self._loop.remove_reader(self.socket)
+            self._loop.call_later(_ACCEPT_PAUSE_SECONDS, self._accept_again)
+            return
+        if len(self._connections) >= (
+                self._max_connections or MAX_CONNECTIONS):
+            waiting = [one for one in self._connections if one.client_turn]
+            if not waiting:
+                sock.close()
+                return
+            # Those that have sent no request yet come first.
+            slowest = min(waiting, key=lambda one: (one.served, one.since))
+            self._connections.discard(slowest)
+            slowest.abort()
+        sock.setblocking(False)
+        protocol = _Protocol(self, sock, address)
+        self._connections.add(protocol)
+        options = {} if self._certificate is None else {
+            'ssl': self._certificate.context(),
+            'ssl_shutdown_timeout': _TLS_END_SECONDS}
+        task = self._loop.create_task(self._loop.connect_accepted_socket(
+            lambda: protocol, sock, **options))
+        # The loop itself has only weak references to tasks.
+        self.state.tasks.add(task)
+        task.add_done_callback(functools.partial(self._connected, protocol))
+
+    def _accept_again(self):
+        if not self._stopped.is_set():
+            self._loop.add_reader(self.socket, self._accept)
+
+    def _connected(self, protocol, task):
+        self.state.tasks.discard(task)
+        if task.cancelled() or task.exception() is not None:
+            # The TLS handshake has failed.
+            self.forget(protocol)
+
+    def forget(self, protocol):
+        """Remove a closed connection."""
+        self._connections.discard(protocol)
+        if not self._connections:
+            self._idle.set()
+
+    def watch(self, end):
+        """Check all deadlines at a time, or before.
+
+        :param end: `loop.time`
+        """
+        if self._timer is not None:
+            if self._timer.when() <= end:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(end, self._abort_expired)
 
     def _abort_expired(self):
-        """Close connections that have passed their deadline.
+        self._timer = None
+        now = self._loop.time()
+        ends = []
+        for one in tuple(self._connections):
+            if one.end is not None:
+                if one.end <= now:
+                    one.end = None
+                    one.abort()
+                else:
+                    ends.append(one.end)
+        if ends:
+            self.watch(min(ends))
 
-        :returns: seconds until the next deadline; None without one, as with
-            event streams only
+    async def _drain(self):
+        """Wait up to GRACE_SECONDS for running requests."""
+        for one in tuple(self._connections):
+            if one.client_turn or one.end is None:
+                one.abort()
+            else:
+                one.shutdown()
+        if self._connections:
+            self._idle.clear()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), GRACE_SECONDS)
+        if self._connections:
+            LOG.warning('%d requests were not completed within %d s and are '
+                        'dropped', len(self._connections), GRACE_SECONDS)
+            for one in tuple(self._connections):
+                one.abort()
+        # Let the aborted connections report their end.
+        await asyncio.sleep(0)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # Requests that need the application
+
+    async def _respond(self, scope, receive, send):
+        """Serve a request (ASGI)."""
+        protocol, environ = scope[_PROTOCOL], scope[_ENVIRON]
+        body, complete = b'', _length(environ) <= _MAX_BODY_BYTES
+        more = complete
+        while more:
+            message = await receive()
+            if message['type'] == 'http.disconnect':
+                return
+            body += message['body']
+            more = message['more_body']
+            if len(body) > _MAX_BODY_BYTES:
+                complete = more = False
+        environ['wsgi.input'] = io.BytesIO(body)
+        protocol.wait_for_server(ANSWER_SECONDS)
+        done = self._loop.create_future()
+        threading.Thread(
+            target=self._call, args=(environ, protocol, send, done),
+            daemon=True, name='request').start()
+        try:
+            answer = await done
+        except asyncio.CancelledError:
+            answer = None       # the server has stopped
+        if answer is None:
+            return      # or a stream, which was sent
+        status, headers, body = answer
+        protocol.wait_for_client(SEND_SECONDS)
+        protocol.log(environ, int(status[:3]))
+        await send(_start(status, headers))
+        if not complete:
+            await send({'type': 'http.response.body', 'body': body,
+                        'more_body': True})
+            try:
+                await asyncio.wait_for(_discard(receive), _DRAIN_SECONDS)
+            except asyncio.TimeoutError:
+                protocol.cycle.keep_alive = False
+            body = b''
+        await send({'type': 'http.response.body', 'body': body})
+
+    def _call(self, environ, protocol, send, done):
+        """Call the application; runs in a thread of its own.
+
+        :param done: future that gets (status line, headers, body), or None if
+            an event stream was sent
         """
-        now = time.monotonic()
-        with self._lock:
-            ends = {sock: connection.end for sock, connection
-                    in self._connections.items()
-                    if connection.end is not None}
-            for sock, end in ends.items():
-                if end <= now:
-                    self._connections[sock].end = None
-                    _abort(sock)
-            self._next_check = min(
-                (end for end in ends.values() if end > now), default=None)
-            return None if self._next_check is None else self._next_check - now
+        head = []
 
-    def shutdown_request(self, request):
-        # Called when the connection's thread ends.
-        super().shutdown_request(request)
-        with self._lock:
-            self._connections.pop(request, None)
-            self._idle.notify_all()
+        def start_response(status, headers, exc_info=None):
+            head[:] = status, headers
 
-    def set_deadline(self, sock, server_turn, seconds):
-        """Start the next phase of a connection.
+        try:
+            answer = self._app(environ, start_response)
+            try:
+                if _streams(head[1]):
+                    self._stream(environ, protocol, send, head, answer)
+                    result = None
+                else:
+                    result = *head, b''.join(answer)
+            finally:
+                if hasattr(answer, 'close'):
+                    answer.close()
+        except Exception:
+            if not protocol.lost:
+                LOG.exception('Request from %s failed', protocol.address)
+            phrase, headers, body = server_errors.response(500)
+            result = f'500 {phrase}', list(headers.items()), body
+        with contextlib.suppress(RuntimeError):     # the loop has ended
+            self._loop.call_soon_threadsafe(
+                lambda: done.done() or done.set_result(result))
 
-        :param sock: its socket
-        :param server_turn: whether the server must act next; False if the
-            client must
+    def _stream(self, environ, protocol, send, head, chunks):
+        """Send a response piece by piece.
+
+        :param head: (status line, headers)
+        """
+        def wait(message):
+            sending = send(message)
+            try:
+                asyncio.run_coroutine_threadsafe(
+                    sending, self._loop).result()
+            except RuntimeError:
+                sending.close()     # the loop has ended
+                raise
+
+        protocol.wait_for_server(None)
+        protocol.log(environ, int(head[0][:3]))
+        wait(_start(*head))
+        for chunk in chunks:
+            if protocol.lost:
+                return
+            wait({'type': 'http.response.body', 'body': chunk,
+                  'more_body': True})
+        wait({'type': 'http.response.body'})
+
+
+def run(*servers):
+    """Serve until all servers were stopped."""
+    async def serve():
+        await asyncio.gather(*(one.run() for one in servers))
+
+    asyncio.run(serve())
+
+
+class _Protocol(httptools_impl.HttpToolsProtocol):
+    """A connection.
+
+    :param server: the `Server`
+    :param sock: its socket, for `abort` during the TLS handshake
+    :param address: of the client, as from `socket.accept`
+    :ivar client_turn: whether the client, not the server, must act next
+    :ivar since: when that began, `loop.time`
+    :ivar end: when to disconnect; None for a stream
+    :ivar served: whether a request was answered
+    :ivar lost: whether the connection was closed
+    """
+
+    def __init__(self, server, sock, address):
+        loop = asyncio.get_running_loop()
+        super().__init__(server.config, server.state, {}, loop)
+        self._server = server
+        self._sock = sock
+        self.address = address[0]
+        self._peer = address
+        self.served = self.lost = False
+        self._receiving = True
+        self._refused = False
+        self._lines = 0
+        self._completed = False
+        self.wait_for_client(REQUEST_SECONDS)
+
+    # Deadlines
+
+    def wait_for_client(self, seconds):
+        """Start to wait for the client.
+
+        :param seconds: time limit
+        """
+        self.client_turn = True
+        self._wait(seconds)
+
+    def wait_for_server(self, seconds):
+        """Start to wait for the application.
+
         :param seconds: time limit; None for an event stream
         """
-        with self._lock:
-            connection = self._connections.get(sock)
-            if connection is None:
-                return
-            connection.server_turn = server_turn
-            connection.since = time.monotonic()
-            connection.end = (None if seconds is None
-                              else connection.since + seconds)
-            sooner = connection.end is not None and (
-                self._next_check is None or connection.end < self._next_check)
-        if sooner:
-            self._wake()
+        self.client_turn = False
+        self._wait(seconds)
 
-    def _drain(self):
-        """Wait up to GRACE_SECONDS for running requests."""
-        end = time.monotonic() + GRACE_SECONDS
-        with self._lock:
-            for sock, connection in self._connections.items():
-                if not connection.server_turn or connection.end is None:
-                    _abort(sock)
-            while self._connections and time.monotonic() < end:
-                self._idle.wait(end - time.monotonic())
-            if self._connections:
-                LOG.warning('%d requests were not completed within %d s and '
-                            'are dropped', len(self._connections),
-                            GRACE_SECONDS)
+    def _wait(self, seconds):
+        self.since = self.loop.time()
+        self.end = None if seconds is None else self.since + seconds
+        if self.end is not None:
+            self._server.watch(self.end)
 
-    def handle_error(self, request, client_address):
-        LOG.exception('Request from %s failed', client_address[0])
-
-
-class _Connection:
-    """State of a connection.
-
-    :ivar server_turn: whether the server, not the client, must act next
-    :ivar since: when that began, `time.monotonic`
-    :ivar end: when to disconnect; None for a stream
-    """
-
-    def __init__(self):
-        self.server_turn = False
-        self.since = time.monotonic()
-        self.end = self.since + REQUEST_SECONDS
-
-
-class _Handler(request_handler.RequestHandler):
-
-    # Send header and body in one segment, without Nagle's algorithm, which
-    # would hold back the body until the client's delayed acknowledgement.
-    wbufsize = 16384
-    disable_nagle_algorithm = True
-
-    _streams = False
-
-    def setup(self):
-        super().setup()
-        self.rfile = _BoundedReader(self.rfile)
-
-    def handle(self):
-        try:
-            super().handle()
-        except client.LineTooLong:
-            # The request line; `http.server` answers a long header line.
-            self.requestline = self.command = ''
-            self.send_error(414)
-
-    def handle_expect_100(self):
-        # Werkzeug sends 100 Continue itself.
-        return True
-
-    def make_environ(self):
-        """Make the WSGI environment, with the body already read."""
-        environ = super().make_environ()
-        length = environ.get('CONTENT_LENGTH', '')
-        if environ.get('wsgi.input_terminated'):
-            body = self._read_body(environ, _MAX_BODY_BYTES + 1)
-        elif not length.isdecimal():
-            body = b''
-        elif len(length) > _MAX_LENGTH_DIGITS:
-            # int() raises ValueError above 4300 digits.
-            self.reject(413)
-        elif int(length) > _MAX_BODY_BYTES:
-            # The application rejects it without reading it.
-            self.rfile = _DiscardReader(self.rfile)
-            self.server.set_deadline(self.connection, True, REQUEST_SECONDS)
-            return environ
+    def abort(self):
+        """Close the connection at once."""
+        if self.transport is not None:
+            self.transport.abort()
         else:
-            body = self._read_body(environ, int(length))
-        environ['wsgi.input'] = io.BytesIO(body)
-        # Do not wait for further data when the connection is closed.
-        self.rfile.close()
-        self.rfile = io.BytesIO()
-        self.server.set_deadline(self.connection, True, ANSWER_SECONDS)
+            # The TLS handshake ends when it reads the end of the stream.
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport):
+        super().connection_made(transport)
+        if self._server.tls:
+            self.scheme = 'https'
+
+    def connection_lost(self, exc):
+        self.lost = True
+        super().connection_lost(exc)
+        self._server.forget(self)
+
+    def data_received(self, data):
+        if self._refused or self.lost:
+            return
+        if not self._receiving and self.client_turn:
+            # The first bytes of the next request.
+            self._receiving = True
+            self.wait_for_client(REQUEST_SECONDS)
+        self._completed = False
+        try:
+            self.parser.feed_data(data)
+            if not self._completed:
+                self._lines += len(data)
+                self._check_lines()
+        except httptools.HttpParserUpgrade:
+            # Answered as if the header Upgrade was not there.
+            if self.cycle is not None:
+                self.cycle.keep_alive = False
+        except httptools.HttpParserCallbackError as exc:
+            if not isinstance(exc.__context__, _Refused):
+                raise
+            self._refuse(exc.__context__.code)
+        except httptools.HttpParserError as exc:
+            self._refuse(413 if 'overflow' in str(exc) else 400)
+        except _Refused as exc:
+            self._refuse(exc.code)
+
+    def _check_lines(self):
+        if self._lines > _MAX_LINE_BYTES or len(
+                self.headers or ()) > _MAX_HEADERS:
+            raise _Refused(414 if len(self.url) > _MAX_LINE_BYTES // 2
+                           else 431)
+
+    def _refuse(self, code):
+        """Answer an invalid request and close the connection."""
+        LOG.info('%s: refused with status %d', self.address, code)
+        self._refused = True
+        if self.cycle is not None and not self.cycle.response_complete:
+            if self.cycle.more_body:
+                self.abort()
+            else:
+                # Behind a request, which is answered first.
+                self.cycle.keep_alive = False
+            return
+        phrase, headers, body = server_errors.response(code)
+        self.transport.write(_head(
+            f'{code} {phrase}', self._server.headers(), headers.items())
+            + body)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.wait_for_client(_DRAIN_SECONDS)
+
+    # Callbacks of the parser
+
+    def on_message_begin(self):
+        super().on_message_begin()
+        self._lines = 0
+
+    def on_headers_complete(self):
+        version = self.parser.get_http_version()
+        if version not in ('1.0', '1.1'):
+            raise _Refused(400 if version < '1' else 505)
+        self._lines = len(self.url) + sum(
+            len(name) + len(value) + 4 for name, value in self.headers)
+        self._check_lines()
+        self._lines = 0
+        environ = self._environ(version)
+        if not self.pipeline and (self.cycle is None
+                                  or self.cycle.response_complete):
+            found = self._server.find(environ)
+            if found is not None:
+                self._answer(environ, found, version)
+                return
+        self._server.headers()      # sets the date
+        self.scope[_PROTOCOL], self.scope[_ENVIRON] = self, environ
+        super().on_headers_complete()
+
+    def on_body(self, body):
+        self._lines -= len(body)
+        super().on_body(body)
+
+    def on_message_complete(self):
+        self._receiving = False
+        self._completed = True
+        super().on_message_complete()
+
+    def on_response_complete(self):
+        super().on_response_complete()
+        self._unset_keepalive_if_required()
+        self._wait_for_request()
+
+    def _wait_for_request(self):
+        self.served = True
+        if not self.pipeline:
+            self.wait_for_client(SEND_SECONDS)
+
+    def _answer(self, environ, found, version):
+        """Send a cached response."""
+        keep_alive = version == '1.1' and self.parser.should_keep_alive()
+        self.transport.write(_head(
+            found.status, self._server.headers(), found.headers,
+            b'' if keep_alive else b'connection: close\r\n') + found.body)
+        self.log(environ, int(found.status[:3]))
+        self.cycle = _ANSWERED
+        if not keep_alive:
+            self.transport.close()
+        self._wait_for_request()
+
+    def log(self, environ, code):
+        """Log a request, unless it is a successful probe."""
+        if code == 200 and environ.get('HTTP_USER_AGENT') == PROBE_USER_AGENT:
+            return
+        LOG.info('%s "%s %s %s" %d', self.address, environ['REQUEST_METHOD'],
+                 environ['REQUEST_URI'], environ['SERVER_PROTOCOL'], code)
+
+    def _environ(self, version):
+        """Make the WSGI environ of a request, without its body."""
+        try:
+            url = httptools.parse_url(self.url)
+        except httptools.HttpParserInvalidURLError:
+            raise _Refused(400) from None
+        if url.path is None:
+            raise _Refused(400)
+        path = url.path if b'%' not in url.path else parse.unquote_to_bytes(
+            url.path)
+        target = self.url.decode('latin-1')
+        environ = {
+            'REQUEST_METHOD': self.parser.get_method().decode(),
+            'SCRIPT_NAME': '',
+            'PATH_INFO': path.decode('latin-1'),
+            'QUERY_STRING': (url.query or b'').decode('latin-1'),
+            'REQUEST_URI': target,
+            'RAW_URI': target,
+            'SERVER_PROTOCOL': f'HTTP/{version}',
+            'SERVER_NAME': self.server[0],
+            'SERVER_PORT': str(self.server[1]),
+            'REMOTE_ADDR': self.address,
+            'REMOTE_PORT': str(self._peer[1]),
+            'wsgi.version': (1, 0),
+            'wsgi.url_scheme': self.scheme,
+            'wsgi.errors': sys.stderr,
+            'wsgi.input_terminated': True,
+            'wsgi.multithread': True,
+            'wsgi.multiprocess': False,
+            'wsgi.run_once': False,
+            'sushy_kubevirt.socket': self._sock,
+        }
+        for name, value in self.headers:
+            key = _key(name)
+            if key is None:
+                continue
+            value = value.decode('latin-1')
+            before = environ.get(key)
+            environ[key] = value if before is None else f'{before},{value}'
         return environ
 
-    def _read_body(self, environ, limit):
-        # Send 100 Continue, for which the client may wait.
-        self.wfile.flush()
-        try:
-            return environ['wsgi.input'].read(limit)
-        except (OSError, client.LineTooLong) as exc:
-            # OSError is also raised for invalid chunks.
-            raise ConnectionError(str(exc)) from None
 
-    def send_header(self, keyword, value):
-        if keyword.lower() == 'content-type':
-            self._streams = value.startswith('text/event-stream')
-        super().send_header(keyword, value)
+@functools.lru_cache(maxsize=256)
+def _key(name):
+    """Return the environ key of a header.
 
-    def end_headers(self):
-        if self._streams:
-            self.server.set_deadline(self.connection, True, None)
-        else:
-            self.server.set_deadline(self.connection, False, SEND_SECONDS)
-        super().end_headers()
+    :returns: str; None for a name that could be taken for another
+    """
+    if b'_' in name:
+        return None
+    key = name.decode('latin-1').upper().replace('-', '_')
+    return key if key in ('CONTENT_TYPE', 'CONTENT_LENGTH') else 'HTTP_' + key
 
-    def finish(self):
-        # Flushing fails if the client has disconnected.
-        with contextlib.suppress(OSError, ValueError):
-            super().finish()
 
-    def version_string(self):
-        return 'sushy-kubevirt'
+def _length(environ):
+    """Return the declared length of a body; 0 if it is not known."""
+    return int(environ.get('CONTENT_LENGTH') or 0)
 
-    def log_request(self, code='-', size='-'):
-        code = int(code)
-        if (code == 200 and self.command == 'GET'
-                and self.headers.get('User-Agent') == PROBE_USER_AGENT):
+
+def _streams(headers):
+    return any(name.lower() == 'content-type'
+               and value.startswith('text/event-stream')
+               for name, value in headers)
+
+
+def _head(status, *parts):
+    """Serialize status line and headers.
+
+    :param parts: lists of (name, value), bytes or str; or bytes
+    """
+    lines = [b'HTTP/1.1 ', status.encode(), b'\r\n']
+    for part in parts:
+        if isinstance(part, bytes):
+            lines.append(part)
+            continue
+        for name, value in part:
+            if isinstance(name, str):
+                name, value = name.encode('latin-1'), value.encode('latin-1')
+            lines += [name, b': ', value, b'\r\n']
+    lines.append(b'\r\n')
+    return b''.join(lines)
+
+
+def _start(status, headers):
+    """Make the ASGI message that starts a response."""
+    return {'type': 'http.response.start', 'status': int(status[:3]),
+            'headers': [(name.encode('latin-1'), value.encode('latin-1'))
+                        for name, value in headers]}
+
+
+async def _discard(receive):
+    """Read and discard the rest of a request."""
+    while True:
+        message = await receive()
+        if message['type'] == 'http.disconnect' or not message['more_body']:
             return
-        LOG.info('%s "%s" %d', self.client_address[0],
-                 self.requestline.translate(self._control_char_table), code)
-
-    def log_error(self, format, *args):
-        LOG.info('%s: %s', self.client_address[0], (format % args).translate(
-            self._control_char_table))
-
-
-class _BoundedReader:
-    """Input stream with a limit on lines, which returns no partial reads.
-
-    :param stream: binary file of the connection
-    """
-
-    def __init__(self, stream):
-        self._stream = stream
-        self._left = _MAX_LINE_BYTES
-
-    def readline(self, limit=_MAX_LINE_BYTES):
-        """Read a line.
-
-        :raises: `client.LineTooLong` when all lines of the request together
-            exceed the limit
-        """
-        line = self._stream.readline(min(limit, self._left + 1))
-        self._left -= len(line)
-        if self._left < 0:
-            raise client.LineTooLong('header line')
-        return line
-
-    def read(self, size):
-        """Read exactly `size` bytes.
-
-        After a short read Werkzeug's DechunkedInput would report more bytes
-        than it received, and so return other memory of this process.
-
-        :raises: ConnectionError if the client sent fewer
-        """
-        found = self._stream.read(size)
-        if len(found) < size:
-            raise ConnectionError('The client sent an incomplete request')
-        return found
-
-    def __getattr__(self, name):
-        return getattr(self._stream, name)
-
-
-class _DiscardReader:
-    """Input stream of a rejected body, which Werkzeug reads and discards.
-
-    Werkzeug asks for 10 MB at a time; this stream returns less.
-
-    :param stream: binary file of the connection
-    """
-
-    def __init__(self, stream):
-        self._stream = stream
-
-    def read(self, size):
-        """:returns: at most `size` bytes; empty at the end"""
-        return self._stream.read1(min(size, _DISCARD_BYTES))
-
-    def __getattr__(self, name):
-        return getattr(self._stream, name)
-
-
-def _abort(sock):
-    """Shut a socket down, so that the thread that waits for it gets EOF.
-
-    `ssl.SSLSocket.shutdown` would also drop the TLS state that the thread
-    still uses.
-    """
-    with contextlib.suppress(OSError):
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)

@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 
 from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.pod import health
@@ -60,17 +59,18 @@ def _serve(app, health_port, http_port):
     cert = app.config.get('SUSHY_EMULATOR_SSL_CERT')
     key = app.config.get('SUSHY_EMULATOR_SSL_KEY')
     tls = certificate.Certificate(cert, key) if cert and key else None
-    server = http_server.Server(listen_address(address), port, app, tls)
+    find = app.sushy_kubevirt.responses.find
+    server = http_server.Server(listen_address(address), port, app, tls,
+                                find=find)
     servers = [server]
     if http_port is not None and tls is not None:
         # HTTP beside HTTPS.
         servers.append(http_server.Server(
             listen_address(address), http_port, app,
-            max_connections=http_server.MAX_CONNECTIONS // 2))
+            max_connections=http_server.MAX_CONNECTIONS // 2, find=find))
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: [one.stop() for one in servers])
-    probes = [redfish_probe.Probe(address, one.port,
-                                  one.ssl_context is not None)
+    probes = [redfish_probe.Probe(address, one.port, one.tls)
               for one in servers]
     health_server = health.Server(
         address, health_port,
@@ -85,16 +85,9 @@ def _serve(app, health_port, http_port):
     LOG.info('Redfish on %s://%s:%d, probes and metrics on http://%s:%d',
              'http' if tls is None else 'https', host, server.port, host,
              health_server.port)
-    others = [threading.Thread(target=one.serve) for one in servers[1:]]
-    for one in others:
-        one.start()
     try:
-        server.serve()
+        http_server.run(*servers)
     finally:
-        for one in servers[1:]:
-            one.stop()
-        for one in others:
-            one.join()
         health_server.close()
         app.sushy_kubevirt.close()
     return 0

@@ -39,7 +39,7 @@ ALLOWED = {
     'sushy_kubevirt.pod': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.emulator.plugin', 'sushy_kubevirt.redfish',
-        'sushy_tools.emulator', 'flask', 'werkzeug'},
+        'sushy_tools.emulator', 'flask', 'httptools', 'uvicorn'},
     # Operator and IPMI pods share the probes and metrics of the Redfish pod;
     # the operator names the Secret in which a BMC keeps its state.
     'sushy_kubevirt.operator': {

@@ -191,7 +191,8 @@ def stream():
 
 def _connection(environ):
     return (environ.get('gunicorn.socket')
-            or environ.get('werkzeug.socket'))
+            or environ.get('werkzeug.socket')
+            or environ.get('sushy_kubevirt.socket'))
 
 
 def _disconnect(environ):
