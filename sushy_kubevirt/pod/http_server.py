@@ -525,8 +525,10 @@ class _Protocol(httptools_impl.HttpToolsProtocol):
         self._check_lines()
         self._lines = 0
         environ = self._environ(version)
-        if not self.pipeline and (self.cycle is None
-                                  or self.cycle.response_complete):
+        # Not while the client leaves responses unread: the application's
+        # wait until they are sent, and no further request is read.
+        if not self.flow.write_paused and not self.pipeline and (
+                self.cycle is None or self.cycle.response_complete):
             found = self._server.find(environ)
             if found is not None:
                 self._answer(environ, found, version)

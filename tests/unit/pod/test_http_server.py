@@ -391,6 +391,19 @@ class LimitsTestCase(HttpServerTestCase):
         self.wait_for(lambda: self.server.connections == 0)
         sock.close()
 
+    def test_unread_known_responses_are_not_piled_up(self):
+        known = types.SimpleNamespace(
+            status='200 OK', headers=[('Content-Length', '10000')],
+            body=b'x' * 10000)
+        self.server.find = lambda environ: known
+        sock = self.connect()
+        sock.settimeout(1)
+        request = b'GET /x HTTP/1.1\r\n\r\n' * 1000
+        # The server reads no further requests.
+        self.assertRaises(TimeoutError, sock.sendall, request * 1000)
+        [connection] = self.server._connections
+        self.assertLess(connection.transport.get_write_buffer_size(), 2 ** 20)
+
     def test_unread_responses_do_not_block_new_connections(self):
         self.set('MAX_CONNECTIONS', 2)
         for _ in range(5):
