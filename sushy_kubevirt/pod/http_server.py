@@ -22,6 +22,7 @@ import functools
 import http
 import io
 import logging
+import re
 import socket
 import sys
 import threading
@@ -82,6 +83,9 @@ PROBE_USER_AGENT = 'sushy-kubevirt-probe'
 #: asyncio allocates a buffer of this size for each TLS connection, by default
 #: 256 KiB. A TLS record has 16 KiB.
 sslproto.SSLProtocol.max_size = 2 ** 15
+
+#: A request line, with a method of any name (RFC 9110, section 5.6.2).
+_REQUEST_LINE = re.compile(rb"[\w!#$%&'*+.^`|~-]+ \S+ HTTP/1\.[01]\r\n")
 
 # Keys of the scope (ASGI).
 _PROTOCOL, _ENVIRON = 'sushy_kubevirt.protocol', 'sushy_kubevirt.environ'
@@ -480,6 +484,9 @@ class _Protocol(httptools_impl.HttpToolsProtocol):
             if not isinstance(exc.__context__, _Refused):
                 raise
             self._refuse(exc.__context__.code)
+        except httptools.HttpParserInvalidMethodError:
+            # The parser knows the registered methods only.
+            self._refuse(501 if _REQUEST_LINE.match(data) else 400)
         except httptools.HttpParserError as exc:
             self._refuse(413 if 'overflow' in str(exc) else 400)
         except _Refused as exc:

@@ -17,7 +17,8 @@ _RESOLUTIONS = {
     413: 'Send a shorter body.',
     414: 'Send a shorter URI.',
     431: 'Send fewer or shorter headers.',
-    501: 'Send the body with Content-Length, or chunked.',
+    501: 'Use a method of Redfish; send a body with Content-Length, or '
+    'chunked.',
     505: 'Send the request as HTTP/1.1.',
 }
 

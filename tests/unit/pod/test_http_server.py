@@ -222,7 +222,8 @@ class RequestTestCase(HttpServerTestCase):
                 (b'GET http://[ HTTP/1.1', 400),
                 (b'GET', 400), (b'GET /x /y HTTP/1.1\r\nHost: x', 400),
                 (b'GET /x HTTP/1.x', 400), (b'POST /x', 400),
-                (b'GET /x HTTP/2.0', 505),
+                (b'GET /x HTTP/2.0', 505), (b'MADEUP /x HTTP/1.1', 501),
+                (b'MADEUP /x', 400),
                 (b'GET /x HTTP/1.1\r\n' + b'X: y\r\n' * 200, 431)):
             self.assert_refused(code, head + b'\r\n\r\n')
         self.assertFalse(self.app.called.acquire(blocking=False))
