@@ -61,7 +61,7 @@ class Memory:
     # Interface of the client
 
     def pages(self, resource, namespace=None, label_selector='',
-              field_selector='', metadata_only=False):
+              field_selector='', metadata_only=False, page_size=None):
         self._call('list', resource, '')
         with self._lock:
             found = [_part(one, metadata_only)
