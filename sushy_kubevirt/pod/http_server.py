@@ -566,10 +566,10 @@ class _Protocol(httptools_impl.HttpToolsProtocol):
     def _answer(self, environ, found, version):
         """Send a cached response."""
         keep_alive = version == '1.1' and self.parser.should_keep_alive()
+        self.log(environ, int(found.status[:3]))
         self.transport.write(_head(
             found.status, self._server.headers(), found.headers,
             b'' if keep_alive else b'connection: close\r\n') + found.body)
-        self.log(environ, int(found.status[:3]))
         self.cycle = _ANSWERED
         if not keep_alive:
             self.transport.close()
