@@ -39,6 +39,35 @@ def pause(tries, first, longest, least=None):
     return max(wait * random.uniform(0.5, 1.0), least or 0)
 
 
+def after_first(first, step):
+    """Return a step whose first attempt uses state that may be out of date.
+
+    :param first: function without arguments that makes this attempt. It
+        returns True if it has written, with a guard that refuses after a
+        change of what it has read; False to have the step called
+    :param step: function without arguments that reads and then writes
+    :returns: function without arguments, for `run`. Of the first attempt it
+        raises what the API server or admission have answered; on a conflict,
+        and errors found in the state, it calls the step at once
+    """
+    attempts = itertools.count()
+
+    def attempt():
+        if next(attempts) == 0:
+            try:
+                if first():
+                    return None
+            except errors.Conflict:
+                pass
+            except (errors.Unavailable, errors.Rejected, errors.AccessDenied):
+                raise
+            except errors.MachineError:
+                pass
+        return step()
+
+    return attempt
+
+
 def run(step, options, closing):
     """Repeat a step until it succeeds or the deadline has passed.
 

@@ -145,20 +145,23 @@ def set(machine, target=None, enabled=None, mode=None, order=None,
     def step(vm, vmi):
         pending = boot_overrides.once(vm)
         if pending is not None and pending['id'] == id_:
-            return      # an earlier attempt was applied, its response lost
+            return True     # an earlier attempt was applied, its response lost
         terminate = (_needs_once(pending, target, enabled, mode)
                      and _may_terminate(machine, vm))
         try:
-            _apply(machine, vm, vmi, target, enabled, mode, order, id_,
-                   terminate, media_targets)
+            return _apply(machine, vm, vmi, target, enabled, mode, order, id_,
+                          terminate, media_targets)
         except errors.Rejected as e:
             # The feature gate was disabled after it was read.
             if not terminate or GATE.lower() not in str(e).lower():
                 raise
-            _apply(machine, vm, vmi, target, enabled, mode, order, id_,
-                   False, media_targets)
+            return _apply(machine, vm, vmi, target, enabled, mode, order, id_,
+                          False, media_targets)
 
-    machine.write(step)
+    # The VMI, which no guard covers, matters to pending overrides and orders.
+    machine.write(step, lambda vm, vmi: (
+        order is None and boot_overrides.once(vm) is None
+        and step(vm, None)))
 
 
 def set_default_order(machine):
@@ -221,6 +224,7 @@ def _may_terminate(machine, vm):
 
 def _apply(machine, vm, vmi, target, enabled, mode, order, id_, terminate,
            media_targets):
+    """Edit and patch a VM; returns whether that changed it."""
     edited = copy.deepcopy(vm)
     http = _is_http(edited)
     if order is not None:
@@ -228,7 +232,7 @@ def _apply(machine, vm, vmi, target, enabled, mode, order, id_, terminate,
     _edit(edited, vmi, target, enabled, mode, id_, terminate, media_targets)
     if http:
         boot_overrides.remove_unused_http_drive(edited)
-    json_patch.send(machine, vm, edited)
+    return json_patch.send(machine, vm, edited) is not vm
 
 
 def _is_http(vm):

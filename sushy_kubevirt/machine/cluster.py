@@ -38,6 +38,10 @@ NEW_VM_WAITERS = 2
 #: a Redfish or IPMI request reads a dozen times and fetches once.
 FETCHED_SECONDS = 0.5
 
+#: Longest wait, in seconds, until the watches show the effect of an action of
+#: KubeVirt's, which is usually a few milliseconds. Then the VM is read.
+EFFECT_SECONDS = 1.0
+
 _clusters = weakref.WeakSet()
 
 
@@ -312,10 +316,24 @@ class Cluster:
             return None, None
         return vm, vmi
 
+    def current_objects(self, machine):
+        """Return a machine's VM and VMI from the cache.
+
+        :returns: (vm, vmi); (None, None) if the cache is stale, older than a
+            write of this process and those beside it, or has no such VM
+        """
+        self.wait_ready()
+        if self._cache.stale or (
+                self.recent_writes is not None and self._cache.is_older(
+                    (machine.namespace, machine.name),
+                    self.recent_writes.latest(machine.uid))):
+            return None, None
+        return self.cached_objects(machine)
+
     def fetch(self, machine):
         """See `machine.Machine.fetch`."""
         key = (machine.namespace, machine.name)
-        vm = self._fetch_vm(machine, key)
+        vm = self.fetch_vm(machine)
         known = self._cache.vmi_uid(key)
         try:
             vmi = self._client.get(api_resources.VMI, *key)
@@ -435,25 +453,38 @@ class Cluster:
     def call(self, machine, action, body, resource):
         """See `machine.Machine.call`."""
         key = (machine.namespace, machine.name)
+        before = self._cache.vmi_uid(key)
         try:
             self._client.action(resource, *key, action, body)
         except errors.ObjectNotFound as e:
             # The object was deleted since the step read it: let it retry.
             raise errors.Conflict(str(e)) from None
-        # The response does not contain the changed VM; fetch it for the next
-        # read.
+        if resource is not api_resources.VM:
+            return      # does not change the VM
+        # The response does not contain the changed VM. For the next read wait
+        # until the watch has reported it.
         try:
-            self._record_write(self._fetch_vm(machine, key))
+            if not self._cache.stale and self.wait(
+                    machine, lambda vm, vmi: run_strategy.shows(
+                        action, vm, vmi, before), EFFECT_SECONDS):
+                self._note_version(self.cached_objects(machine)[0])
+            else:
+                self._record_write(self.fetch_vm(machine))
         except errors.MachineError:
             pass    # the action succeeded; the watch will report the change
 
     def _record_write(self, vm):
         self._cache.put_vm(vm)
-        if self.recent_writes is not None:
+        self._note_version(vm)
+
+    def _note_version(self, vm):
+        if vm is not None and self.recent_writes is not None:
             self.recent_writes.record(vm['metadata']['uid'],
                                       vm['metadata'].get('resourceVersion'))
 
-    def _fetch_vm(self, machine, key):
+    def fetch_vm(self, machine):
+        """See `machine.Machine.fetch_vm`."""
+        key = (machine.namespace, machine.name)
         try:
             vm = self._client.get(api_resources.VM, *key)
         except errors.ObjectNotFound:

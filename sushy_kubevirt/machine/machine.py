@@ -80,18 +80,36 @@ class Machine:
         """
         return self.cluster.fetch(self)
 
-    def write(self, step):
+    def fetch_vm(self):
+        """Read the VM alone from the API."""
+        return self.cluster.fetch_vm(self)
+
+    def write(self, step, from_cache=None):
         """Run a step with retries until the write deadline, see `retry.run`.
 
         :param step: function of (vm, vmi), called with fresh state at each
             attempt. It has to check the state first and return when nothing
             is left to do: an earlier attempt whose response was lost may
             have been carried out.
-        :returns: what the step returned
+        :param from_cache: function of (vm, vmi), called once before the step
+            with the cached objects, see `retry.after_first`. They may be out
+            of date: it may only return True after a write that is refused in
+            that case. None to read in each attempt; it is not called while
+            the cache is known to be out of date.
+        :returns: what the step returned; None after `from_cache`
         :raises: see `retry.run`
         """
-        return retry.run(lambda: step(*self.fetch()), self.cluster.options,
-                         self.cluster.closing)
+        def attempt():
+            return step(*self.fetch())
+
+        if from_cache is not None:
+            attempt = retry.after_first(lambda: self._first(from_cache),
+                                        attempt)
+        return retry.run(attempt, self.cluster.options, self.cluster.closing)
+
+    def _first(self, from_cache):
+        vm, vmi = self.cluster.current_objects(self)
+        return vm is not None and from_cache(vm, vmi)
 
     def patch(self, operations, guard=None):
         """Apply a JSON patch to the VM and put the response into the cache.

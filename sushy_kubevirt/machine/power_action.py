@@ -48,12 +48,14 @@ def vmi_seen():
         vmi is None or run_strategy.vmi_seen(vm)))
 
 
-def run(machine, step):
+def run(machine, step, from_cache=None):
     """Repeat a step until it returns no wait condition.
 
     :param machine: a `machine.Machine`
     :param step: function of (vm, vmi), see `machine.Machine.write`; returns
         a `WaitCondition`, or None when it is done
+    :param from_cache: the first attempt, see `machine.Machine.write`; not
+        called for a VM with a used one-time override
     :raises: `errors.Unavailable` if a condition is not met within
         Options.write_deadline
     """
@@ -71,9 +73,14 @@ def run(machine, step):
                             machine.qualified_name, e)
         return step(vm, vmi)
 
+    def first(vm, vmi):
+        return (one_time_boot.desired_vm(vm, vmi) is None
+                and from_cache(vm, vmi))
+
     deadline = time.monotonic() + machine.options.write_deadline
     while True:
-        awaited = machine.write(reconcile_first)
+        awaited = machine.write(reconcile_first, from_cache and first)
+        from_cache = None
         if awaited is None:
             return
         left = deadline - time.monotonic()

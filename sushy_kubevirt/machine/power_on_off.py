@@ -16,6 +16,9 @@ from sushy_kubevirt.machine import power_action
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
 
+#: Longest wait, in seconds, for the VMI of a start that KubeVirt has begun.
+_BEGUN_SECONDS = 0.5
+
 
 def on(machine):
     """Power on a machine; resume a paused one.
@@ -27,7 +30,27 @@ def on(machine):
         target of a migration, `errors.Unavailable` if a VMI that is shutting
         down does not end within the write deadline
     """
-    power_action.run(machine, lambda vm, vmi: _on_step(machine, vm, vmi))
+    power_action.run(machine, lambda vm, vmi: _on_step(machine, vm, vmi),
+                     lambda vm, vmi: _start_cached(machine, vm, vmi))
+
+
+def _start_cached(machine, vm, vmi):
+    """Start a VM that is off in the cache, see `machine.Machine.write`.
+
+    All depends on the VM being as it was cached: then it has no VMI
+    (`run_strategy.is_idle`). The patch that replaces ``Halted`` is refused
+    otherwise. KubeVirt's ``start`` has no guard, and sets ``Always`` if the
+    VM has become ``Halted``. So the VM is read before.
+    """
+    if not run_strategy.is_idle(vm, vmi):
+        return False
+    if (run_strategy.of(vm) != run_strategy.HALTED
+            or run_strategy.uses_running_field(vm)):
+        if (machine.fetch_vm()['metadata']['resourceVersion']
+                != vm['metadata']['resourceVersion']):
+            return False
+    _start(machine, vm, None)
+    return True
 
 
 def _on_step(machine, vm, vmi):
@@ -82,13 +105,27 @@ def _start(machine, vm, vmi):
             return power_action.vmi_ended(vmi)
         if not run_strategy.uses_running_field(vm):
             vm = _unhalt(machine, vm)
-            if run_strategy.of(vm) not in run_strategy.OFF_AFTER_SHUTDOWN:
-                return None
+            if run_strategy.of(vm) in run_strategy.OFF_AFTER_SHUTDOWN:
+                _request_start(machine)
+            return None
     elif boot_overrides.ends_at_reboot(vm):
         run_under_always(machine, vm, strategy)
         return None
     machine.call('start')
     return None
+
+
+def _request_start(machine):
+    """Request the start of a VM whose ``Halted`` was just replaced."""
+    try:
+        machine.call('start')
+    except errors.Conflict:
+        # Refused if KubeVirt has created the VMI because of the new strategy.
+        if not machine.wait(
+                lambda vm, vmi: (run_strategy.is_active(vmi)
+                                 and not run_strategy.stopping(vm, vmi)),
+                _BEGUN_SECONDS):
+            raise
 
 
 def _unhalt(machine, vm):
@@ -105,7 +142,8 @@ def _unhalt(machine, vm):
         strategy = run_strategy.ALWAYS
     edited['spec']['runStrategy'] = strategy
     run_strategy.tell_harvester(vm, edited)
-    return json_patch.send(machine, vm, edited)
+    # Strict, as the VM may come from the cache.
+    return json_patch.send(machine, vm, edited, strict=True)
 
 
 def run_under_always(machine, vm, strategy):

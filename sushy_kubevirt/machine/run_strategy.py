@@ -204,6 +204,39 @@ def vmi_seen(vm):
     return bool((vm.get('status') or {}).get('created'))
 
 
+def is_idle(vm, vmi):
+    """Return True for a VM that is off, with nothing in progress.
+
+    KubeVirt does nothing with it until the VM changes: it has processed all
+    requests and counts no VMI. So as long as the VM has this version, no VMI
+    comes into existence, and no old one is being stopped.
+
+    :param vm: the VM
+    :param vmi: its VMI, or None
+    """
+    status = vm.get('status') or {}
+    return (vmi is None and not is_deleting(vm)
+            and of(vm) in (HALTED, *OFF_AFTER_SHUTDOWN)
+            and not starting(vm, None) and observed(vm)
+            and status.get('printableStatus') == 'Stopped'
+            # None and not False: see `without_vmi`.
+            and status.get('created') is None
+            and not any(status.get(field) for field in (
+                'stateChangeRequests', 'startFailure')))
+
+
+def shows(action, vm, vmi, before):
+    """Return True for objects that show the effect of an action of KubeVirt.
+
+    :param action: ``start``, ``stop`` or ``restart``
+    :param before: uid of the VMI that existed before, or None
+    """
+    if action == 'start':
+        return is_active(vmi) or start_requested(vm) or of(vm) == ALWAYS
+    return (not is_active(vmi) or vmi['metadata']['uid'] != before
+            or stopping(vm, vmi))
+
+
 def saved(vm):
     """Return the run strategy to restore, see `annotations`.
 

@@ -34,6 +34,7 @@ from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import upload
 from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.machine import option_hints
+from sushy_kubevirt.machine import run_strategy
 
 LOG = logging.getLogger(__name__)
 
@@ -193,7 +194,7 @@ class _Insertion:
         self._media.inserting.add(self._entry.id)
         try:
             volume = self._create_objects(size)
-            machine.write(self._put_into_drive)
+            machine.write(self._put_into_drive, self._put_cached)
         except Exception:
             self._roll_back()
             raise
@@ -266,7 +267,9 @@ class _Insertion:
 
     def _create_objects(self, size):
         while True:
-            self._machine.write(self._reserve)
+            # The patch is refused if the record of media has changed.
+            self._machine.write(
+                self._reserve, lambda vm, vmi: not self._reserve(vm, vmi))
             try:
                 volume = self._create(size.bytes)
                 self._uid = volume['metadata']['uid']
@@ -407,17 +410,22 @@ class _Insertion:
 
     # Step 4
 
-    def _put_into_drive(self, vm, vmi):
+    def _put_cached(self, vm, vmi):
+        # Only a VM that is off: a guard of the VM does not cover its VMI.
+        return (run_strategy.is_idle(vm, vmi)
+                and not self._put_into_drive(vm, vmi, True))
+
+    def _put_into_drive(self, vm, vmi, strict=False):
         hotplug = self._machine.gates.hotplugs_cdroms()
         try:
-            self._patch_vm(vm, vmi, hotplug)
+            self._patch_vm(vm, vmi, hotplug, strict)
         except errors.Rejected as e:
             # The feature gate was disabled after it was read.
             if not hotplug or _GATE not in str(e):
                 raise
-            self._patch_vm(vm, vmi, False)
+            self._patch_vm(vm, vmi, False, strict)
 
-    def _patch_vm(self, vm, vmi, hotplug):
+    def _patch_vm(self, vm, vmi, hotplug, strict):
         record = media_annotation.read(vm)
         before = record.media.get(self._device.id)
         if before is not None and before.id == self._entry.id:
@@ -453,7 +461,7 @@ class _Insertion:
         self._entry = record.media[self._device.id] = dataclasses.replace(
             self._entry, uid=self._uid, drive=drive)
         media_annotation.write(edited, record)
-        json_patch.send(self._machine, vm, edited)
+        json_patch.send(self._machine, vm, edited, strict)
 
     # After a failure
 

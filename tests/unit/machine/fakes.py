@@ -100,6 +100,7 @@ class Machine:
         (exception, True) for a write that takes effect nevertheless
 
     ``writes`` lists the requests: ('start', body), ('patch', operations).
+    ``cached`` is a (vm, vmi) that the cache has instead of the present ones.
     """
 
     qualified_name = 'default/node'
@@ -113,6 +114,7 @@ class Machine:
         self.faults = list(faults)
         self.options = options.Options(
             **{'write_deadline': 3.0, **settings})
+        self.cached = None
         self.effects = {}
         self.writes = []
         self.fetch_count = 0
@@ -124,9 +126,19 @@ class Machine:
         self.fetch_count += 1
         return copy.deepcopy((self.vm, self.vmi))
 
-    def write(self, step):
-        return retry.run(lambda: step(*self.fetch()), self.options,
-                         threading.Event())
+    def fetch_vm(self):
+        self.fetch_count += 1
+        return copy.deepcopy(self.vm)
+
+    def write(self, step, from_cache=None):
+        def attempt():
+            return step(*self.fetch())
+
+        if from_cache is not None:
+            attempt = retry.after_first(
+                lambda: from_cache(*copy.deepcopy(
+                    self.cached or (self.vm, self.vmi))), attempt)
+        return retry.run(attempt, self.options, threading.Event())
 
     def wait(self, ready, timeout):
         if ready(*self.objects()):

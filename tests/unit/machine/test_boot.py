@@ -215,6 +215,39 @@ class SetTestCase(BootTestCase):
             boot.set(machine, PXE, ONCE)
             self.assertEqual(['patch'], machine.actions)
 
+    def test_vm_that_changed_meanwhile_is_read(self):
+        machine = self.machine()
+        machine.cached = copy.deepcopy((machine.vm, None))
+        boot.set(machine, CD, ONCE)
+        machine.vm['metadata']['generation'] += 1
+        machine.writes.clear()
+        boot.set(machine, PXE, CONTINUOUS)
+        self.assertEqual((['patch'], 1),
+                         (machine.actions, machine.fetch_count))
+        self.assert_state(machine, PXE, CONTINUOUS)
+        # Nothing is left of the override that the cache lacked.
+        machine.cached = None
+        boot.set(machine, target=NONE)
+        self.assertEqual([], self.order(machine))
+
+    def test_nothing_to_do_and_refusals_are_confirmed(self):
+        machine = self.machine()
+        boot.set(machine, PXE, CONTINUOUS)
+        machine.cached = self.machine().vm, None
+        machine.cached[0]['metadata']['generation'] = 1
+        boot.set(machine, target=NONE)
+        self.assertEqual([], self.order(machine))
+        machine.cached = self.machine(interfaces=[]).vm, None
+        boot.set(machine, PXE, ONCE)
+        self.assert_state(machine, PXE, ONCE)
+
+    def test_pending_override_and_order_are_read(self):
+        machine = self.machine()
+        boot.set(machine, PXE, ONCE)
+        self.assertEqual(0, machine.fetch_count)
+        boot.set(machine, CD, ONCE)
+        self.assertEqual(1, machine.fetch_count)
+
     def test_never_changes_power(self):
         for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Halted',
                          'Once'):

@@ -532,6 +532,64 @@ class ClusterTestCase(base.BaseTestCase):
         machine.call('start')
         self.assertEqual('called', self.annotation(machine, 'start'))
 
+    def test_watch_shows_effect_of_own_action(self):
+        machine = self.cluster().machine('a')
+        action = machine.cluster.client.action
+
+        def start(*args):
+            action(*args)
+            self.vm['status'] = {
+                'stateChangeRequests': [{'action': 'Start'}]}
+            threading.Timer(0.1, self.api.put, (
+                'virtualmachines', self.vm)).start()
+
+        machine.cluster.client.action = start
+        machine.call('start')
+        self.assertTrue(machine.objects()[0]['status'])
+        self.assertEqual(0, self.api.count('GET', '/virtualmachines/'))
+
+    def test_attempt_from_cache_is_followed_by_a_read(self):
+        machine = self.cluster().machine('a')
+        for first, reads in (
+                (True, 0), (False, 1), (errors.Conflict('x'), 1),
+                (errors.WrongState('x'), 1)):
+            seen = []
+
+            def from_cache(vm, vmi, first=first, seen=seen):
+                seen.append(vm['metadata']['name'])
+                if isinstance(first, Exception):
+                    raise first
+                return first
+
+            before = self.api.count('GET', '/virtualmachines/')
+            machine.write(lambda vm, vmi: None, from_cache)
+            self.assertEqual((['a'], reads), (seen, self.api.count(
+                'GET', '/virtualmachines/') - before))
+
+    def test_refusal_of_attempt_from_cache_is_final(self):
+        machine = self.cluster().machine('a')
+
+        def refuse(vm, vmi):
+            raise errors.Rejected('x')
+
+        self.assertRaises(errors.Rejected, machine.write,
+                          lambda vm, vmi: None, refuse)
+
+    def test_no_attempt_from_stale_cache(self):
+        machine = self.cluster(opts={'stale_seconds': 0}).machine('a')
+        self.api.rule('WATCH', '', (500, {}), times=10 ** 6)
+        self.api.break_watches()
+        self.until(lambda: machine.cluster.cache_age)
+        machine.write(lambda vm, vmi: None, self.fail)
+
+    def test_no_attempt_from_cache_older_than_written_versions(self):
+        class Writes:
+            latest = staticmethod(lambda uid: 10 ** 9)
+
+        machine = self.cluster().machine('a')
+        machine.cluster.recent_writes = Writes
+        machine.write(lambda vm, vmi: None, self.fail)
+
     def test_writes_are_retried_after_faults(self):
         bad = {
             'conflict': (409, {'message': 'modified'}),

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests that each power action sends in each state of a VM."""
 
+import copy
+
 import fixtures
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
 from sushy_kubevirt.machine import run_strategy
@@ -349,16 +352,14 @@ class StrategyTestCase(ResetTestCase):
     def test_run_strategy_starts_vm_before_the_request(self):
         machine = self.machine('Halted', NO_VMI, faults=[
             None, errors.Conflict('VM is already running')])
-        fetch = machine.fetch
 
-        def fetch_more():
-            if machine.fetch_count:
-                machine.vmi = fakes.vmi(**STARTING)
-            return fetch()
+        def begin(machine):
+            machine.vmi = fakes.vmi(**STARTING)
 
-        machine.fetch = fetch_more
+        machine.on_wait = [begin]
         reset.reset(machine, R.ON)
-        self.assertEqual([SET], sent(machine))
+        self.assertEqual(([SET], 1),
+                         (sent(machine), machine.fetch_count))
 
     def test_on_restores_saved_strategy(self):
         for strategy in ('Always', 'Once'):
@@ -376,6 +377,129 @@ class StrategyTestCase(ResetTestCase):
         run_strategy.save(machine.vm, 'Manual')
         reset.reset(machine, R.ON)
         self.assertEqual([SET, 'start'], sent(machine))
+
+
+class CachedTestCase(ResetTestCase):
+    """Actions that begin with the cached VM."""
+
+    def idle(self, strategy, **kwargs):
+        """Make a machine that is off, with nothing in progress."""
+        machine = self.machine(strategy, NO_VMI, **kwargs)
+        machine.vm['status']['printableStatus'] = 'Stopped'
+        del machine.vm['status']['created']
+        return machine
+
+    def lag(self, machine, change):
+        """Change a machine's VM and VMI, which the cache does not have yet.
+
+        :param change: function of (vm), which is changed; returns the VMI
+        """
+        machine.cached = copy.deepcopy((machine.vm, machine.vmi))
+        machine.vm['metadata']['resourceVersion'] = '11'
+        machine.vmi = change(machine.vm)
+
+    def assert_reset(self, machine, kind, expected, reads):
+        """Check the requests and the number of reads of an action."""
+        reset.reset(machine, kind)
+        self.assertEqual((expected, reads),
+                         (sent(machine), machine.fetch_count))
+
+    def test_on_reads_no_more_than_guards_do_not_cover(self):
+        for strategy, expected, reads in (
+                ('Halted', [SET, 'start'], 0), ('Manual', ['start'], 1),
+                ('RerunOnFailure', ['start'], 1)):
+            self.assert_reset(self.idle(strategy), R.ON, expected, reads)
+
+    def test_saved_always_and_one_time_boots_need_no_read(self):
+        machine = self.idle('Halted')
+        run_strategy.save(machine.vm, 'Always')
+        self.assert_reset(machine, R.ON, [SET], 0)
+        self.assertEqual('Always', machine.strategy)
+        machine = self.idle('Halted')
+        boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
+        machine.writes.clear()
+        self.assert_reset(machine, R.ON, [SET], 0)
+        self.assertEqual(('Always', 'RerunOnFailure'), (
+            machine.strategy, run_strategy.saved(machine.vm)[0]))
+
+    def test_started_meanwhile(self):
+        def start(vm):
+            vm['spec']['runStrategy'] = 'RerunOnFailure'
+            return fakes.vmi(**RUNNING)
+
+        machine = self.idle('Halted')
+        self.lag(machine, start)
+        self.assert_reset(machine, R.ON, [], 1)
+        machine = self.idle('Manual')
+        self.lag(machine, lambda vm: fakes.vmi(**RUNNING))
+        self.assert_reset(machine, R.ON, [], 2)
+
+    def test_halted_meanwhile(self):
+        # KubeVirt's start would set Always.
+        machine = self.idle('Manual')
+        self.lag(machine, lambda vm: vm['spec'].update(runStrategy='Halted'))
+        self.assert_reset(machine, R.ON, [SET, 'start'], 2)
+        self.assertEqual('RerunOnFailure', machine.strategy)
+
+    def test_start_cancelled_meanwhile(self):
+        # The patch would be valid, and the start that follows it dropped with
+        # the VMI that KubeVirt may be creating.
+        machine = self.idle('Halted', on_wait=[end_vmi])
+        self.lag(machine, lambda vm: vm['status'].update(
+            stateChangeRequests=[{'action': 'Stop'}]))
+        self.assert_reset(machine, R.ON, [SET, 'start'], 1)
+
+    def test_vm_with_something_in_progress_is_read(self):
+        for status in ({'created': True}, {'created': False},
+                       {'stateChangeRequests': [fakes.STOP]},
+                       {'startFailure': {'consecutiveFailCount': 1}},
+                       {'printableStatus': 'Stopping'}, {}):
+            machine = self.idle('Halted')
+            machine.vm['status'].update(status)
+            self.assertIs(not status,
+                          run_strategy.is_idle(machine.vm, machine.vmi))
+        machine = self.idle('Halted')
+        machine.vm['status']['created'] = True
+        self.assert_reset(machine, R.ON, [SET, 'start'], 1)
+
+    def test_actions_that_would_write_nothing_read(self):
+        for kind, vm, vmi, expected in (
+                (R.ON, 'Manual', fakes.vmi(**RUNNING), ['start']),
+                (R.FORCE_OFF, 'Manual', None, ['stop 0'])):
+            machine = self.machine(vm, NO_VMI if vmi else RUNNING)
+            machine.cached = copy.deepcopy(machine.vm), vmi
+            self.assert_reset(machine, kind, expected, 1)
+
+    def test_used_override_is_restored_first(self):
+        machine = self.idle('Halted')
+        boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
+        machine.vm['status']['observedGeneration'] = 100
+        machine.writes.clear()
+        reset.reset(machine, R.ON)
+        self.assertEqual(('patch', 1), (
+            machine.actions[0], machine.fetch_count))
+        self.assertIsNone(boot_overrides.once(machine.vm))
+
+
+class EffectTestCase(base.BaseTestCase):
+
+    def test_effects_of_actions(self):
+        off, on = (fakes.vm('Manual'), None), (
+            fakes.vm('Manual'), fakes.vmi(**RUNNING))
+        stopping = fakes.vm('Manual', requests=[fakes.STOP]), on[1]
+        halted = fakes.vm('Halted'), on[1]
+        restarted = on[0], fakes.vmi(uid='u1')
+        asked = fakes.vm('Manual', requests=[fakes.STOP, fakes.START]), on[1]
+        started = fakes.vm('Manual', requests=[fakes.START]), None
+        for action, before, after in (
+                ('start', off, started), ('start', off, on),
+                ('start', off, (fakes.vm(None, running=True), None)),
+                ('stop', on, stopping), ('stop', on, halted),
+                ('stop', on, off), ('restart', on, asked),
+                ('restart', on, restarted), ('restart', on, off)):
+            self.assertEqual([False, True], [
+                run_strategy.shows(action, *each, before[1] and 'u0')
+                for each in (before, after)])
 
 
 class OneTimeBootTestCase(ResetTestCase):

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API calls of each action when nothing else is in progress.
+
+The table in ``doc/source/internals.rst`` gives the reason of each call.
+"""
+
+import collections
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import power_state
+from tests.fixtures import machine_case
+from tests.fixtures import media_case
+
+R = power_state.ResetType
+ON, OFF = power_state.PowerState.ON, power_state.PowerState.OFF
+
+GET_VM = ('get', 'virtualmachines.kubevirt.io')
+GET_VMI = ('get', 'virtualmachineinstances.kubevirt.io')
+PATCH_VM = ('patch', 'virtualmachines.kubevirt.io')
+GET_CLAIM = ('get', 'persistentvolumeclaims')
+CREATE_VOLUME = ('create', 'datavolumes.cdi.kubevirt.io')
+
+
+def call(action, resource='virtualmachines'):
+    return 'update', f'{resource}/{action}.subresources.kubevirt.io'
+
+
+def made(bmc):
+    """Count a BMC's API calls by verb and resource.
+
+    Without those in the background: watches, feature gates, a look for CDI.
+    """
+    found = collections.Counter()
+    for (verb, resource, _), count in bmc.calls.items():
+        if verb not in ('watch', 'list') and not resource.startswith('apis.'):
+            found[verb, resource] += count
+    return found
+
+
+def drop_network(spec):
+    spec['domain']['devices'].update(interfaces=[],
+                                     autoattachPodInterface=False)
+    spec['networks'] = []
+
+
+class CallsTestCase(machine_case.MachineTestCase):
+
+    def assert_calls(self, expected, machine, function, *args):
+        """Check the API calls of one call of a function.
+
+        :param expected: list of (verb, resource) in any order
+        """
+        before = made(machine.cluster)
+        function(*args)
+        self.assertEqual(collections.Counter(expected),
+                         made(machine.cluster) - before)
+
+    def settles(self, machine, state):
+        """Wait until KubeVirt and the BMC have nothing left to do."""
+        status = 'Running' if state is ON else 'Stopped'
+        self.becomes(machine, state)
+        self.assertTrue(machine.wait(lambda vm, vmi: (
+            vm['status'].get('printableStatus') == status
+            and vm['status'].get('created') is (True if state is ON else None)
+            and not vm['status'].get('stateChangeRequests')
+            and (vmi is not None) is (state is ON)), 20))
+
+
+class PowerCallsTestCase(CallsTestCase):
+
+    def test_on_and_force_off(self):
+        for strategy, on, off in (
+                ('Halted', [PATCH_VM, call('start')], [call('stop')]),
+                ('RerunOnFailure', [GET_VM, call('start')], [call('stop')]),
+                ('Manual', [GET_VM, call('start')], [call('stop')]),
+                ('Always', [PATCH_VM], [PATCH_VM, call('stop')])):
+            machine = self.machine(strategy)
+            for stop in (R.FORCE_OFF, R.GRACEFUL_SHUTDOWN):
+                self.settles(machine, OFF)
+                if strategy == 'Halted' and stop is R.GRACEFUL_SHUTDOWN:
+                    on = [GET_VM, call('start')]    # now RerunOnFailure
+                self.assert_calls(on, machine, machine.reset, R.ON)
+                self.settles(machine, ON)
+                self.until('no annotations',
+                           lambda: not self.annotations(machine.name))
+                self.assert_calls([GET_VM, GET_VMI, *off], machine,
+                                  machine.reset, stop)
+
+    def test_restart(self):
+        for strategy in ('RerunOnFailure', 'Always', 'Manual'):
+            machine = self.machine(strategy, off=False)
+            for kind in (R.FORCE_RESTART, R.GRACEFUL_RESTART):
+                uid = self.uid(machine.name)
+                self.settles(machine, ON)
+                self.assert_calls([GET_VM, GET_VMI, call('restart')],
+                                  machine, machine.reset, kind)
+                self.until('a new VMI', lambda: self.uid(
+                    machine.name) not in (None, uid))
+
+    def test_nothing_to_do_is_confirmed_by_a_read(self):
+        for strategy, state, kind in (('Manual', OFF, R.FORCE_OFF),
+                                      ('Always', ON, R.ON)):
+            machine = self.machine(strategy, off=state is OFF)
+            self.settles(machine, state)
+            self.assert_calls([GET_VM, GET_VMI], machine, machine.reset, kind)
+
+    def test_pause_and_resume(self):
+        machine = self.machine(off=False)
+        self.settles(machine, ON)
+        for kind, action in ((R.PAUSE, 'pause'), (R.RESUME, 'unpause')):
+            self.assert_calls(
+                [GET_VM, GET_VMI, call(action, 'virtualmachineinstances')],
+                machine, machine.reset, kind)
+
+    def test_reads_show_the_action(self):
+        # Without a read after it, in this process and in another.
+        machine = self.machine('Manual')
+        for kind, before, after in ((R.ON, OFF, ON), (R.FORCE_OFF, ON, OFF)):
+            self.settles(machine, before)
+            machine.reset(kind)
+            self.assertIsNot(before, machine.power_state())
+            self.becomes(machine, after)
+
+
+class DeadWatchTestCase(machine_case.MachineTestCase):
+    """Watches that report nothing any more, and have not been noticed."""
+
+    def frozen(self, machine):
+        """End the watches of the machine's BMC."""
+        for each in machine.cluster._cache._watchers:
+            each.stop()
+        return machine
+
+    def test_on_of_machine_that_was_started(self):
+        for strategy in ('Manual', 'Halted'):
+            machine = self.frozen(self.machine(strategy))
+            self.sandbox.do(machine.name, 'start')
+            self.sandbox.wait_running(machine.name)
+            machine.reset(R.ON)
+            self.assertIs(ON, machine.power_state())
+            self.assertEqual(1, len(self.sandbox.boots(machine.name)))
+
+    def test_on_of_machine_that_was_stopped(self):
+        for strategy in ('Manual', 'Always'):
+            machine = self.frozen(self.machine(strategy, off=False))
+            self.sandbox.do(machine.name, 'stop')
+            self.sandbox.wait_stopped(machine.name)
+            machine.reset(R.ON)
+            self.sandbox.wait_running(machine.name)
+
+    def test_on_of_machine_that_was_halted(self):
+        machine = self.frozen(self.machine('Manual'))
+        self.sandbox.patch('virtualmachines', machine.name,
+                           {'spec': {'runStrategy': 'Halted'}})
+        machine.reset(R.ON)
+        self.sandbox.wait_running(machine.name)
+        self.assertEqual('RerunOnFailure', self.strategy(machine.name))
+
+    def test_off_and_restart_of_machine_that_was_started(self):
+        for kind, boots in ((R.FORCE_OFF, 1), (R.FORCE_RESTART, 2)):
+            machine = self.frozen(self.machine('Manual'))
+            self.sandbox.do(machine.name, 'start')
+            self.sandbox.wait_running(machine.name)
+            self.until('the boot', lambda: self.sandbox.boots(machine.name))
+            machine.reset(kind)
+            if kind is R.FORCE_OFF:
+                self.assertIsNot(ON, machine.power_state())
+                self.sandbox.wait_stopped(machine.name)
+            self.sandbox.wait_boot(machine.name, boots)
+
+    def test_override_after_that_of_another_bmc(self):
+        machine = self.frozen(self.machine('Halted'))
+        self.bmc().machine(machine.name).set_boot(
+            boot.Target.PXE, boot.Enabled.ONCE)
+        machine.set_boot(boot.Target.CD, boot.Enabled.CONTINUOUS)
+        other = self.bmc().machine(machine.name).boot()
+        self.assertEqual((boot.Target.CD, boot.Enabled.CONTINUOUS),
+                         (other.target, other.enabled))
+
+
+class BootCallsTestCase(CallsTestCase):
+
+    def test_override(self):
+        machine = self.machine('Halted')
+        self.settles(machine, OFF)
+        self.assert_calls([PATCH_VM], machine, machine.set_boot,
+                          boot.Target.PXE, boot.Enabled.ONCE)
+        # Pending: whether its boot has started is read from the VMI.
+        self.assert_calls([GET_VM, GET_VMI, PATCH_VM],
+                          machine, machine.set_boot,
+                          boot.Target.HDD, boot.Enabled.ONCE)
+        # Always, until the boot has started.
+        self.assert_calls([PATCH_VM], machine, machine.reset, R.ON)
+
+    def test_override_of_running_machine(self):
+        machine = self.machine(off=False)
+        self.settles(machine, ON)
+        self.assert_calls([PATCH_VM], machine, machine.set_boot,
+                          boot.Target.PXE, boot.Enabled.CONTINUOUS)
+
+    def test_nothing_to_do_and_refusals_are_confirmed_by_a_read(self):
+        machine = self.machine('Halted', change=drop_network)
+        self.settles(machine, OFF)
+        self.assert_calls([GET_VM, GET_VMI], machine, machine.set_boot,
+                          boot.Target.NONE, boot.Enabled.DISABLED)
+
+        self.assert_calls([GET_VM, GET_VMI], machine, self.assertRaises,
+                          errors.InvalidValue, machine.set_boot,
+                          boot.Target.PXE, boot.Enabled.ONCE)
+
+
+class MediaCallsTestCase(media_case.MediaTestCase, CallsTestCase):
+
+    def test_insert(self):
+        for off, second in ((True, []), (False, [GET_VM, GET_VMI])):
+            machine = self.machine('Manual', off=off,
+                                   change=media_case.drop_medium)
+            self.settles(machine, OFF if off else ON)
+            self.assert_calls(
+                [GET_VM, GET_VMI, PATCH_VM, GET_CLAIM, CREATE_VOLUME,
+                 *second, PATCH_VM],
+                machine, machine.insert_media, 'Cd', self.source())
+            machine.eject_media('Cd')
