@@ -453,7 +453,17 @@ class Cluster:
     def call(self, machine, action, body, resource):
         """See `machine.Machine.call`."""
         key = (machine.namespace, machine.name)
-        before = self._cache.vmi_uid(key)
+        before = self.cached_objects(machine)
+        uid = self._cache.vmi_uid(key)
+        version = before[0] and before[0]['metadata']['resourceVersion']
+
+        def shown(vm, vmi):
+            # A VMI may be reported before its VM, and processes beside this
+            # one are told the version of the VM only.
+            return run_strategy.shows(action, vm, vmi, uid) and (
+                vm['metadata']['resourceVersion'] != version
+                or run_strategy.shows(action, *before, uid))
+
         try:
             self._client.action(resource, *key, action, body)
         except errors.ObjectNotFound as e:
@@ -465,8 +475,7 @@ class Cluster:
         # until the watch has reported it.
         try:
             if not self._cache.stale and self.wait(
-                    machine, lambda vm, vmi: run_strategy.shows(
-                        action, vm, vmi, before), EFFECT_SECONDS):
+                    machine, shown, EFFECT_SECONDS):
                 self._note_version(self.cached_objects(machine)[0])
             else:
                 self._record_write(self.fetch_vm(machine))

@@ -548,6 +548,39 @@ class ClusterTestCase(base.BaseTestCase):
         self.assertTrue(machine.objects()[0]['status'])
         self.assertEqual(0, self.api.count('GET', '/virtualmachines/'))
 
+    def test_own_action_is_awaited_in_the_vm(self):
+        # Processes beside this one are told the VM's version.
+        machine = self.cluster().machine('a')
+        versions = []
+
+        class Writes:
+            latest = staticmethod(lambda uid: 0)
+            record = staticmethod(lambda uid, version: versions.append(
+                int(version)))
+
+        def start(*args):
+            self.api.put('virtualmachineinstances', api.vmi(self.vm))
+            self.until(lambda: machine.objects()[1])
+            self.vm['status'] = {'created': True}
+            threading.Timer(0.1, self.api.put, (
+                'virtualmachines', self.vm)).start()
+
+        before = int(machine.objects()[0]['metadata']['resourceVersion'])
+        machine.cluster.recent_writes = Writes
+        machine.cluster.client.action = start
+        machine.call('start')
+        self.assertEqual([True], [each > before for each in versions])
+        self.assertEqual(0, self.api.count('GET', '/virtualmachines/'))
+
+    def test_action_that_changes_nothing_is_not_awaited(self):
+        self.vm['spec']['runStrategy'] = 'Halted'
+        self.api.put('virtualmachines', self.vm)
+        machine = self.cluster().machine('a')
+        machine.cluster.wait = lambda machine, shown, timeout: shown(
+            *machine.objects())
+        machine.call('stop', {'gracePeriod': 0})
+        self.assertEqual(0, self.api.count('GET', '/virtualmachines/'))
+
     def test_attempt_from_cache_is_followed_by_a_read(self):
         machine = self.cluster().machine('a')
         for first, reads in (
