@@ -10,6 +10,7 @@ import collections
 import json
 import random
 import re
+import ssl
 import threading
 from urllib import parse
 
@@ -412,9 +413,11 @@ class Client:
             code = response.status
             return response
         except (urllib3.exceptions.HTTPError, OSError) as e:
-            if isinstance(e, urllib3.exceptions.SSLError):
+            if (isinstance(e, urllib3.exceptions.SSLError)
+                    and not isinstance(e.args[0], ssl.SSLEOFError)):
                 # A certificate may have been replaced: reload it for the next
-                # attempt.
+                # attempt. Not after a mere loss of the connection, as a
+                # kubeconfig takes as long as the attempt.
                 self._connection.renew(access)
             raise _connection_error(call, access.server, e) from None
         finally:

@@ -221,6 +221,28 @@ class TlsTestCase(base.BaseTestCase):
         conn._renewed_at -= connection.RENEW_SECONDS
         kube_client.get(api_resources.VM, 'default', 'a')
 
+    def test_lost_connection_is_no_reason_to_read_again(self):
+        # Closes connections without TLS's notice.
+        server = socketserver.TCPServer(('127.0.0.1', 0),
+                                        socketserver.BaseRequestHandler)
+        self.run_server(server)
+        where = f'https://127.0.0.1:{server.server_address[1]}'
+        reads = []
+
+        def read():
+            reads.append(1)
+            return connection.Access(where, ca=self.ca.pem)
+
+        conn = connection.Connection(read)
+        kube_client = client.Client(conn, options.Options(request_timeout=5))
+        self.addCleanup(kube_client.close)
+        conn.access()
+        conn._renewed_at -= connection.RENEW_SECONDS
+        e = self.assertRaises(errors.ConnectionLost, kube_client.delete,
+                              api_resources.VM, 'default', 'a')
+        self.assertIn('EOF', str(e))
+        self.assertEqual([1], reads)
+
     def test_proxy_url(self):
         self.serve('127.0.0.1')
         proxied = []
