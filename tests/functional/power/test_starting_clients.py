@@ -5,8 +5,6 @@ Whether the settings made before a restart are in effect is decided by the
 record of the guest's boots: its device and firmware.
 """
 
-import time
-
 import sushy
 
 from kubevirt_sandbox.testing import machines
@@ -22,24 +20,35 @@ REDFISH = (sushy.ResetType.FORCE_RESTART, sushy.ResetType.GRACEFUL_RESTART,
            sushy.ResetType.POWER_CYCLE)
 IPMI = ('cycle', 'reset')
 
-#: KubeVirt delays a start after a failed one for at least 10 s.
-BACK_OFF = 10
+
+class StartingTestCase(bmcs_case.BmcsTestCase):
+
+    def setUp(self):
+        super().setUp()
+        watching = cluster.Cluster(
+            connection.Connection.from_options(str(self.account)),
+            (sandbox.NAMESPACE,), options=options.Options(reconcile=False))
+        self.addCleanup(watching.close)
+        watching.wait_ready()
+        self.history = power_history.History(watching)
+
+    def assert_never_in_back_off(self):
+        """Check that no VMI counted as a failed start, after which KubeVirt
+        delays the next one.
+        """
+        self.assertNotIn('CrashLoopBackOff', self.history.statuses(self.name))
 
 
-class RestartTestCase(bmcs_case.BmcsTestCase):
+class RestartTestCase(StartingTestCase):
 
     BOOT_SECONDS = 4
 
-    def assert_boots(self, requested):
-        """Check that the machine boots with its new settings, at once.
-
-        :param requested: time of the restart, as of ``time.monotonic``
-        """
+    def assert_boots(self):
+        """Check that the machine boots with its new settings, at once."""
         new = 'Pxe', 'efi'
         # The guest of the restarted VMI may boot first on a slow host.
         self.until(lambda: new in self.booted(), describe=self.booted)
-        self.assertLess(time.monotonic() - requested,
-                        BACK_OFF + self.BOOT_SECONDS)
+        self.assert_never_in_back_off()
         self.wait_power(sushy.PowerState.ON, 'on')
         self.assertEqual(new, self.booted()[-1])
 
@@ -68,7 +77,7 @@ class RestartTestCase(bmcs_case.BmcsTestCase):
                 self.ipmi('chassis', 'power', restart)
             else:
                 self.system().reset_system(restart)
-            self.assert_boots(time.monotonic())
+            self.assert_boots()
             self.wait_restored()
 
     def test_restart_right_after_power_on(self):
@@ -83,7 +92,7 @@ class RestartTestCase(bmcs_case.BmcsTestCase):
                 system.reset_system(sushy.ResetType.ON)
                 self.change_settings(restart)
                 system.reset_system(restart)
-            self.assert_boots(time.monotonic())
+            self.assert_boots()
 
     def test_emulator_killed_after_restart(self):
         self.make()
@@ -91,10 +100,9 @@ class RestartTestCase(bmcs_case.BmcsTestCase):
         self.sandbox.wait('virtualmachineinstances', self.name, bool)
         self.change_settings(sushy.ResetType.FORCE_RESTART)
         self.system().reset_system(sushy.ResetType.FORCE_RESTART)
-        requested = time.monotonic()
         self.emulator.process.kill()
         self.restart_emulator()
-        self.assert_boots(requested)
+        self.assert_boots()
 
     def test_restart_of_machine_that_is_off(self):
         self.make()
@@ -109,38 +117,28 @@ class RestartTestCase(bmcs_case.BmcsTestCase):
             self.wait_power(sushy.PowerState.OFF, 'off')
 
 
-class SlowStartTestCase(bmcs_case.BmcsTestCase):
+class SlowStartTestCase(StartingTestCase):
     """Guests that start more slowly than a BMC's request may take.
 
     Such a guest runs only after the answer, as on a cluster where a VM takes
-    tens of seconds to start.
+    tens of seconds to start. A BMC that waited for it would answer with an
+    error at its deadline.
     """
 
     DEADLINE = 4
-    BOOT_SECONDS = 10
+    BOOT_SECONDS = 15
     SETTINGS = {'SUSHY_EMULATOR_KUBEVIRT_WRITE_DEADLINE': DEADLINE}
     CONFIG = {'kubevirt': {'write_deadline': DEADLINE}}
 
-    def setUp(self):
-        super().setUp()
-        watching = cluster.Cluster(
-            connection.Connection.from_options(str(self.account)),
-            (sandbox.NAMESPACE,), options=options.Options(reconcile=False))
-        self.addCleanup(watching.close)
-        watching.wait_ready()
-        self.history = power_history.History(watching)
-
     def redfish(self, reset_type):
-        """Request a reset, which is to be answered by 204 in time."""
-        started = time.monotonic()
+        """Request a reset, which is to succeed."""
         self.emulator.reset(machines.uuid_of(self.vm), reset_type, expect=204)
-        self.assertLess(time.monotonic() - started, self.DEADLINE)
 
     def power(self, command):
-        """Request a reset with ipmitool, which is to succeed in time."""
-        started = time.monotonic()
-        self.ipmi('chassis', 'power', command)
-        self.assertLess(time.monotonic() - started, self.DEADLINE)
+        """Request a reset with ipmitool, which is to succeed."""
+        # A slow host needs longer than ipmitool waits by default.
+        self.vbmcd.ipmi(self.name, 'chassis', 'power', command,
+                        options=('-N', '10'))
 
     def assert_starting(self):
         boots = self.sandbox.boots(self.name)
@@ -158,7 +156,7 @@ class SlowStartTestCase(bmcs_case.BmcsTestCase):
         self.assertEqual(firmware, boot['firmware'])
         self.wait_power(sushy.PowerState.ON, 'on')
         self.assertEqual(1, len(self.sandbox.boots(self.name)))
-        self.assertNotIn('CrashLoopBackOff', self.history.statuses(self.name))
+        self.assert_never_in_back_off()
         self.assertNotIn(power_state.PowerState.OFF,
                          self.history.since_power_on(self.name))
         self.sandbox.wait('virtualmachines', self.name, lambda vm: (
