@@ -5,6 +5,8 @@ The table in ``doc/source/internals.rst`` gives the reason of each call.
 """
 
 import collections
+from concurrent import futures
+import threading
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
@@ -157,6 +159,60 @@ class DeadWatchTestCase(machine_case.MachineTestCase):
         self.sandbox.wait_running(machine.name)
         self.assertEqual('RerunOnFailure', self.strategy(machine.name))
 
+    def test_on_of_machine_that_was_replaced(self):
+        for strategy in ('Manual', 'Halted'):
+            machine = self.frozen(self.machine(strategy))
+            vm = self.sandbox.vm(machine.name)
+            self.sandbox.delete('virtualmachines', machine.name)
+            self.sandbox.wait('virtualmachines', machine.name,
+                              lambda vm: vm is None)
+            self.sandbox.create('virtualmachines', {
+                **vm, 'metadata': {'name': machine.name}, 'status': {}})
+            self.assertRaises(errors.MachineNotFound, machine.reset, R.ON)
+            self.assertRaises(errors.MachineNotFound, machine.set_boot,
+                              boot.Target.PXE, boot.Enabled.ONCE)
+            self.stays(lambda: not self.sandbox.boots(machine.name))
+            self.assertEqual(strategy, self.strategy(machine.name))
+
+    def test_on_with_override_of_another_bmc(self):
+        for strategy in ('Manual', 'Halted'):
+            machine = self.frozen(self.machine(strategy))
+            self.bmc().machine(machine.name).set_boot(
+                boot.Target.PXE, boot.Enabled.ONCE)
+            machine.reset(R.ON)
+            self.assertEqual('Pxe', self.sandbox.wait_boot(
+                machine.name, 1)['class'])
+            self.wait_override_removed(machine.name)
+
+    def test_on_after_change_of_strategy(self):
+        for before, after in (
+                ('Halted', 'Always'), ('Halted', 'RerunOnFailure'),
+                ('Halted', 'Manual'), ('Manual', 'Always'),
+                ('RerunOnFailure', 'Halted'), ('Manual', 'Once')):
+            machine = self.frozen(self.machine(before))
+            boots = len(self.sandbox.boots(machine.name))
+            self.sandbox.patch('virtualmachines', machine.name,
+                               {'spec': {'runStrategy': after}})
+            machine.reset(R.ON)
+            self.sandbox.wait_running(machine.name)
+            self.stays(lambda: len(self.sandbox.boots(machine.name))
+                       == boots + 1)
+            self.assertEqual(
+                {'Halted': 'RerunOnFailure'}.get(after, after),
+                self.strategy(machine.name))
+
+    def test_on_while_vmi_ends(self):
+        for strategy in ('Manual', 'Halted'):
+            machine = self.frozen(self.machine(
+                strategy, annotations={machine_case.IGNORE_ACPI: 'true'},
+                grace=2))
+            self.sandbox.do(machine.name, 'start')
+            self.sandbox.wait_running(machine.name)
+            uid = self.uid(machine.name)
+            self.sandbox.do(machine.name, 'stop')
+            machine.reset(R.ON)
+            self.sandbox.wait_running(machine.name, other_than=uid)
+
     def test_off_and_restart_of_machine_that_was_started(self):
         for kind, boots in ((R.FORCE_OFF, 1), (R.FORCE_RESTART, 2)):
             machine = self.frozen(self.machine('Manual'))
@@ -177,6 +233,52 @@ class DeadWatchTestCase(machine_case.MachineTestCase):
         other = self.bmc().machine(machine.name).boot()
         self.assertEqual((boot.Target.CD, boot.Enabled.CONTINUOUS),
                          (other.target, other.enabled))
+
+
+class TwoBmcsTestCase(machine_case.MachineTestCase):
+    """Actions of two BMC processes at the same time."""
+
+    def both(self, machine, *functions):
+        """Call one function of a machine in each of two BMCs at once."""
+        together = threading.Barrier(2)
+        machines = machine, self.bmc().machine(machine.name)
+
+        def call(machine, function):
+            together.wait()
+            function(machine)
+
+        with futures.ThreadPoolExecutor(2) as pool:
+            list(pool.map(call, machines, functions))
+
+    def test_on(self):
+        for strategy in ('Halted', 'Manual', 'RerunOnFailure', 'Always'):
+            machine = self.machine(strategy)
+            for _ in range(3):
+                boots = len(self.sandbox.boots(machine.name))
+                self.both(machine, *[lambda each: each.reset(R.ON)] * 2)
+                self.becomes(machine, ON)
+                self.stays(lambda: len(self.sandbox.boots(machine.name))
+                           == boots + 1, 0.2)
+                machine.reset(R.FORCE_OFF)
+                self.becomes(machine, OFF)
+
+    def test_on_and_boot_override(self):
+        # Whichever is first: the override is in effect in one boot.
+        machine = self.machine('Halted')
+        for _ in range(4):
+            boots = len(self.sandbox.boots(machine.name))
+            self.both(machine, lambda each: each.reset(R.ON),
+                      lambda each: each.set_boot(boot.Target.PXE,
+                                                 boot.Enabled.ONCE))
+            self.becomes(machine, ON)
+            if self.sandbox.wait_boot(
+                    machine.name, boots + 1)['class'] != 'Pxe':
+                machine.reset(R.FORCE_RESTART)
+                self.assertEqual('Pxe', self.sandbox.wait_boot(
+                    machine.name, boots + 2)['class'])
+            self.wait_override_removed(machine.name)
+            machine.reset(R.FORCE_OFF)
+            self.becomes(machine, OFF)
 
 
 class BootCallsTestCase(CallsTestCase):
