@@ -2,61 +2,106 @@
 """The command ``tools/bench``."""
 
 import argparse
-import datetime
-import importlib.metadata
+import dataclasses
 import json
-import os
-import platform
 import sys
 
+from tests.bench import origin
 from tests.bench import plan
 from tests.bench import report
 
-PACKAGES = ('sushy-kubevirt', 'sushy-tools', 'virtualbmc', 'pyghmi',
-            'gunicorn', 'libvirt-python')
 
-
-def main():
-    parser = argparse.ArgumentParser(
+def parser():
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(
         prog='tools/bench',
         description='Measure the emulators of this project beside the stock '
-        'ones, interleaved, on this machine, an emulator of thousands of VMs, '
-        'the operator with its BMCs, and '
+        'ones, interleaved, on this machine, the BMC of a VM, an emulator of '
+        'thousands of VMs, the operator with its BMCs, and '
         'clusters of virtual bare metal. Takes ten to twenty minutes; prints '
-        'a table, and JSON on request.')
-    parser.add_argument('--json', metavar='FILE',
-                        help='write the figures there; - is standard output, '
-                        'with the table on standard error')
-    parser.add_argument('--quick', action='store_true',
-                        help='check that the benchmark works: few requests, '
-                        'meaningless figures')
-    parser.add_argument('--only', choices=(*report.NAMES, *plan.OTHERS),
-                        help='measure one side alone, or an emulator of '
-                        'thousands of VMs (scale), or the operator, or '
-                        'clusters of virtual bare metal')
-    options = parser.parse_args()
+        'a table, and JSON on request. Times depend on the machine and its '
+        'other load: compare the ratios to what was measured in the same '
+        'run. See doc/source/reference/benchmarks.rst.')
+    made.add_argument('--json', metavar='FILE',
+                      help='write the figures there; - is standard output, '
+                      'with the table on standard error. '
+                      'tests/bench/schema.json is the schema')
+    made.add_argument('--quick', action='store_true',
+                      help='check that the benchmark works: few requests, '
+                      'meaningless figures')
+    made.add_argument('--only', choices=(*report.NAMES, *plan.OTHERS),
+                      help='measure one side alone, or the BMC of a VM '
+                      '(bmc), or an emulator of thousands of VMs (scale), or '
+                      'the operator, or clusters of virtual bare metal')
+    made.add_argument('--vms', metavar='N', type=_number, action='append',
+                      help='number of VMs of --only scale; may be repeated '
+                      '(default: 5000 and 10000)')
+    made.add_argument('--compare', metavar='COMMAND',
+                      help='measure the BMC of a VM only, in alternating '
+                      'rounds with the BMC agent that COMMAND runs on the '
+                      'same API server. It gets what it needs in variables '
+                      'BENCH_*')
+    made.add_argument('--as', metavar='NAME', default='other', dest='name',
+                      help='what the table calls that agent (default: '
+                      '%(default)s)')
+    return made
 
+
+def _number(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def parse(argv=None):
+    """Parse the command line.
+
+    :param argv: list of words, without the program's name
+    """
+    made = parser()
+    options = made.parse_args(argv)
+    if options.compare is not None:
+        if options.only not in (None, 'bmc'):
+            made.error('--compare measures the BMC of a VM, not '
+                       + options.only)
+        if not options.compare.split():
+            made.error('--compare needs a command')
+    elif options.name != 'other':
+        made.error('--as needs --compare')
+    if options.name in (*report.NAMES, ''):
+        made.error(f'--as {options.name!r}: choose another name')
+    return options
+
+
+def measure(options):
+    """Return what the JSON has."""
     def say(what):
         print(f'bench: {what}', file=sys.stderr, flush=True)
 
-    result = {
-        'date': datetime.datetime.now(datetime.timezone.utc).isoformat(
-            timespec='seconds'),
-        'quick': options.quick,
-        'python': platform.python_version(),
-        'machine': f'{platform.machine()}, {os.cpu_count()} processors',
-        'packages': {name: importlib.metadata.version(name)
-                     for name in PACKAGES},
-        **plan.run(plan.QUICK if options.quick else plan.FULL, options.only,
-                   say),
-    }
+    sizes = plan.QUICK if options.quick else plan.FULL
+    if options.vms:
+        sizes = dataclasses.replace(sizes, vms=tuple(options.vms))
+    compare = options.compare and (options.compare, options.name)
+    head = {'version': report.VERSION, **origin.describe(),
+            'quick': options.quick}
+    if compare:
+        head['compare'] = options.compare
+    result = plan.run(sizes, options.only, say, compare)
+    return {**head, 'rows': [row.asdict() for row in report.rows(result)],
+            'series': report.series(result)}
+
+
+def main(argv=None):
+    options = parse(argv)
+    result = measure(options)
     text = json.dumps(result, indent=2)
     if options.json == '-':
         print(text)
     elif options.json:
         with open(options.json, 'w') as stream:
             stream.write(text + '\n')
-    print(report.table(result),
+    print(report.table(map(report.from_dict, result['rows'])),
           file=sys.stderr if options.json == '-' else sys.stdout)
 
 

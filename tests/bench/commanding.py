@@ -10,8 +10,7 @@ import socket
 import statistics
 import time
 
-import psutil
-
+from tests.bench import processor
 from tests.unit.vbmc.ipmi import client
 
 #: Time limit of a response, in seconds.
@@ -39,30 +38,28 @@ class _Wire:
         self.sent.append((self.socket.recv(1024), address))
 
 
-def _cpu_seconds(pid):
-    parent = psutil.Process(pid)
-    return sum(sum(one.cpu_times()[:2])
-               for one in (parent, *parent.children(recursive=True)))
-
-
-def _turn(subject, count):
+def turn(bmc, pid, count):
     """Send ``count`` commands in a new session.
 
+    :param bmc: has ``address``, ``port``, ``username`` and ``password``
+    :param pid: of the server, whose descendants belong to it
     :returns: (commands a second, milliseconds of processor time of each)
+    :raises: `TimeoutError` if there is no response, `RuntimeError` if a
+        command is refused
     """
-    wire = _Wire(subject.bmc)
+    wire = _Wire(bmc)
     with wire.socket:
         one = client.Client(
-            wire, wire, username=subject.bmc.username.encode(),
-            password=subject.bmc.password.encode(), suite=SUITE).login()
+            wire, wire, username=bmc.username.encode(),
+            password=bmc.password.encode(), suite=SUITE).login()
         packets = [one.secure(client.message(*COMMAND, b'', number % 64))
                    for number in range(count)]
-        before = _cpu_seconds(subject.vbmcd.process.pid)
+        before = processor.seconds(pid)
         begin = time.perf_counter()
         for packet in packets:
             wire.receive(packet, None)
         seconds = time.perf_counter() - begin
-        used = _cpu_seconds(subject.vbmcd.process.pid) - before
+        used = processor.seconds(pid) - before
         code = one.reveal(wire.sent[-1][0])[0]
         if code != 0:
             raise RuntimeError(f'completion code {code:02X}h')
@@ -76,12 +73,19 @@ def measure(pair, sizes):
     :param pair: list of `subjects.Ours` and `subjects.Stock`, or one of them
     :param sizes: :class:`tests.bench.plan.Sizes`
     :returns: {name of a subject: {``per_second``: median of the turns,
-        ``cpu_ms``: mean}}
+        ``cpu_ms``: mean}}, and with both ``ratio``, those of these
     """
     turns = {subject.name: [] for subject in pair}
     for number in range(sizes.sessions):
         for subject in pair if number % 2 else reversed(pair):
-            turns[subject.name].append(_turn(subject, sizes.commands))
-    return {name: {'per_second': statistics.median(rate for rate, _ in done),
-                   'cpu_ms': statistics.fmean(cpu for _, cpu in done)}
-            for name, done in turns.items()}
+            turns[subject.name].append(turn(
+                subject.bmc, subject.vbmcd.process.pid, sizes.commands))
+    result = {name: {'per_second': statistics.median(rate for rate, _ in done),
+                     'cpu_ms': statistics.fmean(cpu for _, cpu in done)}
+              for name, done in turns.items()}
+    if len(pair) == 2:
+        # A short turn may take no measurable time of the processor.
+        result['ratio'] = {key: value / result['stock'][key]
+                           for key, value in result['ours'].items()
+                           if result['stock'][key]}
+    return result

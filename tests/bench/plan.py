@@ -6,6 +6,7 @@ import statistics
 
 import fixtures
 
+from tests.bench import bmc
 from tests.bench import commanding
 from tests.bench import console
 from tests.bench import declaring
@@ -16,6 +17,7 @@ from tests.bench import load
 from tests.bench import memory
 from tests.bench import operating
 from tests.bench import scale
+from tests.bench import spread
 from tests.bench import subjects
 from tests.fixtures import vbmcd
 
@@ -65,6 +67,12 @@ class Sizes:
     enrolled: int = 100
     #: VMs of one emulator.
     vms: tuple = (5000, 10000)
+    #: The BMC of one VM: rounds, requests of one client in each, clients at
+    #: the same time, and rounds of power actions and starts.
+    bmc_rounds: int = 7
+    bmc_gets: int = 400
+    bmc_clients: int = 32
+    bmc_starts: int = 11
 
 
 FULL = Sizes(rounds=31, get=60, get_parallel=60, reset=6,
@@ -75,7 +83,8 @@ QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
               keys=20, console_bytes=10 ** 5,
               ready=1, crowd=20, rest=3,
               nodes=3, declarations=1, clusters=(5,),
-              enrolled=2, vms=(50,))
+              enrolled=2, vms=(50,),
+              bmc_rounds=2, bmc_gets=24, bmc_clients=8, bmc_starts=1)
 
 
 def _get(subject, sizes):
@@ -161,21 +170,14 @@ def _figures(turns):
 def _ratios(ours, stock):
     """Compare the two turns of each pair.
 
-    :returns: dictionary of the median of the pairs' ratios, ours to stock,
-        and of their quartiles.
+    :returns: dictionary of `spread.of` the pairs' ratios, ours to stock.
     """
-    def spread(values):
-        ordered = sorted(values)
-        quarter = len(ordered) // 4
-        return {'middle': statistics.median(ordered),
-                'quartiles': [ordered[quarter], ordered[-1 - quarter]]}
-
     pairs = list(zip(ours, stock))
-    ratios = {'median_ms': spread([
+    ratios = {'median_ms': spread.of([
         statistics.median(mine) / statistics.median(other)
         for (mine, _), (other, _) in pairs])}
     if ours[0][1] is not None:
-        ratios['per_second'] = spread([
+        ratios['per_second'] = spread.of([
             mine / other for (_, mine), (_, other) in pairs])
     return ratios
 
@@ -283,19 +285,23 @@ def emulators(sizes, only, say):
 
 
 #: What is measured besides the emulators.
-OTHERS = {'scale': scale.measure, 'operator': operating.measure,
-          'cluster': declaring.measure}
+OTHERS = {'bmc': bmc.measure, 'scale': scale.measure,
+          'operator': operating.measure, 'cluster': declaring.measure}
 
 
-def run(sizes, only=None, say=lambda what: None):
+def run(sizes, only=None, say=lambda what: None, compare=None):
     """Run all measurements.
 
     :param sizes: :class:`Sizes`
     :param only: name of the one subject to measure, or a key of `OTHERS`;
         None for all.
     :param say: function that gets the name of each part when it begins.
-    :returns: dictionary, for JSON.
+    :param compare: command of another agent and what it is called, a pair;
+        None to compare the BMC of one VM with the stock emulator.
+    :returns: dictionary, for `report.rows`.
     """
+    if compare:
+        return {'bmc': bmc.measure(sizes, say, *compare)}
     result = {}
     if only not in OTHERS:
         result.update(emulators(sizes, only, say))

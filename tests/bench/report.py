@@ -1,92 +1,199 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Format the figures as a table."""
+"""The rows of a result, as JSON and as a table.
+
+``schema.json`` describes the JSON.
+"""
+
+import dataclasses
+import json
+
+from tests.bench import targets
+from tests.fixtures import checkout
+
+SCHEMA = checkout.ROOT / 'tests' / 'bench' / 'schema.json'
+
+#: Version of the JSON; another one cannot be read.
+VERSION = 1
+
+#: End of the units of which more is better. Of all others less is.
+_RATE = 'a second'
 
 
-def _number(value):
-    return '-' if value is None else f'{value:.3g}' if value < 100 \
-        else f'{value:.0f}'
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One figure.
+
+    :param name: what was measured
+    :param unit: unit of the values, and the kind of average
+    :param value: of this project; None if it was not measured
+    :param neighbour: what was measured beside it in the same run, or None
+    :param other: value of the neighbour
+    :param ratio: of the value to the neighbour's; the median of all rounds
+    :param spread: lower and upper quartile of the rounds' ratios, a list
+    :param rounds: number of rounds
+    :param values: values of this project in all rounds, a list
+    :param reason: why there is no value of the neighbour, or of this project
+    """
+
+    name: str
+    unit: str
+    value: float | None
+    neighbour: str | None = None
+    other: float | None = None
+    ratio: float | None = None
+    spread: list | None = None
+    rounds: int | None = None
+    values: list | None = None
+    reason: str | None = None
+
+    @property
+    def key(self):
+        """What identifies the row in other runs."""
+        return self.name, self.unit, self.neighbour
+
+    @property
+    def better(self):
+        """Whether ``higher`` or ``lower`` values are better."""
+        return better(self.unit)
+
+    @property
+    def target(self):
+        """The value to reach, or None."""
+        return targets.TARGETS.get((self.name, self.unit))
+
+    def asdict(self):
+        """Return what JSON has of it; fields without a value are left out."""
+        found = {**dataclasses.asdict(self), 'better': self.better,
+                 'target': self.target}
+        return {name: value for name, value in found.items()
+                if value is not None or name == 'value'}
+
+
+def better(unit):
+    """Return whether ``higher`` or ``lower`` values of a unit are better."""
+    return 'higher' if _RATE in unit else 'lower'
+
+
+def from_dict(found):
+    """Return the `Row` of a dictionary that `Row.asdict` returned."""
+    return Row(**{field.name: found[field.name]
+                  for field in dataclasses.fields(Row)
+                  if field.name in found})
+
+
+def read(path):
+    """Read the JSON of an earlier run.
+
+    :param path: of the file
+    :returns: dictionary
+    :raises: `ValueError` with what is wrong with the file
+    """
+    with open(path) as stream:
+        result = json.load(stream)
+    version = result.get('version') if isinstance(result, dict) else None
+    if version != VERSION:
+        raise ValueError(
+            f'{path} has version {version} of the JSON, not {VERSION}: '
+            'measure again with --json')
+    return result
 
 
 def rows(result):
-    """Yield the table's rows: name, unit, ours, stock, ratio.
+    """Yield the rows.
 
     :param result: result of :func:`tests.bench.plan.run`.
     """
     if 'turns' in result:
         yield from _emulators(result)
+    yield from result.get('bmc', ())
     for figures in result.get('scale', ()):
-        yield from ((*row[:2], _number(row[2]), '-', '-')
-                    for row in _scale(**figures))
-    if result.get('operator'):
-        yield from ((*row[:2], _number(row[2]), '-', '-')
-                    for row in _operator(**result['operator']))
-    if result.get('cluster'):
-        yield from ((*row[:2], _number(row[2]), '-', '-')
-                    for row in _cluster(**result['cluster']))
+        yield from _scale(**figures)
+    for name, make in ('operator', _operator), ('cluster', _cluster):
+        if result.get(name):
+            yield from (Row(*row) for row in make(**result[name]))
+
+
+def series(result):
+    """Return the values that depend on a number, for plots.
+
+    :param result: result of :func:`tests.bench.plan.run`.
+    :returns: list of dictionaries, as in the JSON
+    """
+    lines = {}
+    for count, figures in result.get('bmcs', {}).items():
+        for name in NAMES:
+            if name in figures:
+                lines.setdefault(name, []).append(
+                    [int(count), figures[name]['total']])
+    return [{'name': 'memory of vbmcd', 'x': 'BMCs', 'y': 'MiB of PSS',
+             'lines': lines}] if lines else []
+
+
+def _pair(name, unit, figures, ratio=None, **more):
+    """Make the row of a figure of ours and of the stock program."""
+    ours, stock = (figures.get(each) for each in NAMES)
+    return Row(name, unit, ours, None if stock is None else NAMES[1], stock,
+               ratio, **more)
 
 
 def _emulators(result):
     for name, turn in result['turns'].items():
         for key, unit in (('median_ms', 'ms, median'), ('p95_ms', 'ms, p95'),
-                          ('per_second', 'a second')):
-            figures = [turn.get(subject, {}).get(key) for subject in NAMES]
-            if figures == [None, None]:
+                          ('per_second', _RATE)):
+            figures = {subject: turn[subject][key] for subject in NAMES
+                       if key in turn.get(subject, ())}
+            if not figures:
                 continue
             ratio = turn.get('ratio', {}).get(key)
-            if ratio is None:
-                shown = '-'
-            else:
-                low, high = ratio['quartiles']
-                shown = f"{ratio['middle']:.2f} ({low:.2f} to {high:.2f})"
-            yield (name, unit, *map(_number, figures), shown)
-    for key, unit in (('per_second', 'a second'), ('cpu_ms', 'ms of CPU')):
-        figures = [result['commands'].get(subject, {}).get(key)
-                   for subject in NAMES]
-        yield ('IPMI commands in one session', unit, *map(_number, figures),
-               '-' if None in figures else f'{figures[0] / figures[1]:.2f}')
+            yield _pair(name, unit, figures,
+                        **({'ratio': ratio['middle'],
+                            'spread': ratio['quartiles'],
+                            'rounds': ratio['rounds']} if ratio else {}))
+    for key, unit in (('per_second', _RATE), ('cpu_ms', 'ms of CPU')):
+        yield _pair('IPMI commands in one session', unit, {
+            subject: figures[key]
+            for subject, figures in result['commands'].items()
+            if subject in NAMES}, result['commands'].get('ratio', {}).get(key))
     if 'api_calls' in result:
-        yield ('API calls of a GET', '',
-               _number(result['api_calls']['per_get']), '-', '-')
+        yield Row('API calls of a GET', '', result['api_calls']['per_get'])
     for key, what in (('cdi', 'import of 1 MiB, CDI alone'),
                       ('insert', 'import of 1 MiB, inserted'),
                       ('post', 'POST InsertMedia')):
         if 'insert' in result:
-            yield (what, 'ms, median', _number(result['insert'][key]), '-',
-                   '-')
+            yield Row(what, 'ms, median', result['insert'][key])
     if 'events' in result:
         figures = result['events']
         what = f"event to {figures['subscribers']} subscribers"
-        yield what, 'ms, median', _number(figures['median_ms']), '-', '-'
-        yield what, 'a second', _number(figures['per_second']), '-', '-'
+        yield Row(what, 'ms, median', figures['median_ms'])
+        yield Row(what, _RATE, figures['per_second'])
     if 'listing' in result:
         figures = result['listing']
-        yield ('ipmitool sdr list', 'ms, median', _number(figures['sdr']),
-               '-', '-')
-        yield (f"ipmitool sel list, {figures['entries']} records",
-               'ms, median', _number(figures['sel']), '-', '-')
+        yield Row('ipmitool sdr list', 'ms, median', figures['sdr'])
+        yield Row(f"ipmitool sel list, {figures['entries']} records",
+                  'ms, median', figures['sel'])
     if 'console' in result:
-        yield from ((*row[:2], _number(row[2]), '-', '-')
-                    for row in _console(**result['console']))
+        yield from (Row(*row) for row in _console(**result['console']))
     soak = result['memory']
     for part in 'emulator', 'vbmcd':
-        figures = [soak.get(subject, {}).get('after', {}).get(part)
-                   for subject in NAMES]
-        most = max(len(tree['processes']) for tree in figures if tree)
+        figures = {subject: soak[subject]['after'][part] for subject in NAMES
+                   if subject in soak}
+        most = max(len(tree['processes']) for tree in figures.values())
         for number in range(most):
             role = f'child {number}' if number else 'parent'
-            yield (f'{part}, {role}', 'MiB of PSS',
-                   *(_number(tree['processes'][number])
-                     if tree and number < len(tree['processes']) else '-'
-                     for tree in figures), '-')
-        yield (f'{part}, all', 'MiB of PSS',
-               *(_number(tree and tree['total']) for tree in figures),
-               f"{soak['ratio'][part]:.2f}" if 'ratio' in soak else '-')
+            yield _pair(f'{part}, {role}', 'MiB of PSS', {
+                subject: tree['processes'][number]
+                for subject, tree in figures.items()
+                if number < len(tree['processes'])})
+        yield _pair(f'{part}, all', 'MiB of PSS',
+                    {subject: tree['total']
+                     for subject, tree in figures.items()},
+                    soak.get('ratio', {}).get(part))
     for count, figures in result['bmcs'].items():
-        yield (f"vbmcd with {count} BMC{'' if count == '1' else 's'}",
-               'MiB of PSS',
-               *(_number(figures.get(subject, {}).get('total'))
-                 for subject in NAMES),
-               f"{figures['ratio']:.2f}" if 'ratio' in figures else '-')
+        yield _pair(f"vbmcd with {count} BMC{'' if count == '1' else 's'}",
+                    'MiB of PSS',
+                    {subject: figures[subject]['total']
+                     for subject in NAMES if subject in figures},
+                    figures.get('ratio'))
 
 
 def _console(**figures):
@@ -104,11 +211,12 @@ def _console(**figures):
         yield what, 'MiB of PSS', figures[name]
 
 
-def _scale(vms, first_s, whole_ms, page_ms, kib_per_vm):
-    yield f'first collection, {vms} VMs', 's', first_s
-    yield f'GET Systems, {vms} VMs', 'ms, median', whole_ms
-    yield f'a page of it, {vms} VMs', 'ms, median', page_ms
-    yield f'memory of a VM, {vms} VMs', 'KiB of PSS', kib_per_vm
+def _scale(vms, first_s, list_s, whole_ms, page_ms, kib_per_vm):
+    yield Row(f'first collection, {vms} VMs', 's', first_s,
+              'list of the API', list_s, first_s / list_s)
+    yield Row(f'GET Systems, {vms} VMs', 'ms, median', whole_ms)
+    yield Row(f'a page of it, {vms} VMs', 'ms, median', page_ms)
+    yield Row(f'memory of a VM, {vms} VMs', 'KiB of PSS', kib_per_vm)
 
 
 def _operator(one, many):
@@ -131,8 +239,8 @@ def _operator(one, many):
 
 def _cluster(nodes, pair, single, enrol):
     what = f'apply {nodes} nodes'
-    yield what, 's, median', pair['command']
-    yield what + ', kubectl', 's, median', pair['kubectl']
+    yield (what, 's, median', pair['command'], 'kubectl', pair['kubectl'],
+           pair['command'] / pair['kubectl'])
     for one in single:
         for key, step in (('apply_s', 'apply'), ('unchanged_s', 'unchanged'),
                           ('teardown_s', 'teardown')):
@@ -146,14 +254,41 @@ def _cluster(nodes, pair, single, enrol):
 
 NAMES = ('ours', 'stock')
 
+_HEAD = '', '', 'ours', 'neighbour', '', 'ratio (quartiles)', 'target'
 
-def table(result):
-    """Format the rows as text."""
-    lines = [('', '', *NAMES, 'ours to stock (quartiles)'), *rows(result)]
+
+def _number(value):
+    return '-' if value is None else f'{value:.3g}' if value < 100 \
+        else f'{value:.0f}'
+
+
+def _cells(row):
+    ratio = '-'
+    if row.ratio is not None:
+        ratio = f'{row.ratio:.2f}'
+        if row.spread:
+            ratio += ' ({:.2f} to {:.2f})'.format(*row.spread)
+    elif row.reason:
+        ratio = 'not compared'
+    target = '' if row.target is None else (
+        f"{'≥' if row.better == 'higher' else '≤'} {_number(row.target)}")
+    return (row.name, row.unit, _number(row.value), _number(row.other),
+            row.neighbour or '', ratio, target)
+
+
+def table(found):
+    """Format rows as text; reasons why they are not compared follow.
+
+    :param found: iterable of `Row`
+    """
+    found = list(found)
+    lines = [_HEAD, *map(_cells, found)]
     widths = [max(len(line[column]) for line in lines)
               for column in range(len(lines[0]))]
-    aligned = ('%-*s', '%-*s', '%*s', '%*s', '%-*s')
-    return '\n'.join(
-        '  '.join(form % (width, cell) for form, width, cell
-                  in zip(aligned, widths, line)).rstrip()
-        for line in lines)
+    aligned = ('%-*s', '%-*s', '%*s', '%*s', '%-*s', '%-*s', '%-*s')
+    return '\n'.join([
+        *('  '.join(form % (width, cell) for form, width, cell
+                    in zip(aligned, widths, line)).rstrip()
+          for line in lines),
+        *(f'not compared: {row.name}, {row.unit}: {row.reason}'
+          for row in found if row.ratio is None and row.reason)])

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of ``tools/bench``."""
+
+import contextlib
+import io
+import json
+import pathlib
+from unittest import mock
+
+import fixtures
+import jsonschema
+from oslotest import base
+
+from tests.bench import __main__ as bench
+from tests.bench import plan
+from tests.bench import report
+from tests.unit.bench import test_report
+
+
+class ParseTestCase(base.BaseTestCase):
+
+    def refuse(self, *words):
+        text = io.StringIO()
+        with contextlib.redirect_stderr(text):
+            self.assertRaises(SystemExit, bench.parse, words)
+        return text.getvalue()
+
+    def test_compare_measures_the_bmc_of_a_vm(self):
+        options = bench.parse(['--compare', 'agent a', '--as', 'KubeVirtBMC'])
+        with mock.patch.object(plan, 'run', return_value={}) as run:
+            result = bench.measure(options)
+        self.assertEqual(('agent a', 'KubeVirtBMC'), run.call_args.args[-1])
+        self.assertEqual('agent a', result['compare'])
+
+    def test_compare_with_another_part(self):
+        self.assertIn('--compare measures the BMC of a VM, not scale',
+                      self.refuse('--compare', 'agent', '--only', 'scale'))
+
+    def test_compare_without_a_command(self):
+        self.assertIn('needs a command', self.refuse('--compare', ' '))
+
+    def test_name_without_another_agent(self):
+        self.assertIn('needs --compare', self.refuse('--as', 'lean'))
+
+    def test_name_of_ours(self):
+        self.assertIn('choose another name',
+                      self.refuse('--compare', 'agent', '--as', 'ours'))
+
+    def test_numbers_of_vms(self):
+        options = bench.parse(['--vms', '50', '--vms', '100', '--quick'])
+        with mock.patch.object(plan, 'run', return_value={}) as run:
+            bench.measure(options)
+        self.assertEqual((50, 100), run.call_args.args[0].vms)
+        self.assertIn('invalid', self.refuse('--vms', '0'))
+
+
+class MainTestCase(base.BaseTestCase):
+
+    def test_json_and_table(self):
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'file')
+        text = io.StringIO()
+        with mock.patch.object(plan, 'run', return_value=test_report.RESULT), \
+                contextlib.redirect_stdout(text):
+            bench.main(['--json', str(path)])
+        self.assertIn('first collection, 5000 VMs', text.getvalue())
+        jsonschema.validate(json.loads(path.read_text()),
+                            json.loads(report.SCHEMA.read_text()))

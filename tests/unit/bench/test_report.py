@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the benchmark, as JSON and as a table."""
+
+import json
+import pathlib
+
+import fixtures
+import jsonschema
+from oslotest import base
+
+from tests.bench import origin
+from tests.bench import report
+
+#: What `plan.run` returns, with the figures of both programs.
+RESULT = {
+    'turns': {'GET system, 1 client': {
+        'ours': {'median_ms': 1.0, 'p95_ms': 2.0, 'per_second': 900.0},
+        'stock': {'median_ms': 2.0, 'p95_ms': 3.0, 'per_second': 450.0},
+        'ratio': {'median_ms': {
+            'middle': 0.5, 'quartiles': [0.4, 0.6], 'rounds': 31}}}},
+    'commands': {'ours': {'per_second': 6000.0, 'cpu_ms': 0.1},
+                 'stock': {'per_second': 1000.0, 'cpu_ms': 1.0},
+                 'ratio': {'per_second': 6.0, 'cpu_ms': 0.1}},
+    'memory': {'ours': {'after': {
+        part: {'processes': [14.0, 66.0], 'total': 80.0}
+        for part in ('emulator', 'vbmcd')}}},
+    'bmcs': {'1': {'ours': {'total': 36.0}, 'stock': {'total': 44.0},
+                   'ratio': 0.82},
+             '10': {'ours': {'total': 39.0}, 'stock': {'total': 98.0},
+                    'ratio': 0.4}},
+    'bmc': [
+        report.Row('POST Reset On', 'API calls', 6, 'PUT start', 1, 6.0,
+                   [6.0, 6.0], 11, [6] * 11),
+        report.Row('GET system, HTTPS, 1 client', 'a second', 1600.0, 'other',
+                   reason='other: not served: it has no TLS')],
+    'scale': [{'vms': 5000, 'first_s': 3.0, 'list_s': 2.0, 'whole_ms': 40.0,
+               'page_ms': 4.0, 'kib_per_vm': 3.1}],
+}
+
+
+def document(result=RESULT, **more):
+    """Return what ``--json`` writes."""
+    return {'version': report.VERSION, **origin.describe(), 'quick': False,
+            'rows': [row.asdict() for row in report.rows(result)],
+            'series': report.series(result), **more}
+
+
+class RowsTestCase(base.BaseTestCase):
+
+    def row(self, name, unit):
+        return next(row for row in report.rows(RESULT)
+                    if (row.name, row.unit) == (name, unit))
+
+    def test_neighbour_and_ratio(self):
+        row = self.row('GET system, 1 client', 'ms, median')
+        self.assertEqual(('stock', 2.0, 0.5, [0.4, 0.6], 31),
+                         (row.neighbour, row.other, row.ratio, row.spread,
+                          row.rounds))
+
+    def test_side_that_was_not_measured(self):
+        row = self.row('emulator, all', 'MiB of PSS')
+        self.assertEqual((80.0, None, None),
+                         (row.value, row.neighbour, row.ratio))
+
+    def test_first_collection_beside_a_list_of_the_api(self):
+        row = self.row('first collection, 5000 VMs', 's')
+        self.assertEqual(('list of the API', 1.5), (row.neighbour, row.ratio))
+
+    def test_better(self):
+        self.assertEqual(
+            ['higher', 'higher', 'lower', 'lower'],
+            [report.better(unit) for unit in (
+                'a second', 'KiB a second', 'API calls a minute',
+                'ms, median')])
+
+    def test_targets_belong_to_rows(self):
+        row = self.row('POST Reset On', 'API calls')
+        self.assertEqual((2, 'lower'), (row.target, row.better))
+        self.assertEqual(1500, self.row(
+            'GET system, HTTPS, 1 client', 'a second').target)
+
+    def test_table(self):
+        lines = report.table(report.rows(RESULT)).splitlines()
+        self.assertIn(
+            'POST Reset On API calls 6 1 PUT start 6.00 (6.00 to 6.00) ≤ 2',
+            [' '.join(line.split()) for line in lines])
+        self.assertEqual(
+            ['not compared: GET system, HTTPS, 1 client, a second: '
+             'other: not served: it has no TLS'],
+            [line for line in lines if line.startswith('not compared')])
+
+
+class JsonTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.schema = json.loads(report.SCHEMA.read_text())
+        self.path = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'figures.json')
+
+    def test_is_described_by_its_schema(self):
+        jsonschema.Draft202012Validator.check_schema(self.schema)
+        jsonschema.validate(document(), self.schema)
+
+    def test_schema_has_all_fields_of_a_row(self):
+        row = self.schema['properties']['rows']['items']['properties']
+        self.assertEqual(
+            {*report.Row.__dataclass_fields__, 'better', 'target'}, set(row))
+
+    def test_rows_survive(self):
+        self.path.write_text(json.dumps(document()))
+        result = report.read(self.path)
+        self.assertEqual(
+            [row.asdict() for row in report.rows(RESULT)],
+            [report.from_dict(row).asdict() for row in result['rows']])
+
+    def test_series(self):
+        self.assertEqual(
+            {'ours': [[1, 36.0], [10, 39.0]],
+             'stock': [[1, 44.0], [10, 98.0]]},
+            document()['series'][0]['lines'])
+
+    def test_another_version_is_refused(self):
+        for text in '{"version": 0}', '[]':
+            self.path.write_text(text)
+            exc = self.assertRaises(ValueError, report.read, self.path)
+            self.assertIn('measure again', str(exc))
