@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 
+from tests.bench import history
 from tests.bench import origin
 from tests.bench import plan
 from tests.bench import report
@@ -44,6 +45,21 @@ def parser():
     made.add_argument('--as', metavar='NAME', default='other', dest='name',
                       help='what the table calls that agent (default: '
                       '%(default)s)')
+    made.add_argument('--from', metavar='FILE', dest='source',
+                      help='do not measure: use the figures that --json '
+                      'wrote there')
+    made.add_argument('--record', action='store_true',
+                      help='add the figures to tests/bench/history.jsonl; '
+                      'the checkout must have no changes')
+    made.add_argument('--regressions', action='store_true',
+                      help='do not measure: compare the last recorded run '
+                      'with the median of earlier ones on the same kind of '
+                      'machine, by ratios, memory and API calls, and print '
+                      'what is worse. The exit code is 0 all the same')
+    made.add_argument('--threshold', metavar='PERCENT', type=float,
+                      default=history.THRESHOLD,
+                      help='what --regressions tolerates (default: '
+                      '%(default)s)')
     return made
 
 
@@ -71,6 +87,10 @@ def parse(argv=None):
         made.error('--as needs --compare')
     if options.name in (*report.NAMES, ''):
         made.error(f'--as {options.name!r}: choose another name')
+    if options.record and not options.source:
+        # Before minutes are spent on it.
+        if reason := history.problem(options.quick, origin.commit()):
+            made.error(f'--record: {reason}')
     return options
 
 
@@ -92,9 +112,29 @@ def measure(options):
             'series': report.series(result)}
 
 
+def regressions(threshold):
+    """Print the rows of the last recorded run that are worse."""
+    runs = history.read()
+    worse, compared = history.compare(runs, threshold)
+    for one in worse:
+        print(one)
+    print(f'{len(worse)} of {compared} rows are more than {threshold:g} % '
+          'worse than before' + (
+              f" ({runs[-1]['commit'][:12]}, {runs[-1]['machine']})"
+              if runs else ': no run is recorded'))
+
+
 def main(argv=None):
     options = parse(argv)
-    result = measure(options)
+    if options.regressions:
+        return regressions(options.threshold)
+    try:
+        result = (report.read(options.source) if options.source
+                  else measure(options))
+        if options.record:
+            history.record(result)
+    except (OSError, ValueError) as exc:
+        sys.exit(f'tools/bench: {exc}')
     text = json.dumps(result, indent=2)
     if options.json == '-':
         print(text)

@@ -155,7 +155,7 @@ def _emulators(result):
             for subject, figures in result['commands'].items()
             if subject in NAMES}, result['commands'].get('ratio', {}).get(key))
     if 'api_calls' in result:
-        yield Row('API calls of a GET', '', result['api_calls']['per_get'])
+        yield Row('GET system', 'API calls', result['api_calls']['per_get'])
     for key, what in (('cdi', 'import of 1 MiB, CDI alone'),
                       ('insert', 'import of 1 MiB, inserted'),
                       ('post', 'POST InsertMedia')):
