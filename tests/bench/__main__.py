@@ -48,6 +48,9 @@ def parser():
     made.add_argument('--from', metavar='FILE', dest='source',
                       help='do not measure: use the figures that --json '
                       'wrote there')
+    made.add_argument('--plot', metavar='DIR',
+                      help='draw the rows that have a ratio, and the series, '
+                      'as SVG files for light and dark pages')
     made.add_argument('--record', action='store_true',
                       help='add the figures to tests/bench/history.jsonl; '
                       'the checkout must have no changes')
@@ -133,6 +136,10 @@ def main(argv=None):
                   else measure(options))
         if options.record:
             history.record(result)
+        if options.plot:
+            # Imported here because it takes long.
+            from tests.bench import plots
+            plots.draw(result, options.plot)
     except (OSError, ValueError) as exc:
         sys.exit(f'tools/bench: {exc}')
     text = json.dumps(result, indent=2)

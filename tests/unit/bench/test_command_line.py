@@ -65,3 +65,18 @@ class MainTestCase(base.BaseTestCase):
         self.assertIn('first collection, 5000 VMs', text.getvalue())
         jsonschema.validate(json.loads(path.read_text()),
                             json.loads(report.SCHEMA.read_text()))
+
+    def test_earlier_figures(self):
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        path = folder / 'file'
+        path.write_text(json.dumps(test_report.document()))
+        text = io.StringIO()
+        with mock.patch.object(plan, 'run', side_effect=AssertionError), \
+                contextlib.redirect_stdout(text):
+            bench.main(['--from', str(path), '--plot', str(folder / 'plots')])
+        self.assertIn('first collection, 5000 VMs', text.getvalue())
+        self.assertTrue((folder / 'plots' / 'ratios-stock-dark.svg').exists())
+
+    def test_file_that_is_none(self):
+        exc = self.assertRaises(SystemExit, bench.main, ['--from', '/no'])
+        self.assertIn('tools/bench: ', str(exc))

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plots of the benchmark, and those of the documentation."""
+
+import json
+import pathlib
+from xml.etree import ElementTree
+
+import fixtures
+import jsonschema
+from oslotest import base
+
+from tests.bench import plots
+from tests.bench import report
+from tests.unit.bench import test_report
+
+SERIES = {'name': 'Operator: memory', 'x': 'BMCs', 'y': 'MiB of PSS',
+          'lines': {'PerVM': [[1000, 60.0], [10, 50.0]],
+                    'Shared': [[10, 49.0]]}}
+
+_SVG = '{http://www.w3.org/2000/svg}'
+
+
+def texts(path):
+    """Return the texts of an SVG file, a set."""
+    root = ElementTree.parse(path).getroot()
+    assert root.tag == _SVG + 'svg', root.tag
+    return {one.text for one in root.iter(_SVG + 'text')}
+
+
+class PlotsTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'made')
+        self.result = test_report.document(series=[SERIES])
+        jsonschema.validate(self.result,
+                            json.loads(report.SCHEMA.read_text()))
+        self.paths = plots.draw(self.result, self.folder)
+
+    def test_files(self):
+        self.assertEqual(
+            sorted(f'{name}-{theme}.svg' for theme in plots.THEMES
+                   for name in ('operator-memory', 'ratios-stock',
+                                'ratios-put-start',
+                                'ratios-list-of-the-api')),
+            sorted(path.name for path in self.paths))
+        self.assertEqual(set(self.paths), set(self.folder.iterdir()))
+
+    def test_rows_with_a_ratio(self):
+        for theme in plots.THEMES:
+            found = texts(self.folder / f'ratios-stock-{theme}.svg')
+            self.assertIn('GET system, 1 client, ms, median', found)
+            # It has no ratio.
+            self.assertNotIn('GET system, 1 client, ms, p95', found)
+
+    def test_series(self):
+        self.assertLessEqual(
+            {'Operator: memory', 'BMCs', 'MiB of PSS', 'PerVM', 'Shared'},
+            texts(self.folder / 'operator-memory-light.svg'))
+
+    def test_themes_differ(self):
+        light, dark = ((self.folder / f'operator-memory-{theme}.svg')
+                       .read_text() for theme in ('light', 'dark'))
+        self.assertIn(plots.THEMES['light'][0], light)
+        self.assertNotIn(plots.THEMES['light'][0], dark)
+        self.assertIn(plots.THEMES['dark'][0], dark)
+
+    def test_same_figures_give_the_same_files(self):
+        before = [path.read_bytes() for path in self.paths]
+        plots.draw(self.result, self.folder)
+        self.assertEqual(before, [path.read_bytes() for path in self.paths])
