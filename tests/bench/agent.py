@@ -13,6 +13,7 @@ import secrets
 import shlex
 import socket
 import ssl
+import struct
 import time
 import types
 import urllib.parse
@@ -164,7 +165,8 @@ class Agent(fixtures.Fixture):
         if 'ipmi' not in self.missing:
             try:
                 commanding.turn(self.bmc, self.process.pid, 1)
-            except (OSError, RuntimeError, ValueError, LookupError) as exc:
+            except (OSError, RuntimeError, ValueError, LookupError,
+                    AssertionError, struct.error) as exc:
                 self._silent['ipmi'] = (
                     f'no session with cipher suite {commanding.SUITE}: '
                     f'{exc!r}')

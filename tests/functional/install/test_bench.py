@@ -2,7 +2,6 @@
 """``tools/bench --compare`` measures another agent beside this project's."""
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -72,8 +71,11 @@ class CompareTestCase(base.BaseTestCase):
         self.assertEqual([], process.running(str(self.folder)))
 
     def test_agent_that_fails(self):
+        # A version whose Redfish does not start.
+        (self.folder / 'sushy-kubevirt-ipmi').symlink_to(
+            process.BIN / 'sushy-kubevirt-ipmi')
         done = self.bench('--quick', '--compare',
-                          "sh -c 'echo no such version; exit 3'")
+                          f'tests/bench/agents/project {self.folder}')
         self.assertNotEqual(0, done.returncode)
-        self.assertIn('no such version', done.stderr)
-        self.assertEqual([], os.listdir(self.folder))
+        self.assertRegex(done.stderr, 'project .* ended with 127; its output')
+        self.assertIn('sushy-kubevirt-redfish: No such file', done.stderr)
