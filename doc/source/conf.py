@@ -15,5 +15,7 @@ html_theme_options = {
     'page_width': '1100px',
 }
 html_copy_source = False
+# Plots of the benchmarks.
+html_static_path = ['_static']
 
 smartquotes = False

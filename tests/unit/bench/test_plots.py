@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import re
 from xml.etree import ElementTree
 
 import fixtures
@@ -11,11 +12,14 @@ from oslotest import base
 
 from tests.bench import plots
 from tests.bench import report
+from tests.fixtures import checkout
 from tests.unit.bench import test_report
 
 SERIES = {'name': 'Operator: memory', 'x': 'BMCs', 'y': 'MiB of PSS',
           'lines': {'PerVM': [[1000, 60.0], [10, 50.0]],
                     'Shared': [[10, 49.0]]}}
+
+PAGE = checkout.ROOT / 'doc' / 'source' / 'reference' / 'benchmarks.rst'
 
 _SVG = '{http://www.w3.org/2000/svg}'
 
@@ -70,3 +74,16 @@ class PlotsTestCase(base.BaseTestCase):
         before = [path.read_bytes() for path in self.paths]
         plots.draw(self.result, self.folder)
         self.assertEqual(before, [path.read_bytes() for path in self.paths])
+
+
+class DocumentTestCase(base.BaseTestCase):
+
+    def test_plots_of_the_page(self):
+        found = re.findall(r'"\.\./(_static/[-a-z0-9/]+)-(light|dark)\.svg"',
+                           PAGE.read_text())
+        self.assertNotEqual([], found)
+        for stem, theme in found:
+            self.assertIn((stem, {'light': 'dark', 'dark': 'light'}[theme]),
+                          found)
+            self.assertTrue(texts(
+                checkout.ROOT / 'doc' / 'source' / f'{stem}-{theme}.svg'))
