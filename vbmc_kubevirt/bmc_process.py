@@ -8,6 +8,7 @@ cluster. The process exits when the daemon exits or dies.
 
 import asyncio
 from concurrent import futures
+import functools
 import logging
 import os
 
@@ -88,8 +89,10 @@ class BmcProcess:
         user = users.User(users.NULL_USER + 1, entry['username'].encode(),
                           entry['password'].encode())
         self._servers[name] = server = bmc_server.BmcServer(
-            self._connection, self._options, name, vm,
-            bmc_users.BmcUsers(lambda: (user,)), self._state_secret)
+            functools.partial(
+                bmc_server.OwnBackend, self._connection, self._options, vm,
+                self._state_secret),
+            name, vm, bmc_users.BmcUsers(lambda: (user,)))
         server.start(sock, self._readers, self._writers)
         self._tasks[name] = asyncio.create_task(server.watch(self._readers))
 

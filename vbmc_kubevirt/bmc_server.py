@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """BMC of one VM: its commands, its IPMI server and its Kubernetes connection.
 
-Used by the daemon's `bmc_process` and by the pod's `ipmi_container`, which
+Used by the daemon's `bmc_process` and by the pod's `ipmi_service`, which
 supply the port, the credentials and the thread pools.
 """
 
@@ -60,72 +60,120 @@ class SharedConnection:
             return self._connection
 
 
-class BmcServer:
-    """BMC of one VM.
+class OwnBackend:
+    """What a BMC works on, if nothing else in the process works on its VM.
 
     :param shared_connection: `SharedConnection`
     :param options: `options.Options` of the machine
-    :param name: name for log messages
     :param vm: 'namespace/name'
-    :param users: `bmc_users.BmcUsers`
     :param shared_state: None for a state Secret of the VM's own; otherwise
         that of an emulator for several VMs, 'namespace/name' or '' for its
         default
+    :raises: `errors.ConfigError`
+    """
+
+    def __init__(self, shared_connection, options, vm, shared_state=None):
+        # One watch for this VM only, so that RBAC rules with the VM's name
+        # suffice.
+        self.cluster = cluster.Cluster(shared_connection.get(),
+                                       options=options, vm=vm)
+        shared = shared_state is not None
+        self._state = state_secret.StateSecret(
+            self.cluster, state_secret.location(
+                self.cluster, shared_state, shared), shared=shared)
+        self.log = event_log.Log(self.cluster, self._state)
+
+    def attach(self, users):
+        """Let clients manage accounts, if they may.
+
+        :param users: `bmc_users.BmcUsers`
+        """
+        if users.managed:
+            users.attach(self._state, self.log)
+            # Changes over Redfish must be seen at once.
+            self._state.start()
+
+    def close(self):
+        """Stop the watches; may block."""
+        self._state.close()
+        self.cluster.close()
+
+
+class SharedBackend:
+    """What a BMC works on, if Redfish in this process serves the same VM.
+
+    :param machines: the `cluster.Cluster` of Redfish
+    :param state: its `state_secret.StateSecret`
+    :param log: its `event_log.Log`
+    :param stored: its `accounts.Accounts`; None if it has none
+    :param options: dict of fields of `options.Options` that differ
+    """
+
+    def __init__(self, machines, state, log, stored, options):
+        self.cluster = machines.with_options(**options)
+        self.log = log
+        self._state = state
+        self._stored = stored
+
+    def attach(self, users):
+        """See `OwnBackend.attach`."""
+        if not users.managed:
+            return
+        if self._stored is not None:
+            users.share(self._stored)
+        else:
+            users.attach(self._state, self.log)
+
+    def close(self):
+        """Do nothing: Redfish closes what it has."""
+
+
+class BmcServer:
+    """BMC of one VM.
+
+    :param connect: function that returns an `OwnBackend` or `SharedBackend`;
+        called on first use, again after `errors.ConfigError`
+    :param name: name for log messages
+    :param vm: 'namespace/name'
+    :param users: `bmc_users.BmcUsers`
     :ivar bmc: `bmc.Bmc`
     :ivar server: `ipmi.server.Server`; None before `start`
     """
 
-    def __init__(self, shared_connection, options, name, vm, users,
-                 shared_state=None):
+    def __init__(self, connect, name, vm, users):
         self.name = name
         self.server = None
         self._vm = vm
         self._users = users
-        self._shared_state = shared_state
-        self._shared_connection = shared_connection
-        self._options = options
+        self._connect_backend = connect
         self._lock = threading.Lock()
-        self._cluster = None
-        self._state = None
-        self._log = None
+        self._backend = None
         self._closed = False
         self.bmc = bmc.Bmc(self.name, self._find_machine, version(),
-                           self._reset, lambda: self._log)
+                           self._reset, lambda: self._backend.log)
         self.bmc.users = users
 
     def _find_machine(self):
-        if self._cluster is None:
+        if self._backend is None:
             blocking.check()
             self._connect()
-        return self._cluster.machine(self._vm)
+        return self._backend.cluster.machine(self._vm)
 
     def _connect(self):
         with self._lock:
-            if self._cluster is not None:
+            if self._backend is not None:
                 return
             if self._closed:
                 raise errors.Unavailable('This BMC was stopped')
-            # One watch for this VM only, so that RBAC rules with the VM's
-            # name suffice.
-            found = cluster.Cluster(self._shared_connection.get(),
-                                    options=self._options, vm=self._vm)
-            shared = self._shared_state is not None
-            self._state = state_secret.StateSecret(
-                found, state_secret.location(
-                    found, self._shared_state, shared), shared=shared)
-            # `commands.sel` keeps what it made of the entries.
-            self._log = event_log.Log(found, self._state, fresh_seconds=0)
-            if self._users.managed:
-                self._users.attach(self._state, self._log)
-                # Changes over Redfish must be seen at once.
-                self._state.start()
+            found = self._connect_backend()
+            found.attach(self._users)
             # Last, as it is read without the lock.
-            self._cluster = found
+            self._backend = found
 
     @property
     def cluster(self):
         """The `cluster.Cluster`; None before the connection is made."""
-        return self._cluster
+        return self._backend and self._backend.cluster
 
     def start(self, sock, readers, writers, client_port=None):
         """Serve IPMI.
@@ -175,9 +223,8 @@ class BmcServer:
         """Stop the watches; may block."""
         with self._lock:
             self._closed = True
-            if self._cluster is not None:
-                self._state.close()
-                self._cluster.close()
+            if self._backend is not None:
+                self._backend.close()
 
 
 @functools.cache

@@ -66,6 +66,13 @@ class BmcUsers(users.Users):
         self._accounts.changed.append(
             lambda change: log.record(account_changes.entry(change)))
 
+    def share(self, stored):
+        """Use the accounts of another protocol of the same BMC.
+
+        :param stored: an `accounts.Accounts` whose changes are logged
+        """
+        self._accounts = stored
+
     def _current_users(self):
         if self._accounts is None:
             return self._configured()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus metrics of a BMC that runs in its own process."""
+"""Prometheus metrics of IPMI."""
 
 from sushy_kubevirt.pod import prometheus
 
@@ -27,10 +27,7 @@ def of(bmc_server):
             'IPMI sessions requested, by result.',
             lambda: [({'result': 'established'}, server.sessions_opened),
                      ({'result': 'refused'}, server.sessions_refused)],
-            'counter'),
-        *(prometheus.cluster(bmc_server.cluster)
-          if bmc_server.cluster else ()),
-        *prometheus.process()]
+            'counter')]
 
 
 def _commands(server):

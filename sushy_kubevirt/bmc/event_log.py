@@ -99,12 +99,10 @@ class Log:
 
     :param cluster: a `cluster.Cluster`
     :param state: a `state_secret.StateSecret`
-    :param fresh_seconds: seconds for which entries are kept in memory
     """
 
-    def __init__(self, cluster, state, fresh_seconds=FRESH_SECONDS):
+    def __init__(self, cluster, state):
         self._cluster = cluster
-        self._fresh_seconds = fresh_seconds
         self._cleared = cleared_log.ClearedLogs(state)
         self._lock = threading.Lock()
         self._queue = None
@@ -246,16 +244,18 @@ class Log:
 
     # Reading
 
-    def entries(self, machine):
+    def entries(self, machine, fresh_seconds=FRESH_SECONDS):
         """Read the log of a machine.
 
         :param machine: a `machine.Machine`
+        :param fresh_seconds: seconds for which entries are kept in memory; 0
+            for a caller that keeps what it made of them
         :returns: tuple of `Entry`, oldest first
         :raises: `errors.MachineError`
         """
         known = self._read.get(machine.uid)
         now = time.monotonic()
-        if known is None or now - known[0] > self._fresh_seconds:
+        if known is None or now - known[0] > fresh_seconds:
             cleared = self._cleared.of(machine)
             # Of each page only the entries are kept, as Events are large.
             found = sorted(
@@ -265,9 +265,9 @@ class Log:
                 key=operator.itemgetter(0))
             known = now, tuple(entry for _, entry in found[-MAX_ENTRIES:])
             for uid in [uid for uid, (at, _) in tuple(self._read.items())
-                        if now - at > self._fresh_seconds]:
+                        if now - at > FRESH_SECONDS]:
                 self._read.pop(uid, None)
-            if self._fresh_seconds:
+            if fresh_seconds:
                 self._read[machine.uid] = known
         return known[1]
 

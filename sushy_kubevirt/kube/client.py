@@ -7,6 +7,7 @@ and 0.4 s to a process that has 18 MiB with this client and `machine.cluster`.
 """
 
 import collections
+import copy
 import json
 import random
 import re
@@ -100,13 +101,21 @@ class Client:
         self._watch_silence = watch_silence
         self.after_fork()
 
+    def with_options(self, options):
+        """Return a client that shares all but the options with this one.
+
+        :param options: an `options.Options`
+        """
+        made = copy.copy(self)
+        made._options = options
+        return made
+
     def after_fork(self):
         """Discard the sockets and locks of the parent process."""
         self._connection.after_fork()
         self._lock = threading.Lock()
         self._calls = collections.Counter()
-        self._manager = None
-        self._transport = None
+        self._pools = _Pools(self._connections)
         # Collections whose watches have received bookmarks recently.
         self._bookmarked = set()
 
@@ -350,10 +359,7 @@ class Client:
 
     def close(self):
         """Close all connections."""
-        with self._lock:
-            if self._manager is not None:
-                self._manager.clear()
-            self._manager = self._transport = None
+        self._pools.clear()
 
     def _request(self, method, path, call, fields=None, body=None,
                  content=JSON, accept=ACCEPT):
@@ -407,7 +413,7 @@ class Client:
             read=read_timeout or self._options.read_timeout)
         code = 0
         try:
-            response = self._pool(access).urlopen(
+            response = self._pools.get(access).urlopen(
                 method, url, body=body, headers=headers, retries=False,
                 redirect=False, timeout=timeout, preload_content=False)
             code = response.status
@@ -424,13 +430,6 @@ class Client:
             with self._lock:
                 self._calls[call.verb, call.resource, code] += 1
 
-    def _pool(self, access):
-        with self._lock:
-            if self._transport != access.transport:
-                self._manager = _manager(access, self._connections)
-                self._transport = access.transport
-            return self._manager
-
     def _error(self, response, call):
         """Return the exception for an error response."""
         data = b''
@@ -440,6 +439,33 @@ class Client:
             pass
         return api_responses.error_from_response(
             response.status, data, response.headers, call)
+
+
+class _Pools:
+    """The connections of a client and its copies. Thread-safe.
+
+    :param connections: number of idle connections that are kept
+    """
+
+    def __init__(self, connections):
+        self._connections = connections
+        self._lock = threading.Lock()
+        self._manager = self._transport = None
+
+    def get(self, access):
+        """Return the urllib3 pool manager for a `connection.Access`."""
+        with self._lock:
+            if self._transport != access.transport:
+                self._manager = _manager(access, self._connections)
+                self._transport = access.transport
+            return self._manager
+
+    def clear(self):
+        """Close all connections."""
+        with self._lock:
+            if self._manager is not None:
+                self._manager.clear()
+            self._manager = self._transport = None
 
 
 class Watch:

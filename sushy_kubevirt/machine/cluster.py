@@ -7,6 +7,8 @@ that a cluster can be created before a process forks. After a later fork the
 child starts its own threads.
 """
 
+import copy
+import dataclasses
 import logging
 import os
 import threading
@@ -77,8 +79,25 @@ class Cluster:
         #: Namespace of objects that belong to no VM.
         self.default_namespace = (self._scope['namespaces'] or (
             connection.namespace or 'default',))[0]
+        self._origin = None
         self._reset()
         _clusters.add(self)
+
+    def with_options(self, **changes):
+        """Return this cluster with other options, such as deadlines.
+
+        It shares everything else: connections, cache, threads, media. It ends
+        when this cluster is closed.
+
+        :param changes: fields of `options.Options`
+        :returns: a `Cluster`
+        """
+        made = copy.copy(self)
+        made.options = dataclasses.replace(self.options, **changes)
+        made._client = self._client.with_options(made.options)
+        made._machines = None   # they refer to this cluster
+        made._origin = self
+        return made
 
     def _reset(self):
         #: Set by `close`; ends all waiting.
@@ -89,6 +108,8 @@ class Cluster:
         self._sizes = {}        # uid: (generation, sizes)
         self._machines = None   # VmCache.membership, the machines
         self._boot_reconciler = None
+        if self.options.reconcile:
+            self._boot_reconciler = one_time_boot.OneTimeBootReconciler(self)
         self._started = False
         self._cache = vm_cache.VmCache(
             self._client, self.options, **self._scope)
@@ -221,14 +242,16 @@ class Cluster:
         if self._started:
             return
         blocking.check()
+        if self._origin is not None:
+            self._origin.start()
+            self._started = True
+            return
         with self._lock:
             if self._started:
                 return
             if self.closing.is_set():
                 raise errors.Unavailable('The connection is closed')
-            if self.options.reconcile:
-                self._boot_reconciler = one_time_boot.OneTimeBootReconciler(
-                    self)
+            if self._boot_reconciler is not None:
                 self._boot_reconciler.start()
             self.media.start()
             self._cache.start()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts shared by the containers of a BMC pod, one pod for each VM.
+"""Redfish as a BMC's pod serves it, and the port for probes and metrics.
 
-The Redfish server of the command ``sushy-kubevirt-redfish``, and the port for
-probes and metrics that the IPMI container uses too (`health`, `prometheus`).
-The operator defines the containers' environment.
+`vbmc_kubevirt.bmc_pod` makes a process of Redfish and IPMI. The operator
+defines the environment of the pods.
 """

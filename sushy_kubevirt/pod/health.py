@@ -84,6 +84,12 @@ class Server:
             target=self._run, args=(ours,), name='health', daemon=True)
         self._thread.start()
 
+    @property
+    def url(self):
+        """Base URL."""
+        host = f'[{self.address}]' if ':' in self.address else self.address
+        return f'http://{host}:{self.port}'
+
     def close(self):
         """Close the port and all connections; idempotent."""
         if self._thread is None:

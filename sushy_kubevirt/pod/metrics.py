@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus metrics of the Redfish container.
+"""Prometheus metrics of Redfish.
 
 Requests are labelled with the rule of their route, not with the path: the
 number of rules is bounded, paths are chosen by clients.
@@ -28,24 +28,19 @@ class Metrics:
             'virtbmc_redfish_requests_total',
             'Requests answered, by route (the rule, not the path), method '
             'and status code.', ('route', 'method', 'code'))
-        services, cluster = app.sushy_kubevirt.services, app.systems.cluster
-        self._metrics = (
+        services = app.sushy_kubevirt.services
+        #: Tuple of the metrics.
+        self.all = (
             self._requests,
             prometheus.Gauge('virtbmc_redfish_sessions',
                              'Open sessions of Redfish.',
                              lambda: len(services.sessions.all())),
             prometheus.Gauge('virtbmc_redfish_connections',
                              'Open connections of clients.', connections),
-            *prometheus.cluster(cluster),
-            *prometheus.process(),
         )
         flask.request_finished.connect(self._count, app)
         # Responses that are sent again do not reach Flask.
         app.sushy_kubevirt.responses.observers.append(self._count_cached)
-
-    def text(self):
-        """:returns: bytes, in Prometheus' text format"""
-        return prometheus.text(self._metrics)
 
     def _count_cached(self, environ, response):
         self._requests.add(response.rule, environ['REQUEST_METHOD'],

@@ -35,13 +35,11 @@ ALLOWED = {
         'sushy_kubevirt.redfish', 'flask', 'stevedore', 'sushy_tools'},
     'sushy_kubevirt.cmd': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.operator',
-        'sushy_kubevirt.pod', 'sushy_kubevirt.cluster', 'cliff'},
-    'sushy_kubevirt.pod': {
-        'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
-        'sushy_kubevirt.emulator.plugin', 'sushy_kubevirt.redfish',
-        'sushy_tools.emulator', 'flask', 'httptools', 'uvicorn'},
-    # Operator and IPMI pods share the probes and metrics of the Redfish pod;
-    # the operator names the Secret in which a BMC keeps its state.
+        'sushy_kubevirt.cluster', 'cliff'},
+    'sushy_kubevirt.pod': {'sushy_kubevirt.redfish', 'flask', 'httptools',
+                           'uvicorn'},
+    # The operator shares the probes and metrics of the pods, and names the
+    # Secret in which a BMC keeps its state.
     'sushy_kubevirt.operator': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.pod.prometheus', 'sushy_kubevirt.pod.health',
@@ -63,8 +61,8 @@ ALLOWED = {
     'vbmc_kubevirt.ipmi': {'cryptography'},
     'vbmc_kubevirt': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
-        'sushy_kubevirt.bmc', 'sushy_kubevirt.pod.prometheus',
-        'sushy_kubevirt.pod.health', 'cliff', 'stevedore', 'virtualbmc'},
+        'sushy_kubevirt.bmc', 'sushy_kubevirt.pod', 'cliff', 'stevedore',
+        'virtualbmc', 'sushy_tools.emulator'},
 }
 
 # Packages that cost a long-running process much memory, and the one module

@@ -130,7 +130,7 @@ class _Sel:
             if records is None or time.monotonic() - records.at > seconds:
                 machine = self._bmc.machine()
                 log = self._bmc.log()
-                entries = log.entries(machine)
+                entries = log.entries(machine, fresh_seconds=0)
                 # Their age begins here: a listing begins with two commands
                 # that want fresh ones, and reading may take longer.
                 records = _records(entries, records, time.monotonic(),

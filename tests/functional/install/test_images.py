@@ -30,7 +30,8 @@ VERSION = '7.6.5'
 EPOCH = 1700000000
 
 #: The commands of each image.
-PROGRAMS = {'emulator': {'sushy-kubevirt-ipmi', 'sushy-kubevirt-redfish'},
+PROGRAMS = {'emulator': {'sushy-kubevirt-bmc', 'sushy-kubevirt-ipmi',
+                         'sushy-kubevirt-redfish'},
             'operator': {'sushy-kubevirt-operator'}}
 
 #: Bytes that the packages of an image may have, with their byte code.

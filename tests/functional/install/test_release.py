@@ -37,9 +37,9 @@ INSTALLED = {
 }
 
 #: What users call: the commands of this project, and upstream's with drivers.
-COMMANDS = ('sushy-kubevirt-cluster', 'sushy-kubevirt-ipmi',
-            'sushy-kubevirt-operator', 'sushy-kubevirt-redfish',
-            'vbmcd-kubevirt', 'sushy-emulator', 'vbmc')
+COMMANDS = ('sushy-kubevirt-bmc', 'sushy-kubevirt-cluster',
+            'sushy-kubevirt-ipmi', 'sushy-kubevirt-operator',
+            'sushy-kubevirt-redfish', 'vbmcd-kubevirt', 'sushy-emulator', 'vbmc')
 
 
 def run(*words, cwd=None, code=0, **env):

@@ -105,11 +105,14 @@ class LogTestCase(base.BaseTestCase):
         cluster = types.SimpleNamespace(
             client=self.client, options=options.Options(), vm=None,
             closing=threading.Event())
-        return event_log.Log(cluster, self.state, fresh_seconds=0)
+        return event_log.Log(cluster, self.state)
+
+    def entries(self):
+        return self.log.entries(self.machine, fresh_seconds=0)
 
     def reasons(self, log=None):
         return [entry.reason for entry in (log or self.log).entries(
-            self.machine)]
+            self.machine, fresh_seconds=0)]
 
     def test_own_events_have_what_kubernetes_requires(self):
         self.log._write(record('ü' * 1000))
@@ -119,7 +122,7 @@ class LogTestCase(base.BaseTestCase):
         self.assertTrue(event['action'])
         self.assertTrue(event['reportingInstance'])
         self.assertEqual(1024, len(event['message'].encode()))
-        [entry] = self.log.entries(self.machine)
+        [entry] = self.entries()
         self.assertEqual('2026-11-01T10:00:05.123000Z', entry.created)
 
     def test_order_within_a_second(self):
@@ -143,7 +146,7 @@ class LogTestCase(base.BaseTestCase):
             self.client.put(other(name))
         self.client.put(other('A', count=2))
         self.assertEqual(['B', 'A'], self.reasons())
-        entry = self.log.entries(self.machine)[1]
+        entry = self.entries()[1]
         self.assertEqual((2, 'virt-handler (A): text (2 times)'),
                          (entry.count, entry.text))
 
@@ -253,19 +256,26 @@ class LogTestCase(base.BaseTestCase):
         self.assertEqual(['A'], self.reasons())
 
     def test_a_change_of_the_state_drops_cached_entries(self):
-        log = event_log.Log(self.log._cluster, self.state, 1000)
+        log = self.new_log()
+
+        def reasons():
+            return [entry.reason for entry in log.entries(self.machine, 1000)]
+
         self.client.put(other('A'))
-        self.assertEqual(['A'], self.reasons(log))
+        self.assertEqual(['A'], reasons())
         self.log.clear(self.machine)
-        self.assertEqual(['A'], self.reasons(log))
-        self.state.changed()
+        self.assertEqual(['A'], reasons())
+        # Another caller wants what there is now, and keeps it itself.
         self.assertEqual([], self.reasons(log))
+        self.assertEqual(['A'], reasons())
+        self.state.changed()
+        self.assertEqual([], reasons())
 
     def test_add(self):
         names = {self.log.add(self.machine, event_registry.SEL_ENTRY,
                               ('default/vm', '02'), b'\x02') for _ in 'ab'}
         self.assertEqual(2, len(names))
-        entry = self.log.entries(self.machine)[0]
+        entry = self.entries()[0]
         self.assertIn(entry.id, names)
         self.assertEqual(b'\x02', entry.raw)
         self.assertEqual(('default/vm', '02'), entry.args)

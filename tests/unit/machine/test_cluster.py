@@ -61,6 +61,22 @@ class ClusterTestCase(base.BaseTestCase):
         return machine.objects()[0]['metadata'].get(
             'annotations', {}).get(name)
 
+    def test_other_options_share_cache_and_connections(self):
+        c = self.cluster()
+        quick = c.with_options(write_deadline=0.5)
+        [machine] = quick.machines()
+        self.assertIs(quick, machine.cluster)
+        self.assertEqual((0.5, 3), (machine.options.write_deadline,
+                                    c.options.write_deadline))
+        lists = c.calls[('list', 'virtualmachines.kubevirt.io', 200)]
+        [own] = c.machines()
+        self.assertIs(c, own.cluster)
+        self.assertEqual(1, lists)
+        self.assertEqual(c.calls, quick.calls)
+        # What one writes, the other reads at once.
+        machine.set_asset_tag('rack 7')
+        self.assertEqual('rack 7', own.asset_tag())
+
     # Finding
 
     def test_machines_are_found_by_uuid_name_and_qualified_name(self):

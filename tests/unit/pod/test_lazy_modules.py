@@ -9,8 +9,8 @@ import threading
 
 from oslotest import base
 
-from sushy_kubevirt.cmd import redfish
 from sushy_kubevirt.pod import lazy_modules
+from sushy_kubevirt.pod import rare_modules
 
 
 class LazyModulesTestCase(base.BaseTestCase):
@@ -139,12 +139,12 @@ class RareModulesTestCase(base.BaseTestCase):
     def test_rare_modules_stay_unloaded_in_emulator(self):
         # An outdated list causes no error, but costs memory.
         code = textwrap.dedent("""
-            from sushy_kubevirt.cmd import redfish
             from sushy_kubevirt.pod import lazy_modules
-            lazy_modules.load(*redfish.RARE)
+            from sushy_kubevirt.pod import rare_modules
+            lazy_modules.load(*rare_modules.RARE)
             from sushy_tools.emulator import main
             import sys
-            loaded = [name for name in redfish.RARE if name in sys.modules
+            loaded = [name for name in rare_modules.RARE if name in sys.modules
                       and not lazy_modules._is_deferred(sys.modules[name])]
             print(' '.join(loaded))
             # They can be used, as upstream's selection of a driver does.
@@ -161,5 +161,5 @@ class RareModulesTestCase(base.BaseTestCase):
         self.assertEqual(set(), expensive & set(done.stdout.split()))
 
     def test_rare_modules_are_not_of_this_project(self):
-        self.assertEqual([], [name for name in redfish.RARE
+        self.assertEqual([], [name for name in rare_modules.RARE
                               if name.startswith('sushy_kubevirt')])

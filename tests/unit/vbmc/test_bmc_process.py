@@ -29,9 +29,9 @@ class BmcProcessTest(unittest.IsolatedAsyncioTestCase):
 
     async def test_serves_vm_and_account_of_entry(self):
         for name in 'lab/vm', 'vm':
-            _link, *rest, users, secret = await self.start(name)
-            self.assertEqual(['options', name, 'lab/vm'], rest)
-            self.assertEqual('a/b', secret)
+            connect, *rest, users = await self.start(name)
+            self.assertEqual([name, 'lab/vm'], rest)
+            self.assertEqual(('options', 'lab/vm', 'a/b'), connect.args[1:])
             user, = users.all()
             self.assertEqual((2, b'admin', b'p', 4, True),
                              dataclasses.astuple(user))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import functools
 import time
 import unittest
 from unittest import mock
@@ -46,8 +47,10 @@ class BmcServerTest(unittest.TestCase):
         self.link = mock.Mock()
 
     def entry(self):
-        return bmc_server.BmcServer(self.link, 'options', 'vm', 'lab/vm',
-                                    mock.Mock(managed=False))
+        return bmc_server.BmcServer(
+            functools.partial(bmc_server.OwnBackend, self.link, 'options',
+                              'lab/vm'),
+            'vm', 'lab/vm', mock.Mock(managed=False))
 
     def test_accesses_only_its_vm(self):
         entry = self.entry()
@@ -79,7 +82,7 @@ class WatchTest(unittest.IsolatedAsyncioTestCase):
     """A BMC watches its VM without waiting for an IPMI request."""
 
     async def watch(self, *results):
-        entry = bmc_server.BmcServer(mock.Mock(), None, 'vm', 'lab/vm',
+        entry = bmc_server.BmcServer(mock.Mock(), 'vm', 'lab/vm',
                                      mock.Mock(managed=False))
         entry.bmc.machine = mock.Mock(side_effect=results)
         with mock.patch.object(bmc_server, 'RETRY_SECONDS', 0):

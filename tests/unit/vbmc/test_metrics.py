@@ -13,18 +13,14 @@ from vbmc_kubevirt import metrics
 
 class MetricsTest(base.BaseTestCase):
 
-    def text(self, cluster):
+    def test_exports_commands_and_sessions(self):
         ipmi_server = mock.Mock(
             responses=collections.Counter({
                 (0, 1, 0): 3, (0, 1, 0xC0): 1, (None, None, 0xC1): 2}),
             command_names={(0, 1): 'Get Chassis Status'},
             sessions=1, sessions_opened=5, sessions_refused=2)
-        return prometheus.text(metrics.of(
-            mock.Mock(server=ipmi_server, cluster=cluster))).decode()
-
-    def test_exports_commands_sessions_and_api_calls(self):
-        text = self.text(mock.Mock(cache_age=1.5, calls={
-            ('patch', 'virtualmachines.kubevirt.io', 200): 4}))
+        text = prometheus.text(metrics.of(
+            mock.Mock(server=ipmi_server))).decode()
         for line in (
                 'virtbmc_ipmi_commands_total'
                 '{command="Get Chassis Status",code="0x00"} 3',
@@ -34,16 +30,8 @@ class MetricsTest(base.BaseTestCase):
                 '{command="other",code="0xc1"} 2',
                 'virtbmc_ipmi_sessions 1',
                 'virtbmc_ipmi_sessions_total{result="established"} 5',
-                'virtbmc_ipmi_sessions_total{result="refused"} 2',
-                'virtbmc_api_calls_total{verb="patch",'
-                'resource="virtualmachines.kubevirt.io",code="200"} 4',
-                'virtbmc_cache_age_seconds 1.5'):
+                'virtbmc_ipmi_sessions_total{result="refused"} 2'):
             self.assertIn(line + '\n', text)
-
-    def test_exports_sessions_without_cluster(self):
-        text = self.text(None)
-        self.assertIn('virtbmc_ipmi_sessions 1\n', text)
-        self.assertNotRegex(text, '(?m)^virtbmc_(api|cache)')
 
     def test_every_command_has_a_name(self):
         commands = bmc.Bmc('vm', None, '1.0', None).commands

@@ -63,7 +63,7 @@ class SelTestCase(bmc_case.BmcTestCase):
              + b'\x0B'), self.ask(0x0A, 0x40))
 
     def test_attempt_lists_what_was_read(self):
-        def would_block(machine):
+        def would_block(machine, fresh_seconds):
             blocking.check()
             return entry('a'), entry('b', second=1)
 
@@ -77,7 +77,7 @@ class SelTestCase(bmc_case.BmcTestCase):
     def test_attempt_waits_for_no_api_call_of_another_thread(self):
         reading, go_on = threading.Event(), threading.Event()
 
-        def read(machine):
+        def read(machine, fresh_seconds):
             reading.set()
             go_on.wait(30)
             return ()
@@ -272,7 +272,7 @@ class SelTestCase(bmc_case.BmcTestCase):
                        lambda: self.ask(6, 3)):
             self.entries()
 
-            def read(machine, forget=forget):
+            def read(machine, fresh_seconds, forget=forget):
                 self.log.entries.side_effect = None
                 forget()
                 return entry('old'),

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IPMI container of a BMC pod: one VM, probes and metrics.
+"""IPMI of one BMC: server, probes and metrics.
 
-Combines a `bmc_server.BmcServer` with the credentials of a mounted Secret
-and the HTTP port for probes. `cmd.ipmi` reads the settings.
+Combines a `bmc_server.BmcServer` with the credentials of a Secret. The process
+that runs it, its signals and its port for probes are `bmc_pod`'s.
 """
 
 import asyncio
 from concurrent import futures
 import dataclasses
 import logging
-import signal
 
 from sushy_kubevirt.machine import options
-from sushy_kubevirt.pod import health
-from sushy_kubevirt.pod import prometheus
 from vbmc_kubevirt import bmc_server
 from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt.ipmi import udp
@@ -36,14 +33,13 @@ GRACE_SECONDS = 7
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Settings of the container.
+    """Settings of IPMI.
 
     :ivar vm: 'namespace/name'
     :ivar folder: path of the mounted Secret
     :ivar address: address to listen on
     :ivar port: UDP port; 0 for a free one
     :ivar client_port: UDP port that clients use; 0 for ``port``
-    :ivar health_port: TCP port; 0 for a free one
     :ivar machine_options: `options.Options`
     :ivar account_management: whether clients may create accounts
     """
@@ -53,67 +49,64 @@ class Settings:
     address: str
     port: int
     client_port: int
-    health_port: int
     machine_options: options.Options
     account_management: bool = True
 
 
-class IpmiContainer:
-    """BMC of one VM with probes and metrics.
+class IpmiService:
+    """IPMI of one BMC.
 
     :param settings: `Settings`
+    :param connect: see `bmc_server.BmcServer`
+    :raises: OSError if the port cannot be opened
+    :ivar address: address that it listens on
+    :ivar port: UDP port
     """
 
-    def __init__(self, settings):
+    def __init__(self, settings, connect):
         self._settings = settings
         self._account = mounted_secret.MountedAccount(settings.folder)
         self._server = bmc_server.BmcServer(
-            bmc_server.SharedConnection(None, None),
-            settings.machine_options, settings.vm, settings.vm,
-            bmc_users.BmcUsers(self._account.users,
-                               settings.account_management))
-        self._port = settings.port
+            connect, settings.vm, settings.vm, bmc_users.BmcUsers(
+                self._account.users, settings.account_management))
         self._readers = futures.ThreadPoolExecutor(READERS, 'reader')
         self._writers = futures.ThreadPoolExecutor(WRITERS, 'writer')
+        self._stopped = asyncio.Event()
+        self._socket = udp.open_socket(settings.address, settings.port)
+        self.address = settings.address
+        self.port = self._socket.getsockname()[1]
 
-    async def serve(self):
-        """Serve until SIGTERM or SIGINT.
+    @property
+    def cluster(self):
+        """The `cluster.Cluster`; None before the connection is made."""
+        return self._server.cluster
 
-        :raises: OSError if a port cannot be opened
-        """
-        stop_requested = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for signum in signal.SIGTERM, signal.SIGINT:
-            loop.add_signal_handler(signum, stop_requested.set)
-        sock = udp.open_socket(self._settings.address, self._settings.port)
-        self._port = sock.getsockname()[1]
-        self._server.start(sock, self._readers, self._writers,
+    async def run(self):
+        """Serve until `stop`, then complete running commands."""
+        self._server.start(self._socket, self._readers, self._writers,
                            self._settings.client_port)
         # Log an unusable Secret at start, not at the first login.
         self._account.users()
-        probes = health.Server(
-            self._settings.address, self._settings.health_port,
-            self.liveness_problem, self.readiness_problem,
-            lambda: prometheus.text(metrics.of(self._server)))
-        probes.start()
         watch = asyncio.create_task(self._server.watch(self._readers))
-        LOG.info('%s: IPMI on %s, UDP port %d; probes and metrics on TCP '
-                 'port %d', self._settings.vm, self._settings.address,
-                 self._port, probes.port)
-        await stop_requested.wait()
+        await self._stopped.wait()
         watch.cancel()
         await self._server.server.finish(GRACE_SECONDS)
-        probes.close()
-        self._server.close()
         LOG.info('%s: IPMI stopped', self._settings.vm)
 
-    # Probes; called in the thread of `health`
+    def stop(self):
+        """Make `run` return; call it in the event loop."""
+        self._stopped.set()
+
+    def close(self):
+        """Stop the watches; may block."""
+        self._server.close()
+
+    # Probes and metrics; called in the thread of `health`
 
     def liveness_problem(self):
         """:returns: why the process must be restarted; '' if it is healthy"""
-        if not udp.answers_ping(self._settings.address, self._port,
-                                PING_SECONDS):
-            return (f'No answer to a ping on UDP port {self._port} within '
+        if not udp.answers_ping(self.address, self.port, PING_SECONDS):
+            return (f'No answer to a ping on UDP port {self.port} within '
                     f'{PING_SECONDS} s')
         return ''
 
@@ -122,8 +115,11 @@ class IpmiContainer:
         problem = self.liveness_problem() or self._account.problem
         if problem:
             return problem
-        cluster = self._server.cluster
-        if cluster is None:
+        if self.cluster is None:
             return (self._server.bmc.last_error
                     or 'Not connected to the Kubernetes API yet')
-        return cluster.watch_problem
+        return self.cluster.watch_problem
+
+    def metrics(self):
+        """:returns: list of `prometheus.Gauge`"""
+        return metrics.of(self._server)

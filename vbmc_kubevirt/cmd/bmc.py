@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``sushy-kubevirt-bmc``: the process of a BMC's pod, for one VM.
+
+Serves Redfish, IPMI or both. ``sushy-kubevirt-redfish`` and
+``sushy-kubevirt-ipmi`` are the same with one protocol.
+"""
+
+import asyncio
+import logging
+import os
+import re
+import sys
+
+from sushy_kubevirt.pod import lazy_modules
+from sushy_kubevirt.pod import rare_modules
+
+_REDFISH = """\
+  SUSHY_EMULATOR_CONFIG
+                        path of a config file of sushy-emulator
+  VIRTBMC_HTTP_PORT     TCP port of HTTP beside HTTPS (default: none)
+"""
+
+_IPMI = """\
+  VIRTBMC_VM            the VM, as namespace/name
+  VIRTBMC_AUTH_FOLDER   directory with the files username, password and
+                        optionally role (Administrator, Operator or
+                        ReadOnly), such as a mounted Secret; changes apply
+                        at once
+  VIRTBMC_PORT          UDP port{default}
+  VIRTBMC_SERVICE_PORT  UDP port that clients use, as IPMI reports it
+                        (default: VIRTBMC_PORT)
+  VIRTBMC_RUN_STRATEGY  run strategy to start a Halted VM with{beside}
+  VIRTBMC_ACCOUNT_MANAGEMENT
+                        true or false: whether administrators may create
+                        accounts (default: true)
+"""
+
+_COMMON = """\
+  POD_IP                address to listen on (default: all{listen})
+  VIRTBMC_HEALTH_PORT   TCP port of /livez, /readyz and /metrics
+                        (default: {health})
+"""
+
+_END = """
+Kubernetes is accessed with the kubeconfig in $KUBECONFIG if set, otherwise
+with the pod's service account.
+"""
+
+#: Default ports.
+IPMI_PORT, HEALTH_PORT, IPMI_HEALTH_PORT = 6230, 8081, 8082
+
+#: Seconds until a watch is renewed. Renewal is an API call, and there may be
+#: thousands of pods. TCP detects a lost connection within half a minute.
+WATCH_SECONDS = 300.0
+
+# Approximation of Kubernetes' object names.
+_NAME = r'[a-z0-9]([-.a-z0-9]*[a-z0-9])?'
+_VM = re.compile(f'{_NAME}/{_NAME}')
+
+
+class Invalid(ValueError):
+    """An environment variable is missing or has an invalid value."""
+
+
+def main(argv=None):
+    """Run ``sushy-kubevirt-bmc``.
+
+    :param argv: list of arguments without the program's name
+    :returns: exit code after ``--help``, ``--version`` or an error
+    """
+    return _main(
+        'sushy-kubevirt-bmc', 'Serve Redfish, IPMI or both for one KubeVirt '
+        'VM until SIGTERM.', 'Redfish is served if this is set:\n\n'
+        + _REDFISH + '\nIPMI is served if VIRTBMC_PORT is set:\n\n'
+        + _IPMI.format(default='', beside=',\n' + ' ' * 24
+                       + 'unless Redfish is served, whose config file has it')
+        + '\nFor both:\n\n'
+        + _COMMON.format(listen='; Redfish has\n' + ' ' * 24
+                         + 'its own in its config file', health=HEALTH_PORT),
+        argv, lambda environ: (
+            bool(environ.get('SUSHY_EMULATOR_CONFIG')),
+            bool(environ.get('VIRTBMC_PORT'))), HEALTH_PORT)
+
+
+def redfish(argv=None):
+    """Run ``sushy-kubevirt-redfish``, see `main`."""
+    return _main(
+        'sushy-kubevirt-redfish', 'Serve Redfish for one KubeVirt VM until '
+        'SIGTERM.', _REDFISH + _COMMON.format(
+            listen='; its config\n' + ' ' * 24 + 'file has that of Redfish',
+            health=HEALTH_PORT),
+        argv, lambda environ: (True, False), HEALTH_PORT)
+
+
+def ipmi(argv=None):
+    """Run ``sushy-kubevirt-ipmi``, see `main`."""
+    return _main(
+        'sushy-kubevirt-ipmi', 'Serve IPMI for one KubeVirt VM until '
+        'SIGTERM.', _IPMI.format(default=f' (default: {IPMI_PORT})', beside='')
+        + _COMMON.format(listen='', health=IPMI_HEALTH_PORT),
+        argv, lambda environ: (False, True), IPMI_HEALTH_PORT)
+
+
+def read(environ):
+    """Read the settings of IPMI from the environment.
+
+    :param environ: dict
+    :returns: `ipmi_service.Settings`
+    :raises: `Invalid` with the variable's name
+    """
+    from sushy_kubevirt.machine import options
+    from sushy_kubevirt.machine import run_strategy
+    from vbmc_kubevirt.ipmi import constants
+    from vbmc_kubevirt import ipmi_service
+
+    values = dict(constants.CLUSTER_DEADLINES, watch_seconds=WATCH_SECONDS)
+    strategy = environ.get('VIRTBMC_RUN_STRATEGY')
+    if strategy:
+        if strategy not in run_strategy.STARTABLE:
+            raise Invalid(
+                'VIRTBMC_RUN_STRATEGY must be one of '
+                f"{', '.join(run_strategy.STARTABLE)}, not {strategy!r}")
+        values['run_strategy'] = strategy
+    vm = environ.get('VIRTBMC_VM', '')
+    if not _VM.fullmatch(vm):
+        raise Invalid(
+            f'VIRTBMC_VM must be namespace/name of a VM, not {vm!r}')
+    folder = environ.get('VIRTBMC_AUTH_FOLDER')
+    if not folder:
+        raise Invalid('VIRTBMC_AUTH_FOLDER must be the path of a directory')
+    management = environ.get('VIRTBMC_ACCOUNT_MANAGEMENT') or 'true'
+    if management not in ('true', 'false'):
+        raise Invalid('VIRTBMC_ACCOUNT_MANAGEMENT must be true or false, not '
+                      f'{management!r}')
+    return ipmi_service.Settings(
+        vm=vm, folder=folder, address=environ.get('POD_IP') or '::',
+        port=port(environ, 'VIRTBMC_PORT', IPMI_PORT),
+        client_port=port(environ, 'VIRTBMC_SERVICE_PORT', 0),
+        machine_options=options.Options(**values),
+        account_management=management == 'true')
+
+
+def port(environ, name, default):
+    """Read a port number.
+
+    :param environ: dict
+    :param name: of the variable
+    :param default: int or None, if it is not set
+    :raises: `Invalid`
+    """
+    text = environ.get(name)
+    if not text:
+        return default
+    if not text.isdecimal() or int(text) > 65535:
+        raise Invalid(f'{name} must be a port number, not {text!r}')
+    return int(text)
+
+
+def _main(program, purpose, variables, argv, protocols, health_port):
+    """Serve until SIGTERM or SIGINT, then end the process.
+
+    :param purpose: first sentence of the help
+    :param variables: the rest of the help
+    :param protocols: function of the environment: whether to serve (Redfish,
+        IPMI)
+    :param health_port: default port for probes
+    :returns: see `main`
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    if argv == ['--version']:
+        from importlib import metadata
+        print(program, metadata.version('sushy-kubevirt'))
+        return 0
+    if argv:
+        help_requested = argv in (['-h'], ['--help'])
+        (sys.stdout if help_requested else sys.stderr).write(
+            f'usage: {program} [--help] [--version]\n\n{purpose}\n'
+            f'Settings are environment variables.\n\n{variables}{_END}')
+        return 0 if help_requested else 2
+    lazy_modules.load(*rare_modules.RARE)
+    # Before Flask's application is created, which else adds a handler.
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr,
+        format='%(asctime)s %(levelname)s %(name)s: %(message)s')
+    try:
+        pod = _pod(os.environ, *protocols(os.environ), health_port)
+        asyncio.run(pod.serve())
+    except (Invalid, OSError) as exc:
+        sys.stderr.write(f'{program}: {exc}\n')
+        return 2
+    logging.shutdown()
+    # Do not wait for executor threads that still wait for the API: the grace
+    # period of their commands is over.
+    os._exit(0)
+
+
+def _pod(environ, with_redfish, with_ipmi, health_port):
+    """Create the BMC.
+
+    :raises: `Invalid`, OSError
+    """
+    if not with_redfish and not with_ipmi:
+        raise Invalid('set SUSHY_EMULATOR_CONFIG to serve Redfish, '
+                      'VIRTBMC_PORT to serve IPMI, or both')
+    health_port = port(environ, 'VIRTBMC_HEALTH_PORT', health_port)
+    ipmi_settings = read(environ) if with_ipmi else None
+    # The modules of a protocol that is not served cost memory.
+    from vbmc_kubevirt import bmc_pod
+    served = None
+    address = environ.get('POD_IP') or '::'
+    if with_redfish:
+        served = _redfish(environ)
+        address = environ.get('POD_IP') or served.address
+        if ipmi_settings is not None and (
+                served.settings.vm != ipmi_settings.vm):
+            raise Invalid(
+                f'VIRTBMC_VM is {ipmi_settings.vm!r}, but the VM in '
+                f"{environ['SUSHY_EMULATOR_CONFIG']} is "
+                f'{served.settings.vm!r}')
+    return bmc_pod.BmcPod(served, ipmi_settings, address, health_port)
+
+
+def _redfish(environ):
+    """Create the `redfish_service.RedfishService`."""
+    if not environ.get('SUSHY_EMULATOR_CONFIG'):
+        raise Invalid('SUSHY_EMULATOR_CONFIG has to name a config file')
+    http_port = port(environ, 'VIRTBMC_HTTP_PORT', None)
+    # The import reads the config file and starts the watches.
+    from sushy_tools.emulator import main as emulator
+
+    from sushy_kubevirt.pod import redfish_service
+    return redfish_service.RedfishService(emulator.app, http_port)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
