@@ -122,4 +122,4 @@ class IpmiService:
 
     def metrics(self):
         """:returns: list of `prometheus.Gauge`"""
-        return metrics.of(self._server)
+        return metrics.of([self._server.server])

@@ -105,8 +105,7 @@ class MountedAccount:
         try:
             if stamp[-1] is True:
                 raise InvalidSecret('its files are being written')
-            user = users.User(USER_ID, self._value('username'),
-                              self._value('password'), self._limit())
+            user = _user(self._read)
         except InvalidSecret as exc:
             user = None
             problem = f'Secret mounted at {self.folder} is unusable: {exc}'
@@ -121,41 +120,95 @@ class MountedAccount:
         self._problem = problem
         self._user = user
 
-    def _limit(self):
-        """:returns: privilege limit of the Secret's role"""
-        role = DEFAULT_ROLE
-        if os.path.exists(self._path('role')):
-            role = self._read('role').decode(errors='replace')
-        if role not in users.LIMITS:
-            raise InvalidSecret(
-                f"role: must be one of {', '.join(sorted(users.LIMITS))}")
-        return users.LIMITS[role]
-
     def _read(self, name):
+        path = self._path(name)
+        if name == 'role' and not os.path.exists(path):
+            return None
         try:
-            with open(self._path(name), 'rb') as stream:
-                data = stream.read(_MAX_BYTES)
+            with open(path, 'rb') as stream:
+                return stream.read(_MAX_BYTES)
         except OSError as exc:
             raise InvalidSecret(f'{name}: {exc.strerror}') from None
-        # Ignore the newline that editors append.
-        ending = b'\r\n' if data.endswith(b'\r\n') else b'\n'
-        return data.removesuffix(ending)
 
-    def _value(self, name):
-        """:returns: user name or password"""
-        data = self._read(name)
-        if not 0 < len(data) <= _LIMITS[name]:
-            raise InvalidSecret(
-                f'{name}: must have 1 to {_LIMITS[name]} bytes')
-        try:
-            printable = data.decode().isprintable()
-        except UnicodeDecodeError:
-            printable = False
-        if not printable:
-            raise InvalidSecret(
-                f'{name}: must be printable UTF-8 text without control '
-                'characters')
-        return data
+
+class SecretAccount:
+    """User of a Secret that was read from the API. Thread-safe.
+
+    It has the methods of `MountedAccount`.
+
+    :param secret: object with ``values``, a dict of the Secret's keys to
+        bytes, replaced when it changes
+    """
+
+    def __init__(self, secret):
+        self._secret = secret
+        self._known = None, (), ''
+
+    def users(self):
+        """See `MountedAccount.users`."""
+        return self._current()[1]
+
+    @property
+    def problem(self):
+        """See `MountedAccount.problem`."""
+        return self._current()[2]
+
+    def _current(self):
+        known = self._known
+        values = self._secret.values
+        if known[0] is not values:
+            try:
+                known = values, (_user(values.get),), ''
+            except InvalidSecret as exc:
+                known = values, (), f'Secret {self._secret} is unusable: {exc}'
+            self._known = known
+        return known
+
+
+def _user(read):
+    """Make the user of a Secret.
+
+    :param read: function of a key that returns bytes; None if it is missing
+    :raises: `InvalidSecret`
+    """
+    return users.User(USER_ID, _value('username', read('username')),
+                      _value('password', read('password')),
+                      _limit(read('role')))
+
+
+def _limit(data):
+    """:returns: privilege limit of the Secret's role"""
+    role = DEFAULT_ROLE if data is None else _stripped(data).decode(
+        errors='replace')
+    if role not in users.LIMITS:
+        raise InvalidSecret(
+            f"role: must be one of {', '.join(sorted(users.LIMITS))}")
+    return users.LIMITS[role]
+
+
+def _stripped(data):
+    # Ignore the newline that editors append.
+    ending = b'\r\n' if data.endswith(b'\r\n') else b'\n'
+    return data.removesuffix(ending)
+
+
+def _value(name, data):
+    """:returns: user name or password"""
+    if data is None:
+        raise InvalidSecret(f'{name}: the key is missing')
+    data = _stripped(data)
+    if not 0 < len(data) <= _LIMITS[name]:
+        raise InvalidSecret(
+            f'{name}: must have 1 to {_LIMITS[name]} bytes')
+    try:
+        printable = data.decode().isprintable()
+    except UnicodeDecodeError:
+        printable = False
+    if not printable:
+        raise InvalidSecret(
+            f'{name}: must be printable UTF-8 text without control '
+            'characters')
+    return data
 
 
 def _stat(path):

@@ -94,18 +94,65 @@ class Entry:
     raw: bytes = b''
 
 
+class Writer:
+    """A thread that writes entries. Thread-safe.
+
+    :param most: largest number of entries that wait
+    """
+
+    def __init__(self, most=_MAX_QUEUE):
+        self._most = most
+        self._lock = threading.Lock()
+        self._queue = None
+        self._closed = False
+
+    def put(self, write, record):
+        """Call a function soon, in the thread, which the first call starts.
+
+        :param write: function of the record; must not raise
+        :param record: an `event_record.Record`
+        """
+        with self._lock:
+            if self._queue is None:
+                self._queue = queue.Queue(self._most)
+                threading.Thread(target=self._run, args=(self._queue,),
+                                 daemon=True, name='events-log').start()
+        try:
+            self._queue.put_nowait((write, record))
+        except queue.Full:
+            LOG.info('%d events wait to be logged; not logged: %s',
+                     self._most, record.text)
+
+    def close(self):
+        """Stop the thread."""
+        with self._lock:
+            self._closed = True
+            if self._queue is not None:
+                # If the queue is full, the thread ends by itself.
+                try:
+                    self._queue.put_nowait(None)
+                except queue.Full:
+                    pass
+
+    def _run(self, waiting):
+        while (entry := waiting.get()) is not None and not self._closed:
+            write, record = entry
+            write(record)
+
+
 class Log:
     """The logs of all machines. Thread-safe.
 
     :param cluster: a `cluster.Cluster`
     :param state: a `state_secret.StateSecret`
+    :param writer: a `Writer` that others use too; None for one of its own
     """
 
-    def __init__(self, cluster, state):
+    def __init__(self, cluster, state, writer=None):
         self._cluster = cluster
+        self._own_writer = None if writer else Writer()
+        self._writer = writer or self._own_writer
         self._cleared = cleared_log.ClearedLogs(state)
-        self._lock = threading.Lock()
-        self._queue = None
         self._pause_until = 0
         self._read = {}     # uid: (time, entries)
         # Another worker may have cleared a log.
@@ -120,16 +167,7 @@ class Log:
         """
         if not record.uid and not self._cluster.vm:
             return      # not about a VM
-        with self._lock:
-            if self._queue is None:
-                self._queue = queue.Queue(_MAX_QUEUE)
-                threading.Thread(target=self._run, args=(self._queue,),
-                                 daemon=True, name='events-log').start()
-        try:
-            self._queue.put_nowait(record)
-        except queue.Full:
-            LOG.info('%d events wait to be logged; not logged: %s',
-                     _MAX_QUEUE, record.text)
+        self._writer.put(self._write_quietly, record)
 
     def add(self, machine, message, args=(), raw=b'', when=None):
         """Write an entry now.
@@ -153,34 +191,26 @@ class Log:
             uid=machine.uid, system=machine.qualified_name), raw)
 
     def close(self):
-        """Stop the background thread."""
-        with self._lock:
-            if self._queue is not None:
-                # If the queue is full, the thread ends because of `closing`.
-                try:
-                    self._queue.put_nowait(None)
-                except queue.Full:
-                    pass
+        """Stop the background thread, unless others use it."""
+        if self._own_writer is not None:
+            self._own_writer.close()
 
-    def _run(self, waiting):
-        while not self._cluster.closing.is_set():
-            record = waiting.get()
-            if record is None:
-                return
-            if time.monotonic() < self._pause_until:
-                continue
-            try:
-                self._write(record)
-            except errors.AccessDenied as e:
-                LOG.warning('Events are missing in the logs of the systems; '
-                            'next try in %d s: %s', PAUSE_SECONDS, e)
-                self._pause_until = time.monotonic() + PAUSE_SECONDS
-            except errors.MachineError as e:
-                LOG.info('Event %s of %s was not logged: %s', record.key,
-                         record.system or 'the service', e)
-            except Exception:
-                LOG.exception('Event %s of %s was not logged', record.key,
-                              record.system or 'the service')
+    def _write_quietly(self, record):
+        if (self._cluster.closing.is_set()
+                or time.monotonic() < self._pause_until):
+            return
+        try:
+            self._write(record)
+        except errors.AccessDenied as e:
+            LOG.warning('Events are missing in the logs of the systems; '
+                        'next try in %d s: %s', PAUSE_SECONDS, e)
+            self._pause_until = time.monotonic() + PAUSE_SECONDS
+        except errors.MachineError as e:
+            LOG.info('Event %s of %s was not logged: %s', record.key,
+                     record.system or 'the service', e)
+        except Exception:
+            LOG.exception('Event %s of %s was not logged', record.key,
+                          record.system or 'the service')
 
     def _write(self, record, raw=b''):
         """Create the Kubernetes Event of a record.

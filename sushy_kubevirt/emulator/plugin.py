@@ -39,6 +39,7 @@ With a driver other than kubevirt, upstream's emulator is unchanged.
 """
 
 import atexit
+import copy
 import functools
 import logging
 import os
@@ -49,6 +50,7 @@ import time
 
 from flask import logging as flask_logging
 import stevedore
+from sushy_tools import error
 
 from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.emulator import system_driver
@@ -152,25 +154,71 @@ def enable():
     _replace_authentication(main.RedfishAuthMiddleware)
 
 
+def prepare(app):
+    """Make an application the template of others, see `clone`.
+
+    It serves nothing itself: sushy-tools' own views refer to it, whatever
+    application the request is for.
+
+    :param app: `main.Application`
+    """
+    app.config[DRIVER] = 'kubevirt'
+    _set_up_logging(app)
+    system_driver.KubeVirtDriver.initialize(app.config, app.logger)
+    app.extensions[_KEY] = _State(app, _Nothing())
+    routes.install(app)
+
+
+def clone(app, config, driver, services):
+    """Make another application of the same routes.
+
+    :param app: `main.Application` after `prepare`
+    :param config: dict of options
+    :param driver: a `system_driver.KubeVirtDriver`
+    :param services: its `service_context.Services`
+    :returns: `main.Application`
+    """
+    made = copy.copy(app)
+    made.config = copy.copy(app.config)
+    made.config.update(config)
+    made.extensions = dict(app.extensions)
+    made.extensions[_KEY] = _State(made, driver, services)
+    return made
+
+
+class _Nothing:
+    """The driver of the template: it has no machines."""
+
+    def __getattr__(self, name):
+        raise error.NotSupportedError(
+            'sushy-kubevirt does not support this route of sushy-tools')
+
+
 class _State:
     """The driver and services of one application.
 
     :param app: `main.Application`
+    :param driver: a `system_driver.KubeVirtDriver` that is not made by the
+        options and ends with its owner, or None
+    :param services: its `service_context.Services`
     """
 
-    def __init__(self, app):
+    def __init__(self, app, driver=None, services=None):
         self._app = app
         self._lock = threading.RLock()
         self._arguments = None  # name and arguments of the driver
-        self._driver = None
+        self._driver = driver
         #: `service_context.Services`, with the kubevirt driver; else None
-        self.services = None
+        self.services = services
         #: Responses that may be sent again, a `response_cache.ResponseCache`.
         self.responses = response_cache.ResponseCache()
         self._vmedia = None     # (system driver, the media driver for it)
         # Result of `serves_kubevirt`; None before the first request.
         self._serves_kubevirt = None
         self._started_in = None     # process ID
+        if driver is not None:
+            self._serves_kubevirt = True
+            return
         atexit.register(self.close)
         os.register_at_fork(before=self._stop_threads,
                             after_in_child=self._start_in_child)

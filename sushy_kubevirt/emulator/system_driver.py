@@ -37,15 +37,17 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
         super().initialize(config, logger)
         return cls
 
-    def __init__(self, machines=None):
+    def __init__(self, machines=None, given=None, access=None):
         """Create the driver without calling the cluster's API.
 
-        :param machines: a `cluster.Cluster`, for tests; None creates the one
-            that the configuration describes
+        :param machines: a `cluster.Cluster`; None creates the one that the
+            configuration describes
+        :param given: the `settings.Settings`; None reads the configuration
+        :param access: the `connection.Access` of ``machines``
         :raises: `settings.InvalidSettings`, `errors.ConfigError`
         """
-        self.settings = settings.read(self._config)
-        self._api_server = ()
+        self.settings = given or settings.read(self._config)
+        self._api_server = (access.server, access.ca) if access else ()
         self.cluster = machines or self._connect()
 
     def _connect(self):

@@ -55,22 +55,27 @@ class Cluster:
     :param label_selector: only VMs with these labels
     :param options: an `options.Options`
     :param vm: 'namespace/name': only this VM, regardless of its labels
+    :param shared: for one VM: a `shared_cluster.SharedCluster` whose
+        connections, caches and threads are used; None for those of its own
     :raises: `errors.ConfigError` if ``vm`` has another form
     """
 
     def __init__(self, connection, namespaces=(), label_selector='',
-                 options=options.Options(), vm=None):
+                 options=options.Options(), vm=None, shared=None):
         if vm and '/' not in vm:
             raise errors.ConfigError(
                 f'The VM {vm!r} has to be given as namespace/name')
         self.options = options
-        self._client = client.Client(connection, self.options)
+        self._shared = shared
+        self._client = (shared.client.with_options(options) if shared
+                        else client.Client(connection, self.options))
         #: Record of the newest version of each VM that this process and
         #: those beside it have written: has the methods ``record`` and
         #: ``latest``; or None.
         self.recent_writes = None
         #: The cluster's feature gates, a `feature_gates.Gates`.
-        self.gates = feature_gates.Gates(self._client, self.options)
+        self.gates = shared.gates if shared else feature_gates.Gates(
+            self._client, self.options)
         self._scope = {
             'namespaces': tuple(namespaces),
             'label_selector': label_selector,
@@ -109,12 +114,15 @@ class Cluster:
         self._machines = None   # VmCache.membership, the machines
         self._boot_reconciler = None
         if self.options.reconcile:
-            self._boot_reconciler = one_time_boot.OneTimeBootReconciler(self)
+            self._boot_reconciler = one_time_boot.OneTimeBootReconciler(
+                self, self._shared and self._shared.boot_worker)
         self._started = False
-        self._cache = vm_cache.VmCache(
-            self._client, self.options, **self._scope)
+        self._cache = (self._shared.cache_of(self.vm) if self._shared
+                       else vm_cache.VmCache(
+                           self._client, self.options, **self._scope))
         #: Virtual media of the machines, a `media.manager.Manager`.
-        self.media = manager.Manager(self, self._scope['namespaces'])
+        self.media = manager.Manager(self, self._scope['namespaces'],
+                                     self._shared)
 
     def after_fork(self):
         """Reset the state, as threads and sockets belong to the parent."""
@@ -255,8 +263,9 @@ class Cluster:
                 self._boot_reconciler.start()
             self.media.start()
             self._cache.start()
-            self.gates.refresh_in_background()
-            self.media.check_cdi_in_background()
+            if self._shared is None:
+                self.gates.refresh_in_background()
+                self.media.check_cdi_in_background()
             self._started = True
 
     def subscribe(self, callback):
@@ -539,7 +548,8 @@ class Cluster:
             self._boot_reconciler.close()
         self.media.close()
         self._cache.close()
-        self._client.close()
+        if self._shared is None:
+            self._client.close()
 
 
 def _after_fork():

@@ -188,14 +188,15 @@ class OneTimeBootReconciler:
     cannot start.
 
     :param cluster: a `cluster.Cluster`
+    :param worker: a `reconcile_loop.Worker`; None for one of its own
     """
 
-    def __init__(self, cluster):
+    def __init__(self, cluster, worker=None):
         self._cluster = cluster
         self._restarts = {}         # VM's uid: time its restart was seen
         self._denied = {}           # VM's uid: uid of the VMI it may not patch
         self._loop = reconcile_loop.ReconcileLoop(
-            'one-time-boot', 'one-time boot', self._reconcile)
+            'one-time-boot', 'one-time boot', self._reconcile, worker)
         self._problems = {}         # VM's uid: the problem logged last
 
     def start(self):

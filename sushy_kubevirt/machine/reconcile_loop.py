@@ -22,6 +22,34 @@ LONGEST_PAUSE = 5.0
 REFUSED_PAUSE = 60.0
 
 
+class Worker:
+    """The thread of one or several `ReconcileLoop`.
+
+    :param name: name of the thread
+    """
+
+    def __init__(self, name):
+        self._name = name
+        self.queue = delaying_queue.DelayingQueue()
+
+    def start(self):
+        """Start the thread."""
+        threading.Thread(target=self._run, daemon=True,
+                         name=self._name).start()
+
+    def close(self):
+        """End the thread after its current turn."""
+        self.queue.close()
+
+    def _run(self):
+        while True:
+            entry = self.queue.next()
+            if entry is None:
+                return
+            loop, machine = entry
+            loop.turn(machine)
+
+
 class ReconcileLoop:
     """Calls a function for each queued machine and retries until it succeeds.
 
@@ -32,23 +60,28 @@ class ReconcileLoop:
     :param subject: what is reconciled, for log messages
     :param reconcile: function of (machine, vm, vmi), called with objects that
         were just read from the API
+    :param worker: a `Worker` that other loops use too, started by its owner;
+        None for one of its own
     """
 
-    def __init__(self, name, subject, reconcile):
-        self._name = name
+    def __init__(self, name, subject, reconcile, worker=None):
         self._subject = subject
         self._reconcile = reconcile
-        self._queue = delaying_queue.DelayingQueue()
+        self._own = None if worker else Worker(name)
+        self._queue = (worker or self._own).queue
+        self._closed = False
         self._failures = {}         # VM's uid: number of failed attempts
 
     def start(self):
-        """Start the thread."""
-        threading.Thread(target=self._run, daemon=True,
-                         name=self._name).start()
+        """Start the thread, unless it is shared."""
+        if self._own is not None:
+            self._own.start()
 
     def close(self):
-        """End the thread after its current turn."""
-        self._queue.close()
+        """Begin no further turn."""
+        self._closed = True
+        if self._own is not None:
+            self._own.close()
 
     def add(self, machine, seconds=0, key=None):
         """Queue a machine.
@@ -58,7 +91,7 @@ class ReconcileLoop:
         :param key: key of the queue entry, which replaces an entry with the
             same key; None for the machine's uid
         """
-        self._queue.put(key or machine.uid, machine, seconds)
+        self._queue.put((self, key or machine.uid), (self, machine), seconds)
 
     def discard(self, uid):
         """Reset the back-off of a VM that was deleted.
@@ -69,29 +102,28 @@ class ReconcileLoop:
 
     @property
     def pending(self):
-        """Number of queued entries."""
+        """Number of queued entries, of all loops with this worker."""
         return self._queue.pending
 
-    def _run(self):
-        while True:
-            machine = self._queue.next()
-            if machine is None:
-                return
-            failures = self._failures.pop(machine.uid, 0)
-            try:
-                self._reconcile(machine, *machine.fetch())
-            except errors.MachineNotFound:
-                pass
-            except errors.Unavailable as e:
-                wait = retry.pause(failures, FIRST_PAUSE, LONGEST_PAUSE,
-                                   e.retry_after)
-                LOG.info('%s: reconciling %s failed, next attempt in %.1f s: '
-                         '%s', machine.qualified_name, self._subject, wait, e)
-                self._failures[machine.uid] = failures + 1
-                self.add(machine, wait)
-            except Exception as e:
-                LOG.warning('%s: reconciling %s failed, next attempt in '
-                            '%.0f s: %s', machine.qualified_name,
-                            self._subject, REFUSED_PAUSE, e,
-                            exc_info=not isinstance(e, errors.MachineError))
-                self.add(machine, REFUSED_PAUSE)
+    def turn(self, machine):
+        """Make one attempt; called by the worker."""
+        if self._closed:
+            return
+        failures = self._failures.pop(machine.uid, 0)
+        try:
+            self._reconcile(machine, *machine.fetch())
+        except errors.MachineNotFound:
+            pass
+        except errors.Unavailable as e:
+            wait = retry.pause(failures, FIRST_PAUSE, LONGEST_PAUSE,
+                               e.retry_after)
+            LOG.info('%s: reconciling %s failed, next attempt in %.1f s: '
+                     '%s', machine.qualified_name, self._subject, wait, e)
+            self._failures[machine.uid] = failures + 1
+            self.add(machine, wait)
+        except Exception as e:
+            LOG.warning('%s: reconciling %s failed, next attempt in '
+                        '%.0f s: %s', machine.qualified_name,
+                        self._subject, REFUSED_PAUSE, e,
+                        exc_info=not isinstance(e, errors.MachineError))
+            self.add(machine, REFUSED_PAUSE)

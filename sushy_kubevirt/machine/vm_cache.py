@@ -61,6 +61,7 @@ class VmCache:
         self._by_uid = {}
         self._unpacked = collections.OrderedDict()
         self._callbacks = []
+        self._callbacks_of = {}     # key: list, of single VMs
         self._notifications = queue.SimpleQueue()
         self._notified = False      # of all objects of the first lists
         self._changes = 0
@@ -191,7 +192,24 @@ class VmCache:
             return sorted(
                 key for key in self._vms.keys() if key[1] == identity)
 
-    def identity(self, key):
+    def has_identity(self, key, identity):
+        """Tell whether an identity is that of a VM, whatever others have.
+
+        :param key: (namespace, name)
+        :param identity: see `find`
+        """
+        with self._lock:
+            entry = self._vms.get(key)
+            if entry is None:
+                return False
+            if '/' in identity:
+                return identity == '/'.join(key)
+            wanted = normalized_uuid(identity)
+            if wanted:
+                return wanted in (entry.link, normalized_uuid(entry.uid))
+            return identity == key[1]
+
+    def identity(self, key, alone=False):
         """Return the uid of a VM and the UUID that identifies its machine.
 
         That is the firmware's UUID, or the uid of a VM that has none. A
@@ -199,13 +217,16 @@ class VmCache:
         or it is the uid of another VM, each VM is identified by its uid.
 
         :param key: (namespace, name)
+        :param alone: whether it is the only VM of the service, whatever UUIDs
+            others have
         :returns: (uid, UUID); None if there is no such VM
         """
         with self._lock:
             entry = self._vms.get(key)
             if entry is None:
                 return None
-            if (len(self._by_uuid[entry.link]) == 1
+            if alone or (
+                    len(self._by_uuid[entry.link]) == 1
                     and self._by_uid.get(entry.link, key) == key):
                 return entry.uid, entry.link
             return entry.uid, normalized_uuid(entry.uid) or entry.link
@@ -221,14 +242,15 @@ class VmCache:
         with self._lock:
             return self._unpack_pair(*self._entries(key))
 
-    def version(self, key):
+    def version(self, key, alone=False):
         """Return a value that changes when a VM, its VMI or UUID does.
 
         :param key: (namespace, name)
+        :param alone: see `identity`
         :returns: tuple to be compared; None if there is no such VM
         """
         with self._lock:
-            identity = self.identity(key)
+            identity = self.identity(key, alone)
             return identity and (*identity, *self._entries(key))
 
     def _entries(self, key):
@@ -442,7 +464,7 @@ class VmCache:
 
     # Notifications
 
-    def subscribe(self, callback):
+    def subscribe(self, callback, key=None):
         """Call a function for each VM that exists, then for each change.
 
         One thread makes all calls, in the order of the changes. Writes of
@@ -450,18 +472,28 @@ class VmCache:
 
         :param callback: function of (key, vm, vmi), the objects as of that
             change; vm is None when the VM was deleted. It must not block.
+        :param key: (namespace, name) of the only VM that it is called for;
+            None for all
         """
         with self._lock:
-            self._callbacks.append(callback)
+            if key is None:
+                self._callbacks.append(callback)
+            else:
+                self._callbacks_of.setdefault(key, []).append(callback)
             notified = self._notified
         if notified:
-            self._queue_notifications(self.keys(), callbacks=(callback,))
+            self._queue_notifications(self.keys() if key is None else [key],
+                                      callbacks=(callback,))
 
-    def unsubscribe(self, callback):
+    def unsubscribe(self, callback, key=None):
         """End a subscription; calls that are under way are still made."""
         with self._lock:
-            if callback in self._callbacks:
-                self._callbacks.remove(callback)
+            callbacks = (self._callbacks if key is None
+                         else self._callbacks_of.get(key, []))
+            if callback in callbacks:
+                callbacks.remove(callback)
+            if key is not None and not callbacks:
+                self._callbacks_of.pop(key, None)
 
     @property
     def changes(self):
@@ -483,13 +515,14 @@ class VmCache:
         with self._condition:
             self._changes += 1
             self._condition.notify_all()
-            if not self._notified or not self._callbacks:
+            if not self._notified:
                 return
-            callbacks = callbacks or tuple(self._callbacks)
             for key in keys:
                 entries = self._entries(key)
-                if entries[0] is not None or gone:
-                    self._notifications.put((key, entries, callbacks))
+                called = callbacks or (*self._callbacks,
+                                       *self._callbacks_of.get(key, ()))
+                if called and (entries[0] is not None or gone):
+                    self._notifications.put((key, entries, called))
 
     def _notify(self):
         """Call the subscribers. Runs in its own thread."""

@@ -5,6 +5,7 @@ A mounted Secret is renewed while the server runs. The files are checked with
 `os.stat` on each connection, so an idle server does nothing.
 """
 
+import contextlib
 import logging
 import os
 import ssl
@@ -82,11 +83,71 @@ class Certificate:
         return found
 
     def _load(self):
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # Without a password OpenSSL would ask for one on the terminal.
-        context.load_cert_chain(*self._paths, password='')
-        return context
+        return _context(*self._paths)
+
+
+class CertificateInMemory:
+    """A certificate and its key that are in no file. Not thread-safe.
+
+    :param secret: object with ``values``, a dict with the keys ``tls.crt`` and
+        ``tls.key``, PEM in bytes, and ``version``, a number that grows when
+        they change
+    :raises: OSError if they cannot be used
+    """
+
+    def __init__(self, secret):
+        self._secret = secret
+        self._version = secret.version
+        self._context = self._load()
+
+    @property
+    def problem(self):
+        """Why the present values cannot be used; '' if they can."""
+        if self._secret.version == self._version:
+            return ''
+        try:
+            self._context = self._load()
+        except OSError as exc:
+            return str(exc)
+        self._version = self._secret.version
+        return ''
+
+    def context(self):
+        """Return the context for the next connection.
+
+        :returns: `ssl.SSLContext`
+        """
+        if self._context.session_stats()['number'] >= _MAX_SESSIONS and (
+                self._secret.version == self._version):
+            self._context = self._load()
+        return self._context
+
+    def _load(self):
+        with contextlib.ExitStack() as files:
+            paths = []
+            for name in ('tls.crt', 'tls.key'):
+                # OpenSSL reads files only. This one has no name, and no other
+                # process can open it.
+                stream = files.enter_context(open(
+                    os.memfd_create(name, os.MFD_CLOEXEC), 'wb'))
+                stream.write(self._secret.values.get(name, b''))
+                stream.flush()
+                paths.append(f'/proc/self/fd/{stream.fileno()}')
+            try:
+                return _context(*paths)
+            except OSError as exc:
+                raise OSError(
+                    exc.errno, f'The certificate and key in Secret '
+                    f'{self._secret} cannot be used: {_reason(exc)}'
+                ) from None
+
+
+def _context(certificate, key):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Without a password OpenSSL would ask for one on the terminal.
+    context.load_cert_chain(certificate, key, password='')
+    return context
 
 
 def _reason(exc):

@@ -5,6 +5,8 @@ Requests are labelled with the rule of their route, not with the path: the
 number of rules is bounded, paths are chosen by clients.
 """
 
+import functools
+
 import flask
 
 from sushy_kubevirt.pod import prometheus
@@ -24,31 +26,60 @@ class Metrics:
     """
 
     def __init__(self, app, connections):
-        self._requests = prometheus.Counter(
-            'virtbmc_redfish_requests_total',
-            'Requests answered, by route (the rule, not the path), method '
-            'and status code.', ('route', 'method', 'code'))
-        services = app.sushy_kubevirt.services
-        #: Tuple of the metrics.
-        self.all = (
-            self._requests,
-            prometheus.Gauge('virtbmc_redfish_sessions',
-                             'Open sessions of Redfish.',
-                             lambda: len(services.sessions.all())),
-            prometheus.Gauge('virtbmc_redfish_connections',
-                             'Open connections of clients.', connections),
-        )
-        flask.request_finished.connect(self._count, app)
+        self._requests = requests(app)
         # Responses that are sent again do not reach Flask.
-        app.sushy_kubevirt.responses.observers.append(self._count_cached)
+        app.sushy_kubevirt.responses.observers.append(
+            functools.partial(count_cached, self._requests))
+        #: Tuple of the metrics.
+        self.all = (self._requests, *gauges([app.sushy_kubevirt.services],
+                                            connections))
 
-    def _count_cached(self, environ, response):
-        self._requests.add(response.rule, environ['REQUEST_METHOD'],
-                           int(response.status[:3]))
 
-    def _count(self, _app, response, **_):
+def requests(app=flask.request_finished.ANY):
+    """Count requests that an application answers.
+
+    :param app: the application; by default all of the process
+    :returns: `prometheus.Counter`
+    """
+    counter = prometheus.Counter(
+        'virtbmc_redfish_requests_total',
+        'Requests answered, by route (the rule, not the path), method '
+        'and status code.', ('route', 'method', 'code'))
+
+    def count(_app, response, **_):
         request = flask.request
         rule, method = request.url_rule, request.method
-        self._requests.add(_NONE if rule is None else rule.rule,
-                           method if method in _METHODS else _OTHER,
-                           response.status_code)
+        counter.add(_NONE if rule is None else rule.rule,
+                    method if method in _METHODS else _OTHER,
+                    response.status_code)
+
+    flask.request_finished.connect(count, app, weak=False)
+    return counter
+
+
+def count_cached(counter, environ, response):
+    """Count a response that is sent again.
+
+    :param counter: as from `requests`
+    :param environ: of the request (WSGI)
+    :param response: a `response_cache.Response`
+    """
+    counter.add(response.rule, environ['REQUEST_METHOD'],
+                int(response.status[:3]))
+
+
+def gauges(services, connections):
+    """Return the gauges of BMCs.
+
+    :param services: list of their `service_context.Services`
+    :param connections: function that returns the number of connections
+    :returns: tuple of `prometheus.Gauge`
+    """
+    return (
+        prometheus.Gauge('virtbmc_redfish_sessions',
+                         'Open sessions of Redfish.',
+                         lambda: sum(len(one.sessions.all())
+                                     for one in services)),
+        prometheus.Gauge('virtbmc_redfish_connections',
+                         'Open connections of clients.', connections),
+    )

@@ -36,8 +36,9 @@ ALLOWED = {
     'sushy_kubevirt.cmd': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.operator',
         'sushy_kubevirt.cluster', 'cliff'},
-    'sushy_kubevirt.pod': {'sushy_kubevirt.redfish', 'flask', 'httptools',
-                           'uvicorn'},
+    'sushy_kubevirt.pod': {
+        'sushy_kubevirt.kube', 'sushy_kubevirt.redfish', 'flask',
+        'httptools', 'uvicorn'},
     # The operator shares the probes and metrics of the pods, and names the
     # Secret in which a BMC keeps its state.
     'sushy_kubevirt.operator': {
@@ -61,8 +62,9 @@ ALLOWED = {
     'vbmc_kubevirt.ipmi': {'cryptography'},
     'vbmc_kubevirt': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
-        'sushy_kubevirt.bmc', 'sushy_kubevirt.pod', 'cliff', 'stevedore',
-        'virtualbmc', 'sushy_tools.emulator'},
+        'sushy_kubevirt.bmc', 'sushy_kubevirt.pod', 'sushy_kubevirt.emulator',
+        'sushy_kubevirt.redfish.services', 'cliff', 'stevedore', 'virtualbmc',
+        'sushy_tools.emulator'},
 }
 
 # Packages that cost a long-running process much memory, and the one module

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.pod import lazy_modules
 from sushy_kubevirt.pod import rare_modules
 
@@ -39,6 +40,13 @@ _COMMON = """\
   POD_IP                address to listen on (default: all{listen})
   VIRTBMC_HEALTH_PORT   TCP port of /livez, /readyz and /metrics
                         (default: {health})
+"""
+
+_SHARED = """
+Many BMCs are served instead of one if this is set:
+
+  VIRTBMC_SHARED        the ConfigMap with the list of BMCs that the operator
+                        writes, as namespace/name
 """
 
 _END = """
@@ -76,7 +84,8 @@ def main(argv=None):
                        + 'unless Redfish is served, whose config file has it')
         + '\nFor both:\n\n'
         + _COMMON.format(listen='; Redfish has\n' + ' ' * 24
-                         + 'its own in its config file', health=HEALTH_PORT),
+                         + 'its own in its config file', health=HEALTH_PORT)
+        + _SHARED,
         argv, lambda environ: (
             bool(environ.get('SUSHY_EMULATOR_CONFIG')),
             bool(environ.get('VIRTBMC_PORT'))), HEALTH_PORT)
@@ -183,9 +192,12 @@ def _main(program, purpose, variables, argv, protocols, health_port):
         level=logging.INFO, stream=sys.stderr,
         format='%(asctime)s %(levelname)s %(name)s: %(message)s')
     try:
-        pod = _pod(os.environ, *protocols(os.environ), health_port)
+        shared = program == 'sushy-kubevirt-bmc' and os.environ.get(
+            'VIRTBMC_SHARED')
+        pod = _shared_pod(os.environ, shared) if shared else _pod(
+            os.environ, *protocols(os.environ), health_port)
         asyncio.run(pod.serve())
-    except (Invalid, OSError) as exc:
+    except (Invalid, OSError, errors.ConfigError) as exc:
         sys.stderr.write(f'{program}: {exc}\n')
         return 2
     logging.shutdown()
@@ -218,6 +230,22 @@ def _pod(environ, with_redfish, with_ipmi, health_port):
                 f"{environ['SUSHY_EMULATOR_CONFIG']} is "
                 f'{served.settings.vm!r}')
     return bmc_pod.BmcPod(served, ipmi_settings, address, health_port)
+
+
+def _shared_pod(environ, where):
+    """Create the BMCs of a shared pod.
+
+    :param where: 'namespace/name' of the ConfigMap
+    :raises: `Invalid`, `errors.ConfigError`
+    """
+    if not _VM.fullmatch(where):
+        raise Invalid('VIRTBMC_SHARED must be namespace/name of a ConfigMap, '
+                      f'not {where!r}')
+    health_port = port(environ, 'VIRTBMC_HEALTH_PORT', HEALTH_PORT)
+    from vbmc_kubevirt import shared_pod
+    return shared_pod.SharedPod(tuple(where.split('/')),
+                                environ.get('POD_IP') or '0.0.0.0',
+                                health_port)
 
 
 def _redfish(environ):

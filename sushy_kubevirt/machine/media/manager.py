@@ -10,9 +10,8 @@ import logging
 import threading
 import time
 
-from sushy_kubevirt.kube import api_resources
-from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine.media import cdi
 from sushy_kubevirt.machine.media import datavolume_cleanup
 from sushy_kubevirt.machine.media import device_status
 from sushy_kubevirt.machine.media import import_watcher
@@ -25,20 +24,16 @@ LOG = logging.getLogger(__name__)
 DEVICES = {device.id: device for device in (
     *model.DEVICES, model.HTTP_BOOT)}
 
-#: Why virtual media are refused in a cluster without CDI.
-NO_CDI = ('Virtual media need CDI, the Containerized Data Importer, which is '
-          'not installed in this cluster; install it: https://kubevirt.io/'
-          'user-guide/storage/containerized_data_importer/')
-
 
 class Manager:
     """The virtual media of one cluster.
 
     :param cluster: a `cluster.Cluster`
     :param namespaces: tuple of the namespaces in its scope, () for all
+    :param shared: a `shared_cluster.SharedCluster`, or None
     """
 
-    def __init__(self, cluster, namespaces):
+    def __init__(self, cluster, namespaces, shared=None):
         self.cluster = cluster
         self.volumes = import_watcher.ImportWatcher(
             cluster.client, cluster.options,
@@ -58,9 +53,10 @@ class Manager:
         self._media = {}            # VM's uid: {device id: Medium}
         self._first_seen = {}       # VM's uid: {what: monotonic seconds}
         self._searched_names = {}   # VM's uid: set of names of DataVolumes
-        self._cdi_served = False
+        self._cdi = shared.cdi if shared else cdi.Cdi(cluster.client)
         self._started_at = now()
-        self._reconciler = reconciler.Reconciler(self)
+        self._reconciler = reconciler.Reconciler(
+            self, shared and shared.media_worker)
 
     def start(self):
         """Subscribe to the cluster; call it before its cache starts."""
@@ -109,29 +105,18 @@ class Manager:
     @property
     def cdi_available(self):
         """Whether CDI was found; costs no API call."""
-        return self._cdi_served
+        return self._cdi.served
 
     def require_cdi(self):
         """Check that the cluster has CDI; one API call until it has.
 
         :raises: `errors.Unsupported` if it has not
         """
-        if self._cdi_served:
-            return
-        self._cdi_served = self.cluster.client.serves_group(
-            api_resources.DATA_VOLUME.group)
-        if not self._cdi_served:
-            raise errors.Unsupported(NO_CDI)
+        self._cdi.require()
 
     def check_cdi_in_background(self):
         """Call `require_cdi` in a thread, to set `cdi_available`."""
-        def check():
-            try:
-                self.require_cdi()
-            except errors.MachineError as e:
-                LOG.debug('Virtual media are not available: %s', e)
-
-        threading.Thread(target=check, daemon=True, name='media-cdi').start()
+        self._cdi.check_in_background()
 
     def age(self, uid, what):
         """Return the seconds since this was first called with these arguments.

@@ -165,12 +165,13 @@ class Reconciler:
     It runs only where `options.Options.reconcile` is true.
 
     :param media: a `manager.Manager`
+    :param worker: a `reconcile_loop.Worker`; None for one of its own
     """
 
-    def __init__(self, media):
+    def __init__(self, media, worker=None):
         self._media = media
         self._loop = reconcile_loop.ReconcileLoop(
-            'media', 'virtual media', self._reconcile)
+            'media', 'virtual media', self._reconcile, worker)
         self._active = media.cluster.options.reconcile
 
     def start(self):

@@ -4,7 +4,7 @@
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import feature_gates
-from sushy_kubevirt.machine.media import manager
+from sushy_kubevirt.machine.media import cdi as media_cdi
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator.diagnose import compatibility
 from sushy_kubevirt.operator.diagnose import findings
@@ -80,7 +80,7 @@ def cdi(reader):
     :returns: iterator of `findings.Finding`
     """
     if not reader.serves(api_resources.DATA_VOLUME.group):
-        yield findings.warning(CDI, 'CDIMissing', f'{manager.NO_CDI}.')
+        yield findings.warning(CDI, 'CDIMissing', f'{media_cdi.NO_CDI}.')
         return
     objects = reader.list(kinds.CDI)
     if not objects:

@@ -201,6 +201,68 @@ def _read(path, most):
     return data
 
 
+def _account(values, digest):
+    """Make the account of a Secret.
+
+    :param values: dict of its keys to bytes
+    :param digest: function of user name and password that returns the digest
+    :raises: `Invalid`
+    """
+    if not values['password']:
+        raise Invalid('password: it is empty')
+    name = _name(_text(values['username']))
+    role = _role(_text(values['role'])) if 'role' in values else DEFAULT_ROLE
+    return Account(
+        name, role, digest(name, values['password']),
+        keyed_hash(values['password']),
+        ipmi=len(name.encode()) <= accounts.MAX_NAME_BYTES and len(
+            values['password']) <= accounts.MAX_PASSWORD_BYTES)
+
+
+def without_line_break(data):
+    """Remove the line break that editors add at the end of a value."""
+    return data.removesuffix(b'\r\n' if data.endswith(b'\r\n') else b'\n')
+
+
+class SecretSource:
+    """The account of a Secret that was read from the API. Thread-safe.
+
+    It has the methods of `Source`. Its digests are worth nothing in another
+    process, and neither are sessions; bcrypt would need seconds of CPU for
+    hundreds of BMCs.
+
+    :param secret: object with ``values``, a dict of the Secret's keys to
+        bytes, and ``version``, a number that grows when they change
+    """
+
+    def __init__(self, secret):
+        self.path = f'Secret {secret}'
+        self._secret = secret
+
+    def stamp(self):
+        """See `Source.stamp`."""
+        return (0, self._secret.version),
+
+    def read(self):
+        """See `Source.read`."""
+        values = self._secret.values
+        try:
+            for name in ('username', 'password', 'role'):
+                if name not in values and name != 'role':
+                    raise Invalid(f'{name}: the key is missing')
+                if len(values.get(name, b'')) > MAX_PASSWORD_BYTES:
+                    raise Invalid(f'{name}: it has more than '
+                                  f'{MAX_PASSWORD_BYTES} bytes')
+            return [_account(
+                {name: without_line_break(value)
+                 for name, value in values.items()},
+                lambda *parts: keyed_hash(*(
+                    part.encode() if isinstance(part, str) else part
+                    for part in parts)).hex().encode())], []
+        except Invalid as exc:
+            return [], [f'{self.path}: {exc}']
+
+
 class Source:
     """A file or folder with accounts.
 
@@ -306,25 +368,18 @@ class Source:
                 data = _read(path, MAX_PASSWORD_BYTES)
             except Invalid as exc:
                 raise Invalid(f'{name}: {exc}') from None
-            # Editors add a line break at the end.
-            ending = b'\r\n' if data.endswith(b'\r\n') else b'\n'
-            values[name] = data.removesuffix(ending)
+            values[name] = without_line_break(data)
         if ('role' not in values and where is folder
                 and self._is_changing(folder)):
             raise Invalid('it is being written')
-        if not values['password']:
-            raise Invalid('password: it is empty')
-        name = _name(_text(values['username']))
-        role = _role(_text(values['role'])) \
-            if 'role' in values else DEFAULT_ROLE
-        key = keyed_hash(name.encode(), values['password'])
-        digest = self._digests.get(key) or self._digest(
-            name, values['password'])
-        digests[key] = digest
-        return Account(
-            name, role, digest, keyed_hash(values['password']),
-            ipmi=len(name.encode()) <= accounts.MAX_NAME_BYTES and len(
-                values['password']) <= accounts.MAX_PASSWORD_BYTES)
+
+        def digest(name, password):
+            key = keyed_hash(name.encode(), password)
+            digests[key] = self._digests.get(key) or self._digest(
+                name, password)
+            return digests[key]
+
+        return _account(values, digest)
 
     def _digest(self, name, password):
         # The salt is derived, not random: all workers must get the same

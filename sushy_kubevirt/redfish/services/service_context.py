@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Creates and connects the services of an emulator.
 
-There is one instance of `Services` per process.
+There is one instance of `Services` for each application.
 """
 
 from sushy_kubevirt.bmc import accounts
@@ -13,10 +13,7 @@ from sushy_kubevirt.redfish.services.events import account_events
 from sushy_kubevirt.redfish.services.events import dispatcher
 from sushy_kubevirt.redfish.services import login_accounts
 from sushy_kubevirt.redfish.services import sessions
-from sushy_kubevirt.redfish.services import shared_directory
-from sushy_kubevirt.redfish.services import worker_locks
-from sushy_kubevirt.redfish.services import worker_messages
-from sushy_kubevirt.redfish.services import written_versions
+from sushy_kubevirt.redfish.services import workers
 
 
 class Services:
@@ -25,19 +22,24 @@ class Services:
     :param config: mapping, the content of sushy-emulator's config file
     :param settings: the `settings.Settings` made of it
     :param cluster: the `cluster.Cluster` with the VMs
+    :param group: a `workers.Workers`, or one BMC's part of a
+        `workers.OneProcess`; None to make the former
+    :param sources: sources of accounts, like `account_files.Source`; None for
+        the files and folders of the settings
     :raises: `errors.ConfigError` if the accounts or the shared directory
         cannot be used
     """
 
-    def __init__(self, config, settings, cluster):
+    def __init__(self, config, settings, cluster, group=None, sources=None):
         self.settings = settings
-        self.folder = shared_directory.SharedDirectory(config)
-        self.folder.make()
-        self.worker_messages = worker_messages.WorkerMessages(self.folder.path)
-        cluster.recent_writes = written_versions.WrittenVersions(
-            self.folder.path)
+        # A process with many BMCs has no thread for the watch of each.
+        self._watches_state = group is None
+        group = group or workers.Workers(config)
+        self.folder = group.folder
+        self.worker_messages = group.messages
+        cluster.recent_writes = group.recent_writes
         #: Held while a conditional change is compared and carried out.
-        self.change_locks = worker_locks.WorkerLocks(self.folder.path)
+        self.change_locks = group.change_locks
         self.state = state_secret.StateSecret(
             cluster,
             state_secret.location(cluster, settings.state_secret),
@@ -45,14 +47,16 @@ class Services:
         )
         #: `accounts.Accounts` that clients manage; None if this is disabled.
         self.accounts = None
-        self.login = authenticator.Authenticator(self._accounts())
+        if sources is None:
+            sources = [account_files.Source(path, self.folder.path.name)
+                       for path in settings.accounts]
+        self.login = authenticator.Authenticator(self._accounts(sources))
         self.sessions = sessions.Sessions(
             self.folder, self.login, self.state, settings.session_timeout)
         self.events = dispatcher.EventDispatcher(
             cluster,
             self.state,
-            self.worker_messages,
-            self.folder,
+            group,
             settings.events,
             settings.allows,
         )
@@ -63,18 +67,17 @@ class Services:
 
     def start(self):
         """Start exchanging messages and watching for events; idempotent."""
-        self.folder.make()
+        if self._watches_state:
+            self.folder.make()
         self.worker_messages.start()
-        if self.accounts is not None:
+        if self.accounts is not None and self._watches_state:
             # Changes of accounts by other processes must be seen at once.
             self.state.start()
         self.events.start()
 
-    def _accounts(self):
+    def _accounts(self, sources):
         """Return `login_accounts.LoginAccounts`; None if none are configured.
         """
-        sources = [account_files.Source(path, self.folder.path.name)
-                   for path in self.settings.accounts]
         if not sources:
             return None
         found = account_files.Accounts(sources)

@@ -36,27 +36,11 @@ _SUFFIX = '.worker'
 _LOCK = 'leader.lock'
 
 
-class WorkerMessages:
-    """Messaging and leadership of one worker. Thread-safe.
+class Dispatcher:
+    """Passes messages to those who have subscribed to their topics."""
 
-    Threads run only after `start`.
-
-    :param folder: path of a folder that only this user can enter
-    """
-
-    def __init__(self, folder):
-        self._folder = os.fspath(folder)
+    def __init__(self):
         self._callbacks = {}
-        self._elected = []
-        self._lock = threading.Lock()
-        self._sending = threading.Lock()
-        self._socket = self._sender = self._directory = None
-        self._name = None
-        self._lock_fd = None
-        self._slow = {}
-        self._closed = self._acquiring = False
-        #: Whether this worker is the leader.
-        self.is_leader = False
 
     def subscribe(self, topic, callback):
         """Register a function to receive the messages of a topic.
@@ -67,6 +51,44 @@ class WorkerMessages:
             listening thread; must not block.
         """
         self._callbacks.setdefault(topic, []).append(callback)
+
+    def dispatch(self, topic, message):
+        """Pass a message on.
+
+        :param topic: text
+        :param message: dict
+        """
+        for callback in self._callbacks.get(topic, ()):
+            try:
+                callback(message)
+            except Exception:
+                LOG.exception('Processing a worker message on %s failed',
+                              topic)
+
+
+class WorkerMessages:
+    """Messaging and leadership of one worker. Thread-safe.
+
+    Threads run only after `start`.
+
+    :param folder: path of a folder that only this user can enter
+    """
+
+    def __init__(self, folder):
+        self._folder = os.fspath(folder)
+        self._dispatcher = Dispatcher()
+        self._dispatch = self._dispatcher.dispatch
+        self.subscribe = self._dispatcher.subscribe
+        self._elected = []
+        self._lock = threading.Lock()
+        self._sending = threading.Lock()
+        self._socket = self._sender = self._directory = None
+        self._name = None
+        self._lock_fd = None
+        self._slow = {}
+        self._closed = self._acquiring = False
+        #: Whether this worker is the leader.
+        self.is_leader = False
 
     def on_elected(self, callback):
         """Register a function to be called when this worker is elected.
@@ -197,14 +219,6 @@ class WorkerMessages:
                 continue
             self._dispatch(topic, message)
         mine.close()
-
-    def _dispatch(self, topic, message):
-        for callback in self._callbacks.get(topic, ()):
-            try:
-                callback(message)
-            except Exception:
-                LOG.exception('Processing a worker message on %s failed',
-                              topic)
 
     # Leader election
 

@@ -19,8 +19,7 @@ class MetricsTest(base.BaseTestCase):
                 (0, 1, 0): 3, (0, 1, 0xC0): 1, (None, None, 0xC1): 2}),
             command_names={(0, 1): 'Get Chassis Status'},
             sessions=1, sessions_opened=5, sessions_refused=2)
-        text = prometheus.text(metrics.of(
-            mock.Mock(server=ipmi_server))).decode()
+        text = prometheus.text(metrics.of([ipmi_server])).decode()
         for line in (
                 'virtbmc_ipmi_commands_total'
                 '{command="Get Chassis Status",code="0x00"} 3',

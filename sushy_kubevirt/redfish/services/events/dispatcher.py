@@ -25,6 +25,7 @@ from sushy_kubevirt.redfish.services.events import machine_events
 from sushy_kubevirt.redfish.services.events import server_sent_events
 from sushy_kubevirt.redfish.services.events import service_settings
 from sushy_kubevirt.redfish.services.events import subscriptions
+from sushy_kubevirt.redfish.services.events import turns
 
 LOG = logging.getLogger(__name__)
 
@@ -56,14 +57,14 @@ class EventDispatcher:
 
     :param cluster: a `cluster.Cluster`
     :param state: a `state_secret.StateSecret`
-    :param worker_messages: a `worker_messages.WorkerMessages`
-    :param folder: a `shared_directory.SharedDirectory`
+    :param workers: a `workers.Workers`
     :param options: an `event_options.EventOptions`
     :param allows: function of a machine: whether clients may see it
     """
 
-    def __init__(self, cluster, state, worker_messages, folder, options,
+    def __init__(self, cluster, state, workers, options,
                  allows=lambda machine: True):
+        worker_messages, folder = workers.messages, workers.folder
         self._cluster = cluster
         self._state = state
         self._worker_messages = worker_messages
@@ -71,7 +72,11 @@ class EventDispatcher:
         self._options = options
         self._allows = allows
         self.subscriptions = subscriptions.Subscriptions(state, options)
-        self.log = event_log.Log(cluster, state)
+        self._run_in_thread = workers.run
+        self._own_turns = None if workers.turns else turns.Turns('events')
+        self._turns = workers.turns or self._own_turns
+        self._closed = False
+        self.log = event_log.Log(cluster, state, workers.log_writer)
         self.streams = server_sent_events.Streams(
             worker_messages, folder.make, self.history, options
         )
@@ -86,20 +91,20 @@ class EventDispatcher:
         self._unmatched = collections.deque()
         self._is_leader = False
         self._machine_events = machine_events.MachineEvents(
-            self._cluster, self._allows, self._queue.put,
-            lambda: self._queue.put(_reevaluate_timers))
+            self._cluster, self._allows, self._put,
+            lambda: self._turns.put(self._turn))
         self._delivery = None
-        worker_messages.subscribe(_OBSERVED, lambda data: self._queue.put(
+        worker_messages.subscribe(_OBSERVED, lambda data: self._put(
             event_record.from_dict(data)))
-        worker_messages.subscribe(_MISSED, lambda data: self._queue.put(
+        worker_messages.subscribe(_MISSED, lambda data: self._put(
             lambda: self._on_missed(event_record.from_dict(data))))
         worker_messages.subscribe(_PUBLISHED, self._on_published)
         worker_messages.subscribe(
             _POSITIONS, lambda data: self._positions.update(data))
-        worker_messages.subscribe(_WORKER_JOINED, lambda data: self._queue.put(
+        worker_messages.subscribe(_WORKER_JOINED, lambda data: self._put(
             self._publish_history))
         worker_messages.subscribe(_HISTORY, self._merge_history)
-        worker_messages.on_elected(lambda: self._queue.put(self._on_elected))
+        worker_messages.on_elected(lambda: self._put(self._on_elected))
         state.subscribe(self._state_changed)
 
     def start(self):
@@ -112,14 +117,16 @@ class EventDispatcher:
         # become the leader, which needs both.
         self._state.cached('')
         self._worker_messages.publish(_WORKER_JOINED, {})
-        threading.Thread(target=self._run, daemon=True,
-                         name='events').start()
-        threading.Thread(target=self._watch, daemon=True,
-                         name='events-first').start()
+        if self._own_turns is not None:
+            self._own_turns.start()
+        self._turns.put(self._turn)
+        self._run_in_thread(self._watch, 'events-first')
 
     def close(self):
         """Stop the threads and streams of this worker."""
-        self._queue.put(None)
+        self._closed = True
+        if self._own_turns is not None:
+            self._own_turns.close()
         self.streams.close()
         self.log.close()
         if self._delivery is not None:
@@ -139,7 +146,7 @@ class EventDispatcher:
 
         :param record: an `event_record.Record`
         """
-        self._queue.put(record)
+        self._put(record)
 
     def login_failed(self, user, source):
         """Emit an event for a refused login.
@@ -197,17 +204,24 @@ class EventDispatcher:
             self._worker_messages.acquire_leadership()
             return
 
-    def _run(self):
-        while True:
+    def _put(self, item):
+        """Queue a record or a function without parameters."""
+        self._queue.put(item)
+        self._turns.put(self._turn)
+
+    def _turn(self):
+        """Process what is queued and due.
+
+        :returns: seconds until the next call, or None
+        """
+        while self._started and not self._closed:
             waits = [seconds for seconds in (
                 self._machine_events.report_removed_overrides(),
                 self._resend_unpublished()) if seconds is not None]
             try:
-                item = self._queue.get(timeout=min(waits, default=None))
+                item = self._queue.get_nowait()
             except queue.Empty:
-                continue
-            if item is None:
-                return
+                return min(waits, default=None)
             try:
                 if callable(item):
                     item()
@@ -217,6 +231,7 @@ class EventDispatcher:
                 # While the emulator ends, its folder disappears.
                 if not self._cluster.closing.is_set():
                     LOG.exception('An event could not be published')
+        return None
 
     def _observe(self, record):
         if self._is_leader:
@@ -337,10 +352,6 @@ class EventDispatcher:
     def _state_changed(self):
         if self._is_leader:
             self._refresh()
-
-
-def _reevaluate_timers():
-    """Do nothing; waking the thread re-evaluates its timers."""
 
 
 def _cancel(kept, record):

@@ -145,7 +145,8 @@ class TestWorkerMessages(base.BaseTestCase):
 
     def test_failing_callback_does_not_affect_others(self):
         one, received = self.worker()
-        one._callbacks['news'].insert(0, lambda message: 1 / 0)
+        one._dispatcher._callbacks['news'].insert(
+            0, lambda message: 1 / 0)
         one.publish('news', {'text': 'a'})
         self.assertEqual('a', received.get_nowait())
 

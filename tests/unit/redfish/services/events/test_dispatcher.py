@@ -3,6 +3,7 @@
 
 import queue
 import threading
+import types
 
 import fixtures
 from oslotest import base
@@ -18,6 +19,7 @@ from sushy_kubevirt.redfish.services.events import filters
 from sushy_kubevirt.redfish.services.events import server_sent_events
 from sushy_kubevirt.redfish.services import shared_directory
 from sushy_kubevirt.redfish.services import worker_messages
+from sushy_kubevirt.redfish.services import workers
 from tests.unit.bmc import test_state_secret
 
 
@@ -65,7 +67,10 @@ class DispatcherTestCase(base.BaseTestCase):
         one = dispatcher.EventDispatcher(
             self.cluster, state_secret.StateSecret(
                 self.cluster, ('default', 's'), line),
-            line, folder, event_options.EventOptions(log=False, **more))
+            types.SimpleNamespace(
+                messages=line, folder=folder, run=workers.Workers.run,
+                turns=None, log_writer=None),
+            event_options.EventOptions(log=False, **more))
         self.addCleanup(one.close)
         one.line = line
         streamed = queue.Queue()
@@ -98,7 +103,7 @@ class EventsTestCase(DispatcherTestCase):
         for number in range(5):
             record = self.record(str(number))
             for each in (one, two):
-                each._queue.put(record)
+                each._put(record)
         for streamed in (streamed_one, streamed_two):
             self.assertEqual(['TestMessage'] * 5, self.keys(streamed, 5))
             self.assertRaises(queue.Empty, streamed.get, timeout=0.2)
@@ -113,7 +118,7 @@ class EventsTestCase(DispatcherTestCase):
         self.keys(streamed_one, 1)
         two, streamed_two = self.worker()
         # Observed by the second; the first ends without publishing it.
-        two._queue.put(self.record())
+        two._put(self.record())
         self.assertRaises(queue.Empty, streamed_two.get, timeout=0.2)
         one.close()
         one.line.close()
@@ -132,7 +137,7 @@ class EventsTestCase(DispatcherTestCase):
         record = self.record()
         # The leader did not observe the event.
         for each in (two, three):
-            each._queue.put(record)
+            each._put(record)
         for streamed in (streamed_one, streamed_two, streamed_three):
             self.assertEqual(['TestMessage'], self.keys(streamed, 1))
             self.assertRaises(queue.Empty, streamed.get, timeout=0.3)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the clusters of many single VMs in one process have in common.
+
+BMCs that share a pod each have a `cluster.Cluster` of their VM, with options
+of their own. Connections, the watches of a namespace's VMs and VMIs, the
+threads of reconcilers, and what is known of KubeVirt and CDI are here, once.
+"""
+
+from sushy_kubevirt.kube import client
+from sushy_kubevirt.kube import feature_gates
+from sushy_kubevirt.machine.media import cdi
+from sushy_kubevirt.machine import reconcile_loop
+from sushy_kubevirt.machine import vm_cache
+from sushy_kubevirt.machine import vm_view
+
+
+class SharedCluster:
+    """Connections, caches and threads. Thread-safe.
+
+    :param connection: a `connection.Connection`
+    :param options: an `options.Options` for the watches
+    :param namespace: whose VMs are watched all together; VMs of other
+        namespaces are watched one by one, by their names
+    """
+
+    def __init__(self, connection, options, namespace):
+        self.connection = connection
+        self.options = options
+        self.namespace = namespace
+        self.client = client.Client(connection, options)
+        self.gates = feature_gates.Gates(self.client, options)
+        self.cdi = cdi.Cdi(self.client)
+        #: Threads of the reconcilers, `reconcile_loop.Worker`.
+        self.boot_worker = reconcile_loop.Worker('one-time-boot')
+        self.media_worker = reconcile_loop.Worker('media')
+        self.cache = vm_cache.VmCache(self.client, options, (namespace,))
+
+    def start(self):
+        """Start the watches and threads; call it once."""
+        self.boot_worker.start()
+        self.media_worker.start()
+        self.cache.start()
+        self.gates.refresh_in_background()
+        self.cdi.check_in_background()
+
+    def cache_of(self, vm):
+        """Return the cache for one VM.
+
+        :param vm: (namespace, name)
+        :returns: a `vm_view.VmView` or `vm_cache.VmCache`, not started
+        """
+        if vm[0] == self.namespace:
+            return vm_view.VmView(self.cache, self.client, vm)
+        return vm_cache.VmCache(self.client, self.options, vm=vm)
+
+    def close(self):
+        """Stop the watches and threads."""
+        self.boot_worker.close()
+        self.media_worker.close()
+        self.cache.close()
+        self.client.close()

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process that serves the BMCs of many VMs."""
+
+import contextlib
+import re
+import signal
+import subprocess
+import threading
+
+import requests
+
+from kubevirt_sandbox.testing import process
+from tests.fixtures import base
+from tests.fixtures import shared_pod
+
+SYSTEM = '/redfish/v1/Systems/1'
+SESSIONS = '/redfish/v1/SessionService/Sessions'
+ACCOUNTS = '/redfish/v1/AccountService/Accounts'
+SUBSCRIPTIONS = '/redfish/v1/EventService/Subscriptions'
+
+
+class SharedPodTestCase(base.SandboxTestCase):
+
+    VMS = 3
+
+    def setUp(self):
+        super().setUp()
+        self.pod = self.useFixture(shared_pod.SharedPod(self.sandbox))
+
+    def bmcs(self, count):
+        made = [self.pod.bmc(f'vm-{number}', number)
+                for number in range(count)]
+        self.pod.list(*made)
+        self.wait_served(*made)
+        return made
+
+    def wait_served(self, *bmcs):
+        wanted = {one.name: (one.digest, '') for one in bmcs}
+        self.until(lambda: self.pod.served() == wanted,
+                   describe=lambda: f'{self.pod.served()} != {wanted}')
+
+    def problem(self, bmc):
+        """Wait until a BMC is reported with a problem; return that."""
+        def found():
+            digest, problem = self.pod.served().get(bmc.name, ('', ''))
+            return digest == bmc.digest and problem
+        return self.until(found)
+
+    def login(self, bmc):
+        return bmc.request('POST', SESSIONS, {
+            'UserName': bmc.username, 'Password': bmc.password},
+            expect=201).headers['X-Auth-Token']
+
+
+class MembershipTestCase(SharedPodTestCase):
+
+    def test_serves_what_is_listed(self):
+        self.until(lambda: self.pod.probe('/readyz')[0] == 200)
+        one, two = self.bmcs(2)
+        for bmc in one, two:
+            found = bmc.request('GET', SYSTEM, expect=200).json()
+            self.assertEqual(bmc.vm, found['Name'])
+            self.assertIn('Chassis Power', bmc.ipmi('power', 'status'))
+        one.ipmi('power', 'on')
+        self.sandbox.wait_running('vm-0')
+        self.until(lambda: one.request('GET', SYSTEM).json()[
+            'PowerState'] == 'On')
+        self.assertEqual('Off', two.request('GET', SYSTEM).json()[
+            'PowerState'])
+        self.assertIn('virtbmc_bmcs 2', self.pod.probe('/metrics')[1])
+        # What clients have set survives the process.
+        self.assertEqual(201, one.request('POST', ACCOUNTS, {
+            'UserName': 'bob', 'Password': 'secret-of-bob',
+            'RoleId': 'ReadOnly'}).status_code)
+        self.pod.process.send(signal.SIGTERM)
+        self.assertEqual(0, self.pod.process.wait())
+        self.assertNotIn('Traceback', self.pod.process.output)
+        self.assertNotIn('secret-of', self.pod.process.output)
+        self.pod.cluster.patch('configmaps', shared_pod.REPORT, [
+            {'op': 'add', 'path': '/data', 'value': {}}])
+        self.pod.start()
+        self.wait_served(one, two)
+        self.until(lambda: one.request(
+            'GET', SYSTEM, auth=('bob', 'secret-of-bob')).status_code == 200)
+        self.assertEqual({}, self.sandbox.stats()['refused'])
+
+    def test_bad_secret_is_the_problem_of_one(self):
+        good, bad = self.pod.bmc('vm-0', 0), self.pod.bmc('vm-1', 1)
+        self.pod.set_secret('vm-1-auth', username='admin')
+        self.pod.list(good, bad)
+        self.assertIn('password', self.problem(bad))
+        self.assertEqual('', self.pod.served()['vm-0'][1])
+        good.request('GET', SYSTEM, expect=200)
+        self.assertEqual(200, self.pod.probe('/readyz')[0])
+        # Corrected without a change of the list: it is tried again.
+        self.pod.set_secret('vm-1-auth', username='admin',
+                            password=bad.password)
+        self.wait_served(good, bad)
+        bad.request('GET', SYSTEM, expect=200)
+
+    def test_renewed_secrets_interrupt_nothing(self):
+        one, two = self.bmcs(2)
+        with requests.Session() as session:
+            one.request('GET', SYSTEM, session=session, expect=200)
+            old_ca = one.ca
+            one.password = 'secret-number-2'
+            self.pod.set_secret('vm-0-auth', username=one.username,
+                                password=one.password)
+            self.pod.set_secret('vm-0-tls', **self.pod.certificate(one))
+            for part in one.entry['auth'], one.entry['redfish']['tls']:
+                part['version'] = '2'
+            self.pod.list(one)
+            self.wait_served(one, two)
+            # The connection is the same, the password is the new one.
+            self.assertEqual(1, len(session.adapters[
+                'https://'].poolmanager.pools))
+            one.request('GET', SYSTEM, session=session, expect=200)
+        self.assertIn('Chassis Power', one.ipmi('power', 'status'))
+        self.assertEqual(old_ca, one.ca)
+        one.request('GET', SYSTEM, expect=200)
+        self.assertEqual(401, one.request(
+            'GET', SYSTEM, auth=(one.username, 'secret-of-vm-0')).status_code)
+
+
+class UninterruptedTestCase(SharedPodTestCase):
+
+    def test_changes_of_others_interrupt_nothing(self):
+        one = self.bmcs(1)[0]
+        with requests.Session() as session, session.get(
+                one.url + '/redfish/v1/EventService/SSE', stream=True,
+                verify=one.ca, auth=(one.username, one.password),
+                timeout=60) as stream, subprocess.Popen(
+                ['ipmitool', '-I', 'lanplus', '-H', one.address, '-p',
+                 str(one.port), '-U', one.username, '-E', 'shell'],
+                env=process.environment(process.NO_HOME, {
+                    'IPMI_PASSWORD': one.password}),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                bufsize=0) as shell, contextlib.ExitStack() as stack:
+            stack.callback(shell.kill)
+
+            def say(words):
+                shell.stdin.write(words.encode() + b'\n')
+                while line := shell.stdout.readline().decode():
+                    if 'Chassis Power' in line or 'activated' in line:
+                        return line
+                return ''
+
+            lines = []
+
+            def read():
+                # The end of the test closes the stream.
+                with contextlib.suppress(AttributeError, OSError):
+                    for line in stream.iter_lines():
+                        lines.append(line)
+
+            reader = threading.Thread(target=read, daemon=True)
+            reader.start()
+            connection = requests.Session()
+            self.addCleanup(connection.close)
+            self.assertIn('off', say('power status'))
+            one.request('GET', SYSTEM, session=connection, expect=200)
+            adapter = connection.adapters['https://']
+            pool = adapter.get_connection_with_tls_context(
+                requests.Request('GET', one.url).prepare(), one.ca)
+            two = self.pod.bmc('vm-1', 1)
+            self.pod.list(two)
+            self.wait_served(one, two)
+            two.entry['slot'], two.port = 7, 30007
+            two.url = two.url.replace('10001', '10007')
+            self.pod.list(two)
+            self.wait_served(one, two)
+            two.request('GET', SYSTEM, expect=200)
+            self.assertIn('Chassis Power', two.ipmi('power', 'status'))
+            self.pod.unlist(two)
+            self.wait_served(one)
+            self.assertRaises(requests.ConnectionError, two.request, 'GET',
+                              SYSTEM)
+            self.assertIn('off', say('power status'))
+            one.request('GET', SYSTEM, session=connection, expect=200)
+            self.assertEqual(1, pool.num_connections)
+            one.request('POST', '/redfish/v1/EventService/Actions/'
+                        'EventService.SubmitTestEvent', {}, expect=204)
+            self.until(lambda: any(b'TestMessage' in line for line in lines))
+
+
+class IsolationTestCase(SharedPodTestCase):
+
+    def test_each_bmc_has_its_vm_only(self):
+        one, two = self.bmcs(2)
+        other = self.sandbox.vm('vm-1')
+        uuid = other['spec']['template']['spec']['domain']['firmware']['uuid']
+        names = [uuid, other['metadata']['uid'], 'vm-1', 'default:vm-1',
+                 'default%2Fvm-1', '2']
+        rules = self.rules(one)
+        self.assertGreater(len(rules), 50)
+        token = self.login(two)
+        made = two.request('POST', ACCOUNTS, {
+            'UserName': 'eve', 'Password': 'secret-of-eve',
+            'RoleId': 'Administrator'}, expect=201)
+        session = requests.Session()
+        self.addCleanup(session.close)
+        for rule in sorted(rules):
+            for name in names:
+                path = re.sub(r'^(/redfish/v1/(?:Systems|Managers|Chassis)/)1',
+                              r'\g<1>' + name, rule)
+                if path == rule:
+                    continue
+                for method in 'GET', 'PATCH', 'POST', 'PUT', 'DELETE':
+                    body = None if method == 'GET' else {}
+                    answer = one.request(method, path, body,
+                                         session=session)
+                    self.assertIn(answer.status_code, (404, 405),
+                                  (method, path))
+                    # Nothing but what the client has sent.
+                    text = answer.text.replace(path, '').replace(name, '')
+                    self.assertNotIn(uuid, text)
+            # Neither its sessions nor its accounts are worth anything here.
+            self.assertIn(requests.get(
+                one.url + rule, verify=one.ca, timeout=30,
+                headers={'X-Auth-Token': token}).status_code, (401, 200)
+                if rule in ('/redfish', '/redfish/v1', '/redfish/v1/',
+                            '/redfish/v1/odata', '/redfish/v1/$metadata')
+                else (401,), rule)
+        for auth in ((two.username, two.password), ('eve', 'secret-of-eve')):
+            self.assertEqual(401, one.request(
+                'GET', SYSTEM, auth=auth).status_code)
+        number = made.headers['Location'].rpartition('/')[2]
+        self.assertEqual(404, one.request(
+            'GET', f'{ACCOUNTS}/{number}').status_code)
+        self.assertEqual(1, len(two.request('GET', SESSIONS).json()[
+            'Members']))
+        self.assertEqual([], one.request('GET', SESSIONS).json()['Members'])
+        self.assertNotIn('vm-1', one.ipmi('dcmi', 'get_mc_id_string'))
+
+    def rules(self, bmc):
+        """Crawl a BMC; return the set of its paths."""
+        found, waiting = set(), ['/redfish/v1/']
+        while waiting:
+            path = waiting.pop().partition('#')[0]
+            if path in found or not path.startswith('/redfish/v1'):
+                continue
+            found.add(path)
+            answer = bmc.request('GET', path)
+            if answer.headers.get('Content-Type', '').startswith(
+                    'application/json'):
+                waiting += re.findall(
+                    r'"(?:@odata.id|target)": ?"([^"]+)"', answer.text)
+        return found
+
+    def test_ipmi_of_each_bmc_is_its_own(self):
+        one, two = self.bmcs(2)
+        refused = one.ipmitool('power', 'status', password=two.password,
+                               options=('-R', '1', '-N', '1'))
+        self.assertNotEqual(0, refused.returncode)
+        guid = self.sandbox.vm('vm-0')['spec']['template']['spec']['domain'][
+            'firmware']['uuid']
+        self.assertIn(guid, one.ipmi('mc', 'guid'))
+        self.assertNotIn(guid, two.ipmi('mc', 'guid'))
+        one.ipmi('chassis', 'bootdev', 'pxe')
+        self.assertIn('No override', two.ipmi('chassis', 'bootparam', 'get',
+                                              '5'))
+        one.ipmi(*'raw 4 2 4 7 1 0x6f 1 0 0'.split())
+        self.assertNotIn('Temperature', two.ipmi('sel', 'elist'))
+
+    def test_same_uuid_of_another_vm_changes_nothing(self):
+        one, two = self.bmcs(2)
+        before = one.request('GET', SYSTEM).json()['UUID']
+        self.sandbox.patch('virtualmachines', 'vm-1', [
+            {'op': 'replace', 'value': before,
+             'path': '/spec/template/spec/domain/firmware/uuid'}])
+        self.until(lambda: two.request('GET', SYSTEM).json()['UUID']
+                   == before)
+        self.assertEqual(before, one.request('GET', SYSTEM).json()['UUID'])
+        for bmc in one, two:
+            self.assertEqual(bmc.vm, bmc.request(
+                'GET', '/redfish/v1/Systems/' + before).json()['Name'])

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One BMC of a process that serves many.
+
+It has ports, a certificate, accounts, sessions, subscriptions and a state
+Secret of its own, and a `cluster.Cluster` that is restricted to its VM. What
+it shares with other BMCs is in `Common`.
+"""
+
+import asyncio
+import dataclasses
+import functools
+
+from sushy_kubevirt.emulator import plugin
+from sushy_kubevirt.emulator import settings
+from sushy_kubevirt.emulator import system_driver
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import cluster
+from sushy_kubevirt.pod import certificate
+from sushy_kubevirt.pod import http_server
+from sushy_kubevirt.pod import metrics
+from sushy_kubevirt.pod import secret_values
+from sushy_kubevirt.redfish.services import account_files
+from sushy_kubevirt.redfish.services import service_context
+from vbmc_kubevirt import bmc_server
+from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import udp
+from vbmc_kubevirt import ipmi_service
+from vbmc_kubevirt import mounted_secret
+
+#: Ports of the BMC in slot 0: Redfish, HTTP beside HTTPS, IPMI. The slot is
+#: added to them.
+REDFISH_PORT, HTTP_PORT, IPMI_PORT = 10000, 20000, 30000
+
+
+class Problem(Exception):
+    """The BMC cannot be served; the text says why, and has no secret."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Common:
+    """What all BMCs of the process share.
+
+    :param shared: a `shared_cluster.SharedCluster`
+    :param app: sushy-emulator's application after `plugin.prepare`
+    :param workers: a `workers.OneProcess`
+    :param readers: executor of IPMI commands that read
+    :param writers: executor of IPMI commands that change a VM
+    :param address: IP address to listen on
+    :param requests: `prometheus.Counter`, see `pod.metrics.requests`
+    """
+
+    shared: object
+    app: object
+    workers: object
+    readers: object
+    writers: object
+    address: str
+    requests: object
+
+
+class SharedBmc:
+    """One BMC.
+
+    :param common: `Common`
+    :param name: of the BMC
+    :param entry: dict, its value in the membership ConfigMap
+    """
+
+    def __init__(self, common, name, entry):
+        self.name = name
+        self._common = common
+        self._entry = entry
+        self._auth = self._secret(entry['auth']['secret'])
+        tls = (entry['redfish'] or {}).get('tls')
+        self._tls = tls and self._secret(tls['secret'])
+        self._certificate = None
+        self._account = mounted_secret.SecretAccount(self._auth)
+        self._source = account_files.SecretSource(self._auth)
+        self._cluster = self._services = self._ipmi = self._watch = None
+        self._app = None
+        self._servers = []
+        self._serving = []
+
+    def _secret(self, name):
+        shared = self._common.shared
+        return secret_values.SecretValues(
+            shared.client, shared.namespace, name)
+
+    # Start and stop
+
+    def prepare(self):
+        """Read the Secrets and make what the servers need; may block.
+
+        :raises: `Problem`
+        """
+        try:
+            self._read(self._auth)
+            if self._tls is not None:
+                self._read(self._tls)
+                self._certificate = certificate.CertificateInMemory(self._tls)
+            self._make()
+        except (settings.InvalidSettings, errors.MachineError, OSError) as exc:
+            raise Problem(_sentence(exc)) from None
+
+    @staticmethod
+    def _read(secret):
+        try:
+            secret.read()
+        except errors.MachineError as exc:
+            raise Problem(f'Secret {secret} cannot be read: '
+                          f'{_sentence(exc)}') from None
+
+    def _make(self):
+        common, entry = self._common, self._entry
+        config = {**entry['options'],
+                  'SUSHY_EMULATOR_KUBEVIRT_VM': entry['vm']}
+        given = settings.read(config)
+        self._cluster = cluster.Cluster(
+            common.shared.connection, options=given.machine, vm=entry['vm'],
+            shared=common.shared)
+        self._services = service_context.Services(
+            config, given, self._cluster, common.workers.of(entry['uid']),
+            [self._source])
+        driver = system_driver.KubeVirtDriver(
+            self._cluster, given, common.shared.connection.access())
+        self._app = plugin.clone(common.app, config, driver, self._services)
+        self._app.sushy_kubevirt.responses.observers.append(
+            functools.partial(metrics.count_cached, common.requests))
+
+    def start(self):
+        """Open the ports and serve; call it in the event loop.
+
+        :raises: `Problem`
+        """
+        try:
+            self._open()
+        except OSError as exc:
+            raise Problem(_sentence(exc)) from None
+        self._cluster.start()
+        if self._servers:
+            self._services.start()
+        self._serving = [asyncio.create_task(one.run())
+                         for one in self._servers]
+        if self._ipmi is not None:
+            common = self._common
+            self._ipmi.start(self._socket, common.readers, common.writers,
+                             self._entry['ipmi']['port'])
+            self._watch = asyncio.create_task(
+                self._ipmi.watch(common.readers))
+
+    def _open(self):
+        entry, slot = self._entry, self._entry['slot']
+        if entry['redfish'] is not None:
+            self._serve(REDFISH_PORT + slot, self._certificate)
+            if self._certificate is not None and entry['redfish']['http']:
+                self._serve(HTTP_PORT + slot, None)
+        if entry['ipmi'] is not None:
+            self._socket = udp.open_socket(self._common.address,
+                                           IPMI_PORT + slot)
+            services = self._services
+            backend = bmc_server.SharedBackend(
+                self._cluster, services.state, services.events.log,
+                # Without Redfish nothing else logs their changes.
+                services.accounts if self._servers else None,
+                constants.CLUSTER_DEADLINES)
+            self._ipmi = bmc_server.BmcServer(
+                lambda: backend, self.name, entry['vm'], bmc_users.BmcUsers(
+                    self._account.users, entry['account_management']))
+
+    def _serve(self, port, tls):
+        try:
+            self._servers.append(http_server.Server(
+                self._common.address, port, self._app, tls,
+                find=self._app.sushy_kubevirt.responses.find))
+        except OSError as exc:
+            raise OSError(exc.errno, f'TCP port {port}: {exc.strerror}'
+                          ) from None
+
+    async def stop(self):
+        """Complete running requests and commands, then stop."""
+        for one in self._servers:
+            one.stop()
+        ending = list(self._serving)
+        if self._ipmi is not None and self._ipmi.server is not None:
+            self._watch.cancel()
+            ending.append(self._ipmi.server.finish(
+                ipmi_service.GRACE_SECONDS))
+        elif self._ipmi is not None:
+            self._socket.close()
+        await asyncio.gather(*ending, return_exceptions=True)
+        if not self._serving:
+            for one in self._servers:
+                one.socket.close()
+
+    def close(self):
+        """Release what `prepare` has made; may block."""
+        if self._services is not None:
+            self._services.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    # Changes while it is served
+
+    def renew(self, entry):
+        """Read changed Secrets again, without an interruption; may block.
+
+        :param entry: dict that differs from the present one in the versions
+            of Secrets only
+        :raises: `Problem`
+        """
+        self._read(self._auth)
+        if self._tls is not None:
+            self._read(self._tls)
+        self._entry = entry
+        _accounts, problems = self._source.read()
+        if problems:
+            raise Problem(problems[0])
+
+    def problem(self):
+        """Tell why present Secrets cannot be used; call it in the loop.
+
+        :returns: a sentence; '' if they can
+        """
+        found = self._account.problem if self._entry['ipmi'] else ''
+        if not found and self._certificate is not None:
+            found = self._certificate.problem
+        return found
+
+    # For metrics
+
+    @property
+    def connections(self):
+        """Number of open connections of Redfish's clients."""
+        return sum(one.connections for one in self._servers)
+
+    @property
+    def services(self):
+        """The `service_context.Services`; None before `prepare`."""
+        return self._services
+
+    @property
+    def ipmi(self):
+        """The `ipmi.server.Server`; None without IPMI."""
+        return self._ipmi and self._ipmi.server
+
+
+def differs_by_secrets_only(one, other):
+    """Tell whether two entries differ in the versions of Secrets only."""
+    return _without_versions(one) == _without_versions(other)
+
+
+def _without_versions(entry):
+    if isinstance(entry, dict):
+        return {key: _without_versions(value) for key, value in entry.items()
+                if key != 'version'}
+    return entry
+
+
+def _sentence(exc):
+    return ' '.join(str(exc.strerror if isinstance(exc, OSError)
+                        and exc.strerror else exc).split())

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of a pod that serves the BMCs of many VMs of a namespace.
+
+A ConfigMap, which the operator writes, lists the BMCs; a watch of it starts,
+changes and stops them one by one. The process reports in a second ConfigMap
+which version of each entry it serves, or why it cannot.
+"""
+
+import asyncio
+from concurrent import futures
+import contextlib
+import hashlib
+import json
+import logging
+import resource
+import signal
+
+from sushy_kubevirt.emulator import plugin
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import connection
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import watcher
+from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import shared_cluster
+from sushy_kubevirt.pod import health
+from sushy_kubevirt.pod import metrics
+from sushy_kubevirt.pod import prometheus
+from sushy_kubevirt.pod import redfish_service
+from sushy_kubevirt.redfish.services import workers
+from vbmc_kubevirt import metrics as ipmi_metrics
+from vbmc_kubevirt import shared_bmc
+
+LOG = logging.getLogger(__name__)
+
+#: End of the name of the ConfigMap with the report, after that of the list.
+REPORT_SUFFIX = '-served'
+
+#: Threads of all BMCs: for IPMI commands that read and that change, and for
+#: the start of BMCs.
+READERS, WRITERS, STARTERS = 8, 16, 8
+
+#: Seconds between two writes of the report.
+REPORT_SECONDS = 0.2
+
+#: Seconds before a BMC that could not be started is tried again, doubled each
+#: time, and the longest pause.
+FIRST_PAUSE, LONGEST_PAUSE = 1, 60
+
+#: Seconds until a watch is renewed.
+WATCH_SECONDS = 300.0
+
+#: Seconds for the event loop to answer the liveness probe.
+_ALIVE_SECONDS = 3
+
+
+class Report:
+    """Writes the ConfigMap with the report.
+
+    :param client: a `client.Client`
+    :param where: (namespace, name)
+    :param executor: for API calls
+    """
+
+    def __init__(self, client, where, executor):
+        self._client = client
+        self._where = where
+        self._executor = executor
+        self._entries = {}
+        self._written = None
+        self._changed = asyncio.Event()
+
+    def set(self, name, digest, problem=''):
+        """Report what is served for a BMC.
+
+        :param digest: of its entry
+        :param problem: a sentence
+        """
+        self._entries[name] = json.dumps(
+            {'digest': digest, 'problem': problem}, sort_keys=True)
+        self._changed.set()
+
+    def remove(self, name):
+        """Report nothing for a BMC."""
+        self._entries.pop(name, None)
+        self._changed.set()
+
+    async def run(self):
+        """Write changes, until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        pause = REPORT_SECONDS
+        while True:
+            wanted = dict(self._entries)
+            if wanted != self._written:
+                try:
+                    await loop.run_in_executor(self._executor, self._write,
+                                               wanted)
+                except errors.MachineError as exc:
+                    LOG.warning('The report in ConfigMap %s/%s cannot be '
+                                'written, trying again: %s', *self._where,
+                                exc)
+                    pause = min(2 * pause, LONGEST_PAUSE)
+                    await asyncio.sleep(pause)
+                    continue
+                self._written, pause = wanted, REPORT_SECONDS
+            await asyncio.sleep(REPORT_SECONDS)
+            await self._changed.wait()
+            self._changed.clear()
+
+    def _write(self, wanted):
+        if self._written is None:
+            # What an earlier process reported is not served any more.
+            self._client.patch(api_resources.CONFIG_MAP, *self._where, [
+                {'op': 'add', 'path': '/data', 'value': wanted}])
+            return
+        self._client.patch(api_resources.CONFIG_MAP, *self._where, {'data': {
+            **{name: None for name in self._written if name not in wanted},
+            **{name: text for name, text in wanted.items()
+               if self._written.get(name) != text}}})
+
+
+class _Member:
+    """A BMC of the list.
+
+    :ivar text: its value in the ConfigMap
+    :ivar task: what starts, changes or stops it
+    :ivar bmc: `shared_bmc.SharedBmc` that is served, or None
+    :ivar entry: its value, decoded
+    """
+
+    def __init__(self):
+        self.text = self.task = self.bmc = self.entry = None
+
+
+class SharedPod:
+    """The BMCs of a list.
+
+    :param where: (namespace, name) of the ConfigMap with the list
+    :param address: the pod's IP address
+    :param health_port: TCP port for probes and metrics; 0 for a free one
+    """
+
+    def __init__(self, where, address, health_port):
+        self._where = where
+        self._members = {}
+        self._starters = futures.ThreadPoolExecutor(STARTERS, 'starter')
+        link = connection.Connection.from_options(None, None)
+        watched = options.Options(watch_seconds=WATCH_SECONDS)
+        self._shared = shared_cluster.SharedCluster(link, watched, where[0])
+        self._watcher = watcher.Watcher(
+            self._shared.client, watched, api_resources.CONFIG_MAP, where[0],
+            '', f'metadata.name={where[1]}', self)
+        self._workers = workers.OneProcess()
+        self._requests = metrics.requests()
+        self._common = shared_bmc.Common(
+            self._shared, _application(), self._workers,
+            futures.ThreadPoolExecutor(READERS, 'reader'),
+            futures.ThreadPoolExecutor(WRITERS, 'writer'),
+            redfish_service.listen_address(address), self._requests)
+        self._health = health.Server(
+            address, health_port, self.liveness_problem,
+            self.readiness_problem, self.metrics)
+        self._loop = self._report = None
+        self._stopping = False
+
+    async def serve(self):
+        """Serve until SIGTERM or SIGINT, then complete what is running.
+
+        :raises: OSError if the port for probes cannot be opened
+        """
+        _raise_limit_of_files()
+        self._loop = asyncio.get_running_loop()
+        stop_requested = asyncio.Event()
+        for signum in signal.SIGTERM, signal.SIGINT:
+            self._loop.add_signal_handler(signum, stop_requested.set)
+        self._report = Report(
+            self._shared.client, (self._where[0],
+                                  self._where[1] + REPORT_SUFFIX),
+            self._starters)
+        self._health.start()
+        self._shared.start()
+        self._watcher.start()
+        LOG.info('BMCs of ConfigMap %s/%s; probes and metrics on %s',
+                 *self._where, self._health.url)
+        reporting = asyncio.create_task(self._report.run())
+        await stop_requested.wait()
+        self._stopping = True
+        reporting.cancel()
+        self._watcher.stop()
+        for member in self._members.values():
+            member.task.cancel()
+        await asyncio.gather(
+            *(member.bmc.stop() for member in self._members.values()
+              if member.bmc is not None), return_exceptions=True)
+        self._health.close()
+        self._shared.close()
+        self._workers.close()
+        LOG.info('BMCs of ConfigMap %s/%s: stopped', *self._where)
+
+    # The list; called by the watcher
+
+    def take_list(self, source, pages):
+        """See `watcher.Watcher`."""
+        found, version = None, None
+        for items, version in pages:
+            found = next(iter(items), found)
+        if found is None:
+            LOG.warning('There is no ConfigMap %s/%s; what is served stays',
+                        *self._where)
+        else:
+            self._take(found)
+        return version
+
+    def event(self, source, kind, obj):
+        """See `watcher.Watcher`."""
+        # The operator deletes it with the pod, or makes it again.
+        if kind != 'DELETED':
+            self._take(obj)
+
+    def changed(self):
+        """See `watcher.Watcher`."""
+
+    def _take(self, config_map):
+        with contextlib.suppress(RuntimeError):     # the loop has ended
+            self._loop.call_soon_threadsafe(
+                self._apply, config_map.get('data') or {})
+
+    def _apply(self, data):
+        """Serve what the list has; runs in the event loop."""
+        if self._stopping:
+            return
+        for name in {*data, *self._members}:
+            member = self._members.get(name)
+            if member is None:
+                member = self._members[name] = _Member()
+            text = data.get(name)
+            if text != member.text or member.task is None:
+                member.text = text
+                before = member.task
+                member.task = self._loop.create_task(
+                    self._change(name, member, before))
+
+    async def _change(self, name, member, before):
+        """Make a BMC what its entry says.
+
+        :param before: task that did the same for an earlier entry, or None
+        """
+        if before is not None:
+            before.cancel()
+            await asyncio.wait({before})
+        text = member.text
+        if text is None:
+            await self._end(member)
+            self._report.remove(name)
+            if member.text is None:
+                self._members.pop(name, None)
+            return
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        pause = FIRST_PAUSE
+        while True:
+            problem = ''
+            try:
+                await self._serve(name, member, json.loads(text))
+                problem = member.bmc.problem()
+            except shared_bmc.Problem as exc:
+                problem = str(exc)
+            except Exception as exc:
+                LOG.exception('%s: cannot be served', name)
+                problem = f'Unexpected error: {type(exc).__name__}'
+            self._report.set(name, digest, problem)
+            if not problem:
+                return
+            LOG.warning('%s: %s. Next try in %d s', name,
+                        problem.removesuffix('.'), pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _serve(self, name, member, entry):
+        """Start a BMC, or renew its Secrets.
+
+        :raises: `shared_bmc.Problem`
+        """
+        if member.bmc is not None and shared_bmc.differs_by_secrets_only(
+                entry, member.entry):
+            await self._in_thread(member.bmc.renew, entry)
+            member.entry = entry
+            return
+        await self._end(member)
+        made = shared_bmc.SharedBmc(self._common, name, entry)
+        try:
+            await self._in_thread(made.prepare)
+            made.start()
+        except BaseException:
+            await asyncio.shield(self._discard(made))
+            raise
+        member.bmc, member.entry = made, entry
+
+    async def _end(self, member):
+        if member.bmc is not None:
+            ended, member.bmc = member.bmc, None
+            await asyncio.shield(self._discard(ended))
+
+    async def _discard(self, bmc):
+        await bmc.stop()
+        await self._in_thread(bmc.close)
+
+    async def _in_thread(self, function, *arguments):
+        return await self._loop.run_in_executor(self._starters, function,
+                                                *arguments)
+
+    # Probes and metrics; called in the thread of `health`
+
+    def liveness_problem(self):
+        """:returns: why the process must be restarted; '' if it is healthy"""
+        try:
+            asyncio.run_coroutine_threadsafe(
+                asyncio.sleep(0), self._loop).result(_ALIVE_SECONDS)
+        except futures.TimeoutError:
+            return f'The event loop has not answered within {_ALIVE_SECONDS} s'
+        return ''
+
+    def readiness_problem(self):
+        """:returns: why no BMC can be served, a sentence; '' if they can"""
+        problem = self.liveness_problem() or self._shared.cache.problem
+        if not problem and not self._watcher.listed:
+            problem = (f'ConfigMap {"/".join(self._where)} was not read yet: '
+                       f'{self._watcher.error or "no answer"}')
+        return problem
+
+    def metrics(self):
+        """:returns: bytes, in Prometheus' text format"""
+        bmcs = [member.bmc for member in tuple(self._members.values())
+                if member.bmc is not None]
+        servers = [one.ipmi for one in bmcs if one.ipmi is not None]
+        return prometheus.text([
+            prometheus.Gauge('virtbmc_bmcs', 'BMCs that are served.',
+                             lambda: len(bmcs)),
+            self._requests,
+            *metrics.gauges([one.services for one in bmcs], lambda: sum(
+                one.connections for one in bmcs)),
+            *ipmi_metrics.of(servers),
+            *prometheus.cluster(_Health(self._shared)),
+            *prometheus.process()])
+
+
+class _Health:
+    """What `prometheus.cluster` reads of a `cluster.Cluster`."""
+
+    def __init__(self, shared):
+        self.calls = shared.client.calls
+        self.cache_age = shared.cache.age
+
+
+def _application():
+    """Create sushy-emulator's application, the template of all BMCs."""
+    plugin.enable()
+    from sushy_tools.emulator import main as emulator
+    plugin.prepare(emulator.app)
+    return emulator.app
+
+
+def _raise_limit_of_files():
+    """Allow as many descriptors as the container may have."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
