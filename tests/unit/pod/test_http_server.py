@@ -36,6 +36,8 @@ class Application:
             self.unblock.wait(TIMEOUT)
         if path == '/fail':
             raise ValueError('secret')
+        self.nodelay = environ['sushy_kubevirt.socket'].getsockopt(
+            socket.IPPROTO_TCP, socket.TCP_NODELAY)
         kind = ('text/event-stream; charset=utf-8' if path == '/stream'
                 else 'application/json')
         start_response('200 OK', [('Content-Type', kind)])
@@ -129,6 +131,10 @@ class RequestTestCase(HttpServerTestCase):
         self.assertIn(b'"scheme": "http"', body)
         self.assertIn('127.0.0.1 "GET /x HTTP/1.1" 200', self.log.output)
         self.wait_for(lambda: self.server.connections == 0)
+
+    def test_body_does_not_wait_for_acknowledgement_of_header(self):
+        self.get()
+        self.assertTrue(self.app.nodelay)
 
     def test_body_in_pieces(self):
         sock = self.send(b'POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 4'
