@@ -32,6 +32,10 @@ from vbmc_kubevirt import mounted_secret
 #: added to them.
 REDFISH_PORT, HTTP_PORT, IPMI_PORT = 10000, 20000, 30000
 
+#: IPMI datagrams of a BMC read before those of others, and seconds until the
+#: next are read then.
+READ_MAX, READ_SECONDS = 8, 0.001
+
 
 class Problem(Exception):
     """The BMC cannot be served; the text says why, and has no secret."""
@@ -79,6 +83,7 @@ class SharedBmc:
         self._source = account_files.SecretSource(self._auth)
         self._cluster = self._services = self._ipmi = self._watch = None
         self._app = None
+        self._fairness = http_server.Fairness()
         self._servers = []
         self._serving = []
 
@@ -146,6 +151,8 @@ class SharedBmc:
             common = self._common
             self._ipmi.start(self._socket, common.readers, common.writers,
                              self._entry['ipmi']['port'])
+            self._ipmi.server.read_max = READ_MAX
+            self._ipmi.server.read_pause = READ_SECONDS
             self._watch = asyncio.create_task(
                 self._ipmi.watch(common.readers))
 
@@ -172,7 +179,8 @@ class SharedBmc:
         try:
             self._servers.append(http_server.Server(
                 self._common.address, port, self._app, tls,
-                find=self._app.sushy_kubevirt.responses.find))
+                find=self._app.sushy_kubevirt.responses.find,
+                fairness=self._fairness))
         except OSError as exc:
             raise OSError(exc.errno, f'TCP port {port}: {exc.strerror}'
                           ) from None

@@ -16,6 +16,7 @@ doc/source/reference/http-servers.rst.
 
 import asyncio
 from asyncio import sslproto
+import collections
 import contextlib
 import email.utils
 import functools
@@ -77,6 +78,11 @@ _ACCEPT_PAUSE_SECONDS = 1
 
 _BACKLOG = 128
 
+#: Limits of a server beside which others of the process are served, see
+#: `Fairness`.
+_SHARE_SECONDS, _PAUSE_SECONDS = 0.0005, 0.001
+_ACCEPT_SECONDS, _TURN_SECONDS = 0.004, 0.05
+
 #: User-Agent of `redfish_probe`, whose requests are not logged.
 PROBE_USER_AGENT = 'sushy-kubevirt-probe'
 
@@ -106,6 +112,86 @@ class _Refused(Exception):
         self.code = code
 
 
+class Fairness:
+    """Keeps the clients of one BMC from occupying a process of many.
+
+    Its requests take about `_SHARE_SECONDS` of an iteration of the event
+    loop; the rest waits for `_PAUSE_SECONDS`. A server accepts a connection
+    every `_ACCEPT_SECONDS`, because of the handshake. One thread calls the
+    application; another may begin when that has ended, or after
+    `_TURN_SECONDS`, as it then probably waits for the Kubernetes API.
+    """
+
+    def __init__(self):
+        self._used = 0.0
+        self._scheduled = False
+        self._backlog = collections.deque()
+        self._calls = collections.deque()
+        self._calling = None
+
+    # Requests in the event loop
+
+    def receive(self, protocol, data):
+        """Let a connection process data, now or in a later iteration.
+
+        :param protocol: `_Protocol`
+        :param data: bytes
+        """
+        if self._backlog or self._used >= _SHARE_SECONDS:
+            self._backlog.append((protocol, data))
+            protocol.transport.pause_reading()
+        else:
+            self._process(protocol, data)
+        if not self._scheduled:
+            self._scheduled = True
+            protocol.loop.call_soon(self._begin_iteration, protocol.loop)
+
+    def _process(self, protocol, data):
+        began = time.perf_counter()
+        protocol.process(data)
+        self._used += time.perf_counter() - began
+
+    def _begin_iteration(self, loop):
+        self._used = 0.0
+        while self._backlog and self._used < _SHARE_SECONDS:
+            protocol, data = self._backlog.popleft()
+            self._process(protocol, data)
+            if not protocol.lost and not protocol.flow.read_paused:
+                protocol.transport.resume_reading()
+        self._scheduled = self._used > 0
+        if self._backlog:
+            # Also leaves time to threads that call applications.
+            loop.call_later(_PAUSE_SECONDS, self._begin_iteration, loop)
+        elif self._scheduled:
+            loop.call_soon(self._begin_iteration, loop)
+
+    # Calls of the application
+
+    async def turn(self, loop):
+        """Wait until a thread may call the application.
+
+        :returns: function without parameters, to be called at its end
+        """
+        while self._calling is not None:
+            waiting = loop.create_future()
+            self._calls.append(waiting)
+            await waiting
+        token = self._calling = object()
+        end = functools.partial(self._end_turn, token)
+        loop.call_later(_TURN_SECONDS, end)
+        return end
+
+    def _end_turn(self, token):
+        if self._calling is not token:
+            return
+        self._calling = None
+        while self._calls:
+            waiting = self._calls.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                break
+
+
 class Server:
     """Serves a WSGI application.
 
@@ -117,10 +203,13 @@ class Server:
     :param find: function of the WSGI environ that returns a
         `response_cache.Response`, or None to call the application; must not
         block
+    :param fairness: `Fairness`, if other servers of the process have other
+        clients
     """
 
     def __init__(self, address, port, app, certificate=None,
-                 max_connections=None, find=lambda environ: None):
+                 max_connections=None, find=lambda environ: None,
+                 fairness=None):
         self.socket = socket.socket(
             socket.AF_INET6 if ':' in address else socket.AF_INET)
         try:
@@ -137,6 +226,7 @@ class Server:
         self.socket.setblocking(False)
         self.port = self.socket.getsockname()[1]
         self.find = find
+        self.fairness = fairness
         self._app = app
         self._certificate = certificate
         self._max_connections = max_connections
@@ -216,6 +306,9 @@ class Server:
             slowest = min(waiting, key=lambda one: (one.served, one.since))
             self._connections.discard(slowest)
             slowest.abort()
+        if self.fairness is not None and self.tls:
+            self._loop.remove_reader(self.socket)
+            self._loop.call_later(_ACCEPT_SECONDS, self._accept_again)
         sock.setblocking(False)
         protocol = _Protocol(self, sock, address)
         self._connections.add(protocol)
@@ -307,6 +400,8 @@ class Server:
                 complete = more = False
         environ['wsgi.input'] = io.BytesIO(body)
         protocol.wait_for_server(ANSWER_SECONDS)
+        if self.fairness is not None:
+            end = await self.fairness.turn(self._loop)
         done = self._loop.create_future()
         threading.Thread(
             target=self._call, args=(environ, protocol, send, done),
@@ -315,6 +410,9 @@ class Server:
             answer = await done
         except asyncio.CancelledError:
             answer = None       # the server has stopped
+        finally:
+            if self.fairness is not None:
+                end()
         if answer is None:
             return      # or a stream, which was sent
         status, headers, body = answer
@@ -468,6 +566,16 @@ class _Protocol(httptools_impl.HttpToolsProtocol):
         self._server.forget(self)
 
     def data_received(self, data):
+        if self._server.fairness is None:
+            self.process(data)
+        else:
+            self._server.fairness.receive(self, data)
+
+    def process(self, data):
+        """Process what was received.
+
+        :param data: bytes
+        """
         if self._refused or self.lost:
             return
         if not self._receiving and self.client_turn:

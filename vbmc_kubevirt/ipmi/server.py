@@ -39,8 +39,9 @@ RESPONSE_SECONDS = 9.0
 #: a response to it ``ipmitool`` retries for another ten seconds.
 CLOSE_SECONDS = 0.5
 
-#: Datagrams read before other tasks of the loop run, and the size limit of
-#: one in bytes. All supported commands fit into 255 bytes and a header.
+#: Datagrams read before other tasks of the loop run, by default, and the size
+#: limit of one in bytes. All supported commands fit into 255 bytes and a
+#: header.
 READ_MAX = 64
 DATAGRAM_MAX = 1024
 
@@ -93,6 +94,9 @@ class Server:
                  attempt):
         self.name = name
         self.responses = collections.Counter()
+        #: Datagrams read before other tasks of the loop run, and seconds
+        #: until the next are read then.
+        self.read_max, self.read_pause = READ_MAX, 0
         self.sessions_opened = self.sessions_refused = 0
         self._users = users
         self._commands = commands
@@ -191,7 +195,7 @@ class Server:
     def _read(self):
         # Read in batches to keep up with a flood, but give other tasks of
         # the loop a turn.
-        for _number in range(READ_MAX):
+        for _number in range(self.read_max):
             try:
                 self.receive(*self._socket.recvfrom(DATAGRAM_MAX))
             except BlockingIOError:
@@ -199,6 +203,13 @@ class Server:
             except OSError as exc:
                 # ICMP error for a datagram sent earlier.
                 LOG.debug('%s: %s', self.name, exc)
+        if self.read_pause:
+            self._loop.remove_reader(self._socket)
+            self._loop.call_later(self.read_pause, self._read_again)
+
+    def _read_again(self):
+        if not self._stopped:
+            self._loop.add_reader(self._socket, self._read)
 
     def receive(self, data, address):
         """Process a datagram.

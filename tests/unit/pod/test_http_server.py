@@ -549,3 +549,56 @@ class ProbeTestCase(HttpServerTestCase):
             redfish_probe, '_REQUEST', b'GET /wait HTTP/1.1\r\n' b'\r\n'
         ), mock.patch.object(redfish_probe, 'TIMEOUT_SECONDS', 0.1):
             self.assertIn('does not answer', self.ask().ready())
+
+
+class FairnessTestCase(HttpServerTestCase):
+    """Two servers of one process; one is flooded."""
+
+    def setUp(self):
+        super().setUp()
+        self.end()
+        self.app.unblock.clear()
+        self.order = []
+        self.servers = [http_server.Server(
+            '127.0.0.1', 0, self.app, fairness=http_server.Fairness(),
+            find=lambda environ, number=number: self.order.append(number))
+            for number in range(2)]
+        self.server = self.servers[0]
+        self.thread = threading.Thread(target=http_server.run,
+                                       args=self.servers)
+        self.thread.start()
+
+    def end(self):
+        for one in getattr(self, 'servers', (self.server,)):
+            one.stop()
+        super().end()
+
+    def test_requests_beyond_the_share_wait_and_are_answered(self):
+        self.set('_SHARE_SECONDS', 1e-9)     # one at a time
+        socks = [self.send(b'GET /%d HTTP/1.1\r\n\r\n' % number)
+                 for number in range(20)]
+        for number, sock in enumerate(socks):
+            code, body = self.answer(sock)
+            self.assertEqual((200, f'/{number}'),
+                             (code, json.loads(body)['path']))
+
+    def test_one_call_at_a_time_unless_it_takes_long(self):
+        self.set('_TURN_SECONDS', TIMEOUT)
+        waiting = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        second = self.send(b'GET /second HTTP/1.1\r\n\r\n')
+        self.wait_for(lambda: len(self.order) == 2)
+        # Another server's clients are not concerned.
+        self.server = self.servers[1]
+        self.assertEqual(200, self.get('/other')[0])
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        self.assertFalse(self.app.called.acquire(blocking=False))
+        self.app.unblock.set()
+        for sock in waiting, second:
+            self.assertEqual(200, self.answer(sock)[0])
+
+    def test_next_call_does_not_wait_for_a_slow_one(self):
+        self.set('_TURN_SECONDS', 0.01)
+        self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        self.assertEqual(200, self.get('/second')[0])

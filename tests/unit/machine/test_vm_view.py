@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clusters of single VMs over one cache."""
+
+import time
+
+from oslotest import base
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import cluster
+from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import shared_cluster
+from tests.unit.machine import api
+
+
+class VmViewTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.api = api.Api()
+        self.api.start()
+        self.addCleanup(self.api.stop)
+        for name in 'ab':
+            self.api.put('virtualmachines', api.vm(name))
+        self.options = options.Options(reconcile=False, watch_seconds=20,
+                                       read_deadline=3)
+        self.shared = shared_cluster.SharedCluster(
+            self.api.connection(), self.options, 'default')
+        self.shared.start()
+        self.addCleanup(self.shared.close)
+
+    def cluster(self, name):
+        made = cluster.Cluster(self.shared.connection, options=self.options,
+                               vm='default/' + name, shared=self.shared)
+        self.addCleanup(made.close)
+        return made
+
+    def until(self, check):
+        end = time.monotonic() + 30
+        while not check():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+
+    def test_finds_its_vm_only(self):
+        a, b = self.cluster('a'), self.cluster('b')
+        [machine] = a.machines()
+        [other] = b.machines()
+        for identity in (machine.uuid, machine.uid, 'a', 'default/a'):
+            self.assertEqual('a', a.machine(identity).name)
+        for identity in (other.uuid, other.uid, 'b', 'default/b'):
+            self.assertRaises(errors.MachineNotFound, a.machine, identity,
+                              wait=False)
+        # Not even an object of the other cluster shows anything.
+        self.assertRaises(errors.MachineNotFound, a.objects, other)
+        self.assertEqual((None, None), a.cached_objects(other))
+        self.assertIsNone(a.version(other))
+
+    def test_lists_once_for_all(self):
+        def calls():
+            return {call: number for call, number
+                    in self.shared.client.calls.items()
+                    if call[1].startswith('virtualmachine')}
+
+        self.cluster('a').machines()
+        before = calls()
+        self.cluster('b').machines()
+        self.assertEqual(before, calls())
+
+    def test_subscriber_gets_changes_of_its_vm_only(self):
+        a = self.cluster('a')
+        [machine] = a.machines()
+        b = self.cluster('b')
+        [other] = b.machines()
+        seen = []
+        end = a.subscribe(lambda machine, vm, vmi: seen.append(machine.name))
+        self.until(lambda: seen)
+        other.set_asset_tag('rack 7')
+        machine.set_asset_tag('rack 8')
+        self.until(lambda: len(seen) > 1)
+        self.assertEqual({'a'}, set(seen))
+        end()
+        a.close()
+        b.close()
+        self.assertEqual({}, self.shared.cache._callbacks_of)

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+from concurrent import futures
+import json
+import types
+import unittest
+from unittest import mock
+
+from oslotest import base
+
+from kubevirt_sandbox.testing import certificates
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.pod import certificate
+from sushy_kubevirt.redfish.services import account_files
+from sushy_kubevirt.redfish.services import workers
+from vbmc_kubevirt import mounted_secret
+from vbmc_kubevirt import shared_bmc
+from vbmc_kubevirt import shared_pod
+
+
+class ReportTest(unittest.IsolatedAsyncioTestCase):
+
+    async def test_replaces_all_first_and_then_writes_changes(self):
+        client, pool = mock.Mock(), futures.ThreadPoolExecutor(1)
+        self.addCleanup(pool.shutdown)
+        written = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        results = [errors.Unavailable('busy'), None, None]
+
+        def patch(resource, namespace, name, body):
+            self.assertEqual(('lab', 'b-served'), (namespace, name))
+            loop.call_soon_threadsafe(written.put_nowait, body)
+            result = results.pop(0)
+            if result is not None:
+                raise result
+
+        client.patch = patch
+        with mock.patch.object(shared_pod, 'REPORT_SECONDS', 0.01):
+            report = shared_pod.Report(client, ('lab', 'b-served'), pool)
+            report.set('a', 'digest-a')
+            report.set('b', 'digest-b', 'no Secret')
+            task = asyncio.create_task(report.run())
+            self.addCleanup(task.cancel)
+            async with asyncio.timeout(30):
+                with self.assertLogs('vbmc_kubevirt'):
+                    # The first write failed, and is repeated.
+                    for _ in range(2):
+                        [change] = await written.get()
+                self.assertEqual('/data', change['path'])
+                self.assertEqual(
+                    {'digest': 'digest-b', 'problem': 'no Secret'},
+                    json.loads(change['value']['b']))
+                report.set('a', 'digest-2')
+                report.remove('b')
+                body = await written.get()
+        self.assertIsNone(body['data'].pop('b'))
+        self.assertEqual(
+            {'a': {'digest': 'digest-2', 'problem': ''}},
+            {name: json.loads(text) for name, text in body['data'].items()})
+
+
+class EntryTest(base.BaseTestCase):
+
+    def test_versions_of_secrets_need_no_restart(self):
+        entry = {'auth': {'secret': 's', 'version': '1'}, 'slot': 1}
+        renewed = {'auth': {'secret': 's', 'version': '2'}, 'slot': 1}
+        other = {'auth': {'secret': 't', 'version': '1'}, 'slot': 1}
+        self.assertTrue(shared_bmc.differs_by_secrets_only(entry, renewed))
+        self.assertFalse(shared_bmc.differs_by_secrets_only(entry, other))
+
+
+class Secret(types.SimpleNamespace):
+
+    version = 1
+
+    def __str__(self):
+        return 'lab/auth'
+
+    def change(self, **values):
+        self.values = {name: value for name, value in values.items()}
+        self.version += 1
+
+
+class SecretTest(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.secret = Secret(values={
+            'username': b'admin\n', 'password': b'secret-1\n'})
+
+    def test_account_of_ipmi(self):
+        account = mounted_secret.SecretAccount(self.secret)
+        [user] = account.users()
+        self.assertEqual((b'admin', b'secret-1', ''),
+                         (user.name, user.password, account.problem))
+        self.assertIs(user, account.users()[0])
+        self.secret.change(username=b'admin', password=b'')
+        self.assertEqual((), account.users())
+        self.assertIn('lab/auth', account.problem)
+        self.secret.change(password=b'x')
+        self.assertIn('username', account.problem)
+        self.secret.change(username=b'a', password=b'x', role=b'King')
+        self.assertIn('role', account.problem)
+
+    def test_account_of_redfish(self):
+        source = account_files.SecretSource(self.secret)
+        accounts = account_files.Accounts([source])
+        accounts.require()
+        [first] = accounts.current().values()
+        self.assertEqual(('admin', 'Administrator', True),
+                         (first.name, first.role, first.ipmi))
+        self.assertEqual(account_files.keyed_hash(b'secret-1'),
+                         first.password_hash)
+        self.assertNotIn(b'secret-1', first.digest)
+        self.secret.change(username=b'admin', password=b'secret-2')
+        [second] = accounts.current(recheck=True).values()
+        # Sessions end.
+        self.assertNotEqual(first.signature, second.signature)
+        self.secret.change(username=b'admin')
+        self.assertEqual({}, accounts.current(recheck=True))
+        self.assertRaisesRegex(account_files.Invalid, 'lab/auth.*password',
+                               accounts.require)
+
+    def test_certificate(self):
+        made = certificates.make(['127.0.0.1'])
+        self.secret.change(**{'tls.crt': made.certificate,
+                              'tls.key': made.key})
+        one = certificate.CertificateInMemory(self.secret)
+        first = one.context()
+        self.assertEqual('', one.problem)
+        self.assertIs(first, one.context())
+        self.secret.change(**{'tls.crt': made.certificate, 'tls.key': b'x'})
+        self.assertIn('lab/auth', one.problem)
+        self.assertIs(first, one.context())
+        again = certificates.make(['127.0.0.1'])
+        self.secret.change(**{'tls.crt': again.certificate,
+                              'tls.key': again.key})
+        self.assertEqual('', one.problem)
+        self.assertIsNot(first, one.context())
+        self.secret.change()
+        self.assertRaisesRegex(OSError, 'lab/auth',
+                               certificate.CertificateInMemory, self.secret)
+
+
+class OneProcessTest(base.BaseTestCase):
+
+    def test_bmcs_share_nothing_but_threads(self):
+        process = workers.OneProcess()
+        self.addCleanup(process.close)
+        one, two = process.of('a'), process.of('b')
+        seen = []
+        one.messages.subscribe('news', lambda data: seen.append(('a', data)))
+        two.messages.subscribe('news', lambda data: seen.append(('b', data)))
+        one.messages.publish('news', {})
+        self.assertEqual([('a', {})], seen)
+        elected = []
+        one.messages.on_elected(lambda: elected.append(1))
+        for _twice in range(2):
+            one.messages.acquire_leadership()
+        self.assertEqual([1], elected)
+        self.assertFalse(two.messages.is_leader)
+        self.assertNotEqual(one.folder.make(), two.folder.make())
+        one.folder.close()
+        self.assertFalse(one.folder.path.exists())
+        self.assertEqual(0o700, two.folder.path.stat().st_mode & 0o777)
