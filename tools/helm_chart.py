@@ -81,6 +81,10 @@ _ARGUMENTS = (
      '{{ printf "--pod-user=%s" (include "sushy-kubevirt.user" .) | quote }}'),
     ('range .Values.imagePullSecrets',
      '{{ printf "--image-pull-secret=%s" .name | quote }}'),
+    ('if ne .Values.defaultPlacement "PerVM"',
+     '{{ printf "--default-placement=%s" .Values.defaultPlacement | quote }}'),
+    ('if ne (int .Values.bmcsPerPod) 250',
+     '{{ printf "--bmcs-per-pod=%d" (int .Values.bmcsPerPod) | quote }}'),
     ('range .Values.args', '{{ quote . }}'),
 )
 

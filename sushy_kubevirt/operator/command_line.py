@@ -16,6 +16,7 @@ from cryptography import x509
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator import permissions
+from sushy_kubevirt.operator.shared import placement
 
 PROGRAM = 'sushy-kubevirt-operator'
 
@@ -88,6 +89,9 @@ class Options:
     :param upload_proxy_ca: CA certificates that it is checked against, PEM;
         None for those of the image
     :param max_unavailable: number of BMCs that an upgrade may stop at a time
+    :param default_placement: placement of BMCs that name none: see
+        `shared.placement`
+    :param bmcs_per_pod: number of BMCs in a shared pod
     :param leader_election: whether to wait for the Lease
     :param lease_seconds: duration of the Lease
     :param listen: (address, port) of probes and metrics, or None
@@ -113,6 +117,8 @@ class Options:
     upload_proxy_url: str | None = None
     upload_proxy_ca: str | None = None
     max_unavailable: int = MAX_UNAVAILABLE
+    default_placement: str = placement.PER_VM
+    bmcs_per_pod: int = placement.BMCS_PER_POD
     leader_election: bool = True
     lease_seconds: float = LEASE_SECONDS
     listen: tuple | None = None
@@ -210,8 +216,21 @@ def parser(environ):
         'the BMC names (default: the repository of --image)')
     group.add_argument(
         '--max-unavailable', metavar='N', type=_count,
-        default=MAX_UNAVAILABLE, help='number of BMCs that may be without a '
-        'ready pod while a new image is rolled out (default: %(default)s)')
+        default=MAX_UNAVAILABLE, help='number of pods of BMCs that may be '
+        'not ready while a new image is rolled out; a shared pod counts as '
+        'one (default: %(default)s)')
+    group.add_argument(
+        '--default-placement', metavar='PLACEMENT',
+        choices=(placement.PER_VM, placement.SHARED),
+        default=placement.PER_VM, help='where BMCs run that name no '
+        f'placement: {placement.PER_VM}, each in a pod of its own, or '
+        f'{placement.SHARED}, in pods that the BMCs of a namespace share '
+        '(default: %(default)s)')
+    group.add_argument(
+        '--bmcs-per-pod', metavar='N', type=_bmcs,
+        default=placement.BMCS_PER_POD, help='number of BMCs in a shared pod, '
+        f'1 to {placement.MAX_BMCS_PER_POD} (default: %(default)s). BMCs stay '
+        'in their pod when it changes')
     group.add_argument(
         '--auto-create', metavar='SELECTOR', type=_selector, help='create a '
         'BMC for each VirtualMachine whose labels match, such as bmc=auto, '
@@ -450,6 +469,13 @@ def _count(text):
     if re.fullmatch('[1-9][0-9]{0,5}', text):
         return int(text)
     raise argparse.ArgumentTypeError(f'{text!r} is not a count of 1 or more')
+
+
+def _bmcs(text):
+    if _count(text) <= placement.MAX_BMCS_PER_POD:
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        f'{text!r} is more than {placement.MAX_BMCS_PER_POD}')
 
 
 def _lease(text):

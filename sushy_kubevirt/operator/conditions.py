@@ -16,6 +16,7 @@ from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import routes
+from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator import spec
 
 VM, SECRET, EMULATOR, ENDPOINT, READY = (
@@ -98,6 +99,7 @@ class BmcState:
     :param refused: objects that the API server rejected, as pairs of
         'Kind name' and its message
     :param waiting: whether an upgrade waits for the upgrades of other BMCs
+    :param placed: `placement.Placement`
     """
 
     vm: dict | None = None
@@ -122,6 +124,7 @@ class BmcState:
     pod_allowed: bool = False
     refused: tuple = ()
     waiting: bool = False
+    placed: placement.Placement = placement.Placement()
 
 
 def conditions(bmc, state):
@@ -143,6 +146,16 @@ def conditions(bmc, state):
         return *found, dataclasses.replace(bad[0], type=READY)
     return *found, Condition(READY, True, 'ServiceReady',
                              'The BMC is ready.')
+
+
+def is_starting(bmc, state):
+    """Tell whether a BMC is not ready because its pod is starting.
+
+    :param bmc: a `spec.Bmc`
+    :param state: `BmcState`
+    """
+    return conditions(bmc, state)[-1].reason in (
+        'EmulatorStarting', 'ServicePending', 'CertificatePending')
 
 
 def merge(old, new, generation, now):
@@ -263,7 +276,7 @@ def _emulator(bmc, state, vm, secret):
     for what, why in state.refused:
         if what not in (*_endpoint_objects(bmc), _secret_object(bmc)):
             return _refused(EMULATOR, what, why)
-    if not secret.status and not _has_ready_pod(state):
+    if not secret.status and not _is_served(state):
         return Condition(EMULATOR, False, 'WaitingForSecret', secret.message)
     if bmc.image and not state.image_allowed:
         return Condition(
@@ -281,20 +294,87 @@ def _emulator(bmc, state, vm, secret):
     if foreign:
         return _name_taken(EMULATOR, foreign[0])
     problem = _certificate_problem(bmc, state)
-    if problem is not None and not _has_ready_pod(state):
+    if state.placed.wanted and state.placed.slot is None:
+        # Without a Service there is no certificate.
+        return _shared(bmc, state)
+    if problem is not None and not _is_served(state):
         return Condition(EMULATOR, False, 'WaitingForCertificate',
                          problem.message)
-    name = naming.base(bmc.name)
-    if state.deployment is None:
+    if state.placed.wanted:
+        return _shared(bmc, state)
+    if state.placed.serving(has_ready_pod(state)) and state.placed.served:
+        return Condition(
+            EMULATOR, True, 'PlacementWaiting', 'Shared Deployment '
+            f'{state.placed.slot.name} serves the BMC until its own pod is '
+            'ready.')
+    pods = (f'--namespace {bmc.namespace} '
+            f'--selector {naming.LABEL}={naming.label(bmc.name)}')
+    return _deployment(naming.base(bmc.name), state.deployment, pods) or (
+        Condition(
+            EMULATOR, True, 'RolloutWaiting', 'The pod is ready. Its upgrade '
+            'waits for the upgrades of other BMCs.')
+        if state.waiting else
+        Condition(EMULATOR, True, 'EmulatorReady', 'The pod is ready.'))
+
+
+def _shared(bmc, state):
+    """Check the shared pod."""
+    placed = state.placed
+    if has_ready_pod(state) and not placed.served:
+        return Condition(
+            EMULATOR, True, 'PlacementWaiting', 'The pod of the BMC serves it '
+            'until a shared pod does.'
+            + (f' {placed.problem}' if placed.problem else ''))
+    if placed.taken:
+        return Condition(
+            EMULATOR, False, NAME_TAKEN,
+            f'{placed.taken} exists already and was not created for shared '
+            'BMCs. The operator does not change it: delete it, or set '
+            'spec.placement of this BMC to PerVM.')
+    if placed.refused:
+        return _refused(EMULATOR, *placed.refused)
+    if placed.slot is None:
+        return Condition(EMULATOR, False, 'EmulatorStarting',
+                         'The BMC gets a place in a shared pod.')
+    name = placed.slot.name
+    pods = (f'--namespace {bmc.namespace} '
+            f'--selector {naming.SHARED}={placed.slot.shard}')
+    problem = _deployment(name, placed.deployment, pods)
+    if problem is not None:
+        return problem
+    if placed.problem:
+        return Condition(
+            EMULATOR, False, 'EmulatorNotReady', f'The pod of Deployment '
+            f'{name} cannot serve the BMC: {placed.problem}')
+    if not placed.served:
+        return Condition(
+            EMULATOR, False, 'EmulatorStarting',
+            f'The pod of Deployment {name}, which is ready, starts the BMC. '
+            f'If that takes long, run kubectl logs {pods}.')
+    if placed.waiting:
+        return Condition(
+            EMULATOR, True, 'RolloutWaiting', 'The shared pod is ready. Its '
+            'upgrade waits for other upgrades.')
+    return Condition(EMULATOR, True, 'EmulatorReady',
+                     f'The pod of Deployment {name} serves the BMC.')
+
+
+def _deployment(name, deployment, pods):
+    """Check a Deployment.
+
+    :param name: its name
+    :param deployment: dict or None
+    :param pods: options of kubectl that select its pods
+    :returns: `Condition`; None if it is ready
+    """
+    if deployment is None:
         return Condition(EMULATOR, False, 'EmulatorStarting',
                          f'Deployment {name} is being created.')
-    present = state.deployment.get('status') or {}
-    if not deployments.is_ready(state.deployment):
-        pods = (f'--namespace {bmc.namespace} '
-                f'--selector {naming.LABEL}={naming.label(bmc.name)}')
+    present = deployment.get('status') or {}
+    if not deployments.is_ready(deployment):
         where = f'kubectl describe pods {pods}'
         # Until the present pod was ready once, it is starting.
-        if deployments.is_progressing(state.deployment):
+        if deployments.is_progressing(deployment):
             return Condition(
                 EMULATOR, False, 'EmulatorStarting',
                 f'The pod of Deployment {name} is starting. If that takes '
@@ -304,11 +384,7 @@ def _emulator(bmc, state, vm, secret):
             f'The pod of Deployment {name} is not ready.'
             f'{deployments.failure_message(present)} For details, run {where} '
             f'and kubectl logs {pods} --all-containers.')
-    if state.waiting:
-        return Condition(
-            EMULATOR, True, 'RolloutWaiting', 'The pod is ready. Its upgrade '
-            'waits for the upgrades of other BMCs.')
-    return Condition(EMULATOR, True, 'EmulatorReady', 'The pod is ready.')
+    return None
 
 
 def _endpoint(bmc, state):
@@ -446,9 +522,17 @@ def _time(when):
     return when.strftime('%Y-%m-%dT%H:%M:%SZ')
 
 
-def _has_ready_pod(state):
+def has_ready_pod(state):
+    """Tell whether the BMC's own pod is ready.
+
+    :param state: `BmcState`
+    """
     present = (state.deployment or {}).get('status') or {}
     return present.get('readyReplicas', 0) > 0
+
+
+def _is_served(state):
+    return has_ready_pod(state) or state.placed.served
 
 
 def pod_conflicts(state):
@@ -457,8 +541,10 @@ def pod_conflicts(state):
     :param state: `BmcState`
     :returns: list of 'Kind name'
     """
-    return [one for one in state.foreign
-            if not one.startswith(('Service ', 'Route '))]
+    unrelated = 'Service ', 'Route '
+    if state.placed.wanted:
+        unrelated += 'Deployment ', 'ServiceAccount ', 'NetworkPolicy '
+    return [one for one in state.foreign if not one.startswith(unrelated)]
 
 
 def _has_foreign(state, kind, name):
@@ -524,9 +610,20 @@ def status(bmc, state, old, now):
         made['bareMetalHost'] = old['bareMetalHost']
     if any(one.type == SECRET and one.status for one in found):
         made['authSecret'] = deployments.auth_secret(bmc)
+    made['placement'] = _placement(bmc, state)
     made.update((name, value) for name, value in endpoints.status(
         bmc, state.service, state.route).items() if value)
     return made
+
+
+def _placement(bmc, state):
+    at = state.placed.serving(has_ready_pod(state))
+    if at is not None:
+        return {'type': placement.SHARED, 'deployment': at.name,
+                'slot': at.number}
+    if state.placed.wanted and state.deployment is None:
+        return {'type': placement.SHARED}
+    return {'type': placement.PER_VM, 'deployment': naming.base(bmc.name)}
 
 
 def ready_reason(status):

@@ -100,6 +100,22 @@ def text(bmc, proxy=None):
     return '\n'.join(lines) + '\n'
 
 
+def shared_options(bmc, proxy=None):
+    """Make the emulator's options for a BMC in a shared pod.
+
+    :param bmc: a `spec.Bmc`
+    :param proxy: `Proxy`, or None
+    :returns: dict, without the port
+    """
+    found = dict(_options(bmc))
+    del found['SUSHY_EMULATOR_LISTEN_PORT']
+    if proxy:
+        found[_OURS + 'MEDIA_UPLOAD_PROXY_URL'] = proxy.url
+        if proxy.authorities:
+            found[_OURS + 'MEDIA_UPLOAD_PROXY_CA'] = f'{FOLDER}/{PROXY_FILE}'
+    return found
+
+
 def _head(bmc):
     lines = [
         f'# Made by {naming.OPERATOR} from {naming.KIND} '

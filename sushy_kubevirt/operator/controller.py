@@ -25,6 +25,7 @@ from sushy_kubevirt.operator import orphaned_rbac
 from sushy_kubevirt.operator import reconcile
 from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator import routes
+from sushy_kubevirt.operator.shared import shards
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import vm_cleanup
 from sushy_kubevirt.operator import workqueue
@@ -67,12 +68,16 @@ class Controller:
             client, self._cache, self._namespaces)
         self._authority = certificate_authority.CertificateAuthority(
             client, options.system_namespace)
-        self._rollout = rollout.Rollout(options.max_unavailable, self._wake)
+        self._rollout = rollout.Rollout(options.max_unavailable,
+                                        self._wake_stopped)
         self._foreign_objects = foreign_objects.ForeignObjects(
             client, self._cache, self._wake)
+        self._shards = shards.Shards(
+            options, client, self._cache, self._rollout, self._wake,
+            metrics.set_shards)
         self._reconciler = reconcile.Reconciler(
             options, client, self._cache, self._authority, self._rollout,
-            self._foreign_objects)
+            self._foreign_objects, self._shards)
         self._queue = workqueue.Queue(self._reconcile, WORKERS)
         self._reasons = {}
         self._without_vm = set()
@@ -108,6 +113,7 @@ class Controller:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._vm_cleanup.close()
         await self._orphaned_rbac.close()
+        await self._shards.close(_CLOSE_SECONDS)
         await self._queue.close(_CLOSE_SECONDS)
 
     def problem(self):
@@ -137,6 +143,8 @@ class Controller:
         if self._unlisted or self.listed.is_set():
             return
         self.listed.set()
+        self._shards.start()
+        self._shards.load()
         for namespace, name in self._cache.bmcs():
             self._rollout.update(
                 (namespace, name), rollout.is_stopped(
@@ -228,6 +236,7 @@ class Controller:
         self._reasons.pop(key, None)
         self._count(None)
         self._forget(key)
+        self._shards.release(key)
 
     def _forget(self, key):
         self._reconciler.forget(key)
@@ -239,8 +248,10 @@ class Controller:
         async for kind, found in self._api.watch(
                 resource, namespace, label_selector=naming.OURS):
             if kind == api.LISTED:
-                self._drop_unlisted(resource, namespace, found,
-                                    objects.names(resource), objects.drop)
+                for at in self._drop_unlisted(
+                        resource, namespace, found, objects.names(resource),
+                        objects.drop):
+                    self._shards.seen(resource, *at)
                 if resource == bmc_resources.ROUTE:
                     self._set_route_problem(namespace, None)
                 if self.listed.is_set():
@@ -257,6 +268,8 @@ class Controller:
             if resource in orphaned_rbac.KINDS and not is_gone:
                 self._orphaned_rbac.enqueue(found['metadata']['namespace'],
                                             found['metadata']['name'])
+            self._shards.seen(resource, found['metadata']['namespace'],
+                              found['metadata']['name'])
             keys = self._users_of(resource, found)
             if resource == bmc_resources.DEPLOYMENT:
                 for key in keys:
@@ -354,10 +367,13 @@ class Controller:
                 first = False
 
     def _drop_unlisted(self, resource, namespace, listed, cached, drop):
-        for at in cached:
-            if at not in listed and namespace in (None, at[0]):
-                drop(resource, *at)
-                self._wake(self._cache.users_of(resource, *at))
+        """:returns: list of what was dropped"""
+        gone = [at for at in cached
+                if at not in listed and namespace in (None, at[0])]
+        for at in gone:
+            drop(resource, *at)
+            self._wake(self._cache.users_of(resource, *at))
+        return gone
 
     def _users_of(self, resource, obj):
         metadata = obj['metadata']
@@ -371,6 +387,15 @@ class Controller:
         for key in keys:
             self._queue.add(key)
         self._metrics.set_queue_length(len(self._queue))
+
+    def _wake_stopped(self, keys):
+        """Wake the BMCs and shards for which there is a slot of the rollout.
+        """
+        for key in keys:
+            if isinstance(key[1], int):
+                self._shards.wake(key)
+            else:
+                self._wake((key,))
 
     # Reconciling
 

@@ -91,6 +91,21 @@ class Defaults:
         default_factory=MESH_ANNOTATIONS.copy)
 
 
+def from_options(options):
+    """Read the settings for all pods.
+
+    :param options: `command_line.Options`
+    :returns: `Defaults`
+    """
+    return Defaults(
+        options.image, pull_policy=options.pull_policy,
+        pull_secrets=options.pull_secrets, user=options.pod_user,
+        labels={**MESH_LABELS, **options.pod_labels},
+        annotations={**MESH_ANNOTATIONS, **options.pod_annotations},
+        proxy=options.upload_proxy_url and config_map.Proxy(
+            options.upload_proxy_url, options.upload_proxy_ca))
+
+
 def deployment(bmc, defaults, account=''):
     """Make the Deployment.
 
@@ -103,21 +118,7 @@ def deployment(bmc, defaults, account=''):
         containers.append(_redfish(bmc, defaults))
     if bmc.ipmi:
         containers.append(_ipmi(bmc, defaults))
-    pod = {
-        'serviceAccountName': naming.base(bmc.name),
-        'automountServiceAccountToken': True,
-        'enableServiceLinks': False,
-        'terminationGracePeriodSeconds': 10,
-        'securityContext': {
-            'runAsNonRoot': True, 'seccompProfile': {'type': 'RuntimeDefault'},
-            **({} if defaults.user is None else dict.fromkeys(
-                ('runAsUser', 'runAsGroup', 'fsGroup'), defaults.user))},
-        'containers': containers,
-        'volumes': _volumes(bmc),
-    }
-    if defaults.pull_secrets:
-        pod['imagePullSecrets'] = [
-            {'name': name} for name in defaults.pull_secrets]
+    pod = pod_spec(naming.base(bmc.name), defaults, containers, _volumes(bmc))
     if bmc.node_selector:
         pod['nodeSelector'] = bmc.node_selector
     if bmc.tolerations:
@@ -127,16 +128,53 @@ def deployment(bmc, defaults, account=''):
     if bmc.redfish.enabled:
         template['annotations'][CONFIGURATION] = config_map.digest(
             bmc, defaults.proxy)
+    return whole(naming.metadata(bmc, naming.base(bmc.name)),
+                 naming.selector(bmc.name), template, pod)
+
+
+def whole(metadata, selector, template, pod):
+    """Make a Deployment of one pod.
+
+    :param metadata: dict, of the Deployment
+    :param selector: dict, the labels of its pod
+    :param template: dict, metadata of the pod
+    :param pod: dict, of `pod_spec`
+    """
     return {
-        'apiVersion': 'apps/v1', 'kind': 'Deployment',
-        'metadata': naming.metadata(bmc, naming.base(bmc.name)),
+        'apiVersion': 'apps/v1', 'kind': 'Deployment', 'metadata': metadata,
         'spec': {
             'replicas': 1,
             # Otherwise two pods would serve one BMC during an update.
             'strategy': {'type': 'Recreate'},
             'revisionHistoryLimit': 1,
-            'selector': {'matchLabels': naming.selector(bmc.name)},
+            'selector': {'matchLabels': selector},
             'template': {'metadata': template, 'spec': pod}}}
+
+
+def pod_spec(account, defaults, containers, volumes):
+    """Make the spec of a pod.
+
+    :param account: name of its ServiceAccount
+    :param defaults: `Defaults`
+    :param containers: list of dicts
+    :param volumes: list of dicts
+    """
+    pod = {
+        'serviceAccountName': account,
+        'automountServiceAccountToken': True,
+        'enableServiceLinks': False,
+        'terminationGracePeriodSeconds': 10,
+        'securityContext': {
+            'runAsNonRoot': True, 'seccompProfile': {'type': 'RuntimeDefault'},
+            **({} if defaults.user is None else dict.fromkeys(
+                ('runAsUser', 'runAsGroup', 'fsGroup'), defaults.user))},
+        'containers': containers,
+        'volumes': volumes,
+    }
+    if defaults.pull_secrets:
+        pod['imagePullSecrets'] = [
+            {'name': name} for name in defaults.pull_secrets]
+    return pod
 
 
 def images(deployment):
@@ -225,11 +263,11 @@ def tls_secret(bmc):
 
 
 def _redfish(bmc, defaults):
-    mounts = [_mount('config', config_map.FOLDER)]
+    mounts = [mount('config', config_map.FOLDER)]
     env = [{'name': 'SUSHY_EMULATOR_CONFIG',
             'value': f'{config_map.FOLDER}/{config_map.FILE}'}]
     if tls_secret(bmc):
-        mounts.append(_mount('tls', config_map.TLS_FOLDER))
+        mounts.append(mount('tls', config_map.TLS_FOLDER))
         env.append({'name': config_map.TLS_VARIABLE,
                     'value': config_map.TLS_FOLDER})
     ports = [_port(REDFISH, config_map.PORT)]
@@ -275,26 +313,43 @@ def client_port(bmc):
 
 
 def _container(name, bmc, defaults, command, env, mounts, ports, health_port):
+    return container(
+        name, bmc.image or defaults.image, defaults, command,
+        [{'name': config_map.AUTH_VARIABLE, 'value': config_map.AUTH_FOLDER},
+         *env], [mount('auth', config_map.AUTH_FOLDER), *mounts], ports,
+        health_port, bmc.resources.get(name) or defaults.resources.get(name))
+
+
+def container(name, image, defaults, command, env, mounts, ports, health_port,
+              resources):
+    """Make a container.
+
+    :param name: its name
+    :param image: its image
+    :param defaults: `Defaults`
+    :param command: list of words
+    :param env: list of dicts, beside those that all containers have
+    :param mounts: the same
+    :param ports: the same
+    :param health_port: TCP port of probes and metrics
+    :param resources: dict or None
+    """
     made = {
         'name': name,
-        'image': bmc.image or defaults.image,
+        'image': image,
         'command': command,
         'env': [{'name': 'POD_IP', 'valueFrom': {
             'fieldRef': {'fieldPath': 'status.podIP'}}},
             {'name': 'VIRTBMC_HEALTH_PORT', 'value': str(health_port)},
-            {'name': config_map.AUTH_VARIABLE,
-             'value': config_map.AUTH_FOLDER},
             *({'name': each, 'value': value} for each, value
               in _MEMORY_VARIABLES),
             *env],
         'ports': [*ports, _port(name + '-health', health_port)],
-        'volumeMounts': [_mount('auth', config_map.AUTH_FOLDER),
-                         {'name': 'tmp', 'mountPath': '/tmp'}, *mounts],
+        'volumeMounts': [{'name': 'tmp', 'mountPath': '/tmp'}, *mounts],
         'startupProbe': _probe(name, '/livez', 1, 60),
         'livenessProbe': _probe(name, '/livez', 20, 3),
         'readinessProbe': _probe(name, '/readyz', 10, 2),
-        'resources': bmc.resources.get(name)
-        or defaults.resources.get(name) or {},
+        'resources': resources or {},
         'securityContext': {
             'allowPrivilegeEscalation': False,
             'readOnlyRootFilesystem': True,
@@ -312,7 +367,8 @@ def _probe(name, path, period, failures):
             'failureThreshold': failures}
 
 
-def _mount(volume, folder):
+def mount(volume, folder):
+    """:returns: dict, a mount of a volume that is only read"""
     # A whole folder: single files (subPath) are never updated.
     return {'name': volume, 'mountPath': folder, 'readOnly': True}
 

@@ -29,9 +29,12 @@ def objects(bmc, state, defaults):
     if bmc.deleting:
         return []
     found = {one.type: one for one in conditions.conditions(bmc, state)}
-    wanted = [network.service(bmc)]
-    if state.vm_service:
-        wanted.append(network.vm_service(bmc))
+    at, wanted = slot(state), []
+    if at or has_own_pod(state) or state.service:
+        # Otherwise it would be changed as soon as there is a slot.
+        wanted.append(network.service(bmc, at))
+        if state.vm_service:
+            wanted.append(network.vm_service(bmc, at))
     if _withdrawn(found):
         # A permission was withdrawn: delete the Role and the pod.
         return wanted
@@ -39,12 +42,14 @@ def objects(bmc, state, defaults):
     if state.vm is not None and 'deletionTimestamp' not in state.vm[
             'metadata']:
         wanted.append(rbac.state(state.vm))
-    wanted.append(rbac.account(bmc))
-    if not _is_foreign(bmc, state):
+    accounts = _accounts(bmc, state)
+    if has_own_pod(state):
+        wanted.append(rbac.account(bmc))
+    if accounts and not _is_foreign(bmc, state):
         wanted += [rbac.role(bmc, bool(defaults.proxy)),
-                   rbac.binding(bmc)]
+                   rbac.binding(bmc, accounts)]
     policy = network.policy(bmc)
-    if policy is not None:
+    if policy is not None and has_own_pod(state):
         wanted.append(policy)
     if keeps_pod(bmc, state):
         return wanted
@@ -63,10 +68,21 @@ def keeps_pod(bmc, state):
     :param bmc: a `spec.Bmc`
     :param state: a `conditions.BmcState`
     """
-    if spec.wrong_hosts(bmc) or state.account is None:
+    if state.placed.wanted or state.account is None:
         return True
     if bmc.image and not state.image_allowed and state.pod_allowed:
         # The new image is refused, and the present pod is allowed.
+        return True
+    return keeps_entry(bmc, state)
+
+
+def keeps_entry(bmc, state):
+    """Tell whether what the pod reads must not be changed now.
+
+    :param bmc: a `spec.Bmc`
+    :param state: a `conditions.BmcState`
+    """
+    if spec.wrong_hosts(bmc):
         return True
     # All volumes of a pod must exist: a pod that waits for one does not serve.
     secret = next(one for one in conditions.conditions(bmc, state)
@@ -76,6 +92,34 @@ def keeps_pod(bmc, state):
         return True
     # A pod must not get the rights or the credentials of a foreign object.
     return bool(conditions.pod_conflicts(state))
+
+
+def slot(state):
+    """Choose the slot of a shared pod that the Service selects.
+
+    :param state: a `conditions.BmcState`
+    :returns: `placement.Slot`; None for the pod of the BMC's own
+    """
+    return state.placed.serving(conditions.has_ready_pod(state))
+
+
+def has_own_pod(state):
+    """Tell whether the BMC is to have a pod of its own, or still has it.
+
+    :param state: a `conditions.BmcState`
+    """
+    return not state.placed.wanted or (
+        slot(state) is None and state.deployment is not None)
+
+
+def _accounts(bmc, state):
+    """List the accounts that may act on the VM: while the placement changes,
+    those of both pods."""
+    found = [naming.base(bmc.name)] if has_own_pod(state) else []
+    if state.placed.slot and not state.placed.taken.startswith(
+            'ServiceAccount '):
+        found.append(state.placed.slot.name)
+    return found
 
 
 def _is_foreign(bmc, state):

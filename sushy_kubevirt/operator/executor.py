@@ -52,18 +52,21 @@ class Executor:
 
     :param api: an `api.Api`
     :param cache: a `cache.Cache`
+    :param shards: a `shards.Shards`; None if no step is about a shared pod
     """
 
-    def __init__(self, api, cache):
+    def __init__(self, api, cache, shards=None):
         self._api = api
         self._cache = cache
+        self._shards = shards
         self._handlers = {
             plan.Create: self._create, plan.Apply: self._apply,
             plan.Replace: self._replace, plan.Delete: self._delete,
             plan.Generate: self._generate, plan.Adopt: self._adopt,
             plan.Copy: self._copy,
             plan.Issue: self._issue, plan.EndUpgrade: self._end_upgrade,
-            plan.Finalizer: self._finalizer}
+            plan.Finalizer: self._finalizer, plan.Claim: self._claim,
+            plan.Enter: self._enter, plan.Leave: self._leave}
 
     async def execute(self, bmc, step, seen, tried):
         """Execute a step.
@@ -232,6 +235,15 @@ class Executor:
             self._cache.drop_bmc((bmc.namespace, bmc.name))
             return
         self._cache.put_bmc(body)
+
+    async def _claim(self, bmc, step, seen, tried):
+        self._shards.claim(bmc)
+
+    async def _enter(self, bmc, step, seen, tried):
+        self._shards.enter(bmc, step.text)
+
+    async def _leave(self, bmc, step, seen, tried):
+        self._shards.release((bmc.namespace, bmc.name))
 
     async def _patch_data(self, made, uid, data):
         metadata = made['metadata']

@@ -23,6 +23,7 @@ class Metrics:
         self._is_leader = False
         self._queue = None
         self._bmcs = None
+        self._shards = None
         name = 'sushy_kubevirt_operator_'
         self._reconciles = prometheus.Counter(
             name + 'reconciles_total',
@@ -45,6 +46,10 @@ class Metrics:
                 name + 'bmcs',
                 "BMCs by the reason of their condition Ready "
                 "(ServiceReady: ready).", self._by_reason),
+            prometheus.Gauge(
+                name + 'shared_pod_bmcs',
+                'BMCs in a shared pod, by its namespace and the number of its '
+                'shard.', self._by_shard),
             prometheus.Gauge(
                 name + 'leader',
                 '1 if this replica holds the Lease, else 0.',
@@ -71,6 +76,13 @@ class Metrics:
         """
         self._bmcs = dict(counts)
 
+    def set_shards(self, counts):
+        """Set how many BMCs the shared pods have.
+
+        :param counts: dict of (namespace, number of the shard) and a number
+        """
+        self._shards = dict(counts)
+
     def set_leader(self, is_leader):
         """Set whether this process holds the Lease."""
         self._is_leader = is_leader
@@ -85,6 +97,13 @@ class Metrics:
             total.update(calls)
         return [({'method': method, 'code': code}, count)
                 for (method, code), count in sorted(total.items())]
+
+    def _by_shard(self):
+        if self._shards is None:
+            return None
+        return [({'namespace': namespace, 'shard': str(number)}, count)
+                for (namespace, number), count in sorted(
+                    self._shards.items())]
 
     def _by_reason(self):
         if self._bmcs is None:

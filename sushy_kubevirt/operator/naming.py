@@ -49,6 +49,9 @@ HOST_MOVED = GROUP + '/host-moved'
 #: not wait for its BareMetalHost.
 SKIP_HOST = GROUP + '/skip-host-deprovisioning'
 
+#: Label of the pods and objects of shared BMCs: the number of their shard.
+SHARED = GROUP + '/shared'
+
 #: Annotation of objects that the operator creates: digest of the desired
 #: object. Distinguishes a change of the desired state from a change of the
 #: object by other clients.
@@ -155,6 +158,51 @@ def access(name, namespace, vm_namespace):
     if namespace == vm_namespace:
         return base(name)
     return f'{base(name)}-from-{namespace}'
+
+
+#: What the names of all objects of shards begin with.
+SHARED_PREFIX = 'sushy-kubevirt-shared-'
+
+_SHARED = re.compile(rf'{SHARED_PREFIX}(0|[1-9][0-9]*){_SUFFIX}(-[a-z]+)?')
+
+
+def shared(shard):
+    """Make the name of the objects of a shard of shared BMCs.
+
+    :param shard: its number in its namespace
+    """
+    return f'{SHARED_PREFIX}{shard}{_SUFFIX}'
+
+
+def shared_selector(shard):
+    """:returns: labels that the pod of a shard is selected by"""
+    return {SHARED: str(shard), 'app.kubernetes.io/name': 'virtbmc-shared'}
+
+
+def shared_labels(shard):
+    """:returns: labels of all objects of a shard"""
+    return {**shared_selector(shard), MANAGED_BY: OPERATOR}
+
+
+def shard_of(obj):
+    """Find the shard that an object was created for.
+
+    :param obj: dict
+    :returns: its number; None for another object
+    """
+    number = shard_number(obj['metadata']['name'])
+    label = (obj['metadata'].get('labels') or {}).get(SHARED)
+    return number if made_by_us(obj) and label == str(number) else None
+
+
+def shard_number(name):
+    """Find the shard whose objects may have a name.
+
+    :param name: of an object
+    :returns: its number; None for other names
+    """
+    found = _SHARED.fullmatch(name)
+    return found and int(found[1])
 
 
 def label(name):

@@ -6,6 +6,7 @@ import dataclasses
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator import spec
 
 CLUSTER_IP, NODE_PORT, LOAD_BALANCER = (
@@ -23,14 +24,21 @@ _RESERVED_PREFIXES = naming.GROUP + '/', 'kubectl.kubernetes.io/'
 _ALLOCATED = ('clusterIP', 'clusterIPs', 'ipFamilies', 'ipFamilyPolicy',
               'healthCheckNodePort', 'loadBalancerClass', 'loadBalancerIP')
 
+#: Ports of slot 0 of a shared pod, by the name of the Service's port.
+_FIRST_PORTS = {deployments.REDFISH: placement.REDFISH_PORT,
+                deployments.HTTP: placement.HTTP_PORT,
+                deployments.IPMI: placement.IPMI_PORT}
+
 #: Label of every namespace with its name.
 _NAMESPACE = 'kubernetes.io/metadata.name'
 
 
-def service(bmc):
+def service(bmc, slot=None):
     """Make the Service.
 
     :param bmc: a `spec.Bmc`
+    :param slot: `placement.Slot` of the shared pod that it selects; None for a
+        pod of the BMC's own
     """
     wanted = bmc.service
     ports = []
@@ -44,12 +52,16 @@ def service(bmc):
     if bmc.ipmi:
         ports.append(_port(deployments.IPMI, 'UDP', wanted.ipmi_port,
                            wanted.ipmi_node_port))
+    if slot is not None:
+        for port in ports:
+            port['targetPort'] = _FIRST_PORTS[port['name']] + slot.number
     metadata = naming.metadata(bmc, naming.base(bmc.name))
     annotations = permitted_annotations(wanted.annotations)
     if annotations:
         metadata['annotations'] = annotations
     made = {'type': wanted.type, 'ports': ports,
-            'selector': naming.selector(bmc.name)}
+            'selector': naming.selector(bmc.name) if slot is None
+            else naming.shared_selector(slot.shard)}
     if wanted.type == LOAD_BALANCER and wanted.load_balancer_class:
         made['loadBalancerClass'] = wanted.load_balancer_class
         metadata.setdefault('annotations', {})[
@@ -67,13 +79,14 @@ def permitted_annotations(wanted):
             if not name.startswith(_RESERVED_PREFIXES)}
 
 
-def vm_service(bmc):
+def vm_service(bmc, slot=None):
     """Make the Service with KubeVirtBMC's name and ports, in the cluster only.
 
     :param bmc: a `spec.Bmc` for which there is a `naming.vm_service`
+    :param slot: as in `service`
     """
     made = service(dataclasses.replace(bmc, service=spec.Service(
-        redfish_port=spec.HTTP_PORT if bmc.redfish.plain else 443)))
+        redfish_port=spec.HTTP_PORT if bmc.redfish.plain else 443)), slot)
     metadata = made['metadata']
     metadata['name'] = naming.vm_service(bmc)
     metadata['labels'][naming.VM_LABEL] = bmc.vm.name
@@ -142,14 +155,24 @@ def policy(bmc):
         ports.append({'protocol': 'TCP', 'port': config_map.HTTP_PORT})
     if bmc.ipmi:
         ports.append({'protocol': 'UDP', 'port': deployments.IPMI_PORT})
-    peers = [{'ipBlock': {'cidr': network}} for network in wanted.networks]
-    peers += [{'namespaceSelector': {'matchLabels': {_NAMESPACE: name}}}
-              for name in wanted.namespaces]
     return {
         'apiVersion': 'networking.k8s.io/v1', 'kind': 'NetworkPolicy',
         'metadata': naming.metadata(bmc, naming.base(bmc.name)),
         'spec': {
             'podSelector': {'matchLabels': naming.selector(bmc.name)},
             'policyTypes': ['Ingress'],
-            # A rule without peers would allow all clients.
-            'ingress': [{'from': peers, 'ports': ports}] if peers else []}}
+            'ingress': rules(wanted, ports)}}
+
+
+def rules(wanted, ports):
+    """Make the rules of a NetworkPolicy for a BMC.
+
+    :param wanted: a `spec.NetworkPolicy`
+    :param ports: list of dicts
+    :returns: list
+    """
+    peers = [{'ipBlock': {'cidr': network}} for network in wanted.networks]
+    peers += [{'namespaceSelector': {'matchLabels': {_NAMESPACE: name}}}
+              for name in wanted.namespaces]
+    # A rule without peers would allow all clients.
+    return [{'from': peers, 'ports': ports}] if peers else []

@@ -14,6 +14,7 @@ from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import secret_summary
+from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator import spec
 
 
@@ -29,6 +30,7 @@ class ObservedState:
     :param source: the same of the Secret that the BMC refers to
     :param tls: the same of the certificate that the operator issued
     :param state: the same of the state Secret
+    :param served_tls: the same of the certificate that is served
     :param authority: the `Authority`; None if the BMC needs none
     :param finalizer: whether the BMC has the operator's finalizer
     :param held: whether the BMC has a BareMetalHost, which needs it even while
@@ -43,6 +45,7 @@ class ObservedState:
     source: secret_summary.Summary | None = None
     tls: secret_summary.Summary | None = None
     state: secret_summary.Summary | None = None
+    served_tls: secret_summary.Summary | None = None
     authority: object = None
     finalizer: bool = False
     held: bool = False
@@ -142,7 +145,8 @@ def secret_refs(bmc):
 
 
 def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
-             refused=(), now=None, reserved=False, route_problem=None):
+             refused=(), now=None, reserved=False, route_problem=None,
+             placed=placement.Placement()):
     """Assemble the observed state.
 
     :param bmc: a `spec.Bmc`
@@ -159,6 +163,7 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
     :param reserved: whether another BMC needs the name of `naming.vm_service`
         for its own Service
     :param route_problem: as in `conditions.BmcState`
+    :param placed: the same
     :returns: `ObservedState`
     """
     refs = secret_refs(bmc)
@@ -208,11 +213,11 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
             permissions.image_allowed(
                 image, (*allowed, permissions.repository(default_image)))
             for image in deployments.images(deployment)),
-        refused=tuple(refused))
+        refused=tuple(refused), placed=placed)
     metadata = body['metadata']
     return ObservedState(
         bmc_state, live, auth=auth, source=source, tls=tls, state=store,
-        authority=authority,
+        served_tls=served, authority=authority,
         finalizer=naming.FINALIZER in (metadata.get('finalizers') or ()),
         held=naming.HOST_FINALIZER in (metadata.get('finalizers') or ()),
         settled=(body.get('status') or {}).get(

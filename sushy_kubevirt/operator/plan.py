@@ -19,6 +19,7 @@ from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import routes
+from sushy_kubevirt.operator.shared import entry
 from sushy_kubevirt.operator import spec
 
 
@@ -132,6 +133,26 @@ class EndUpgrade:
 
 
 @dataclasses.dataclass(frozen=True)
+class Claim:
+    """Claim a slot in a shared pod."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Enter:
+    """Set the entry of the BMC in its shared pod.
+
+    :param text: see `entry.entry`
+    """
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Leave:
+    """Leave the shared pod."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Finalizer:
     """Add the operator's finalizer to the BMC, or remove it.
 
@@ -162,19 +183,23 @@ def steps(bmc, seen, defaults, tried=None, now=None):
         found.append(Finalizer(True))
     objects = desired_state.objects(bmc, seen.bmc_state, defaults)
     withdrawn = desired_state.withdrawn(bmc, seen.bmc_state)
+    placed = seen.bmc_state.placed
+    if placed.wanted and not placed.claimed and not withdrawn:
+        found.append(Claim())
     if seen.authority and not withdrawn:
         objects.insert(1, endpoints.authority(bmc, seen.authority.bundle))
-    first, *others = objects
     # The last: if it is refused, all other steps have been made.
     route = []
     if bmc.route and not withdrawn and not seen.bmc_state.route_problem:
         route.append(routes.route(bmc, seen.authority.bundle if seen.authority
                                   else seen.bmc_state.user_authority or ''))
-    found += _change_steps(bmc, first, seen, tried)
+    for obj in objects[:1]:
+        found += _change_steps(bmc, obj, seen, tried)
     found += _credentials_steps(bmc, seen, withdrawn)
     found += _certificate_steps(bmc, seen, withdrawn, now)
-    for obj in others:
+    for obj in objects[1:]:
         found += _change_steps(bmc, obj, seen, tried)
+    found += _membership_steps(bmc, seen, defaults, withdrawn)
     found += _end_upgrade_steps(seen)
     found += _delete_steps(bmc, seen, objects + route, withdrawn)
     for obj in route:
@@ -257,10 +282,28 @@ def _change_steps(bmc, obj, seen, tried):
     live = seen.live.get(ref)
     if live is None:
         return [Create(marked(obj))]
-    uid = live['metadata'].get('uid')
-    if (not naming.is_ours(bmc, live)
-            or 'deletionTimestamp' in live['metadata']):
+    if not naming.is_ours(bmc, live):
         return []
+    return [
+        dataclasses.replace(step, upgrade=step.upgrade and seen.settled
+                            and _needs_slot(bmc, obj,
+                                            seen.bmc_state.deployment))
+        if isinstance(step, Apply) else step
+        for step in changes(obj, live, tried)]
+
+
+def changes(obj, live, tried):
+    """Compute the steps from an object to its desired state.
+
+    :param obj: dict, the desired object
+    :param live: dict, as the API has it
+    :param tried: as in `steps`
+    :returns: list; `Apply.upgrade` tells whether the desired state has changed
+    """
+    if 'deletionTimestamp' in live['metadata']:
+        return []
+    uid = live['metadata'].get('uid')
+    ref = obj['kind'], obj['metadata']['namespace'], obj['metadata']['name']
     if drift.must_recreate(obj, live) or (
             obj['kind'] == 'Service'
             and network.has_another_class(obj, live)):
@@ -278,8 +321,31 @@ def _change_steps(bmc, obj, seen, tried):
     if last == (Replace, *attempt(obj, live)):
         # The cluster changes it back every time.
         return []
-    return [Apply(marked(obj), uid, other and seen.settled
-                  and _needs_slot(bmc, obj, seen.bmc_state.deployment))]
+    return [Apply(marked(obj), uid, other)]
+
+
+def _membership_steps(bmc, seen, defaults, withdrawn):
+    """Set the BMC's entry in its shared pod, or leave that.
+
+    The Service selects another pod by then: see `Placement.serving`.
+    """
+    placed = seen.bmc_state.placed
+    if withdrawn:
+        return [Leave()] if placed.claimed else []
+    if not placed.wanted:
+        return [Leave()] if placed.claimed and desired_state.slot(
+            seen.bmc_state) is None else []
+    if placed.slot is None or desired_state.keeps_entry(bmc, seen.bmc_state):
+        return []
+    auth = seen.auth if bmc.auth is None or desired_state.copies(
+        bmc) else seen.source
+    text = entry.entry(bmc, placed.slot.number, auth.version,
+                       seen.served_tls and seen.served_tls.version,
+                       defaults.proxy)
+    if placed.digest == entry.digest(text) and (
+            placed.policy == bmc.network_policy):
+        return []
+    return [Enter(text)]
 
 
 def _needs_slot(bmc, obj, live):
@@ -355,10 +421,12 @@ def _delete_steps(bmc, seen, objects, withdrawn):
              obj['metadata']['name']) for obj in objects}
     base = naming.base(bmc.name)
     keeps_pod = not withdrawn and desired_state.keeps_pod(bmc, seen.bmc_state)
+    if keeps_pod and desired_state.has_own_pod(seen.bmc_state):
+        stay |= {('Deployment', bmc.namespace, base),
+                 ('ConfigMap', bmc.namespace, base),
+                 ('NetworkPolicy', bmc.namespace, base)}
     if keeps_pod:
-        stay |= {('Deployment', bmc.namespace, base)} | {
-            ('ConfigMap', bmc.namespace, name)
-            for name in (base, naming.authority(bmc.name))}
+        stay.add(('ConfigMap', bmc.namespace, naming.authority(bmc.name)))
     found = []
     for resource, namespace, name in observed_state.object_refs(bmc):
         live = seen.live.get((resource.kind, namespace, name))

@@ -56,19 +56,21 @@ def role(bmc, uploads=False):
             'metadata': _metadata(bmc), 'rules': rules(bmc, uploads)}
 
 
-def binding(bmc):
+def binding(bmc, accounts=None):
     """Make the RoleBinding, in the VM's namespace.
 
     :param bmc: a `spec.Bmc`
+    :param accounts: names of ServiceAccounts in the BMC's namespace; default:
+        that of the BMC's own pod
     """
     metadata = _metadata(bmc)
     return {'apiVersion': RBAC + '/v1', 'kind': 'RoleBinding',
             'metadata': metadata,
             'roleRef': {'apiGroup': RBAC, 'kind': 'Role',
                         'name': metadata['name']},
-            'subjects': [{'kind': 'ServiceAccount',
-                          'name': naming.base(bmc.name),
-                          'namespace': bmc.namespace}]}
+            'subjects': [{'kind': 'ServiceAccount', 'name': name,
+                          'namespace': bmc.namespace}
+                         for name in accounts or [naming.base(bmc.name)]]}
 
 
 def state(vm):
@@ -98,36 +100,36 @@ def rules(bmc, uploads=False):
     given = [
         # Inventory and state; boot order, firmware, run strategy,
         # annotations.
-        _rule('kubevirt.io', ['virtualmachines'],
-              ['get', 'list', 'watch', 'patch'], [vm]),
+        rule('kubevirt.io', ['virtualmachines'],
+             ['get', 'list', 'watch', 'patch'], [vm]),
         # ``delete``: to start a VM with run strategy Once again. ``patch``:
         # the annotation that makes the VM's observedGeneration catch up.
-        _rule('kubevirt.io', ['virtualmachineinstances'],
-              ['get', 'list', 'watch', 'patch', 'delete'], [vm]),
+        rule('kubevirt.io', ['virtualmachineinstances'],
+             ['get', 'list', 'watch', 'patch', 'delete'], [vm]),
         # To cancel a start that has not begun; to end the delay after a
         # failed one.
-        _rule('kubevirt.io', ['virtualmachines/status'], ['patch'], [vm]),
+        rule('kubevirt.io', ['virtualmachines/status'], ['patch'], [vm]),
         # CPU and memory of a VM with an instance type, while it is off.
-        _rule('subresources.kubevirt.io', ['virtualmachines/expand-spec'],
-              ['get'], [vm]),
+        rule('subresources.kubevirt.io', ['virtualmachines/expand-spec'],
+             ['get'], [vm]),
         # Power.
-        _rule('subresources.kubevirt.io', [
+        rule('subresources.kubevirt.io', [
             'virtualmachines/start', 'virtualmachines/stop',
             'virtualmachines/restart', 'virtualmachineinstances/pause',
             'virtualmachineinstances/unpause'], ['update'], [vm]),
         # The serial console and the display.
-        _rule('subresources.kubevirt.io', [
+        rule('subresources.kubevirt.io', [
             'virtualmachineinstances/console',
             'virtualmachineinstances/vnc'], ['get'], [vm]),
-        _rule('', ['secrets'], ['get', 'list', 'watch', 'patch'],
-              [vm + state_secret.ENDING]),
-        _rule('', ['events'], ['create', 'list']),
+        rule('', ['secrets'], ['get', 'list', 'watch', 'patch'],
+             [vm + state_secret.ENDING]),
+        rule('', ['events'], ['create', 'list']),
     ]
     if bmc.redfish.enabled:
         given += _media(vm)
         if uploads:
-            given.append(_rule('upload.cdi.kubevirt.io',
-                               ['uploadtokenrequests'], ['create']))
+            given.append(rule('upload.cdi.kubevirt.io',
+                              ['uploadtokenrequests'], ['create']))
     return given
 
 
@@ -135,19 +137,19 @@ def _media(vm):
     slots = [slot for device in _DEVICES
              for slot in media_annotation.slots(vm, device)]
     return [
-        _rule(
+        rule(
             'cdi.kubevirt.io',
             ['datavolumes'],
             ['create', 'get', 'list', 'watch', 'patch', 'delete'],
             slots,
         ),
         # To see whether the claim of the previous medium is deleted.
-        _rule('', ['persistentvolumeclaims'], ['get'], slots),
+        rule('', ['persistentvolumeclaims'], ['get'], slots),
         # Credentials for an image's server. ``patch`` includes reading: the
         # answer is the whole object.
-        _rule('', ['secrets'], ['create', 'get', 'patch'], slots),
+        rule('', ['secrets'], ['create', 'get', 'patch'], slots),
         # Certificates of images' servers.
-        _rule(
+        rule(
             '',
             ['configmaps'],
             ['create', 'get', 'patch', 'delete'],
@@ -163,8 +165,12 @@ def _metadata(bmc):
         bmc.vm.namespace)
 
 
-def _rule(group, resources, verbs, names=None):
-    rule = {'apiGroups': [group], 'resources': resources, 'verbs': verbs}
+def rule(group, resources, verbs, names=None):
+    """Make a rule.
+
+    :param names: of the only objects; None for all
+    """
+    made = {'apiGroups': [group], 'resources': resources, 'verbs': verbs}
     if names:
-        rule['resourceNames'] = names
-    return rule
+        made['resourceNames'] = names
+    return made

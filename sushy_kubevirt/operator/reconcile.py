@@ -13,7 +13,6 @@ import logging
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
-from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import events
 from sushy_kubevirt.operator import executor
@@ -23,6 +22,7 @@ from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator import routes
+from sushy_kubevirt.operator.shared import shards
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
 
@@ -48,26 +48,20 @@ class Reconciler:
     :param authority: a `certificate_authority.CertificateAuthority`
     :param upgrade_slots: a `rollout.Rollout`
     :param foreign_objects: a `foreign_objects.ForeignObjects`
+    :param all_shards: a `shards.Shards`
     """
 
     def __init__(self, options, api, cache, authority, upgrade_slots,
-                 foreign_objects):
+                 foreign_objects, all_shards):
         self._api = api
         self._cache = cache
         self._authority = authority
         self._upgrade_slots = upgrade_slots
         self._foreign_objects = foreign_objects
         self._allowed = options.allowed_images
-        self._defaults = deployments.Defaults(
-            options.image, pull_policy=options.pull_policy,
-            pull_secrets=options.pull_secrets,
-            user=options.pod_user,
-            labels={**deployments.MESH_LABELS, **options.pod_labels},
-            annotations={**deployments.MESH_ANNOTATIONS,
-                         **options.pod_annotations},
-            proxy=options.upload_proxy_url and config_map.Proxy(
-                options.upload_proxy_url, options.upload_proxy_ca))
-        self._executor = executor.Executor(api, cache)
+        self._defaults = deployments.from_options(options)
+        self._shards = all_shards
+        self._executor = executor.Executor(api, cache, all_shards)
         self._tried = {}
 
     async def reconcile(self, key):
@@ -146,6 +140,11 @@ class Reconciler:
                 return None
         if bmc.deleting:
             return None
+        placed = seen.bmc_state.placed
+        if placed.recent and not placed.problem and conditions.is_starting(
+                bmc, seen.bmc_state):
+            # The shared pod is about to serve it: one status instead of two.
+            return shards.RECENT_SECONDS
         await self._write_status(bmc, body, dataclasses.replace(
             seen.bmc_state, waiting=waiting,
             route_conflict=plan.has_route_conflict(
@@ -171,7 +170,8 @@ class Reconciler:
                  seen)
         images = self._allowed, self._defaults.image
         cluster = {'reserved': cache.reserves_vm_service(bmc),
-                   'route_problem': cache.route_problem(bmc.namespace)}
+                   'route_problem': cache.route_problem(bmc.namespace),
+                   'placed': self._shards.placement(bmc)}
         if bmc.deleting or not observed_state.needs_authority(bmc):
             return observed_state.assemble(*parts, None, *images, **cluster)
         try:
@@ -215,7 +215,7 @@ class Reconciler:
             return steps, False
         if not self._upgrade_slots.acquire(key):
             return [step for step in steps if step not in upgrades], True
-        return [_annotate_upgrade(step) if step in upgrades else step
+        return [rollout.annotated(step) if step in upgrades else step
                 for step in steps], False
 
     async def _report_rejection(self, bmc, body, step, error):
@@ -298,16 +298,6 @@ def _is_temporary(error):
     """
     return isinstance(error, (errors.ObjectNotFound,
                               errors.NamespaceTerminating))
-
-
-def _annotate_upgrade(step):
-    """Annotate a Deployment that an upgrade stops; see `rollout`."""
-    if step.body['kind'] != 'Deployment':
-        return step
-    metadata = step.body['metadata']
-    return dataclasses.replace(step, body={**step.body, 'metadata': {
-        **metadata, 'annotations': {**metadata.get('annotations', {}),
-                                    naming.UPGRADING: 'true'}}})
 
 
 def _seconds_to_next(seen):

@@ -6,6 +6,8 @@ its pod is ready again, so that the next leader counts the same BMCs. An image
 that does not become ready stops the rollout after the first BMCs.
 """
 
+import dataclasses
+
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 
@@ -18,6 +20,19 @@ def is_stopped(deployment):
     return (deployment is not None and naming.UPGRADING in (
         deployment['metadata'].get('annotations') or {})
         and not deployments.is_ready(deployment))
+
+
+def annotated(step):
+    """Annotate the Deployment that an upgrade stops.
+
+    :param step: of `plan`, with a body
+    """
+    if step.body['kind'] != 'Deployment':
+        return step
+    metadata = step.body['metadata']
+    return dataclasses.replace(step, body={**step.body, 'metadata': {
+        **metadata, 'annotations': {**metadata.get('annotations', {}),
+                                    naming.UPGRADING: 'true'}}})
 
 
 class Rollout:

@@ -140,6 +140,7 @@ class Bmc:
     :param image: or None for the operator's
     :param node_selector: dict
     :param tolerations: tuple of dicts
+    :param placement: see `shared.placement`; None for the operator's default
     :param deleting: whether the resource is being deleted
     """
 
@@ -163,6 +164,7 @@ class Bmc:
     image: str | None = None
     node_selector: dict = dataclasses.field(default_factory=dict)
     tolerations: tuple = ()
+    placement: str | None = None
     deleting: bool = False
 
     @property
@@ -204,6 +206,7 @@ def read(body):
         image=spec.get('image'),
         node_selector=spec.get('nodeSelector') or {},
         tolerations=tuple(spec.get('tolerations') or ()),
+        placement=spec.get('placement'),
         deleting='deletionTimestamp' in metadata,
     )
 

@@ -121,6 +121,10 @@ CASES = {
     'user on OpenShift': Case(
         {'podUser': 1001, 'openshift': True}, ('openshift',),
         (*user('add', 1001), option('--pod-user=1001'))),
+    'shared pods': Case(
+        {'defaultPlacement': 'Shared', 'bmcsPerPod': 100},
+        patch=(option('--default-placement=Shared'),
+               option('--bmcs-per-pod=100'))),
     'args': Case({'args': ['--max-unavailable=5', '--log-format=plain']},
                  patch=(option('--max-unavailable=5'),
                         option('--log-format=plain'))),

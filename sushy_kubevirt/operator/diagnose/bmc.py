@@ -11,11 +11,16 @@ import dataclasses
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
+from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator.diagnose import findings
+from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import routes
 from sushy_kubevirt.operator import secret_summary
+from sushy_kubevirt.operator.shared import entry
+from sushy_kubevirt.operator.shared import objects
+from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator import spec
 
 AREA = 'BMCs'
@@ -43,6 +48,12 @@ class Bmc:
     body: dict
     seen: observed_state.ObservedState | None = None
     certificate: str | None = None
+
+    @property
+    def deployment(self):
+        """The Deployment of its pod, a dict, or None."""
+        state = self.seen and self.seen.bmc_state
+        return state and (state.deployment or state.placed.deployment)
 
     @property
     def service(self):
@@ -99,11 +110,40 @@ def _observe(reader, made):
     seen = observed_state.assemble(
         bmc, made.body, live, vm, secrets, None, (permissions.ANY,), '',
         route_problem=None if not bmc.route or reader.serves(
-            bmc_resources.ROUTE.group) else routes.MISSING)
+            bmc_resources.ROUTE.group) else routes.MISSING,
+        placed=_placed(reader, bmc, made.body))
     served = secrets.get(refs.user_tls or refs.tls)
     return dataclasses.replace(
         made, seen=seen, certificate=served.certificate
         if served and seen.bmc_state.certificate else None)
+
+
+def _placed(reader, bmc, body):
+    """Find the placement in the objects of the shard that the status names.
+
+    :returns: `placement.Placement`
+    """
+    at = (body.get('status') or {}).get('placement') or {}
+    wanted = at.get('type') == placement.SHARED
+    number = naming.shard_number(at.get('deployment', ''))
+    if number is None:
+        return placement.Placement(wanted)
+    name = naming.shared(number)
+    record, reports = (
+        (reader.get(bmc_resources.CONFIG_MAP, bmc.namespace, one) or {}).get(
+            'data') or {} for one in (name, objects.served(name)))
+    text = record.get(bmc.name, '')
+    place = entry.place(text)
+    if place is None or place[0] != bmc.uid:
+        return placement.Placement(wanted)
+    deployment = reader.get(bmc_resources.DEPLOYMENT, bmc.namespace, name)
+    digest, problem = entry.report(reports.get(bmc.name, ''))
+    is_current = digest == entry.digest(text)
+    return placement.Placement(
+        wanted, True, placement.Slot(number, place[1]), entry.digest(text),
+        served=bool(is_current and not problem and deployment
+                    and deployments.is_ready(deployment)),
+        problem=problem if is_current else '', deployment=deployment)
 
 
 def status(bmc):

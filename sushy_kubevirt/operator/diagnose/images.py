@@ -60,7 +60,7 @@ def bmc(bmc):
     :param bmc: a `bmc.Bmc`
     :returns: iterator of `findings.Finding`
     """
-    deployment = bmc.seen and bmc.seen.bmc_state.deployment
+    deployment = bmc.deployment
     if deployment:
         yield from _compare(
             bmc.area, 'its pod', deployment,

@@ -133,7 +133,13 @@ def _judge(reader, bmc, system_namespace, what, answer):
          if policies else
          'Check NetworkPolicies, firewalls and the load balancer. ')
         + f'The log of the pod: kubectl --namespace {bmc.spec.namespace} logs '
-        f'deployment/{naming.base(bmc.spec.name)} --all-containers')
+        f"deployment/{_name(bmc)} --all-containers")
+
+
+def _name(bmc):
+    """:returns: name of the Deployment of a BMC's pod"""
+    return bmc.deployment['metadata']['name'] if bmc.deployment else (
+        naming.base(bmc.spec.name))
 
 
 def _policies(reader, bmc):
@@ -142,7 +148,7 @@ def _policies(reader, bmc):
         found = reader.list(bmc_resources.POLICY, bmc.spec.namespace)
     except errors.MachineError:
         return []
-    deployment = bmc.seen and bmc.seen.bmc_state.deployment
+    deployment = bmc.deployment
     labels = (deployment or {}).get('spec', {}).get('template', {}).get(
         'metadata', {}).get('labels') or naming.labels(bmc.spec.name)
     return sorted(

@@ -11,6 +11,7 @@ from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import reconcile
 from sushy_kubevirt.operator import rollout
+from sushy_kubevirt.operator.shared import shards
 from sushy_kubevirt.operator import workqueue
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
@@ -43,7 +44,8 @@ class Operator:
         self.reconciler = reconcile.Reconciler(
             options, kube, self.cache,
             certificate_authority.CertificateAuthority(kube, 'system'),
-            self.rollout, NoForeignObjects())
+            self.rollout, NoForeignObjects(), shards.Shards(
+                options, kube, self.cache, self.rollout, self.woken.extend))
         self.sync()
 
     def sync(self):

@@ -421,6 +421,8 @@ class AdmissionTestCase(base.BaseTestCase):
                 ('system:serviceaccount:lab:default', False),
                 ('jane-virtbmc', False)):
             for name, policy in self.policies.items():
+                if name == 'virtbmc-shared':
+                    continue
                 with self.subTest(user=user, policy=name):
                     self.assertEqual([expected], [
                         cel.evaluate(one['expression'], {'request': {
@@ -533,3 +535,42 @@ class AdmissionTestCase(base.BaseTestCase):
         self.assertEqual(
             ('patch', 'kubevirt.io', 'virtualmachines', '', 'lab', 'vm', ''),
             dataclasses.astuple(asked[0]))
+
+    def test_config_maps_of_shared_pods(self):
+        name = 'sushy-kubevirt-shared-12-virtbmc'
+        own = f'system:serviceaccount:lab:{name}'
+        asked = []
+
+        def decide(wanted):
+            asked.append(wanted)
+            return False, ''
+
+        [matching] = self.policies['virtbmc-shared']['matchConditions']
+        for at, user, operation, allowed in (
+                (name, 'jane', 'UPDATE', False),
+                (name, own, 'UPDATE', False),
+                (name + '-config', own, 'UPDATE', False),
+                (name + '-served', own, 'UPDATE', True),
+                (name + '-served', own, 'CREATE', False),
+                (name + '-served', own.replace('lab', 'far'), 'UPDATE', False),
+                (name + '-served', own.replace('12', '1'), 'UPDATE', False)):
+            made = {'metadata': {'name': at}}
+            with self.subTest(at=at, user=user, operation=operation):
+                self.assertTrue(cel.evaluate(
+                    matching['expression'], {'object': made}))
+                self.assert_denied(
+                    None if allowed else 'only who may write the status',
+                    self.denials('virtbmc-shared', made, {}, authorizer=(
+                        decide), request={
+                            'namespace': 'lab', 'operation': operation,
+                            'userInfo': {'username': user}}))
+        self.assertEqual(
+            ('patch', 'bmc.kubevirt.io', 'virtualmachinebmcs', 'status',
+             'lab'), dataclasses.astuple(asked[0])[:5])
+        self.assertFalse(cel.evaluate(matching['expression'], {
+            'object': {'metadata': {'name': 'node-virtbmc'}}}))
+        self.assertEqual([], self.denials(
+            'virtbmc-shared', {'metadata': {'name': name}}, {},
+            authorizer=lambda wanted: (True, ''), request={
+                'namespace': 'lab', 'operation': 'CREATE',
+                'userInfo': {'username': 'operator'}}))

@@ -193,18 +193,18 @@ class DefinitionTestCase(server.ServerTestCase):
             'Accept': 'application/json;as=Table;v=v1;g=meta.k8s.io'})
         self.assertEqual(
             ['VIRTUALMACHINE', 'ENDPOINT', 'IPMI', 'REDFISH', 'ROUTE', 'HOST',
-             'HOST STATE', 'CONSUMER', 'READY', 'AGE'],
+             'HOST STATE', 'CONSUMER', 'PLACEMENT', 'READY', 'AGE'],
             [column['name'].upper()
              for column in table['columnDefinitions']][1:])
         # kubectl shows the others with --output wide.
         self.assertEqual(
-            ['HOST', 'HOST STATE', 'CONSUMER'],
+            ['HOST', 'HOST STATE', 'CONSUMER', 'PLACEMENT'],
             [column['name'].upper() for column in table['columnDefinitions']
              if column['priority']])
         self.assertEqual(
             ['node', 'vm', '10.0.0.7', '10.0.0.7:623', 'https://10.0.0.7/',
              'node.apps.test', 'node', 'provisioned', 'HostClaim/team/c',
-             'True'], table['rows'][0]['cells'][:10])
+             None, 'True'], table['rows'][0]['cells'][:11])
 
     async def test_invalid_validation_rule_is_refused(self):
         schema = self.definition['spec']['versions'][0]['schema'][

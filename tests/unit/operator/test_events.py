@@ -36,7 +36,7 @@ class StatusTestCase(base.BaseTestCase):
         made = conditions.status(bodies.bmc(), test_conditions.state(
             secret=None, service=None), {}, 'monday')
         self.assertEqual({'observedGeneration', 'virtualMachine',
-                          'conditions'}, set(made))
+                          'placement', 'conditions'}, set(made))
 
 
 class EventsTestCase(base.BaseTestCase):

@@ -77,6 +77,7 @@ CASES = (
     ('node_selector', bodies.body(nodeSelector={'a': 'b'}), {'a': 'b'}),
     ('tolerations', bodies.body(tolerations=[{'key': 'a'}]),
      ({'key': 'a'},)),
+    ('placement', bodies.body(placement='Shared'), 'Shared'),
     ('generation', bodies.body(), 3),
     ('uid', bodies.body(), bodies.UID),
     ('deleting', bodies.body(), False),

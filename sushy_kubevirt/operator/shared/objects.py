@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The objects of a shard: the pod of shared BMCs, its account and its rights.
+
+They belong to no single BMC, so they have no owner, and are found by a label.
+The rights to the VMs are in the Role of each BMC, whose RoleBinding names the
+shard's account; see `rbac`.
+"""
+
+from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import config_map
+from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import network
+from sushy_kubevirt.operator import rbac
+from sushy_kubevirt.operator.shared import placement
+
+#: Name of the container.
+CONTAINER = 'bmc'
+
+#: MiB of memory and thousandths of a CPU that a pod requests, and the limit of
+#: its memory: for the process, and for each BMC that it has room for.
+_MEMORY, _MEMORY_PER_BMC = 48, 1
+_LIMIT, _LIMIT_PER_BMC = 160, 2
+_CPU = 10
+_BMCS_PER_MILLICPU = 5
+
+#: Upload of images and sessions.
+_TMP = '64Mi'
+
+_MAX_PORT = 65535
+
+#: Kinds of the objects, in the order in which they are deleted: the pod and
+#: its rights, and the record of the members last.
+KINDS = (bmc_resources.DEPLOYMENT, bmc_resources.BINDING, bmc_resources.ROLE,
+         bmc_resources.ACCOUNT, bmc_resources.POLICY,
+         bmc_resources.CONFIG_MAP)
+
+
+def served(name):
+    """:returns: name of the ConfigMap in which the pod reports"""
+    return name + '-served'
+
+
+def config(name):
+    """:returns: name of the ConfigMap that the pod mounts"""
+    return name + '-config'
+
+
+def metadata(namespace, shard, name=None):
+    """Make the metadata of an object.
+
+    :param shard: number of the shard
+    :param name: default: that of most of its objects
+    """
+    return {'name': name or naming.shared(shard), 'namespace': namespace,
+            'labels': naming.shared_labels(shard)}
+
+
+def account(namespace, shard):
+    """Make the ServiceAccount."""
+    return {'apiVersion': 'v1', 'kind': 'ServiceAccount',
+            'metadata': metadata(namespace, shard),
+            'automountServiceAccountToken': False}
+
+
+def role(namespace, shard, secrets):
+    """Make the Role, in the BMCs' namespace.
+
+    :param secrets: set of the names of the Secrets that the pod reads
+    """
+    name = naming.shared(shard)
+    rules = [
+        rbac.rule('', ['configmaps'], ['get', 'list', 'watch'], [name]),
+        rbac.rule('', ['configmaps'], ['get', 'patch'], [served(name)]),
+        # One pair of watches for all VMs: names cannot be listed in one.
+        rbac.rule('kubevirt.io', ['virtualmachines',
+                                  'virtualmachineinstances'],
+                  ['list', 'watch'])]
+    if secrets:
+        # Without names, it would be all Secrets.
+        rules.append(rbac.rule('', ['secrets'], ['get'], sorted(secrets)))
+    return {'apiVersion': rbac.RBAC + '/v1', 'kind': 'Role',
+            'metadata': metadata(namespace, shard), 'rules': rules}
+
+
+def binding(namespace, shard):
+    """Make the RoleBinding of `role`."""
+    name = naming.shared(shard)
+    return {'apiVersion': rbac.RBAC + '/v1', 'kind': 'RoleBinding',
+            'metadata': metadata(namespace, shard),
+            'roleRef': {'apiGroup': rbac.RBAC, 'kind': 'Role', 'name': name},
+            'subjects': [{'kind': 'ServiceAccount', 'name': name,
+                          'namespace': namespace}]}
+
+
+def policy(namespace, shard, members):
+    """Make the NetworkPolicy.
+
+    Policies of a pod add up, and a pod with any is closed otherwise. So one
+    policy has the rules of all BMCs, and opens the other ports.
+
+    :param members: dict of a slot's number and the `spec.NetworkPolicy` of
+        its BMC, for those that are enabled
+    :returns: dict; None if there is none
+    """
+    if not members:
+        return None
+    rules = [{'ports': [
+        *_ranges('TCP', sorted(
+            first + slot for slot in members for first in (
+                placement.REDFISH_PORT, placement.HTTP_PORT))),
+        *_ranges('UDP', sorted(placement.IPMI_PORT + slot
+                               for slot in members))]}]
+    for slot, wanted in sorted(members.items()):
+        rules += network.rules(wanted, [
+            {'protocol': 'TCP', 'port': placement.REDFISH_PORT + slot},
+            {'protocol': 'TCP', 'port': placement.HTTP_PORT + slot},
+            {'protocol': 'UDP', 'port': placement.IPMI_PORT + slot}])
+    return {
+        'apiVersion': 'networking.k8s.io/v1', 'kind': 'NetworkPolicy',
+        'metadata': metadata(namespace, shard),
+        'spec': {
+            'podSelector': {'matchLabels': naming.shared_selector(shard)},
+            'policyTypes': ['Ingress'], 'ingress': rules}}
+
+
+def _ranges(protocol, closed):
+    """List all ports but some, as ranges.
+
+    :param closed: ports in ascending order
+    """
+    found, first = [], 1
+    for port in [*closed, _MAX_PORT + 1]:
+        if port > first:
+            found.append({'protocol': protocol, 'port': first,
+                          'endPort': port - 1})
+        first = port + 1
+    return found
+
+
+def config_maps(namespace, shard, proxy):
+    """Make the ConfigMaps whose content is the operator's, or empty.
+
+    :param proxy: `config_map.Proxy`, or None
+    :returns: list: that in which the pod reports, and that of `config`
+    """
+    name = naming.shared(shard)
+    made = [{'apiVersion': 'v1', 'kind': 'ConfigMap',
+             'metadata': metadata(namespace, shard, served(name))}]
+    if proxy and proxy.authorities:
+        made.append({
+            'apiVersion': 'v1', 'kind': 'ConfigMap',
+            'metadata': metadata(namespace, shard, config(name)),
+            'data': {config_map.PROXY_FILE: proxy.authorities}})
+    return made
+
+
+def deployment(namespace, shard, defaults, bmcs_per_pod, uid):
+    """Make the Deployment.
+
+    :param defaults: `deployments.Defaults`
+    :param bmcs_per_pod: number of BMCs that the pod has room for
+    :param uid: of its ServiceAccount
+    """
+    name = naming.shared(shard)
+    mounts, volumes = [], [{'name': 'tmp', 'emptyDir': {
+        'medium': 'Memory', 'sizeLimit': _TMP}}]
+    if defaults.proxy and defaults.proxy.authorities:
+        mounts.append(deployments.mount('config', config_map.FOLDER))
+        volumes.append({'name': 'config',
+                        'configMap': {'name': config(name)}})
+    container = deployments.container(
+        CONTAINER, defaults.image, defaults, ['sushy-kubevirt-bmc'],
+        [{'name': 'VIRTBMC_SHARED', 'value': f'{namespace}/{name}'}],
+        mounts, [], deployments.REDFISH_HEALTH_PORT, _resources(bmcs_per_pod))
+    return deployments.whole(
+        metadata(namespace, shard), naming.shared_selector(shard),
+        {'labels': {**defaults.labels, **naming.shared_labels(shard)},
+         'annotations': {**defaults.annotations, deployments.ACCOUNT: uid}},
+        deployments.pod_spec(name, defaults, [container], volumes))
+
+
+def _resources(bmcs):
+    return {
+        'requests': {
+            'cpu': f'{_CPU + bmcs // _BMCS_PER_MILLICPU}m',
+            'memory': f'{_MEMORY + bmcs * _MEMORY_PER_BMC}Mi'},
+        'limits': {'memory': f'{_LIMIT + bmcs * _LIMIT_PER_BMC}Mi'}}

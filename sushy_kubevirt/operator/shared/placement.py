@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a BMC runs: in a pod of its own, or in a slot of a shared pod."""
+
+import dataclasses
+
+from sushy_kubevirt.operator import naming
+
+#: Values of ``spec.placement``.
+PER_VM, SHARED = 'PerVM', 'Shared'
+
+#: Default and maximum number of BMCs in one pod.
+BMCS_PER_POD, MAX_BMCS_PER_POD = 250, 1000
+
+#: Ports of slot 0 in the pod: Redfish (TCP), HTTP beside HTTPS (TCP), IPMI
+#: (UDP). Slot s has the port s above.
+REDFISH_PORT, HTTP_PORT, IPMI_PORT = 10000, 20000, 30000
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """A place in a shared pod.
+
+    :param shard: number of the shard in the namespace
+    :param number: of the slot in the shard
+    """
+
+    shard: int
+    number: int
+
+    @property
+    def name(self):
+        """Name of the shard's objects."""
+        return naming.shared(self.shard)
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """The placement of a BMC, as observed.
+
+    :param wanted: whether the BMC is to be in a shared pod
+    :param claimed: whether it has a slot, maybe one that is not recorded yet
+    :param slot: its `Slot`, which is recorded in the cluster; or None
+    :param digest: of the entry that was last made for it; '' for none
+    :param policy: the `spec.NetworkPolicy` in that of the shard
+    :param served: whether the pod serves that entry
+    :param problem: why the pod cannot serve that entry, a sentence
+    :param recent: whether the slot or the entry is so new that the pod need
+        not serve it yet
+    :param deployment: dict, that of the shard, or None
+    :param taken: foreign object with a name of the shard's, 'Kind name'
+    :param refused: what the API server refused of the shard: 'Kind name' and
+        its message; or None
+    :param waiting: whether the upgrade of the pod waits for other upgrades
+    """
+
+    wanted: bool = False
+    claimed: bool = False
+    slot: Slot | None = None
+    digest: str = ''
+    policy: object = None
+    served: bool = False
+    problem: str = ''
+    recent: bool = False
+    deployment: dict | None = None
+    taken: str = ''
+    refused: tuple | None = None
+    waiting: bool = False
+
+    def serving(self, own_pod):
+        """Choose the pod that the Service selects.
+
+        It is the present one until the other one serves the BMC.
+
+        :param own_pod: whether the BMC has a pod of its own that is ready
+        :returns: `Slot`; None for a pod of its own
+        """
+        if own_pod and not (self.wanted and self.served):
+            return None
+        return self.slot
+
+
+def is_shared(bmc, default):
+    """Tell whether a BMC is to be in a shared pod.
+
+    A BMC that has settings of a pod has a pod of its own, unless its spec says
+    otherwise, which the definition refuses.
+
+    :param bmc: a `spec.Bmc`
+    :param default: placement of BMCs that name none
+    """
+    if bmc.placement is not None:
+        return bmc.placement == SHARED
+    return default == SHARED and not (
+        bmc.image or bmc.node_selector or bmc.tolerations or bmc.resources)

@@ -1,0 +1,633 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Assigns BMCs to the slots of shared pods, and writes the objects of shards.
+
+A slot is claimed in memory and is used when the ConfigMap of the shard's
+members records it: the record is all that a next operator needs. Many claims
+and entries are written at once, so that a thousand new BMCs cost some dozens
+of writes. Entries are not stored here but made by the reconciles of their
+BMCs; this has their digests only.
+"""
+
+import asyncio
+import collections
+import dataclasses
+import logging
+import time
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator import drift
+from sushy_kubevirt.operator import executor
+from sushy_kubevirt.operator import logs
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import plan
+from sushy_kubevirt.operator import rollout
+from sushy_kubevirt.operator.shared import entry
+from sushy_kubevirt.operator.shared import objects
+from sushy_kubevirt.operator.shared import placement
+from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import workqueue
+
+LOG = logging.getLogger(__name__)
+
+#: Number of shards that are written at the same time.
+WORKERS = 2
+
+#: Seconds that changes of a shard are collected before they are written, and
+#: between two writes.
+_COLLECT_SECONDS, _PAUSE_SECONDS = 0.05, 0.5
+
+#: Seconds that a pod is given to serve a new entry before the status says that
+#: it does not.
+RECENT_SECONDS = 3
+
+#: Maximum number of characters of the entries of a shard: a ConfigMap has at
+#: most 1 MiB.
+_MAX_TEXT = 900 * 1024
+
+#: Characters of an entry that is not made yet: most have fewer.
+_ENTRY = 1200
+
+#: Maximum number of rounds for one object of a shard.
+_MAX_ROUNDS = 8
+
+_MAX_MESSAGE_LENGTH = 1024
+
+
+class Member:
+    """A BMC in a shard.
+
+    :param uid: of the BMC
+    :param slot: number of its slot
+
+    ``digest`` is that of its entry, ``pending`` the text of an entry that is
+    not written yet, or None; ``recorded`` tells whether the slot is in the
+    cluster; ``report`` is what the pod reported.
+    """
+
+    __slots__ = ('uid', 'slot', 'digest', 'pending', 'recorded', 'report',
+                 'policy', 'secrets', 'size', 'since')
+
+    def __init__(self, uid, slot):
+        self.uid = uid
+        self.slot = slot
+        self.digest = ''
+        self.pending = entry.reservation(uid, slot)
+        self.recorded = False
+        self.report = '', ''
+        self.policy = spec.NetworkPolicy()
+        self.secrets = frozenset()
+        self.size = _ENTRY
+        self.since = time.monotonic()
+
+
+class Shard:
+    """One shared pod.
+
+    ``members`` has a `Member` by the BMC's name; ``deployment``, ``taken``,
+    ``refused`` and ``waiting`` are as in `placement.Placement`; ``tried`` as
+    in `plan.steps`.
+    """
+
+    def __init__(self, namespace, number):
+        self.namespace = namespace
+        self.number = number
+        self.members = {}
+        self.deployment = None
+        self.taken = ''
+        self.refused = None
+        self.waiting = False
+        self.tried = {}
+        self.written = 0
+
+    @property
+    def size(self):
+        """Characters of all entries."""
+        return sum(one.size for one in self.members.values())
+
+
+class _Taken(Exception):
+    """A foreign object has a name of the shard's."""
+
+
+class Shards:
+    """All shards.
+
+    :param options: `command_line.Options`
+    :param api: an `api.Api`
+    :param cache: a `cache.Cache`
+    :param upgrade_slots: a `rollout.Rollout`
+    :param wake: function of keys of BMCs, which queues them
+    :param count: function of a dict of (namespace, shard) and the number of
+        its BMCs, called when it changes
+    """
+
+    def __init__(self, options, api, cache, upgrade_slots, wake,
+                 count=lambda counts: None):
+        self._default = options.default_placement
+        self._bmcs_per_pod = options.bmcs_per_pod
+        self._defaults = deployments.from_options(options)
+        self._api = api
+        self._cache = cache
+        self._upgrade_slots = upgrade_slots
+        self._wake = wake
+        self._count = count
+        self._executor = executor.Executor(api, cache)
+        self._shards = collections.defaultdict(dict)
+        self._of = {}
+        self._queue = workqueue.Queue(self.reconcile, WORKERS)
+        self._due = {}
+
+    # What BMCs need
+
+    def placement(self, bmc):
+        """Find the placement of a BMC.
+
+        :param bmc: a `spec.Bmc`
+        :returns: `placement.Placement`
+        """
+        found = placement.Placement(
+            placement.is_shared(bmc, self._default) and not bmc.deleting)
+        shard, member = self._find(bmc)
+        if member is None:
+            return found
+        digest, problem = member.report
+        is_ready = (shard.deployment is not None
+                    and deployments.is_ready(shard.deployment))
+        is_current = digest == member.digest != ''
+        return dataclasses.replace(
+            found, claimed=True, slot=placement.Slot(
+                shard.number, member.slot) if member.recorded else None,
+            digest=member.digest, policy=member.policy,
+            served=is_ready and is_current and not problem,
+            problem=problem if is_current else '',
+            recent=time.monotonic() - member.since < RECENT_SECONDS,
+            deployment=shard.deployment, taken=shard.taken,
+            refused=shard.refused, waiting=shard.waiting)
+
+    def claim(self, bmc):
+        """Give a BMC a slot: the lowest free one of the first shard with room.
+
+        :param bmc: a `spec.Bmc`
+        """
+        key = bmc.namespace, bmc.name
+        self.release(key)
+        shards = self._shards[bmc.namespace]
+        number = next(
+            (number for number, shard in sorted(shards.items())
+             if len(shard.members) < self._bmcs_per_pod
+             and shard.size + _ENTRY < _MAX_TEXT), None)
+        if number is None:
+            number = _lowest_free(shards)
+        shard = self._shard(bmc.namespace, number)
+        member = Member(bmc.uid, _lowest_free(
+            {one.slot for one in shard.members.values()}))
+        member.policy = bmc.network_policy
+        shard.members[bmc.name] = member
+        self._of[key] = shard
+        self._changed(shard)
+
+    def enter(self, bmc, text):
+        """Set the entry of a BMC that has a slot.
+
+        :param bmc: a `spec.Bmc`
+        :param text: of `entry.entry`
+        """
+        shard, member = self._find(bmc)
+        if member is None:
+            return
+        digest = entry.digest(text)
+        if digest != member.digest:
+            member.since = time.monotonic()
+        member.digest, member.pending = digest, text
+        member.policy, member.secrets = bmc.network_policy, entry.secrets(bmc)
+        member.size = len(text) + len(repr(bmc.network_policy))
+        self._changed(shard)
+
+    def release(self, key):
+        """Free the slot of a BMC.
+
+        :param key: (namespace, name)
+        """
+        shard = self._of.pop(key, None)
+        if shard is not None:
+            del shard.members[key[1]]
+            self._changed(shard)
+
+    def _find(self, bmc):
+        """:returns: (`Shard`, `Member`) of a BMC; (None, None) if it has none
+        """
+        key = bmc.namespace, bmc.name
+        shard = self._of.get(key)
+        if shard is None:
+            return None, None
+        member = shard.members[bmc.name]
+        if member.uid != bmc.uid:
+            # Of a deleted BMC of that name.
+            self.release(key)
+            return None, None
+        return shard, member
+
+    def _shard(self, namespace, number):
+        shards = self._shards[namespace]
+        if number not in shards:
+            shards[number] = Shard(namespace, number)
+        return shards[number]
+
+    # What the cluster has
+
+    def load(self):
+        """Read the record, when all resources were listed once."""
+        found = set()
+        for resource in objects.KINDS:
+            for namespace, name in self._cache.objects.names(resource):
+                if not name.startswith(naming.SHARED_PREFIX):
+                    continue
+                obj = self._cache.objects.get(resource, namespace, name)
+                number = naming.shard_of(obj)
+                if number is not None:
+                    found.add((namespace, number))
+        for namespace, number in sorted(found):
+            shard = self._shard(namespace, number)
+            name = naming.shared(number)
+            record = self._cache.objects.get(
+                bmc_resources.CONFIG_MAP, namespace, name)
+            if record is not None and naming.shard_of(record) == number:
+                self._load_members(shard, record.get('data') or {})
+            shard.deployment = self._ours(bmc_resources.DEPLOYMENT, shard)
+            self._set_stopped(shard)
+            self._read_reports(shard)
+            self._changed(shard)
+
+    def _load_members(self, shard, data):
+        taken = set()
+        for name, text in sorted(data.items()):
+            key, place = (shard.namespace, name), entry.place(text)
+            body = self._cache.bmc(key)
+            if (place is None or body is None or key in self._of
+                    or body['metadata']['uid'] != place[0]
+                    or place[1] in taken
+                    or place[1] >= placement.MAX_BMCS_PER_POD):
+                # Removed by the next write.
+                continue
+            taken.add(place[1])
+            bmc, member = spec.read(body), Member(*place)
+            member.recorded, member.pending = True, None
+            member.digest = entry.digest(text)
+            member.policy = bmc.network_policy
+            member.secrets = entry.secrets(bmc)
+            member.size = len(text) + len(repr(member.policy))
+            shard.members[name] = member
+            self._of[key] = shard
+
+    def start(self):
+        """Start writing."""
+        self._queue.start()
+
+    async def close(self, seconds):
+        """Stop.
+
+        :param seconds: that a write has to finish
+        """
+        for timer in self._due.values():
+            timer.cancel()
+        self._due.clear()
+        await self._queue.close(seconds)
+
+    def seen(self, resource, namespace, name):
+        """Note that an object of a shard has changed, or is gone.
+
+        :param name: of any object; others are ignored
+        """
+        number = naming.shard_number(name)
+        shard = None if number is None else self._shards[namespace].get(
+            number)
+        if shard is None:
+            if number is not None and self._queue.started and (
+                    self._cache.objects.get(resource, namespace, name)):
+                # Left over, or made by somebody with the operator's label.
+                self._changed(self._shard(namespace, number))
+            return
+        if resource == bmc_resources.DEPLOYMENT:
+            self._read_deployment(shard)
+        if (resource == bmc_resources.CONFIG_MAP
+                and name == objects.served(naming.shared(number))):
+            self._read_reports(shard)
+            if self._ours(resource, shard, name) is not None:
+                return
+        self._changed(shard)
+
+    def wake(self, key):
+        """Write a shard whose upgrade has waited.
+
+        :param key: (namespace, number)
+        """
+        shard = self._shards[key[0]].get(key[1])
+        if shard is not None:
+            self._changed(shard)
+
+    def _ours(self, resource, shard, name=None):
+        """:returns: an object of a shard; None if it does not exist"""
+        obj = self._cache.objects.get(
+            resource, shard.namespace, name or naming.shared(shard.number))
+        return obj if obj and naming.shard_of(obj) == shard.number else None
+
+    def _read_deployment(self, shard):
+        before = shard.deployment
+        shard.deployment = self._ours(bmc_resources.DEPLOYMENT, shard)
+        self._set_stopped(shard)
+        if _state(before) != _state(shard.deployment):
+            self._wake_members(shard)
+
+    def _set_stopped(self, shard):
+        self._upgrade_slots.update(
+            (shard.namespace, shard.number),
+            rollout.is_stopped(shard.deployment))
+
+    def _read_reports(self, shard):
+        found = self._ours(bmc_resources.CONFIG_MAP, shard, objects.served(
+            naming.shared(shard.number)))
+        data = (found or {}).get('data') or {}
+        changed = []
+        for name, member in shard.members.items():
+            report = entry.report(data.get(name, ''))
+            if report != member.report:
+                member.report = report
+                changed.append((shard.namespace, name))
+        self._wake(changed)
+
+    def _wake_members(self, shard):
+        self._wake([(shard.namespace, name) for name in shard.members])
+
+    # Writing
+
+    def _changed(self, shard):
+        """Write a shard soon, together with what changes until then."""
+        key = shard.namespace, shard.number
+        if not self._queue.started or key in self._due:
+            return
+        pause = max(shard.written + _PAUSE_SECONDS - time.monotonic(),
+                    _COLLECT_SECONDS)
+        self._due[key] = asyncio.get_running_loop().call_later(
+            pause, self._queue_now, key)
+
+    def _queue_now(self, key):
+        self._due.pop(key, None)
+        self._queue.add(key)
+
+    async def reconcile(self, key):
+        """Write one shard.
+
+        :param key: (namespace, number)
+        :raises: `workqueue.Failure`
+        """
+        shard = self._shards[key[0]].get(key[1])
+        if shard is None:
+            return
+        with logs.about(key[0], naming.shared(key[1])):
+            try:
+                if shard.members:
+                    await self._write(shard)
+                else:
+                    await self._remove(shard)
+            except _Taken as e:
+                self._report(shard, str(e), None)
+                raise workqueue.Failure from None
+            except (errors.Rejected, errors.AccessDenied) as e:
+                if isinstance(e, errors.NamespaceTerminating):
+                    raise workqueue.Failure from None
+                LOG.warning('%s', e)
+                self._report(shard, '', (
+                    f'{bmc_resources.DEPLOYMENT.kind} '
+                    f'{naming.shared(shard.number)} or an object that it '
+                    'needs', str(e)[:_MAX_MESSAGE_LENGTH]))
+                raise workqueue.Failure from None
+            except errors.MachineError as e:
+                LOG.info('%s', e)
+                raise workqueue.Failure(
+                    getattr(e, 'retry_after', None)) from None
+            finally:
+                shard.written = time.monotonic()
+                self._count({(namespace, number): len(one.members)
+                             for namespace, shards in self._shards.items()
+                             for number, one in shards.items()})
+            self._report(shard, '', None)
+
+    def _report(self, shard, taken, refused):
+        if (shard.taken, shard.refused) != (taken, refused):
+            shard.taken, shard.refused = taken, refused
+            if taken:
+                LOG.warning('%s exists already and was not created for shared '
+                            'BMCs: they wait until it is deleted', taken)
+            self._wake_members(shard)
+
+    async def _write(self, shard):
+        at = shard.namespace, shard.number
+        account = await self._ensure(shard, objects.account(*at))
+        # Before the entries: a pod reads the Secrets of new ones at once, and
+        # clients connect.
+        wanted = objects.policy(*at, {
+            one.slot: one.policy for one in shard.members.values()
+            if one.policy.enabled})
+        if wanted is not None:
+            await self._ensure(shard, wanted)
+        await self._ensure(shard, objects.role(*at, frozenset().union(
+            *(one.secrets for one in shard.members.values()))))
+        await self._write_members(shard)
+        reports, *config = objects.config_maps(*at, self._defaults.proxy)
+        # Its content is the pod's.
+        await self._ensure(shard, reports, lambda step: None)
+        for obj in (*config, objects.binding(*at)):
+            await self._ensure(shard, obj)
+        if wanted is None:
+            await self._delete(shard, bmc_resources.POLICY)
+        await self._ensure_deployment(shard, objects.deployment(
+            *at, self._defaults, self._bmcs_per_pod,
+            account['metadata']['uid']))
+
+    async def _write_members(self, shard):
+        """Make the record equal to the members."""
+        name, resource = naming.shared(shard.number), bmc_resources.CONFIG_MAP
+        live = await self._live(shard, resource, name)
+        data = (live or {}).get('data') or {}
+        change = {one: None for one in data if one not in shard.members}
+        lost, written = [], {}
+        for one, member in shard.members.items():
+            text = member.pending
+            if text is None and one in data and entry.digest(
+                    data[one]) == member.digest:
+                continue
+            if text is None:
+                # Somebody else has changed it: have it made again.
+                text = entry.reservation(member.uid, member.slot)
+                member.digest = ''
+                lost.append((shard.namespace, one))
+            written[one] = member, text
+            if data.get(one) != text:
+                change[one] = text
+        if live is None:
+            made = await self._create(shard, {
+                'apiVersion': 'v1', 'kind': 'ConfigMap',
+                'metadata': objects.metadata(shard.namespace, shard.number),
+                'data': change})
+            self._cache.objects.put(resource, made)
+        elif change:
+            try:
+                self._cache.objects.put(resource, await self._api.patch(
+                    resource, shard.namespace, name, {
+                        'metadata': {'uid': live['metadata']['uid']},
+                        'data': change}))
+            except errors.ObjectNotFound:
+                self._cache.objects.drop(resource, shard.namespace, name)
+                raise
+        for one, (member, text) in written.items():
+            if not member.recorded:
+                member.recorded = True
+                lost.append((shard.namespace, one))
+            if member.pending == text:
+                member.pending = None
+        self._wake(lost)
+
+    async def _live(self, shard, resource, name):
+        """Look up an object; read a foreign one, which is not watched.
+
+        :raises: `_Taken`
+        """
+        live = self._cache.objects.get(resource, shard.namespace, name)
+        if live is None or naming.shard_of(live) == shard.number:
+            return live
+        try:
+            live = await self._api.get(resource, shard.namespace, name)
+        except errors.ObjectNotFound:
+            self._cache.objects.drop(resource, shard.namespace, name)
+            return None
+        if naming.shard_of(live) != shard.number:
+            raise _Taken(f'{resource.kind} {name}')
+        self._cache.objects.put(resource, live)
+        return live
+
+    async def _create(self, shard, body):
+        """Create an object, or read the one that exists."""
+        resource, name = bmc_resources.of(body), body['metadata']['name']
+        try:
+            return await self._api.create(resource, shard.namespace, body)
+        except errors.Conflict:
+            live = await self._api.get(resource, shard.namespace, name)
+        if naming.shard_of(live) != shard.number:
+            raise _Taken(f'{resource.kind} {name}')
+        self._cache.objects.put(resource, live)
+        # Created by the previous leader, after this one has listed.
+        raise workqueue.Failure
+
+    async def _ensure(self, shard, wanted, edit=lambda step: step):
+        """Create or change an object of a shard.
+
+        :param edit: function of a step; returns what to do instead, or None
+        :returns: dict, the object
+        """
+        resource, name = bmc_resources.of(wanted), wanted['metadata']['name']
+        for _ in range(_MAX_ROUNDS):
+            live = await self._live(shard, resource, name)
+            if live is None:
+                made = await self._create(shard, plan.marked(wanted))
+                self._cache.objects.put(resource, made)
+                return made
+            steps = list(filter(None, map(edit, plan.changes(
+                wanted, live, shard.tried))))
+            if not steps:
+                return live
+            for step in steps:
+                await self._execute(shard, step)
+        LOG.warning('Another client repeatedly reverts changes of %s %s: find '
+                    'it by its managedFields', resource.kind, name)
+        raise workqueue.Failure(workqueue.LONGEST_PAUSE / 4)
+
+    async def _execute(self, shard, step):
+        try:
+            await self._executor.execute(None, step, None, shard.tried)
+        except executor.PlanOutdated:
+            pass
+
+    async def _ensure_deployment(self, shard, wanted):
+        """Create or change the Deployment, as the rollout of an upgrade lets.
+
+        Everything in it comes from the operator's version and options.
+        """
+        key = shard.namespace, shard.number
+        live = await self._live(shard, bmc_resources.DEPLOYMENT,
+                                wanted['metadata']['name'])
+        waits, edit = False, lambda step: step
+        if live is not None:
+            stopped = naming.UPGRADING in (
+                live['metadata'].get('annotations') or {})
+            ready = deployments.is_ready(live)
+            upgrades = (drift.applied_digest(live) != drift.digest(wanted)
+                        and (ready or stopped))
+            if upgrades and deployments.account(
+                    live) == deployments.account(wanted):
+                waits, edit = (not self._upgrade_slots.acquire(key),
+                               rollout.annotated)
+            else:
+                self._upgrade_slots.withdraw(key)
+            if stopped and ready and not upgrades:
+                self._cache.objects.put(
+                    bmc_resources.DEPLOYMENT, await self._api.patch(
+                        bmc_resources.DEPLOYMENT, shard.namespace,
+                        live['metadata']['name'], {'metadata': {
+                            'uid': live['metadata']['uid'],
+                            'annotations': {naming.UPGRADING: None}}}))
+        try:
+            if not waits:
+                await self._ensure(shard, wanted, edit)
+        finally:
+            self._read_deployment(shard)
+            if not waits:
+                self._upgrade_slots.release(key)
+        if shard.waiting != waits:
+            shard.waiting = waits
+            self._wake_members(shard)
+
+    async def _remove(self, shard):
+        """Delete the objects of a shard without members."""
+        for resource in objects.KINDS:
+            for name in self._names(resource, shard):
+                if shard.members:
+                    return
+                await self._delete(shard, resource, name)
+        self._upgrade_slots.forget((shard.namespace, shard.number))
+        if not shard.members:
+            self._shards[shard.namespace].pop(shard.number, None)
+
+    @staticmethod
+    def _names(resource, shard):
+        name = naming.shared(shard.number)
+        if resource == bmc_resources.CONFIG_MAP:
+            return objects.served(name), objects.config(name), name
+        return name,
+
+    async def _delete(self, shard, resource, name=None):
+        live = self._ours(resource, shard, name)
+        if live is not None and 'deletionTimestamp' not in live['metadata']:
+            await self._execute(shard, plan.Delete(
+                resource, spec.Reference(
+                    shard.namespace, live['metadata']['name']),
+                live['metadata']['uid']))
+            if resource == bmc_resources.DEPLOYMENT:
+                self._read_deployment(shard)
+
+
+def _lowest_free(used):
+    number = 0
+    while number in used:
+        number += 1
+    return number
+
+
+def _state(deployment):
+    """:returns: what conditions depend on"""
+    if deployment is None:
+        return None
+    return (deployments.is_ready(deployment),
+            deployments.is_progressing(deployment),
+            deployments.failure_message(deployment.get('status') or {}))

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared pods, as the operator manages them.
+
+The sandbox reports the pods as running, and `SharedPods` stands for what they
+report. `test_shared_pods` runs the pods themselves.
+"""
+
+import json
+
+from kubevirt_sandbox.testing import given_cluster
+from tests.fixtures import operator
+from tests.fixtures import operator_kills
+from tests.fixtures import shared_pods
+
+BASE = 'sushy-kubevirt-shared-%d-virtbmc'
+SHARED = operator.OWNED + ',-l,bmc.kubevirt.io/shared'
+
+
+class SharedCase(operator.OperatorTestCase):
+    """An operator with two BMCs in a pod."""
+
+    SANDBOX = operator.PRETENDED_PODS
+    ARGUMENTS = ('--bmcs-per-pod', '2')
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.pods = cls.share(shared_pods.SharedPods(cls.sandbox.kubeconfig))
+
+    def shared(self, name='box', **spec):
+        spec.setdefault('placement', 'Shared')
+        return self.bmc(name, name, None, **spec)
+
+    def members(self, shard=0):
+        """Return {name: entry} of a shard; {} if there is none."""
+        found = self.kubectl.run(
+            'get', 'configmap', BASE % shard, '-o', 'json')
+        if found.returncode:
+            return {}
+        return {name: json.loads(text) for name, text in (
+            json.loads(found.stdout).get('data') or {}).items()}
+
+    def slots(self):
+        """Return {name: (shard, slot)}, as recorded."""
+        return {name: (shard, one['slot']) for shard in range(4)
+                for name, one in self.members(shard).items()}
+
+    def objects(self):
+        return self.kubectl.names(
+            operator.OWNED, '-l', 'bmc.kubevirt.io/shared')
+
+    def service(self, name):
+        """Return (selector, target ports) of a BMC's Service."""
+        found = self.kubectl.get('service', f'{name}-virtbmc')['spec']
+        return found['selector'], [
+            port['targetPort'] for port in found['ports']]
+
+
+@given_cluster.needs_sandbox('pods that start at once')
+class SharedTestCase(SharedCase):
+
+    def test_bmcs_share_pods(self):
+        for name in 'abc':
+            self.shared(name)
+        bmcs = [operator.Bmc(self.kubectl, name, 'admin', None).ready()
+                for name in 'abc']
+        slots = self.slots()
+        self.assertEqual([(0, 0), (0, 1), (1, 0)], sorted(slots.values()))
+        for bmc in bmcs:
+            shard, slot = slots[bmc.name]
+            self.assertEqual(
+                {'type': 'Shared', 'deployment': BASE % shard, 'slot': slot},
+                bmc.status['placement'])
+            self.assertEqual(
+                ({'app.kubernetes.io/name': 'virtbmc-shared',
+                  'bmc.kubevirt.io/shared': str(shard)},
+                 [10000 + slot, 30000 + slot]), self.service(bmc.name))
+            self.assertEqual(
+                [{'kind': 'ServiceAccount', 'name': BASE % shard,
+                  'namespace': self.namespace}],
+                self.kubectl.get('rolebinding', bmc.base)['subjects'])
+            self.assertEqual([], self.kubectl.names(
+                'deployments,serviceaccounts',
+                '-l', operator.LABEL + bmc.name))
+        self.assert_no_warnings()
+        # The slot of a deleted BMC is used again, an empty shard removed.
+        alone = next(name for name, at in slots.items() if at == (1, 0))
+        other = next(name for name, at in slots.items() if at == (0, 0))
+        self.kubectl('delete', 'vmbmc', alone)
+        self.until('shard removed', lambda: [
+            one for one in self.objects() if 'shared-1' in one], [])
+        self.kubectl('delete', 'vmbmc', other)
+        self.until('slot free', lambda: len(self.slots()), 1)
+        self.shared('d').ready()
+        self.assertEqual((0, 0), self.slots()['d'])
+        for name in self.slots():
+            self.kubectl('delete', 'vmbmc', name)
+        self.until('all removed', self.objects, [])
+
+    def test_placement_changes_both_ways(self):
+        bmc = self.bmc('box', secret=None).ready()
+        before = bmc.status
+        auth = self.kubectl.get('secret', 'box-virtbmc-auth')
+        tls = self.kubectl.get('secret', 'box-virtbmc-tls')
+        self.pods.problems['box'] = None
+        bmc.patch(placement='Shared')
+        self.until('entered', lambda: 'vm' in self.members().get('box', ()))
+        # Until the shared pod serves it, its own pod does.
+        bmc.current()
+        self.assertEqual('PerVM', bmc.status['placement']['type'])
+        self.assertEqual('PlacementWaiting',
+                         bmc.condition('BMCEmulatorReady')[1])
+        self.assertEqual(['redfish', 'ipmi'], self.service('box')[1])
+        self.assertEqual(
+            {'box-virtbmc', BASE % 0}, {
+                one['name'] for one in self.kubectl.get(
+                    'rolebinding', 'box-virtbmc')['subjects']})
+        del self.pods.problems['box']
+        self.pods.report_again()
+        self.until('moved', lambda: bmc.status['placement'].get('slot'), 0)
+        bmc.ready()
+        self.assertEqual([10000, 30000], self.service('box')[1])
+        self.until('own pod deleted', lambda: self.kubectl.names(
+            'deployments,serviceaccounts', '-l', operator.LABEL + 'box'), [])
+        self.assertEqual(before['endpoints'], bmc.status['endpoints'])
+        bmc.patch(placement='PerVM')
+        self.until('moved back', lambda: bmc.status['placement'], {
+            'type': 'PerVM', 'deployment': 'box-virtbmc'})
+        bmc.ready()
+        self.until('shard removed', self.objects, [])
+        self.assertEqual(['redfish', 'ipmi'], self.service('box')[1])
+        self.assertEqual(before['endpoints'], bmc.status['endpoints'])
+        self.assertEqual(auth, self.kubectl.get('secret', 'box-virtbmc-auth'))
+        self.assertEqual(tls, self.kubectl.get('secret', 'box-virtbmc-tls'))
+        self.assertEqual(['box-virtbmc'], [
+            one['name'] for one in self.kubectl.get(
+                'rolebinding', 'box-virtbmc')['subjects']])
+
+    def test_forged_members_are_restored(self):
+        self.shared('a').ready()
+        self.shared('b').ready()
+        before = self.members()
+        forged = dict(before['a'], vm=f'{self.namespace}/b')
+        self.kubectl('patch', 'configmap', BASE % 0, '--type=merge', '-p',
+                     json.dumps({'data': {'a': json.dumps(forged), 'b': None,
+                                          'c': json.dumps(forged)}}))
+        self.until('restored', self.members, before)
+        self.kubectl('delete', 'configmap', BASE % 0)
+        self.until('created again', self.members, before)
+
+    def test_new_credentials_change_the_entry(self):
+        bmc = self.bmc('box', secret='key', placement='Shared').ready()
+        before = self.members()['box']
+        self.assertEqual('key', before['auth']['secret'])
+        self.secret('key')
+        self.until('new version', lambda: self.members()['box']['auth'][
+            'version'] != before['auth']['version'])
+        bmc.ready()
+        self.kubectl('delete', 'secret', 'box-virtbmc-tls')
+        self.until('new certificate', lambda: self.members()['box'][
+            'redfish']['tls']['version'] != before['redfish']['tls'][
+                'version'])
+
+    def test_problem_of_a_pod_is_reported(self):
+        self.pods.problems['box'] = 'The Secret is strange.'
+        self.addCleanup(self.pods.problems.pop, 'box')
+        bmc = self.shared()
+        self.until('reported', bmc.condition, ('False', 'EmulatorNotReady'))
+        self.assertIn('strange', bmc.message())
+
+    def test_foreign_object_is_not_changed(self):
+        self.kubectl('create', 'serviceaccount', BASE % 0)
+        bmc = self.shared()
+        self.until('reported', bmc.condition, ('False', 'NameTaken'))
+        self.assertIn(BASE % 0, bmc.message())
+        self.assertNotIn('labels', self.kubectl.get(
+            'serviceaccount', BASE % 0)['metadata'])
+        self.kubectl('delete', 'serviceaccount', BASE % 0)
+        # The next attempt follows a pause.
+        bmc.ready()
+
+    def test_policies_of_one_pod(self):
+        self.shared('open').ready()
+        self.assertEqual([], self.kubectl.names(
+            'networkpolicies', '-l', 'bmc.kubevirt.io/shared'))
+        closed = self.shared('closed', networkPolicy={
+            'enabled': True, 'allowedCIDRs': ['10.1.0.0/16']}).ready()
+        rules = self.kubectl.get('networkpolicy', BASE % 0)['spec']['ingress']
+        self.assertEqual([{'ipBlock': {'cidr': '10.1.0.0/16'}}],
+                         rules[1]['from'])
+        self.assertEqual([10001, 20001, 30001],
+                         [one['port'] for one in rules[1]['ports']])
+        self.assertEqual(
+            [('TCP', 1, 10000), ('TCP', 10002, 20000), ('TCP', 20002, 65535),
+             ('UDP', 1, 30000), ('UDP', 30002, 65535)],
+            [(one['protocol'], one['port'], one['endPort'])
+             for one in rules[0]['ports']])
+        closed.patch(networkPolicy=None)
+        self.until('removed', lambda: self.kubectl.names(
+            'networkpolicies', '-l', 'bmc.kubevirt.io/shared'), [])
+
+    def test_definition_refuses_settings_of_a_pod(self):
+        self.vm()
+        refused = self.kubectl.refused(
+            'apply', '-f', '-', stdin=json.dumps(operator.bmc_manifest(
+                'box', placement='Shared', nodeSelector={'a': 'b'})))
+        self.assertIn('need placement', refused)
+
+
+@given_cluster.needs_sandbox('pods that start at once')
+class SharedByDefaultTestCase(SharedCase):
+
+    ARGUMENTS = ('--default-placement', 'Shared')
+
+    def test_settings_of_a_pod_need_one(self):
+        shared = self.bmc('a', 'a', None).ready()
+        own = self.bmc('b', 'b', None, nodeSelector={}).ready()
+        alone = self.bmc(
+            'c', 'c', None, tolerations=[{'operator': 'Exists'}]).ready()
+        chosen = self.bmc('d', 'd', None, placement='PerVM').ready()
+        self.assertEqual(
+            ['Shared', 'Shared', 'PerVM', 'PerVM'],
+            [one.status['placement']['type']
+             for one in (shared, own, alone, chosen)])
+
+
+@given_cluster.needs_sandbox('silence and hanging requests')
+class KilledTestCase(operator_kills.Kills, SharedCase):
+    """The next operator goes on, wherever the former one was killed."""
+
+    def check(self, finished, most=60):
+        """Kill each operator after a few writes.
+
+        Each may write a little more than the one before it, as all of them
+        first count an Event for each BMC.
+
+        :param finished: function; whether nothing is left to write
+        """
+        for number in range(most):
+            self.allow_writes(2 + number // 2)
+            self.start()
+            if self.kill_after_writes(finished):
+                return
+        self.fail('not finished')
+
+    def test_killed_between_writes(self):
+        for name in 'abc':
+            self.shared(name)
+        bmcs = [operator.Bmc(self.kubectl, name, 'admin', None)
+                for name in 'abc']
+
+        def ready():
+            return all(bmc.condition() == ('True', 'ServiceReady')
+                       for bmc in bmcs)
+        self.check(ready)
+        slots = self.slots()
+        self.assertEqual([(0, 0), (0, 1), (1, 0)], sorted(slots.values()))
+        for bmc in bmcs:
+            shard, slot = slots[bmc.name]
+            self.assertEqual([10000 + slot, 30000 + slot],
+                             self.service(bmc.name)[1])
+
+        def deleted():
+            return not self.objects()
+        self.kubectl('delete', 'vmbmc', '--all')
+        self.check(deleted)

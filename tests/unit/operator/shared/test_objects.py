@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+import json
+
+from oslotest import base
+
+from sushy_kubevirt.operator import config_map
+from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator.shared import entry
+from sushy_kubevirt.operator.shared import objects
+from sushy_kubevirt.operator.shared import placement
+from sushy_kubevirt.operator import spec
+from tests.unit.operator import bodies
+
+NAME = 'sushy-kubevirt-shared-3-virtbmc'
+
+
+def ports(rules):
+    """Return the (protocol, port)s that rules of a policy open."""
+    return {(one['protocol'], port) for rule in rules for one in rule['ports']
+            for port in range(one['port'], one.get('endPort', one['port'])
+                              + 1)}
+
+
+class PlacementTestCase(base.BaseTestCase):
+
+    def test_where_a_bmc_runs(self):
+        for fields, default, shared in (
+                ({}, 'PerVM', False), ({}, 'Shared', True),
+                ({'placement': 'Shared'}, 'PerVM', True),
+                ({'placement': 'PerVM'}, 'Shared', False),
+                ({'image': 'a'}, 'Shared', False),
+                ({'nodeSelector': {'a': 'b'}}, 'Shared', False),
+                ({'tolerations': [{}]}, 'Shared', False),
+                ({'resources': {'ipmi': {}}}, 'Shared', False)):
+            with self.subTest(fields=fields, default=default):
+                self.assertEqual(shared, placement.is_shared(
+                    bodies.bmc(**fields), default))
+
+    def test_service_stays_until_the_other_pod_serves(self):
+        slot = placement.Slot(0, 1)
+        for wanted, served, own_pod, expected in (
+                (True, False, True, None), (True, True, True, slot),
+                (True, False, False, slot), (False, True, True, None),
+                (False, True, False, slot)):
+            with self.subTest(wanted=wanted, served=served, own_pod=own_pod):
+                self.assertEqual(expected, placement.Placement(
+                    wanted, slot=slot, served=served).serving(own_pod))
+
+
+class EntryTestCase(base.BaseTestCase):
+
+    def test_of_both_protocols(self):
+        found = json.loads(entry.entry(bodies.bmc(), 4, '7', '8'))
+        options = found.pop('options')
+        self.assertEqual('kubevirt', options['SUSHY_EMULATOR_SYSTEM_DRIVER'])
+        self.assertNotIn('SUSHY_EMULATOR_LISTEN_PORT', options)
+        self.assertEqual({
+            'uid': bodies.UID, 'slot': 4, 'vm': 'lab/vm',
+            'redfish': {'http': False, 'tls': {
+                'secret': 'node-virtbmc-tls', 'version': '8'}},
+            'ipmi': {'port': 623}, 'account_management': True,
+            'run_strategy': None,
+            'auth': {'secret': 'node-virtbmc-auth', 'version': '7'}}, found)
+
+    def test_plain_http_and_no_redfish(self):
+        bmc = bodies.bmc(redfish={'plainHTTP': True}, ipmi={'enabled': False})
+        found = json.loads(entry.entry(bmc, 0, '7', None))
+        self.assertEqual({'http': False, 'tls': None}, found['redfish'])
+        self.assertIsNone(found['ipmi'])
+        found = json.loads(entry.entry(
+            bodies.bmc(redfish={'enabled': False}), 0, '7', None))
+        self.assertIsNone(found['redfish'])
+
+    def test_upload_proxy(self):
+        found = json.loads(entry.entry(
+            bodies.bmc(), 0, '7', '8', config_map.Proxy('https://p', 'PEM')))
+        self.assertEqual(
+            ['https://p', '/etc/virtbmc/config/upload-proxy.crt'],
+            [found['options']['SUSHY_EMULATOR_KUBEVIRT_MEDIA_UPLOAD_PROXY_'
+                              + name] for name in ('URL', 'CA')])
+
+    def test_what_others_have_written(self):
+        self.assertEqual(('u', 3), entry.place(entry.reservation('u', 3)))
+        for text in ('', '[]', '{', '{"uid": 1, "slot": 1}',
+                     '{"uid": "u", "slot": true}', '{"uid": "u", "slot": -1}',
+                     '[' * 100000):
+            with self.subTest(text=text[:30]):
+                self.assertIsNone(entry.place(text))
+                self.assertEqual(('', ''), entry.report(text))
+
+
+class ObjectsTestCase(base.BaseTestCase):
+
+    def test_names(self):
+        for name, shard in ((NAME, 3), (NAME + '-served', 3), (
+                'sushy-kubevirt-shared-03-virtbmc', None), ('node', None)):
+            self.assertEqual(shard, naming.shard_number(name))
+        made = objects.account('lab', 3)
+        self.assertEqual(3, naming.shard_of(made))
+        del made['metadata']['labels'][naming.MANAGED_BY]
+        self.assertIsNone(naming.shard_of(made))
+
+    def test_role_without_secrets_gives_no_secrets(self):
+        def secrets(role):
+            return [rule.get('resourceNames') for rule in role['rules']
+                    if 'secrets' in rule['resources']]
+        self.assertEqual([], secrets(objects.role('lab', 3, set())))
+        self.assertEqual([['a', 'b']], secrets(
+            objects.role('lab', 3, {'b', 'a'})))
+
+    def test_policy_closes_ports_of_its_bmcs_only(self):
+        self.assertIsNone(objects.policy('lab', 3, {}))
+        made = objects.policy('lab', 3, {
+            0: spec.NetworkPolicy(True), 7: spec.NetworkPolicy(
+                True, ('10.0.0.0/8',))})['spec']
+        opened, *rules = made['ingress']
+        closed = {('TCP', first + slot) for first in (10000, 20000)
+                  for slot in (0, 7)} | {('UDP', 30000), ('UDP', 30007)}
+        everything = {(protocol, port) for protocol in ('TCP', 'UDP')
+                      for port in range(1, 65536)}
+        self.assertEqual(everything - closed, ports([opened]))
+        self.assertNotIn('from', opened)
+        # Nobody may reach slot 0.
+        [rule] = rules
+        self.assertEqual([{'ipBlock': {'cidr': '10.0.0.0/8'}}], rule['from'])
+        self.assertEqual({('TCP', 10007), ('TCP', 20007), ('UDP', 30007)},
+                         ports([rule]))
+
+    def test_deployment(self):
+        proxy = config_map.Proxy('https://p', 'PEM')
+        defaults = deployments.Defaults('virtbmc:1', proxy=proxy)
+        made = objects.deployment('lab', 3, defaults, 250, 'uid')
+        pod = made['spec']['template']['spec']
+        [container] = pod['containers']
+        self.assertEqual(NAME, pod['serviceAccountName'])
+        self.assertIn({'name': 'VIRTBMC_SHARED', 'value': f'lab/{NAME}'},
+                      container['env'])
+        self.assertEqual('298Mi', container['resources']['requests'][
+            'memory'])
+        self.assertEqual({'tmp', 'config'}, {
+            one['name'] for one in pod['volumes']})
+        without = objects.deployment('lab', 3, dataclasses.replace(
+            defaults, proxy=None), 1000, 'uid')
+        [container] = without['spec']['template']['spec']['containers']
+        self.assertEqual('1048Mi', container['resources']['requests'][
+            'memory'])
+        self.assertEqual(['tmp'], [one['name'] for one in without['spec'][
+            'template']['spec']['volumes']])

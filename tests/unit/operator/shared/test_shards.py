@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import json
+
+from oslotest import base
+
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator.shared import entry
+from sushy_kubevirt.operator.shared import shards
+from sushy_kubevirt.operator import workqueue
+from tests.unit.operator import bodies
+from tests.unit.operator import cluster
+from tests.unit.operator import harness
+
+NODES = 'n0', 'n1', 'n2'
+
+
+class Operator(harness.Operator):
+    """An operator that writes its shards when it is told to."""
+
+    def __init__(self, kube, **options):
+        options.setdefault('bmcs_per_pod', 2)
+        super().__init__(kube, **options)
+        self.shards = self.reconciler._shards
+        self.shards.load()
+
+    def settle(self):
+        """Reconcile all BMCs and shards until nothing is written."""
+        for _ in range(12):
+            before = len(self.kube.writes)
+            self.sync()
+            for key in sorted(self.cache.bmcs()):
+                self._do(self.reconciler.reconcile(key))
+            for namespace, found in list(self.shards._shards.items()):
+                for number in list(found):
+                    self._do(self.shards.reconcile((namespace, number)))
+            self.serve()
+            if len(self.kube.writes) == before:
+                return
+        raise AssertionError(f'still writing: {self.kube.writes[-8:]}')
+
+    @staticmethod
+    def _do(coroutine):
+        try:
+            asyncio.run(coroutine)
+        except workqueue.Failure:
+            pass
+
+    def serve(self):
+        """Report all entries as served by ready pods."""
+        self.sync()
+        for (namespace, number), members in records(self.kube).items():
+            name = naming.shared(number)
+            kube = self.kube
+            if ('Deployment', namespace, name) in kube.objects:
+                kube.change('Deployment', namespace, name,
+                            lambda obj: obj.update(
+                                status=bodies.deployment()['status']
+                                | {'observedGeneration': obj['metadata'].get(
+                                    'generation', 1)}))
+            if ('ConfigMap', namespace, name + '-served') in kube.objects:
+                kube.change(
+                    'ConfigMap', namespace, name + '-served',
+                    lambda obj: obj.update(data={
+                        one: json.dumps({'digest': entry.digest(text),
+                                         'problem': ''})
+                        for one, text in members.items()}))
+        self.sync()
+        for shard in self.shards._shards['lab'].values():
+            self.shards._read_deployment(shard)
+            self.shards._read_reports(shard)
+
+
+def records(kube):
+    """Return {(namespace, shard): {name: entry}}."""
+    found = {}
+    for obj in kube.list('ConfigMap'):
+        number = naming.shard_of(obj)
+        if number is not None and obj['metadata']['name'] == naming.shared(
+                number):
+            found[obj['metadata']['namespace'], number] = obj.get('data', {})
+    return found
+
+
+def slots(kube):
+    """Return {name: (shard, slot)}, as recorded."""
+    return {name: (number, json.loads(text)['slot'])
+            for (_, number), members in records(kube).items()
+            for name, text in members.items()}
+
+
+def body(name, **fields):
+    made = bodies.body(name, **{'placement': 'Shared', **fields})
+    made['metadata']['uid'] = 'uid-of-' + name
+    made['spec']['virtualMachine'] = {'name': name}
+    return made
+
+
+def cluster_with(*names):
+    kube = cluster.Cluster()
+    for name in names:
+        kube.add(cluster.vm(name=name))
+        kube.add(body(name))
+    return kube
+
+
+class ShardsTestCase(base.BaseTestCase):
+
+    def test_slots(self):
+        kube = cluster_with(*NODES)
+        Operator(kube).settle()
+        self.assertEqual({'n0': (0, 0), 'n1': (0, 1), 'n2': (1, 0)},
+                         slots(kube))
+        for name in NODES:
+            self.assertEqual(('True', 'ServiceReady'),
+                             harness.conditions(kube, name)['Ready'])
+            service = kube.objects['Service', 'lab', name + '-virtbmc'][
+                'spec']
+            shard, slot = slots(kube)[name]
+            self.assertEqual(str(shard),
+                             service['selector'][naming.SHARED])
+            self.assertEqual(10000 + slot, service['ports'][0]['targetPort'])
+        self.assertFalse([one for one in kube.objects if one[0] in (
+            'Deployment', 'ServiceAccount') and 'shared' not in one[2]])
+
+    def test_next_operator_keeps_the_slots(self):
+        kube = cluster_with(*NODES)
+        Operator(kube).settle()
+        kube.remove('VirtualMachineBMC', 'lab', 'n0')
+        before = slots(kube)
+        operator = Operator(kube)
+        operator.settle()
+        del before['n0']
+        self.assertEqual(before, slots(kube))
+        writes = len(kube.writes)
+        operator = Operator(kube)
+        operator.settle()
+        self.assertEqual(writes, len(kube.writes))
+        kube.add(cluster.vm(name='n3'))
+        kube.add(body('n3'))
+        operator.settle()
+        self.assertEqual((0, 0), slots(kube)['n3'])
+
+    def test_empty_shard_is_removed(self):
+        kube = cluster_with(*NODES)
+        operator = Operator(kube)
+        operator.settle()
+        for name in NODES:
+            kube.remove('VirtualMachineBMC', 'lab', name)
+            operator.shards.release(('lab', name))
+        operator.settle()
+        self.assertFalse([one for one in kube.objects if 'shared' in one[2]])
+
+    def test_leftovers_are_removed_after_a_restart(self):
+        kube = cluster_with('n0')
+        Operator(kube).settle()
+        kube.remove('VirtualMachineBMC', 'lab', 'n0')
+        kube.remove('ConfigMap', 'lab', naming.shared(0))
+        Operator(kube).settle()
+        self.assertFalse([one for one in kube.objects if 'shared' in one[2]])
+
+    def test_forged_record_is_not_believed(self):
+        kube = cluster_with('n0', 'n1')
+        Operator(kube).settle()
+        wanted = records(kube)
+        stolen = json.dumps({**json.loads(wanted['lab', 0]['n0']),
+                             'vm': 'lab/n1'})
+        for forged in ({'n0': stolen}, {'n0': wanted['lab', 0]['n1']},
+                       {'other': stolen}, {'n0': 'x'}, {}):
+            with self.subTest(forged=forged):
+                kube.change('ConfigMap', 'lab', naming.shared(0),
+                            lambda obj: obj.update(data=dict(forged)))
+                Operator(kube).settle()
+                self.assertEqual({'n0', 'n1'}, set(slots(kube)))
+                for name in 'n0', 'n1':
+                    text = records(kube)['lab', 0][name]
+                    self.assertEqual('lab/' + name, json.loads(text)['vm'])
+
+    def test_killed_at_every_write(self):
+        complete = cluster_with(*NODES)
+        Operator(complete).settle()
+        for number in range(len(complete.writes)):
+            for done in (True, False):
+                kube = cluster_with(*NODES)
+                with self.subTest(number=number, done=done):
+                    kube.kill_after = number, done
+                    self.assertRaises(cluster.Killed,
+                                      lambda: Operator(kube).settle())
+                    kube.kill_after = None
+                    Operator(kube).settle()
+                    found = slots(kube)
+                    self.assertEqual(
+                        [(0, 0), (0, 1), (1, 0)], sorted(found.values()))
+                    for name, (shard, slot) in found.items():
+                        service = kube.objects[
+                            'Service', 'lab', name + '-virtbmc']['spec']
+                        self.assertEqual(
+                            (str(shard), 10000 + slot),
+                            (service['selector'][naming.SHARED],
+                             service['ports'][0]['targetPort']))
+
+    def test_claims_are_written_at_once(self):
+        names = [f'n{number}' for number in range(100)]
+        kube = cluster_with(*names)
+        operator = Operator(kube, bmcs_per_pod=1000)
+        operator.settle()
+        self.assertEqual(100, len(slots(kube)))
+        self.assertLess(len([one for one in kube.writes
+                             if naming.shared(0) in one]), 15)
+
+    def test_room_is_limited_by_the_text(self):
+        kube = cluster_with(*NODES)
+        operator = Operator(kube, bmcs_per_pod=1000)
+        self.addCleanup(setattr, shards, '_MAX_TEXT', shards._MAX_TEXT)
+        shards._MAX_TEXT = 2 * shards._ENTRY + 1
+        operator.settle()
+        self.assertEqual(3, len(slots(kube)))
+        self.assertGreater(len(records(kube)), 1)
