@@ -9,6 +9,7 @@ a thread. Only `Api.watch` retries; requests are sent once, and callers retry.
 import asyncio
 import contextlib
 import contextvars
+import queue
 import threading
 
 from sushy_kubevirt.kube import client
@@ -200,11 +201,12 @@ class Api:
 
 
 def in_thread(function, *args):
-    """Run a blocking function in a new thread.
+    """Run a blocking function in a thread: an idle one, or a new one.
 
     Not `asyncio.to_thread`: its pool's threads are joined when the process
     ends, which would wait for a hanging request, and a pool full of hanging
-    requests would prevent the renewal of the Lease.
+    requests would prevent the renewal of the Lease. A new thread for each
+    request would cost more than the request.
 
     :returns: `asyncio.Future` of what the function returns
     """
@@ -222,8 +224,30 @@ def in_thread(function, *args):
             loop.call_soon_threadsafe(
                 lambda: future.done() or report(value))
 
-    threading.Thread(target=run, name='api', daemon=True).start()
+    try:
+        jobs = _idle.pop()
+    except IndexError:
+        jobs = queue.SimpleQueue()
+        threading.Thread(target=_work, args=(jobs,), name='api',
+                         daemon=True).start()
+    jobs.put(run)
     return future
+
+
+#: Queues of the threads of `in_thread` that wait for a function.
+_idle = []
+
+
+def _work(jobs):
+    """Run functions, until enough other threads are idle.
+
+    :param jobs: queue of them
+    """
+    while True:
+        jobs.get()()
+        if len(_idle) >= CONNECTIONS:
+            return
+        _idle.append(jobs)
 
 
 class _Channel:

@@ -155,7 +155,8 @@ def is_starting(bmc, state):
     :param state: `BmcState`
     """
     return conditions(bmc, state)[-1].reason in (
-        'EmulatorStarting', 'ServicePending', 'CertificatePending')
+        'EmulatorStarting', 'SecretPending', 'ServicePending',
+        'CertificatePending')
 
 
 def merge(old, new, generation, now):

@@ -80,6 +80,7 @@ class Controller:
             self._foreign_objects, self._shards)
         self._queue = workqueue.Queue(self._reconcile, WORKERS)
         self._reasons = {}
+        self._counts = collections.Counter()
         self._without_vm = set()
         self._tasks = []
         self._unlisted = set()
@@ -233,8 +234,7 @@ class Controller:
         self._without_vm.discard(key)
         self._queue.forget(key)
         self._wake(self._cache.users_of(bmc_resources.BMC, *key))
-        self._reasons.pop(key, None)
-        self._count(None)
+        self._count(key)
         self._forget(key)
         self._shards.release(key)
 
@@ -417,11 +417,12 @@ class Controller:
 
     def _count(self, key):
         """Count the BMCs by the reason of their condition Ready."""
-        if key is not None:
-            body = self._cache.bmc(key)
-            if body is None:
-                self._reasons.pop(key, None)
-            else:
-                self._reasons[key] = conditions.ready_reason(
-                    body.get('status') or {}) or _NEW
-        self._metrics.set_bmcs(collections.Counter(self._reasons.values()))
+        before = self._reasons.pop(key, None)
+        if before is not None:
+            self._counts[before] -= 1
+        body = self._cache.bmc(key)
+        if body is not None:
+            self._reasons[key] = conditions.ready_reason(
+                body.get('status') or {}) or _NEW
+            self._counts[self._reasons[key]] += 1
+        self._metrics.set_bmcs(+self._counts)

@@ -29,12 +29,10 @@ def objects(bmc, state, defaults):
     if bmc.deleting:
         return []
     found = {one.type: one for one in conditions.conditions(bmc, state)}
-    at, wanted = slot(state), []
-    if at or has_own_pod(state) or state.service:
-        # Otherwise it would be changed as soon as there is a slot.
-        wanted.append(network.service(bmc, at))
-        if state.vm_service:
-            wanted.append(network.vm_service(bmc, at))
+    at = slot(state)
+    wanted = [network.service(bmc, at)]
+    if state.vm_service:
+        wanted.append(network.vm_service(bmc, at))
     if _withdrawn(found):
         # A permission was withdrawn: delete the Role and the pod.
         return wanted

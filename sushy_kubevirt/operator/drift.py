@@ -173,6 +173,9 @@ def must_recreate(wanted, live):
 
 
 def _differs(wanted, live, name='', quantities=False):
+    if wanted == live:
+        # Usual, and much faster than the rest.
+        return False
     if wanted in _EMPTY:
         return live not in _EMPTY and not isinstance(wanted, dict)
     quantities = quantities or name in _QUANTITIES

@@ -5,6 +5,7 @@ All names are derived from the BMC's name, so none is stored. Objects with
 these names that others created are not changed: see `is_ours`.
 """
 
+import functools
 import hashlib
 import re
 
@@ -73,6 +74,7 @@ _LABEL = re.compile(r'[a-z]([-a-z0-9]*[a-z0-9])?')
 _MAX_LABEL_LENGTH = 63
 
 
+@functools.lru_cache(1024)
 def base(name):
     """Make the name of a BMC's objects, or its prefix.
 

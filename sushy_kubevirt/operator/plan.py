@@ -179,11 +179,16 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     if bmc.deleting:
         return _cleanup_steps(bmc, seen)
     found = []
+    placed = seen.bmc_state.placed
+    withdrawn = desired_state.withdrawn(bmc, seen.bmc_state)
+    if (placed.wanted and placed.slot is None and not withdrawn
+            and not seen.bmc_state.service):
+        # Everything else needs the slot, which is recorded with those of other
+        # new BMCs.
+        return [] if placed.claimed else [Claim()]
     if bmc.vm.namespace != bmc.namespace and not seen.finalizer:
         found.append(Finalizer(True))
     objects = desired_state.objects(bmc, seen.bmc_state, defaults)
-    withdrawn = desired_state.withdrawn(bmc, seen.bmc_state)
-    placed = seen.bmc_state.placed
     if placed.wanted and not placed.claimed and not withdrawn:
         found.append(Claim())
     if seen.authority and not withdrawn:
@@ -193,11 +198,11 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     if bmc.route and not withdrawn and not seen.bmc_state.route_problem:
         route.append(routes.route(bmc, seen.authority.bundle if seen.authority
                                   else seen.bmc_state.user_authority or ''))
-    for obj in objects[:1]:
-        found += _change_steps(bmc, obj, seen, tried)
+    first, *others = objects
+    found += _change_steps(bmc, first, seen, tried)
     found += _credentials_steps(bmc, seen, withdrawn)
     found += _certificate_steps(bmc, seen, withdrawn, now)
-    for obj in objects[1:]:
+    for obj in others:
         found += _change_steps(bmc, obj, seen, tried)
     found += _membership_steps(bmc, seen, defaults, withdrawn)
     found += _end_upgrade_steps(seen)

@@ -119,7 +119,7 @@ class Reconciler:
                     'objects: find it by their managedFields; next attempt in '
                     '%d s', workqueue.LONGEST_PAUSE / 4)
                 raise workqueue.Failure(workqueue.LONGEST_PAUSE / 4)
-            if not confirmed:
+            if not confirmed and steps != [plan.Claim()]:
                 # The watch may lag: create nothing for a deleted BMC.
                 body = await self._read_bmc(key)
                 if body is None:

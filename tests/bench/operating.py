@@ -29,18 +29,21 @@ class Cluster(fixtures.Fixture):
     """A sandbox with the operator, which has the permissions of its account.
 
     :param pods: ``processes`` or ``pretended``
+    :param arguments: of the operator
     """
 
-    def __init__(self, pods):
+    def __init__(self, pods, arguments=()):
         super().__init__()
         self.pods = pods
+        self.arguments = arguments
 
     def _setUp(self):
         self.sandbox = self.useFixture(sandbox.Sandbox(
             vms=0, arguments=('--pods', self.pods)))
         operator.install(kubectl.Kubectl(self.sandbox.kubeconfig))
         self.operator = self.useFixture(operator.Operator(
-            self.sandbox.account(operator.NAME, operator.NAMESPACE)))
+            self.sandbox.account(operator.NAME, operator.NAMESPACE),
+            self.arguments))
 
     def vm(self, name):
         self.sandbox.create('virtualmachines', machines.vm(name, 'Halted'))
