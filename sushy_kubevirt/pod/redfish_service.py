@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redfish of one BMC: servers, probes and metrics.
+"""Redfish of one BMC, or of all VMs: servers, probes and metrics.
 
 Serves sushy-emulator's application with `http_server`. The process that runs
 it, its signals and its port for probes are `vbmc_kubevirt.bmc_pod`'s.
@@ -8,6 +8,7 @@ it, its signals and its port for probes are `vbmc_kubevirt.bmc_pod`'s.
 import asyncio
 import ipaddress
 import logging
+import os
 
 from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.pod import http_server
@@ -15,6 +16,9 @@ from sushy_kubevirt.pod import metrics
 from sushy_kubevirt.pod import redfish_probe
 
 LOG = logging.getLogger(__name__)
+
+#: Maximum number of connections of a service for several VMs.
+MAX_CONNECTIONS = 512
 
 
 class RedfishService:
@@ -35,16 +39,18 @@ class RedfishService:
         cert = config.get('SUSHY_EMULATOR_SSL_CERT')
         key = config.get('SUSHY_EMULATOR_SSL_KEY')
         tls = certificate.Certificate(cert, key) if cert and key else None
+        most = (MAX_CONNECTIONS if app.systems.only is None
+                else http_server.MAX_CONNECTIONS)
         options = {'find': app.sushy_kubevirt.responses.find}
         listen = listen_address(self.address)
         self._servers = [http_server.Server(
             listen, config.get('SUSHY_EMULATOR_LISTEN_PORT', 8000), app, tls,
-            **options)]
+            most, **options)]
         if http_port is not None and tls is not None:
             # HTTP beside HTTPS.
             self._servers.append(http_server.Server(
-                listen, http_port, app,
-                max_connections=http_server.MAX_CONNECTIONS // 2, **options))
+                listen, http_port, app, max_connections=most // 2,
+                **options))
         self._probes = [redfish_probe.Probe(self.address, one.port, one.tls)
                         for one in self._servers]
         self._metrics = metrics.Metrics(app, lambda: sum(
@@ -108,17 +114,18 @@ class RedfishService:
 
 
 def listen_address(address):
-    """Choose the address to listen on in a pod: all of its addresses.
+    """Choose the address to listen on: in a pod, all of its addresses.
 
     ``kubectl port-forward`` connects to a pod's loopback address. In the
     sandbox, pods are processes of one machine, each with a loopback address
     of its own, and listen on that one only.
 
-    :param address: IP address of the pod
-    :returns: IP address; the wildcard address unless it is a loopback one
+    :param address: configured IP address
+    :returns: IP address; for that of a pod the wildcard address, unless it is
+        a loopback one
     """
     found = ipaddress.ip_address(address)
-    if found.is_loopback:
+    if found.is_loopback or address != os.environ.get('POD_IP'):
         return address
     return '0.0.0.0' if found.version == 4 else '::'
 

@@ -94,8 +94,8 @@ def main(argv=None):
 def redfish(argv=None):
     """Run ``sushy-kubevirt-redfish``, see `main`."""
     return _main(
-        'sushy-kubevirt-redfish', 'Serve Redfish for one KubeVirt VM until '
-        'SIGTERM.', _REDFISH + _COMMON.format(
+        'sushy-kubevirt-redfish', 'Serve Redfish for the KubeVirt VMs that a '
+        'config file names, until SIGTERM.', _REDFISH + _COMMON.format(
             listen='; its config\n' + ' ' * 24 + 'file has that of Redfish',
             health=HEALTH_PORT),
         argv, lambda environ: (True, False), HEALTH_PORT)
@@ -249,13 +249,22 @@ def _shared_pod(environ, where):
 
 
 def _redfish(environ):
-    """Create the `redfish_service.RedfishService`."""
+    """Create the `redfish_service.RedfishService`.
+
+    :raises: `Invalid`
+    """
     if not environ.get('SUSHY_EMULATOR_CONFIG'):
         raise Invalid('SUSHY_EMULATOR_CONFIG has to name a config file')
     http_port = port(environ, 'VIRTBMC_HTTP_PORT', None)
     # The import reads the config file and starts the watches.
     from sushy_tools.emulator import main as emulator
 
+    if getattr(emulator.app, 'sushy_kubevirt', None) is None or (
+            emulator.app.sushy_kubevirt.services is None):
+        raise Invalid(
+            f"{environ['SUSHY_EMULATOR_CONFIG']} does not enable the driver "
+            'kubevirt: see etc/sushy-emulator/kubevirt.conf; other drivers '
+            'need sushy-emulator')
     from sushy_kubevirt.pod import redfish_service
     return redfish_service.RedfishService(emulator.app, http_port)
 

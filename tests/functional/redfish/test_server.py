@@ -10,6 +10,7 @@ import http.client
 import json
 import re
 import socket
+import subprocess
 from urllib import parse
 
 import fixtures
@@ -18,6 +19,7 @@ import yaml
 
 from kubevirt_sandbox.testing import certificates
 from kubevirt_sandbox.testing import machines
+from kubevirt_sandbox.testing import process
 from tests.fixtures import base
 from tests.fixtures import emulator
 from tests.fixtures import redfish_case
@@ -278,6 +280,46 @@ class TestGunicorn(redfish_case.RedfishTestCase):
             'POST', self.path + '/Actions/ComputerSystem.Reset',
             {'ResetType': 'ForceRestart'}).status_code == 204)
         self.assertEqual('Hdd', self.sandbox.wait_boot(self.name, 2)['class'])
+
+
+class TestManyVms(redfish_case.RedfishTestCase):
+    """``sushy-kubevirt-redfish`` for the VMs of a namespace."""
+
+    SERVER = 'pod'
+    #: More than a BMC's pod has.
+    CLIENTS = 100
+
+    def test_clients_with_open_connections(self):
+        self.make()
+        url = parse.urlsplit(self.emulator.url)
+        self.assertEqual('127.0.0.1', url.hostname)
+        clients = [http.client.HTTPConnection(url.hostname, url.port,
+                                              timeout=60)
+                   for _ in range(self.CLIENTS)]
+        for client in clients:
+            self.addCleanup(client.close)
+            client.connect()
+        socks = [client.sock for client in clients]
+        for _ in range(2):
+            for client in clients:
+                client.request('GET', self.path)
+            for client in clients:
+                response = client.getresponse()
+                body = json.loads(response.read())
+                self.assertEqual((200, self.uuid),
+                                 (response.status, body['UUID']))
+        self.assertEqual(socks, [client.sock for client in clients])
+
+    def test_other_driver_is_refused(self):
+        [config] = self.create_tempfiles([('other', (
+            "SUSHY_EMULATOR_FAKE_DRIVER = True\n"))], ext='.conf')
+        done = subprocess.run(
+            ['sushy-kubevirt-redfish'], capture_output=True, text=True,
+            timeout=60, env=process.environment(
+                self.useFixture(fixtures.TempDir()).path,
+                {'SUSHY_EMULATOR_CONFIG': config}))
+        self.assertEqual(2, done.returncode, done.stderr)
+        self.assertIn('does not enable the driver kubevirt', done.stderr)
 
 
 class TestGunicornPreload(TestGunicorn):
