@@ -91,7 +91,7 @@ class Account:
 
     :param name: user name
     :param role: key of `ROLES`
-    :param digest: bytes, bcrypt digest of the password
+    :param stored_digest: bcrypt digest of the password: bytes, or a `_Digest`
     :param password_hash: `keyed_hash` of the password if it is known, which
         makes bcrypt needless; else None
     :param stored_id: id of a stored account (`bmc.accounts`), else None. The
@@ -104,13 +104,19 @@ class Account:
 
     name: str
     role: str
-    digest: bytes = dataclasses.field(repr=False)
+    stored_digest: object = dataclasses.field(repr=False)
     password_hash: bytes | None = dataclasses.field(
         default=None, repr=False, compare=False)
     stored_id: int | None = None
     change_required: bool = False
     ipmi: bool = dataclasses.field(default=False, compare=False)
     version: str | None = None
+
+    @property
+    def digest(self):
+        """The digest as bytes; may wait for it."""
+        found = self.stored_digest
+        return found if isinstance(found, bytes) else found.get()
 
     @property
     def privileges(self):
@@ -121,6 +127,37 @@ class Account:
         """Hash that changes with name, role and password; not reversible."""
         return hashlib.sha256(b'\0'.join((
             self.name.encode(), self.role.encode(), self.digest))).hexdigest()
+
+
+class _Digest:
+    """A bcrypt digest that is made once, which takes some 50 ms. Thread-safe.
+
+    :param password: bytes for bcrypt
+    :param salt: bytes
+    """
+
+    def __init__(self, password, salt):
+        self._password = password
+        self._salt = salt
+        self._lock = threading.Lock()
+        self._made = None
+
+    def get(self):
+        """:returns: bytes"""
+        with self._lock:
+            if self._made is None:
+                self._made = bcrypt.hashpw(self._password, self._salt)
+                self._password = None
+            return self._made
+
+
+def _make(digests):
+    """Make digests in a thread: only sessions need them, and later.
+
+    :param digests: iterable of `_Digest`
+    """
+    threading.Thread(target=lambda: [one.get() for one in digests],
+                     name='digests', daemon=True).start()
 
 
 def prehash(password):
@@ -274,7 +311,7 @@ class Source:
     def __init__(self, path, purpose=''):
         self.path = pathlib.Path(path)
         self._purpose = purpose.encode()
-        # Keyed hash of a Secret's user and password: bcrypt digest. A cache,
+        # Keyed hash of a Secret's user and password: `_Digest`. A cache,
         # because bcrypt is slow.
         self._digests = {}
         self._first = None
@@ -345,6 +382,10 @@ class Source:
                 found.append(self._secret(folder, digests))
             except Invalid as exc:
                 problems.append(f'{folder}: {exc}')
+        new = [one for key, one in digests.items()
+               if key not in self._digests]
+        if new:
+            _make(new)
         self._digests = digests
         return found, problems
 
@@ -387,7 +428,7 @@ class Source:
         seed = hashlib.sha256(self._purpose + b'\0' + name.encode())
         salt = base64.b64encode(seed.digest()[:16]).rstrip(b'=')
         salt = salt.translate(_TO_BCRYPT)
-        return bcrypt.hashpw(prehash(password), b'$2b$%d$' % _COST + salt)
+        return _Digest(prehash(password), b'$2b$%d$' % _COST + salt)
 
 
 def _folders(path):

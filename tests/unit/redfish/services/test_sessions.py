@@ -239,7 +239,8 @@ class SessionsTestCase(base.BaseTestCase):
         self.assertEqual([], os.listdir(self.files))
 
     def stored(self, version):
-        return dataclasses.replace(self.admin, digest=version, stored_id=3)
+        return dataclasses.replace(self.admin, stored_digest=version,
+                                   stored_id=3)
 
     def test_continues_after_another_worker_saw_the_change_first(self):
         """The session has changed its password and is not yet renewed."""
