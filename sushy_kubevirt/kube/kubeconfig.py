@@ -74,11 +74,45 @@ def main():
     out.close()
 
 
+def _skip_models():
+    """Prepare the import of `kubernetes.config` without the API's models.
+
+    Packages in place of ``kubernetes`` and ``kubernetes.client`` have what
+    `kubernetes.config` imports of them: it takes half of the time, 0.19
+    instead of 0.36 s of CPU. The whole library is imported by the first
+    `ApiClient`, with which OIDC tokens are refreshed.
+
+    :returns: the module in place of `kubernetes.client`
+    """
+    import importlib
+    import importlib.util
+    import types
+
+    def stub(name, *below):
+        made = sys.modules[name] = types.ModuleType(name)
+        made.__path__ = [os.path.join(path, *below) for path in found]
+        return made
+
+    def api_client(*args, **kwargs):
+        for name in 'kubernetes', 'kubernetes.client':
+            sys.modules.pop(name)
+        return importlib.import_module('kubernetes.client').ApiClient(
+            *args, **kwargs)
+
+    found = importlib.util.find_spec('kubernetes').submodule_search_locations
+    package, client = stub('kubernetes'), stub('kubernetes.client', 'client')
+    package.client = client
+    client.Configuration = importlib.import_module(
+        'kubernetes.client.configuration').Configuration
+    client.ApiClient = api_client
+    return client
+
+
 def _describe(paths, context):
     """Return the result of `read`. Runs in the child."""
     import logging
 
-    from kubernetes import client
+    client = _skip_models()
     from kubernetes.config import kube_config
 
     # The library logs why an exec plugin failed, and continues without it.

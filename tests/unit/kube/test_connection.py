@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kubeconfigs, service accounts and credentials, with real exec plugins."""
 
+import base64
+import http.server
 import json
 import os
 import shlex
 import stat
+import threading
 import time
 
 import fixtures
@@ -236,6 +239,55 @@ class ConnectionTestCase(base.BaseTestCase):
         user['exec']['command'] = 'no-such-plugin'
         text = self.refused(self.file(kubeconfig(user)))
         self.assertIn('no-such-plugin', text)
+
+    # OIDC
+
+    def test_expired_oidc_token_is_refreshed(self):
+        """With the whole library, which other kubeconfigs do not need."""
+        def token(**claims):
+            text = base64.urlsafe_b64encode(json.dumps(claims).encode())
+            return f'e30.{text.decode().rstrip("=")}.x'
+
+        asked = []
+
+        class Provider(http.server.BaseHTTPRequestHandler):
+
+            def do_GET(self):
+                asked.append(self.path)
+                self.answer({'token_endpoint': url + '/token'})
+
+            def do_POST(self):
+                asked.append(self.path)
+                self.answer({'id_token': new, 'refresh_token': 'r2',
+                             'access_token': 'a', 'token_type': 'bearer'})
+
+            def answer(self, body):
+                data = json.dumps(body).encode()
+                self.send_response(200)
+                self.send_header('Content-Type', 'application/json')
+                self.send_header('Content-Length', str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *args):
+                pass
+
+        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Provider)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f'http://127.0.0.1:{server.server_port}'
+        new = token(exp=time.time() + 3600)
+        # oauthlib refuses plain HTTP otherwise.
+        self.useFixture(fixtures.EnvironmentVariable(
+            'OAUTHLIB_INSECURE_TRANSPORT', '1'))
+        access = self.access(self.file(kubeconfig({'auth-provider': {
+            'name': 'oidc', 'config': {
+                'client-id': 'c', 'client-secret': 's', 'idp-issuer-url': url,
+                'id-token': token(exp=1), 'refresh-token': 'r'}}})))
+        self.assertEqual(['/.well-known/openid-configuration', '/token'],
+                         asked)
+        self.assertEqual('Bearer ' + new, access.authorization)
 
     # Renewal
 
