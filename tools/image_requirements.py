@@ -27,9 +27,9 @@ IMAGES = checkout.ROOT / 'images'
 #: What the programs of each image import: names in ``requirements.txt``, which
 #: has the lower bounds.
 IMPORTED = {
-    'emulator': ('bcrypt', 'cryptography', 'Flask', 'httptools', 'stevedore',
-                 'sushy-tools', 'urllib3', 'uvicorn', 'websockets',
-                 'Werkzeug'),
+    'emulator': ('bcrypt', 'cryptography', 'Flask', 'httptools',
+                 'pycryptodomex', 'stevedore', 'sushy-tools', 'urllib3',
+                 'uvicorn', 'websockets', 'Werkzeug'),
     'operator': ('cryptography', 'google-re2', 'PyYAML', 'urllib3'),
 }
 

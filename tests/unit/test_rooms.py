@@ -59,7 +59,7 @@ ALLOWED = {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.operator.naming', 'cliff', 'keystoneauth1',
         'openstack', 'requests', 'sushy', 'yaml'},
-    'vbmc_kubevirt.ipmi': {'cryptography'},
+    'vbmc_kubevirt.ipmi': {'Cryptodome'},
     'vbmc_kubevirt': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.bmc', 'sushy_kubevirt.pod', 'sushy_kubevirt.emulator',

@@ -10,11 +10,7 @@ import hmac
 import os
 import struct
 
-from cryptography.hazmat.primitives.ciphers import algorithms
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers import modes
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.hmac import HMAC
+from Cryptodome.Cipher import AES
 
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
@@ -25,7 +21,7 @@ class Suite(collections.namedtuple(
                  'code_length')):
     """A cipher suite (tables 13-17 to 13-19, 22-20).
 
-    :ivar hash: the `hashes.HashAlgorithm`
+    :ivar hash: its name in `hashlib`
     :ivar code_length: bytes of the authentication code of a packet and of
         RAKP message 4
     """
@@ -43,12 +39,12 @@ class Suite(collections.namedtuple(
                       0x40 | self.integrity, 0x80 | self.confidentiality))
 
     def mac(self, key, data):
-        return hmac.digest(key, data, self.hash.name)
+        return hmac.digest(key, data, self.hash)
 
 
 #: Supported suites in order of preference; all with AES-CBC-128.
-SUITES = (Suite(17, 3, 4, 1, hashes.SHA256(), 16),
-          Suite(3, 1, 1, 1, hashes.SHA1(), 12))
+SUITES = (Suite(17, 3, 4, 1, 'sha256', 16),
+          Suite(3, 1, 1, 1, 'sha1', 12))
 
 
 # Confidentiality pad (table 13-20).
@@ -270,15 +266,17 @@ class Session:
                          constants.Status.INVALID_CHECK_VALUE)
         integrity = mac(self._key, self._client_random + self._random
                         + self._user)
-        self._signer = HMAC(mac(integrity, b'\x01' * 20), self._suite.hash)
+        self._signer = hmac.new(mac(integrity, b'\x01' * 20),
+                                digestmod=self._suite.hash)
         # Each packet begins with its initialization vector. These contexts
         # chain it to the previous packet, which is of no effect: the BMC's
         # vectors are encrypted random numbers (NIST SP 800-38A, appendix C),
         # and the client's are not decrypted.
-        cipher = Cipher(algorithms.AES(mac(integrity, b'\x02' * 20)[:16]),
-                        modes.CBC(bytes(16)))
-        self._encryptor, self._decryptor = (cipher.encryptor(),
-                                            cipher.decryptor())
+        # The package cryptography loads an OpenSSL beside Python's, 8 MiB.
+        key = mac(integrity, b'\x02' * 20)[:AES.block_size]
+        self._encryptor, self._decryptor = (
+            AES.new(key, AES.MODE_CBC, bytes(AES.block_size))
+            for _ in range(2))
         self._sent = 1
         self._window = SequenceWindow()
         self.privilege = min(constants.Privilege.USER, self.privilege_limit)
@@ -311,7 +309,7 @@ class Session:
         payload = received.payload
         if len(payload) < 32 or len(payload) % 16:
             raise packet.Malformed()
-        plain = self._decryptor.update(payload)[16:]
+        plain = self._decryptor.decrypt(payload)[16:]
         # Confidentiality pad and its length (table 13-20).
         if plain[-1] >= len(plain) or plain[-1] > 15:
             raise packet.Malformed()
@@ -328,7 +326,7 @@ class Session:
         pad = -(len(payload) + 1) % 16
         plain = payload + _PAD[:pad] + bytes((pad,))
         data = packet.wrap(
-            payload_type, self._encryptor.update(os.urandom(16) + plain),
+            payload_type, self._encryptor.encrypt(os.urandom(16) + plain),
             struct.unpack('<I', self._console_id)[0], self._sent,
             secured=True)
         # Sequence number 0 is for packets outside a session.
@@ -342,4 +340,4 @@ class Session:
         # OpenSSL takes longer to make a context than to use it.
         context = self._signer.copy()
         context.update(signed)
-        return context.finalize()[:self._suite.code_length]
+        return context.digest()[:self._suite.code_length]
