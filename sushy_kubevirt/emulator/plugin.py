@@ -26,6 +26,7 @@ replaced members are in this module, as of sushy-tools 2.2.0;
 `wsgi_app`             On the first request, when all upstream routes exist,
                        `routes.install` replaces their views. Unchanged
                        responses are sent again (`response_cache`).
+`url_rule_class`       Its rules are made in less time and memory.
 `RedfishAuthMiddleware`  has no sessions and roles, runs bcrypt for every
                        request, and responds to malformed headers with a
                        traceback. With the kubevirt driver it passes all
@@ -57,6 +58,7 @@ from sushy_kubevirt.emulator import system_driver
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import request_validation
 from sushy_kubevirt.redfish.protocol import response_cache
+from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.protocol import server_errors
 from sushy_kubevirt.redfish.protocol import system_access
 from sushy_kubevirt.redfish import routes
@@ -148,6 +150,7 @@ def enable():
         request_validation.strip_members_segment(environ)
         return responses.call(upstream, environ, start_response)
 
+    application.url_rule_class = routing.Rule
     application.register_blueprint = register_blueprint
     application.run = run
     application.wsgi_app = wsgi_app

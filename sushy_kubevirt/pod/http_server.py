@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP server of the Redfish container: WSGI on uvicorn's protocol.
+"""HTTP server of the Redfish of BMC pods: WSGI on uvicorn's protocol.
 
 An event loop reads requests and writes responses, of all connections of all
 servers of the process. A response that `find` knows is sent by the loop; for

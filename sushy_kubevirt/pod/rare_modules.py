@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules that a BMC's process loads on first use, to save memory."""
+"""Modules that a BMC's process loads on first use, or never, to save memory.
+
+A GET of every resource and a session of IPMI need none of them.
+"""
+
+import sys
+import types
+
+from sushy_kubevirt.pod import lazy_modules
 
 _DRIVERS = 'sushy_tools.emulator.resources.'
 
@@ -14,8 +22,44 @@ RARE = (
     _DRIVERS + 'vmedia',
     'uvicorn._subprocess', 'uvicorn.supervisors.basereload',
     'uvicorn.supervisors.multiprocess',
-    'argparse', 'bz2', 'calendar', 'configparser', 'csv', 'decimal',
+    'argparse', 'bz2', 'calendar', 'click', 'csv', 'decimal',
     'difflib', 'html', 'logging.config', 'lzma', 'mimetypes',
     'multiprocessing', 'multiprocessing.connection',
     'multiprocessing.context', 'shutil', 'xml.etree.ElementTree', 'zipfile',
 )
+
+#: Modules whose importers take names of them: templates, test clients, and
+#: servers other than `http_server`; and what uvicorn compares with.
+NAMES = {
+    'flask.templating': (
+        'DispatchingJinjaLoader', 'Environment',
+        '_default_template_ctx_processor', 'render_template',
+        'render_template_string', 'stream_template',
+        'stream_template_string'),
+    'configparser': ('RawConfigParser',),
+    'jinja2': ('BaseLoader', 'FileSystemLoader'),
+    'uvicorn.main': ('Server', 'main', 'run'),
+    'werkzeug.serving': ('is_running_from_reloader', 'run_simple'),
+    'werkzeug.test': ('Client',),
+}
+
+
+class _AppGroup:
+    """The commands of a Flask application: none."""
+
+    name = None
+
+    def __init__(self):
+        self.commands = {}
+
+
+def defer():
+    """Defer `RARE` and `NAMES`; call it before any of them is imported.
+
+    ``flask.cli``, which needs click, is replaced: each Flask application has a
+    group of commands for the program ``flask``, which does not run here.
+    """
+    lazy_modules.load(*RARE, names=NAMES)
+    stub = types.ModuleType('flask.cli', defer.__doc__)
+    stub.AppGroup = _AppGroup
+    sys.modules['flask.cli'] = stub

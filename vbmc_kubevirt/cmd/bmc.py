@@ -12,7 +12,6 @@ import re
 import sys
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.pod import lazy_modules
 from sushy_kubevirt.pod import rare_modules
 
 _REDFISH = """\
@@ -186,7 +185,7 @@ def _main(program, purpose, variables, argv, protocols, health_port):
             f'usage: {program} [--help] [--version]\n\n{purpose}\n'
             f'Settings are environment variables.\n\n{variables}{_END}')
         return 0 if help_requested else 2
-    lazy_modules.load(*rare_modules.RARE)
+    rare_modules.defer()
     # Before Flask's application is created, which else adds a handler.
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr,

@@ -5,8 +5,10 @@ import signal
 import subprocess
 
 from kubevirt_sandbox.testing import process
+from sushy_kubevirt.pod import rare_modules
 from tests.fixtures import base
 from tests.fixtures import bmc_pod
+from tests.fixtures import link_crawler
 from tests.fixtures import redfish_pod
 
 SYSTEM = '/redfish/v1/Systems/1'
@@ -91,6 +93,20 @@ class BmcProcessTestCase(base.SandboxTestCase):
         text = self.pod.probe('/metrics')[1]
         self.assertEqual(1, text.count('# TYPE virtbmc_api_calls_total'))
         self.assertEqual((200, 'ok'), self.pod.probe('/livez'))
+
+    def test_rare_modules_after_all_resources_and_a_session(self):
+        # A module that a request loads costs as much as one at start.
+        link_crawler.crawl(
+            lambda path: self.pod.request('GET', path, stream=True))
+        self.pod.ipmi('chassis', 'status')
+        self.pod.ipmi('sel', 'list')
+        loaded = self.pod.loaded.of(self.pod.process, self.until)
+        self.assertLess({'sushy_kubevirt.redfish.routes',
+                         'vbmc_kubevirt.ipmi.session20'}, loaded)
+        self.assertEqual(set(), loaded & {
+            *rare_modules.NAMES, 'argparse', 'click', 'cryptography.x509',
+            'html', 'jinja2.environment', 'libvirt', 'openstack', 'requests',
+            'webob'})
 
     def test_one_watch_of_each_kind(self):
         for resource in ('virtualmachines.kubevirt.io', 'secrets',

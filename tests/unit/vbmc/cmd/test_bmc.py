@@ -63,7 +63,7 @@ class ReadTest(base.BaseTestCase):
             bmc = bodies.bmc(runStrategy=strategy)
             container, = [one for one in deployments.deployment(
                 bmc, deployments.Defaults('any'))['spec']['template']['spec'][
-                    'containers'] if one['name'] == deployments.IPMI]
+                    'containers']]
             environ = {one['name']: one.get('value', '10.0.0.7')
                        for one in container['env']}
             settings = command.read(environ)
@@ -77,8 +77,8 @@ class ReadTest(base.BaseTestCase):
                              settings.machine_options.watch_seconds)
             self.assertTrue(settings.account_management)
         self.assertEqual(
-            (deployments.IPMI_PORT, deployments.IPMI_HEALTH_PORT),
-            (command.read(REQUIRED).port, command.IPMI_HEALTH_PORT))
+            (deployments.IPMI_PORT, deployments.HEALTH_PORT),
+            (command.read(REQUIRED).port, command.HEALTH_PORT))
 
     def test_run_strategies_match_crd(self):
         definition = yaml.safe_load(CRD.read_text())
@@ -103,7 +103,7 @@ class MainTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         # It stays in this process.
-        patch = mock.patch.object(command.lazy_modules, 'load')
+        patch = mock.patch.object(command.rare_modules, 'defer')
         patch.start()
         self.addCleanup(patch.stop)
 
