@@ -51,3 +51,26 @@ def to_decimal(quantity):
         base, power = _SUFFIXES[suffix]
         value *= decimal.Decimal(base) ** power
     return value
+
+
+def total(quantities):
+    """Add quantities.
+
+    :param quantities: list of texts or numbers
+    :returns: text, with a binary suffix if it divides the sum, rounded up to
+        thousandths; the first quantity that is none, for an error message of
+        the API server
+    """
+    values = list(map(to_decimal, quantities))
+    if None in values:
+        return quantities[values.index(None)]
+    if len(values) == 1:
+        return quantities[0]
+    value = sum(values)
+    if value != value.to_integral_value():
+        return f'{(value * 1000).to_integral_value(decimal.ROUND_CEILING):f}m'
+    for suffix in 'Gi', 'Mi', 'Ki':
+        size = 2 ** _SUFFIXES[suffix][1]
+        if value and not value % size:
+            return f'{value // size:f}{suffix}'
+    return f'{value.to_integral_value():f}'

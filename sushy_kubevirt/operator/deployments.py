@@ -1,25 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Deployment of a BMC: one pod with a container for each protocol.
+"""The Deployment of a BMC: one pod with one container.
 
-Here and in `config_map` are the commands, environment variables, mounts and
-ports of the containers.
+Here and in `config_map` are its command, environment variables, mounts and
+ports.
 """
 
 import dataclasses
 
+from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import naming
 
+#: Name of the container.
+BMC = 'bmc'
+
+#: Names of the protocols' ports, and of their parts of the resources.
 REDFISH, IPMI = 'redfish', 'ipmi'
 
 #: Name of the port with HTTP beside HTTPS.
 HTTP = 'redfish-http'
 
-#: UDP port of IPMI in the pod; TCP ports of each container's probes and
-#: metrics.
+#: UDP port of IPMI in the pod; TCP port of probes and metrics.
 IPMI_PORT = 6230
-REDFISH_HEALTH_PORT = 8081
-IPMI_HEALTH_PORT = 8082
+HEALTH_PORT = 8081
 
 #: Annotation of the pod: digest of its config file.
 CONFIGURATION = naming.GROUP + '/configuration'
@@ -29,19 +32,19 @@ CONFIGURATION = naming.GROUP + '/configuration'
 #: after most of an hour.
 ACCOUNT = naming.GROUP + '/account'
 
-#: Environment that saves 1 MiB in each container: one malloc arena for all
-#: threads (glibc), no columns in tracebacks (CPython).
+#: Environment that saves 1 MiB: one malloc arena for all threads (glibc), no
+#: columns in tracebacks (CPython).
 _MEMORY_VARIABLES = (('MALLOC_ARENA_MAX', '1'), ('PYTHONNODEBUGRANGES', '1'))
 
-#: Requests and limits of containers whose BMC has none. Measured at rest
-#: (tools/bench): 28 and 20 MiB of private memory (redfish, ipmi), 42 and 38
-#: with shared pages, 2 MiB more after some hundred requests of 16 clients;
-#: below 1 m of CPU for both. No CPU limit, which would make a start slow.
+#: Requests and limits of the container, the parts of its protocols, of a BMC
+#: that has none. Measured at rest (tools/bench): 27 MiB of private memory with
+#: both, 36 with shared pages; below 1 m of CPU. No CPU limit, which would make
+#: a start slow.
 RESOURCES = {
-    REDFISH: {'requests': {'cpu': '5m', 'memory': '48Mi'},
+    REDFISH: {'requests': {'cpu': '5m', 'memory': '32Mi'},
               'limits': {'memory': '160Mi'}},
-    IPMI: {'requests': {'cpu': '2m', 'memory': '40Mi'},
-           'limits': {'memory': '96Mi'}},
+    IPMI: {'requests': {'cpu': '2m', 'memory': '16Mi'},
+           'limits': {'memory': '64Mi'}},
 }
 
 #: Reason of a Deployment's condition Progressing when its pods were ready
@@ -69,8 +72,8 @@ class Defaults:
     """Settings of the operator for all pods.
 
     :param image: of the containers of BMCs that name none
-    :param resources: dict of a container's name and its resources, for BMCs
-        that have none
+    :param resources: dict of a protocol and its part of the resources, for
+        BMCs that have none
     :param pull_policy: or None for Kubernetes' default
     :param pull_secrets: names of Secrets with which images are pulled
     :param proxy: a `config_map.Proxy`, or None
@@ -113,12 +116,17 @@ def deployment(bmc, defaults, account=''):
     :param defaults: `Defaults`
     :param account: uid of the ServiceAccount
     """
-    containers = []
-    if bmc.redfish.enabled:
-        containers.append(_redfish(bmc, defaults))
-    if bmc.ipmi:
-        containers.append(_ipmi(bmc, defaults))
-    pod = pod_spec(naming.base(bmc.name), defaults, containers, _volumes(bmc))
+    env = [{'name': config_map.AUTH_VARIABLE,
+            'value': config_map.AUTH_FOLDER}]
+    mounts = [mount('auth', config_map.AUTH_FOLDER)]
+    ports = []
+    for enabled, add in ((bmc.redfish.enabled, _redfish), (bmc.ipmi, _ipmi)):
+        if enabled:
+            add(bmc, env, mounts, ports)
+    pod = pod_spec(naming.base(bmc.name), defaults, [container(
+        BMC, bmc.image or defaults.image, defaults, ['sushy-kubevirt-bmc'],
+        env, mounts, ports, HEALTH_PORT, resources(bmc, defaults))],
+        _volumes(bmc))
     if bmc.node_selector:
         pod['nodeSelector'] = bmc.node_selector
     if bmc.tolerations:
@@ -262,36 +270,59 @@ def tls_secret(bmc):
     return bmc.redfish.secret or naming.tls(bmc.name)
 
 
-def _redfish(bmc, defaults):
-    mounts = [mount('config', config_map.FOLDER)]
-    env = [{'name': 'SUSHY_EMULATOR_CONFIG',
-            'value': f'{config_map.FOLDER}/{config_map.FILE}'}]
+def _redfish(bmc, env, mounts, ports):
+    """Add Redfish's part of the container to three lists."""
+    mounts.append(mount('config', config_map.FOLDER))
+    env.append({'name': 'SUSHY_EMULATOR_CONFIG',
+                'value': f'{config_map.FOLDER}/{config_map.FILE}'})
     if tls_secret(bmc):
         mounts.append(mount('tls', config_map.TLS_FOLDER))
         env.append({'name': config_map.TLS_VARIABLE,
                     'value': config_map.TLS_FOLDER})
-    ports = [_port(REDFISH, config_map.PORT)]
+    ports.append(_port(REDFISH, config_map.PORT))
     if bmc.redfish.both:
         ports.append(_port(HTTP, config_map.HTTP_PORT))
         env.append({'name': config_map.HTTP_VARIABLE,
                     'value': str(config_map.HTTP_PORT)})
-    return _container(
-        REDFISH, bmc, defaults, ['sushy-kubevirt-redfish'], env,
-        mounts, ports, REDFISH_HEALTH_PORT)
 
 
-def _ipmi(bmc, defaults):
-    env = [{'name': 'VIRTBMC_VM', 'value': str(bmc.vm)},
-           {'name': 'VIRTBMC_PORT', 'value': str(IPMI_PORT)},
-           {'name': 'VIRTBMC_SERVICE_PORT', 'value': str(client_port(bmc))}]
+def _ipmi(bmc, env, mounts, ports):
+    """Add IPMI's part of the container to three lists."""
+    env += [{'name': 'VIRTBMC_VM', 'value': str(bmc.vm)},
+            {'name': 'VIRTBMC_PORT', 'value': str(IPMI_PORT)},
+            {'name': 'VIRTBMC_SERVICE_PORT', 'value': str(client_port(bmc))}]
     if not bmc.account_management:
         env.append({'name': 'VIRTBMC_ACCOUNT_MANAGEMENT', 'value': 'false'})
     if bmc.run_strategy:
         env.append({'name': 'VIRTBMC_RUN_STRATEGY',
                     'value': bmc.run_strategy})
-    return _container(
-        IPMI, bmc, defaults, ['sushy-kubevirt-ipmi'], env, [],
-        [_port(IPMI, IPMI_PORT, 'UDP')], IPMI_HEALTH_PORT)
+    ports.append(_port(IPMI, IPMI_PORT, 'UDP'))
+
+
+def resources(bmc, defaults):
+    """Make the resources of the container.
+
+    :param bmc: a `spec.Bmc`, whose resources are those of the container, or
+        parts for the protocols. A part that is missing is the default one.
+    :param defaults: `Defaults`
+    :returns: dict; a resource has a limit if all parts limit it
+    """
+    if bmc.resources.get(BMC):
+        return bmc.resources[BMC]
+    parts = [bmc.resources.get(name) or defaults.resources.get(name) or {}
+             for name, enabled in ((REDFISH, bmc.redfish.enabled),
+                                   (IPMI, bmc.ipmi)) if enabled]
+    limits = [part.get('limits') or {} for part in parts]
+    # Kubernetes' default of a request is the limit.
+    requests = [{**limit, **(part.get('requests') or {})}
+                for part, limit in zip(parts, limits)]
+    made = {}
+    for kind, found in (('requests', requests), ('limits', limits)):
+        for name in dict.fromkeys(name for part in found for name in part):
+            values = [part[name] for part in found if name in part]
+            if kind == 'requests' or len(values) == len(parts):
+                made.setdefault(kind, {})[name] = quantity.total(values)
+    return made
 
 
 def _port(name, port, protocol='TCP'):
@@ -310,14 +341,6 @@ def client_port(bmc):
     if service.type == 'NodePort' and service.ipmi_node_port:
         return service.ipmi_node_port
     return service.ipmi_port
-
-
-def _container(name, bmc, defaults, command, env, mounts, ports, health_port):
-    return container(
-        name, bmc.image or defaults.image, defaults, command,
-        [{'name': config_map.AUTH_VARIABLE, 'value': config_map.AUTH_FOLDER},
-         *env], [mount('auth', config_map.AUTH_FOLDER), *mounts], ports,
-        health_port, bmc.resources.get(name) or defaults.resources.get(name))
 
 
 def container(name, image, defaults, command, env, mounts, ports, health_port,

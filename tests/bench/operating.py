@@ -21,7 +21,7 @@ from tests.fixtures import sandbox
 
 BMCS = '/apis/bmc.kubevirt.io/v1beta1/namespaces/%s/virtualmachinebmcs'
 
-_CONTAINERS = 'redfish', 'ipmi'
+_CONTAINERS = ('bmc',)
 _NAMESPACE = 'default'
 
 

@@ -222,12 +222,8 @@ def _scale(vms, first_s, list_s, whole_ms, page_ms, kib_per_vm):
 def _operator(one, many):
     yield 'BMC, from applied to Ready', 'ms, median', one['ready_ms']
     yield "of these the operator's", 'ms, median', many['ready_ms']
-    for number, name in enumerate(('redfish', 'ipmi')):
-        yield 'idle BMC, ' + name, 'MiB of PSS', one['pss'][number]
-        yield ('idle BMC, ' + name, 'CPU, m',
-               one['rest']['millicores'][number])
-    yield 'idle BMC, all', 'MiB of PSS', sum(one['pss'])
-    yield 'idle BMC, all', 'CPU, m', sum(one['rest']['millicores'])
+    yield 'idle BMC', 'MiB of PSS', sum(one['pss'])
+    yield 'idle BMC', 'CPU, m', sum(one['rest']['millicores'])
     yield 'idle BMC', 'API calls a minute', one['rest']['calls_a_minute']
     what = f"operator with {many['bmcs']} BMCs"
     yield what, 'MiB of PSS', many['pss']

@@ -453,13 +453,13 @@ class FreeipmiTestCase(case.ClientTestCase):
         self.check_console(client)
         [pod] = self.kubectl.get('pods')['items']
         for pid in processes.with_environment(pod['metadata']['uid']):
-            if pid in process.running('sushy-kubevirt-ipmi'):
+            if pid in process.running('sushy-kubevirt-bmc'):
                 os.kill(pid, signal.SIGTERM)
         # It is told. Its session would end after a minute.
         client.wait(rb'\[closing the connection\]', timeout=20)
         client.wait_end()
         self.until(lambda: all(
-            one['ready'] and one['restartCount'] == (one['name'] == 'ipmi')
+            one['ready'] and one['restartCount'] == 1
             for one in self.kubectl.get('pods')['items'][0]['status'][
                 'containerStatuses']))
 

@@ -172,7 +172,7 @@ def deployment(namespace, shard, defaults, bmcs_per_pod, uid):
     container = deployments.container(
         CONTAINER, defaults.image, defaults, ['sushy-kubevirt-bmc'],
         [{'name': 'VIRTBMC_SHARED', 'value': f'{namespace}/{name}'}],
-        mounts, [], deployments.REDFISH_HEALTH_PORT, _resources(bmcs_per_pod))
+        mounts, [], deployments.HEALTH_PORT, _resources(bmcs_per_pod))
     return deployments.whole(
         metadata(namespace, shard), naming.shared_selector(shard),
         {'labels': {**defaults.labels, **naming.shared_labels(shard)},

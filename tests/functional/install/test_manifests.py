@@ -166,7 +166,7 @@ class KustomizeTestCase(ManifestsCase):
             'spec']['containers'] for port in container['ports']}
         monitored = {one['port'] for one in monitor['virtbmc']['spec'][
             'podMetricsEndpoints']}
-        self.assertEqual({'redfish-health', 'ipmi-health'}, monitored)
+        self.assertEqual({'bmc-health'}, monitored)
         self.assertLessEqual(monitored, names)
 
     def test_alerts_use_existing_metrics(self):

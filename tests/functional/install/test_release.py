@@ -39,7 +39,8 @@ INSTALLED = {
 #: What users call: the commands of this project, and upstream's with drivers.
 COMMANDS = ('sushy-kubevirt-bmc', 'sushy-kubevirt-cluster',
             'sushy-kubevirt-ipmi', 'sushy-kubevirt-operator',
-            'sushy-kubevirt-redfish', 'vbmcd-kubevirt', 'sushy-emulator', 'vbmc')
+            'sushy-kubevirt-redfish', 'vbmcd-kubevirt', 'sushy-emulator',
+            'vbmc')
 
 
 def run(*words, cwd=None, code=0, **env):

@@ -183,15 +183,14 @@ class RepairTestCase(operator.OperatorTestCase):
                      operator.LABEL + self.box.name)
         self.assert_works()
 
-    def test_killed_processes_are_restarted(self):
+    def test_killed_process_is_restarted(self):
         pod = self.kubectl.get('pods', '-l', operator.LABEL + self.box.name)[
             'items'][0]['metadata']
-        for command in ('sushy-kubevirt-redfish', 'sushy-kubevirt-ipmi'):
-            for pid in (set(process.running(command))
-                        & set(processes.with_environment(pod['uid']))):
-                os.kill(pid, signal.SIGKILL)
+        pid, = (set(process.running('sushy-kubevirt-bmc'))
+                & set(processes.with_environment(pod['uid'])))
+        os.kill(pid, signal.SIGKILL)
         self.until('restarts', lambda: [one[2] for one in
-                                        self.box.processes()], [1, 1])
+                                        self.box.processes()], [1])
         self.assert_works()
 
     def test_removed_password_is_generated_again(self):

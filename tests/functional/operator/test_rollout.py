@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Upgrades, pauses, and failover to a second operator."""
 
+import json
 import os
 import signal
 import threading
@@ -8,6 +9,7 @@ import threading
 import yaml
 
 from kubevirt_sandbox.testing import process
+from sushy_kubevirt.operator import naming
 from tests.fixtures import operator
 from tests.fixtures import processes
 
@@ -156,7 +158,7 @@ class StoppedOperatorTestCase(operator.OperatorTestCase):
         box.password = self.secret()
         self.until('power', lambda: box.curl().code, 200)
         self.until('power', box.works, 'Off')
-        pid = self.redfish_of('box')
+        pids = self.pids_of('box')
         self.kubectl('delete', 'vmbmc', 'gone')
         late = self.bmc('late', secret=None)
         box.patch(ipmi={'enabled': False})
@@ -173,15 +175,57 @@ class StoppedOperatorTestCase(operator.OperatorTestCase):
         self.until('role', lambda: bool(self.kubectl.names(
             'roles', '-l', operator.LABEL + 'box')))
         self.until('gone', lambda: self.owned('gone'), [])
-        self.assertNotEqual(pid, self.redfish_of('box'))
+        self.assertNotEqual(pids, self.pids_of('box'))
         self.assert_no_warnings()
 
-    def redfish_of(self, name):
+    def test_upgrade_from_a_container_for_each_protocol(self):
+        """Pods of the releases before had the containers redfish and ipmi."""
+        box = self.bmc()
+        box.ready()
+        self.operator.process.send(signal.SIGTERM)
+        self.assertEqual(0, self.operator.process.wait())
+        old = self.kubectl.get('deployment', box.base)
+        [container] = old['spec']['template']['spec']['containers']
+        old['spec']['template']['spec']['containers'] = [{
+            **container, 'name': name, 'command': ['sushy-kubevirt-' + name],
+            'env': [*container['env'], {'name': 'VIRTBMC_HEALTH_PORT',
+                                        'value': str(health)}],
+            'ports': [port for port in container['ports']
+                      if port['name'] == name] + [
+                {'name': name + '-health', 'containerPort': health}],
+            **{probe: {'httpGet': {'path': '/livez', 'port': health}}
+               for probe in ('startupProbe', 'livenessProbe',
+                             'readinessProbe')}}
+            for name, health in (('redfish', 8081), ('ipmi', 8082))]
+        for each in old['spec']['template']['spec']['containers']:
+            each['env'] = list({one['name']: one
+                                for one in each['env']}.values())
+        old['metadata'] = {
+            name: old['metadata'][name] for name in (
+                'name', 'labels', 'ownerReferences', 'annotations')}
+        old['metadata']['annotations'][naming.APPLIED] = 'former'
+        del old['status']
+        self.kubectl('replace', '--field-manager', operator.NAME, '-f', '-',
+                     stdin=json.dumps(old))
+        self.kubectl('rollout', 'status', 'deployment/' + box.base,
+                     '--timeout=60s', timeout=90)
+        self.assertEqual(['ipmi', 'redfish'],
+                         [name for name, *_ in box.processes()])
+        self.operator.process.restart()
+        self.until('container', lambda: [
+            one['name'] for one in self.kubectl.get('deployment', box.base)[
+                'spec']['template']['spec']['containers']], ['bmc'])
+        box.ready()
+        self.until('power', box.works, 'Off')
+        self.assertEqual(['bmc'], [name for name, *_ in box.processes()])
+        self.assert_no_warnings()
+
+    def pids_of(self, name):
         uids = [one['metadata']['uid'] for one in self.kubectl.get(
             'pods', '-l', operator.LABEL + name)['items']]
         return {pid for uid in uids for pid in
                 set(processes.with_environment(uid))
-                & set(process.running('sushy-kubevirt-redfish'))}
+                & set(process.running('sushy-kubevirt-bmc'))}
 
 
 class ReplicasTestCase(operator.OperatorTestCase):

@@ -39,8 +39,12 @@ class SpecTestCase(operator.OperatorTestCase):
         self.assertEqual(1, len(found))
         return found[0]
 
-    def containers(self):
-        return {one['name']: one for one in self.pod()['spec']['containers']}
+    def container(self):
+        one, = self.pod()['spec']['containers']
+        return one
+
+    def port_names(self):
+        return {port['name'] for port in self.container()['ports']}
 
     def service(self):
         return self.kubectl.get('service', self.box.base)
@@ -66,7 +70,7 @@ class SpecTestCase(operator.OperatorTestCase):
         self.box.patch(ipmi={'enabled': False})
         self.box.current()
         self.assertEqual({'redfish'}, self.endpoints())
-        self.assertEqual({'redfish'}, self.containers().keys())
+        self.assertEqual({'redfish', 'bmc-health'}, self.port_names())
         self.assertEqual({443}, self.ports())
         self.assertEqual('Off', self.box.power())
         self.assertIsNone(self.serial_console())
@@ -78,7 +82,7 @@ class SpecTestCase(operator.OperatorTestCase):
         self.box.patch(ipmi={'enabled': True}, redfish={'enabled': False})
         self.box.current()
         self.assertEqual({'ipmi'}, self.endpoints())
-        self.assertEqual({'ipmi'}, self.containers().keys())
+        self.assertEqual({'ipmi', 'bmc-health'}, self.port_names())
         self.assertEqual({623}, self.ports())
         self.assertIn('is off', self.box.ipmi('power', 'status'))
         self.assertRaises(AssertionError, operator.curl, url)
@@ -390,30 +394,32 @@ class SpecTestCase(operator.OperatorTestCase):
         self.box.patch(nodeSelector={'rack': 'one'}, resources={
             'redfish': {'requests': {'memory': '99Mi'},
                         'limits': {'memory': '123Mi'}},
-            'ipmi': {'requests': {'cpu': '3m'}}})
+            'ipmi': {'requests': {'cpu': '3m'}, 'limits': {
+                'memory': '77Mi'}}})
         self.until('reason', lambda: self.box.condition()[0], 'False')
         self.admin('label', 'node', node, 'rack=one')
         self.box.patch(tolerations=[{'key': 'only', 'operator': 'Equal',
                                      'value': 'bmcs'}])
         self.box.current()
-        found = self.containers()
-        self.assertEqual({'requests': {'memory': '99Mi'},
-                          'limits': {'memory': '123Mi'}},
-                         found['redfish']['resources'])
-        self.assertEqual({'requests': {'cpu': '3m'}},
-                         found['ipmi']['resources'])
+        self.assertEqual({'requests': {'memory': '176Mi', 'cpu': '3m'},
+                          'limits': {'memory': '200Mi'}},
+                         self.container()['resources'])
         self.assertEqual('Off', self.box.works())
-        self.box.patch(nodeSelector=None, resources=None)
+        own = {'requests': {'memory': '30Mi'},
+               'limits': {'memory': '300Mi'}}
+        self.box.patch(nodeSelector=None, resources={
+            'bmc': own, 'redfish': None, 'ipmi': None})
         self.box.current()
+        self.assertEqual(own, self.container()['resources'])
         self.assertNotIn('nodeSelector', self.pod()['spec'])
 
     def test_image(self):
         self.assertEqual('registry.test/emulator:1',
-                         self.containers()['redfish']['image'])
+                         self.container()['image'])
         self.box.patch(image='registry.test/emulator:2')
         self.box.current()
-        self.assertEqual({'registry.test/emulator:2'}, {
-            one['image'] for one in self.containers().values()})
+        self.assertEqual('registry.test/emulator:2',
+                         self.container()['image'])
         pids = self.box.processes()
         self.box.patch(image='evil.test/emulator:2')
         self.until('reason', self.box.condition,
@@ -422,7 +428,7 @@ class SpecTestCase(operator.OperatorTestCase):
         self.box.patch(image=None)
         self.box.current()
         self.assertEqual('registry.test/emulator:1',
-                         self.containers()['ipmi']['image'])
+                         self.container()['image'])
         self.assertEqual('Off', self.box.works())
 
     def test_network_policy(self):

@@ -29,3 +29,12 @@ class QuantityTestCase(base.BaseTestCase):
             self.assertEqual(2 ** 63 - 1, quantity.to_int(text), text)
         for text in ('1e999999999', '1e-999999999', '9' * 100000):
             self.assertIsNone(quantity.to_int(text))
+
+    def test_total(self):
+        for values, expected in (
+                (['5m', '2m'], '7m'), (['500m', '500m'], '1'), ([1, '2'], '3'),
+                (['48Mi', '16Mi'], '64Mi'), (['1Gi', '1Gi'], '2Gi'),
+                (['1Gi', '64Mi'], '1088Mi'), (['1M', '1'], '1000001'),
+                (['0.0004', '0'], '1m'), (['0', 0], '0'), (['7k'], '7k'),
+                (['1e3', '24'], '1Ki'), (['1', 'many'], 'many')):
+            self.assertEqual(expected, quantity.total(values), values)

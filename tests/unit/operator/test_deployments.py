@@ -89,7 +89,7 @@ class DeploymentTestCase(base.BaseTestCase):
                 (bodies.by_ref(redfish={'plainHTTP': False}), None),
                 (bodies.by_ref(redfish={'plainHTTP': True}), None)):
             with self.subTest(spec=body['spec']):
-                found = containers(body)['redfish']
+                found = containers(body)['bmc']
                 self.assertEqual(expected, next((
                     one['value'] for one in found['env']
                     if one['name'] == 'VIRTBMC_HTTP_PORT'), None))
@@ -98,14 +98,20 @@ class DeploymentTestCase(base.BaseTestCase):
                     and port['containerPort'] == 8080
                     for port in found['ports']))
 
-    def test_containers_by_protocol(self):
+    def test_ports_by_protocol(self):
         for fields, expected in (
-                ({}, ['redfish', 'ipmi']),
-                ({'ipmi': {'enabled': False}}, ['redfish']),
-                ({'redfish': {'enabled': False}}, ['ipmi'])):
+                ({}, {'redfish', 'ipmi'}),
+                ({'ipmi': {'enabled': False}}, {'redfish'}),
+                ({'redfish': {'enabled': False}}, {'ipmi'})):
             with self.subTest(fields=fields):
-                self.assertEqual(expected, list(containers(
-                    bodies.body(**fields))))
+                found, = pod(bodies.body(**fields))['containers']
+                self.assertEqual(
+                    expected | {'bmc-health'},
+                    {port['name'] for port in found['ports']})
+                names = {one['name'] for one in found['env']}
+                self.assertEqual('redfish' in expected,
+                                 'SUSHY_EMULATOR_CONFIG' in names)
+                self.assertEqual('ipmi' in expected, 'VIRTBMC_PORT' in names)
 
     def test_mounted_secrets(self):
         for body, expected in (
@@ -137,20 +143,50 @@ class DeploymentTestCase(base.BaseTestCase):
         body = bodies.body(
             image='mine:2', nodeSelector={'a': 'b'}, runStrategy='Manual',
             tolerations=[{'key': 'a'}],
-            resources={'ipmi': {'limits': {'memory': '32Mi'}}})
+            resources={'bmc': {'limits': {'memory': '32Mi'}}})
         found = pod(body)
         self.assertEqual({'a': 'b'}, found['nodeSelector'])
         self.assertEqual([{'key': 'a'}], found['tolerations'])
-        redfish, ipmi = found['containers']
-        self.assertEqual('mine:2', redfish['image'])
-        self.assertEqual({'limits': {'memory': '32Mi'}}, ipmi['resources'])
-        self.assertEqual(DEFAULTS.resources['redfish'], redfish['resources'])
+        bmc, = found['containers']
+        self.assertEqual('mine:2', bmc['image'])
+        self.assertEqual({'limits': {'memory': '32Mi'}}, bmc['resources'])
         self.assertIn({'name': 'VIRTBMC_RUN_STRATEGY', 'value': 'Manual'},
-                      ipmi['env'])
+                      bmc['env'])
+
+    def test_parts_of_the_resources(self):
+        defaults = deployments.Defaults('any', {
+            'redfish': {'requests': {'cpu': '5m', 'memory': '32Mi'},
+                        'limits': {'memory': '160Mi'}},
+            'ipmi': {'requests': {'cpu': '2m', 'memory': '16Mi'},
+                     'limits': {'memory': '64Mi'}}})
+        off = {'enabled': False}
+        for fields, expected in (
+                ({}, {'requests': {'cpu': '7m', 'memory': '48Mi'},
+                      'limits': {'memory': '224Mi'}}),
+                ({'ipmi': off}, defaults.resources['redfish']),
+                ({'redfish': off}, defaults.resources['ipmi']),
+                ({'resources': {'redfish': {'limits': {'memory': '1Gi'}}}},
+                 {'requests': {'cpu': '2m', 'memory': '1040Mi'},
+                  'limits': {'memory': '1088Mi'}}),
+                # IPMI's part has no limit.
+                ({'resources': {'ipmi': {'requests': {'cpu': 1}}}},
+                 {'requests': {'cpu': '1005m', 'memory': '32Mi'}}),
+                ({'resources': {'ipmi': {'requests': {'cpu': 1}},
+                                'redfish': {'requests': {'cpu': '2'}}}},
+                 {'requests': {'cpu': '3'}}),
+                ({'ipmi': off, 'resources': {
+                    'ipmi': {'requests': {'cpu': '1'}}}},
+                 defaults.resources['redfish']),
+                ({'resources': {'bmc': {'requests': {'cpu': '1'}},
+                                'ipmi': {'requests': {'cpu': '1'}}}},
+                 {'requests': {'cpu': '1'}})):
+            with self.subTest(fields=fields):
+                self.assertEqual(expected, deployments.resources(
+                    bodies.bmc(**fields), defaults))
 
     def test_disabled_account_management(self):
         ipmi = containers(bodies.body(
-            accountManagement={'enabled': False}))['ipmi']
+            accountManagement={'enabled': False}))['bmc']
         self.assertIn({'name': 'VIRTBMC_ACCOUNT_MANAGEMENT',
                        'value': 'false'}, ipmi['env'])
 
@@ -269,7 +305,7 @@ class DeploymentTestCase(base.BaseTestCase):
                     'metadata': {'generation': 2}, 'status': status}))
 
     def test_path_of_config_file(self):
-        redfish = containers(bodies.body())['redfish']
+        redfish = containers(bodies.body())['bmc']
         self.assertIn({'name': 'SUSHY_EMULATOR_CONFIG',
                        'value': '/etc/virtbmc/config/emulator.conf'},
                       redfish['env'])
@@ -285,5 +321,5 @@ class DeploymentTestCase(base.BaseTestCase):
                  '623')):
             body = bodies.body(service=service)
             env = {one['name']: one.get('value')
-                   for one in containers(body)['ipmi']['env']}
+                   for one in containers(body)['bmc']['env']}
             self.assertEqual(port, env['VIRTBMC_SERVICE_PORT'], service)

@@ -152,9 +152,8 @@ class NetworkPoliciesTestCase(base.BaseTestCase):
                         policies, 'Ingress', pod, peer, *self.ports[name]))
 
     def test_metrics(self):
-        metrics = [self.ports[name] for name in (
-            'redfish-health', 'ipmi-health')]
-        self.assertEqual(5, len(self.ports))
+        metrics = [self.ports['bmc-health']]
+        self.assertEqual(4, len(self.ports))
         self.ingress(self.bmc, [Peer('monitoring')], metrics)
         self.ingress(self.bmc, [Peer('metal3')], metrics, False)
 
