@@ -83,10 +83,11 @@ class ContainerfileTestCase(base.BaseTestCase):
             self.assertEqual(
                 [f'--from=build {containerfile.OPT} {containerfile.OPT}'],
                 stage.all('COPY'))
-            # Removes pip; see the functional test.
-            run, = stage.all('RUN')
-            self.assertIn('pip uninstall', run)
-            for text in run, *stages['build'].all('RUN'):
+            # See the functional tests.
+            remove, compiled = stage.all('RUN')
+            self.assertIn('pip uninstall', remove)
+            self.assertIn('compileall', compiled)
+            for text in remove, compiled, *stages['build'].all('RUN'):
                 self.assertNotIn('apt-get', text)
 
     def test_images_have_user_and_labels(self):
