@@ -34,9 +34,9 @@ PROGRAMS = {'emulator': {'sushy-kubevirt-bmc', 'sushy-kubevirt-ipmi',
                          'sushy-kubevirt-redfish'},
             'operator': {'sushy-kubevirt-operator'}}
 
-#: What a program imports in a case that does not occur in a pod: uvicorn's and
-#: Flask's commands.
-DEFERRED = {'click'}
+#: What is imported in cases that do not occur in a pod: uvicorn's other
+#: parser, and commands of uvicorn and Flask.
+DEFERRED = {'click', 'h11'}
 
 #: Where the base image has the standard library.
 PYTHON_LIBRARY = '/usr/local/lib/python3.11'
