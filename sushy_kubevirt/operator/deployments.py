@@ -37,9 +37,8 @@ ACCOUNT = naming.GROUP + '/account'
 _MEMORY_VARIABLES = (('MALLOC_ARENA_MAX', '1'), ('PYTHONNODEBUGRANGES', '1'))
 
 #: Requests and limits of the container, the parts of its protocols, of a BMC
-#: that has none. Measured at rest (tools/bench): 27 MiB of private memory with
-#: both, 36 with shared pages; below 1 m of CPU. No CPU limit, which would make
-#: a start slow.
+#: that has none. Measured at rest: 27 MiB of private memory with both, 41 with
+#: shared pages. No CPU limit, which would make a start slow.
 RESOURCES = {
     REDFISH: {'requests': {'cpu': '5m', 'memory': '32Mi'},
               'limits': {'memory': '160Mi'}},
