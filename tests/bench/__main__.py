@@ -18,9 +18,9 @@ def parser():
         prog='tools/bench',
         description='Measure the emulators of this project beside the stock '
         'ones, interleaved, on this machine, the BMC of a VM, an emulator of '
-        'thousands of VMs, the operator with its BMCs, and '
-        'clusters of virtual bare metal. Takes ten to twenty minutes; prints '
-        'a table, and JSON on request. Times depend on the machine and its '
+        'thousands of VMs, one process with many BMCs, the operator with '
+        'its BMCs, and clusters of virtual bare metal. Takes ten to twenty '
+        'minutes; prints a table, and JSON on request. Times depend on the machine and its '
         'other load: compare the ratios to what was measured in the same '
         'run. See doc/source/reference/benchmarks.rst.')
     made.add_argument('--json', metavar='FILE',
@@ -33,7 +33,8 @@ def parser():
     made.add_argument('--only', choices=(*report.NAMES, *plan.OTHERS),
                       help='measure one side alone, or the BMC of a VM '
                       '(bmc), or an emulator of thousands of VMs (scale), or '
-                      'the operator, or clusters of virtual bare metal')
+                      'one process with many BMCs (shared), or the operator, '
+                      'or clusters of virtual bare metal')
     made.add_argument('--vms', metavar='N', type=_number, action='append',
                       help='number of VMs of --only scale; may be repeated '
                       '(default: 5000 and 10000)')

@@ -108,7 +108,8 @@ def rows(result):
     yield from result.get('bmc', ())
     for figures in result.get('scale', ()):
         yield from _scale(**figures)
-    for name, make in ('operator', _operator), ('cluster', _cluster):
+    for name, make in (('shared', _shared), ('operator', _operator),
+                       ('cluster', _cluster)):
         if result.get(name):
             yield from (Row(*row) for row in make(**result[name]))
 
@@ -217,6 +218,18 @@ def _scale(vms, first_s, list_s, whole_ms, page_ms, kib_per_vm):
     yield Row(f'GET Systems, {vms} VMs', 'ms, median', whole_ms)
     yield Row(f'a page of it, {vms} VMs', 'ms, median', page_ms)
     yield Row(f'memory of a VM, {vms} VMs', 'KiB of PSS', kib_per_vm)
+
+
+def _shared(bmcs, empty, full, kib_per_bmc, start_s, idle, floods):
+    yield 'one process, no BMC', 'MiB of PSS', empty
+    yield f'one process, {bmcs} BMCs', 'MiB of PSS', full
+    yield 'each of them', 'KiB of PSS', kib_per_bmc
+    yield f'start of {bmcs} BMCs', 's', start_s
+    for index, what in enumerate(('cached', 'uncached')):
+        yield f'GET, {what}', 'ms, median', idle[index]
+        for kind, medians in floods.items():
+            yield (f'GET, {what}, flood of {kind}', 'ratio',
+                   medians[index] / idle[index])
 
 
 def _operator(one, many):

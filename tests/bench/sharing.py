@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process with the BMCs of many VMs: memory, start, floods.
+
+A flood is 32 clients, in a process of their own, of another BMC of the same
+process.
+"""
+
+import http.client
+import pathlib
+import ssl
+import subprocess
+import sys
+import time
+
+import fixtures
+
+from tests.bench import memory
+from tests.fixtures import sandbox
+from tests.fixtures import shared_pod
+
+_CACHED, _UNCACHED = '/redfish/v1/Systems/1', '/redfish/v1/Managers/1'
+_FLOODS = _CACHED, _UNCACHED, 'tls', 'udp'
+
+_FLOOD = """
+import http.client, socket, ssl, sys, threading, time
+address, number, kind, user, password = sys.argv[1:]
+context = ssl._create_unverified_context()
+import base64
+head = {'Authorization': 'Basic ' + base64.b64encode(
+    f'{user}:{password}'.encode()).decode()}
+
+def run():
+    while True:
+        try:
+            one = http.client.HTTPSConnection(
+                address, 10000 + int(number), context=context, timeout=30)
+            one.connect()
+            while kind != 'tls':
+                one.request('GET', kind, headers=head)
+                one.getresponse().read()
+            one.close()
+        except OSError:
+            pass
+
+if kind == 'udp':
+    # Get Channel Authentication Capabilities.
+    data = bytes.fromhex('0600ff07000000000000000000092018c88100388e04b5')
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one.connect((address, 30000 + int(number)))
+    while True:
+        one.send(data)
+for _ in range(32):
+    threading.Thread(target=run, daemon=True).start()
+time.sleep(3600)
+"""
+
+
+def measure(sizes, say):
+    """Measure the process with ``sizes.shared`` BMCs.
+
+    :param sizes: :class:`tests.bench.plan.Sizes`
+    :param say: function that gets the name of each part when it begins
+    :returns: dictionary: ``bmcs``; ``empty`` and ``full``, MiB of PSS without
+        and with them; ``kib_per_bmc`` of PSS between one and all; ``start_s``,
+        seconds until a process that has just started serves all; ``idle``
+        and ``floods``, medians in milliseconds of [cached, uncached] GETs of
+        one BMC, the latter by what another is flooded with
+    """
+    say(f'one process with {sizes.shared} BMCs')
+    with fixtures.CompoundFixture([]) as holder:
+        cluster = holder.useFixture(sandbox.Sandbox(
+            vms=sizes.shared, boot_seconds=0))
+        pod = holder.useFixture(shared_pod.SharedPod(cluster))
+        return _measure(cluster, pod, sizes)
+
+
+def _measure(cluster, pod, sizes):
+    result = {'bmcs': sizes.shared, 'empty': _pss(pod)}
+    bmcs = [pod.bmc(f'vm-{number}', number)
+            for number in range(sizes.shared)]
+    _serve(pod, bmcs[:1])
+    one = _pss(pod)
+    _serve(pod, bmcs)
+    result['full'] = _pss(pod)
+    result['kib_per_bmc'] = 1024 * (result['full'] - one) / (len(bmcs) - 1)
+    pod.process.send(15)
+    pod.process.wait()
+    cluster.patch('configmaps', shared_pod.REPORT, [
+        {'op': 'add', 'path': '/data', 'value': {}}])
+    # Not the reading of the kubeconfig, which a pod does not have.
+    pod.start()
+    began = time.perf_counter()
+    _wait(pod, bmcs)
+    result['start_s'] = time.perf_counter() - began
+    other, flooded = bmcs[:2]
+    result['idle'] = _latencies(other, sizes)
+    result['floods'] = {}
+    for kind in _FLOODS:
+        with subprocess.Popen([
+                sys.executable, '-c', _FLOOD, flooded.address,
+                str(flooded.slot), kind, flooded.username,
+                flooded.password]) as flood:
+            try:
+                time.sleep(1)
+                result['floods'][kind] = _latencies(other, sizes)
+            finally:
+                flood.kill()
+    return result
+
+
+def _serve(pod, bmcs):
+    pod.list(*bmcs)
+    _wait(pod, bmcs)
+    time.sleep(1)
+
+
+def _wait(pod, bmcs):
+    wanted = {one.name: (one.digest, '') for one in bmcs}
+    while pod.served() != wanted:
+        time.sleep(0.05)
+
+
+def _pss(pod):
+    return memory.pss(pod.process.pid) / 2 ** 20
+
+
+def _latencies(bmc, sizes):
+    """:returns: medians of cached and of uncached GETs, milliseconds"""
+    context = ssl.create_default_context(
+        cadata=pathlib.Path(bmc.ca).read_text())
+    found = []
+    for path in _CACHED, _UNCACHED:
+        client = http.client.HTTPSConnection(
+            bmc.address, 10000 + bmc.slot, context=context, timeout=30)
+        times = []
+        for _ in range(sizes.get):
+            began = time.perf_counter()
+            client.request('GET', path, headers=bmc.authorization)
+            client.getresponse().read()
+            times.append(time.perf_counter() - began)
+            time.sleep(0.005)
+        client.close()
+        found.append(1000 * sorted(times)[len(times) // 2])
+    return found
