@@ -20,9 +20,9 @@ def parser():
         'ones, interleaved, on this machine, the BMC of a VM, an emulator of '
         'thousands of VMs, one process with many BMCs, the operator with '
         'its BMCs, and clusters of virtual bare metal. Takes ten to twenty '
-        'minutes; prints a table, and JSON on request. Times depend on the machine and its '
-        'other load: compare the ratios to what was measured in the same '
-        'run. See doc/source/reference/benchmarks.rst.')
+        'minutes; prints a table, and JSON on request. Times depend on the '
+        'machine and its other load: compare the ratios to what was measured '
+        'in the same run. See doc/source/reference/benchmarks.rst.')
     made.add_argument('--json', metavar='FILE',
                       help='write the figures there; - is standard output, '
                       'with the table on standard error. '
