@@ -7,6 +7,8 @@ that has 18 MiB without it. So only a child process imports it and returns the
 connection's settings over a pipe. `main` is the child, `read` runs it.
 """
 
+import contextlib
+import functools
 import json
 import os
 import re
@@ -18,6 +20,16 @@ from sushy_kubevirt.kube import errors
 #: Timeout of the child in seconds: an exec plugin may wait for an identity
 #: provider.
 CHILD_SECONDS = 60
+
+# Children that `begin` has started.
+_begun = []
+
+
+def begin():
+    """Start the child that the next `read` needs, which takes as long as the
+    other imports of a program. It reads no file before.
+    """
+    _begun.append(_start())
 
 
 def read(paths, context=None):
@@ -31,14 +43,15 @@ def read(paths, context=None):
         the epoch), namespace, context
     :raises: `errors.ConfigError`
     """
+    request = json.dumps({'paths': list(paths), 'context': context})
     try:
-        child = subprocess.run(
-            # -P keeps modules of the working directory from being imported.
-            [sys.executable, '-P', '-m', __name__, json.dumps(
-                {'paths': list(paths), 'context': context})],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, timeout=CHILD_SECONDS)
-        answer = json.loads(child.stdout)
+        with _begun.pop() if _begun else _start() as child:
+            try:
+                out, _ = child.communicate(request.encode(), CHILD_SECONDS)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                raise
+        answer = json.loads(out)
     except subprocess.TimeoutExpired:
         raise errors.ConfigError(
             f'Reading kubeconfig {os.pathsep.join(paths)} took longer than '
@@ -53,12 +66,27 @@ def read(paths, context=None):
     return answer
 
 
+def _start():
+    # -P keeps modules of the working directory from being imported.
+    return subprocess.Popen(
+        [sys.executable, '-P', '-m', __name__], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
 def main():
-    """Read kubeconfigs in the child: JSON argument, JSON result on stdout."""
-    request = json.loads(sys.argv[1])
+    """Read kubeconfigs in the child: JSON on stdin, JSON result on stdout."""
     # Output of plugins and libraries goes to stderr, not into the result.
     out = os.fdopen(os.dup(1), 'w')
     os.dup2(2, 1)
+    with contextlib.suppress(Exception):
+        _library()      # an error is reported with the request
+    received = sys.stdin.read()
+    if not received:
+        return      # the parent ended, or needs no kubeconfig
+    request = json.loads(received)
+    # An exec plugin has nothing to read.
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
     try:
         answer = _describe(request['paths'], request['context'])
     except errors.ConfigError as e:
@@ -74,15 +102,17 @@ def main():
     out.close()
 
 
-def _skip_models():
-    """Prepare the import of `kubernetes.config` without the API's models.
+@functools.cache
+def _library():
+    """Import `kubernetes.config` without the API's models.
 
     Packages in place of ``kubernetes`` and ``kubernetes.client`` have what
     `kubernetes.config` imports of them: it takes half of the time, 0.19
     instead of 0.36 s of CPU. The whole library is imported by the first
     `ApiClient`, with which OIDC tokens are refreshed.
 
-    :returns: the module in place of `kubernetes.client`
+    :returns: the module in place of `kubernetes.client`, and
+        `kubernetes.config.kube_config`
     """
     import importlib
     import importlib.util
@@ -105,15 +135,14 @@ def _skip_models():
     client.Configuration = importlib.import_module(
         'kubernetes.client.configuration').Configuration
     client.ApiClient = api_client
-    return client
+    return client, importlib.import_module('kubernetes.config.kube_config')
 
 
 def _describe(paths, context):
     """Return the result of `read`. Runs in the child."""
     import logging
 
-    client = _skip_models()
-    from kubernetes.config import kube_config
+    client, kube_config = _library()
 
     # The library logs why an exec plugin failed, and continues without it.
     logged_errors = []

@@ -12,6 +12,7 @@ import re
 import sys
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import kubeconfig
 from sushy_kubevirt.pod import rare_modules
 
 _REDFISH = """\
@@ -185,6 +186,11 @@ def _main(program, purpose, variables, argv, protocols, health_port):
             f'usage: {program} [--help] [--version]\n\n{purpose}\n'
             f'Settings are environment variables.\n\n{variables}{_END}')
         return 0 if help_requested else 2
+    if os.environ.get('KUBECONFIG') and not os.environ.get(
+            'KUBERNETES_SERVICE_HOST'):
+        # It is read while this process imports its modules. A pod may have a
+        # service account, which comes first.
+        kubeconfig.begin()
     rare_modules.defer()
     # Before Flask's application is created, which else adds a handler.
     logging.basicConfig(

@@ -15,6 +15,7 @@ from oslotest import base
 
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import kubeconfig as module
 
 TOKEN = {'token': 'secret'}
 
@@ -239,6 +240,20 @@ class ConnectionTestCase(base.BaseTestCase):
         user['exec']['command'] = 'no-such-plugin'
         text = self.refused(self.file(kubeconfig(user)))
         self.assertIn('no-such-plugin', text)
+
+    # Child processes
+
+    def test_child_that_was_started_before(self):
+        module.begin()
+        child, = module._begun
+        self.access(self.file(kubeconfig({'token': 't'})))
+        self.assertEqual((0, []), (child.returncode, module._begun))
+
+    def test_child_without_a_request_ends(self):
+        module.begin()
+        with module._begun.pop() as child:
+            self.assertEqual((b'', 0),
+                             (child.communicate()[0], child.returncode))
 
     # OIDC
 
