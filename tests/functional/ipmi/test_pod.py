@@ -18,9 +18,8 @@ from tests.fixtures import ipmi_pod
 from tests.fixtures import processes
 from tests.fixtures import sandbox
 
-#: MiB of anonymous memory, which does not depend on other processes of this
-#: host. Both containers of an idle pod together must need less than 64 MiB of
-#: PSS.
+#: MiB of anonymous memory of IPMI alone, which does not depend on other
+#: processes of this host.
 MAX_MEMORY = 23
 
 
