@@ -182,9 +182,10 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     placed = seen.bmc_state.placed
     withdrawn = desired_state.withdrawn(bmc, seen.bmc_state)
     if (placed.wanted and placed.slot is None and not withdrawn
-            and not seen.bmc_state.service):
+            and not seen.bmc_state.service and not placed.taken
+            and not placed.refused):
         # Everything else needs the slot, which is recorded with those of other
-        # new BMCs.
+        # new BMCs, unless the shard cannot be written.
         return [] if placed.claimed else [Claim()]
     if bmc.vm.namespace != bmc.namespace and not seen.finalizer:
         found.append(Finalizer(True))
