@@ -17,7 +17,8 @@ PUBLISHED = 'http://redfish.dmtf.org/schemas/v1/'
 
 _VERSIONED = re.compile(r'#([A-Z]\w+)\.(v\d+_\d+_\d+)\b')
 _COLLECTION = re.compile(r'#([A-Z]\w+Collection)\.')
-_CALL = re.compile(r"\bcollection\(\s*'([A-Z]\w+?)(?:Collection)?'")
+_CALL = re.compile(
+    r"\b(?:machine_)?collection\(\s*'([A-Z]\w+?)(?:Collection)?'")
 
 #: Used in addition to those found in modules: base types, error bodies and
 #: pushed events.

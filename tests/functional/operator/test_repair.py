@@ -101,9 +101,9 @@ class RepairTestCase(operator.OperatorTestCase):
                 ('deployment', 'scale', 'deployment/' + base, '--replicas=0'),
                 ('deployment', 'scale', 'deployment/' + base, '--replicas=3'),
                 ('deployment', 'set', 'image', 'deployment/' + base,
-                 'redfish=evil.example.test/other:1'),
+                 'bmc=evil.example.test/other:1'),
                 ('deployment', 'set', 'env', 'deployment/' + base,
-                 'VIRTBMC_VM=other/vm', '-c', 'ipmi'),
+                 'VIRTBMC_VM=other/vm'),
                 ('deployment', 'edit', 's/type: Recreate/type: RollingUpdate/'
                  ),
                 ('deployment', 'edit', 's/runAsNonRoot: true/'

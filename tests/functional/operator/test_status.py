@@ -28,7 +28,9 @@ class StatusTestCase(operator.OperatorTestCase):
         self.assertEqual({
             'observedGeneration': 1, 'virtualMachine': 'box',
             'authSecret': 'box-bmc', 'serviceIP': address,
-            'clusterIP': address, 'endpoints': {
+            'clusterIP': address, 'placement': {
+                'type': 'PerVM', 'deployment': 'box-virtbmc'},
+            'endpoints': {
                 'redfish': {
                     'url': f'https://{address}/redfish/v1/Systems/1',
                     'certificateAuthority': {

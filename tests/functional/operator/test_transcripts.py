@@ -238,7 +238,7 @@ class TranscriptTestCase(operator.OperatorTestCase):
         self.assertRegex(
             self.shell('kubectl get pods -l ' + operator.LABEL
                        + 'rack7-bmc').splitlines()[1],
-            r'^rack7-bmc-virtbmc-\S+ +2/2 +Running +0 ')
+            r'^rack7-bmc-virtbmc-\S+ +1/1 +Running +0 ')
         for each in (address, status['clusterIP']):
             self.power_cycle_by_ipmi(each)
             self.shell('ipmitool -I lanplus -U admin -P password -H %s power '
