@@ -22,7 +22,7 @@ ALLOWED = {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.bmc', 'bcrypt'},
     'sushy_kubevirt.redfish.protocol': {
-        'sushy_kubevirt.kube.errors',
+        'sushy_kubevirt.kube.blocking', 'sushy_kubevirt.kube.errors',
         'sushy_kubevirt.redfish.services.authenticator',
         'sushy_kubevirt.redfish.services.system_id',
         'flask', 'werkzeug', 'sushy_tools.error'},

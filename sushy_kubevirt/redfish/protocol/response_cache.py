@@ -18,6 +18,7 @@ import threading
 
 import flask
 
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import request_validation
@@ -90,7 +91,11 @@ class ResponseCache:
             if found is None:
                 return None
             self._responses.move_to_end(digest)
-        if not found.conditions.hold():
+        try:
+            # A session whose account has changed may need an API call.
+            if not blocking.attempt(found.conditions.hold):
+                return None
+        except blocking.WouldBlock:
             return None
         for observe in self.observers:
             observe(environ, found)

@@ -32,6 +32,7 @@ import time
 import bcrypt
 
 from sushy_kubevirt.bmc import accounts
+from sushy_kubevirt.kube import blocking
 
 LOG = logging.getLogger(__name__)
 
@@ -144,8 +145,9 @@ class _Digest:
 
     def get(self):
         """:returns: bytes"""
-        with self._lock:
+        with blocking.hold(self._lock):
             if self._made is None:
+                blocking.check()
                 self._made = bcrypt.hashpw(self._password, self._salt)
                 self._password = None
             return self._made

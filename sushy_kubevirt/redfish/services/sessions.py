@@ -24,6 +24,8 @@ import secrets
 import tempfile
 import time
 
+from sushy_kubevirt.kube import blocking
+
 LOG = logging.getLogger(__name__)
 
 #: Redfish's SessionTimeout, in seconds without a request: lowest and highest
@@ -164,6 +166,7 @@ class Sessions:
 
         :raises: FileNotFoundError if the folder does not exist
         """
+        blocking.check()
         fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from unittest import mock
 
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.redfish.protocol import response_cache
 from tests.unit.redfish import base
 from tests.unit.redfish import fakes
@@ -170,6 +171,35 @@ class AccountsTestCase(CacheMixin, base.AccountsTestCase):
         self.fetch(headers=token)
         self.changed(token, 'Administrator')
         self.assert_again(False, headers=token, code=401)
+
+    def test_check_that_may_block_is_left_to_the_application(self):
+        """An event loop looks for responses, see `http_server`."""
+        token = self.token('ReadOnly')
+        self.fetch(headers=token)
+        self.changed(token, 'Administrator')
+        state = self.app.sushy_kubevirt
+        login = state.services.login._accounts
+        current, find = login.current, state.responses.find
+        looking, read = [], []
+
+        def read_again(recheck=False, *args):
+            if recheck:
+                # As before the API call for stored accounts.
+                blocking.check()
+                read.append(bool(looking))
+            return current(recheck, *args)
+
+        def look(environ):
+            looking.append(True)
+            try:
+                return find(environ)
+            finally:
+                looking.clear()
+
+        with mock.patch.object(login, 'current', read_again), \
+                mock.patch.object(state.responses, 'find', look):
+            self.assert_again(False, headers=token, code=401)
+        self.assertEqual({False}, set(read))
 
     def test_service_root_needs_no_login(self):
         self.fetch('/redfish/v1/')

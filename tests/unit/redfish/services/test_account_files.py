@@ -9,6 +9,7 @@ import bcrypt
 import fixtures
 from oslotest import base
 
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.redfish.services import account_files
 
 
@@ -226,6 +227,12 @@ class SecretTestCase(AccountFilesTestCase):
                                        account.digest))
         self.assertNotIn('secret', repr(account))
         self.assertNotIn('$2b$', repr(account))
+
+    def test_event_loop_does_not_wait_for_digest(self):
+        digest = account_files._Digest(b'x', bcrypt.gensalt(4))
+        self.assertRaises(blocking.WouldBlock, blocking.attempt, digest.get)
+        made = digest.get()
+        self.assertEqual(made, blocking.attempt(digest.get))
 
     def test_recognizes_accounts_that_fit_ipmi(self):
         for name, password, fits in (
