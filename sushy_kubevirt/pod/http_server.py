@@ -148,7 +148,12 @@ class Fairness:
 
     def _process(self, protocol, data):
         began = time.perf_counter()
-        protocol.process(data)
+        try:
+            protocol.process(data)
+        except Exception:
+            # The requests of others, which wait behind this one, continue.
+            LOG.exception('Connection from %s is closed', protocol.address)
+            protocol.abort()
         self._used += time.perf_counter() - began
 
     def _begin_iteration(self, loop):
@@ -677,7 +682,9 @@ class _Protocol(httptools_impl.HttpToolsProtocol):
 
     def _answer(self, environ, found, version):
         """Send a cached response."""
-        keep_alive = version == '1.1' and self.parser.should_keep_alive()
+        keep_alive = (version == '1.1' and self.parser.should_keep_alive()
+                      # The parser reads nothing after such a request.
+                      and not self.parser.should_upgrade())
         self.log(environ, int(found.status[:3]))
         self.transport.write(_head(
             found.status, self._server.headers(), found.headers,

@@ -304,6 +304,22 @@ class RequestTestCase(HttpServerTestCase):
         self.app.unblock.set()
         self.assertIn(b'/wait', self.answer(sock)[1])
 
+    def test_request_for_another_protocol_closes_connection(self):
+        """A client that asked for HTTP/2 may send its next request."""
+        known = types.SimpleNamespace(
+            status='200 OK', headers=[('Content-Length', '2')], body=b'{}')
+        for answer in known, None:
+            self.server.find = lambda environ, answer=answer: answer
+            sock = self.send(
+                b'GET /x HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\n'
+                b'Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n')
+            response = client.HTTPResponse(sock)
+            response.begin()
+            self.assertEqual(200, response.status)
+            self.assertEqual('close', response.getheader('Connection'))
+            response.read()
+            self.assert_closed(sock)
+
     def test_slow_request_delays_no_other(self):
         busy = [self.send(b'GET /wait HTTP/1.1\r\n\r\n') for _ in range(20)]
         for _ in busy:
@@ -581,6 +597,28 @@ class FairnessTestCase(HttpServerTestCase):
             code, body = self.answer(sock)
             self.assertEqual((200, f'/{number}'),
                              (code, json.loads(body)['path']))
+
+    def test_failure_of_one_request_does_not_delay_others(self):
+        self.set('_SHARE_SECONDS', 1e-9)     # the others wait in a queue
+
+        def find(environ):
+            if environ['PATH_INFO'] == '/fail':
+                raise OSError('Too many open files')
+
+        self.server.find = find
+        socks = [self.connect() for _ in range(5)]
+        self.wait_for(lambda: self.server.connections == 5)
+        sent = threading.Event()
+        self.server._loop.call_soon_threadsafe(sent.wait, TIMEOUT)
+        for path, sock in zip((b'x', b'fail', b'y', b'fail', b'z'), socks):
+            sock.sendall(b'GET /%s HTTP/1.1\r\n\r\n' % path)
+        sent.set()
+        for path, sock in zip('x-y-z', socks):
+            if path == '-':
+                self.assert_closed(sock)
+            else:
+                self.assertEqual(200, self.answer(sock)[0])
+        self.assertIn('Too many open files', self.log.output)
 
     def test_one_call_at_a_time_unless_it_takes_long(self):
         self.set('_TURN_SECONDS', TIMEOUT)
