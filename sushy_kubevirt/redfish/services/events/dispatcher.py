@@ -120,7 +120,7 @@ class EventDispatcher:
         if self._own_turns is not None:
             self._own_turns.start()
         self._turns.put(self._turn)
-        self._run_in_thread(self._watch, 'events-first')
+        self._start_watch()
 
     def close(self):
         """Stop the threads and streams of this worker."""
@@ -188,21 +188,24 @@ class EventDispatcher:
         A worker that leads without an initial state would miss events
         that others observed.
         """
-        while not self._cluster.closing.is_set():
-            try:
-                self._cluster.wait_ready(MATCH_SECONDS)
-                self._machine_events.start()
-            except errors.MachineError as e:
-                LOG.info('Events are not observed yet: %s; retrying', e)
-                # Events from other sources can be published all the same.
-                self._worker_messages.acquire_leadership()
-                # It fails at once while the API server is unavailable.
-                self._cluster.closing.wait(
-                    self._cluster.options.watch_backoff
-                    if isinstance(e, errors.Unavailable) else MATCH_SECONDS)
-                continue
-            self._worker_messages.acquire_leadership()
+        if self._cluster.closing.is_set():
             return
+        try:
+            self._cluster.wait_ready(MATCH_SECONDS)
+            self._machine_events.start()
+        except errors.MachineError as e:
+            LOG.info('Events are not observed yet: %s; retrying', e)
+            # It fails at once while the API server is unavailable. Others may
+            # need the thread meanwhile.
+            self._turns.put(
+                self._start_watch, self._cluster.options.watch_backoff
+                if isinstance(e, errors.Unavailable) else MATCH_SECONDS)
+        # Events from other sources can be published all the same.
+        self._worker_messages.acquire_leadership()
+
+    def _start_watch(self):
+        if not self._closed:
+            self._run_in_thread(self._watch, 'events-first')
 
     def _put(self, item):
         """Queue a record or a function without parameters."""

@@ -17,6 +17,7 @@ from sushy_kubevirt.redfish.services.events import event_options
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services.events import filters
 from sushy_kubevirt.redfish.services.events import server_sent_events
+from sushy_kubevirt.redfish.services.events import turns
 from sushy_kubevirt.redfish.services import shared_directory
 from sushy_kubevirt.redfish.services import worker_messages
 from sushy_kubevirt.redfish.services import workers
@@ -145,13 +146,15 @@ class EventsTestCase(DispatcherTestCase):
     def test_waits_before_it_tries_again_to_observe(self):
         """Without an API server each try fails at once."""
         pauses = queue.Queue()
+        put = turns.Turns.put
 
-        class Closing(threading.Event):
+        def put_later(self, turn, seconds=0):
+            if seconds:
+                pauses.put(seconds)
+            put(self, turn, seconds)
 
-            def wait(self, timeout=None):
-                pauses.put(timeout)
-                return super().wait(timeout)
-
+        self.useFixture(fixtures.MonkeyPatch(
+            turns.__name__ + '.Turns.put', put_later))
         failures = [errors.Unavailable('refused'), errors.AccessDenied('no')]
 
         def wait_ready(timeout=None):
@@ -159,14 +162,40 @@ class EventsTestCase(DispatcherTestCase):
                 raise failures.pop(0)
 
         self.cluster.options = options.Options(watch_backoff=0.01)
-        self.cluster.closing = Closing()
         self.cluster.wait_ready = wait_ready
-        self.addCleanup(self.cluster.closing.set)
         self.useFixture(fixtures.MonkeyPatch(
             dispatcher.__name__ + '.MATCH_SECONDS', 0.02))
         self.worker()
         self.assertEqual(0.01, pauses.get(timeout=30))
         self.assertEqual(0.02, pauses.get(timeout=30))
+
+    def test_machines_that_are_not_ready_occupy_no_shared_thread(self):
+        process = workers.OneProcess()
+        self.addCleanup(process.close)
+        tried = threading.Semaphore(0)
+
+        def fail(timeout=None):
+            tried.release()
+            raise errors.AccessDenied('no')
+
+        def bmc(cluster, name):
+            group = process.of(name)
+            one = dispatcher.EventDispatcher(
+                cluster, state_secret.StateSecret(
+                    cluster, ('default', name), group.messages),
+                group, event_options.EventOptions(log=False))
+            self.addCleanup(one.close)
+            one.start()
+            return one
+
+        for number in range(workers._THREADS):
+            cluster = Cluster()
+            cluster.wait_ready = fail
+            self.addCleanup(cluster.closing.set)
+            bmc(cluster, f'fails-{number}')
+        for _ in range(workers._THREADS):
+            self.assertTrue(tried.acquire(timeout=30))
+        self.wait_for_leader(bmc(self.cluster, 'works'))
 
     def test_publishes_refused_login(self):
         one, streamed_one = self.worker()
