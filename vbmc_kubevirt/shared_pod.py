@@ -36,9 +36,10 @@ LOG = logging.getLogger(__name__)
 #: End of the name of the ConfigMap with the report, after that of the list.
 REPORT_SUFFIX = '-served'
 
-#: Threads of all BMCs: for IPMI commands that read and that change, and for
+#: Threads of all BMCs: for IPMI commands that read, of which each BMC has at
+#: most `ipmi.server.READS_MAX`, and that change, of which it has one; and for
 #: the start of BMCs.
-READERS, WRITERS, STARTERS = 8, 16, 8
+READERS, WRITERS, STARTERS = 32, 16, 8
 
 #: Seconds between two writes of the report.
 REPORT_SECONDS = 0.2
@@ -253,9 +254,9 @@ class SharedPod:
         """
         if before is not None:
             before.cancel()
-            await asyncio.wait({before})
+            await _ended(before)
         text = member.text
-        if text is None:
+        if text is None or _is_reservation(text):
             await self._end(member)
             self._report.remove(name)
             if member.text is None:
@@ -297,16 +298,22 @@ class SharedPod:
             await self._in_thread(made.prepare)
             made.start()
         except BaseException:
-            await asyncio.shield(self._discard(made))
+            await self._discard(made)
             raise
         member.bmc, member.entry = made, entry
 
     async def _end(self, member):
         if member.bmc is not None:
             ended, member.bmc = member.bmc, None
-            await asyncio.shield(self._discard(ended))
+            await self._discard(ended)
 
     async def _discard(self, bmc):
+        """Stop a BMC, to the end: the next one may have the same ports."""
+        stopping = self._loop.create_task(self._stop(bmc))
+        await _ended(stopping)
+        stopping.result()
+
+    async def _stop(self, bmc):
         await bmc.stop()
         await self._in_thread(bmc.close)
 
@@ -347,6 +354,32 @@ class SharedPod:
             *ipmi_metrics.of(servers),
             *prometheus.cluster(_Health(self._shared)),
             *prometheus.process()])
+
+
+def _is_reservation(text):
+    """Tell whether an entry records the slot of a BMC, and nothing to serve.
+
+    :param text: value in the ConfigMap
+    """
+    try:
+        return 'vm' not in json.loads(text)
+    except (TypeError, ValueError):
+        return False
+
+
+async def _ended(task):
+    """Wait for the end of a task, even if the caller is cancelled meanwhile.
+
+    :raises: `asyncio.CancelledError` at the end, if the caller was
+    """
+    cancelled = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as exc:
+            cancelled = exc
+    if cancelled is not None:
+        raise cancelled
 
 
 class _Health:

@@ -2,6 +2,7 @@
 import asyncio
 from concurrent import futures
 import json
+import threading
 import types
 import unittest
 from unittest import mock
@@ -57,6 +58,110 @@ class ReportTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(
             {'a': {'digest': 'digest-2', 'problem': ''}},
             {name: json.loads(text) for name, text in body['data'].items()})
+
+
+class Bmc:
+    """A BMC that takes as long as a test wants to be prepared and to stop.
+
+    :ivar using: the BMCs that have the ports
+    """
+
+    using = []
+    prepared = stopped = None
+
+    def __init__(self, common, name, entry):
+        self.entry = entry
+
+    def prepare(self):
+        if self.prepared is not None:
+            self.prepared.wait(30)
+
+    def start(self):
+        self.using.append(self)
+        if len(self.using) > 1:
+            raise shared_bmc.Problem('TCP port 10000: Address already in use')
+
+    async def stop(self):
+        if self.stopped is not None:
+            await self.stopped.wait()
+        if self in self.using:
+            self.using.remove(self)
+
+    def close(self):
+        pass
+
+    def problem(self):
+        return ''
+
+
+class MembersTest(unittest.IsolatedAsyncioTestCase):
+
+    async def asyncSetUp(self):
+        self.pod = pod = object.__new__(shared_pod.SharedPod)
+        pod._members, pod._stopping = {}, False
+        pod._loop = asyncio.get_running_loop()
+        pod._starters = futures.ThreadPoolExecutor(4)
+        self.addCleanup(pod._starters.shutdown)
+        pod._common, pod._report = None, mock.Mock()
+        self.bmc = type('OneBmc', (Bmc,), {'using': []})
+        patch = mock.patch.object(shared_bmc, 'SharedBmc', self.bmc)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def entry(self, **values):
+        return json.dumps({'uid': 'u', 'slot': 0, **values})
+
+    async def apply(self, *entries):
+        """Change the entry without a pause; wait until the last is served."""
+        for text in entries:
+            self.pod._apply({} if text is None else {'a': text})
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+    async def served(self):
+        async with asyncio.timeout(30):
+            while (member := self.pod._members.get('a')) is not None and (
+                    not member.task.done()):
+                await asyncio.sleep(0.001)
+        return [one.entry['vm'] for one in self.bmc.using]
+
+    async def test_reservation_is_neither_served_nor_reported(self):
+        await self.apply(self.entry())
+        self.assertEqual([], await self.served())
+        self.pod._report.set.assert_not_called()
+        await self.apply(self.entry(vm='lab/a'))
+        self.assertEqual(['lab/a'], await self.served())
+        self.pod._report.remove.reset_mock()
+        await self.apply(self.entry())
+        self.assertEqual([], await self.served())
+        self.pod._report.remove.assert_called_once_with('a')
+        self.pod._report.set.assert_called_once()
+        await self.apply(None)
+        self.assertEqual([], await self.served())
+        self.assertEqual({}, self.pod._members)
+
+    async def test_next_entry_waits_for_ports(self):
+        await self.apply(self.entry(vm='lab/a'))
+        await self.served()
+        stopped = self.bmc.stopped = asyncio.Event()
+        await self.apply(*(self.entry(vm=f'lab/{name}') for name in 'bcd'))
+        await asyncio.sleep(0.05)       # for a BMC that does not wait
+        self.assertEqual(['lab/a'], [
+            one.entry['vm'] for one in self.bmc.using])
+        stopped.set()
+        self.assertEqual(['lab/d'], await self.served())
+        self.assertEqual({''}, {call.args[2] for call
+                                in self.pod._report.set.mock_calls})
+
+    async def test_change_during_preparation(self):
+        self.bmc.prepared = threading.Event()
+        stopped = self.bmc.stopped = asyncio.Event()
+        await self.apply(*(self.entry(vm=f'lab/{name}') for name in 'abc'))
+        self.bmc.prepared.set()
+        await asyncio.sleep(0.01)
+        self.assertEqual([], self.bmc.using)    # 'a' is still discarded
+        stopped.set()
+        self.assertEqual(['lab/c'], await self.served())
 
 
 class EntryTest(base.BaseTestCase):
