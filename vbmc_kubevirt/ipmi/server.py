@@ -26,6 +26,10 @@ LOG = logging.getLogger(__name__)
 #: Maximum number of concurrent requests of one session.
 PENDING_MAX = 4
 
+#: Maximum number of threads for commands of a BMC that read. The executor may
+#: be that of many BMCs.
+READS_MAX = 4
+
 #: Responses cached for each session, and for how many seconds. A client that
 #: lost a response repeats its request within about ten seconds.
 CACHED_RESPONSES_MAX = 8
@@ -114,7 +118,7 @@ class Server:
             self._user_unchanged, lambda: self._loop.time())
         self._loop = None
         self._socket = None
-        self._write_lock = None
+        self._write_lock = self._reads = None
         self._finishing = False
         self._stopped = False
         self._tasks = set()
@@ -156,6 +160,7 @@ class Server:
         """
         self._loop = asyncio.get_running_loop()
         self._write_lock = asyncio.Lock()
+        self._reads = asyncio.Semaphore(READS_MAX)
         self._socket = sock
         self._loop.add_reader(sock, self._read)
 
@@ -520,8 +525,12 @@ class Server:
                 async with self._write_lock:
                     return await self._loop.run_in_executor(
                         self._writers, command.handler, session, request.data)
-            return await self._loop.run_in_executor(
-                self._readers, command.handler, session, request.data)
+            async with self._reads:
+                if request not in session.pending:
+                    # It was answered meanwhile, with that code.
+                    return constants.Completion.TIMEOUT, b''
+                return await self._loop.run_in_executor(
+                    self._readers, command.handler, session, request.data)
         except Exception:
             LOG.exception('%s: command %02Xh of network function %02Xh '
                           'failed', self.name, request.command,

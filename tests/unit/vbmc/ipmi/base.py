@@ -88,12 +88,12 @@ class ServerTestCase(unittest.IsolatedAsyncioTestCase):
 
     def read(self, session, data):
         self.calls.append(('read', data))
-        self.unblock.wait(5)
+        self.unblock.wait(30)
         return 0, b'read'
 
     def write(self, session, data):
         self.calls.append(('write', data))
-        self.unblock.wait(5)
+        self.unblock.wait(30)
         return 0, bytes((len(self.calls),))
 
     def faulty(self, session, data):

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+from concurrent import futures
 from unittest import mock
 
 from tests.unit.vbmc.ipmi import base
 from tests.unit.vbmc.ipmi import client
 from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import users
 
 
 class RequestTest(base.ServerTestCase):
@@ -55,6 +57,24 @@ class RequestTest(base.ServerTestCase):
         await other.command(0, 2, b'\3', rq=9)
         self.assertEqual(2, len(self.calls))
 
+    async def test_session_is_worth_nothing_at_another_server(self):
+        other = server.Server(
+            'other', users.Users(self.users), self.commands,
+            lambda: base.GUID, self.readers, self.writers, self.attempt)
+        other.start(self.socket)
+        self.addCleanup(other.stop)
+        own = client.Client(other, self.socket).login()
+        packet = self.one.secure(client.message(0, 1, b'', 9))
+        mark = len(self.socket.sent)
+        for _sent_again in range(2):
+            other.receive(packet, self.one.address)
+        await self.wait_for_tasks()
+        self.assertEqual((mark, []), (len(self.socket.sent), self.calls))
+        # It was valid, and both sessions still are.
+        self.assertEqual([(0, b'read', 9)], [
+            self.one.reveal(one) for one in self.one.send(packet)])
+        self.assertEqual([(0, b'read')], own.request(0, 1))
+
     async def test_runs_repeated_reads_again(self):
         await self.one.command(0, 1, rq=9)
         await self.one.command(0, 1, rq=9)
@@ -97,6 +117,39 @@ class RequestTest(base.ServerTestCase):
         self.assertEqual((0, b'read'), self.one.reveal(
             self.socket.sent[mark][0])[:2])
         self.assertEqual([('read', b'')], self.calls)
+
+    async def read_often(self):
+        """Send twice as many commands that block as may have a thread."""
+        self.unblock.clear()
+        self.server._readers = futures.ThreadPoolExecutor(
+            server.READS_MAX + 1)
+        self.addCleanup(self.server._readers.shutdown)
+        sessions = [self.client().login()
+                    for _ in range(2 * server.READS_MAX // server.PENDING_MAX)]
+        for one in sessions:
+            for _ in range(server.PENDING_MAX):
+                self.assertEqual([], one.request(0, 1))
+
+    async def test_reads_leave_threads_to_other_bmcs(self):
+        await self.read_often()
+        async with asyncio.timeout(30):
+            await asyncio.get_running_loop().run_in_executor(
+                self.server._readers, lambda: None)
+        self.assertEqual(server.READS_MAX, len(self.calls))
+        self.unblock.set()
+        await self.wait_for_tasks()
+        self.assertEqual(2 * server.READS_MAX, len(self.calls))
+
+    async def test_read_that_was_given_up_is_not_run(self):
+        with mock.patch.object(server, 'RESPONSE_SECONDS', 0.05):
+            await self.read_often()
+            async with asyncio.timeout(30):
+                while self.server.responses[0, 1, 0xc3] < (
+                        2 * server.READS_MAX):
+                    await asyncio.sleep(0.001)
+        self.unblock.set()
+        await self.wait_for_tasks()
+        self.assertEqual(server.READS_MAX, len(self.calls))
 
     async def test_only_reads_are_attempted(self):
         self.assertEqual((0, b'\1'), await self.one.command(0, 2, b'\3'))
