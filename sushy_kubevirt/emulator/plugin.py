@@ -214,7 +214,9 @@ class _State:
         #: `service_context.Services`, with the kubevirt driver; else None
         self.services = services
         #: Responses that may be sent again, a `response_cache.ResponseCache`.
-        self.responses = response_cache.ResponseCache()
+        self.responses = response_cache.ResponseCache(
+            response_cache.MAX_BYTES if driver is None
+            else response_cache.SHARED_BYTES)
         self._vmedia = None     # (system driver, the media driver for it)
         # Result of `serves_kubevirt`; None before the first request.
         self._serves_kubevirt = None

@@ -26,6 +26,10 @@ from sushy_kubevirt.redfish.protocol import request_validation
 #: Largest number of bytes of all responses, and of one.
 MAX_BYTES, MAX_BODY_BYTES = 2 ** 20, 2 ** 16
 
+#: That of all responses of one of many BMCs of a process. Clients can fill it
+#: without login, by GETs of the service root with other headers.
+SHARED_BYTES = 2 ** 17
+
 #: Bytes that an entry takes besides its body, about.
 _OVERHEAD = 2048
 
@@ -63,9 +67,13 @@ class Response:
 
 
 class ResponseCache:
-    """The responses of one application. Thread-safe."""
+    """The responses of one application. Thread-safe.
 
-    def __init__(self):
+    :param most: largest number of bytes of all responses
+    """
+
+    def __init__(self, most=MAX_BYTES):
+        self._most = most
         self._lock = threading.Lock()
         self._responses = collections.OrderedDict()
         self._bytes = 0
@@ -142,7 +150,7 @@ class ResponseCache:
             self._drop(digest)
             self._responses[digest] = response
             self._bytes += _OVERHEAD + len(response.body)
-            while self._bytes > MAX_BYTES:
+            while self._bytes > self._most:
                 self._drop(next(iter(self._responses)))
 
     def _drop(self, digest):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from unittest import mock
 
+from sushy_kubevirt.emulator import plugin
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.redfish.protocol import response_cache
 from tests.unit.redfish import base
@@ -118,10 +119,13 @@ class ResponseCacheTestCase(CacheMixin, base.RedfishTestCase):
 
     def test_size_is_limited(self):
         size = 4 * response_cache._OVERHEAD
-        with mock.patch.object(response_cache, 'MAX_BYTES', size):
-            for number in range(20):
-                self.fetch(f'/redfish/v1/?x={number}')
-                self.assertLessEqual(self.responses._bytes, size)
+        # That of one of many BMCs of a process.
+        self.assertLess(4 * plugin._State(
+            None, mock.Mock(), None).responses._most, self.responses._most)
+        self.responses._most = size
+        for number in range(20):
+            self.fetch(f'/redfish/v1/?x={number}')
+            self.assertLessEqual(self.responses._bytes, size)
         self.assertIn(len(self.responses._responses), (1, 2, 3))
         self.assert_again(True, '/redfish/v1/?x=19')
         self.assert_again(False, '/redfish/v1/?x=0')
