@@ -4,6 +4,8 @@
 It has the methods of the cache, and neither shows nor changes another VM.
 """
 
+import threading
+
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 
@@ -21,12 +23,16 @@ class VmView:
         self._client = client
         self._key = key
         self._callbacks = []
+        self._lock = threading.Lock()
+        self._closed = False
 
     def start(self):
         """Do nothing: the cache has an owner."""
 
     def close(self):
         """End all subscriptions."""
+        with self._lock:
+            self._closed = True
         for callback in tuple(self._callbacks):
             self.unsubscribe(callback)
 
@@ -114,11 +120,15 @@ class VmView:
     # Notifications
 
     def subscribe(self, callback):
-        """See `vm_cache.VmCache.subscribe`."""
-        self._callbacks.append(callback)
-        self._cache.subscribe(callback, self._key)
+        """See `vm_cache.VmCache.subscribe`; of no effect after `close`."""
+        with self._lock:
+            if not self._closed:
+                self._callbacks.append(callback)
+                self._cache.subscribe(callback, self._key)
 
     def unsubscribe(self, callback):
         """See `vm_cache.VmCache.unsubscribe`."""
-        self._callbacks.remove(callback)
-        self._cache.unsubscribe(callback, self._key)
+        with self._lock:
+            if callback in self._callbacks:
+                self._callbacks.remove(callback)
+                self._cache.unsubscribe(callback, self._key)

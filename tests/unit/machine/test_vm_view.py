@@ -54,6 +54,16 @@ class VmViewTestCase(base.BaseTestCase):
         self.assertEqual((None, None), a.cached_objects(other))
         self.assertIsNone(a.version(other))
 
+    def test_closed_cluster_has_no_subscriptions(self):
+        """A thread may subscribe while the cluster is closed."""
+        a = self.cluster('a')
+        a.wait_ready()
+        end = a.subscribe(lambda *_: None)
+        a.close()
+        a.subscribe(lambda *_: None)
+        self.assertEqual({}, self.shared.cache._callbacks_of)
+        end()
+
     def test_lists_once_for_all(self):
         def calls():
             return {call: number for call, number
