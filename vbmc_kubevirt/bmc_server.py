@@ -123,6 +123,8 @@ class SharedBackend:
             users.share(self._stored)
         else:
             users.attach(self._state, self.log)
+            # Nothing else reads it; the first login would be refused.
+            self._state.refresh(state_secret.MAX_AGE_SECONDS)
 
     def close(self):
         """Do nothing: Redfish closes what it has."""

@@ -8,6 +8,7 @@ from unittest import mock
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from vbmc_kubevirt import bmc_server
+from vbmc_kubevirt import bmc_users
 
 
 class SharedConnectionTest(unittest.TestCase):
@@ -76,6 +77,22 @@ class BmcServerTest(unittest.TestCase):
         entry.close()
         self.assertRaises(errors.Unavailable, entry.bmc.machine)
         self.cluster.assert_not_called()
+
+
+class SharedBackendTest(unittest.TestCase):
+
+    def test_ipmi_alone_reads_stored_accounts(self):
+        """Nothing else does, and the first login needs them."""
+        state = mock.Mock()
+        backend = bmc_server.SharedBackend(
+            mock.Mock(), state, mock.Mock(), None, {})
+        users = bmc_users.BmcUsers(tuple, True)
+        backend.attach(users)
+        state.refresh.assert_called_once()
+        self.assertIsNotNone(users._accounts)
+        state.reset_mock()
+        backend.attach(bmc_users.BmcUsers(tuple, False))
+        self.assertEqual([], state.mock_calls)
 
 
 class WatchTest(unittest.IsolatedAsyncioTestCase):
