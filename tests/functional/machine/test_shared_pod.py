@@ -10,9 +10,12 @@ import threading
 
 import requests
 
+from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import process
 from tests.fixtures import base
 from tests.fixtures import shared_pod
+from tests.fixtures import terminal
+from tests.fixtures import udp_relay
 
 SYSTEM = '/redfish/v1/Systems/1'
 SESSIONS = '/redfish/v1/SessionService/Sessions'
@@ -51,6 +54,20 @@ class SharedPodTestCase(base.SandboxTestCase):
             digest, problem = self.pod.served().get(bmc.name, ('', ''))
             return digest == bmc.digest and problem
         return self.until(found)
+
+    def connections(self, bmc, session):
+        """Return the connection pool of a `requests.Session`."""
+        return session.adapters['https://'].get_connection_with_tls_context(
+            requests.Request('GET', bmc.url).prepare(), bmc.ca)
+
+    def ipmitool(self, *words, bmc, relay=None):
+        """Run ``ipmitool`` in a terminal."""
+        to = relay or bmc
+        return self.useFixture(terminal.Terminal(
+            ['ipmitool', '-I', 'lanplus', '-H', to.address, '-p',
+             str(to.port), '-U', bmc.username, '-E', *words],
+            process.environment(process.NO_HOME, {
+                'IPMI_PASSWORD': bmc.password, 'TERM': 'dumb'})))
 
     def login(self, bmc):
         return bmc.request('POST', SESSIONS, {
@@ -108,6 +125,7 @@ class MembershipTestCase(SharedPodTestCase):
         one, two = self.bmcs(2)
         with requests.Session() as session:
             one.request('GET', SYSTEM, session=session, expect=200)
+            pool = self.connections(one, session)
             old_ca = one.ca
             one.password = 'secret-number-2'
             self.pod.set_secret('vm-0-auth', username=one.username,
@@ -118,9 +136,8 @@ class MembershipTestCase(SharedPodTestCase):
             self.pod.list(one)
             self.wait_served(one, two)
             # The connection is the same, the password is the new one.
-            self.assertEqual(1, len(session.adapters[
-                'https://'].poolmanager.pools))
             one.request('GET', SYSTEM, session=session, expect=200)
+            self.assertEqual(1, pool.num_connections)
         self.assertIn('Chassis Power', one.ipmi('power', 'status'))
         self.assertEqual(old_ca, one.ca)
         one.request('GET', SYSTEM, expect=200)
@@ -165,9 +182,7 @@ class UninterruptedTestCase(SharedPodTestCase):
             self.addCleanup(connection.close)
             self.assertIn('off', say('power status'))
             one.request('GET', SYSTEM, session=connection, expect=200)
-            adapter = connection.adapters['https://']
-            pool = adapter.get_connection_with_tls_context(
-                requests.Request('GET', one.url).prepare(), one.ca)
+            pool = self.connections(one, connection)
             two = self.pod.bmc('vm-1', 1)
             self.pod.list(two)
             self.wait_served(one, two)
@@ -187,6 +202,34 @@ class UninterruptedTestCase(SharedPodTestCase):
             one.request('POST', '/redfish/v1/EventService/Actions/'
                         'EventService.SubmitTestEvent', {}, expect=204)
             self.until(lambda: any(b'TestMessage' in line for line in lines))
+
+    @given_cluster.needs_sandbox("the sandbox's guest, which has a shell")
+    def test_serial_console_stays_connected(self):
+        one = self.pod.bmc('vm-0', 0)
+        one.entry['ipmi']['port'] = one.port    # there is no Service
+        self.pod.list(one)
+        self.wait_served(one)
+        one.ipmi('power', 'on')
+        self.sandbox.wait_running('vm-0')
+        console = self.ipmitool('sol', 'activate', bmc=one)
+        console.wait(rb'SOL Session operational')
+        console.say(b'', rb'\r\n# ')
+        two = self.pod.bmc('vm-1', 1)
+        self.pod.list(two)
+        self.wait_served(one, two)
+        console.say(b'print 64', rb'0000000000 \.+\r\n# ')
+        two.entry['slot'] = 7
+        self.pod.list(two)
+        self.wait_served(one, two)
+        console.say(b'print 64', rb'0000000000 \.+\r\n# ')
+        self.pod.unlist(two)
+        self.wait_served(one)
+        console.say(b'print 64', rb'0000000000 \.+\r\n# ')
+        self.assertEqual(1, console.output.count(b'operational'))
+        # It would tell that the VM's console was connected again.
+        self.assertNotIn(b'console of', console.output)
+        console.send(b'\r~.')
+        self.assertEqual(0, console.wait_end())
 
 
 class IsolationTestCase(SharedPodTestCase):
@@ -266,6 +309,33 @@ class IsolationTestCase(SharedPodTestCase):
                                               '5'))
         one.ipmi(*'raw 4 2 4 7 1 0x6f 1 0 0'.split())
         self.assertNotIn('Temperature', two.ipmi('sel', 'elist'))
+
+    def test_session_of_one_bmc_is_refused_by_another(self):
+        """Its packets come from the same address, for the same account."""
+        one, two = self.pod.bmc('vm-0', 0), self.pod.bmc('vm-1', 1)
+        two.password = one.password
+        self.pod.set_secret('vm-1-auth', username=two.username,
+                            password=two.password)
+        self.pod.list(one, two)
+        self.wait_served(one, two)
+        relay = self.useFixture(udp_relay.Relay(lambda number: False))
+        relay.connect(one.address, one.port)
+        shell = self.ipmitool('-N', '2', '-R', '2', 'shell', bmc=one,
+                              relay=relay)
+        prompt = rb'ipmitool> '
+        shell.wait(prompt)
+
+        def say(words):
+            mark = shell.mark()
+            shell.send(words + b'\r')
+            return shell.wait(rb'(.*)' + prompt, mark)[1]
+
+        self.assertIn(b'Chassis Power is off', say(b'power status'))
+        relay.connect(two.address, two.port)
+        self.assertIn(b'Unable to set', say(b'power on'))
+        relay.connect(one.address, one.port)
+        self.assertIn(b'Chassis Power is off', say(b'power status'))
+        self.assertIn('is off', two.ipmi('power', 'status'))
 
     def test_same_uuid_of_another_vm_changes_nothing(self):
         one, two = self.bmcs(2)
