@@ -44,6 +44,9 @@ READERS, WRITERS, STARTERS = 32, 16, 8
 #: Seconds between two writes of the report.
 REPORT_SECONDS = 0.2
 
+#: Seconds between two checks whether somebody else has changed the report.
+CHECK_SECONDS = 60
+
 #: Seconds before a BMC that could not be started is tried again, doubled each
 #: time, and the longest pause.
 FIRST_PAUSE, LONGEST_PAUSE = 1, 60
@@ -74,6 +77,11 @@ class Report:
         self._entries = {}
         self._written = None
         self._changed = asyncio.Event()
+
+    @property
+    def replaced(self):
+        """Whether the report of an earlier process is gone."""
+        return self._written is not None
 
     def set(self, name, digest, problem=''):
         """Report what is served for a BMC.
@@ -109,8 +117,25 @@ class Report:
                     continue
                 self._written, pause = wanted, REPORT_SECONDS
             await asyncio.sleep(REPORT_SECONDS)
-            await self._changed.wait()
+            try:
+                await asyncio.wait_for(self._changed.wait(), CHECK_SECONDS)
+            except TimeoutError:
+                self._written = await loop.run_in_executor(
+                    self._executor, self._read)
             self._changed.clear()
+
+    def _read(self):
+        """:returns: what is reported, a dict"""
+        try:
+            return self._client.get(api_resources.CONFIG_MAP,
+                                    *self._where).get('data') or {}
+        except errors.ObjectNotFound:
+            # Writing fails until the operator has created it again.
+            return {}
+        except errors.MachineError as exc:
+            LOG.info('The report in ConfigMap %s/%s cannot be read: %s',
+                     *self._where, exc)
+            return self._written
 
     def _write(self, wanted):
         if self._written is None:
@@ -338,6 +363,9 @@ class SharedPod:
         if not problem and not self._watcher.listed:
             problem = (f'ConfigMap {"/".join(self._where)} was not read yet: '
                        f'{self._watcher.error or "no answer"}')
+        if not problem and not self._report.replaced:
+            # The operator would believe that of the earlier process.
+            problem = 'The report was not written yet'
         return problem
 
     def metrics(self):
@@ -388,6 +416,15 @@ class _Health:
     def __init__(self, shared):
         self.calls = shared.client.calls
         self.cache_age = shared.cache.age
+
+
+def _is_reservation(text):
+    """Tell whether an entry only reserves the slot of a BMC."""
+    try:
+        return 'vm' not in json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        # `SharedPod._change` reports it.
+        return False
 
 
 def _application():

@@ -3,10 +3,12 @@
 
 from concurrent import futures
 import contextlib
+import json
 import re
 import signal
 import subprocess
 import threading
+import types
 
 import requests
 
@@ -106,6 +108,21 @@ class MembershipTestCase(SharedPodTestCase):
         self.until(lambda: one.request(
             'GET', SYSTEM, auth=('bob', 'secret-of-bob')).status_code == 200)
         self.assertEqual({}, self.sandbox.stats()['refused'])
+
+    def test_reservation_is_not_served(self):
+        one, two = self.bmcs(2)
+        for entry in ({'slot': 2, 'uid': 'x'}, {'slot': 1, 'uid': 'y'}):
+            self.pod.bmcs['vm-2'] = types.SimpleNamespace(
+                name='vm-2', vm='vm-2', text=json.dumps(entry))
+            # Something else that is reported after it.
+            one.entry['account_management'] ^= True
+            self.pod.list(one)
+            self.wait_served(one, two)
+        two.entry = {'slot': two.slot, 'uid': two.spec.uid}
+        self.pod.list(two)
+        self.wait_served(one)
+        self.assertRaises(requests.ConnectionError, two.request, 'GET', SYSTEM)
+        self.assertNotIn('Traceback', self.pod.process.output)
 
     def test_bad_secret_is_the_problem_of_one(self):
         good, bad = self.pod.bmc('vm-0', 0), self.pod.bmc('vm-1', 1)

@@ -59,6 +59,41 @@ class ReportTest(unittest.IsolatedAsyncioTestCase):
             {'a': {'digest': 'digest-2', 'problem': ''}},
             {name: json.loads(text) for name, text in body['data'].items()})
 
+    async def test_what_somebody_else_changes_is_written_again(self):
+        client, pool = mock.Mock(), futures.ThreadPoolExecutor(1)
+        self.addCleanup(pool.shutdown)
+        written = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        client.patch = lambda *args: loop.call_soon_threadsafe(
+            written.put_nowait, args[-1])
+        client.get.return_value = {}
+        with mock.patch.object(shared_pod, 'REPORT_SECONDS', 0.01), \
+                mock.patch.object(shared_pod, 'CHECK_SECONDS', 0.01):
+            report = shared_pod.Report(client, ('lab', 'b-served'), pool)
+            report.set('a', 'digest-a')
+            self.assertFalse(report.replaced)
+            task = asyncio.create_task(report.run())
+            self.addCleanup(task.cancel)
+            async with asyncio.timeout(30):
+                [first] = await written.get()
+                # It was deleted and created again, or is forged.
+                for found in ({}, {'a': 'x'}, first['value'] | {'b': 'x'}):
+                    client.get.return_value = {'data': found}
+                    while not written.empty():
+                        written.get_nowait()
+                    body = (await written.get())['data']
+                    # Writes of the check before may still follow.
+                    while 'b' in found and 'b' not in body:
+                        body = (await written.get())['data']
+                    self.assertEqual(None if 'b' in found else first[
+                        'value']['a'], body['b' if 'b' in found else 'a'])
+                self.assertTrue(report.replaced)
+                client.get.side_effect = errors.ObjectNotFound('gone')
+                while not written.empty():
+                    written.get_nowait()
+                self.assertEqual({'data': first['value']},
+                                 await written.get())
+
 
 class Bmc:
     """A BMC that takes as long as a test wants to be prepared and to stop.
@@ -165,6 +200,12 @@ class MembersTest(unittest.IsolatedAsyncioTestCase):
 
 
 class EntryTest(base.BaseTestCase):
+
+    def test_reservation_is_no_entry(self):
+        for text, expected in (
+                ('{"slot": 1, "uid": "u"}', True), ('{"vm": "a/b"}', False),
+                ('x', False), ('3', False)):
+            self.assertEqual(expected, shared_pod._is_reservation(text), text)
 
     def test_versions_of_secrets_need_no_restart(self):
         entry = {'auth': {'secret': 's', 'version': '1'}, 'slot': 1}
