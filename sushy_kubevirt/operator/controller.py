@@ -236,9 +236,9 @@ class Controller:
         self._wake(self._cache.users_of(bmc_resources.BMC, *key))
         self._count(key)
         self._forget(key)
-        self._shards.release(key)
 
     def _forget(self, key):
+        self._shards.release(key)
         self._reconciler.forget(key)
         self._rollout.forget(key)
         self._foreign_objects.forget(key)
@@ -269,7 +269,8 @@ class Controller:
                 self._orphaned_rbac.enqueue(found['metadata']['namespace'],
                                             found['metadata']['name'])
             self._shards.seen(resource, found['metadata']['namespace'],
-                              found['metadata']['name'])
+                              found['metadata']['name'],
+                              found if is_gone else None)
             keys = self._users_of(resource, found)
             if resource == bmc_resources.DEPLOYMENT:
                 for key in keys:

@@ -11,6 +11,9 @@ PER_VM, SHARED = 'PerVM', 'Shared'
 #: Default and maximum number of BMCs in one pod.
 BMCS_PER_POD, MAX_BMCS_PER_POD = 250, 1000
 
+#: Number of slots of a pod: more than BMCs, as a free slot rests.
+SLOTS = 2 * MAX_BMCS_PER_POD
+
 #: Ports of slot 0 in the pod: Redfish (TCP), HTTP beside HTTPS (TCP), IPMI
 #: (UDP). Slot s has the port s above.
 REDFISH_PORT, HTTP_PORT, IPMI_PORT = 10000, 20000, 30000

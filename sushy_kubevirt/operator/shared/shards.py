@@ -46,8 +46,12 @@ RECENT_SECONDS = 3
 #: most 1 MiB.
 _MAX_TEXT = 900 * 1024
 
-#: Characters of an entry that is not made yet: most have fewer.
-_ENTRY = 1200
+#: Longest resourceVersion of a Secret, to estimate the length of an entry.
+_VERSION = str(2 ** 64)
+
+#: Seconds that a free slot rests: until then clients may still reach it by the
+#: address of the previous BMC, whose Service is deleted or changed after it.
+REST_SECONDS = 60
 
 #: Maximum number of rounds for one object of a shard.
 _MAX_ROUNDS = 8
@@ -78,21 +82,24 @@ class Member:
         self.report = '', ''
         self.policy = spec.NetworkPolicy()
         self.secrets = frozenset()
-        self.size = _ENTRY
+        self.size = 0
         self.since = time.monotonic()
 
 
 class Shard:
     """One shared pod.
 
+    :param room: number of BMCs that its pod has memory for
+
     ``members`` has a `Member` by the BMC's name; ``deployment``, ``taken``,
     ``refused`` and ``waiting`` are as in `placement.Placement`; ``tried`` as
     in `plan.steps`.
     """
 
-    def __init__(self, namespace, number):
+    def __init__(self, namespace, number, room):
         self.namespace = namespace
         self.number = number
+        self.room = room
         self.members = {}
         self.deployment = None
         self.taken = ''
@@ -136,6 +143,8 @@ class Shards:
         self._executor = executor.Executor(api, cache)
         self._shards = collections.defaultdict(dict)
         self._of = {}
+        # (namespace, shard): {slot: time until which it rests}
+        self._resting = collections.defaultdict(dict)
         self._queue = workqueue.Queue(self.reconcile, WORKERS)
         self._due = {}
 
@@ -173,17 +182,18 @@ class Shards:
         """
         key = bmc.namespace, bmc.name
         self.release(key)
+        size = _size(bmc, entry.entry(bmc, placement.SLOTS, _VERSION, _VERSION,
+                                      self._defaults.proxy))
         shards = self._shards[bmc.namespace]
         number = next(
             (number for number, shard in sorted(shards.items())
              if len(shard.members) < self._bmcs_per_pod
-             and shard.size + _ENTRY < _MAX_TEXT), None)
+             and shard.size + size <= _MAX_TEXT), None)
         if number is None:
             number = _lowest_free(shards)
         shard = self._shard(bmc.namespace, number)
-        member = Member(bmc.uid, _lowest_free(
-            {one.slot for one in shard.members.values()}))
-        member.policy = bmc.network_policy
+        member = Member(bmc.uid, self._free_slot(shard))
+        member.policy, member.size = bmc.network_policy, size
         shard.members[bmc.name] = member
         self._of[key] = shard
         self._changed(shard)
@@ -197,12 +207,18 @@ class Shards:
         shard, member = self._find(bmc)
         if member is None:
             return
+        size = _size(bmc, text)
+        if shard.size - member.size + size > _MAX_TEXT and len(
+                shard.members) > 1:
+            # The API server would refuse the record of all its BMCs.
+            self.claim(bmc)
+            return
         digest = entry.digest(text)
         if digest != member.digest:
             member.since = time.monotonic()
         member.digest, member.pending = digest, text
         member.policy, member.secrets = bmc.network_policy, entry.secrets(bmc)
-        member.size = len(text) + len(repr(bmc.network_policy))
+        member.size = size
         self._changed(shard)
 
     def release(self, key):
@@ -212,8 +228,25 @@ class Shards:
         """
         shard = self._of.pop(key, None)
         if shard is not None:
-            del shard.members[key[1]]
+            member = shard.members.pop(key[1])
+            if member.recorded:
+                self._rest(shard, member.slot)
             self._changed(shard)
+
+    def _rest(self, shard, slot):
+        self._resting[shard.namespace, shard.number][
+            slot] = time.monotonic() + REST_SECONDS
+
+    def _free_slot(self, shard):
+        """:returns: the lowest slot that is free and does not rest"""
+        used = {one.slot for one in shard.members.values()}
+        at, now = (shard.namespace, shard.number), time.monotonic()
+        resting = {slot: until for slot, until in self._resting.pop(
+            at, {}).items() if until > now}
+        if resting:
+            self._resting[at] = resting
+        found = _lowest_free(used | resting.keys())
+        return found if found < placement.SLOTS else _lowest_free(used)
 
     def _find(self, bmc):
         """:returns: (`Shard`, `Member`) of a BMC; (None, None) if it has none
@@ -232,7 +265,7 @@ class Shards:
     def _shard(self, namespace, number):
         shards = self._shards[namespace]
         if number not in shards:
-            shards[number] = Shard(namespace, number)
+            shards[number] = Shard(namespace, number, self._bmcs_per_pod)
         return shards[number]
 
     # What the cluster has
@@ -255,6 +288,9 @@ class Shards:
                 bmc_resources.CONFIG_MAP, namespace, name)
             if record is not None and naming.shard_of(record) == number:
                 self._load_members(shard, record.get('data') or {})
+            # It stays as it is while the operator runs: another number would
+            # replace the pod. More than the option is what was a higher one.
+            shard.room *= max(1, -(-len(shard.members) // shard.room))
             shard.deployment = self._ours(bmc_resources.DEPLOYMENT, shard)
             self._set_stopped(shard)
             self._read_reports(shard)
@@ -268,8 +304,10 @@ class Shards:
             if (place is None or body is None or key in self._of
                     or body['metadata']['uid'] != place[0]
                     or place[1] in taken
-                    or place[1] >= placement.MAX_BMCS_PER_POD):
+                    or place[1] >= placement.SLOTS):
                 # Removed by the next write.
+                if place is not None:
+                    self._rest(shard, place[1])
                 continue
             taken.add(place[1])
             bmc, member = spec.read(body), Member(*place)
@@ -277,7 +315,7 @@ class Shards:
             member.digest = entry.digest(text)
             member.policy = bmc.network_policy
             member.secrets = entry.secrets(bmc)
-            member.size = len(text) + len(repr(member.policy))
+            member.size = _size(bmc, text)
             shard.members[name] = member
             self._of[key] = shard
 
@@ -295,10 +333,12 @@ class Shards:
         self._due.clear()
         await self._queue.close(seconds)
 
-    def seen(self, resource, namespace, name):
+    def seen(self, resource, namespace, name, gone=None):
         """Note that an object of a shard has changed, or is gone.
 
         :param name: of any object; others are ignored
+        :param gone: dict, the last state of an object that was deleted; None
+            if it is unknown
         """
         number = naming.shard_number(name)
         shard = None if number is None else self._shards[namespace].get(
@@ -311,12 +351,27 @@ class Shards:
             return
         if resource == bmc_resources.DEPLOYMENT:
             self._read_deployment(shard)
+        if (gone and resource == bmc_resources.CONFIG_MAP
+                and name == naming.shared(number)):
+            self._keep_entries(shard, gone.get('data') or {})
         if (resource == bmc_resources.CONFIG_MAP
                 and name == objects.served(naming.shared(number))):
             self._read_reports(shard)
             if self._ours(resource, shard, name) is not None:
                 return
         self._changed(shard)
+
+    @staticmethod
+    def _keep_entries(shard, data):
+        """Have the entries of a record that was deleted written again, as the
+        pod goes on serving them.
+
+        :param data: dict, of the record
+        """
+        for name, member in shard.members.items():
+            if member.pending is None and entry.digest(
+                    data.get(name, '')) == member.digest:
+                member.pending = data[name]
 
     def wake(self, key):
         """Write a shard whose upgrade has waited.
@@ -443,8 +498,7 @@ class Shards:
         if wanted is None:
             await self._delete(shard, bmc_resources.POLICY)
         await self._ensure_deployment(shard, objects.deployment(
-            *at, self._defaults, self._bmcs_per_pod,
-            account['metadata']['uid']))
+            *at, self._defaults, shard.room, account['metadata']['uid']))
 
     async def _write_members(self, shard):
         """Make the record equal to the members."""
@@ -488,6 +542,9 @@ class Shards:
             if member.pending == text:
                 member.pending = None
         self._wake(lost)
+        if any(member.digest for member, _ in written.values()):
+            # A BMC that has left and is back may be reported already.
+            self._read_reports(shard)
 
     async def _live(self, shard, resource, name):
         """Look up an object; read a foreign one, which is not watched.
@@ -615,6 +672,13 @@ class Shards:
                 live['metadata']['uid']))
             if resource == bmc_resources.DEPLOYMENT:
                 self._read_deployment(shard)
+
+
+def _size(bmc, text):
+    """:returns: number of characters that a BMC needs in the record and in
+        the NetworkPolicy
+    """
+    return len(bmc.name) + len(text) + len(repr(bmc.network_policy))
 
 
 def _lowest_free(used):

@@ -198,6 +198,19 @@ class ControllerTestCase(base.BaseTestCase):
         kube.watch = broken
         self.run_scenario(self.ready, kube)
 
+    def test_slot_of_bmc_whose_deletion_was_missed_is_free(self):
+        async def scenario(kube, operator):
+            record = 'ConfigMap', 'lab', naming.shared(0)
+            await self.until(lambda: '"vm"' in kube.objects.get(
+                record, {}).get('data', {}).get('node', ''))
+            # No event reports it, as between two lists.
+            del kube.objects['VirtualMachineBMC', *KEY]
+            kube.remove('Service', 'lab', 'node-virtbmc')
+            await self.until(lambda: record not in kube.objects)
+
+        self.run_scenario(scenario, harness.cluster_with(
+            bodies.body(placement='Shared')))
+
     def test_reconciles_when_foreign_object_is_deleted(self):
         kube = harness.cluster_with(bodies.body())
         kube.add({'kind': 'Deployment', 'spec': {}, 'metadata': {

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import json
+import time
+from unittest import mock
 
+import fixtures
 from oslotest import base
 
+from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator.shared import entry
+from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator.shared import shards
+from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
 from tests.unit.operator import bodies
 from tests.unit.operator import cluster
@@ -92,6 +98,11 @@ def body(name, **fields):
     made['metadata']['uid'] = 'uid-of-' + name
     made['spec']['virtualMachine'] = {'name': name}
     return made
+
+
+def long_hosts(count):
+    return [f'{number}.' + '.'.join(['h' * 60] * 4)
+            for number in range(count)]
 
 
 def cluster_with(*names):
@@ -206,14 +217,127 @@ class ShardsTestCase(base.BaseTestCase):
         self.assertLess(len([one for one in kube.writes
                              if naming.shared(0) in one]), 15)
 
+    def limit_text(self, characters):
+        self.useFixture(fixtures.MockPatchObject(
+            shards, '_MAX_TEXT', characters))
+
     def test_room_is_limited_by_the_text(self):
+        self.limit_text(20000)
+        hosts = long_hosts(32)
+        names = [f'n{number}' for number in range(6)]
+        kube = cluster_with()
+        for name in names:
+            kube.add(cluster.vm(name=name))
+            kube.add(body(name, virtualMedia={'allowedHosts': hosts}))
+        operator = Operator(kube, bmcs_per_pod=1000)
+        # All of them claim before any has an entry.
+        operator.settle()
+        self.assertEqual(
+            [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)],
+            sorted(slots(kube).values()))
+        for members in records(kube).values():
+            self.assertTrue(all('vm' in text for text in members.values()))
+            self.assertLess(sum(map(len, members.values())), 20000)
+
+    def test_entry_that_grows_too_long_moves(self):
+        self.limit_text(5000)
         kube = cluster_with(*NODES)
         operator = Operator(kube, bmcs_per_pod=1000)
-        self.addCleanup(setattr, shards, '_MAX_TEXT', shards._MAX_TEXT)
-        shards._MAX_TEXT = 2 * shards._ENTRY + 1
         operator.settle()
-        self.assertEqual(3, len(slots(kube)))
-        self.assertGreater(len(records(kube)), 1)
+        self.assertEqual({0}, {shard for shard, _ in slots(kube).values()})
+        kube.change(
+            'VirtualMachineBMC', 'lab', 'n1', harness.set_spec(
+                virtualMedia={'allowedHosts': long_hosts(16)}))
+        operator.settle()
+        found = slots(kube)
+        self.assertEqual([0, 1, 0], [found[name][0] for name in NODES])
+        self.assertEqual(('True', 'ServiceReady'),
+                         harness.conditions(kube, 'n1')['Ready'])
+        service = kube.objects['Service', 'lab', 'n1-virtbmc']['spec']
+        self.assertEqual('1', service['selector'][naming.SHARED])
+
+    def test_pod_keeps_memory_for_its_bmcs(self):
+        kube = cluster_with(*NODES, 'n3')
+        Operator(kube, bmcs_per_pod=4).settle()
+
+        def limit():
+            return kube.objects['Deployment', 'lab', naming.shared(0)][
+                'spec']['template']['spec']['containers'][0]['resources'][
+                    'limits']['memory']
+        self.assertEqual('168Mi', limit())
+        operator = Operator(kube, bmcs_per_pod=1)
+        operator.settle()
+        self.assertEqual('168Mi', limit())
+        # Not one BMC less replaces the pod, but the next operator.
+        kube.remove('VirtualMachineBMC', 'lab', 'n0')
+        operator.shards.release(('lab', 'n0'))
+        operator.settle()
+        self.assertEqual('168Mi', limit())
+        Operator(kube, bmcs_per_pod=1).settle()
+        self.assertEqual('166Mi', limit())
+
+    def test_free_slot_rests(self):
+        kube = cluster_with('n0')
+        operator = Operator(kube, bmcs_per_pod=1)
+        operator.settle()
+        for name, expected in (('n1', (0, 1)), ('n2', (0, 2))):
+            old = next(iter(slots(kube)))
+            kube.remove('VirtualMachineBMC', 'lab', old)
+            operator.shards.release(('lab', old))
+            kube.add(cluster.vm(name=name))
+            kube.add(body(name))
+            # Also when the pod was removed meanwhile.
+            operator.settle()
+            self.assertEqual({name: expected}, slots(kube))
+        # So does the next operator, with the record of the former one.
+        kube.remove('VirtualMachineBMC', 'lab', 'n2')
+        kube.add(body('n0'))
+        operator = Operator(kube, bmcs_per_pod=1)
+        operator.settle()
+        self.assertEqual({'n0': (0, 0)}, slots(kube))
+        kube.remove('VirtualMachineBMC', 'lab', 'n0')
+        operator.shards.release(('lab', 'n0'))
+        kube.add(body('n1'))
+        with mock.patch('time.monotonic', return_value=time.monotonic()
+                        + shards.REST_SECONDS + 1):
+            operator.settle()
+        self.assertEqual({'n1': (0, 0)}, slots(kube))
+
+    def test_rest_does_not_fill_a_pod(self):
+        kube = cluster_with('n0')
+        operator = Operator(kube)
+        shard = operator.shards._shard('lab', 0)
+        for slot in range(placement.SLOTS):
+            operator.shards._rest(shard, slot)
+        operator.settle()
+        self.assertEqual({'n0': (0, 0)}, slots(kube))
+
+    def test_deleted_record_is_made_again_as_it_was(self):
+        kube = cluster_with('n0', 'n1')
+        operator = Operator(kube)
+        operator.settle()
+        name = naming.shared(0)
+        gone = kube.objects['ConfigMap', 'lab', name]
+        kube.remove('ConfigMap', 'lab', name)
+        operator.sync()
+        operator.shards.seen(bmc_resources.CONFIG_MAP, 'lab', name, gone)
+        operator._do(operator.shards.reconcile(('lab', 0)))
+        self.assertEqual(gone['data'], records(kube)['lab', 0])
+
+    def test_bmc_that_is_back_is_found_in_the_report(self):
+        kube = cluster_with('n0')
+        operator = Operator(kube)
+        operator.settle()
+        key, bmc = ('lab', 'n0'), spec.read(
+            kube.objects['VirtualMachineBMC', 'lab', 'n0'])
+        self.assertTrue(operator.shards.placement(bmc).served)
+        # The pod saw the entry only, not that it was away.
+        operator.shards.release(key)
+        operator.shards._resting.clear()
+        for _ in range(3):
+            operator._do(operator.reconciler.reconcile(key))
+            operator._do(operator.shards.reconcile(('lab', 0)))
+        self.assertTrue(operator.shards.placement(bmc).served)
 
     def test_upgrade_replaces_pod_after_pod(self):
         kube = cluster_with(*NODES)
