@@ -28,7 +28,7 @@ AREA = 'BMCs'
 #: Reasons that only the operator knows: from its options, and from responses
 #: to its writes.
 _ITS_OWN = (conditions.REFUSED, 'ImageNotAllowed', 'RolloutWaiting',
-            'RouteAPIForbidden', 'RouteChanged')
+            'PlacementWaiting', 'RouteAPIForbidden', 'RouteChanged')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +165,8 @@ def status(bmc):
     if bmc.seen is not None:
         found.update((one.type, one) for one in conditions.conditions(
             bmc.spec, bmc.seen.bmc_state)
-            if stored.get(one.type, one).reason not in _ITS_OWN)
+            if stored.get(one.type, one).reason not in _ITS_OWN
+            and not (one.type == conditions.EMULATOR and _waits_for_slot(bmc)))
     outdated = [one for one, was in stored.items()
                 if one != conditions.READY
                 and (was.status, was.reason) != (found[one].status,
@@ -185,6 +186,13 @@ def status(bmc):
     if found and not bad:
         yield findings.ok(bmc.area, 'ServiceReady',
                           'All conditions are fulfilled.')
+
+
+def _waits_for_slot(bmc):
+    """Tell whether a BMC has no place in a shared pod: only the operator knows
+    why, such as a foreign object of the shard."""
+    placed = bmc.seen.bmc_state.placed
+    return placed.wanted and placed.slot is None
 
 
 def not_ready(reader, settings):

@@ -109,6 +109,19 @@ class BmcTestCase(base.BaseTestCase):
         [found] = self.status()
         self.assertEqual('exceeded quota', found.message)
 
+    def test_placement_that_only_the_operator_knows(self):
+        self.all_fulfilled(condition(
+            conditions.EMULATOR, 'PlacementWaiting', 'True'))
+        self.assertEqual([('ok', 'ServiceReady')],
+                         fakes.brief(self.status()))
+        self.all_fulfilled(condition(
+            conditions.EMULATOR, 'NameTaken', message='delete it'))
+        self.body['status']['placement'] = {'type': 'Shared'}
+        self.client.objects.pop((bmc_resources.DEPLOYMENT, 'lab',
+                                 'node-virtbmc'))
+        [found] = self.status()
+        self.assertEqual('delete it', found.message)
+
     def test_waiting_conditions_are_left_out(self):
         del self.client.objects[fakes.SECRET, 'lab', 'key']
         del self.client.objects[bmc_resources.DEPLOYMENT, 'lab',
