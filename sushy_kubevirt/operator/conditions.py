@@ -336,7 +336,8 @@ def _shared(bmc, state):
         return _refused(EMULATOR, *placed.refused)
     if placed.slot is None:
         return Condition(EMULATOR, False, 'EmulatorStarting',
-                         'The BMC gets a place in a shared pod.')
+                         'The BMC gets a place in a shared pod. If that takes '
+                         "long, see the operator's log.")
     name = placed.slot.name
     pods = (f'--namespace {bmc.namespace} '
             f'--selector {naming.SHARED}={placed.slot.shard}')

@@ -70,7 +70,7 @@ def role(namespace, shard, secrets):
     """
     name = naming.shared(shard)
     rules = [
-        rbac.rule('', ['configmaps'], ['get', 'list', 'watch'], [name]),
+        rbac.rule('', ['configmaps'], ['list', 'watch'], [name]),
         rbac.rule('', ['configmaps'], ['get', 'patch'], [served(name)]),
         # One pair of watches for all VMs: names cannot be listed in one.
         rbac.rule('kubevirt.io', ['virtualmachines',

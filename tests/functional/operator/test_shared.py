@@ -265,3 +265,27 @@ class KilledTestCase(operator_kills.Kills, SharedCase):
             return not self.objects()
         self.kubectl('delete', 'vmbmc', '--all')
         self.check(deleted)
+
+    def test_killed_while_the_placement_changes(self):
+        bmc = self.bmc('box', secret=None)
+        self.start()
+        bmc.ready()
+        own = 'deployments,serviceaccounts', '-l', operator.LABEL + 'box'
+        for placement, ports in (('Shared', [10000, 30000]),
+                                 ('PerVM', ['redfish', 'ipmi'])):
+            bmc.patch(placement=placement)
+            shared = placement == 'Shared'
+
+            def moved():
+                return (bmc.status['placement']['type'] == placement
+                        and bmc.condition() == ('True', 'ServiceReady')
+                        and bmc.condition('BMCEmulatorReady')[1]
+                        == 'EmulatorReady'
+                        and bool(self.kubectl.names(*own)) != shared
+                        and bool(self.objects()) == shared)
+            self.check(moved)
+            self.assertEqual(ports, self.service('box')[1])
+            self.assertEqual(
+                [BASE % 0 if shared else 'box-virtbmc'], [
+                    one['name'] for one in self.kubectl.get(
+                        'rolebinding', 'box-virtbmc')['subjects']])
