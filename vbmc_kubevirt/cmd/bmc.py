@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``sushy-kubevirt-bmc``: the process of a BMC's pod, for one VM.
+"""``sushy-kubevirt-bmc``: the process of a pod with one BMC, or with many.
 
-Serves Redfish, IPMI or both. ``sushy-kubevirt-redfish`` and
-``sushy-kubevirt-ipmi`` are the same with one protocol.
+One BMC has Redfish, IPMI or both. ``sushy-kubevirt-redfish`` and
+``sushy-kubevirt-ipmi`` are the same program with one protocol.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _IPMI = """\
 _COMMON = """\
   POD_IP                address to listen on (default: all{listen})
   VIRTBMC_HEALTH_PORT   TCP port of /livez, /readyz and /metrics
-                        (default: {health})
+                        (default: 8081)
 """
 
 _SHARED = """
@@ -55,7 +55,7 @@ with the pod's service account.
 """
 
 #: Default ports.
-IPMI_PORT, HEALTH_PORT, IPMI_HEALTH_PORT = 6230, 8081, 8082
+IPMI_PORT, HEALTH_PORT = 6230, 8081
 
 #: Seconds until a watch is renewed. Renewal is an API call, and there may be
 #: thousands of pods. TCP detects a lost connection within half a minute.
@@ -84,11 +84,11 @@ def main(argv=None):
                        + 'unless Redfish is served, whose config file has it')
         + '\nFor both:\n\n'
         + _COMMON.format(listen='; Redfish has\n' + ' ' * 24
-                         + 'its own in its config file', health=HEALTH_PORT)
+                         + 'its own in its config file')
         + _SHARED,
         argv, lambda environ: (
             bool(environ.get('SUSHY_EMULATOR_CONFIG')),
-            bool(environ.get('VIRTBMC_PORT'))), HEALTH_PORT)
+            bool(environ.get('VIRTBMC_PORT'))))
 
 
 def redfish(argv=None):
@@ -96,9 +96,8 @@ def redfish(argv=None):
     return _main(
         'sushy-kubevirt-redfish', 'Serve Redfish for the KubeVirt VMs that a '
         'config file names, until SIGTERM.', _REDFISH + _COMMON.format(
-            listen='; its config\n' + ' ' * 24 + 'file has that of Redfish',
-            health=HEALTH_PORT),
-        argv, lambda environ: (True, False), HEALTH_PORT)
+            listen='; its config\n' + ' ' * 24 + 'file has that of Redfish'),
+        argv, lambda environ: (True, False))
 
 
 def ipmi(argv=None):
@@ -106,8 +105,7 @@ def ipmi(argv=None):
     return _main(
         'sushy-kubevirt-ipmi', 'Serve IPMI for one KubeVirt VM until '
         'SIGTERM.', _IPMI.format(default=f' (default: {IPMI_PORT})', beside='')
-        + _COMMON.format(listen='', health=IPMI_HEALTH_PORT),
-        argv, lambda environ: (False, True), IPMI_HEALTH_PORT)
+        + _COMMON.format(listen=''), argv, lambda environ: (False, True))
 
 
 def read(environ):
@@ -165,14 +163,13 @@ def port(environ, name, default):
     return int(text)
 
 
-def _main(program, purpose, variables, argv, protocols, health_port):
+def _main(program, purpose, variables, argv, protocols):
     """Serve until SIGTERM or SIGINT, then end the process.
 
     :param purpose: first sentence of the help
     :param variables: the rest of the help
     :param protocols: function of the environment: whether to serve (Redfish,
         IPMI)
-    :param health_port: default port for probes
     :returns: see `main`
     """
     argv = sys.argv[1:] if argv is None else argv
@@ -200,7 +197,7 @@ def _main(program, purpose, variables, argv, protocols, health_port):
         shared = program == 'sushy-kubevirt-bmc' and os.environ.get(
             'VIRTBMC_SHARED')
         pod = _shared_pod(os.environ, shared) if shared else _pod(
-            os.environ, *protocols(os.environ), health_port)
+            os.environ, *protocols(os.environ))
         asyncio.run(pod.serve())
     except (Invalid, OSError, errors.ConfigError) as exc:
         sys.stderr.write(f'{program}: {exc}\n')
@@ -211,7 +208,7 @@ def _main(program, purpose, variables, argv, protocols, health_port):
     os._exit(0)
 
 
-def _pod(environ, with_redfish, with_ipmi, health_port):
+def _pod(environ, with_redfish, with_ipmi):
     """Create the BMC.
 
     :raises: `Invalid`, OSError
@@ -219,7 +216,7 @@ def _pod(environ, with_redfish, with_ipmi, health_port):
     if not with_redfish and not with_ipmi:
         raise Invalid('set SUSHY_EMULATOR_CONFIG to serve Redfish, '
                       'VIRTBMC_PORT to serve IPMI, or both')
-    health_port = port(environ, 'VIRTBMC_HEALTH_PORT', health_port)
+    health_port = port(environ, 'VIRTBMC_HEALTH_PORT', HEALTH_PORT)
     ipmi_settings = read(environ) if with_ipmi else None
     # The modules of a protocol that is not served cost memory.
     from vbmc_kubevirt import bmc_pod

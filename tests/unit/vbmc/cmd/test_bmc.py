@@ -125,6 +125,7 @@ class MainTest(base.BaseTestCase):
             self.assertEqual((0, ''), (code, err))
             listed = set(re.findall(r'(?m)^  ([A-Z_]+)', out))
             self.assertEqual(names, listed)
+            self.assertIn(f'(default: {command.HEALTH_PORT})', out)
             self.assertLessEqual(max(map(len, out.splitlines())), 79)
 
     def test_version(self):
