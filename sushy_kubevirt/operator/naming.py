@@ -162,6 +162,9 @@ def access(name, namespace, vm_namespace):
     return f'{base(name)}-from-{namespace}'
 
 
+# Of all pods of BMCs: PodMonitors and NetworkPolicies of users select it.
+_APPLICATION = {'app.kubernetes.io/name': 'virtbmc'}
+
 #: What the names of all objects of shards begin with.
 SHARED_PREFIX = 'sushy-kubevirt-shared-'
 
@@ -178,7 +181,7 @@ def shared(shard):
 
 def shared_selector(shard):
     """:returns: labels that the pod of a shard is selected by"""
-    return {SHARED: str(shard), 'app.kubernetes.io/name': 'virtbmc-shared'}
+    return {SHARED: str(shard), **_APPLICATION}
 
 
 def shared_labels(shard):
@@ -218,7 +221,7 @@ def label(name):
 
 def selector(name):
     """:returns: labels that pods are selected by; must never change"""
-    return {LABEL: label(name), 'app.kubernetes.io/name': 'virtbmc'}
+    return {LABEL: label(name), **_APPLICATION}
 
 
 def labels(name):

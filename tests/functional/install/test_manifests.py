@@ -148,12 +148,13 @@ class KustomizeTestCase(ManifestsCase):
             [one['name'] for one in service['spec']['ports']],
             [one['port'] for one in monitor['endpoints']])
         # The operator's labels differ from those of a BMC's pod.
-        bmc = naming.selector('node-0')
         self.assertNotIn('virtbmc', dict(labels).values())
         monitor = objects['PodMonitor']['virtbmc']['spec']
-        self.assertLessEqual(monitor['selector']['matchLabels'].items(),
-                             bmc.items())
-        self.assertEqual([naming.LABEL], monitor['podTargetLabels'])
+        for pod in naming.selector('node-0'), naming.shared_selector(0):
+            self.assertLessEqual(monitor['selector']['matchLabels'].items(),
+                                 pod.items())
+        self.assertEqual([naming.LABEL, naming.SHARED],
+                         monitor['podTargetLabels'])
 
     def test_pod_monitor_matches_ports(self):
         monitor = self.objects(OVERLAYS / 'prometheus')['PodMonitor']

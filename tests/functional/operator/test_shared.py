@@ -72,7 +72,7 @@ class SharedTestCase(SharedCase):
                 {'type': 'Shared', 'deployment': BASE % shard, 'slot': slot},
                 bmc.status['placement'])
             self.assertEqual(
-                ({'app.kubernetes.io/name': 'virtbmc-shared',
+                ({'app.kubernetes.io/name': 'virtbmc',
                   'bmc.kubevirt.io/shared': str(shard)},
                  [10000 + slot, 30000 + slot]), self.service(bmc.name))
             self.assertEqual(

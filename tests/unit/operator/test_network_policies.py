@@ -13,6 +13,8 @@ import yaml
 
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import network
+from sushy_kubevirt.operator.shared import objects
+from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator import spec
 from tests.fixtures import checkout
 from tests.unit.operator import bodies
@@ -87,7 +89,8 @@ def allows(policies, direction, pod, peer, protocol, port):
         (word not in rule or any(
             _is_peer(each, peer, pod.namespace) for each in rule[word]))
         and ('ports' not in rule or any(
-            each['protocol'] == protocol and each['port'] == port
+            each['protocol'] == protocol
+            and each['port'] <= port <= each.get('endPort', each['port'])
             for each in rule['ports']))
         for one in selected for rule in one.get(side) or ())
 
@@ -105,6 +108,9 @@ class NetworkPoliciesTestCase(base.BaseTestCase):
         self.template = deployments.deployment(
             bmc, deployments.Defaults('any'))['spec']['template']
         self.bmc = Peer(bmc.namespace, self.template['metadata']['labels'])
+        self.shared = Peer(bmc.namespace, objects.deployment(
+            bmc.namespace, 0, deployments.Defaults('any'), 1, 'uid')[
+                'spec']['template']['metadata']['labels'])
         self.ports = {
             port['name']: (port['protocol'], port['containerPort'])
             for one in self.template['spec']['containers']
@@ -151,11 +157,30 @@ class NetworkPoliciesTestCase(base.BaseTestCase):
                     self.assertEqual(expected, allows(
                         policies, 'Ingress', pod, peer, *self.ports[name]))
 
+    def test_clients_of_bmcs_in_shared_pods(self):
+        last = placement.MAX_BMCS_PER_POD - 1
+        redfish, http, ipmi = (
+            [(protocol, first), (protocol, first + last)]
+            for protocol, first in (('TCP', placement.REDFISH_PORT),
+                                    ('TCP', placement.HTTP_PORT),
+                                    ('UDP', placement.IPMI_PORT)))
+        self.ingress(self.shared, [Peer('metal3')], redfish + http + ipmi)
+        self.ingress(self.shared, [Peer('other')], redfish + http + ipmi,
+                     False)
+        policies = load('../metal3-tenancy/network-policies.yaml')
+        pod = Peer('bare-metal', self.shared.labels)
+        for peer, expected in ((Peer('metal3'), True),
+                               (Peer('tenant-a'), False), (pod, False)):
+            for port in redfish + ipmi:
+                self.assertEqual(expected, allows(
+                    policies, 'Ingress', pod, peer, *port), (peer, port))
+
     def test_metrics(self):
         metrics = [self.ports['bmc-health']]
         self.assertEqual(4, len(self.ports))
-        self.ingress(self.bmc, [Peer('monitoring')], metrics)
-        self.ingress(self.bmc, [Peer('metal3')], metrics, False)
+        for pod in self.bmc, self.shared:
+            self.ingress(pod, [Peer('monitoring')], metrics)
+            self.ingress(pod, [Peer('metal3')], metrics, False)
 
     def test_needs_of_pods(self):
         dns = (Peer('kube-system', {'k8s-app': 'kube-dns'}),
@@ -170,8 +195,8 @@ class NetworkPoliciesTestCase(base.BaseTestCase):
         importer = Peer(self.bmc.namespace, IMPORTER)
         operator = Peer('sushy-kubevirt-system', self.operator_labels())
         for pod, file, needs in (
-                (self.bmc, 'bmcs.yaml',
-                 (dns, openshift_dns, api, image, proxy)),
+                *((pod, 'bmcs.yaml', (dns, openshift_dns, api, image, proxy))
+                  for pod in (self.bmc, self.shared)),
                 (importer, 'bmcs.yaml', (dns, openshift_dns, image)),
                 (operator, 'operator.yaml', (dns, openshift_dns, api))):
             for peer, ports in needs:
