@@ -19,10 +19,11 @@ def parser():
         description='Measure the emulators of this project beside the stock '
         'ones, interleaved, on this machine, the BMC of a VM, an emulator of '
         'thousands of VMs, one process with many BMCs, the operator with '
-        'its BMCs, and clusters of virtual bare metal. Takes ten to twenty '
-        'minutes; prints a table, and JSON on request. Times depend on the '
-        'machine and its other load: compare the ratios to what was measured '
-        'in the same run. See doc/source/reference/benchmarks.rst.')
+        'its BMCs, without and with shared pods, and clusters of virtual '
+        'bare metal. Takes half an hour; prints a table, and JSON on '
+        'request. Times depend on the machine and its other load: compare '
+        'the ratios to what was measured in the same run. See '
+        'doc/source/reference/benchmarks.rst.')
     made.add_argument('--json', metavar='FILE',
                       help='write the figures there; - is standard output, '
                       'with the table on standard error. '
@@ -34,10 +35,15 @@ def parser():
                       help='measure one side alone, or the BMC of a VM '
                       '(bmc), or an emulator of thousands of VMs (scale), or '
                       'one process with many BMCs (shared), or the operator, '
-                      'or clusters of virtual bare metal')
+                      'or the operator with shared pods that are simulated '
+                      '(placement), or clusters of virtual bare metal')
     made.add_argument('--vms', metavar='N', type=_number, action='append',
                       help='number of VMs of --only scale; may be repeated '
                       '(default: 5000 and 10000)')
+    made.add_argument('--bmcs', metavar='N', type=_number, action='append',
+                      help='number of BMCs of --only placement; may be '
+                      'repeated (default: 10, 100 and 1000; 10000 take ten '
+                      'minutes more)')
     made.add_argument('--compare', metavar='COMMAND',
                       help='measure the BMC of a VM only, in alternating '
                       'rounds with the BMC agent that COMMAND runs on the '
@@ -106,6 +112,8 @@ def measure(options):
     sizes = plan.QUICK if options.quick else plan.FULL
     if options.vms:
         sizes = dataclasses.replace(sizes, vms=tuple(options.vms))
+    if options.bmcs:
+        sizes = dataclasses.replace(sizes, placed=tuple(options.bmcs))
     compare = options.compare and (options.compare, options.name)
     head = {'version': report.VERSION, **origin.describe(),
             'quick': options.quick}
@@ -135,6 +143,15 @@ def main(argv=None):
     try:
         result = (report.read(options.source) if options.source
                   else measure(options))
+        # First what cannot fail: the figures took minutes.
+        print(report.table(map(report.from_dict, result['rows'])),
+              file=sys.stderr if options.json == '-' else sys.stdout)
+        text = json.dumps(result, indent=2)
+        if options.json == '-':
+            print(text)
+        elif options.json:
+            with open(options.json, 'w') as stream:
+                stream.write(text + '\n')
         if options.record:
             history.record(result)
         if options.plot:
@@ -143,14 +160,6 @@ def main(argv=None):
             plots.draw(result, options.plot)
     except (OSError, ValueError) as exc:
         sys.exit(f'tools/bench: {exc}')
-    text = json.dumps(result, indent=2)
-    if options.json == '-':
-        print(text)
-    elif options.json:
-        with open(options.json, 'w') as stream:
-            stream.write(text + '\n')
-    print(report.table(map(report.from_dict, result['rows'])),
-          file=sys.stderr if options.json == '-' else sys.stdout)
 
 
 if __name__ == '__main__':

@@ -213,16 +213,18 @@ def _off(cluster, vm):
 
 
 def _starts(pair, sizes, say):
-    for what, part, account in (
-            ('Redfish', 'redfish', pair[0].account),
-            ('IPMI', 'ipmi', pair[0].account),
-            ('Redfish, kubeconfig', 'redfish', None)):
+    for what, parts, account in (
+            ('Redfish', ('redfish',), pair[0].account),
+            ('IPMI', ('ipmi',), pair[0].account),
+            ('both protocols', agent.PARTS, pair[0].account),
+            ('Redfish, kubeconfig', ('redfish',), None)):
         say(f'BMC: start, {what}')
 
         def turn(one):
             with agent.Agent(one.name, one.command, one.cluster, one.vm,
-                             (part,), account) as another:
+                             parts, account) as another:
                 return {('start to first answer, ' + what, 'ms, median'):
-                        1000 * another.first_answer(part, one)}
+                        1000 * max(another.first_answer(part, one)
+                                   for part in parts)}
 
-        yield from _turns(pair, sizes.bmc_starts, (part, 'start'), turn)
+        yield from _turns(pair, sizes.bmc_starts, (*parts, 'start'), turn)

@@ -11,6 +11,7 @@ import statistics
 import time
 
 from tests.bench import processor
+from tests.bench import spread
 from tests.unit.vbmc.ipmi import client
 
 #: Time limit of a response, in seconds.
@@ -73,7 +74,8 @@ def measure(pair, sizes):
     :param pair: list of `subjects.Ours` and `subjects.Stock`, or one of them
     :param sizes: :class:`tests.bench.plan.Sizes`
     :returns: {name of a subject: {``per_second``: median of the turns,
-        ``cpu_ms``: mean}}, and with both ``ratio``, those of these
+        ``cpu_ms``: mean}}, and with both ``ratio``: `spread.of` the pairs'
+        ratios of each
     """
     turns = {subject.name: [] for subject in pair}
     for number in range(sizes.sessions):
@@ -85,7 +87,9 @@ def measure(pair, sizes):
               for name, done in turns.items()}
     if len(pair) == 2:
         # A short turn may take no measurable time of the processor.
-        result['ratio'] = {key: value / result['stock'][key]
-                           for key, value in result['ours'].items()
-                           if result['stock'][key]}
+        ratios = {key: [mine[index] / other[index] for mine, other in zip(
+            turns['ours'], turns['stock']) if other[index]]
+            for index, key in enumerate(('per_second', 'cpu_ms'))}
+        result['ratio'] = {key: spread.of(values)
+                           for key, values in ratios.items() if values}
     return result

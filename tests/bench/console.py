@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serial over LAN: throughput, round trip of a key, and memory.
 
-The client is ``ipmitool sol activate`` in a terminal, the BMC the IPMI
-container of a pod, the guest the sandbox's shell, which echoes at once. The
-round trip includes everything from the terminal to the guest and back.
+The client is ``ipmitool sol activate`` in a terminal, the BMC the process of a
+pod, with both protocols, the guest the sandbox's shell, which echoes at once.
+The round trip includes everything from the terminal to the guest and back.
 """
 
 import statistics
@@ -12,8 +12,8 @@ import time
 from kubevirt_sandbox.testing import console
 from kubevirt_sandbox.testing import process
 from tests.bench import memory
-from tests.fixtures import emulator
-from tests.fixtures import ipmi_pod
+from tests.fixtures import bmc_pod
+from tests.fixtures import redfish_pod
 from tests.fixtures import terminal
 
 
@@ -25,29 +25,24 @@ def measure(ours, sizes):
     :returns: dictionary: ``bytes_per_second``; ``key_median_ms``,
         ``key_p95_ms``; ``kubevirt_median_ms``, the round trip of a key at
         KubeVirt's WebSocket; ``idle``, ``open`` and ``after``, MiB of PSS
-        of the container before, with the console, and after the output;
-        ``pod``, that of both containers of a pod with the console
+        of the BMC before, with the console, and after the output
     """
     name = ours.sandbox.list('virtualmachines')[0]['metadata']['name']
     if ours.sandbox.vmi(name) is None:
         ours.sandbox.do(name, 'start')
     ours.sandbox.wait_running(name)
-    pod = ours.useFixture(ipmi_pod.Pod(ours.sandbox.kubeconfig, name))
-    redfish = ours.useFixture(emulator.Emulator(
-        ours.sandbox.kubeconfig,
-        {'SUSHY_EMULATOR_KUBEVIRT_VM': f'default/{name}'}, server='pod'))
-    redfish.systems()
+    pod = ours.useFixture(bmc_pod.BmcPod(ours.sandbox, name))
     pod.ipmi('power', 'status')
     result = {'idle': _pss(pod.process)}
     client = ours.useFixture(terminal.Terminal(
-        ['ipmitool', '-I', 'lanplus', '-H', pod.address, '-p', str(pod.port),
-         '-U', pod.username, '-E', 'sol', 'activate'],
+        ['ipmitool', '-I', 'lanplus', '-H', '127.0.0.1',
+         '-p', str(pod.ipmi_port), '-U', redfish_pod.USER, '-E', 'sol',
+         'activate'],
         process.environment(process.NO_HOME, {
             'IPMI_PASSWORD': pod.password, 'TERM': 'dumb'})))
     client.wait(b'SOL Session operational')
     client.say(b'', b'# ')
     result['open'] = _pss(pod.process)
-    result['pod'] = result['open'] + _pss(redfish.process)
     times = sorted(_key(client) for _ in range(sizes.keys))
     result['key_median_ms'] = 1000 * statistics.median(times)
     result['key_p95_ms'] = 1000 * times[int(0.95 * len(times))]

@@ -18,7 +18,8 @@ from tests.fixtures import checkout
 PATH = checkout.ROOT / 'tests' / 'bench' / 'history.jsonl'
 
 #: Units whose values do not depend on the speed of the machine.
-COUNTED = ('MiB of PSS', 'KiB of PSS', 'API calls', 'times PUT start')
+COUNTED = ('MiB of PSS', 'KiB of PSS', 'API calls', 'API calls a minute',
+           'times PUT start', 'times without')
 
 #: Percent by which a row may be worse.
 THRESHOLD = 10

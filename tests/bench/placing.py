@@ -1,39 +1,84 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared pods: the operator with 10 to 10,000 BMCs, 250 in a pod.
+"""The operator with BMCs in shared pods, from a few to thousands.
 
 The pods are simulated: the sandbox reports them as ready, and `SharedPods`
-reports their BMCs as served. Measured are the operator and, as the API server
-is part of every figure, the sandbox. ::
-
-    python -m tests.bench.placing --sizes 10 100 1000 >placing.json
-
-The output is a list of series, each with name, x, y and unit.
+reports their BMCs as served. The sandbox is the API server, whose processor
+time is part of every duration.
 """
 
-import argparse
 import concurrent.futures
-import json
 import re
 import statistics
-import sys
 import time
 import urllib.request
 
 import psutil
 
+from kubevirt_sandbox.testing import kubectl
 from tests.bench import memory
 from tests.bench import operating
 from tests.fixtures import shared_pods
 
-SIZES = 10, 100, 1000
+_ARGUMENTS = '--default-placement', 'Shared'
 
-#: Of the operator, in seconds, and BMCs that are deleted.
-_REST, _DELETED = 30, 5
+#: BMCs that are deleted, and seconds that one of them may take.
+_DELETED, _DELETION = 5, 60
+
 _RECORD = ('/api/v1/namespaces/default/configmaps/'
            'sushy-kubevirt-shared-0-virtbmc')
 
 
-def _seconds(*processes):
+def measure(sizes, say):
+    """Measure ``sizes.placed`` numbers of BMCs, each in a sandbox of its own.
+
+    :param sizes: :class:`tests.bench.plan.Sizes`
+    :param say: function that gets the name of each part when it begins
+    :returns: list of dictionaries: ``bmcs``; ``ready_s``, seconds from the
+        first POST of a BMC until all are ready; ``operator_cpu_s`` and
+        ``api_cpu_s``, processor time of operator and sandbox meanwhile;
+        ``pss``, the operator's memory then, in MiB; ``calls_a_minute`` and
+        ``millicores`` of the operator at rest; ``removed_ms``, median of the
+        milliseconds from the DELETE of a BMC until its entry is removed.
+        None without kubectl, which installs the operator
+    """
+    if not kubectl.KUBECTL:
+        say('shared pods: skipped, because kubectl is not installed')
+        return None
+    return [_measure(count, sizes, say) for count in sizes.placed]
+
+
+def _measure(count, sizes, say):
+    names = [f'node-{number}' for number in range(count)]
+    with operating.Cluster('pretended', _ARGUMENTS) as cluster, (
+            shared_pods.SharedPods(cluster.sandbox.kubeconfig)):
+        processes = [psutil.Process(one.process.pid)
+                     for one in (cluster.operator, cluster.sandbox)]
+        say(f'shared pods: {count} BMCs')
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(cluster.vm, names))
+            before, began = _seconds(processes), time.monotonic()
+            list(pool.map(cluster.bmc, names))
+        # Not by a list of all of them, which is load, too.
+        while (ready := _ready(cluster)) < count:
+            if time.monotonic() - began > 60 + count / 5:
+                raise AssertionError(f'{ready} of {count} BMCs are ready')
+            time.sleep(0.1)
+        found = {'bmcs': count, 'ready_s': time.monotonic() - began}
+        found['operator_cpu_s'], found['api_cpu_s'] = (
+            after - earlier
+            for after, earlier in zip(_seconds(processes), before))
+        found['pss'] = memory.pss(processes[0].pid) / 2 ** 20
+        say(f'shared pods: {count} BMCs at rest, for {sizes.rest} s')
+        time.sleep(min(5, sizes.rest))
+        rest = cluster.rest(sizes.rest, processes[0])
+        found['calls_a_minute'] = rest['calls_a_minute']
+        found['millicores'], = rest['millicores']
+        found['removed_ms'] = statistics.median(
+            _removal(cluster, name) for name in _entries(cluster)[:_DELETED])
+    return found
+
+
+def _seconds(processes):
     return [sum(one.cpu_times()[:2]) for one in processes]
 
 
@@ -47,102 +92,22 @@ def _ready(cluster):
     return int(found[1]) if found else 0
 
 
+def _entries(cluster):
+    """Return the names of the BMCs of the first shard, a list."""
+    answer = cluster.sandbox.request('GET', _RECORD)
+    # The shard is deleted after its last BMC.
+    return [] if answer.status_code == 404 else list(
+        answer.json().get('data') or ())
+
+
 def _removal(cluster, name):
-    """Delete a BMC; return the ms until its entry is removed."""
+    """Delete a BMC; return the milliseconds until its entry is removed."""
     began = time.monotonic()
     cluster.sandbox.request(
         'DELETE', f"{operating.BMCS % 'default'}/{name}", expect=200)
-    while name in (cluster.sandbox.request(
-            'GET', _RECORD, expect=200).json().get('data') or ()):
+    while name in _entries(cluster):
+        if time.monotonic() - began > _DELETION:
+            raise AssertionError(
+                f'{name}: its entry is not removed after {_DELETION} s')
         time.sleep(0.02)
     return 1000 * (time.monotonic() - began)
-
-
-def measure(count, say, arguments=('--default-placement', 'Shared')):
-    """Measure the operator with a number of BMCs.
-
-    :param count: number of BMCs
-    :param say: function that gets the name of each part when it begins
-    :param arguments: of the operator; () for a pod for each BMC, whose
-        deletions are not measured
-    :returns: dictionary
-    """
-    names = [f'node-{number}' for number in range(count)]
-    with operating.Cluster('pretended', arguments) as cluster, (
-            shared_pods.SharedPods(cluster.sandbox.kubeconfig)) as pods:
-        processes = [psutil.Process(one.process.pid)
-                     for one in (cluster.operator, cluster.sandbox)]
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            list(pool.map(cluster.vm, names))
-            say(f'{count} BMCs: time to Ready')
-            cluster.sandbox.reset_stats()
-            before, began = _seconds(*processes), time.monotonic()
-            list(pool.map(cluster.bmc, names))
-        created = time.monotonic() - began
-        while _ready(cluster) < count:
-            if time.monotonic() - began > 60 + count / 5:
-                raise AssertionError(f'{_ready(cluster)} of {count} are ready')
-            time.sleep(0.1)
-        found = {'bmcs': count, 'created_s': created,
-                 'all_ready_s': time.monotonic() - began,
-                 'cpu_s': [after - earlier for after, earlier in zip(
-                     _seconds(*processes), before)],
-                 'calls': cluster.sandbox.stats()['verbs'],
-                 'pods_writes': pods.writes,
-                 'pss_mib': memory.pss(processes[0].pid) / 2 ** 20}
-        say(f'{count} BMCs: at rest, for {_REST} s')
-        time.sleep(5)
-        found['rest'] = cluster.rest(_REST, processes[0])
-        found['pss_rested_mib'] = memory.pss(processes[0].pid) / 2 ** 20
-        if arguments:
-            say(f'{count} BMCs: deletions')
-            found['removed_ms'] = statistics.median(
-                _removal(cluster, name) for name in names[:_DELETED])
-    return found
-
-
-def series(results):
-    """Make the series of a plot.
-
-    :param results: list of what `measure` returns
-    :returns: list of dictionaries
-    """
-    def one(name, unit, read):
-        return {'name': name, 'unit': unit,
-                'x': [each['bmcs'] for each in results],
-                'y': [round(read(each), 3) for each in results]}
-    return [
-        one('all BMCs ready', 's', lambda each: each['all_ready_s']),
-        one("operator's CPU until then", 's', lambda each: each['cpu_s'][0]),
-        one("sandbox's CPU until then", 's', lambda each: each['cpu_s'][1]),
-        one("operator's memory (PSS)", 'MiB', lambda each: each['pss_mib']),
-        one('API calls at rest', '1/min',
-            lambda each: each['rest']['calls_a_minute']),
-        one("operator's CPU at rest", 'm',
-            lambda each: each['rest']['millicores'][0]),
-        one('reaction to a deletion', 'ms',
-            lambda each: each.get('removed_ms', 0))]
-
-
-def main():
-    parser = argparse.ArgumentParser(
-        prog='python -m tests.bench.placing', description=__doc__.partition(
-            '\n')[0])
-    parser.add_argument('--sizes', type=int, nargs='+', default=SIZES,
-                        metavar='N', help='numbers of BMCs')
-    parser.add_argument('--per-vm', action='store_true',
-                        help='a pod for each BMC, to compare')
-    parser.add_argument('--raw', action='store_true',
-                        help='write all figures instead of the series')
-    options = parser.parse_args()
-    results = [measure(
-        size, lambda text: print(text, file=sys.stderr, flush=True),
-        () if options.per_vm else ('--default-placement', 'Shared'))
-        for size in options.sizes]
-    json.dump(results if options.raw else series(results), sys.stdout,
-              indent=1)
-    print()
-
-
-if __name__ == '__main__':
-    main()

@@ -16,6 +16,7 @@ from tests.bench import listing
 from tests.bench import load
 from tests.bench import memory
 from tests.bench import operating
+from tests.bench import placing
 from tests.bench import scale
 from tests.bench import sharing
 from tests.bench import spread
@@ -70,6 +71,8 @@ class Sizes:
     vms: tuple = (5000, 10000)
     #: BMCs of one process.
     shared: int = 250
+    #: BMCs in shared pods of one operator.
+    placed: tuple = (10, 100, 1000)
     #: The BMC of one VM: rounds, requests of one client in each, clients at
     #: the same time, and rounds of power actions and starts.
     bmc_rounds: int = 7
@@ -86,7 +89,7 @@ QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
               keys=20, console_bytes=10 ** 5,
               ready=1, crowd=20, rest=3,
               nodes=3, declarations=1, clusters=(5,),
-              enrolled=2, vms=(50,), shared=3,
+              enrolled=2, vms=(50,), shared=3, placed=(10,),
               bmc_rounds=2, bmc_gets=24, bmc_clients=8, bmc_starts=1)
 
 
@@ -290,7 +293,8 @@ def emulators(sizes, only, say):
 #: What is measured besides the emulators.
 OTHERS = {'bmc': bmc.measure, 'scale': scale.measure,
           'shared': sharing.measure,
-          'operator': operating.measure, 'cluster': declaring.measure}
+          'operator': operating.measure, 'placement': placing.measure,
+          'cluster': declaring.measure}
 
 
 def run(sizes, only=None, say=lambda what: None, compare=None):

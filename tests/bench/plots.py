@@ -45,10 +45,11 @@ def draw(result, folder):
              for name, rows in by_neighbour.items()]
     plots += [(one['name'], _series, (one,)) for one in result['series']]
     return [path for name, function, values in plots
-            for path in _draw(folder / _file_name(name), function, values)]
+            for path in _draw(folder / file_name(name), function, values)]
 
 
-def _file_name(text):
+def file_name(text):
+    """Return the file name of a plot, without theme and extension."""
     return re.sub(r'[^a-z0-9]+', '-', text.lower()).strip('-')
 
 
@@ -80,9 +81,11 @@ def _ratios(drawn, colours, neighbour, rows):
     drawn.set_size_inches(_INCH, 0.9 + 0.27 * len(rows))
     axes = drawn.subplots()
     for index, row in enumerate(rows):
+        # A quartile may be 0, of a time too short to measure.
         low, middle, high = sorted(
             one if row.better == 'higher' else 1 / one
-            for one in (row.ratio, *(row.spread or (row.ratio,) * 2)) if one)
+            for one in (row.ratio, *(each or row.ratio for each in (
+                row.spread or (row.ratio,) * 2))))
         axes.barh(index, middle - 1, left=1, height=0.6,
                   color=colours[0 if middle >= 1 else 1])
         axes.plot((low, high), (index, index), linewidth=1,

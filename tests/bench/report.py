@@ -6,6 +6,7 @@
 
 import dataclasses
 import json
+import statistics
 
 from tests.bench import targets
 from tests.fixtures import checkout
@@ -108,6 +109,8 @@ def rows(result):
     yield from result.get('bmc', ())
     for figures in result.get('scale', ()):
         yield from _scale(**figures)
+    for figures in result.get('placement') or ():
+        yield from (Row(*row) for row in _placement(**figures))
     for name, make in (('shared', _shared), ('operator', _operator),
                        ('cluster', _cluster)):
         if result.get(name):
@@ -120,14 +123,34 @@ def series(result):
     :param result: result of :func:`tests.bench.plan.run`.
     :returns: list of dictionaries, as in the JSON
     """
-    lines = {}
-    for count, figures in result.get('bmcs', {}).items():
-        for name in NAMES:
-            if name in figures:
-                lines.setdefault(name, []).append(
-                    [int(count), figures[name]['total']])
-    return [{'name': 'memory of vbmcd', 'x': 'BMCs', 'y': 'MiB of PSS',
-             'lines': lines}] if lines else []
+    found = [('memory of vbmcd', 'MiB of PSS', {
+        name: [[int(count), figures[name]['total']]
+               for count, figures in result.get('bmcs', {}).items()
+               if name in figures] for name in NAMES})]
+    found += [(f'shared pods, {what}', unit, {
+        line: [[figures['bmcs'], figures[key]]
+               for figures in result.get('placement') or ()]
+        for line, key in lines.items()})
+        for what, unit, lines in _PLACEMENT]
+    # The axes of plots are logarithmic.
+    found = [(name, unit, {
+        line: drawn for line, points in lines.items()
+        if (drawn := [point for point in points if point[1] > 0])})
+        for name, unit, lines in found]
+    return [{'name': name, 'x': 'BMCs', 'y': unit, 'lines': lines}
+            for name, unit, lines in found if lines]
+
+
+#: Series of shared pods: what, unit, and lines with their figures.
+_PLACEMENT = (
+    ('time until all are Ready', 's', {
+        'elapsed': 'ready_s', 'CPU of the operator': 'operator_cpu_s',
+        'CPU of the API server': 'api_cpu_s'}),
+    ('memory of the operator', 'MiB of PSS', {'operator': 'pss'}),
+    ('API calls at rest', 'calls a minute', {'operator': 'calls_a_minute'}),
+    ('reaction to a deletion', 'ms until the entry is removed',
+     {'operator': 'removed_ms'}),
+)
 
 
 def _pair(name, unit, figures, ratio=None, **more):
@@ -135,6 +158,13 @@ def _pair(name, unit, figures, ratio=None, **more):
     ours, stock = (figures.get(each) for each in NAMES)
     return Row(name, unit, ours, None if stock is None else NAMES[1], stock,
                ratio, **more)
+
+
+def _between(ratio):
+    """Return the fields of a row with a ratio of `spread.of`, or None."""
+    return {} if ratio is None else {
+        'ratio': ratio['middle'], 'spread': ratio['quartiles'],
+        'rounds': ratio['rounds']}
 
 
 def _emulators(result):
@@ -145,16 +175,14 @@ def _emulators(result):
                        if key in turn.get(subject, ())}
             if not figures:
                 continue
-            ratio = turn.get('ratio', {}).get(key)
             yield _pair(name, unit, figures,
-                        **({'ratio': ratio['middle'],
-                            'spread': ratio['quartiles'],
-                            'rounds': ratio['rounds']} if ratio else {}))
+                        **_between(turn.get('ratio', {}).get(key)))
     for key, unit in (('per_second', _RATE), ('cpu_ms', 'ms of CPU')):
         yield _pair('IPMI commands in one session', unit, {
             subject: figures[key]
             for subject, figures in result['commands'].items()
-            if subject in NAMES}, result['commands'].get('ratio', {}).get(key))
+            if subject in NAMES}, **_between(
+                result['commands'].get('ratio', {}).get(key)))
     if 'api_calls' in result:
         yield Row('GET system', 'API calls', result['api_calls']['per_get'])
     for key, what in (('cdi', 'import of 1 MiB, CDI alone'),
@@ -205,10 +233,9 @@ def _console(**figures):
     yield what, 'ms, p95', figures['key_p95_ms']
     yield 'the same without the BMC', 'ms, median', figures[
         'kubevirt_median_ms']
-    for name, what in (('idle', 'IPMI container, no console'),
-                       ('open', 'IPMI container, open console'),
-                       ('after', 'the same after the output'),
-                       ('pod', 'pod, open console')):
+    for name, what in (('idle', 'BMC, no console'),
+                       ('open', 'BMC, open console'),
+                       ('after', 'the same after the output')):
         yield what, 'MiB of PSS', figures[name]
 
 
@@ -220,16 +247,17 @@ def _scale(vms, first_s, list_s, whole_ms, page_ms, kib_per_vm):
     yield Row(f'memory of a VM, {vms} VMs', 'KiB of PSS', kib_per_vm)
 
 
-def _shared(bmcs, empty, full, kib_per_bmc, start_s, idle, floods):
+def _shared(bmcs, empty, full, kib_per_bmc, start_s, floods):
     yield 'one process, no BMC', 'MiB of PSS', empty
     yield f'one process, {bmcs} BMCs', 'MiB of PSS', full
-    yield 'each of them', 'KiB of PSS', kib_per_bmc
-    yield f'start of {bmcs} BMCs', 's', start_s
+    yield 'memory of a BMC in one process', 'KiB of PSS', kib_per_bmc
+    yield f'start of {bmcs} BMCs in one process', 's', start_s
     for index, what in enumerate(('cached', 'uncached')):
-        yield f'GET, {what}', 'ms, median', idle[index]
+        yield f'GET, {what}, no flood', 'ms, median', statistics.median(
+            medians['idle'][index] for medians in floods.values())
         for kind, medians in floods.items():
-            yield (f'GET, {what}, flood of {kind}', 'ratio',
-                   medians[index] / idle[index])
+            yield (f'GET, {what}, flood of {kind}', 'times without',
+                   medians['flooded'][index] / medians['idle'][index])
 
 
 def _operator(one, many):
@@ -244,6 +272,18 @@ def _operator(one, many):
     yield what, 'CPU, m', many['rest']['millicores'][0]
     yield what, 'API calls a minute', many['rest']['calls_a_minute']
     yield what, 's, all Ready', many['all_ready_s']
+
+
+def _placement(bmcs, ready_s, operator_cpu_s, api_cpu_s, pss, calls_a_minute,
+               millicores, removed_ms):
+    what = f'operator with {bmcs} BMCs in shared pods'
+    yield what, 's, all Ready', ready_s
+    yield what, 's of CPU until Ready', operator_cpu_s
+    yield what, 's of CPU until Ready, API server', api_cpu_s
+    yield what, 'MiB of PSS', pss
+    yield what, 'CPU, m', millicores
+    yield what, 'API calls a minute', calls_a_minute
+    yield what, 'ms, entry of a deleted BMC removed', removed_ms
 
 
 def _cluster(nodes, pair, single, enrol):

@@ -8,6 +8,7 @@ process.
 import http.client
 import pathlib
 import ssl
+import statistics
 import subprocess
 import sys
 import time
@@ -19,7 +20,13 @@ from tests.fixtures import sandbox
 from tests.fixtures import shared_pod
 
 _CACHED, _UNCACHED = '/redfish/v1/Systems/1', '/redfish/v1/Managers/1'
-_FLOODS = _CACHED, _UNCACHED, 'tls', 'udp'
+
+#: What a BMC is flooded with: its name, and the argument of `_FLOOD`.
+FLOODS = {'cached GETs': _CACHED, 'uncached GETs': _UNCACHED,
+          'TLS handshakes': 'tls', 'IPMI packets': 'udp'}
+
+#: Seconds until a list of BMCs has to be served.
+_TIMEOUT = 120
 
 _FLOOD = """
 import http.client, socket, ssl, sys, threading, time
@@ -39,7 +46,7 @@ def run():
                 one.request('GET', kind, headers=head)
                 one.getresponse().read()
             one.close()
-        except OSError:
+        except (OSError, http.client.HTTPException):
             pass
 
 if kind == 'udp':
@@ -62,9 +69,11 @@ def measure(sizes, say):
     :param say: function that gets the name of each part when it begins
     :returns: dictionary: ``bmcs``; ``empty`` and ``full``, MiB of PSS without
         and with them; ``kib_per_bmc`` of PSS between one and all; ``start_s``,
-        seconds until a process that has just started serves all; ``idle``
-        and ``floods``, medians in milliseconds of [cached, uncached] GETs of
-        one BMC, the latter by what another is flooded with
+        seconds until a process that has just become ready serves all;
+        ``floods``: by what another BMC is flooded with, a dictionary of
+        ``idle``, before that, and ``flooded``, medians in milliseconds of
+        [cached, uncached] GETs of one BMC
+    :raises: `RuntimeError` if BMCs are not served, or a flood ends
     """
     say(f'one process with {sizes.shared} BMCs')
     with fixtures.CompoundFixture([]) as holder:
@@ -93,16 +102,19 @@ def _measure(cluster, pod, sizes):
     _wait(pod, bmcs)
     result['start_s'] = time.perf_counter() - began
     other, flooded = bmcs[:2]
-    result['idle'] = _latencies(other, sizes)
     result['floods'] = {}
-    for kind in _FLOODS:
+    for kind, argument in FLOODS.items():
+        idle = _latencies(other, sizes)
         with subprocess.Popen([
                 sys.executable, '-c', _FLOOD, flooded.address,
-                str(flooded.slot), kind, flooded.username,
+                str(flooded.slot), argument, flooded.username,
                 flooded.password]) as flood:
             try:
                 time.sleep(1)
-                result['floods'][kind] = _latencies(other, sizes)
+                result['floods'][kind] = {
+                    'idle': idle, 'flooded': _latencies(other, sizes)}
+                if flood.poll() is not None:
+                    raise RuntimeError(f'the flood of {kind} has ended')
             finally:
                 flood.kill()
     return result
@@ -116,7 +128,12 @@ def _serve(pod, bmcs):
 
 def _wait(pod, bmcs):
     wanted = {one.name: (one.digest, '') for one in bmcs}
-    while pod.served() != wanted:
+    deadline = time.monotonic() + _TIMEOUT
+    while (served := pod.served()) != wanted:
+        if time.monotonic() > deadline:
+            raise RuntimeError(
+                f'{len(bmcs)} BMCs are not served after {_TIMEOUT} s, but '
+                f'{served}')
         time.sleep(0.05)
 
 
@@ -136,9 +153,12 @@ def _latencies(bmc, sizes):
         for _ in range(sizes.get):
             began = time.perf_counter()
             client.request('GET', path, headers=bmc.authorization)
-            client.getresponse().read()
+            answer = client.getresponse()
+            answer.read()
+            if answer.status != 200:
+                raise RuntimeError(f'GET {path}: {answer.status}')
             times.append(time.perf_counter() - began)
             time.sleep(0.005)
         client.close()
-        found.append(1000 * sorted(times)[len(times) // 2])
+        found.append(1000 * statistics.median(times))
     return found

@@ -5,6 +5,8 @@ Nothing fails if one is missed. Times and rates are those of two busy
 processors.
 """
 
+from tests.bench import sharing
+
 #: Value by the name of a row and its unit.
 TARGETS = {
     **{(f'GET system, {way}, {clients}', unit): value
@@ -29,4 +31,8 @@ TARGETS = {
     ('a page of it, 10000 VMs', 'ms, median'): 10,
     **{(f'memory of a VM, {count} VMs', 'KiB of PSS'): 3.2
        for count in (5000, 10000)},
+    ('memory of a BMC in one process', 'KiB of PSS'): 1024,
+    **{(f'GET, {what}, flood of {kind}', 'times without'): 2
+       for what in ('cached', 'uncached') for kind in sharing.FLOODS},
+    ('operator with 1000 BMCs in shared pods', 's, all Ready'): 20,
 }

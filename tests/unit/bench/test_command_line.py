@@ -53,6 +53,13 @@ class ParseTestCase(base.BaseTestCase):
         self.assertEqual((50, 100), run.call_args.args[0].vms)
         self.assertIn('invalid', self.refuse('--vms', '0'))
 
+    def test_numbers_of_bmcs(self):
+        options = bench.parse(['--only', 'placement', '--bmcs', '10000'])
+        with mock.patch.object(plan, 'run', return_value={}) as run:
+            bench.measure(options)
+        self.assertEqual((10000,), run.call_args.args[0].placed)
+        self.assertEqual('placement', run.call_args.args[1])
+
 
 class MainTestCase(base.BaseTestCase):
 
@@ -65,6 +72,17 @@ class MainTestCase(base.BaseTestCase):
         self.assertIn('first collection, 5000 VMs', text.getvalue())
         jsonschema.validate(json.loads(path.read_text()),
                             json.loads(report.SCHEMA.read_text()))
+
+    def test_figures_are_printed_before_what_may_fail(self):
+        folder = self.useFixture(fixtures.TempDir()).path
+        for words in (('--json', folder), ('--plot', __file__)):
+            text = io.StringIO()
+            with mock.patch.object(plan, 'run',
+                                   return_value=test_report.RESULT), \
+                    contextlib.redirect_stdout(text):
+                exc = self.assertRaises(SystemExit, bench.main, words)
+            self.assertIn('tools/bench: ', str(exc))
+            self.assertIn('first collection, 5000 VMs', text.getvalue())
 
     def test_earlier_figures(self):
         folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)

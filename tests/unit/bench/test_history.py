@@ -79,6 +79,15 @@ class HistoryTestCase(base.BaseTestCase):
             run('a', calls(0)), run('b', calls(0))))
         self.assertEqual(['GET'], self.worse(run('c', calls(1))))
 
+    def test_all_counted_units(self):
+        rows = {row.unit for row in report.rows(test_report.RESULT)}
+        for unit in ('API calls a minute', 'times without', 'KiB of PSS'):
+            self.assertIn(unit, rows)
+            self.assertEqual(['BMC'], self.worse(
+                *(run(commit, report.Row('BMC', unit, value))
+                  for commit, value in (('a', 6.0), ('b', 9.0)))))
+            self.path.unlink()
+
     def test_threshold(self):
         self.record(run('a', time(0.5)), run('b', time(0.54)))
         runs = history.read(self.path)

@@ -63,6 +63,14 @@ class PlotsTestCase(base.BaseTestCase):
             {'Operator: memory', 'BMCs', 'MiB of PSS', 'PerVM', 'Shared'},
             texts(self.folder / 'operator-memory-light.svg'))
 
+    def test_quartile_of_a_time_too_short_to_measure(self):
+        rows = [report.Row('GET', unit, 1.0, 'twin', 2.0, 0.5, [0, 0.6])
+                for unit in ('ms of CPU', 'a second')]
+        plots.draw(test_report.document(
+            {}, rows=[row.asdict() for row in rows]), self.folder)
+        self.assertIn('GET, ms of CPU',
+                      texts(self.folder / 'ratios-twin-light.svg'))
+
     def test_themes_differ(self):
         light, dark = ((self.folder / f'operator-memory-{theme}.svg')
                        .read_text() for theme in ('light', 'dark'))
@@ -87,3 +95,15 @@ class DocumentTestCase(base.BaseTestCase):
                           found)
             self.assertTrue(texts(
                 checkout.ROOT / 'doc' / 'source' / f'{stem}-{theme}.svg'))
+
+    def test_figures_of_shared_pods(self):
+        result = report.read(PAGE.with_name('shared-pods.json'))
+        jsonschema.validate(result, json.loads(report.SCHEMA.read_text()))
+        for one in result['series']:
+            for points in one['lines'].values():
+                self.assertEqual([10, 100, 1000, 10000],
+                                 [count for count, _ in points])
+            path = (PAGE.parent.with_name('_static') / 'benchmarks'
+                    / f"{plots.file_name(one['name'])}-light.svg")
+            self.assertIn(one['name'], texts(path))
+            self.assertIn(path.name, PAGE.read_text())

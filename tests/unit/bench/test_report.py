@@ -20,7 +20,11 @@ RESULT = {
             'middle': 0.5, 'quartiles': [0.4, 0.6], 'rounds': 31}}}},
     'commands': {'ours': {'per_second': 6000.0, 'cpu_ms': 0.1},
                  'stock': {'per_second': 1000.0, 'cpu_ms': 1.0},
-                 'ratio': {'per_second': 6.0, 'cpu_ms': 0.1}},
+                 'ratio': {
+                     'per_second': {'middle': 6.0, 'quartiles': [5.0, 7.0],
+                                    'rounds': 5},
+                     'cpu_ms': {'middle': 0.1, 'quartiles': [0.1, 0.2],
+                                'rounds': 5}}},
     'memory': {'ours': {'after': {
         part: {'processes': [14.0, 66.0], 'total': 80.0}
         for part in ('emulator', 'vbmcd')}}},
@@ -35,6 +39,16 @@ RESULT = {
                    reason='other: not served: it has no TLS')],
     'scale': [{'vms': 5000, 'first_s': 3.0, 'list_s': 2.0, 'whole_ms': 40.0,
                'page_ms': 4.0, 'kib_per_vm': 3.1}],
+    'shared': {'bmcs': 250, 'empty': 36.0, 'full': 74.0, 'kib_per_bmc': 154.0,
+               'start_s': 6.0, 'floods': {
+                   'cached GETs': {'idle': [1.0, 2.0], 'flooded': [1.5, 6.0]},
+                   'IPMI packets': {'idle': [3.0, 4.0],
+                                    'flooded': [3.0, 4.0]}}},
+    'placement': [
+        {'bmcs': count, 'ready_s': count / 25, 'operator_cpu_s': count / 33,
+         'api_cpu_s': count / 35, 'pss': 32 + count / 50,
+         'calls_a_minute': calls, 'millicores': 0.33, 'removed_ms': 500.0}
+        for count, calls in ((10, 0.0), (1000, 6.0))],
 }
 
 
@@ -65,6 +79,25 @@ class RowsTestCase(base.BaseTestCase):
     def test_first_collection_beside_a_list_of_the_api(self):
         row = self.row('first collection, 5000 VMs', 's')
         self.assertEqual(('list of the API', 1.5), (row.neighbour, row.ratio))
+
+    def test_commands_have_the_spread_of_all_rounds(self):
+        row = self.row('IPMI commands in one session', 'a second')
+        self.assertEqual((6000.0, 6.0, [5.0, 7.0], 5),
+                         (row.value, row.ratio, row.spread, row.rounds))
+
+    def test_flood_beside_the_time_before_it(self):
+        self.assertEqual([1.5, 3.0, 1.0, 2.0], [
+            self.row(*key).value for key in (
+                ('GET, cached, flood of cached GETs', 'times without'),
+                ('GET, uncached, flood of cached GETs', 'times without'),
+                ('GET, cached, flood of IPMI packets', 'times without'),
+                ('GET, cached, no flood', 'ms, median'))])
+
+    def test_shared_pods(self):
+        what = 'operator with 1000 BMCs in shared pods'
+        row = self.row(what, 's, all Ready')
+        self.assertEqual((40.0, 20), (row.value, row.target))
+        self.assertEqual(52.0, self.row(what, 'MiB of PSS').value)
 
     def test_better(self):
         self.assertEqual(
@@ -115,10 +148,20 @@ class JsonTestCase(base.BaseTestCase):
             [report.from_dict(row).asdict() for row in result['rows']])
 
     def test_series(self):
+        found = {one['name']: one for one in document()['series']}
         self.assertEqual(
             {'ours': [[1, 36.0], [10, 39.0]],
              'stock': [[1, 44.0], [10, 98.0]]},
-            document()['series'][0]['lines'])
+            found.pop('memory of vbmcd')['lines'])
+        self.assertEqual(
+            {'name': 'shared pods, memory of the operator', 'x': 'BMCs',
+             'y': 'MiB of PSS',
+             'lines': {'operator': [[10, 32.2], [1000, 52.0]]}},
+            found['shared pods, memory of the operator'])
+        # The axes are logarithmic.
+        self.assertEqual({'operator': [[1000, 6.0]]},
+                         found['shared pods, API calls at rest']['lines'])
+        self.assertEqual(4, len(found))
 
     def test_another_version_is_refused(self):
         for text in '{"version": 0}', '[]':
