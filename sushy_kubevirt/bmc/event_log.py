@@ -367,7 +367,7 @@ def _is_about(event, machine, born):
 def host():
     """Return the name of this host, by whose clock entries are dated.
 
-    In a pod it is the pod's name, the same for all containers.
+    In a pod it is the pod's name.
     """
     return socket.gethostname()[:_MAX_INSTANCE] or COMPONENT
 

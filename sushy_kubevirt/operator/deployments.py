@@ -70,13 +70,13 @@ USER = 65532
 class Defaults:
     """Settings of the operator for all pods.
 
-    :param image: of the containers of BMCs that name none
+    :param image: of BMCs that name none
     :param resources: dict of a protocol and its part of the resources, for
         BMCs that have none
     :param pull_policy: or None for Kubernetes' default
     :param pull_secrets: names of Secrets with which images are pulled
     :param proxy: a `config_map.Proxy`, or None
-    :param user: uid and gid of the containers and gid of their volumes; None
+    :param user: uid and gid of the container and gid of their volumes; None
         if the cluster assigns them
     :param labels: dict of the pods' labels, beside those of `naming.labels`
     :param annotations: dict of their annotations

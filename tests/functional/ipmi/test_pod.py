@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The IPMI container of a BMC pod, tested with ``ipmitool``."""
+"""``sushy-kubevirt-ipmi``, tested with ``ipmitool``."""
 
 from concurrent import futures
 from importlib import metadata

@@ -94,7 +94,7 @@ class CredentialsTestCase(base.BaseTestCase):
             with self.subTest(data=data):
                 self.assertEqual(expected, credentials.missing({'data': data}))
 
-    def test_unusable_keys_equal_what_ipmi_container_refuses(self):
+    def test_unusable_keys_equal_what_ipmi_refuses(self):
         for value, fits in (
                 ('a', True), ('a' * 16, True), ('a' * 17, False),
                 ('é' * 8, True), ('é' * 9, False),
