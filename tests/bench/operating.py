@@ -21,7 +21,6 @@ from tests.fixtures import sandbox
 
 BMCS = '/apis/bmc.kubevirt.io/v1beta1/namespaces/%s/virtualmachinebmcs'
 
-_CONTAINERS = ('bmc',)
 _NAMESPACE = 'default'
 
 
@@ -84,36 +83,33 @@ class Cluster(fixtures.Fixture):
         while self.sandbox.list('pods'):
             time.sleep(0.02)
 
-    def container(self, name):
-        """Return the process of the only container with a name."""
+    def bmc_process(self):
+        """Return the process of the only BMC."""
         found = []
         for one in psutil.Process(
                 self.sandbox.process.pid).children(recursive=True):
             # Short-lived processes may have ended since they were listed.
             with contextlib.suppress(psutil.NoSuchProcess):
-                if 'sushy-kubevirt-' + name in ' '.join(one.cmdline()):
+                if 'sushy-kubevirt-bmc' in ' '.join(one.cmdline()):
                     found.append(one)
         return found[-1]
 
-    def rest(self, seconds, *processes):
-        """Measure the load when idle.
+    def rest(self, seconds, process):
+        """Measure the load of a process when idle.
 
         :param seconds: duration
-        :param processes: processes to measure
-        :returns: dictionary of ``calls_a_minute``, and of ``millicores``, a
-            list with one figure for each process
+        :param process: a `psutil.Process`
+        :returns: dictionary of ``calls_a_minute``, of all processes, and of
+            ``millicores``
         """
-        before = [sum(one.cpu_times()[:2]) for one in processes]
+        before = sum(process.cpu_times()[:2])
         self.sandbox.reset_stats()
         time.sleep(seconds)
         calls = self.sandbox.stats()
         return {
-            'seconds': seconds,
             'calls_a_minute': calls['total'] * 60 / seconds,
-            'verbs': calls['verbs'],
-            'millicores': [
-                (sum(one.cpu_times()[:2]) - earlier) * 1000 / seconds
-                for one, earlier in zip(processes, before)]}
+            'millicores': (sum(process.cpu_times()[:2]) - before) * 1000
+            / seconds}
 
 
 def _times(cluster, count):
@@ -139,13 +135,12 @@ def _one(sizes, say):
         cluster.vm('idle')
         cluster.bmc('idle')
         cluster.wait_ready({'idle'}, 120, 0.1)
-        processes = [cluster.container(name) for name in _CONTAINERS]
+        process = cluster.bmc_process()
         # With the operator stopped, all calls are the pod's.
         cluster.operator.process.end()
         time.sleep(min(5, sizes.rest))
-        result['rest'] = cluster.rest(sizes.rest, *processes)
-        result['pss'] = [round(memory.pss(one.pid) / 2 ** 20, 2)
-                         for one in processes]
+        result['rest'] = cluster.rest(sizes.rest, process)
+        result['pss'] = round(memory.pss(process.pid) / 2 ** 20, 2)
     return result
 
 

@@ -70,9 +70,7 @@ def _measure(count, sizes, say):
         found['pss'] = memory.pss(processes[0].pid) / 2 ** 20
         say(f'shared pods: {count} BMCs at rest, for {sizes.rest} s')
         time.sleep(min(5, sizes.rest))
-        rest = cluster.rest(sizes.rest, processes[0])
-        found['calls_a_minute'] = rest['calls_a_minute']
-        found['millicores'], = rest['millicores']
+        found.update(cluster.rest(sizes.rest, processes[0]))
         found['removed_ms'] = statistics.median(
             _removal(cluster, name) for name in _entries(cluster)[:_DELETED])
     return found

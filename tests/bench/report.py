@@ -263,13 +263,13 @@ def _shared(bmcs, empty, full, kib_per_bmc, start_s, floods):
 def _operator(one, many):
     yield 'BMC, from applied to Ready', 'ms, median', one['ready_ms']
     yield "of these the operator's", 'ms, median', many['ready_ms']
-    yield 'idle BMC', 'MiB of PSS', sum(one['pss'])
-    yield 'idle BMC', 'CPU, m', sum(one['rest']['millicores'])
+    yield 'idle BMC', 'MiB of PSS', one['pss']
+    yield 'idle BMC', 'CPU, m', one['rest']['millicores']
     yield 'idle BMC', 'API calls a minute', one['rest']['calls_a_minute']
     what = f"operator with {many['bmcs']} BMCs"
     yield what, 'MiB of PSS', many['pss']
     yield what + ', rested', 'MiB of PSS', many['pss_rested']
-    yield what, 'CPU, m', many['rest']['millicores'][0]
+    yield what, 'CPU, m', many['rest']['millicores']
     yield what, 'API calls a minute', many['rest']['calls_a_minute']
     yield what, 's, all Ready', many['all_ready_s']
 

@@ -18,7 +18,6 @@ from tests.fixtures import operator
 
 VERSION = r'^sushy-kubevirt-operator \d+\.\d+\.\d+'
 PORT = r'Metrics and probes are at (http://127\.0\.0\.1:\d+)"'
-HOLDS = 'This replica holds the Lease now'
 WAITS = 'holds the Lease; this replica waits'
 
 # As in a container of the image, whose user id has no name.
