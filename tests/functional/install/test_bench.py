@@ -61,7 +61,8 @@ class CompareTestCase(base.BaseTestCase):
                                 'ms, median', 'twin']['other'], 0)
         for key in (('IPMI commands to the BMC, one session', 'a second'),
                     ('idle BMC, both protocols', 'MiB of PSS'),
-                    ('start to first answer, IPMI', 'ms, median')):
+                    ('start to first answer, IPMI', 'ms, median'),
+                    ('start to first answer, both protocols', 'ms, median')):
             row = rows[(*key, 'twin')]
             self.assertGreater(row['value'], 0, key)
             self.assertEqual('twin: not served: this agent has no IPMI',
