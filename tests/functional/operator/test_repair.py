@@ -103,7 +103,7 @@ class RepairTestCase(operator.OperatorTestCase):
                 ('deployment', 'set', 'image', 'deployment/' + base,
                  'bmc=evil.example.test/other:1'),
                 ('deployment', 'set', 'env', 'deployment/' + base,
-                 'VIRTBMC_VM=other/vm'),
+                 'VIRTBMC_VM=other/vm', '-c', 'bmc'),
                 ('deployment', 'edit', 's/type: Recreate/type: RollingUpdate/'
                  ),
                 ('deployment', 'edit', 's/runAsNonRoot: true/'

@@ -74,7 +74,7 @@ class RefusedPodTestCase(operator.OperatorTestCase):
     ARGUMENTS = (
         '--pod-label=sidecar.istio.io/inject=true',
         '--pod-annotation=container.apparmor.security.beta.kubernetes.io/'
-        'redfish=unconfined')
+        'bmc=unconfined')
 
     def test_reason_is_in_condition(self):
         self.admin('label', 'namespace', self.namespace,
