@@ -6,8 +6,8 @@ There is no authentication, and responses contain no secrets. It is
 independent of the server that it reports on.
 
 Not `http.server`: its import adds 0.4 MiB PSS and 4 ms to a process with IPMI
-only (CPython 3.11.7), it has a timeout only for single reads, and needs a thread
-for each connection.
+only (CPython 3.11.7), it has a timeout only for single reads, and needs a
+thread for each connection.
 """
 
 import contextlib
