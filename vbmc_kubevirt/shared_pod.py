@@ -384,17 +384,6 @@ class SharedPod:
             *prometheus.process()])
 
 
-def _is_reservation(text):
-    """Tell whether an entry records the slot of a BMC, and nothing to serve.
-
-    :param text: value in the ConfigMap
-    """
-    try:
-        return 'vm' not in json.loads(text)
-    except (TypeError, ValueError):
-        return False
-
-
 async def _ended(task):
     """Wait for the end of a task, even if the caller is cancelled meanwhile.
 
@@ -419,7 +408,10 @@ class _Health:
 
 
 def _is_reservation(text):
-    """Tell whether an entry only reserves the slot of a BMC."""
+    """Tell whether an entry only reserves the slot of a BMC.
+
+    :param text: value in the ConfigMap
+    """
     try:
         return 'vm' not in json.loads(text)
     except (TypeError, ValueError, RecursionError):
