@@ -166,6 +166,8 @@ class Watcher:
             # Try it again if the API server was not reached.
             self._streams = not e.maybe_done
             raise
+        if self._closing.is_set():
+            watch.stop()
         try:
             for kind, obj in watch:
                 if kind == 'DELETED':

@@ -25,14 +25,26 @@ class Client:
 
     def watch(self, resource, namespace, version, *args):
         self.calls.append('watch' if version else 'stream')
-        return self._events()
+        return Broken(self)
 
-    def _events(self):
-        if not self.faults:
-            self.done.set()
-            return
-        raise self.faults.pop(0)
-        yield
+
+class Broken:
+    """A watch that ends at once, with the next fault of its client."""
+
+    def __init__(self, client):
+        self._client = client
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self._client.faults:
+            raise self._client.faults.pop(0)
+        self._client.done.set()
+        raise StopIteration
+
+    def stop(self):
+        pass
 
 
 class Events(list):
