@@ -44,7 +44,7 @@ READERS, WRITERS, STARTERS = 32, 16, 8
 #: Seconds between two writes of the report.
 REPORT_SECONDS = 0.2
 
-#: Seconds between two checks whether somebody else has changed the report.
+#: Seconds between two checks whether another client has changed the report.
 CHECK_SECONDS = 60
 
 #: Seconds before a BMC that could not be started is tried again, doubled each

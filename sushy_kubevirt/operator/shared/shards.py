@@ -346,7 +346,7 @@ class Shards:
         if shard is None:
             if number is not None and self._queue.started and (
                     self._cache.objects.get(resource, namespace, name)):
-                # Left over, or made by somebody with the operator's label.
+                # Left over, or made by another client with our label.
                 self._changed(self._shard(namespace, number))
             return
         if resource == bmc_resources.DEPLOYMENT:
@@ -513,7 +513,7 @@ class Shards:
                     data[one]) == member.digest:
                 continue
             if text is None:
-                # Somebody else has changed it: have it made again.
+                # Another client has changed it: have it made again.
                 text = entry.reservation(member.uid, member.slot)
                 member.digest = ''
                 lost.append((shard.namespace, one))

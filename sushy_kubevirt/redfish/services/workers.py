@@ -134,7 +134,7 @@ class _Messages:
         self._elected.append(callback)
 
     def start(self):
-        """Do nothing: there is nobody to listen to."""
+        """Do nothing: there are no other workers."""
 
     def acquire_leadership(self):
         if not self._acquired:

@@ -11,6 +11,7 @@ from oslotest import base
 
 from kubevirt_sandbox.testing import certificates
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import workers
@@ -309,3 +310,11 @@ class OneProcessTest(base.BaseTestCase):
         one.folder.close()
         self.assertFalse(one.folder.path.exists())
         self.assertEqual(0o700, two.folder.path.stat().st_mode & 0o777)
+
+
+class PortsTestCase(base.BaseTestCase):
+
+    def test_ports_are_those_of_the_services(self):
+        for name in 'REDFISH_PORT', 'HTTP_PORT', 'IPMI_PORT':
+            self.assertEqual(getattr(placement, name),
+                             getattr(shared_bmc, name))
