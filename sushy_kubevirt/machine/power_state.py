@@ -113,11 +113,13 @@ def state(vm, vmi):
             return PowerState.POWERING_OFF
         # A VM's status may tell of a VMI that the watch has not delivered.
         status = (vm.get('status') or {}).get('printableStatus')
-        if (status == 'Starting'
+        unseen = (status == 'Running' and vmi is None
+                  and run_strategy.vmi_seen(vm))
+        if ((status == 'Starting' or unseen)
                 and run_strategy.of(vm) != run_strategy.HALTED):
             return PowerState.POWERING_ON
-        if (status in ('Starting', 'Stopping') and vmi is None
-                and not run_strategy.vmi_gone(vm)):
+        if unseen or (status in ('Starting', 'Stopping') and vmi is None
+                      and not run_strategy.vmi_gone(vm)):
             return PowerState.POWERING_OFF
         return PowerState.OFF
     if run_strategy.stopping(vm, vmi):

@@ -148,6 +148,7 @@ class StateTestCase(base.BaseTestCase):
         for strategy, status, state in (
                 ('Halted', 'Starting', DOWN), ('Halted', 'Stopping', DOWN),
                 ('Manual', 'Starting', UP), ('Manual', 'Stopping', DOWN),
+                ('Halted', 'Running', DOWN), ('Manual', 'Running', UP),
                 ('Manual', 'Stopped', OFF)):
             vm = fakes.vm(strategy, printableStatus=status)
             self.assertIs(state, power_state.state(vm, None))
