@@ -7,52 +7,28 @@ what the other has changed.
 """
 
 import asyncio
-import functools
 import logging
 import signal
 
 from sushy_kubevirt.pod import health
 from sushy_kubevirt.pod import prometheus
-from vbmc_kubevirt import bmc_server
-from vbmc_kubevirt.ipmi import constants
-from vbmc_kubevirt import ipmi_service
 
 LOG = logging.getLogger(__name__)
-
-
-def own_backend(settings):
-    """Return the function `ipmi_service.IpmiService` connects with, alone.
-
-    :param settings: `ipmi_service.Settings`
-    """
-    return functools.partial(
-        bmc_server.OwnBackend, bmc_server.SharedConnection(None, None),
-        settings.machine_options, settings.vm)
-
-
-def shared_backend(redfish):
-    """Return that function for IPMI beside Redfish of the same VM.
-
-    :param redfish: a `redfish_service.RedfishService`
-    """
-    services = redfish.services
-    return functools.partial(
-        bmc_server.SharedBackend, redfish.cluster, services.state,
-        services.events.log, services.accounts, constants.CLUSTER_DEADLINES)
 
 
 class BmcPod:
     """The BMC of one VM, with one or both protocols.
 
     :param redfish: a `redfish_service.RedfishService`, or None
-    :param ipmi: `ipmi_service.Settings`, or None
+    :param ipmi: function that returns an `ipmi_service.IpmiService`, called in
+        the event loop; None without IPMI, whose modules take 3 MiB
     :param address: IP address of the port for probes
     :param health_port: TCP port for probes and metrics; 0 for a free one
     """
 
     def __init__(self, redfish, ipmi, address, health_port):
         self._redfish = redfish
-        self._ipmi_settings = ipmi
+        self._ipmi = ipmi
         self._services = [] if redfish is None else [redfish]
         self._health = health.Server(
             address, health_port, self.liveness_problem,
@@ -70,11 +46,8 @@ class BmcPod:
         where = []
         if self._redfish is not None:
             where.append(f'Redfish on {self._redfish.url}')
-        settings = self._ipmi_settings
-        if settings is not None:
-            ipmi = ipmi_service.IpmiService(
-                settings, own_backend(settings) if self._redfish is None
-                else shared_backend(self._redfish))
+        if self._ipmi is not None:
+            ipmi = self._ipmi()
             self._services.append(ipmi)
             where.append(f'IPMI on {ipmi.address}, UDP port {ipmi.port}')
         self._health.start()

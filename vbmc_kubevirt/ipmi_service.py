@@ -8,11 +8,13 @@ that runs it, its signals and its port for probes are `bmc_pod`'s.
 import asyncio
 from concurrent import futures
 import dataclasses
+import functools
 import logging
 
 from sushy_kubevirt.machine import options
 from vbmc_kubevirt import bmc_server
 from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import udp
 from vbmc_kubevirt import metrics
 from vbmc_kubevirt import mounted_secret
@@ -51,6 +53,27 @@ class Settings:
     client_port: int
     machine_options: options.Options
     account_management: bool = True
+
+
+def own_backend(settings):
+    """Return the function `IpmiService` connects with, alone.
+
+    :param settings: `Settings`
+    """
+    return functools.partial(
+        bmc_server.OwnBackend, bmc_server.SharedConnection(None, None),
+        settings.machine_options, settings.vm)
+
+
+def shared_backend(redfish):
+    """Return that function for IPMI beside Redfish of the same VM.
+
+    :param redfish: a `redfish_service.RedfishService`
+    """
+    services = redfish.services
+    return functools.partial(
+        bmc_server.SharedBackend, redfish.cluster, services.state,
+        services.events.log, services.accounts, constants.CLUSTER_DEADLINES)
 
 
 class IpmiService:

@@ -11,12 +11,12 @@ from sushy_kubevirt.pod import lazy_modules
 
 _DRIVERS = 'sushy_tools.emulator.resources.'
 
-#: Modules that are loaded on first use: other drivers and their dependencies,
-#: modules for other kinds of accounts, uvicorn's for several processes, and
+#: Modules that are loaded on first use: other drivers, what finds them and
+#: their dependencies, modules for other kinds of accounts, uvicorn's for several processes, and
 #: large modules of the standard library of which importers use a function or
 #: two.
 RARE = (
-    'libvirt', 'openstack', 'requests', 'webob',
+    'libvirt', 'openstack', 'requests', 'stevedore', 'webob',
     _DRIVERS + 'systems.fakedriver', _DRIVERS + 'systems.ironicdriver',
     _DRIVERS + 'systems.libvirtdriver', _DRIVERS + 'systems.novadriver',
     _DRIVERS + 'vmedia',
@@ -29,7 +29,8 @@ RARE = (
 )
 
 #: Modules whose importers take names of them: templates, test clients, and
-#: servers other than `http_server`; and what uvicorn compares with.
+#: servers other than `http_server`; what uvicorn compares with; and what urllib3
+#: names its version of HTTP/2 with.
 NAMES = {
     'flask.templating': (
         'DispatchingJinjaLoader', 'Environment',
@@ -37,6 +38,7 @@ NAMES = {
         'render_template_string', 'stream_template',
         'stream_template_string'),
     'configparser': ('RawConfigParser',),
+    'importlib.metadata': ('version',),
     'jinja2': ('BaseLoader', 'FileSystemLoader'),
     'uvicorn.main': ('Server', 'main', 'run'),
     'werkzeug.serving': ('is_running_from_reloader', 'run_simple'),
@@ -58,8 +60,11 @@ def defer():
 
     ``flask.cli``, which needs click, is replaced: each Flask application has a
     group of commands for the program ``flask``, which does not run here.
+    pycryptodomex uses ctypes where there is no cffi: 2 MiB and a parser of C
+    less, and encrypting is no slower.
     """
     lazy_modules.load(*RARE, names=NAMES)
     stub = types.ModuleType('flask.cli', defer.__doc__)
     stub.AppGroup = _AppGroup
     sys.modules['flask.cli'] = stub
+    sys.modules['cffi'] = None

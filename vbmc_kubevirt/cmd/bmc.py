@@ -6,6 +6,7 @@ One BMC has Redfish, IPMI or both. ``sushy-kubevirt-redfish`` and
 """
 
 import asyncio
+import functools
 import logging
 import os
 import re
@@ -218,9 +219,8 @@ def _pod(environ, with_redfish, with_ipmi):
                       'VIRTBMC_PORT to serve IPMI, or both')
     health_port = port(environ, 'VIRTBMC_HEALTH_PORT', HEALTH_PORT)
     ipmi_settings = read(environ) if with_ipmi else None
-    # The modules of a protocol that is not served cost memory.
     from vbmc_kubevirt import bmc_pod
-    served = None
+    served = ipmi = None
     address = environ.get('POD_IP') or '::'
     if with_redfish:
         served = _redfish(environ)
@@ -231,7 +231,14 @@ def _pod(environ, with_redfish, with_ipmi):
                 f'VIRTBMC_VM is {ipmi_settings.vm!r}, but the VM in '
                 f"{environ['SUSHY_EMULATOR_CONFIG']} is "
                 f'{served.settings.vm!r}')
-    return bmc_pod.BmcPod(served, ipmi_settings, address, health_port)
+    if with_ipmi:
+        # The modules of a protocol that is not served cost memory.
+        from vbmc_kubevirt import ipmi_service
+        ipmi = functools.partial(
+            ipmi_service.IpmiService, ipmi_settings,
+            ipmi_service.shared_backend(served) if with_redfish
+            else ipmi_service.own_backend(ipmi_settings))
+    return bmc_pod.BmcPod(served, ipmi, address, health_port)
 
 
 def _shared_pod(environ, where):
