@@ -85,7 +85,7 @@ class MountedAccount:
         found = [_stat(self._data)]
         if found[0] is not None:
             return found
-        found += [_stat(self._path(name)) for name in _NAMES]
+        found += [_stat(os.path.join(self.folder, name)) for name in _NAMES]
         if self._first not in (None, found):
             # Not mounted by Kubernetes, and changed since the start: the
             # files may be incomplete until they are left unchanged.

@@ -73,6 +73,13 @@ class Machine:
         """
         return self.cluster.objects(self)
 
+    def version(self):
+        """Return a value that changes when what is read of it does, or None.
+
+        See `cluster.Cluster.version`.
+        """
+        return self.cluster.version(self)
+
     def fetch(self):
         """Read the VM and its VMI from the API.
 

@@ -133,6 +133,7 @@ class _Chassis:
         self._bmc = bmc
         # Ends a timed identify; None before the first one.
         self._identify_timer = None
+        self._status = None, b''    # what it was made from, and its bytes
 
     def get_capabilities(self, session, data):
         return constants.Completion.OK, CAPABILITIES
@@ -202,7 +203,14 @@ class _Chassis:
         return bytes((_MINUTES_PER_COUNT,)) + minutes.to_bytes(4, 'little')
 
     def get_chassis_status(self, session, data):
+        """Get Chassis Status (28.2), which clients poll."""
         machine = self._bmc.machine()
+        origin = machine.version(), self._identify_timer is None
+        if origin[0] is None or origin != self._status[0]:
+            self._status = origin, self._chassis_status(machine)
+        return self._status[1]
+
+    def _chassis_status(self, machine):
         policy = machine.power_restore_policy()
         state = _POLICIES.get(
             policy, _RESTORE_POLICY_UNKNOWN) << _RESTORE_POLICY_SHIFT

@@ -35,6 +35,7 @@ class BmcTestCase(base.BaseTestCase):
         super().setUp()
         self.machine = mock.create_autospec(machine.Machine, instance=True)
         self.machine.uuid = UUID
+        self.machine.version.return_value = None
         self.machine.problem.return_value = None
         self.machine.indicator.return_value = 'Off'
         self.machine.objects.return_value = {}, None

@@ -40,6 +40,25 @@ class ChassisTest(bmc_case.BmcTestCase):
                              self.ask(0, 0x0F))
 
 
+class StatusTest(bmc_case.BmcTestCase):
+
+    def power(self, state):
+        """Change the power state; return the state in the response."""
+        self.machine.power_state.return_value = state
+        return self.ask(0, 1)[1][0] & 1
+
+    def test_is_read_again_when_the_machine_has_changed(self):
+        on, off = power_state.PowerState.ON, power_state.PowerState.OFF
+        self.machine.version.return_value = 1
+        self.assertEqual(1, self.power(on))
+        self.assertEqual(1, self.power(off))
+        self.machine.version.return_value = 2
+        self.assertEqual(0, self.power(off))
+        # No version is known.
+        self.machine.version.return_value = None
+        self.assertEqual([1, 0], [self.power(on), self.power(off)])
+
+
 class IdentifyTest(bmc_case.BmcTestCase):
 
     def setUp(self):
