@@ -5,6 +5,7 @@ The contract of the command is in doc/source/reference/benchmarks.rst.
 """
 
 import base64
+import functools
 import http.client
 import json
 import pathlib
@@ -224,20 +225,26 @@ class Agent(fixtures.Fixture):
 
         :returns: status code, headers, and body as bytes
         """
-        make = (http.client.HTTPConnection if protocol == 'http' else
-                lambda *where, **more: http.client.HTTPSConnection(
-                    *where, context=self.context, **more))
-        connection = make(ADDRESS, self.ports[protocol], timeout=START)
+        connection = self._connect(protocol)
         try:
-            connection.request(
-                method, path, None if body is None else json.dumps(body), {
-                    **self.headers, **(headers or {}),
-                    **({} if body is None else
-                       {'Content-Type': 'application/json'})})
-            answer = connection.getresponse()
-            return answer.status, answer.headers, answer.read()
+            return self._ask(connection, method, path, body, headers)
         finally:
             connection.close()
+
+    def _connect(self, protocol):
+        make = (http.client.HTTPConnection if protocol == 'http' else
+                functools.partial(http.client.HTTPSConnection,
+                                  context=self.context))
+        return make(ADDRESS, self.ports[protocol], timeout=START)
+
+    def _ask(self, connection, method, path, body=None, headers=None):
+        connection.request(
+            method, path, None if body is None else json.dumps(body), {
+                **self.headers, **(headers or {}),
+                **({} if body is None else
+                   {'Content-Type': 'application/json'})})
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read()
 
     @property
     def headers(self):
@@ -277,15 +284,20 @@ class Agent(fixtures.Fixture):
             self.context if protocol == 'https' else None)
 
     def power_on(self):
-        """Send a POST of Reset ``On``.
+        """Send a POST of Reset ``On``, on a connection that is kept if the
+        server keeps it.
 
         :raises: `load.Refused`
         """
-        code, _, data = self.ask(
-            self.protocol, 'POST',
+        self._kept = self._kept or self._connect(self.protocol)
+        code, _, data = self._ask(
+            self._kept, 'POST',
             self.path + '/Actions/ComputerSystem.Reset', {'ResetType': 'On'})
         if code >= 300:
             raise load.Refused(f'POST Reset On: {code}: {data[:500]}')
+
+    #: Connection of `power_on`.
+    _kept = None
 
     # Processes
 

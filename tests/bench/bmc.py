@@ -9,6 +9,7 @@ import concurrent.futures
 import functools
 import shlex
 import statistics
+import threading
 import time
 
 import fixtures
@@ -197,12 +198,21 @@ def _accepted(cluster, vm, start):
 
 def _running(cluster, vm, start):
     """Turn a VM on, and off again; return milliseconds until it ran."""
+    listed = threading.Event()
+
+    def runs(vmi):
+        # The first call is made before the watch.
+        listed.set()
+        return vmi is not None and vmi.get('status', {}).get(
+            'phase') == 'Running'
+
     def wait():
-        cluster.wait_running(vm)
+        cluster.wait('virtualmachineinstances', vm, runs)
         return time.perf_counter()
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         running = pool.submit(wait)
+        listed.wait()
         began = time.perf_counter()
         start()
         took = running.result() - began
