@@ -27,8 +27,6 @@ _BMCS_PER_MILLICPU = 5
 #: Upload of images and sessions.
 _TMP = '64Mi'
 
-_MAX_PORT = 65535
-
 #: Kinds of the objects, in the order in which they are deleted: the pod and
 #: its rights, and the record of the members last.
 KINDS = (bmc_resources.DEPLOYMENT, bmc_resources.BINDING, bmc_resources.ROLE,
@@ -94,23 +92,12 @@ def binding(namespace, shard):
 
 
 def policy(namespace, shard, members):
-    """Make the NetworkPolicy.
-
-    Policies of a pod add up, and a pod with any is closed otherwise. So one
-    policy has the rules of all BMCs, and opens the other ports.
+    """Make the NetworkPolicy of a shard whose BMCs have one.
 
     :param members: dict of a slot's number and the `spec.NetworkPolicy` of
-        its BMC, for those that are enabled
-    :returns: dict; None if there is none
+        its BMC
     """
-    if not members:
-        return None
-    rules = [{'ports': [
-        *_ranges('TCP', sorted(
-            first + slot for slot in members for first in (
-                placement.REDFISH_PORT, placement.HTTP_PORT))),
-        *_ranges('UDP', sorted(placement.IPMI_PORT + slot
-                               for slot in members))]}]
+    rules = []
     for slot, wanted in sorted(members.items()):
         rules += network.rules(wanted, [
             {'protocol': 'TCP', 'port': placement.REDFISH_PORT + slot},
@@ -122,20 +109,6 @@ def policy(namespace, shard, members):
         'spec': {
             'podSelector': {'matchLabels': naming.shared_selector(shard)},
             'policyTypes': ['Ingress'], 'ingress': rules}}
-
-
-def _ranges(protocol, closed):
-    """List all ports but some, as ranges.
-
-    :param closed: ports in ascending order
-    """
-    found, first = [], 1
-    for port in [*closed, _MAX_PORT + 1]:
-        if port > first:
-            found.append({'protocol': protocol, 'port': first,
-                          'endPort': port - 1})
-        first = port + 1
-    return found
 
 
 def config_maps(namespace, shard, proxy):

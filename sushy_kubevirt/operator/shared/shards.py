@@ -91,9 +91,10 @@ class Shard:
 
     :param room: number of BMCs that its pod has memory for
 
-    ``members`` has a `Member` by the BMC's name; ``deployment``, ``taken``,
-    ``refused`` and ``waiting`` are as in `placement.Placement`; ``tried`` as
-    in `plan.steps`.
+    ``members`` has a `Member` by the BMC's name; ``closed`` tells whether they
+    have NetworkPolicies, which select the pod of all; ``deployment``,
+    ``taken``, ``refused`` and ``waiting`` are as in `placement.Placement`;
+    ``tried`` as in `plan.steps`.
     """
 
     def __init__(self, namespace, number, room):
@@ -101,6 +102,7 @@ class Shard:
         self.number = number
         self.room = room
         self.members = {}
+        self.closed = False
         self.deployment = None
         self.taken = ''
         self.refused = None
@@ -176,7 +178,8 @@ class Shards:
             refused=shard.refused, waiting=shard.waiting)
 
     def claim(self, bmc):
-        """Give a BMC a slot: the lowest free one of the first shard with room.
+        """Give a BMC a slot: the lowest free one of the first shard with room,
+        with BMCs that have a NetworkPolicy or with others.
 
         :param bmc: a `spec.Bmc`
         """
@@ -184,14 +187,17 @@ class Shards:
         self.release(key)
         size = _size(bmc, entry.entry(bmc, placement.SLOTS, _VERSION, _VERSION,
                                       self._defaults.proxy))
-        shards = self._shards[bmc.namespace]
+        shards, closed = (self._shards[bmc.namespace],
+                          bmc.network_policy.enabled)
         number = next(
             (number for number, shard in sorted(shards.items())
              if len(shard.members) < self._bmcs_per_pod
+             and (shard.closed == closed or not shard.members)
              and shard.size + size <= _MAX_TEXT), None)
         if number is None:
             number = _lowest_free(shards)
         shard = self._shard(bmc.namespace, number)
+        shard.closed = closed
         member = Member(bmc.uid, self._free_slot(shard))
         member.policy, member.size = bmc.network_policy, size
         shard.members[bmc.name] = member
@@ -207,12 +213,14 @@ class Shards:
         shard, member = self._find(bmc)
         if member is None:
             return
-        size = _size(bmc, text)
-        if shard.size - member.size + size > _MAX_TEXT and len(
-                shard.members) > 1:
-            # The API server would refuse the record of all its BMCs.
+        size, closed = _size(bmc, text), bmc.network_policy.enabled
+        # The API server would refuse a longer record of all its BMCs.
+        if len(shard.members) > 1 and (
+                shard.closed != closed
+                or shard.size - member.size + size > _MAX_TEXT):
             self.claim(bmc)
             return
+        shard.closed = closed
         digest = entry.digest(text)
         if digest != member.digest:
             member.since = time.monotonic()
@@ -318,6 +326,13 @@ class Shards:
             member.size = _size(bmc, text)
             shard.members[name] = member
             self._of[key] = shard
+        members = shard.members.values()
+        shard.closed = 2 * sum(
+            one.policy.enabled for one in members) > len(members)
+        for member in members:
+            if member.policy.enabled != shard.closed:
+                # It has changed meanwhile, and moves when it is entered.
+                member.policy = spec.NetworkPolicy(shard.closed)
 
     def start(self):
         """Start writing."""
@@ -482,11 +497,9 @@ class Shards:
         account = await self._ensure(shard, objects.account(*at))
         # Before the entries: a pod reads the Secrets of new ones at once, and
         # clients connect.
-        wanted = objects.policy(*at, {
-            one.slot: one.policy for one in shard.members.values()
-            if one.policy.enabled})
-        if wanted is not None:
-            await self._ensure(shard, wanted)
+        if shard.closed:
+            await self._ensure(shard, objects.policy(*at, {
+                one.slot: one.policy for one in shard.members.values()}))
         await self._ensure(shard, objects.role(*at, frozenset().union(
             *(one.secrets for one in shard.members.values()))))
         await self._write_members(shard)
@@ -495,7 +508,7 @@ class Shards:
         await self._ensure(shard, reports, lambda step: None)
         for obj in (*config, objects.binding(*at)):
             await self._ensure(shard, obj)
-        if wanted is None:
+        if not shard.closed:
             await self._delete(shard, bmc_resources.POLICY)
         await self._ensure_deployment(shard, objects.deployment(
             *at, self._defaults, shard.room, account['metadata']['uid']))

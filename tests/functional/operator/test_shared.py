@@ -180,25 +180,23 @@ class SharedTestCase(SharedCase):
         # The next attempt follows a pause.
         bmc.ready()
 
-    def test_policies_of_one_pod(self):
+    def test_bmcs_with_policies_share_other_pods(self):
+        def policies():
+            return self.kubectl.names(
+                'networkpolicies', '-l', 'bmc.kubevirt.io/shared')
         self.shared('open').ready()
-        self.assertEqual([], self.kubectl.names(
-            'networkpolicies', '-l', 'bmc.kubevirt.io/shared'))
         closed = self.shared('closed', networkPolicy={
             'enabled': True, 'allowedCIDRs': ['10.1.0.0/16']}).ready()
-        rules = self.kubectl.get('networkpolicy', BASE % 0)['spec']['ingress']
-        self.assertEqual([{'ipBlock': {'cidr': '10.1.0.0/16'}}],
-                         rules[1]['from'])
-        self.assertEqual([10001, 20001, 30001],
-                         [one['port'] for one in rules[1]['ports']])
-        self.assertEqual(
-            [('TCP', 1, 10000), ('TCP', 10002, 20000), ('TCP', 20002, 65535),
-             ('UDP', 1, 30000), ('UDP', 30002, 65535)],
-            [(one['protocol'], one['port'], one['endPort'])
-             for one in rules[0]['ports']])
+        self.assertEqual({'open': (0, 0), 'closed': (1, 0)}, self.slots())
+        self.assertEqual(['networkpolicy.networking.k8s.io/' + BASE % 1],
+                         policies())
+        [rule] = self.kubectl.get('networkpolicy', BASE % 1)['spec']['ingress']
+        self.assertEqual([{'ipBlock': {'cidr': '10.1.0.0/16'}}], rule['from'])
+        self.assertEqual([10000, 20000, 30000],
+                         [one['port'] for one in rule['ports']])
         closed.patch(networkPolicy=None)
-        self.until('removed', lambda: self.kubectl.names(
-            'networkpolicies', '-l', 'bmc.kubevirt.io/shared'), [])
+        self.until('removed', policies, [])
+        self.until('stays', self.slots, {'open': (0, 0), 'closed': (1, 0)})
 
     def test_definition_refuses_settings_of_a_pod(self):
         self.vm()

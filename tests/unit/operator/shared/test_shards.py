@@ -256,6 +256,48 @@ class ShardsTestCase(base.BaseTestCase):
         service = kube.objects['Service', 'lab', 'n1-virtbmc']['spec']
         self.assertEqual('1', service['selector'][naming.SHARED])
 
+    def test_bmcs_with_policies_have_pods_of_their_own(self):
+        kube = cluster_with(*NODES)
+        operator = Operator(kube, bmcs_per_pod=4)
+
+        def shards_of(wanted):
+            for name in NODES:
+                kube.change('VirtualMachineBMC', 'lab', name,
+                            harness.set_spec(networkPolicy={
+                                'enabled': name in wanted,
+                                'allowedCIDRs': ['10.0.0.0/8']}))
+            operator.settle()
+            for name in NODES:
+                self.assertEqual(('True', 'ServiceReady'),
+                                 harness.conditions(kube, name)['Ready'])
+            found = slots(kube)
+            # Each policy has the ports of all BMCs of its pod.
+            self.assertEqual(
+                {found[name][0] for name in wanted},
+                {naming.shard_of(obj) for obj in kube.list('NetworkPolicy')})
+            for obj in kube.list('NetworkPolicy'):
+                self.assertEqual(
+                    {10000 + slot for shard, slot in found.values()
+                     if shard == naming.shard_of(obj)},
+                    {rule['ports'][0]['port']
+                     for rule in obj['spec']['ingress']})
+            return [found[name][0] for name in NODES]
+        self.assertEqual([0, 0, 0], shards_of(()))
+        self.assertEqual([0, 1, 0], shards_of(['n1']))
+        self.assertEqual([1, 1, 0], shards_of(NODES[:2]))
+        self.assertEqual([1, 1, 0], shards_of(NODES))
+
+    def test_policies_enabled_while_no_operator_runs(self):
+        kube = cluster_with(*NODES)
+        Operator(kube, bmcs_per_pod=4).settle()
+        for name in NODES[1:]:
+            kube.change('VirtualMachineBMC', 'lab', name, harness.set_spec(
+                networkPolicy={'enabled': True}))
+        Operator(kube, bmcs_per_pod=4).settle()
+        self.assertEqual([1, 0, 0], [slots(kube)[name][0] for name in NODES])
+        self.assertEqual([0], [naming.shard_of(obj)
+                               for obj in kube.list('NetworkPolicy')])
+
     def test_pod_keeps_memory_for_its_bmcs(self):
         kube = cluster_with(*NODES, 'n3')
         Operator(kube, bmcs_per_pod=4).settle()
