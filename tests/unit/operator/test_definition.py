@@ -159,6 +159,13 @@ class DefinitionTestCase(server.ServerTestCase):
                     given.get('service', {}).get('type', 'ClusterIP'),
                     made['spec']['service']['type'])
 
+    async def test_names_of_shared_pods_are_refused(self):
+        # The BMC's objects would have the names of the pod's.
+        self.assertEqual(naming.shared(0),
+                         naming.base(naming.SHARED_PREFIX + '0'))
+        body = await self.make(VM, 422, naming.SHARED_PREFIX + '0')
+        self.assertIn('choose another name', body['message'])
+
     async def test_immutable_fields(self):
         for number, (old, new, message) in enumerate(CHANGES):
             with self.subTest(old=old, new=new):
