@@ -12,13 +12,13 @@ components must stay, and deleting would need a right that cannot be limited to
 a VM. `cleared_log` hides them.
 """
 
+import collections
 import dataclasses
 import datetime
 import hashlib
 import json
 import logging
 import operator
-import queue
 import socket
 import threading
 import time
@@ -48,7 +48,7 @@ PAUSE_SECONDS = 60.0
 
 _SEVERITIES = ('OK', 'Warning', 'Critical')
 
-#: Largest number of records that wait to be written.
+#: Largest number of records of a log that wait to be written.
 _MAX_QUEUE = 1000
 
 #: Largest number of bytes of a Kubernetes Event's message, and of the name of
@@ -95,48 +95,51 @@ class Entry:
 
 
 class Writer:
-    """A thread that writes entries. Thread-safe.
+    """A thread that writes the entries of logs in turn. Thread-safe."""
 
-    :param most: largest number of entries that wait
-    """
-
-    def __init__(self, most=_MAX_QUEUE):
-        self._most = most
-        self._lock = threading.Lock()
-        self._queue = None
-        self._closed = False
+    def __init__(self):
+        self._condition = threading.Condition()
+        # write: records that wait; who has its turn next comes first
+        self._waiting = {}
+        self._started = self._closed = False
 
     def put(self, write, record):
         """Call a function soon, in the thread, which the first call starts.
 
-        :param write: function of the record; must not raise
+        :param write: function of the record, the same for all records of a
+            log; must not raise
         :param record: an `event_record.Record`
         """
-        with self._lock:
-            if self._queue is None:
-                self._queue = queue.Queue(self._most)
-                threading.Thread(target=self._run, args=(self._queue,),
-                                 daemon=True, name='events-log').start()
-        try:
-            self._queue.put_nowait((write, record))
-        except queue.Full:
-            LOG.info('%d events wait to be logged; not logged: %s',
-                     self._most, record.text)
+        with self._condition:
+            waiting = self._waiting.setdefault(write, collections.deque())
+            if len(waiting) < _MAX_QUEUE:
+                waiting.append(record)
+                self._condition.notify()
+                if not self._started:
+                    self._started = True
+                    threading.Thread(target=self._run, daemon=True,
+                                     name='events-log').start()
+                return
+        LOG.info('%d events of %s wait to be logged; not logged: %s',
+                 _MAX_QUEUE, record.system or 'the service', record.text)
 
     def close(self):
         """Stop the thread."""
-        with self._lock:
+        with self._condition:
             self._closed = True
-            if self._queue is not None:
-                # If the queue is full, the thread ends by itself.
-                try:
-                    self._queue.put_nowait(None)
-                except queue.Full:
-                    pass
+            self._condition.notify()
 
-    def _run(self, waiting):
-        while (entry := waiting.get()) is not None and not self._closed:
-            write, record = entry
+    def _run(self):
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._waiting or self._closed)
+                if self._closed:
+                    return
+                write = next(iter(self._waiting))
+                waiting = self._waiting.pop(write)
+                record = waiting.popleft()
+                if waiting:
+                    self._waiting[write] = waiting
             write(record)
 
 

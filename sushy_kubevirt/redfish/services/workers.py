@@ -23,9 +23,6 @@ from sushy_kubevirt.redfish.services import written_versions
 #: Threads of `OneProcess` for work that may wait, such as for caches.
 _THREADS = 4
 
-#: Events of all BMCs that wait to be logged.
-_MAX_LOG_QUEUE = 10000
-
 
 class Workers:
     """Of an emulator whose server may have several worker processes.
@@ -72,7 +69,7 @@ class OneProcess:
         self._pool = futures.ThreadPoolExecutor(_THREADS, 'services')
         self.turns = turns.Turns('events')
         self.turns.start()
-        self.log_writer = event_log.Writer(_MAX_LOG_QUEUE)
+        self.log_writer = event_log.Writer()
 
     def of(self, name):
         """Return what `Workers` is, for one BMC.

@@ -93,6 +93,29 @@ def record(text, time='2026-11-01T10:00:05.123+00:00'):
         system='default/vm')
 
 
+class WriterTestCase(base.BaseTestCase):
+
+    def test_flood_of_one_log(self):
+        writer = event_log.Writer()
+        self.addCleanup(writer.close)
+        going_on, done = threading.Event(), threading.Event()
+        written = []
+
+        def flooded(one):
+            going_on.wait()
+            written.append(one.text)
+
+        def other(one):
+            written.append(one.text)
+            done.set()
+        for number in range(1500):
+            writer.put(flooded, record(f'F{number}'))
+        writer.put(other, record('O'))
+        going_on.set()
+        self.assertTrue(done.wait(60))
+        self.assertIn('O', written[:3])
+
+
 class LogTestCase(base.BaseTestCase):
 
     def setUp(self):
