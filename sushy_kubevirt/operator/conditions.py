@@ -291,7 +291,7 @@ def _emulator(bmc, state, vm, secret):
             EMULATOR, False, 'AllowedHostsInvalid',
             f'spec.virtualMedia.allowedHosts: {wrong}. Entries are names, '
             '*.domain, addresses and networks.')
-    foreign = pod_conflicts(state)
+    foreign = pod_conflicts(bmc, state)
     if foreign:
         return _name_taken(EMULATOR, foreign[0])
     problem = _certificate_problem(bmc, state)
@@ -537,16 +537,18 @@ def _is_served(state):
     return has_ready_pod(state) or state.placed.served
 
 
-def pod_conflicts(state):
+def pod_conflicts(bmc, state):
     """List the foreign objects whose rights or credentials a pod would get.
 
+    :param bmc: a `spec.Bmc`
     :param state: `BmcState`
     :returns: list of 'Kind name'
     """
-    unrelated = 'Service ', 'Route '
-    if state.placed.wanted:
-        unrelated += 'Deployment ', 'ServiceAccount ', 'NetworkPolicy '
-    return [one for one in state.foreign if not one.startswith(unrelated)]
+    unneeded = [f'{kind} {naming.base(bmc.name)}' for kind in (
+        'ConfigMap', 'Deployment', 'NetworkPolicy', 'ServiceAccount')
+        if state.placed.wanted]
+    return [one for one in state.foreign if one not in unneeded
+            and not one.startswith(('Service ', 'Route '))]
 
 
 def _has_foreign(state, kind, name):

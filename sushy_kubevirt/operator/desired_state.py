@@ -43,7 +43,8 @@ def objects(bmc, state, defaults):
     accounts = _accounts(bmc, state)
     if has_own_pod(state):
         wanted.append(rbac.account(bmc))
-    if accounts and not _is_foreign(bmc, state):
+    if accounts and ('Secret ' + bmc.vm.name + state_secret.ENDING
+                     not in state.foreign):
         wanted += [rbac.role(bmc, bool(defaults.proxy)),
                    rbac.binding(bmc, accounts)]
     policy = network.policy(bmc)
@@ -89,7 +90,7 @@ def keeps_entry(bmc, state):
             or deployments.tls_secret(bmc) and not state.certificate):
         return True
     # A pod must not get the rights or the credentials of a foreign object.
-    return bool(conditions.pod_conflicts(state))
+    return bool(conditions.pod_conflicts(bmc, state))
 
 
 def slot(state):
@@ -112,20 +113,14 @@ def has_own_pod(state):
 
 def _accounts(bmc, state):
     """List the accounts that may act on the VM: while the placement changes,
-    those of both pods."""
-    found = [naming.base(bmc.name)] if has_own_pod(state) else []
+    those of both pods, but no foreign one."""
+    own = naming.base(bmc.name)
+    found = [own] if has_own_pod(state) and (
+        'ServiceAccount ' + own not in state.foreign) else []
     if state.placed.slot and not state.placed.taken.startswith(
             'ServiceAccount '):
         found.append(state.placed.slot.name)
     return found
-
-
-def _is_foreign(bmc, state):
-    """Tell whether the Role would give rights to a foreign ServiceAccount, or
-    to a foreign Secret."""
-    return bool({'ServiceAccount ' + naming.base(bmc.name),
-                 'Secret ' + bmc.vm.name + state_secret.ENDING}
-                & set(state.foreign))
 
 
 def copies(bmc):

@@ -132,6 +132,29 @@ class ShardsTestCase(base.BaseTestCase):
         self.assertFalse([one for one in kube.objects if one[0] in (
             'Deployment', 'ServiceAccount') and 'shared' not in one[2]])
 
+    def test_foreign_objects_that_are_not_needed(self):
+        for kind in ('ConfigMap', 'Deployment', 'NetworkPolicy',
+                     'ServiceAccount'):
+            with self.subTest(kind=kind):
+                kube = cluster_with('n0')
+                kube.change('VirtualMachineBMC', 'lab', 'n0', harness.set_spec(
+                    placement='PerVM', networkPolicy={'enabled': True}))
+                kube.add({'kind': kind, 'spec': {}, 'metadata': {
+                    'name': 'n0-virtbmc', 'namespace': 'lab'}})
+                operator = Operator(kube)
+                operator.settle()
+                self.assertEqual(('False', 'NameTaken'),
+                                 harness.conditions(kube, 'n0')['Ready'])
+                kube.change('VirtualMachineBMC', 'lab', 'n0',
+                            harness.set_spec(placement='Shared'))
+                operator.settle()
+                self.assertEqual(('True', 'ServiceReady'),
+                                 harness.conditions(kube, 'n0')['Ready'])
+                self.assertEqual(
+                    [naming.shared(0)],
+                    [one['name'] for one in kube.objects[
+                        'RoleBinding', 'lab', 'n0-virtbmc']['subjects']])
+
     def test_next_operator_keeps_the_slots(self):
         kube = cluster_with(*NODES)
         Operator(kube).settle()
