@@ -7,6 +7,7 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator.shared import entry
@@ -154,6 +155,15 @@ class ShardsTestCase(base.BaseTestCase):
                     [naming.shared(0)],
                     [one['name'] for one in kube.objects[
                         'RoleBinding', 'lab', 'n0-virtbmc']['subjects']])
+
+    def test_refused_shard_does_not_affect_others(self):
+        kube = cluster_with(*NODES)
+        kube.faults.append(lambda verb, kind, name: errors.AccessDenied(
+            'exceeded quota') if name == naming.shared(1) else None)
+        Operator(kube).settle()
+        self.assertEqual(
+            [('True', 'ServiceReady')] * 2 + [('False', 'Refused')],
+            [harness.conditions(kube, name)['Ready'] for name in NODES])
 
     def test_next_operator_keeps_the_slots(self):
         kube = cluster_with(*NODES)
