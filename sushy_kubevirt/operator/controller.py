@@ -261,8 +261,8 @@ class Controller:
             is_gone = kind == 'DELETED'
             changed = (objects.deleted if is_gone else objects.put)(
                 resource, found)
-            if resource == bmc_resources.ROLE and is_gone:
-                self._vm_cleanup.role_deleted(found)
+            if resource == bmc_resources.ROLE:
+                self._vm_cleanup.role_changed(found['metadata']['namespace'])
             if not changed:
                 continue
             if resource in orphaned_rbac.KINDS and not is_gone:

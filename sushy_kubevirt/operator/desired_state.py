@@ -12,6 +12,7 @@ from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import rbac
+from sushy_kubevirt.operator.shared import entry
 from sushy_kubevirt.operator import spec
 
 
@@ -43,8 +44,7 @@ def objects(bmc, state, defaults):
     accounts = _accounts(bmc, state)
     if has_own_pod(state):
         wanted.append(rbac.account(bmc))
-    if accounts and ('Secret ' + bmc.vm.name + state_secret.ENDING
-                     not in state.foreign):
+    if accounts and not has_foreign_state(bmc, state):
         wanted += [rbac.role(bmc, bool(defaults.proxy)),
                    rbac.binding(bmc, accounts)]
     policy = network.policy(bmc)
@@ -112,15 +112,28 @@ def has_own_pod(state):
 
 
 def _accounts(bmc, state):
-    """List the accounts that may act on the VM: while the placement changes,
-    those of both pods, but no foreign one."""
+    """List the accounts that may act on the VM by the Role of the BMC, no
+    foreign one.
+
+    That of a shared pod may by a Role of the shard, but for a VM in another
+    namespace.
+    """
     own = naming.base(bmc.name)
     found = [own] if has_own_pod(state) and (
         'ServiceAccount ' + own not in state.foreign) else []
-    if state.placed.slot and not state.placed.taken.startswith(
-            'ServiceAccount '):
+    if (state.placed.slot and not entry.vm(bmc)
+            and not state.placed.taken.startswith('ServiceAccount ')):
         found.append(state.placed.slot.name)
     return found
+
+
+def has_foreign_state(bmc, state):
+    """Tell whether the Secret with the BMC's state is foreign.
+
+    :param bmc: a `spec.Bmc`
+    :param state: a `conditions.BmcState`
+    """
+    return 'Secret ' + bmc.vm.name + state_secret.ENDING in state.foreign
 
 
 def copies(bmc):

@@ -66,7 +66,8 @@ class Executor:
             plan.Copy: self._copy,
             plan.Issue: self._issue, plan.EndUpgrade: self._end_upgrade,
             plan.Finalizer: self._finalizer, plan.Claim: self._claim,
-            plan.Enter: self._enter, plan.Leave: self._leave}
+            plan.Enter: self._enter, plan.Revoke: self._revoke,
+            plan.Leave: self._leave}
 
     async def execute(self, bmc, step, seen, tried):
         """Execute a step.
@@ -241,6 +242,9 @@ class Executor:
 
     async def _enter(self, bmc, step, seen, tried):
         self._shards.enter(bmc, step.text)
+
+    async def _revoke(self, bmc, step, seen, tried):
+        self._shards.revoke(bmc)
 
     async def _leave(self, bmc, step, seen, tried):
         self._shards.release((bmc.namespace, bmc.name))

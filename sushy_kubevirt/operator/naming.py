@@ -168,7 +168,9 @@ _APPLICATION = {'app.kubernetes.io/name': 'virtbmc'}
 #: What the names of all objects of shards begin with.
 SHARED_PREFIX = 'sushy-kubevirt-shared-'
 
-_SHARED = re.compile(rf'{SHARED_PREFIX}(0|[1-9][0-9]*){_SUFFIX}(-[a-z]+)?')
+_SHARED = re.compile(
+    rf'{SHARED_PREFIX}(0|[1-9][0-9]*){_SUFFIX}'
+    '(-[a-z]+(-[0-9]+)?)?')
 
 
 def shared(shard):

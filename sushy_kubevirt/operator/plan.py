@@ -148,6 +148,11 @@ class Enter:
 
 
 @dataclasses.dataclass(frozen=True)
+class Revoke:
+    """Take the rights to the VM from the shared pod."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Leave:
     """Leave the shared pod."""
 
@@ -341,6 +346,8 @@ def _membership_steps(bmc, seen, defaults, withdrawn):
     if not placed.wanted:
         return [Leave()] if placed.claimed and desired_state.slot(
             seen.bmc_state) is None else []
+    if placed.vm and desired_state.has_foreign_state(bmc, seen.bmc_state):
+        return [Revoke()]
     if placed.slot is None or desired_state.keeps_entry(bmc, seen.bmc_state):
         return []
     auth = seen.auth if bmc.auth is None or desired_state.copies(
@@ -349,7 +356,7 @@ def _membership_steps(bmc, seen, defaults, withdrawn):
                        seen.served_tls and seen.served_tls.version,
                        defaults.proxy)
     if placed.digest == entry.digest(text) and (
-            placed.policy == bmc.network_policy):
+            placed.policy, placed.vm) == (bmc.network_policy, entry.vm(bmc)):
         return []
     return [Enter(text)]
 

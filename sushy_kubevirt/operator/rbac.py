@@ -96,45 +96,56 @@ def rules(bmc, uploads=False):
     :param uploads: whether it can upload images
     :returns: list of dicts
     """
-    vm = bmc.vm.name
+    vms = [bmc.vm.name]
+    return rules_for(vms, vms if bmc.redfish.enabled else [], uploads)
+
+
+def rules_for(vms, redfish, uploads=False):
+    """Make the rules of a Role for some VMs.
+
+    :param vms: list of their names
+    :param redfish: list of the names of those whose BMCs have Redfish
+    :param uploads: whether these can upload images
+    :returns: list of dicts
+    """
     given = [
         # Inventory and state; boot order, firmware, run strategy,
         # annotations.
         rule('kubevirt.io', ['virtualmachines'],
-             ['get', 'list', 'watch', 'patch'], [vm]),
+             ['get', 'list', 'watch', 'patch'], vms),
         # ``delete``: to start a VM with run strategy Once again. ``patch``:
         # the annotation that makes the VM's observedGeneration catch up.
         rule('kubevirt.io', ['virtualmachineinstances'],
-             ['get', 'list', 'watch', 'patch', 'delete'], [vm]),
+             ['get', 'list', 'watch', 'patch', 'delete'], vms),
         # To cancel a start that has not begun; to end the delay after a
         # failed one.
-        rule('kubevirt.io', ['virtualmachines/status'], ['patch'], [vm]),
+        rule('kubevirt.io', ['virtualmachines/status'], ['patch'], vms),
         # CPU and memory of a VM with an instance type, while it is off.
         rule('subresources.kubevirt.io', ['virtualmachines/expand-spec'],
-             ['get'], [vm]),
+             ['get'], vms),
         # Power.
         rule('subresources.kubevirt.io', [
             'virtualmachines/start', 'virtualmachines/stop',
             'virtualmachines/restart', 'virtualmachineinstances/pause',
-            'virtualmachineinstances/unpause'], ['update'], [vm]),
+            'virtualmachineinstances/unpause'], ['update'], vms),
         # The serial console and the display.
         rule('subresources.kubevirt.io', [
             'virtualmachineinstances/console',
-            'virtualmachineinstances/vnc'], ['get'], [vm]),
+            'virtualmachineinstances/vnc'], ['get'], vms),
         rule('', ['secrets'], ['get', 'list', 'watch', 'patch'],
-             [vm + state_secret.ENDING]),
+             [vm + state_secret.ENDING for vm in vms]),
         rule('', ['events'], ['create', 'list']),
     ]
-    if bmc.redfish.enabled:
-        given += _media(vm)
+    if redfish:
+        given += _media(redfish)
         if uploads:
             given.append(rule('upload.cdi.kubevirt.io',
                               ['uploadtokenrequests'], ['create']))
     return given
 
 
-def _media(vm):
-    slots = [slot for device in _DEVICES
+def _media(vms):
+    slots = [slot for vm in vms for device in _DEVICES
              for slot in media_annotation.slots(vm, device)]
     return [
         rule(
@@ -154,7 +165,7 @@ def _media(vm):
             ['configmaps'],
             ['create', 'get', 'patch', 'delete'],
             [media_annotation.ca_config_map(vm, device)
-             for device in _DEVICES],
+             for vm in vms for device in _DEVICES],
         ),
     ]
 

@@ -17,6 +17,7 @@ from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator import workqueue
 
 LOG = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class VmCleanup:
         self._api = client
         self._cache = cache
         self._secrets = {}      # (namespace, VM): uids of Secret and VM
+        self._waiting = set()   # VMs that a pod may still write
         self._queue = workqueue.Queue(self._clean_up, WORKERS)
 
     async def watch(self, namespace):
@@ -79,13 +81,15 @@ class VmCleanup:
         if self._queue.started and self._has_no_bmc(at):
             self._queue.add(at)
 
-    def role_deleted(self, role):
-        """Check the VMs of a Role that was deleted.
+    def role_changed(self, namespace):
+        """Check the VMs that wait for a Role, as one was changed or deleted.
 
-        :param role: dict
+        :param namespace: of the Role
         """
-        for name in _vm_names(role):
-            self.enqueue(role['metadata']['namespace'], name)
+        waiting = {at for at in self._waiting if at[0] == namespace}
+        self._waiting -= waiting
+        for at in waiting:
+            self.enqueue(*at)
 
     async def close(self):
         """Stop the workers."""
@@ -99,14 +103,18 @@ class VmCleanup:
     def _may_write(self, at):
         """Tell whether a Role still lets a pod change a VM."""
         roles = self._cache.objects
-        return any(at[1] in _vm_names(roles.get(bmc_resources.ROLE, *role))
+        return any(at[1] in objects.granted(roles.get(bmc_resources.ROLE,
+                                                      *role))
                    for role in roles.names(bmc_resources.ROLE)
                    if role[0] == at[0])
 
     async def _clean_up(self, at):
         """Restore what can be restored now. If something is left, the next
         event of the VM queues it again."""
-        if not self._has_no_bmc(at) or self._may_write(at):
+        if not self._has_no_bmc(at):
+            return
+        if self._may_write(at):
+            self._waiting.add(at)
             return
         with logs.about(*at):
             try:
@@ -163,10 +171,3 @@ def _owner(secret):
                 and metadata['name'] == owner['name'] + state_secret.ENDING):
             return owner
     return None
-
-
-def _vm_names(role):
-    """:returns: set of the names of the VMs in the rules of a Role"""
-    return {name for rule in (role or {}).get('rules') or ()
-            if bmc_resources.VM.plural in rule.get('resources', ())
-            for name in rule.get('resourceNames', ())}

@@ -71,6 +71,13 @@ def report(text):
     return str(found.get('digest', '')), str(found.get('problem') or '')
 
 
+def vm(bmc):
+    """:returns: name of the VM whose rights are in a Role of the shard; '' if
+        they are in a Role of the BMC, as the VM is in another namespace
+    """
+    return bmc.vm.name if bmc.vm.namespace == bmc.namespace else ''
+
+
 def secrets(bmc):
     """:returns: set of the names of the Secrets that the pod reads"""
     return {deployments.auth_secret(bmc)} | set(

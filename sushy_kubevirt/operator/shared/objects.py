@@ -2,9 +2,13 @@
 """The objects of a shard: the pod of shared BMCs, its account and its rights.
 
 They belong to no single BMC, so they have no owner, and are found by a label.
-The rights to the VMs are in the Role of each BMC, whose RoleBinding names the
-shard's account; see `rbac`.
+The rights to the VMs and Secrets of some dozens of BMCs are in one Role: one
+for each BMC would cost two requests for each, and one for all would be large,
+and written as a whole for each BMC that comes or goes. For a VM in another
+namespace, the BMC has a Role there; see `rbac`.
 """
+
+import collections
 
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import config_map
@@ -26,6 +30,9 @@ _BMCS_PER_MILLICPU = 5
 
 #: Upload of images and sessions.
 _TMP = '64Mi'
+
+#: Slots whose BMCs have one Role. It has about 2 KiB for each of them.
+_SLOTS_PER_ROLE = 50
 
 #: Kinds of the objects, in the order in which they are deleted: the pod and
 #: its rights, and the record of the members last.
@@ -61,33 +68,66 @@ def account(namespace, shard):
             'automountServiceAccountToken': False}
 
 
-def role(namespace, shard, secrets):
-    """Make the Role, in the BMCs' namespace.
+def access(name):
+    """List the names of the Roles and RoleBindings that a shard may have.
 
-    :param secrets: set of the names of the Secrets that the pod reads
+    :param name: that of most of its objects
     """
-    name = naming.shared(shard)
-    rules = [
+    return name, *(f'{name}-vms-{number}' for number in range(
+        -(-placement.SLOTS // _SLOTS_PER_ROLE)))
+
+
+def roles(namespace, shard, members, uploads):
+    """Make the Roles, in the BMCs' namespace.
+
+    :param members: iterable of `shards.Member`
+    :param uploads: whether BMCs can upload images
+    :returns: list of dicts
+    """
+    name, *names = access(naming.shared(shard))
+    parts = collections.defaultdict(list)
+    for one in members:
+        parts[one.slot // _SLOTS_PER_ROLE].append(one)
+    rules = {name: [
         rbac.rule('', ['configmaps'], ['list', 'watch'], [name]),
         rbac.rule('', ['configmaps'], ['get', 'patch'], [served(name)]),
         # One pair of watches for all VMs: names cannot be listed in one.
         rbac.rule('kubevirt.io', ['virtualmachines',
                                   'virtualmachineinstances'],
-                  ['list', 'watch'])]
-    if secrets:
-        # Without names, it would be all Secrets.
-        rules.append(rbac.rule('', ['secrets'], ['get'], sorted(secrets)))
-    return {'apiVersion': rbac.RBAC + '/v1', 'kind': 'Role',
-            'metadata': metadata(namespace, shard), 'rules': rules}
+                  ['list', 'watch'])]}
+    for number, part in sorted(parts.items()):
+        rules[names[number]] = _rules(part, uploads)
+    return [{'apiVersion': rbac.RBAC + '/v1', 'kind': 'Role',
+             'metadata': metadata(namespace, shard, one), 'rules': each}
+            for one, each in rules.items() if each]
 
 
-def binding(namespace, shard):
-    """Make the RoleBinding of `role`."""
-    name = naming.shared(shard)
+def _rules(members, uploads):
+    secrets = sorted(frozenset().union(*(one.secrets for one in members)))
+    vms = sorted({one.vm for one in members if one.vm})
+    # Without names, a rule would be about all objects.
+    rules = [rbac.rule('', ['secrets'], ['get'], secrets)] if secrets else []
+    if vms:
+        rules += rbac.rules_for(vms, sorted({
+            one.vm for one in members if one.vm and one.redfish}), uploads)
+    return rules
+
+
+def granted(role):
+    """:returns: set of the names of the VMs in one of `roles`"""
+    return {name for rule in (role or {}).get('rules') or ()
+            if bmc_resources.VM.plural in rule.get('resources', ())
+            for name in rule.get('resourceNames', ())}
+
+
+def binding(role):
+    """Make the RoleBinding of one of `roles`."""
+    name, namespace = role['metadata']['name'], role['metadata']['namespace']
     return {'apiVersion': rbac.RBAC + '/v1', 'kind': 'RoleBinding',
-            'metadata': metadata(namespace, shard),
+            'metadata': role['metadata'],
             'roleRef': {'apiGroup': rbac.RBAC, 'kind': 'Role', 'name': name},
-            'subjects': [{'kind': 'ServiceAccount', 'name': name,
+            'subjects': [{'kind': 'ServiceAccount',
+                          'name': naming.shared(naming.shard_number(name)),
                           'namespace': namespace}]}
 
 

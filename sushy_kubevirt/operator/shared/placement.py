@@ -45,6 +45,8 @@ class Placement:
     :param slot: its `Slot`, which is recorded in the cluster; or None
     :param digest: of the entry that was last made for it; '' for none
     :param policy: the `spec.NetworkPolicy` in that of the shard
+    :param vm: name of the VM that the shard's account has rights to; '' for
+        none, or if those are in a Role of the BMC
     :param served: whether the pod serves that entry
     :param problem: why the pod cannot serve that entry, a sentence
     :param recent: whether the slot or the entry is so new that the pod need
@@ -61,6 +63,7 @@ class Placement:
     slot: Slot | None = None
     digest: str = ''
     policy: object = None
+    vm: str = ''
     served: bool = False
     problem: str = ''
     recent: bool = False

@@ -67,11 +67,12 @@ class Member:
 
     ``digest`` is that of its entry, ``pending`` the text of an entry that is
     not written yet, or None; ``recorded`` tells whether the slot is in the
-    cluster; ``report`` is what the pod reported.
+    cluster; ``report`` is what the pod reported; ``vm`` is as in
+    `placement.Placement`; ``redfish`` tells whether the BMC has Redfish.
     """
 
     __slots__ = ('uid', 'slot', 'digest', 'pending', 'recorded', 'report',
-                 'policy', 'secrets', 'size', 'since')
+                 'policy', 'secrets', 'vm', 'redfish', 'size', 'since')
 
     def __init__(self, uid, slot):
         self.uid = uid
@@ -82,6 +83,8 @@ class Member:
         self.report = '', ''
         self.policy = spec.NetworkPolicy()
         self.secrets = frozenset()
+        self.vm = ''
+        self.redfish = False
         self.size = 0
         self.since = time.monotonic()
 
@@ -170,7 +173,7 @@ class Shards:
         return dataclasses.replace(
             found, claimed=True, slot=placement.Slot(
                 shard.number, member.slot) if member.recorded else None,
-            digest=member.digest, policy=member.policy,
+            digest=member.digest, policy=member.policy, vm=member.vm,
             served=is_ready and is_current and not problem,
             problem=problem if is_current else '',
             recent=time.monotonic() - member.since < RECENT_SECONDS,
@@ -205,7 +208,7 @@ class Shards:
         self._changed(shard)
 
     def enter(self, bmc, text):
-        """Set the entry of a BMC that has a slot.
+        """Set the entry of a BMC that has a slot, and the rights to its VM.
 
         :param bmc: a `spec.Bmc`
         :param text: of `entry.entry`
@@ -226,8 +229,19 @@ class Shards:
             member.since = time.monotonic()
         member.digest, member.pending = digest, text
         member.policy, member.secrets = bmc.network_policy, entry.secrets(bmc)
+        member.vm, member.redfish = entry.vm(bmc), bmc.redfish.enabled
         member.size = size
         self._changed(shard)
+
+    def revoke(self, bmc):
+        """Take the rights to the VM of a BMC from its pod.
+
+        :param bmc: a `spec.Bmc`
+        """
+        shard, member = self._find(bmc)
+        if member is not None:
+            member.vm = ''
+            self._changed(shard)
 
     def release(self, key):
         """Free the slot of a BMC.
@@ -305,7 +319,9 @@ class Shards:
             self._changed(shard)
 
     def _load_members(self, shard, data):
-        taken = set()
+        taken, granted = set(), frozenset().union(*(
+            objects.granted(self._ours(bmc_resources.ROLE, shard, name))
+            for name in self._names(bmc_resources.ROLE, shard)))
         for name, text in sorted(data.items()):
             key, place = (shard.namespace, name), entry.place(text)
             body = self._cache.bmc(key)
@@ -323,6 +339,9 @@ class Shards:
             member.digest = entry.digest(text)
             member.policy = bmc.network_policy
             member.secrets = entry.secrets(bmc)
+            if entry.vm(bmc) in granted:
+                member.vm = entry.vm(bmc)
+            member.redfish = bmc.redfish.enabled
             member.size = _size(bmc, text)
             shard.members[name] = member
             self._of[key] = shard
@@ -500,13 +519,21 @@ class Shards:
         if shard.closed:
             await self._ensure(shard, objects.policy(*at, {
                 one.slot: one.policy for one in shard.members.values()}))
-        await self._ensure(shard, objects.role(*at, frozenset().union(
-            *(one.secrets for one in shard.members.values()))))
+        roles = objects.roles(*at, shard.members.values(),
+                              bool(self._defaults.proxy))
+        for role in roles:
+            await self._ensure(shard, role)
+            await self._ensure(shard, objects.binding(role))
+        unneeded = (set(self._names(bmc_resources.ROLE, shard))
+                    - {one['metadata']['name'] for one in roles})
+        for name in sorted(unneeded):
+            await self._delete(shard, bmc_resources.BINDING, name)
+            await self._delete(shard, bmc_resources.ROLE, name)
         await self._write_members(shard)
         reports, *config = objects.config_maps(*at, self._defaults.proxy)
         # Its content is the pod's.
         await self._ensure(shard, reports, lambda step: None)
-        for obj in (*config, objects.binding(*at)):
+        for obj in config:
             await self._ensure(shard, obj)
         if not shard.closed:
             await self._delete(shard, bmc_resources.POLICY)
@@ -674,6 +701,8 @@ class Shards:
         name = naming.shared(shard.number)
         if resource == bmc_resources.CONFIG_MAP:
             return objects.served(name), objects.config(name), name
+        if resource in (bmc_resources.ROLE, bmc_resources.BINDING):
+            return objects.access(name)
         return name,
 
     async def _delete(self, shard, resource, name=None):

@@ -8,11 +8,14 @@ report. `test_shared_pods` runs the pods themselves.
 import json
 
 from kubevirt_sandbox.testing import given_cluster
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator.shared import objects
 from tests.fixtures import operator
 from tests.fixtures import operator_kills
 from tests.fixtures import shared_pods
 
 BASE = 'sushy-kubevirt-shared-%d-virtbmc'
+OWN = 'deployments,serviceaccounts,roles,rolebindings'
 SHARED = operator.OWNED + ',-l,bmc.kubevirt.io/shared'
 
 
@@ -49,6 +52,19 @@ class SharedCase(operator.OperatorTestCase):
         return self.kubectl.names(
             operator.OWNED, '-l', 'bmc.kubevirt.io/shared')
 
+    def rights(self):
+        """Return {VM: numbers of the shards whose accounts may change it};
+        None stands for the account of a pod of its own.
+        """
+        found = {}
+        for one in self.kubectl.get('rolebindings')['items']:
+            role = self.kubectl.get('role', one['roleRef']['name'])
+            for vm in objects.granted(role):
+                found.setdefault(vm, set()).update(
+                    naming.shard_number(account['name'])
+                    for account in one['subjects'])
+        return found
+
     def service(self, name):
         """Return (selector, target ports) of a BMC's Service."""
         found = self.kubectl.get('service', f'{name}-virtbmc')['spec']
@@ -75,13 +91,12 @@ class SharedTestCase(SharedCase):
                 ({'app.kubernetes.io/name': 'virtbmc',
                   'bmc.kubevirt.io/shared': str(shard)},
                  [10000 + slot, 30000 + slot]), self.service(bmc.name))
-            self.assertEqual(
-                [{'kind': 'ServiceAccount', 'name': BASE % shard,
-                  'namespace': self.namespace}],
-                self.kubectl.get('rolebinding', bmc.base)['subjects'])
             self.assertEqual([], self.kubectl.names(
-                'deployments,serviceaccounts',
+                'deployments,serviceaccounts,roles,rolebindings',
                 '-l', operator.LABEL + bmc.name))
+        self.assertEqual(
+            {name: {shard} for name, (shard, _) in slots.items()},
+            self.rights())
         self.assert_no_warnings()
         # The room of a deleted BMC is used again, an empty shard removed.
         alone = next(name for name, at in slots.items() if at == (1, 0))
@@ -91,6 +106,9 @@ class SharedTestCase(SharedCase):
             one for one in self.objects() if 'shared-1' in one], [])
         self.kubectl('delete', 'vmbmc', other)
         self.until('slot free', lambda: len(self.slots()), 1)
+        self.assertEqual(
+            {name: {0} for name in slots if name not in (alone, other)},
+            self.rights())
         self.shared('d').ready()
         # Clients may still reach the slot by the deleted BMC's address.
         self.assertEqual((0, 2), self.slots()['d'])
@@ -112,17 +130,15 @@ class SharedTestCase(SharedCase):
         self.assertEqual('PlacementWaiting',
                          bmc.condition('BMCEmulatorReady')[1])
         self.assertEqual(['redfish', 'ipmi'], self.service('box')[1])
-        self.assertEqual(
-            {'box-virtbmc', BASE % 0}, {
-                one['name'] for one in self.kubectl.get(
-                    'rolebinding', 'box-virtbmc')['subjects']})
+        self.assertEqual({'box': {None, 0}}, self.rights())
         del self.pods.problems['box']
         self.pods.report_again()
         self.until('moved', lambda: bmc.status['placement'].get('slot'), 0)
         bmc.ready()
         self.assertEqual([10000, 30000], self.service('box')[1])
         self.until('own pod deleted', lambda: self.kubectl.names(
-            'deployments,serviceaccounts', '-l', operator.LABEL + 'box'), [])
+            OWN, '-l', operator.LABEL + 'box'), [])
+        self.assertEqual({'box': {0}}, self.rights())
         self.assertEqual(before['endpoints'], bmc.status['endpoints'])
         bmc.patch(placement='PerVM')
         self.until('moved back', lambda: bmc.status['placement'], {
@@ -133,9 +149,7 @@ class SharedTestCase(SharedCase):
         self.assertEqual(before['endpoints'], bmc.status['endpoints'])
         self.assertEqual(auth, self.kubectl.get('secret', 'box-virtbmc-auth'))
         self.assertEqual(tls, self.kubectl.get('secret', 'box-virtbmc-tls'))
-        self.assertEqual(['box-virtbmc'], [
-            one['name'] for one in self.kubectl.get(
-                'rolebinding', 'box-virtbmc')['subjects']])
+        self.assertEqual({'box': {None}}, self.rights())
 
     def test_forged_members_are_restored(self):
         self.shared('a').ready()
@@ -270,7 +284,7 @@ class KilledTestCase(operator_kills.Kills, SharedCase):
         bmc = self.bmc('box', secret=None)
         self.start()
         bmc.ready()
-        own = 'deployments,serviceaccounts', '-l', operator.LABEL + 'box'
+        own = OWN, '-l', operator.LABEL + 'box'
         for placement, ports in (('Shared', [10000, 30000]),
                                  ('PerVM', ['redfish', 'ipmi'])):
             bmc.patch(placement=placement)
@@ -285,7 +299,4 @@ class KilledTestCase(operator_kills.Kills, SharedCase):
                         and bool(self.objects()) == shared)
             self.check(moved)
             self.assertEqual(ports, self.service('box')[1])
-            self.assertEqual(
-                [BASE % 0 if shared else 'box-virtbmc'], [
-                    one['name'] for one in self.kubectl.get(
-                        'rolebinding', 'box-virtbmc')['subjects']])
+            self.assertEqual({'box': {0 if shared else None}}, self.rights())

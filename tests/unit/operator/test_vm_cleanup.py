@@ -175,8 +175,7 @@ class CleanupTest(VmCleanupTestCase):
         await self.enqueue_all_vms()
         self.assertEqual([], self.api.calls)
         del self.roles['default', 'r']
-        self.cleanup.role_deleted(
-            dict(role, metadata={'namespace': 'default'}))
+        self.cleanup.role_changed('default')
         await self.settle()
         self.assert_cleaned_up()
 

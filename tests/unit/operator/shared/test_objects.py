@@ -7,9 +7,11 @@ from oslotest import base
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator.shared import entry
 from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator.shared import placement
+from sushy_kubevirt.operator.shared import shards
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 
@@ -88,6 +90,7 @@ class ObjectsTestCase(base.BaseTestCase):
 
     def test_names(self):
         for name, shard in ((NAME, 3), (NAME + '-served', 3), (
+                NAME + '-vms-12', 3), (
                 'sushy-kubevirt-shared-03-virtbmc', None), ('node', None)):
             self.assertEqual(shard, naming.shard_number(name))
         made = objects.account('lab', 3)
@@ -95,13 +98,46 @@ class ObjectsTestCase(base.BaseTestCase):
         del made['metadata']['labels'][naming.MANAGED_BY]
         self.assertIsNone(naming.shard_of(made))
 
-    def test_role_without_secrets_gives_no_secrets(self):
-        def secrets(role):
-            return [rule.get('resourceNames') for rule in role['rules']
-                    if 'secrets' in rule['resources']]
-        self.assertEqual([], secrets(objects.role('lab', 3, set())))
-        self.assertEqual([['a', 'b']], secrets(
-            objects.role('lab', 3, {'b', 'a'})))
+    def test_roles_name_the_objects_of_their_slots(self):
+        members = []
+        for slot, vm, secrets, redfish in (
+                (49, 'b', {'z', 'y'}, False), (0, 'a', {'x'}, True),
+                (50, 'c', {'w'}, False), (51, '', {'v'}, True),
+                (150, '', set(), False)):
+            one = shards.Member('uid', slot)
+            one.vm, one.secrets, one.redfish = vm, secrets, redfish
+            members.append(one)
+        whole, first, second = objects.roles('lab', 3, members, False)
+        self.assertEqual(
+            [NAME, NAME + '-vms-0', NAME + '-vms-1'],
+            [one['metadata']['name'] for one in (whole, first, second)])
+        self.assertEqual([set(), {'a', 'b'}, {'c'}], [
+            objects.granted(one) for one in (whole, first, second)])
+        # Rules without names would give all Secrets.
+        self.assertFalse([rule for rule in whole['rules']
+                          if 'secrets' in rule['resources']])
+        for role, secrets, redfish in ((first, ['x', 'y', 'z'], 'a'),
+                                       (second, ['v', 'w'], None)):
+            self.assertIn(rbac.rule('', ['secrets'], ['get'], secrets),
+                          role['rules'])
+            self.assertEqual({redfish} - {None}, {
+                name.partition('-')[0] for rule in role['rules']
+                if 'datavolumes' in rule['resources']
+                for name in rule['resourceNames']})
+        binding = objects.binding(second)
+        self.assertEqual(
+            (NAME + '-vms-1', [NAME]),
+            (binding['roleRef']['name'],
+             [one['name'] for one in binding['subjects']]))
+
+    def test_role_of_one_vm_has_the_rights_of_its_own_pod(self):
+        bmc = bodies.bmc()
+        member = shards.Member('uid', 0)
+        member.vm, member.redfish = 'vm', True
+        for uploads in (False, True):
+            self.assertEqual(
+                rbac.rules(bmc, uploads),
+                objects.roles('lab', 3, [member], uploads)[1]['rules'])
 
     def test_policy_opens_what_its_bmcs_admit(self):
         made = objects.policy('lab', 3, {

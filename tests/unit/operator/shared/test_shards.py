@@ -11,6 +11,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator.shared import entry
+from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator.shared import shards
 from sushy_kubevirt.operator import spec
@@ -85,6 +86,19 @@ def records(kube):
                 number):
             found[obj['metadata']['namespace'], number] = obj.get('data', {})
     return found
+
+
+def granted(kube):
+    """Return {name of a Role: names of VMs}, without Roles for no VM."""
+    return {obj['metadata']['name']: found for obj in kube.list('Role')
+            if (found := objects.granted(obj))}
+
+
+def bound(kube):
+    """Return {name of a Role for VMs: names of the accounts}."""
+    return {obj['metadata']['name']: {one['name'] for one in obj['subjects']}
+            for obj in kube.list('RoleBinding')
+            if '-vms-' in obj['roleRef']['name']}
 
 
 def slots(kube):
@@ -440,6 +454,62 @@ class ShardsTestCase(base.BaseTestCase):
         self.assertFalse([
             obj for obj in kube.list('Deployment')
             if naming.UPGRADING in obj['metadata'].get('annotations', {})])
+
+    def test_rights_are_those_to_the_vms_of_the_members(self):
+        self.useFixture(fixtures.MockPatchObject(
+            objects, '_SLOTS_PER_ROLE', 1))
+        kube = cluster_with(*NODES)
+        operator = Operator(kube)
+        operator.settle()
+        first, second = (f'{naming.shared(0)}-vms-{number}'
+                         for number in (0, 1))
+        self.assertEqual(
+            {first: {'n0'}, second: {'n1'},
+             naming.shared(1) + '-vms-0': {'n2'}}, granted(kube))
+        self.assertEqual(
+            {one: {naming.shared(naming.shard_number(one))}
+             for one in granted(kube)}, bound(kube))
+        # They go with the BMC, also while no operator runs.
+        kube.remove('VirtualMachineBMC', 'lab', 'n0')
+        operator.shards.release(('lab', 'n0'))
+        operator.settle()
+        self.assertNotIn(first, granted(kube))
+        self.assertNotIn(first, bound(kube))
+        kube.remove('VirtualMachineBMC', 'lab', 'n1')
+        Operator(kube).settle()
+        self.assertEqual([{'n2'}], list(granted(kube).values()))
+
+    def test_next_operator_keeps_the_rights(self):
+        kube = cluster_with('n0', 'n1')
+        Operator(kube).settle()
+        operator = Operator(kube)
+        operator._do(operator.shards.reconcile(('lab', 0)))
+        self.assertEqual([{'n0', 'n1'}], list(granted(kube).values()))
+
+    def test_no_rights_to_a_foreign_state(self):
+        kube = cluster_with('n0', 'n1')
+        operator = Operator(kube)
+        operator.settle()
+        state = 'Secret', 'lab', 'n0-bmc-state'
+        ours = kube.objects[state]
+        labels = ours['metadata'].pop('labels')
+        kube.change(*state, lambda obj: None)
+        operator.settle()
+        self.assertEqual([{'n1'}], list(granted(kube).values()))
+        self.assertEqual(('False', 'NameTaken'),
+                         harness.conditions(kube, 'n0')['Ready'])
+        kube.change(*state, lambda obj: obj['metadata'].update(labels=labels))
+        operator.settle()
+        self.assertEqual([{'n0', 'n1'}], list(granted(kube).values()))
+
+    def test_foreign_role_of_its_name_does_not_matter(self):
+        kube = cluster_with('n0')
+        kube.add({'apiVersion': 'rbac.authorization.k8s.io/v1',
+                  'kind': 'Role', 'metadata': {
+                      'namespace': 'lab', 'name': 'n0-virtbmc'}})
+        Operator(kube).settle()
+        self.assertEqual(('True', 'ServiceReady'),
+                         harness.conditions(kube, 'n0')['Ready'])
 
     def test_withdrawn_permission(self):
         kube = cluster_with('n0')
