@@ -23,7 +23,7 @@ _UNREPORTED = (
     'HostDeleting', 'BareMetalHostsNotListed')
 
 #: Reasons of true conditions that are reported; None for all reasons.
-_REPORTED = {conditions.SECRET: ('SecretGenerated', conditions.OWNED_BY_HOST),
+_REPORTED = {conditions.SECRET: (conditions.OWNED_BY_HOST,),
              conditions.EMULATOR: ('RolloutWaiting',),
              conditions.ENDPOINT: (conditions.SECOND_NAME_TAKEN,),
              conditions.READY: None}

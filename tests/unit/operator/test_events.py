@@ -51,14 +51,12 @@ class EventsTestCase(base.BaseTestCase):
     def test_events_of_changed_conditions(self):
         good, state = test_conditions.GOOD, test_conditions.state
         for old, new, expected in (
-                (None, good, [('Normal', 'SecretGenerated'),
-                              ('Normal', 'ServiceReady')]),
+                (None, good, [('Normal', 'ServiceReady')]),
                 (good, good, []),
                 # Transient conditions emit no event.
                 (None, state(deployment=None, secret=None), []),
                 # Conditions that wait for another one emit no event.
-                (None, state(certificate=False, deployment=None),
-                 [('Normal', 'SecretGenerated')]),
+                (None, state(certificate=False, deployment=None), []),
                 (good, state(vm=None),
                  [('Warning', 'VirtualMachineNotFound')]),
                 (state(vm=None), good, [('Normal', 'ServiceReady')]),
