@@ -134,6 +134,20 @@ def conditions(bmc, state):
     :param state: `BmcState`
     :returns: tuple of `Condition`, each type once, `READY` the last
     """
+    global _last
+    known, of, found = _last
+    if known is not bmc or of is not state:
+        found = _conditions(bmc, state)
+        _last = bmc, state, found
+    return found
+
+
+#: Arguments and result of the last call of `conditions`: the desired state and
+#: the plan ask several times.
+_last = None, None, ()
+
+
+def _conditions(bmc, state):
     vm, secret = _vm(bmc, state), _secret(bmc, state)
     found = (vm, secret, _emulator(bmc, state, vm, secret),
              _endpoint(bmc, state))

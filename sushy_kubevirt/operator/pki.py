@@ -96,9 +96,7 @@ def issue(authority, names, now=None):
     :returns: `Pair`
     """
     names = tuple(dict.fromkeys(names))
-    signer = x509.load_pem_x509_certificate(authority.certificate.encode())
-    signing_key = serialization.load_pem_private_key(
-        authority.key.encode(), None)
+    signer, signing_key = _load(authority)
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
         _builder(_name(names[0]), signer.subject, key, now, CERTIFICATE_LIFE)
@@ -115,6 +113,14 @@ def issue(authority, names, now=None):
     return _pair(certificate, key)
 
 
+# Cached, as a thousand certificates are issued at once.
+@functools.lru_cache(maxsize=1)
+def _load(authority):
+    return (
+        x509.load_pem_x509_certificate(authority.certificate.encode()),
+        serialization.load_pem_private_key(authority.key.encode(), None))
+
+
 def due(certificate, names, authority=None, now=None):
     """Tell whether a certificate has to be issued again.
 
@@ -125,13 +131,13 @@ def due(certificate, names, authority=None, now=None):
         authority's own
     :param now: aware `datetime.datetime`; default: the present
     """
-    look = is_issued_for
+    look, renews = is_issued_for, _renewal
     if sum(map(len, (certificate, *names))) > _MAX_CACHED_LENGTH:
-        look = look.__wrapped__
+        look, renews = look.__wrapped__, renewal
     if not look(certificate, tuple(names),
                 authority and authority.certificate):
         return True
-    return (now or _now()) >= renewal(certificate)
+    return (now or _now()) >= renews(certificate)
 
 
 # Cached, as each reconcile checks it and it seldom changes.
@@ -217,6 +223,9 @@ def renewal(certificate):
     """
     begin, end = validity(certificate)
     return end - (end - begin) / 3
+
+
+_renewal = functools.lru_cache(maxsize=4096)(renewal)
 
 
 def first(certificate):

@@ -135,6 +135,10 @@ class Reconciler:
                         bmc_resources.DEPLOYMENT, key[0],
                         naming.base(key[1]))))
                 self._upgrade_slots.release(key)
+            if all(isinstance(step, (plan.Claim, plan.Enter))
+                   for step in steps):
+                # The shared pod follows, and then another reconcile.
+                return shards.RECENT_SECONDS
             body = self._cache.bmc(key)
             if body is None:
                 return None

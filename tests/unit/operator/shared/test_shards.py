@@ -10,6 +10,7 @@ from oslotest import base
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator.shared import entry
 from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator.shared import placement
@@ -254,6 +255,18 @@ class ShardsTestCase(base.BaseTestCase):
                             (str(shard), 10000 + slot),
                             (service['selector'][naming.SHARED],
                              service['ports'][0]['targetPort']))
+
+    def test_new_bmc_costs_few_plans(self):
+        operator = Operator(cluster_with('n0'))
+        with mock.patch.object(plan, 'steps', side_effect=plan.steps) as made:
+            for _ in range(3):
+                asyncio.run(operator.reconciler.reconcile(('lab', 'n0')))
+                asyncio.run(operator.shards.reconcile(('lab', 0)))
+                operator.serve()
+        # The slot; objects, certificate, entry; the status.
+        self.assertEqual(5, made.call_count)
+        self.assertEqual(('True', 'ServiceReady'),
+                         harness.conditions(operator.kube, 'n0')['Ready'])
 
     def test_claims_are_written_at_once(self):
         names = [f'n{number}' for number in range(100)]
