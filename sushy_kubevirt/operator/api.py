@@ -253,8 +253,10 @@ def _work(jobs):
 class _Channel:
     """Passes events of a `watcher.Watcher` from its thread to a coroutine.
 
-    The thread waits until the coroutine has received them, so that no more
-    than one page of a long list is in memory.
+    The thread waits until the coroutine has received a page of a list, so that
+    no more than one is in memory, and after as many events. Events that arrive
+    while the coroutine is busy are passed together: a thread that waits for
+    each costs more than the event.
 
     :param loop: the event loop
     :param reading: `threading.Semaphore` held while a page is read
@@ -266,7 +268,9 @@ class _Channel:
         self._reading = reading
         self._failed = failed
         self.source = None
-        self._items = asyncio.Queue(1)
+        self._items = []
+        self._arrived = asyncio.Event()
+        self._changed = threading.Condition()
         self._closed = False
 
     async def receive(self):
@@ -274,13 +278,19 @@ class _Channel:
 
         :returns: list of (type, object), in reverse order
         """
-        return await self._items.get()
+        await self._arrived.wait()
+        self._arrived.clear()
+        with self._changed:
+            items, self._items = self._items, []
+            self._changed.notify()
+        items.reverse()
+        return items
 
     def close(self):
         """Release the thread, which may wait in `_send`."""
-        self._closed = True
-        while not self._items.empty():
-            self._items.get_nowait()
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
 
     # Called by the watcher, in its thread
 
@@ -292,13 +302,13 @@ class _Channel:
                 if items is None:
                     break
                 there.update(map(_key, items))
-                self._send([('ADDED', item) for item in reversed(items)])
+                self._send([('ADDED', item) for item in items], 0)
                 items = None
-        self._send([(LISTED, there)])
+        self._send([(LISTED, there)], 0)
         return version
 
     def event(self, source, kind, obj):
-        self._send([(kind, obj)])
+        self._send([(kind, obj)], CLIENT_OPTIONS.page_size)
 
     def changed(self):
         """Tell that the watch does not work."""
@@ -307,19 +317,20 @@ class _Channel:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._failed)
 
-    def _send(self, items):
-        sending = self._items.put(items)
-        try:
-            if not self._closed:
-                asyncio.run_coroutine_threadsafe(
-                    sending, self._loop).result()
-                return
-        except Exception:
-            # The event loop has ended.
-            self._closed = True
-        finally:
-            sending.close()
-        raise errors.Unavailable('The watch was ended')
+    def _send(self, items, most):
+        """Pass items, and wait until at most some are not received yet."""
+        with self._changed:
+            if items and not self._items and not self._closed:
+                try:
+                    self._loop.call_soon_threadsafe(self._arrived.set)
+                except RuntimeError:
+                    # The event loop has ended.
+                    self._closed = True
+            self._items += items
+            self._changed.wait_for(
+                lambda: self._closed or len(self._items) <= most)
+            if self._closed:
+                raise errors.Unavailable('The watch was ended')
 
 
 def _key(obj):
