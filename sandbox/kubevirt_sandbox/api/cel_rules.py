@@ -88,15 +88,17 @@ def _places(schema):
 def _check(schema, new, old, path):
     if new is None:
         return
+    values = None
     for rule in schema.get(RULES) or ():
         text = rule['rule']
         if _OLD.search(text) and old is None:
             continue
         said = rule.get('message', '').strip()
-        try:
+        if values is None:
             values = {'self': _value(schema, new)}
             if old is not None:
                 values['oldSelf'] = _value(schema, old)
+        try:
             if compiled(text).execute(values) is True:
                 continue
             said = said or f'failed rule: {text.strip()}'

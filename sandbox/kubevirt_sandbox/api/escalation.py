@@ -27,21 +27,31 @@ _COLLECTED = ('finalizers', 'ownerReferences', 'managedFields',
               'resourceVersion')
 
 
-def _pieces(rule):
-    """Split a rule into the smallest rules, as (verb, group, …) tuples."""
+def _uncovered(held, rule):
+    """Split a rule into the smallest rules, as (verb, group, …) tuples.
+
+    :returns: iterator of those that no held rule includes.
+    """
     source = rule.source
+    names = source.get('resourceNames') or (None,)
     for verb in source.get('verbs') or ():
         for path in rule.paths:
-            yield verb, None, None, None, path
-        for group, resource, name in itertools.product(
-                source.get('apiGroups') or (), source.get('resources') or (),
-                source.get('resourceNames') or (None,)):
-            yield verb, group, resource, name, None
+            if not any(_covers(own, verb, path=path) for own in held):
+                yield verb, None, None, None, path
+        for group, resource in itertools.product(
+                source.get('apiGroups') or (), source.get('resources') or ()):
+            # A role may have many names, and most rules cover all of them.
+            given = [own.names for own in held
+                     if _covers(own, verb, group, resource)]
+            if all(given):
+                for name in names:
+                    if not any(name in own for own in given):
+                        yield verb, group, resource, name, None
 
 
-def _covers(rule, piece):
-    """Tell whether a user's rule includes a single-item rule."""
-    verb, group, resource, name, path = piece
+def _covers(rule, verb, group=None, resource=None, path=None):
+    """Tell whether a user's rule includes a single-item rule, but for names.
+    """
     if '*' not in rule.verbs and verb not in rule.verbs:
         return False
     if path is not None:
@@ -53,7 +63,7 @@ def _covers(rule, piece):
         _, slash, sub = resource.partition('/')
         if not slash or f'*/{sub}' not in rule.resources:
             return False
-    return not rule.names or name in rule.names
+    return True
 
 
 def _list(words):
@@ -87,8 +97,7 @@ def missing(held, wanted):
     :returns: sentences, sorted.
     """
     return sorted(set(_sentences(
-        piece for rule in wanted for piece in _pieces(rule)
-        if not any(_covers(own, piece) for own in held))))
+        piece for rule in wanted for piece in _uncovered(held, rule))))
 
 
 def _only_collected(new, old):

@@ -7,6 +7,7 @@ the sandbox's own controllers are not, since they have no user names, and
 neither are calls that change nothing (``CONNECT``). Expressions get an object
 in its storage version, independent of the version that a rule names.
 """
+import functools
 import re
 
 from kubevirt_sandbox.api import admission_policies
@@ -120,19 +121,18 @@ class PolicyAdmission:
 
     def _fits(self, rule, kind, admission, meta):
         """Tell whether a rule matches a write (webhook/predicates/rules)."""
-        versions = {one.version for one in self._kinds
-                    if (one.group, one.plural) == (kind.group, kind.plural)}
         scope = 'Namespaced' if kind.namespaced else 'Cluster'
         return (
             _in(rule['operations'], admission.operation)
             and _in(rule['apiGroups'], kind.group)
-            and ('*' in rule['apiVersions']
-                 or not versions.isdisjoint(rule['apiVersions']))
             and rule['scope'] in ('*', scope)
             and any(_is_resource(one, kind.plural, admission.subresource)
                     for one in rule['resources'])
             and (not rule.get('resourceNames')
-                 or meta.get('name') in rule['resourceNames']))
+                 or meta.get('name') in rule['resourceNames'])
+            and ('*' in rule['apiVersions'] or any(
+                one.version in rule['apiVersions'] for one in self._kinds
+                if (one.group, one.plural) == (kind.group, kind.plural))))
 
     # -- variables of expressions -----------------------------------------
 
@@ -233,8 +233,8 @@ def _evaluate(text, inputs, variables, seen):
         to. Variables are evaluated when they are first used.
     :raises ValueError: the evaluation failed.
     """
-    given = {name: inputs[name] for name in set(_NAMES.findall(text))}
-    names = set(_VARIABLES.findall(text))
+    inputs_named, names = _named(text)
+    given = {name: inputs[name] for name in inputs_named}
     for name in names - seen.keys():
         if name not in variables:
             raise ValueError(f'no such key: {name}')
@@ -244,13 +244,23 @@ def _evaluate(text, inputs, variables, seen):
     if names:
         given['variables'] = {name: seen[name] for name in names}
     try:
-        return cel_rules.compiled(text).execute(_context(given, inputs))
+        # A variable may hold a part of the authorizer.
+        return cel_rules.compiled(text).execute(
+            _context(given, inputs)
+            if names or cel_authorizer.NAME in given else given)
     except (RuntimeError, TypeError, KeyError) as exc:
         raise ValueError(str(exc)) from None
 
 
+@functools.lru_cache(1000)
+def _named(text):
+    """Return the names of the inputs and of the variables in an expression."""
+    return (frozenset(_NAMES.findall(text)),
+            frozenset(_VARIABLES.findall(text)))
+
+
 def _context(given, inputs):
-    """Return what an expression is executed with."""
+    """Return what an expression is executed with, methods included."""
     if cel_authorizer.NAME not in inputs:
         return given
     import cel
