@@ -102,8 +102,6 @@ class Controller:
             self._start(self._watch_vms, bmc_resources.VM, namespace)
             self._start(self._watch_secrets, bmc_resources.SECRET, namespace)
             self._start(self._watch_bmcs, bmc_resources.BMC, namespace)
-            self._tasks.append(asyncio.create_task(
-                self._vm_cleanup.watch(namespace)))
         self._tasks.append(asyncio.create_task(self._watch_authority()))
 
     async def close(self):
@@ -321,7 +319,12 @@ class Controller:
 
     async def _watch_vms(self, resource, namespace):
         await self._watch_metadata(resource, namespace, self._cache.machines,
-                                   self._vm_cleanup.enqueue)
+                                   self._see_vm)
+
+    def _see_vm(self, namespace, kind, found):
+        if kind != api.LISTED:
+            self._vm_cleanup.enqueue(found['metadata']['namespace'],
+                                     found['metadata']['name'])
 
     async def _watch_secrets(self, resource, namespace):
         # Read the Secrets that were created for BMCs with one list; later,
@@ -331,26 +334,24 @@ class Controller:
             if kind == api.LISTED:
                 break
             self._cache.secrets.take(found)
-        await self._watch_metadata(resource, namespace, self._cache.secrets)
+        await self._watch_metadata(resource, namespace, self._cache.secrets,
+                                   self._vm_cleanup.see_secret)
 
-    async def _watch_metadata(self, resource, namespace, cached,
-                              enqueue=None):
+    async def _watch_metadata(self, resource, namespace, cached, see):
         """Watch the metadata of a kind.
 
         :param cached: `cache.VirtualMachines` or `cache.Secrets`
-        :param enqueue: function of namespace and name, called for each event
+        :param see: function of namespace, type and object of each event
         """
         async for kind, found in self._api.watch(
                 resource, namespace, metadata_only=True):
+            see(namespace, kind, found)
             if kind == api.LISTED:
                 self._drop_unlisted(resource, namespace, found,
                                     cached.names(),
                                     lambda _, *at: cached.drop(*at))
                 self._set_listed(resource, namespace)
                 continue
-            if enqueue is not None:
-                enqueue(found['metadata']['namespace'],
-                        found['metadata']['name'])
             if (cached.deleted if kind == 'DELETED' else cached.put)(found):
                 self._wake(self._users_of(resource, found))
 

@@ -40,29 +40,28 @@ class VmCleanup:
         self._waiting = set()   # VMs that a pod may still write
         self._queue = workqueue.Queue(self._clean_up, WORKERS)
 
-    async def watch(self, namespace):
-        """Watch the Secrets with the state of BMCs, without end.
+    def see_secret(self, namespace, kind, found):
+        """Note an event of the watch of all Secrets.
 
-        :param namespace: None for all
+        :param namespace: that is watched; None for all
+        :param kind: see `api.Api.watch`
+        :param found: object with metadata, or what was listed
         """
-        async for kind, found in self._api.watch(
-                bmc_resources.SECRET, namespace,
-                label_selector=naming.OURS, metadata_only=True):
-            if kind == api.LISTED:
-                for at in list(self._secrets):
-                    if namespace in (None, at[0]) and (
-                            at[0], at[1] + state_secret.ENDING) not in found:
-                        del self._secrets[at]
-                continue
-            owner = _owner(found)
-            if owner is None:
-                continue
-            at = found['metadata']['namespace'], owner['name']
-            if kind == 'DELETED':
-                self._secrets.pop(at, None)
-            else:
-                self._secrets[at] = found['metadata']['uid'], owner['uid']
-            self.enqueue(*at)
+        if kind == api.LISTED:
+            for at in list(self._secrets):
+                if namespace in (None, at[0]) and (
+                        at[0], at[1] + state_secret.ENDING) not in found:
+                    del self._secrets[at]
+            return
+        owner = _owner(found)
+        if owner is None:
+            return
+        at = found['metadata']['namespace'], owner['name']
+        if kind == 'DELETED' or not naming.made_by_us(found):
+            self._secrets.pop(at, None)
+        else:
+            self._secrets[at] = found['metadata']['uid'], owner['uid']
+        self.enqueue(*at)
 
     def enqueue_all(self):
         """Check all VMs. The first call, which starts the work, is made when

@@ -69,7 +69,7 @@ class VmCleanupTestCase(unittest.IsolatedAsyncioTestCase):
         patch = mock.patch.object(workqueue, 'FIRST_PAUSE', 0.001)
         patch.start()
         self.addCleanup(patch.stop)
-        task = asyncio.create_task(self.cleanup.watch(None))
+        task = asyncio.create_task(self.watch())
         self.addAsyncCleanup(self.cleanup.close)
         self.addCleanup(task.cancel)
 
@@ -82,6 +82,10 @@ class VmCleanupTestCase(unittest.IsolatedAsyncioTestCase):
     async def settle(self):
         for _turn in range(20):
             await asyncio.sleep(0.002)
+
+    async def watch(self):
+        async for event in self.api.watch(bmc_resources.SECRET, None):
+            self.cleanup.see_secret(None, *event)
 
     async def publish_secret(self, kind='ADDED', **metadata):
         """Deliver a watch event of the state Secret."""
@@ -236,6 +240,11 @@ class SecretTest(VmCleanupTestCase):
     async def test_deleted_secret_is_ignored(self):
         await self.publish_secret()
         await self.publish_secret('DELETED')
+        await self.assert_not_cleaned_up()
+
+    async def test_secret_that_lost_its_label_is_ignored(self):
+        await self.publish_secret()
+        await self.publish_secret('MODIFIED', labels={})
         await self.assert_not_cleaned_up()
 
     async def test_secret_deleted_during_downtime_is_ignored(self):
