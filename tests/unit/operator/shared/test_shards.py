@@ -166,10 +166,10 @@ class ShardsTestCase(base.BaseTestCase):
                 operator.settle()
                 self.assertEqual(('True', 'ServiceReady'),
                                  harness.conditions(kube, 'n0')['Ready'])
-                self.assertEqual(
-                    [naming.shared(0)],
-                    [one['name'] for one in kube.objects[
-                        'RoleBinding', 'lab', 'n0-virtbmc']['subjects']])
+                binding = kube.objects['RoleBinding', 'lab',
+                                       naming.shared(0) + '-vms-0']
+                self.assertEqual([naming.shared(0)], [
+                    one['name'] for one in binding['subjects']])
 
     def test_refused_shard_does_not_affect_others(self):
         kube = cluster_with(*NODES)
