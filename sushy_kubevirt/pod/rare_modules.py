@@ -12,9 +12,9 @@ from sushy_kubevirt.pod import lazy_modules
 _DRIVERS = 'sushy_tools.emulator.resources.'
 
 #: Modules that are loaded on first use: other drivers, what finds them and
-#: their dependencies, modules for other kinds of accounts, uvicorn's for several processes, and
-#: large modules of the standard library of which importers use a function or
-#: two.
+#: their dependencies, modules for other kinds of accounts, uvicorn's for
+#: several processes, and large modules of the standard library of which
+#: importers use a function or two.
 RARE = (
     'libvirt', 'openstack', 'requests', 'stevedore', 'webob',
     _DRIVERS + 'systems.fakedriver', _DRIVERS + 'systems.ironicdriver',
@@ -29,8 +29,8 @@ RARE = (
 )
 
 #: Modules whose importers take names of them: templates, test clients, and
-#: servers other than `http_server`; what uvicorn compares with; and what urllib3
-#: names its version of HTTP/2 with.
+#: servers other than `http_server`; what uvicorn compares with; and what
+#: urllib3 reads the version of its HTTP/2 with.
 NAMES = {
     'flask.templating': (
         'DispatchingJinjaLoader', 'Environment',
