@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 import threading
 import types
 
@@ -326,6 +327,24 @@ class IsolationTestCase(SharedPodTestCase):
                                               '5'))
         one.ipmi(*'raw 4 2 4 7 1 0x6f 1 0 0'.split())
         self.assertNotIn('Temperature', two.ipmi('sel', 'elist'))
+
+    def test_ipmi_flood_of_one_bmc(self):
+        flooded, other = self.bmcs(2)
+        # Get Channel Authentication Capabilities
+        flood = self.useFixture(process.Process(
+            [sys.executable, '-c', f"""
+import socket
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+one.connect({(flooded.address, flooded.port)})
+data = bytes.fromhex('0600ff07000000000000000000092018c88100388e04b5')
+print('sending', flush=True)
+while True:
+    one.send(data)
+"""], ready='sending'))
+        for path in SYSTEM, '/redfish/v1/Managers/1':
+            other.request('GET', path, expect=200)
+        self.assertIn('Chassis Power', other.ipmi('power', 'status'))
+        self.assertNotIn('Traceback', flood.output)
 
     def test_session_of_one_bmc_is_refused_by_another(self):
         """Its packets come from the same address, for the same account."""

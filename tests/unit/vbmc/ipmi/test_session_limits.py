@@ -3,7 +3,23 @@ import asyncio
 from unittest import mock
 
 from tests.unit.vbmc.ipmi import base
+from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import session_tables
+
+
+class ReadLimitTest(base.ServerTestCase):
+
+    async def test_flood_leaves_time_to_others(self):
+        waiting = [(packet.ping(7), ('127.0.0.1', 9))] * 30
+        with mock.patch.object(self.socket, 'recvfrom', create=True,
+                               side_effect=[*waiting, BlockingIOError]) as at:
+            self.server.read_max, self.server.read_pause = 8, 0.001
+            self.server._read()
+            self.assertEqual(8, at.call_count)
+        loop = self.server._loop
+        loop.remove_reader.assert_called_once_with(self.socket)
+        loop.call_later.assert_called_once_with(
+            0.001, self.server._read_again)
 
 
 class SessionLimitTest(base.ServerTestCase):
