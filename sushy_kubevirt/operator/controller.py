@@ -174,7 +174,8 @@ class Controller:
     def _put_bmc(self, body):
         metadata = body['metadata']
         key = metadata['namespace'], metadata['name']
-        if spec.read(body).vm is None:
+        bmc = spec.read(body)
+        if bmc.vm is None:
             if key not in self._without_vm:
                 self._without_vm.add(key)
                 LOG.warning(
@@ -186,7 +187,7 @@ class Controller:
                 one['type'] == conditions.HOST for one in (
                     body.get('status') or {}).get('conditions') or ()):
             self.has_host.set()
-        if spec.read(body).route:
+        if bmc.route:
             self._wants_route.set()
         known = self._cache.bmc(key) is not None
         if self._cache.put_bmc(body):

@@ -94,10 +94,11 @@ class Reconciler:
 
     def _must_wait(self, body):
         """Tell whether a BMC waits for the list of Routes."""
+        if self._cache.route_problem(
+                body['metadata']['namespace']) != routes.UNLISTED:
+            return False
         bmc = spec.read(body)
-        return (bmc.route is not None and not bmc.deleting
-                and self._cache.route_problem(bmc.namespace)
-                == routes.UNLISTED)
+        return bmc.route is not None and not bmc.deleting
 
     async def _reconcile(self, key, body):
         tried, confirmed = self._tried.setdefault(key, {}), False
