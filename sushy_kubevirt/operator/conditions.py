@@ -558,14 +558,10 @@ def pod_conflicts(bmc, state):
     :param state: `BmcState`
     :returns: list of 'Kind name'
     """
-    unneeded = ()
-    if state.placed.wanted:
-        unneeded = 'ConfigMap', 'Deployment', 'NetworkPolicy', 'ServiceAccount'
-        if bmc.vm.namespace == bmc.namespace:
-            unneeded += 'Role', 'RoleBinding'
-    base = naming.base(bmc.name)
-    return [one for one in state.foreign
-            if one not in [f'{kind} {base}' for kind in unneeded]
+    unneeded = [f'{kind} {naming.base(bmc.name)}' for kind in (
+        'ConfigMap', 'Deployment', 'NetworkPolicy', 'Role', 'RoleBinding',
+        'ServiceAccount') if state.placed.wanted]
+    return [one for one in state.foreign if one not in unneeded
             and not one.startswith(('Service ', 'Route '))]
 
 

@@ -343,11 +343,11 @@ def _membership_steps(bmc, seen, defaults, withdrawn):
     placed = seen.bmc_state.placed
     if withdrawn:
         return [Leave()] if placed.claimed else []
+    if placed.vm and desired_state.has_foreign_state(bmc, seen.bmc_state):
+        return [Revoke()]
     if not placed.wanted:
         return [Leave()] if placed.claimed and desired_state.slot(
             seen.bmc_state) is None else []
-    if placed.vm and desired_state.has_foreign_state(bmc, seen.bmc_state):
-        return [Revoke()]
     if placed.slot is None or desired_state.keeps_entry(bmc, seen.bmc_state):
         return []
     auth = seen.auth if bmc.auth is None or desired_state.copies(

@@ -61,6 +61,20 @@ def place(text):
     return None
 
 
+def recorded(text):
+    """Read what an entry needs rights for.
+
+    :param text: an entry; users may have written it
+    :returns: (set of the names of Secrets, whether it has Redfish)
+    """
+    found = _object(text)
+    redfish = found.get('redfish')
+    tls = redfish.get('tls') if isinstance(redfish, dict) else None
+    named = [part.get('secret') for part in (found.get('auth'), tls)
+             if isinstance(part, dict)]
+    return {one for one in named if isinstance(one, str)}, bool(redfish)
+
+
 def report(text):
     """Read what a pod reports of a BMC.
 

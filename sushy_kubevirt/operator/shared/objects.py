@@ -113,10 +113,13 @@ def _rules(members, uploads):
     return rules
 
 
-def granted(role):
-    """:returns: set of the names of the VMs in one of `roles`"""
+def granted(role, plural=bmc_resources.VM.plural):
+    """:returns: set of the names of objects in one of `roles`
+
+    :param plural: of their resource
+    """
     return {name for rule in (role or {}).get('rules') or ()
-            if bmc_resources.VM.plural in rule.get('resources', ())
+            if plural in rule.get('resources', ())
             for name in rule.get('resourceNames', ())}
 
 

@@ -319,9 +319,13 @@ class Shards:
             self._changed(shard)
 
     def _load_members(self, shard, data):
-        taken, granted = set(), frozenset().union(*(
-            objects.granted(self._ours(bmc_resources.ROLE, shard, name))
-            for name in self._names(bmc_resources.ROLE, shard)))
+        taken = set()
+        roles = [self._ours(bmc_resources.ROLE, shard, name)
+                 for name in self._names(bmc_resources.ROLE, shard)]
+        vms, secrets = (
+            frozenset().union(*(objects.granted(role, plural)
+                                for role in roles))
+            for plural in (bmc_resources.VM.plural, 'secrets'))
         for name, text in sorted(data.items()):
             key, place = (shard.namespace, name), entry.place(text)
             body = self._cache.bmc(key)
@@ -338,16 +342,19 @@ class Shards:
             member.recorded, member.pending = True, None
             member.digest = entry.digest(text)
             member.policy = bmc.network_policy
-            member.secrets = entry.secrets(bmc)
-            if entry.vm(bmc) in granted:
+            # The rights are those that the pod has, until the BMC is entered.
+            named, member.redfish = entry.recorded(text)
+            member.secrets = named & secrets
+            if entry.vm(bmc) in vms:
                 member.vm = entry.vm(bmc)
-            member.redfish = bmc.redfish.enabled
             member.size = _size(bmc, text)
             shard.members[name] = member
             self._of[key] = shard
         members = shard.members.values()
-        shard.closed = 2 * sum(
-            one.policy.enabled for one in members) > len(members)
+        # A pod that is closed stays so until the BMCs that differ have moved.
+        shard.closed = self._ours(
+            bmc_resources.POLICY, shard) is not None or 2 * sum(
+                one.policy.enabled for one in members) > len(members)
         for member in members:
             if member.policy.enabled != shard.closed:
                 # It has changed meanwhile, and moves when it is entered.
@@ -514,6 +521,7 @@ class Shards:
     async def _write(self, shard):
         at = shard.namespace, shard.number
         account = await self._ensure(shard, objects.account(*at))
+        texts = {name: one.pending for name, one in shard.members.items()}
         # Before the entries: a pod reads the Secrets of new ones at once, and
         # clients connect.
         if shard.closed:
@@ -529,7 +537,7 @@ class Shards:
         for name in sorted(unneeded):
             await self._delete(shard, bmc_resources.BINDING, name)
             await self._delete(shard, bmc_resources.ROLE, name)
-        await self._write_members(shard)
+        await self._write_members(shard, texts)
         reports, *config = objects.config_maps(*at, self._defaults.proxy)
         # Its content is the pod's.
         await self._ensure(shard, reports, lambda step: None)
@@ -540,8 +548,12 @@ class Shards:
         await self._ensure_deployment(shard, objects.deployment(
             *at, self._defaults, shard.room, account['metadata']['uid']))
 
-    async def _write_members(self, shard):
-        """Make the record equal to the members."""
+    async def _write_members(self, shard, texts):
+        """Make the record equal to the members.
+
+        :param texts: dict of the members' names and pending entries for which
+            the pod has the rights; others are left to the next write
+        """
         name, resource = naming.shared(shard.number), bmc_resources.CONFIG_MAP
         live = await self._live(shard, resource, name)
         data = (live or {}).get('data') or {}
@@ -549,6 +561,8 @@ class Shards:
         lost, written = [], {}
         for one, member in shard.members.items():
             text = member.pending
+            if member.digest and text != texts.get(one):
+                continue
             if text is None and one in data and entry.digest(
                     data[one]) == member.digest:
                 continue

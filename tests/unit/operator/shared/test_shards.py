@@ -358,6 +358,23 @@ class ShardsTestCase(base.BaseTestCase):
         self.assertEqual([0], [naming.shard_of(obj)
                                for obj in kube.list('NetworkPolicy')])
 
+    def test_policy_disabled_while_no_operator_runs(self):
+        kube = cluster_with('n0', 'n1')
+        for name in 'n0', 'n1':
+            kube.change('VirtualMachineBMC', 'lab', name, harness.set_spec(
+                networkPolicy={'enabled': True}))
+        Operator(kube).settle()
+        kube.change('VirtualMachineBMC', 'lab', 'n0', harness.set_spec(
+            networkPolicy={'enabled': False}))
+        operator = Operator(kube)
+        operator._do(operator.shards.reconcile(('lab', 0)))
+        # The pod of the other one stays closed meanwhile.
+        self.assertEqual(1, len(kube.list('NetworkPolicy')))
+        operator.settle()
+        self.assertEqual({'n0': (1, 0), 'n1': (0, 1)}, slots(kube))
+        self.assertEqual([0], [naming.shard_of(obj)
+                               for obj in kube.list('NetworkPolicy')])
+
     def test_pod_keeps_memory_for_its_bmcs(self):
         kube = cluster_with(*NODES, 'n3')
         Operator(kube, bmcs_per_pod=4).settle()
@@ -495,8 +512,59 @@ class ShardsTestCase(base.BaseTestCase):
     def test_next_operator_keeps_the_rights(self):
         kube = cluster_with('n0', 'n1')
         Operator(kube).settle()
+        roles = kube.list('Role')
+        # Rights to this Secret come with the next entry.
+        kube.change('VirtualMachineBMC', 'lab', 'n0', harness.set_spec(
+            authSecretRef={'name': 'other'}))
         operator = Operator(kube)
         operator._do(operator.shards.reconcile(('lab', 0)))
+        self.assertEqual([{'n0', 'n1'}], list(granted(kube).values()))
+        self.assertEqual(roles, kube.list('Role'))
+
+    def test_forged_record_gives_no_rights_to_secrets(self):
+        kube = cluster_with('n0')
+        Operator(kube).settle()
+        text = json.loads(records(kube)['lab', 0]['n0'])
+        text['auth']['secret'] = 'other'
+        for forged in text, {**text, 'auth': 'x', 'redfish': ['x']}:
+            kube.change('ConfigMap', 'lab', naming.shared(0), lambda obj:
+                        obj['data'].update(n0=json.dumps(forged)))
+            operator = Operator(kube)
+            operator._do(operator.shards.reconcile(('lab', 0)))
+            self.assertNotIn('other', set().union(*(
+                objects.granted(one, 'secrets')
+                for one in kube.list('Role'))))
+
+    def test_rights_come_before_the_entry(self):
+        kube = cluster_with('n0', 'n1')
+        operator = Operator(kube)
+
+        def reconcile(name):
+            return operator.reconciler.reconcile(('lab', name))
+
+        def entered():
+            return {name for name, text in records(kube)['lab', 0].items()
+                    if 'auth' in json.loads(text)}
+
+        for name in 'n0', 'n1':
+            operator._do(reconcile(name))
+        operator._do(operator.shards.reconcile(('lab', 0)))
+        operator.sync()
+        operator._do(reconcile('n0'))
+        ensure = operator.shards._ensure
+
+        async def enter_meanwhile(shard, wanted, *more):
+            made = await ensure(shard, wanted, *more)
+            if wanted['kind'] == 'RoleBinding':
+                await reconcile('n1')
+            return made
+
+        with mock.patch.object(operator.shards, '_ensure', enter_meanwhile):
+            operator._do(operator.shards.reconcile(('lab', 0)))
+        self.assertEqual({'n0'}, entered())
+        self.assertEqual([{'n0'}], list(granted(kube).values()))
+        operator._do(operator.shards.reconcile(('lab', 0)))
+        self.assertEqual({'n0', 'n1'}, entered())
         self.assertEqual([{'n0', 'n1'}], list(granted(kube).values()))
 
     def test_no_rights_to_a_foreign_state(self):
@@ -514,6 +582,12 @@ class ShardsTestCase(base.BaseTestCase):
         kube.change(*state, lambda obj: obj['metadata'].update(labels=labels))
         operator.settle()
         self.assertEqual([{'n0', 'n1'}], list(granted(kube).values()))
+        # Also while the BMC waits for a pod of its own.
+        kube.change(*state, lambda obj: obj['metadata'].pop('labels'))
+        kube.change('VirtualMachineBMC', 'lab', 'n0',
+                    harness.set_spec(placement='PerVM'))
+        operator.settle()
+        self.assertEqual([{'n1'}], list(granted(kube).values()))
 
     def test_foreign_role_of_its_name_does_not_matter(self):
         kube = cluster_with('n0')
