@@ -56,6 +56,12 @@ class Bmc:
         return state and (state.deployment or state.placed.deployment)
 
     @property
+    def account(self):
+        """Name of the ServiceAccount of its pod."""
+        slot = self.seen and self.seen.bmc_state.placed.slot
+        return slot.name if slot else naming.base(self.spec.name)
+
+    @property
     def service(self):
         """Its Service, a dict, or None."""
         return self.seen and self.seen.bmc_state.service

@@ -200,7 +200,7 @@ class Run:
         self._check(area, bmcs.status, found)
         self._check(area, images.bmc, found)
         self._check(area, rights.bmc, reader, area, found.spec,
-                    self._settings, _progress)
+                    found.account, self._settings, _progress)
         if found.spec.redfish.enabled:
             self._check(area, storage.of_bmc, reader, area, found.spec.media)
         if found.service is None:

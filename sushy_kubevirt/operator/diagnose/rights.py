@@ -49,17 +49,17 @@ def operator(reader, settings, progress, path=manifests.ACCESS):
         installation.remedy())
 
 
-def bmc(reader, area, bmc, settings, progress):
+def bmc(reader, area, bmc, name, settings, progress):
     """Check the rights of the account of a BMC's pod.
 
     :param reader: a `reader.Reader`
     :param area: of the findings
     :param bmc: a `spec.Bmc`
+    :param name: of its pod's ServiceAccount
     :param settings: `operator_state.Settings`
     :param progress: function of a sentence, called before a slow step
     :returns: iterator of `findings.Finding`
     """
-    name = naming.base(bmc.name)
     if reader.get(bmc_resources.ACCOUNT, bmc.namespace, name) is None:
         yield findings.problem(
             area, 'AccountMissing',
@@ -67,7 +67,9 @@ def bmc(reader, area, bmc, settings, progress):
             'The operator creates it; see the findings about the operator, '
             'and its log.')
         return
-    role = naming.access(bmc.name, bmc.namespace, bmc.vm.namespace)
+    shared = naming.shard_number(name) is not None
+    role = (f'{name}-vms-N' if shared and bmc.vm.namespace == bmc.namespace
+            else naming.access(bmc.name, bmc.namespace, bmc.vm.namespace))
     yield from _check(
         reader, area, (bmc.namespace, name), list(attributes(
             rbac.rules(bmc, settings.uploads), bmc.vm.namespace)), progress,

@@ -7,6 +7,7 @@ from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator.diagnose import kinds
 from sushy_kubevirt.operator.diagnose import operator_state
 from sushy_kubevirt.operator.diagnose import rights
+from sushy_kubevirt.operator import naming
 from tests.unit.operator import bodies
 from tests.unit.operator.diagnose import fakes
 
@@ -96,9 +97,9 @@ class RightsTestCase(base.BaseTestCase):
         self.assertEqual([('unknown', 'NotChecked')],
                          fakes.brief(self.operator()))
 
-    def bmc(self, uploads=False):
+    def bmc(self, uploads=False, account='node-virtbmc'):
         return list(rights.bmc(
-            fakes.reading(self.client), 'BMC lab/node', bodies.bmc(),
+            fakes.reading(self.client), 'BMC lab/node', bodies.bmc(), account,
             operator_state.Settings('system', uploads=uploads), fakes.quiet))
 
     def test_rights_of_a_bmc_name_its_objects(self):
@@ -118,3 +119,13 @@ class RightsTestCase(base.BaseTestCase):
         [found] = self.bmc(uploads=True)
         self.assertIn('may not create uploadtokenrequests', found.message)
         self.assertIn('Role and RoleBinding lab/node-virtbmc', found.remedy)
+
+    def test_rights_of_a_shared_pod(self):
+        account = naming.shared(2)
+        self.client.put(bmc_resources.ACCOUNT, fakes.named(account, 'lab'))
+        self.client.lacking = [{'resource': 'virtualmachines'}]
+        [found] = self.bmc(account=account)
+        self.assertIn(f'system:serviceaccount:lab:{account} may not',
+                      found.message)
+        self.assertIn(f'Role and RoleBinding lab/{account}-vms-N',
+                      found.remedy)
