@@ -29,8 +29,7 @@ RARE = (
 )
 
 #: Modules whose importers take names of them: templates, test clients, and
-#: servers other than `http_server`; what uvicorn compares with; and what
-#: urllib3 reads the version of its HTTP/2 with.
+#: servers other than `http_server`; and what uvicorn compares with.
 NAMES = {
     'flask.templating': (
         'DispatchingJinjaLoader', 'Environment',
@@ -38,7 +37,6 @@ NAMES = {
         'render_template_string', 'stream_template',
         'stream_template_string'),
     'configparser': ('RawConfigParser',),
-    'importlib.metadata': ('version',),
     'jinja2': ('BaseLoader', 'FileSystemLoader'),
     'uvicorn.main': ('Server', 'main', 'run'),
     'werkzeug.serving': ('is_running_from_reloader', 'run_simple'),
