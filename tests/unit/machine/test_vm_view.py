@@ -71,6 +71,9 @@ class VmViewTestCase(base.BaseTestCase):
                     if call[1].startswith('virtualmachine')}
 
         self.cluster('a').machines()
+        # Both watches are open.
+        self.until(lambda: sum(call[0] == 'watch' and call[2] == 200
+                               for call in calls()) == 2)
         before = calls()
         self.cluster('b').machines()
         self.assertEqual(before, calls())
