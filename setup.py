@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import setuptools
 
-setuptools.setup(setup_requires=['pbr>=6.0.0'], pbr=True)
+# pbr finds files other than modules in git only, which a build of an image has
+# not.
+setuptools.setup(setup_requires=['pbr>=6.0.0'], pbr=True,
+                 package_data={'sushy_kubevirt.web': ['static/*']})

@@ -8,6 +8,7 @@ with its name and value.
 import dataclasses
 import ipaddress
 import re
+import sys
 import uuid
 
 from sushy_kubevirt.emulator import media_settings
@@ -65,6 +66,8 @@ class Settings:
         subscriptions and the services' settings; None for the default name
     :param service_ports: tuple of (protocol, port), as clients use them; empty
         for what the request shows
+    :param web_page: whether the web page is served
+    :param web_modules: path of the folder with xterm.js and noVNC
     :param events: `event_options.EventOptions`
     :param machine: `options.Options`
     """
@@ -82,6 +85,8 @@ class Settings:
     trusted_proxies: tuple = ()
     state_secret: str | None = None
     service_ports: tuple = ()
+    web_page: bool = True
+    web_modules: str = sys.prefix + '/share/sushy-kubevirt/web'
     events: event_options.EventOptions = event_options.EventOptions()
     machine: options.Options = options.Options()
 
@@ -251,6 +256,8 @@ _SERVICES = {
     'SESSION_TIMEOUT': ('session_timeout', _session_timeout),
     'TRUSTED_PROXIES': ('trusted_proxies', _networks),
     'SERVICE_PORTS': ('service_ports', _service_ports),
+    'WEB_PAGE': ('web_page', _true_or_false),
+    'WEB_MODULES': ('web_modules', _text),
 }
 _EVENTS = {
     'EVENT_ALLOWED_HOSTS': ('allowed_hosts', media_settings.hosts),

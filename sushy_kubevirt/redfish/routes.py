@@ -44,6 +44,7 @@ from sushy_kubevirt.redfish.resources import storage
 from sushy_kubevirt.redfish.resources import tasks
 from sushy_kubevirt.redfish.resources import update_service
 from sushy_kubevirt.redfish.resources import virtual_media
+from sushy_kubevirt.redfish.resources import web_page
 
 #: Modules of `resources` that serve a route; each has ``ROUTES``.
 MODULES = (
@@ -71,6 +72,7 @@ MODULES = (
     storage,
     tasks,
     virtual_media,
+    web_page,
 )
 
 

@@ -29,7 +29,8 @@ ALLOWED = {
     'sushy_kubevirt.redfish.resources': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.bmc', 'sushy_kubevirt.redfish.services',
-        'sushy_kubevirt.redfish.protocol', 'flask', 'cryptography'},
+        'sushy_kubevirt.redfish.protocol', 'sushy_kubevirt.web', 'flask',
+        'werkzeug', 'cryptography'},
     'sushy_kubevirt.emulator': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.redfish', 'flask', 'stevedore', 'sushy_tools'},

@@ -25,7 +25,12 @@ _UNAUTHENTICATED = {
     **dict.fromkeys(('/redfish', '/redfish/v1', '/redfish/v1/odata',
                      '/redfish/v1/$metadata'), ('GET', 'HEAD')),
     SESSIONS: ('POST',),
+    # The web page, which asks for the login itself.
+    '': ('GET', 'HEAD'),
 }
+
+#: Start of the paths of the web page's files, which need no login either.
+WEB_FILES = '/web/'
 
 _CHALLENGE = {'WWW-Authenticate': 'Basic realm="Redfish", charset="UTF-8"'}
 
@@ -64,8 +69,11 @@ def _account(environ):
         return None
     token = environ.get('HTTP_X_AUTH_TOKEN')
     header = environ.get('HTTP_AUTHORIZATION')
-    path = environ['PATH_INFO'].rstrip('/')
-    if environ['REQUEST_METHOD'] in _UNAUTHENTICATED.get(path, ()):
+    path = environ['PATH_INFO']
+    if path.startswith(WEB_FILES):
+        path = '/'
+    if environ['REQUEST_METHOD'] in _UNAUTHENTICATED.get(
+            path.rstrip('/'), ()):
         return None
     if token is not None:
         session = services().sessions.find(token)

@@ -13,7 +13,7 @@ from sushy_kubevirt.redfish.services import authenticator
 from tests.unit.redfish import base
 
 SYSTEMS = '/redfish/v1/Systems'
-OPEN = ('/redfish', '/redfish/', '/redfish/v1', '/redfish/v1/',
+OPEN = ('', '/redfish', '/redfish/', '/redfish/v1', '/redfish/v1/',
         '/redfish/v1/odata', '/redfish/v1/$metadata')
 
 
@@ -57,11 +57,11 @@ class TestAuthentication(base.AccountsTestCase):
             rule.rule.replace('<identity>', 'x').replace('<', '').replace(
                 '>', '') for rule in self.app.url_map.iter_rules()]
         self.assertGreater(len(paths), 40)
-        for path in (*paths, '/redfish/v1/none', '/', '/x', '//redfish/v1',
+        for path in (*paths, '/redfish/v1/none', '/x', '/web', '//redfish/v1',
                      '/redfish/v1/../v1/Systems', '/redfish/v1/%2e%2e/Systems',
                      '/redfish%2Fv1%2FSystems', '/redfish/v1/Systems%2F',
                      '/redfish/v1//', '/redfish/v1/ODATA'):
-            if path.rstrip('/') in OPEN:
+            if path.rstrip('/') in OPEN or path.startswith('/web/'):
                 continue
             for method in ('GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE',
                            'OPTIONS', 'NONSENSE'):

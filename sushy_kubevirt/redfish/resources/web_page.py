@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of the web page, which need no login and contain no data.
+
+The page runs in the browser and uses Redfish like any other client. Its files
+are those of `sushy_kubevirt.web`; xterm.js and noVNC, which the consoles need,
+are in a folder of their own (``Settings.web_modules``).
+"""
+
+import gzip
+import os
+
+import flask
+from werkzeug import security
+
+from sushy_kubevirt.redfish.protocol import authentication
+from sushy_kubevirt.redfish.protocol import error_responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt import web
+
+_STATIC = os.path.join(os.path.dirname(web.__file__), 'static')
+
+#: Start of the paths of installed modules, below `authentication.WEB_FILES`.
+_MODULES = 'modules/'
+
+#: Media types by the ends of names; no other file is served.
+_TYPES = {'.css': 'text/css', '.html': 'text/html', '.js': 'text/javascript',
+          '.mjs': 'text/javascript', '.svg': 'image/svg+xml'}
+
+#: The page loads everything from its own host, and no other page can contain
+#: it. ``data:`` is noVNC's picture of the mouse pointer.
+HEADERS = {
+    'Content-Security-Policy': '; '.join((
+        "default-src 'none'", "script-src 'self'", "style-src 'self'",
+        "img-src 'self' data:", "connect-src 'self'", "base-uri 'none'",
+        "form-action 'none'", "frame-ancestors 'none'")),
+    'Cross-Origin-Opener-Policy': 'same-origin',
+    'Cross-Origin-Resource-Policy': 'same-origin',
+    'Referrer-Policy': 'no-referrer',
+    'Vary': 'Accept-Encoding',
+    'X-Content-Type-Options': 'nosniff',
+    'X-Frame-Options': 'DENY',
+}
+
+
+def page():
+    """GET /: the web page"""
+    return _send(_STATIC, 'index.html')
+
+
+def file(name):
+    """GET /web/<name>: a file of the page, or of an installed module"""
+    if name.startswith(_MODULES):
+        return _send(flask.current_app.systems.settings.web_modules,
+                     name.removeprefix(_MODULES))
+    return _send(_STATIC, name)
+
+
+def _send(folder, name):
+    path = security.safe_join(folder, name)
+    kind = _TYPES.get(os.path.splitext(name)[1])
+    if (path is None or kind is None
+            or not flask.current_app.systems.settings.web_page):
+        raise error_responses.uri_not_found()
+    try:
+        with open(path, 'rb') as stream:
+            data = stream.read()
+    except (OSError, ValueError):    # the latter for a null character
+        raise error_responses.uri_not_found() from None
+    headers = dict(HEADERS)
+    if flask.request.accept_encodings['gzip']:
+        data = gzip.compress(data, 6, mtime=0)
+        headers['Content-Encoding'] = 'gzip'
+    response = flask.Response(data, mimetype=kind, headers=headers)
+    # Cache-Control is no-cache: a browser asks whether its copy is current.
+    response.add_etag()
+    return response.make_conditional(flask.request)
+
+
+ROUTES = (
+    routing.add('/', page, feature='minimum', media='text/html'),
+    routing.add(authentication.WEB_FILES + '<path:name>', file,
+                feature='minimum', media='text/javascript'),
+)
