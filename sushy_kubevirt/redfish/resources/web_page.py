@@ -73,7 +73,10 @@ def _send(folder, name):
     response = flask.Response(data, mimetype=kind, headers=headers)
     # Cache-Control is no-cache: a browser asks whether its copy is current.
     response.add_etag()
-    return response.make_conditional(flask.request)
+    response.make_conditional(flask.request)
+    # Servers set it.
+    response.headers.pop('Date', None)
+    return response
 
 
 ROUTES = (

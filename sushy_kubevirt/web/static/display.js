@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graphical console (noVNC).
+
+import {button, checkbox, field, fill, h, say} from './dom.js';
+import {listen} from './events.js';
+import {Connection} from './connection.js';
+import {may} from './redfish.js';
+import {t} from './texts.js';
+import {Heading} from './view.js';
+
+const MODULE = '/web/modules/novnc/core/rfb.js';
+
+/** Show the console. */
+export async function open(view, {system, title}) {
+  const heading = new Heading(system, title, 'display');
+  await heading.refresh();
+  const uri = heading.system.Oem?.SushyKubevirt?.GraphicalConsole?.ConsoleURI;
+  const stop = listen(() => heading.refresh().catch(() => {}));
+  const problem = !uri ? t('noGraphicalConsole')
+    : may('ConfigureComponents') ? null : t('needsOperator');
+  if (problem) {
+    fill(view, heading.element, h('h2', {}, t('view.display')),
+      h('p', {class: 'box'}, problem));
+    return stop;
+  }
+  let RFB;
+  try {
+    RFB = (await import(MODULE)).default;
+  } catch {
+    fill(view, heading.element, h('h2', {}, t('view.display')),
+      h('p', {class: 'box'}, t('moduleMissing', {
+        name: 'noVNC', folder: 'novnc'})));
+    return stop;
+  }
+
+  const notice = h('p', {role: 'status', class: 'notice', id: 'notice'});
+  const again = button(t('connectAgain'), async () => connection.connect(),
+    {id: 'connect', class: 'primary'});
+  again.hidden = true;
+  const screen = h('div', {class: 'screen', id: 'screen'});
+  const frame = h('div', {class: 'console', id: 'console'}, screen);
+  let rfb = null;
+  let channel = null;
+
+  const end = () => {
+    rfb?.disconnect();
+    rfb = null;
+    channel = null;
+  };
+  const connection = new Connection(uri, {
+    receive: (data) => {
+      if (rfb === null) {
+        notice.textContent = '';
+        channel = new Channel(connection.socket);
+        rfb = new RFB(screen, channel, {shared: true});
+        rfb.scaleViewport = scale.checked;
+        rfb.background = '#000';
+        rfb.addEventListener('clipboard', (event) => {
+          text.value = event.detail.text;
+        });
+        rfb.addEventListener('credentialsrequired', () => say(
+          new Error(t('vncPassword'))));
+        rfb.focus();
+      }
+      channel.deliver(data);
+    },
+    notice: (words, waits) => {
+      notice.textContent = words;
+      again.hidden = !waits;
+    },
+    closed: end,
+  });
+  const need = (action) => async () => {
+    if (rfb === null) {
+      throw new Error(t('notConnected'));
+    }
+    await action();
+  };
+
+  const scale = h('input', {id: 'scale', change: () => {
+    if (rfb !== null) {
+      rfb.scaleViewport = scale.checked;
+    }
+  }});
+  scale.checked = true;
+  const text = h('textarea', {id: 'clipboard', rows: '3',
+    spellcheck: 'false'});
+  const leave = h('button', {type: 'button', id: 'leave',
+    click: () => rfb?.focus()}, t('enterConsole'));
+  frame.addEventListener('keydown', (event) => {
+    if (event.key === 'F6' && event.ctrlKey) {
+      event.preventDefault();
+      event.stopPropagation();
+      leave.focus();
+    }
+  }, true);
+
+  fill(view, heading.element, h('h2', {}, t('view.display')),
+    h('div', {class: 'tools'}, leave,
+      button(t('ctrlAltDel'), need(() => rfb.sendCtrlAltDel()),
+        {id: 'ctrl-alt-del'}),
+      button(t('fullScreen'), () => frame.requestFullscreen(),
+        {id: 'full-screen'}), checkbox(t('scale'), scale), again),
+    notice, frame, h('p', {class: 'hint'}, t('leaveConsole')),
+    h('details', {}, h('summary', {}, t('clipboard')),
+      field(t('clipboardText'), text, t('clipboardHint')),
+      h('div', {class: 'buttons'},
+        button(t('toClipboard'), need(() => {
+          rfb.clipboardPasteFrom(text.value);
+          rfb.focus();
+        }), {id: 'to-clipboard'}),
+        button(t('typeText'), need(() => {
+          type(rfb, text.value);
+          rfb.focus();
+        }), {id: 'type-text'}))));
+  return () => {
+    stop();
+    connection.end();
+    end();
+  };
+}
+
+/** Send text as keys (RFC 6143, section 7.5.4). */
+function type(rfb, text) {
+  for (const one of text) {
+    const code = one.codePointAt(0);
+    // Keysyms of X11: Latin-1 as it is, other characters by their code point.
+    const keysym = one === '\n' ? 0xff0d : one === '\t' ? 0xff09
+      : code < 0x100 ? code : 0x1000000 + code;
+    rfb.sendKey(keysym, null);
+  }
+}
+
+/**
+ * The WebSocket as noVNC uses it, without the text messages.
+ *
+ * It begins with the first message of the display, when the WebSocket has been
+ * open for some time.
+ */
+class Channel {
+  constructor(socket) {
+    this.socket = socket;
+    this.protocol = socket.protocol;
+    this.binaryType = 'arraybuffer';
+    this.waiting = [];
+    this.handler = null;
+    this.onopen = null;
+    this.onclose = null;
+    this.onerror = null;
+  }
+
+  get readyState() {
+    return this.socket.readyState;
+  }
+
+  get bufferedAmount() {
+    return this.socket.bufferedAmount;
+  }
+
+  set onmessage(handler) {
+    this.handler = handler;
+    for (const data of this.waiting.splice(0)) {
+      handler?.({data});
+    }
+  }
+
+  get onmessage() {
+    return this.handler;
+  }
+
+  deliver(data) {
+    if (this.handler) {
+      this.handler({data});
+    } else {
+      this.waiting.push(data);
+    }
+  }
+
+  send(data) {
+    this.socket.send(data);
+  }
+
+  // The connection decides when its WebSocket ends.
+  close() {
+    this.handler = null;
+  }
+}

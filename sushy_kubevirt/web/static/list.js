@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// All machines of the service: search, state and health.
+
+import {fill, h, problem, select} from './dom.js';
+import {listen} from './events.js';
+import {get} from './redfish.js';
+import {here, link, setParam} from './router.js';
+import {health, powerText} from './state.js';
+import {t} from './texts.js';
+
+const ROW = 44;         // pixels, as in page.css
+const PAGE = 250;       // machines of a request
+const SPARE = 8;        // rows that are drawn above and below the visible
+
+const SELECTED = ['Id', 'Name', 'PowerState', 'Status', 'Description', 'Oem']
+  .map((name) => `Members/${name}`).join(',');
+
+/** Show the list. */
+export async function open(view, {root, title}) {
+  const collection = root.Systems['@odata.id'];
+  const machines = new Map();
+  let found = [];
+  let focused = 0;
+
+  const {params} = here();
+  const search = h('input', {type: 'search', id: 'search',
+    value: params.get('q') || '', placeholder: t('searchHint'),
+    'aria-label': t('search'),
+    input: () => {
+      setParam('q', search.value.trim());
+      filter();
+    }});
+  const state = select([['', t('anyState')],
+    ...['On', 'Off', 'PoweringOn', 'PoweringOff', 'Paused', 'Problem'].map(
+      (one) => [one, powerText(one)])], params.get('state') || '', {
+    'aria-label': t('state'), id: 'state',
+    change: () => {
+      setParam('state', state.value);
+      filter();
+    }});
+  const count = h('p', {role: 'status', class: 'hint'});
+  const trouble = h('div');
+  const list = h('ul', {class: 'machines', 'aria-label': t('view.list')});
+  const scroll = h('div', {class: 'viewport', scroll: () => draw(),
+    keydown: move}, list);
+
+  function filter() {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    found = [...machines.values()].filter((one) => {
+      const text = `${name(one)} ${one.Id}`.toLowerCase();
+      return words.every((word) => text.includes(word))
+        && (!state.value || state.value === one.PowerState
+          || state.value === 'Problem' && one.Status?.Health !== 'OK');
+    }).sort((a, b) => name(a).localeCompare(name(b), 'en', {numeric: true}));
+    count.textContent = t('machines', {
+      found: found.length, all: machines.size});
+    focused = Math.min(focused, Math.max(found.length - 1, 0));
+    draw();
+  }
+
+  function draw() {
+    list.style.height = `${found.length * ROW}px`;
+    const height = scroll.clientHeight || 800;
+    const first = Math.max(0, Math.floor(scroll.scrollTop / ROW) - SPARE);
+    const last = Math.min(found.length,
+      Math.ceil((scroll.scrollTop + height) / ROW) + SPARE);
+    const rows = [];
+    for (let i = first; i < last; i += 1) {
+      rows.push(row(found[i], i));
+    }
+    fill(list, rows);
+  }
+
+  function row(one, i) {
+    const [level, text] = health(one.Status);
+    const item = h('li', {'aria-setsize': found.length,
+      'aria-posinset': i + 1},
+    h('a', {href: link('systems', one.Id, 'overview'), id: `m-${one.Id}`,
+      tabindex: i === focused ? '0' : '-1', 'data-row': i},
+    h('span', {class: 'name'}, name(one)),
+    h('span', {class: `power ${one.PowerState}`}, powerText(one.PowerState)),
+    h('span', {class: `health ${level}`}, text)));
+    item.style.top = `${i * ROW}px`;
+    return item;
+  }
+
+  // One row can be reached by the tab key, the others by the arrow keys.
+  function move(event) {
+    const page = Math.max(1, Math.floor(scroll.clientHeight / ROW) - 1);
+    const to = {ArrowDown: focused + 1, ArrowUp: focused - 1,
+      PageDown: focused + page, PageUp: focused - page, Home: 0,
+      End: found.length - 1}[event.key];
+    if (to === undefined || !found.length) {
+      return;
+    }
+    event.preventDefault();
+    focused = Math.max(0, Math.min(found.length - 1, to));
+    const top = focused * ROW;
+    if (top < scroll.scrollTop) {
+      scroll.scrollTop = top;
+    } else if (top + ROW > scroll.scrollTop + scroll.clientHeight) {
+      scroll.scrollTop = top + ROW - scroll.clientHeight;
+    }
+    draw();
+    list.querySelector(`[data-row="${focused}"]`)?.focus();
+  }
+
+  async function load() {
+    const gone = new Set(machines.keys());
+    let next = `${collection}?$expand=.&$top=${PAGE}&$select=${SELECTED}`;
+    while (next) {
+      const page = await get(next);
+      for (const one of page.Members) {
+        machines.set(one['@odata.id'], one);
+        gone.delete(one['@odata.id']);
+      }
+      next = page['Members@odata.nextLink'];
+      if (!shownOnce) {
+        filter();
+      }
+    }
+    for (const id of gone) {
+      machines.delete(id);
+    }
+    shownOnce = true;
+    filter();
+  }
+  let shownOnce = false;
+  let loading = false;
+  let again = false;
+
+  async function refresh() {
+    if (loading) {
+      again = true;
+      return;
+    }
+    loading = true;
+    try {
+      await load();
+      fill(trouble);
+    } catch (error) {
+      if (!error.ended) {
+        fill(trouble, h('div', {class: 'box bad'}, problem(error)));
+      }
+    }
+    loading = false;
+    if (again) {
+      again = false;
+      refresh();
+    }
+  }
+
+  async function update(path) {
+    try {
+      const one = await get(
+        `${path}?$select=${SELECTED.replaceAll('Members/', '')}`);
+      machines.set(path, one);
+      filter();
+    } catch {
+      refresh();
+    }
+  }
+
+  fill(view, h('h1', {}, t('view.list')),
+    h('div', {class: 'tools'}, search, state), count, trouble, scroll);
+  title(t('view.list'));
+  const resize = new ResizeObserver(() => draw());
+  resize.observe(scroll);
+  refresh();
+  const stop = listen((events) => {
+    const changed = new Set(events.map(
+      (event) => event.OriginOfCondition?.['@odata.id']).filter(Boolean));
+    if (!events.length || events.some((event) => (
+      event.EventType === 'ResourceAdded'
+      || event.EventType === 'ResourceRemoved'))) {
+      refresh();
+    } else {
+      for (const path of changed) {
+        if (machines.has(path)) {
+          update(path);
+        }
+      }
+    }
+  });
+  return () => {
+    stop();
+    resize.disconnect();
+  };
+}
+
+function name(one) {
+  const namespace = one.Oem?.SushyKubevirt?.Namespace;
+  return namespace ? `${namespace}/${one.Name}` : one.Name;
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// The frame of the page: header, navigation, and the view that the URL names.
+
+import {button, clearMessages, fill, h, messageArea, say} from './dom.js';
+import * as events from './events.js';
+import {showLogin} from './login.js';
+import * as redfish from './redfish.js';
+import {here, link} from './router.js';
+import {t} from './texts.js';
+
+/** Views of a machine, in the order of the navigation. */
+const VIEWS = {
+  overview: () => import('./overview.js'),
+  console: () => import('./serial.js'),
+  display: () => import('./display.js'),
+  media: () => import('./media.js'),
+  firmware: () => import('./firmware.js'),
+  log: () => import('./log.js'),
+  certificates: () => import('./certificates.js'),
+};
+
+/** Views of the service. */
+const SERVICE_VIEWS = {
+  tasks: () => import('./tasks.js'),
+  sessions: () => import('./sessions.js'),
+  accounts: () => import('./accounts.js'),
+};
+
+const header = h('header');
+const navigation = h('nav', {'aria-label': t('views')});
+const main = h('main', {id: 'main', tabindex: '-1'});
+const lost = h('p', {class: 'box bad', role: 'alert', hidden: true});
+
+document.body.append(
+  h('a', {class: 'skip', href: '#main', click: (event) => {
+    event.preventDefault();
+    main.focus();
+  }}, t('skip')),
+  header, navigation, lost, h('div', {class: 'frame'}, ...messageArea, main));
+
+/** Ends what the present view has started. */
+let leave = () => {};
+let shown = null;
+
+/** The only machine of the service; null if there are several. */
+let only = null;
+let root = null;
+
+redfish.observe(
+  () => open(t('sessionEnded')),
+  (isLost) => {
+    lost.textContent = isLost ? t('lost') : '';
+    lost.hidden = !isLost;
+  });
+
+/** Show the login if one is needed, else the view of the URL. */
+async function open(reason) {
+  events.end();
+  leave();
+  leave = () => {};
+  shown = null;
+  clearMessages();
+  fill(navigation);
+  try {
+    if (redfish.current() === null && !await redfish.isOpen()) {
+      fill(header, h('span', {class: 'product'}, t('product')));
+      document.title = t('product');
+      showLogin(main, () => open(), reason);
+      return;
+    }
+    root = await redfish.get(redfish.ROOT);
+    const systems = await redfish.get(`${root.Systems['@odata.id']}?$top=2`);
+    only = systems.Members.length === 1
+      && !systems['Members@odata.nextLink']
+      ? systems.Members[0]['@odata.id'].split('/').pop() : null;
+  } catch (error) {
+    if (!error.ended) {
+      say(error);
+      fill(main, button(t('tryAgain'), () => open()));
+    }
+    return;
+  }
+  events.start();
+  await route();
+}
+
+/** Open the view that the URL names. */
+async function route() {
+  if (root === null) {
+    return;
+  }
+  const {path} = here();
+  if (!path.length && only !== null) {
+    history.replaceState(null, '', link('systems', only, 'overview'));
+    return route();
+  }
+  const place = path.join('/');
+  if (place === shown) {
+    return;
+  }
+  leave();
+  leave = () => {};
+  shown = place;
+  clearMessages();
+  const id = path[0] === 'systems' ? path[1] : only;
+  drawNavigation(path, id);
+  fill(main, h('p', {class: 'hint'}, t('loading')));
+  try {
+    const module = await load(path);
+    if (shown !== place) {
+      return;
+    }
+    const view = h('div');
+    const end = await module.open(view, {
+      root, system: id && `${root.Systems['@odata.id']}/${id}`, id, only,
+      title: (text) => {
+        document.title = `${text} – ${t('product')}`;
+      }});
+    if (shown !== place) {
+      end?.();
+      return;
+    }
+    leave = end || (() => {});
+    fill(main, view);
+  } catch (error) {
+    if (shown === place && !error.ended) {
+      fill(main, h('h1', {}, t('notShown')));
+      say(error);
+      shown = null;
+    }
+  }
+}
+
+function load(path) {
+  if (!path.length) {
+    return import('./list.js');
+  }
+  const found = path[0] === 'systems'
+    ? VIEWS[path[2] || 'overview'] : SERVICE_VIEWS[path[0]];
+  return found ? found() : Promise.reject(new Error(t('noView')));
+}
+
+function drawNavigation(path, id) {
+  const user = redfish.current()?.user;
+  fill(header,
+    h('a', {class: 'product', href: '#/'}, t('product')),
+    h('span', {class: 'user'},
+      user ? t('loggedInAs', {user, role: (redfish.current().roles || [])
+        .join(', ')}) : t('noLogin'),
+      user ? button(t('logout'), async () => {
+        await redfish.logout().catch(() => {});
+        root = null;
+        await open(t('loggedOut'));
+      }, {id: 'logout'}) : null));
+  const present = path[0] === 'systems' ? path[2] || 'overview' : path[0];
+  const entry = (name, target) => h('a', {href: target,
+    'aria-current': name === present ? 'page' : null}, t(`view.${name}`));
+  fill(navigation,
+    only === null ? h('a', {href: '#/', 'aria-current':
+      path.length ? null : 'page'}, t('view.list')) : null,
+    id ? Object.keys(VIEWS).map(
+      (name) => entry(name, link('systems', id, name))) : null,
+    h('span', {class: 'gap'}),
+    Object.keys(SERVICE_VIEWS).map((name) => entry(name, link(name))));
+}
+
+addEventListener('hashchange', async () => {
+  await route();
+  main.focus();
+});
+open();

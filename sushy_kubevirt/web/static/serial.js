@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// The serial console, in a terminal (xterm.js).
+
+import {button, fill, h} from './dom.js';
+import {listen} from './events.js';
+import {Connection} from './connection.js';
+import {may} from './redfish.js';
+import {t} from './texts.js';
+import {Heading} from './view.js';
+
+const MODULES = '/web/modules/xterm';
+
+/** Show the console. */
+export async function open(view, {system, title}) {
+  const heading = new Heading(system, title, 'console');
+  await heading.refresh();
+  const uri = heading.system.SerialConsole?.WebSocket?.ConsoleURI;
+  const stop = listen(() => heading.refresh().catch(() => {}));
+  const problem = !uri ? t('noSerialConsole')
+    : may('ConfigureComponents') ? null : t('needsOperator');
+  if (problem) {
+    fill(view, heading.element, h('h2', {}, t('view.console')),
+      h('p', {class: 'box'}, problem));
+    return stop;
+  }
+  let modules;
+  try {
+    modules = await Promise.all([
+      import(`${MODULES}/xterm.mjs`), import(`${MODULES}/addon-fit.mjs`)]);
+  } catch {
+    fill(view, heading.element, h('h2', {}, t('view.console')),
+      h('p', {class: 'box'}, t('moduleMissing', {
+        name: 'xterm.js', folder: 'xterm'})));
+    return stop;
+  }
+  const [{Terminal}, {FitAddon}] = modules;
+  await stylesheet(`${MODULES}/xterm.css`);
+
+  const terminal = new Terminal({
+    documentOverride: withoutInlineStyles(), cursorBlink: true,
+    screenReaderMode: true, scrollback: 5000, fontSize: 14,
+    fontFamily: 'monospace', convertEol: false});
+  const fit = new FitAddon();
+  terminal.loadAddon(fit);
+  const notice = h('p', {role: 'status', class: 'notice', id: 'notice'});
+  const again = button(t('connectAgain'), async () => {
+    connection.connect();
+    terminal.focus();
+  }, {id: 'connect', class: 'primary'});
+  again.hidden = true;
+  const place = h('div', {class: 'terminal'});
+  const frame = h('div', {class: 'console', id: 'console'}, place);
+  const encoder = new TextEncoder();
+
+  const connection = new Connection(uri, {
+    receive: (data) => terminal.write(new Uint8Array(data)),
+    notice: (text, waits) => {
+      notice.textContent = text;
+      again.hidden = !waits;
+    },
+  });
+  terminal.onData((text) => connection.send(encoder.encode(text)));
+  terminal.onBinary((text) => connection.send(
+    Uint8Array.from(text, (one) => one.charCodeAt(0))));
+  const leave = h('button', {type: 'button', id: 'leave',
+    click: () => terminal.focus()}, t('enterConsole'));
+  terminal.attachCustomKeyEventHandler((event) => {
+    if (event.key === 'F6' && event.ctrlKey) {
+      if (event.type === 'keydown') {
+        leave.focus();
+      }
+      return false;
+    }
+    return true;
+  });
+
+  fill(view, heading.element, h('h2', {}, t('view.console')),
+    h('div', {class: 'tools'}, leave,
+      button(t('fullScreen'), () => frame.requestFullscreen(),
+        {id: 'full-screen'}),
+      button(t('clearScreen'), async () => terminal.clear(),
+        {id: 'clear-screen'}), again),
+    notice, frame, h('p', {class: 'hint'}, t('leaveConsole')));
+  const resize = new ResizeObserver(() => {
+    if (place.isConnected && place.clientHeight) {
+      fit.fit();
+    }
+  });
+  resize.observe(place);
+  // The terminal measures its font when it is in the page.
+  queueMicrotask(() => {
+    const wait = () => {
+      if (place.isConnected) {
+        terminal.open(place);
+        fit.fit();
+        terminal.focus();
+      } else if (!connection.ended) {
+        requestAnimationFrame(wait);
+      }
+    };
+    wait();
+  });
+  // For tests and for screen readers' users who save what they see.
+  place.terminal = terminal;
+  return () => {
+    stop();
+    connection.end();
+    resize.disconnect();
+    terminal.dispose();
+  };
+}
+
+function stylesheet(href) {
+  if (document.querySelector(`link[href="${href}"]`)) {
+    return null;
+  }
+  return new Promise((resolve) => {
+    document.head.append(h('link', {rel: 'stylesheet', href,
+      load: resolve, error: resolve}));
+  });
+}
+
+/**
+ * The document for xterm.js, which fills <style> elements with text.
+ *
+ * The page's Content-Security-Policy refuses these; the same rules are set as
+ * a constructed style sheet instead.
+ */
+function withoutInlineStyles() {
+  const made = (tag, ...more) => {
+    const element = document.createElement(tag, ...more);
+    if (tag.toLowerCase() === 'style') {
+      const sheet = new CSSStyleSheet();
+      document.adoptedStyleSheets.push(sheet);
+      const drop = element.remove.bind(element);
+      element.remove = () => {
+        document.adoptedStyleSheets = document.adoptedStyleSheets.filter(
+          (one) => one !== sheet);
+        drop();
+      };
+      Object.defineProperty(element, 'textContent', {
+        set: (text) => sheet.replaceSync(text)});
+    }
+    return element;
+  };
+  return new Proxy(document, {
+    get(target, name) {
+      if (name === 'createElement') {
+        return made;
+      }
+      const value = target[name];
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+}

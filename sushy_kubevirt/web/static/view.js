@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Views that consist of panels, and the heading of a machine's views.
+
+import {fill, h} from './dom.js';
+import {listen} from './events.js';
+import {get} from './redfish.js';
+import {conditions, health, powerText} from './state.js';
+import {t} from './texts.js';
+
+/**
+ * Show panels and keep them up to date.
+ * @param {Element} view
+ * @param {Array} before what stands above the panels
+ * @param {Array<Panel>} panels
+ * @param {object} [heading] with `refresh`, for a machine's views
+ * @returns {Promise<function>} that ends it
+ */
+export async function showPanels(view, before, panels, heading) {
+  fill(view, before, h('div', {class: 'panels'},
+    panels.map((one) => one.element)));
+  const all = heading ? [heading, ...panels] : panels;
+  let running = null;
+  let again = false;
+  // A change while the panels are read makes them be read once more.
+  const refresh = async () => {
+    if (running) {
+      again = true;
+      return running;
+    }
+    running = Promise.all(all.map((one) => one.refresh()));
+    try {
+      await running;
+    } finally {
+      running = null;
+    }
+    if (again) {
+      again = false;
+      await refresh();
+    }
+  };
+  await refresh();
+  return listen(() => refresh().catch((error) => {
+    if (!error.ended) {
+      throw error;
+    }
+  }));
+}
+
+/** Name, power state and health of a machine, above each of its views. */
+export class Heading {
+  /**
+   * @param {string} path of the ComputerSystem
+   * @param {function} title sets the title of the page
+   * @param {string} view name of the view
+   */
+  constructor(path, title, view) {
+    this.path = path;
+    this.title = title;
+    this.view = view;
+    this.name = h('h1', {});
+    this.power = h('span', {role: 'status', id: 'power'});
+    this.trouble = h('div', {role: 'status'});
+    this.element = h('div', {},
+      h('div', {class: 'heading'}, this.name, this.power), this.trouble);
+    /** The ComputerSystem. */
+    this.system = null;
+  }
+
+  /** Read the machine again. */
+  async refresh() {
+    let system;
+    try {
+      system = await get(this.path);
+    } catch (error) {
+      if (this.system === null || error.ended) {
+        throw error;
+      }
+      return;     // the page says that the service is lost
+    }
+    this.system = system;
+    const namespace = system.Oem?.SushyKubevirt?.Namespace;
+    this.name.textContent = namespace
+      ? `${namespace}/${system.Name}` : system.Name;
+    this.title(`${system.Name}: ${t(`view.${this.view}`)}`);
+    const text = powerText(system.PowerState);
+    if (this.power.textContent !== text) {
+      this.power.textContent = text;
+      this.power.className = `power ${system.PowerState}`;
+    }
+    const [level, words] = health(system.Status);
+    const key = JSON.stringify(system.Status);
+    if (this.trouble.dataset.key !== key) {
+      this.trouble.dataset.key = key;
+      fill(this.trouble, level === 'ok' ? null : h('div', {
+        class: level === 'critical' ? 'box bad' : 'box'},
+      h('p', {}, h('strong', {}, words)),
+      conditions(system.Status).map((one) => h('p', {}, one))));
+    }
+  }
+}
