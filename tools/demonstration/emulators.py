@@ -72,6 +72,10 @@ class Script:
         return (f'Redfish agrees: {self.one} is On, with {memory} GiB and '
                 f'{cpus} CPU')
 
+    def page(self, output):
+        step.expect('/web/main.js' in output, 'it is not the page')
+        return 'open it in a browser for consoles, media and the log'
+
     def next_is_pxe(self, output):
         boot = self.system(self.one)['Boot']
         step.expect((boot['BootSourceOverrideTarget'],
@@ -184,6 +188,9 @@ class Script:
                       self.curl(system)
                       + f' \\\n    | {python} -m json.tool',
                       self.reads_on),
+            step.Step('Get the web page, which asks a browser for the login',
+                      f'curl --silent --show-error --fail '
+                      f'{self.stage.emulator.url}/', self.page),
             step.Step('Set a one-time boot from the network, over Redfish',
                       self.send('PATCH', system,
                                 '{"Boot": {"BootSourceOverrideTarget": "Pxe",'

@@ -41,7 +41,8 @@ def show(stage):
     sandbox, emulator = stage.sandbox, stage.emulator
     print(f'\nKubernetes API   {sandbox.url}\n'
           f'                 KUBECONFIG={stage.kubeconfig}')
-    print(f'Redfish          {emulator.url}/redfish/v1')
+    print(f'Redfish          {emulator.url}/redfish/v1\n'
+          f'Web page         {emulator.url}/')
     for name in stage.vms:
         one = stage.bmcs[name]
         print(f'IPMI of {name:<8} {one.address} port {one.port}\n'
@@ -51,6 +52,7 @@ def show(stage):
     if prepared:
         print(f'BMC of {bmc.NAME:<8}  {stage.address(bmc.NAME)}: '
               'Redfish port 443, IPMI port 623\n'
+              f'                 Web page https://{stage.address(bmc.NAME)}/\n'
               f'                 User, password {bmc.USER} {bmc.PASSWORD}')
     print(f'Logs and files   {stage.home}')
     print('\nCommands to paste into another terminal:')

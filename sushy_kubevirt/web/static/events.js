@@ -14,6 +14,12 @@ const LONGEST_PAUSE = 30000;
 
 const listeners = new Set();
 let stop = null;
+let streaming = false;
+
+/** Return whether all events arrive; else listeners read more often. */
+export function isStreaming() {
+  return streaming;
+}
 
 /**
  * Call a function after changes.
@@ -36,7 +42,6 @@ function tell(events) {
 export function start() {
   end();
   const abort = new AbortController();
-  let streaming = false;
   let last = Date.now();
   const timer = setInterval(() => {
     const now = Date.now();
@@ -89,6 +94,7 @@ export function start() {
 export function end() {
   stop?.();
   stop = null;
+  streaming = false;
 }
 
 /** Read the stream; yields null when it is open, then events. */

@@ -2,7 +2,7 @@
 // All machines of the service: search, state and health.
 
 import {fill, h, problem, select} from './dom.js';
-import {listen} from './events.js';
+import {isStreaming, listen} from './events.js';
 import {get} from './redfish.js';
 import {here, link, setParam} from './router.js';
 import {health, powerText} from './state.js';
@@ -11,6 +11,11 @@ import {t} from './texts.js';
 const ROW = 44;         // pixels, as in page.css
 const PAGE = 250;       // machines of a request
 const SPARE = 8;        // rows that are drawn above and below the visible
+const GATHER = 200;     // milliseconds in which events are gathered
+const FEW = 20;         // changed machines that are read one by one
+const AGE = 60000;      // milliseconds until the list is read without event
+
+const order = new Intl.Collator('en', {numeric: true});
 
 const SELECTED = ['Id', 'Name', 'PowerState', 'Status', 'Description', 'Oem']
   .map((name) => `Members/${name}`).join(',');
@@ -51,7 +56,7 @@ export async function open(view, {root, title}) {
       return words.every((word) => text.includes(word))
         && (!state.value || state.value === one.PowerState
           || state.value === 'Problem' && one.Status?.Health !== 'OK');
-    }).sort((a, b) => name(a).localeCompare(name(b), 'en', {numeric: true}));
+    }).sort((a, b) => order.compare(name(a), name(b)));
     count.textContent = t('machines', {
       found: found.length, all: machines.size});
     focused = Math.min(focused, Math.max(found.length - 1, 0));
@@ -128,6 +133,7 @@ export async function open(view, {root, title}) {
   let shownOnce = false;
   let loading = false;
   let again = false;
+  let read = 0;
 
   async function refresh() {
     if (loading) {
@@ -135,6 +141,7 @@ export async function open(view, {root, title}) {
       return;
     }
     loading = true;
+    read = Date.now();
     try {
       await load();
       fill(trouble);
@@ -167,22 +174,33 @@ export async function open(view, {root, title}) {
   const resize = new ResizeObserver(() => draw());
   resize.observe(scroll);
   refresh();
+  const changed = new Set();
+  let timer = null;
   const stop = listen((events) => {
-    const changed = new Set(events.map(
-      (event) => event.OriginOfCondition?.['@odata.id']).filter(Boolean));
-    if (!events.length || events.some((event) => (
-      event.EventType === 'ResourceAdded'
-      || event.EventType === 'ResourceRemoved'))) {
+    if (events.some((event) => event.EventType === 'ResourceAdded'
+        || event.EventType === 'ResourceRemoved')
+        || !events.length && (!isStreaming() || Date.now() - read > AGE)) {
       refresh();
-    } else {
-      for (const path of changed) {
-        if (machines.has(path)) {
-          update(path);
-        }
+      return;
+    }
+    for (const event of events) {
+      const path = event.OriginOfCondition?.['@odata.id'];
+      if (machines.has(path)) {
+        changed.add(path);
       }
     }
+    timer ??= setTimeout(() => {
+      timer = null;
+      if (changed.size > FEW) {
+        refresh();
+      } else {
+        changed.forEach(update);
+      }
+      changed.clear();
+    }, GATHER);
   });
   return () => {
+    clearTimeout(timer);
     stop();
     resize.disconnect();
   };

@@ -94,7 +94,7 @@ async function route() {
     history.replaceState(null, '', link('systems', only, 'overview'));
     return route();
   }
-  const place = path.join('/');
+  const place = location.hash;
   if (place === shown) {
     return;
   }
