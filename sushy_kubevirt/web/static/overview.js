@@ -138,7 +138,7 @@ function orderPanel(path) {
     const list = h('ol', {class: 'order'});
     const draw = () => {
       const others = [...names.keys()].filter((one) => !chosen.includes(one));
-      fill(list, chosen.map((one, i) => h('li', {},
+      fill(list, chosen.map((one, i) => h('li', {}, h('div', {},
         h('span', {}, names.get(one) || one),
         editable ? [
           mover('up', '↑', one, i > 0, () => swap(i, i - 1)),
@@ -146,10 +146,10 @@ function orderPanel(path) {
             () => swap(i, i + 1)),
           mover('leave', '×', one, true, () => {
             chosen.splice(i, 1);
-          })] : null)),
-      editable ? others.map((one) => h('li', {class: 'out'},
+          })] : null))),
+      editable ? others.map((one) => h('li', {class: 'out'}, h('div', {},
         h('span', {}, t('notInOrder', {name: names.get(one)})),
-        mover('add', '+', one, true, () => chosen.push(one)))) : null);
+        mover('add', '+', one, true, () => chosen.push(one))))) : null);
     };
     const swap = (a, b) => {
       [chosen[a], chosen[b]] = [chosen[b], chosen[a]];
