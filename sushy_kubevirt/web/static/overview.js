@@ -14,9 +14,8 @@ const INTERRUPTS = ['ForceOff', 'GracefulShutdown', 'ForceRestart',
 /** Show the overview. */
 export function open(view, {system, title}) {
   const heading = new Heading(system, title, 'overview');
-  const panels = [
-    powerPanel(system), bootPanel(system), orderPanel(system),
-    inventoryPanel(system), settingsPanel(system)];
+  const panels = [powerPanel, bootPanel, orderPanel, inventoryPanel,
+    settingsPanel].map((make) => make(heading));
   return showPanels(view, heading.element, panels, heading);
 }
 
@@ -27,9 +26,9 @@ function note() {
 
 // Power
 
-function powerPanel(path) {
+function powerPanel(heading) {
   const panel = new Panel(t('power'), async () => {
-    const system = await get(path);
+    const system = await heading.read();
     const action = system.Actions['#ComputerSystem.Reset'];
     return {
       name: system.Name, state: system.PowerState, target: action.target,
@@ -51,7 +50,7 @@ function powerPanel(path) {
         }
         await post(data.target, {ResetType: kind});
         say(t('resetDone', {kind: t(`reset.${kind}`), name: data.name}));
-        await panel.refresh();
+        await Promise.all([panel.refresh(), heading.refresh()]);
       }, {
         id: `reset-${kind}`, title: t(`resetHint.${kind}`),
         class: kind === 'On' ? 'primary'
@@ -73,9 +72,9 @@ function choices(boot, name) {
   return boot[`${name}@Redfish.AllowableValues`] || [boot[name]];
 }
 
-function bootPanel(path) {
+function bootPanel(heading) {
   const panel = new Panel(t('bootOverride'),
-    async () => (await get(path)).Boot, (boot) => {
+    async () => (await heading.read()).Boot, (boot) => {
       const editable = may('ConfigureComponents');
       const pick = (name, prefix) => select(choices(boot, name).map(
         (one) => [one, t(`${prefix}.${one}`)]), boot[name], {id: name,
@@ -109,7 +108,7 @@ function bootPanel(path) {
             && enabled.value !== 'Disabled') {
           change.HttpBootUri = uri.value;
         }
-        await patch(path, {Boot: change});
+        await patch(heading.path, {Boot: change});
         say(t('saved'));
         await panel.reset();
       } : null, t('save'),
@@ -120,9 +119,9 @@ function bootPanel(path) {
   return panel;
 }
 
-function orderPanel(path) {
+function orderPanel(heading) {
   const panel = new Panel(t('bootOrder'), async () => {
-    const system = await get(path);
+    const system = await heading.read();
     const boot = system.Boot;
     return {
       order: boot.BootOrder || [],
@@ -170,7 +169,7 @@ function orderPanel(path) {
       return [note(), list];
     }
     return [form(async () => {
-      await patch(path, {Boot: {BootOrder: chosen}});
+      await patch(heading.path, {Boot: {BootOrder: chosen}});
       say(t('saved'));
       await panel.reset();
     }, t('save'), list),
@@ -185,9 +184,9 @@ function orderPanel(path) {
 
 // Inventory
 
-function inventoryPanel(path) {
+function inventoryPanel(heading) {
   return new Panel(t('inventory'), async () => {
-    const system = await get(path);
+    const system = await heading.read();
     const at = (name) => system[name]?.['@odata.id'];
     const below = async (name) => (at(name) ? members(at(name)) : []);
     const [nics, storage, manager] = await Promise.all([
@@ -233,9 +232,9 @@ function bytes(count) {
 
 // Settings of the machine
 
-function settingsPanel(path) {
+function settingsPanel(heading) {
   const panel = new Panel(t('settings'), async () => {
-    const system = await get(path);
+    const system = await heading.read();
     return {
       tag: system.AssetTag, indicator: system.IndicatorLED,
       policy: system.PowerRestorePolicy,
@@ -261,7 +260,7 @@ function settingsPanel(path) {
         }
       }
       if (Object.keys(change).length) {
-        await patch(path, change);
+        await patch(heading.path, change);
       }
       say(t('saved'));
       await panel.reset();

@@ -64,13 +64,22 @@ export class Heading {
       h('div', {class: 'heading'}, this.name, this.power), this.trouble);
     /** The ComputerSystem. */
     this.system = null;
+    this.reading = null;
   }
 
-  /** Read the machine again. */
+  /** Read the machine; calls at the same time share a request. */
+  read() {
+    this.reading ??= get(this.path).finally(() => {
+      this.reading = null;
+    });
+    return this.reading;
+  }
+
+  /** Show the machine as it is now. */
   async refresh() {
     let system;
     try {
-      system = await get(this.path);
+      system = await this.read();
     } catch (error) {
       if (this.system === null || error.ended) {
         throw error;
