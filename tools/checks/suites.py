@@ -188,8 +188,8 @@ def pep8(folder):
     """Check the style of the paths that tox.ini lists for it."""
     return run_as_test(
         BIN / 'flake8', 'setup.py', 'sushy_kubevirt', 'vbmc_kubevirt', 'etc',
-        'devstack', 'sandbox', 'tests', 'tools', 'doc/source/conf.py',
-        'releasenotes/source/conf.py')
+        'devstack', 'images', 'sandbox', 'tests', 'tools',
+        'doc/source/conf.py', 'releasenotes/source/conf.py')
 
 
 def _sphinx(folder, source):

@@ -41,6 +41,15 @@ DEFERRED = {'click', 'h11'}
 #: Where the base image has the standard library.
 PYTHON_LIBRARY = '/usr/local/lib/python3.11'
 
+#: What web-modules/install installs, and its licences.
+NPM = {'pkg:npm/%40novnc/novnc', 'pkg:npm/%40xterm/addon-fit',
+       'pkg:npm/%40xterm/xterm'}
+LICENCES = {'xterm/LICENSE', 'xterm/LICENSE.addon-fit', 'novnc/AUTHORS',
+            'novnc/LICENSE.txt', 'novnc/docs/LICENSE.MPL-2.0',
+            'novnc/docs/LICENSE.BSD-2-Clause',
+            'novnc/docs/LICENSE.BSD-3-Clause',
+            'novnc/docs/LICENSE.OFL-1.1', 'novnc/vendor/pako/LICENSE'}
+
 #: Bytes that the packages of an image may have, with their byte code.
 MOST = 60 * 10 ** 6
 
@@ -140,15 +149,45 @@ class TreeTestCase(base.FunctionalTestCase):
                 self.assertEqual(0, done.returncode, done.stderr)
                 self.assertIn(VERSION, done.stdout)
 
+    def test_web_modules(self):
+        builder, = (one for one in self.builders if one.image == 'emulator')
+        folder = builder.opt / 'share/sushy-kubevirt/web'
+        found = {str(path.relative_to(folder))
+                 for path in folder.rglob('*') if path.is_file()}
+        self.assertLess({'xterm/xterm.mjs', 'xterm/xterm.css',
+                         'xterm/addon-fit.mjs', 'novnc/core/rfb.js',
+                         *LICENCES}, found)
+        # Nothing but licences and what browsers load, and all of that.
+        self.assertEqual(set(), {
+            name for name in found - LICENCES
+            if not name.endswith(('.css', '.js', '.mjs'))})
+        for name in found:
+            if name.endswith(('js', 'mjs')):
+                path = folder / name
+                for used in re.findall(
+                        r'(?m)^(?:import|export)\b.*? from ["\'](.+?)["\'];',
+                        path.read_text()):
+                    self.assertTrue((path.parent / used).exists(),
+                                    (name, used))
+
+    def test_no_web_modules_for_the_operator(self):
+        builder, = (one for one in self.builders if one.image == 'operator')
+        self.assertFalse((builder.opt / 'share/sushy-kubevirt/web').exists())
+
     def test_bill_of_materials(self):
-        # cyclonedx-py has validated it by CycloneDX's schema.
+        # cyclonedx-py has validated that of Python's by CycloneDX's schema.
         for builder, found in self.each():
             bill = json.loads((builder.opt / 'sbom.cdx.json').read_text())
             self.assertEqual('CycloneDX', bill['bomFormat'])
             self.assertEqual(
                 {(name, one.version) for name, one in found.items()},
                 {(image_requirements.normal(one['name']), one['version'])
-                 for one in bill['components']})
+                 for one in bill['components']
+                 if not one.get('purl', '').startswith('pkg:npm/')})
+            self.assertEqual(
+                NPM if builder.image == 'emulator' else set(),
+                {one['purl'].partition('@')[0] for one in bill['components']
+                 if one.get('purl', '').startswith('pkg:npm/')})
             for one in bill['components']:
                 self.assertTrue(one.get('licenses'), one['name'])
 
