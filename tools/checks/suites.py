@@ -392,18 +392,27 @@ def clients(folder):
         sys.executable, '-m', 'tests.clients.table', '--complete')
 
 
-def _in_environment(folder, name, seconds, *options):
+def _in_environment(folder, name, seconds, *options, env=None):
     """Install the environment of a suite, and run the tests in its folder.
 
     :param name: of the suite; see :mod:`tests.fixtures.environments`
     :param seconds: time limit of one test
     :param options: of stestr
+    :param env: additional environment variables
     """
     result = run_as_test(sys.executable, '-m', environments.__name__, name)
     if result.failed:
         return result
     return result + stestr(folder, f'./tests/{name}', *options,
-                           env={'OS_TEST_TIMEOUT': str(seconds)})
+                           env={'OS_TEST_TIMEOUT': str(seconds),
+                                **(env or {})})
+
+
+def web(folder):
+    """Run the web page of BMCs in Debian's Chromium."""
+    # Beside the logs, and kept like them.
+    return _in_environment(folder, 'web', 600, env={
+        'SUSHY_KUBEVIRT_TEST_PAGES': f'{folder}-pages'})
 
 
 def bifrost(folder):
@@ -458,6 +467,7 @@ SUITES = {
     'qemu': qemu,
     'dmtf': dmtf,
     'clients': clients,
+    'web': web,
     'bifrost': bifrost,
     'devstack': devstack,
     'openstack': openstack,
