@@ -37,6 +37,9 @@ WATCH_SECONDS = 300
 
 _OURS = 'SUSHY_EMULATOR_KUBEVIRT_'
 
+#: Option without which the web page is served.
+WEB_PAGE = _OURS + 'WEB_PAGE'
+
 # What messages to a BMC's clients call the options of the emulator: fields of
 # the resource, and options of the operator.
 _FIELDS = {
@@ -152,6 +155,8 @@ def _options(bmc):
            for option, name in _OPERATOR_OPTIONS.items()}}
     if not bmc.account_management:
         yield _OURS + 'ACCOUNT_MANAGEMENT', False
+    if not bmc.redfish.web_page:
+        yield WEB_PAGE, False
     if bmc.run_strategy:
         yield _OURS + 'RUN_STRATEGY', bmc.run_strategy
     if bmc.media.storage_class:

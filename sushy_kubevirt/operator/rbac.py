@@ -97,14 +97,16 @@ def rules(bmc, uploads=False):
     :returns: list of dicts
     """
     vms = [bmc.vm.name]
-    return rules_for(vms, vms if bmc.redfish.enabled else [], uploads)
+    return rules_for(vms, vms if bmc.redfish.enabled else [],
+                     vms if bmc.redfish.display else [], uploads)
 
 
-def rules_for(vms, redfish, uploads=False):
+def rules_for(vms, redfish, displays, uploads=False):
     """Make the rules of a Role for some VMs.
 
     :param vms: list of their names
     :param redfish: list of the names of those whose BMCs have Redfish
+    :param displays: list of the names of those whose display clients can see
     :param uploads: whether these can upload images
     :returns: list of dicts
     """
@@ -128,14 +130,16 @@ def rules_for(vms, redfish, uploads=False):
             'virtualmachines/start', 'virtualmachines/stop',
             'virtualmachines/restart', 'virtualmachineinstances/pause',
             'virtualmachineinstances/unpause'], ['update'], vms),
-        # The serial console and the display.
-        rule('subresources.kubevirt.io', [
-            'virtualmachineinstances/console',
-            'virtualmachineinstances/vnc'], ['get'], vms),
+        # The serial console.
+        rule('subresources.kubevirt.io', ['virtualmachineinstances/console'],
+             ['get'], vms),
         rule('', ['secrets'], ['get', 'list', 'watch', 'patch'],
              [vm + state_secret.ENDING for vm in vms]),
         rule('', ['events'], ['create', 'list']),
     ]
+    if displays:
+        given.append(rule('subresources.kubevirt.io',
+                          ['virtualmachineinstances/vnc'], ['get'], displays))
     if redfish:
         given += _media(redfish)
         if uploads:

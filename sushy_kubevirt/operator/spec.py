@@ -34,12 +34,19 @@ class Redfish:
     :param both: whether it is served by HTTPS, and by HTTP on `HTTP_PORT`
     :param secret: name of the Secret with a user's certificate; None if the
         operator issues one, or with HTTP
+    :param web_page: whether the web page is served, if Redfish is
     """
 
     enabled: bool = True
     plain: bool = False
     both: bool = False
     secret: str | None = None
+    web_page: bool = True
+
+    @property
+    def display(self):
+        """Whether clients can see the VM's display."""
+        return self.enabled and self.web_page
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,7 +235,8 @@ def _redfish(given, by_ref):
     enabled, plain = given.get('enabled', True), given.get('plainHTTP')
     return Redfish(enabled=enabled, plain=bool(plain),
                    both=enabled and by_ref and plain is None,
-                   secret=(given.get('tls') or {}).get('secretName'))
+                   secret=(given.get('tls') or {}).get('secretName'),
+                   web_page=given.get('webPage', True))
 
 
 def _service(given, plain):

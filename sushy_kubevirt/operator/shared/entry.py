@@ -65,14 +65,19 @@ def recorded(text):
     """Read what an entry needs rights for.
 
     :param text: an entry; users may have written it
-    :returns: (set of the names of Secrets, whether it has Redfish)
+    :returns: (set of the names of Secrets, whether it has Redfish, whether
+        clients can see the VM's display)
     """
     found = _object(text)
     redfish = found.get('redfish')
     tls = redfish.get('tls') if isinstance(redfish, dict) else None
     named = [part.get('secret') for part in (found.get('auth'), tls)
              if isinstance(part, dict)]
-    return {one for one in named if isinstance(one, str)}, bool(redfish)
+    options = found.get('options')
+    page = not isinstance(options, dict) or options.get(
+        config_map.WEB_PAGE, True)
+    return ({one for one in named if isinstance(one, str)}, bool(redfish),
+            bool(redfish and page))
 
 
 def report(text):

@@ -108,8 +108,9 @@ def _rules(members, uploads):
     # Without names, a rule would be about all objects.
     rules = [rbac.rule('', ['secrets'], ['get'], secrets)] if secrets else []
     if vms:
-        rules += rbac.rules_for(vms, sorted({
-            one.vm for one in members if one.vm and one.redfish}), uploads)
+        rules += rbac.rules_for(vms, *(sorted({
+            one.vm for one in members if one.vm and getattr(one, what)})
+            for what in ('redfish', 'display')), uploads)
     return rules
 
 

@@ -68,11 +68,13 @@ class Member:
     ``digest`` is that of its entry, ``pending`` the text of an entry that is
     not written yet, or None; ``recorded`` tells whether the slot is in the
     cluster; ``report`` is what the pod reported; ``vm`` is as in
-    `placement.Placement`; ``redfish`` tells whether the BMC has Redfish.
+    `placement.Placement`; ``redfish`` and ``display`` are those of
+    `spec.Redfish`.
     """
 
     __slots__ = ('uid', 'slot', 'digest', 'pending', 'recorded', 'report',
-                 'policy', 'secrets', 'vm', 'redfish', 'size', 'since')
+                 'policy', 'secrets', 'vm', 'redfish', 'display', 'size',
+                 'since')
 
     def __init__(self, uid, slot):
         self.uid = uid
@@ -84,7 +86,7 @@ class Member:
         self.policy = spec.NetworkPolicy()
         self.secrets = frozenset()
         self.vm = ''
-        self.redfish = False
+        self.redfish = self.display = False
         self.size = 0
         self.since = time.monotonic()
 
@@ -230,6 +232,7 @@ class Shards:
         member.digest, member.pending = digest, text
         member.policy, member.secrets = bmc.network_policy, entry.secrets(bmc)
         member.vm, member.redfish = entry.vm(bmc), bmc.redfish.enabled
+        member.display = bmc.redfish.display
         member.size = size
         self._changed(shard)
 
@@ -343,7 +346,7 @@ class Shards:
             member.digest = entry.digest(text)
             member.policy = bmc.network_policy
             # The rights are those that the pod has, until the BMC is entered.
-            named, member.redfish = entry.recorded(text)
+            named, member.redfish, member.display = entry.recorded(text)
             member.secrets = named & secrets
             if entry.vm(bmc) in vms:
                 member.vm = entry.vm(bmc)

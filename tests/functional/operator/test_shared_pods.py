@@ -195,6 +195,21 @@ class SharedPodsTestCase(operator.OperatorTestCase):
         self.assertNotIn('ipmi', plain.status['endpoints'])
         self.assert_no_warnings(pods=True)
 
+    def test_web_page(self):
+        bmc = self.shared('box').ready()
+        other = self.shared('other', redfish={'webPage': False}).ready()
+        self.assertEqual(1, len(self.pods()))
+        for page in True, False, True:
+            bmc.patch(redfish={'webPage': page})
+            bmc.current()
+            self.until('page', lambda: bmc.curl('/').code,
+                       200 if page else 404)
+            self.assertEqual(page, self.may_see_display('box', BASE % 0))
+            self.assertEqual(404, other.curl('/').code)
+            self.assertFalse(self.may_see_display('other', BASE % 0))
+        for one in bmc, other:
+            self.assertEqual('Off', one.works())
+
     def test_deleted_config_maps_interrupt_nothing(self):
         bmc, other = self.shared('a').ready(), self.shared('b').ready()
         self.post(bmc, '/redfish/v1/EventService/Subscriptions', 201,

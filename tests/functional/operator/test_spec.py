@@ -113,6 +113,19 @@ class SpecTestCase(operator.OperatorTestCase):
         self.assertRegex(self.box.url(), r'^https://')
         self.assertEqual('Off', self.box.works())
 
+    def test_web_page(self):
+        self.assertEqual(200, self.box.curl('/').code)
+        self.assertTrue(self.may_see_display('box', self.box.base))
+        self.box.patch(redfish={'webPage': False})
+        self.box.current()
+        self.assertEqual(404, self.box.curl('/').code)
+        self.assertFalse(self.may_see_display('box', self.box.base))
+        self.assertEqual('Off', self.box.works())
+        self.box.patch(redfish={'webPage': True})
+        self.box.current()
+        self.assertEqual(200, self.box.curl('/').code)
+        self.assertTrue(self.may_see_display('box', self.box.base))
+
     def test_own_certificate(self):
         self.box.patch(redfish={'tls': {'secretName': 'mine'}})
         self.until('reason', self.box.condition,

@@ -45,6 +45,8 @@ CASES = (
     ({}, 'machine.watch_seconds', 300),
     ({}, 'account_management', True),
     ({'accountManagement': {'enabled': False}}, 'account_management', False),
+    ({}, 'web_page', True),
+    ({'redfish': {'webPage': False}}, 'web_page', False),
     ({'runStrategy': 'Manual'}, 'machine.run_strategy', 'Manual'),
     ({'virtualMedia': {'storageClassName': 'fast'}},
      'machine.media.storage_class', 'fast'),

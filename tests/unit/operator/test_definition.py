@@ -87,7 +87,7 @@ ACCEPTED = (
     {**OLD, 'authSecret': {'name': 'a', 'namespace': 'far'}},
     {**VM, 'authSecretRef': {'name': 'a'}, 'ipmi': {'enabled': False},
      'accountManagement': {'enabled': False},
-     'redfish': {'tls': {'secretName': 'a'}},
+     'redfish': {'tls': {'secretName': 'a'}, 'webPage': False},
      'service': {'type': 'LoadBalancer', 'loadBalancerClass': 'a.test/b',
                  'annotations': {'a': 'b'}, 'nodePorts': {'redfish': 30443},
                  'ports': {'redfish': 8443, 'ipmi': 6230}},

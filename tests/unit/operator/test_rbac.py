@@ -79,6 +79,13 @@ class RbacTestCase(base.BaseTestCase):
                          {group for group, resource, verb in found})
         self.assertNotIn(('', 'secrets', 'create'), found)
 
+    def test_display(self):
+        for given in {'webPage': False}, {'enabled': False}:
+            self.assertIn(
+                ('subresources.kubevirt.io', 'virtualmachineinstances/vnc',
+                 'get'), set(self.grants) - set(grants(
+                     rbac.rules(bodies.bmc(redfish=given), True))))
+
     def test_namespaces_and_subjects(self):
         for body, namespace, name in (
                 (bodies.body(), 'lab', 'node-virtbmc'),

@@ -39,6 +39,8 @@ CASES = (
     ('redfish', bodies.by_ref(redfish={'plainHTTP': False}), spec.Redfish()),
     ('redfish', bodies.by_ref(redfish={'enabled': False}),
      spec.Redfish(enabled=False)),
+    ('redfish', bodies.body(redfish={'webPage': False}),
+     spec.Redfish(web_page=False)),
     ('redfish', bodies.body(redfish={'tls': {'secretName': 'a'}}),
      spec.Redfish(secret='a')),
     ('service', bodies.body(), spec.Service()),

@@ -131,13 +131,23 @@ class ObjectsTestCase(base.BaseTestCase):
              [one['name'] for one in binding['subjects']]))
 
     def test_role_of_one_vm_has_the_rights_of_its_own_pod(self):
-        bmc = bodies.bmc()
-        member = shards.Member('uid', 0)
-        member.vm, member.redfish = 'vm', True
-        for uploads in (False, True):
-            self.assertEqual(
-                rbac.rules(bmc, uploads),
-                objects.roles('lab', 3, [member], uploads)[1]['rules'])
+        for redfish in {}, {'webPage': False}, {'enabled': False}:
+            bmc = bodies.bmc(redfish=redfish)
+            member = shards.Member('uid', 0)
+            member.vm = 'vm'
+            member.redfish = bmc.redfish.enabled
+            member.display = bmc.redfish.display
+            for uploads in (False, True):
+                self.assertEqual(
+                    rbac.rules(bmc, uploads),
+                    objects.roles('lab', 3, [member], uploads)[1]['rules'])
+
+    def test_rights_that_a_recorded_entry_has(self):
+        for redfish, expected in (({}, (True, True)),
+                                  ({'webPage': False}, (True, False)),
+                                  ({'enabled': False}, (False, False))):
+            text = entry.entry(bodies.bmc(redfish=redfish), 0, '1', '2')
+            self.assertEqual(expected, entry.recorded(text)[1:])
 
     def test_policy_opens_what_its_bmcs_admit(self):
         made = objects.policy('lab', 3, {
