@@ -5,7 +5,8 @@ An event loop reads requests and writes responses, of all connections of all
 servers of the process. A response that `find` knows is sent by the loop; for
 other requests, the application is called in a thread, once the whole request
 was received. So slow clients occupy no thread, and a slow request delays no
-other.
+other. A long body, an uploaded image, is an exception: the application reads
+it while it arrives.
 
 Adds to uvicorn: deadlines for slow clients, limits on the number of
 connections and on the size of requests, TLS certificates that are renewed
@@ -17,6 +18,7 @@ doc/source/reference/http-servers.rst.
 import asyncio
 from asyncio import sslproto
 import collections
+from concurrent import futures
 import contextlib
 import email.utils
 import functools
@@ -56,8 +58,11 @@ ANSWER_SECONDS = 900
 SEND_SECONDS = 60
 
 #: Maximum bytes of a body that is read before the application is called. The
-#: application rejects a longer one without reading it.
+#: application rejects a longer one, or reads it while it arrives.
 _MAX_BODY_BYTES = 2 ** 18
+
+#: Seconds for a client to send a piece of a longer body.
+_PIECE_SECONDS = 60
 
 #: Maximum bytes of all lines of a request: its header, and the lines around
 #: chunks; and maximum number of header lines.
@@ -393,17 +398,16 @@ class Server:
     async def _respond(self, scope, receive, send):
         """Serve a request (ASGI)."""
         protocol, environ = scope[_PROTOCOL], scope[_ENVIRON]
-        body, complete = b'', _length(environ) <= _MAX_BODY_BYTES
-        more = complete
-        while more:
+        body, more = b'', True
+        while more and max(len(body), _length(environ)) <= _MAX_BODY_BYTES:
             message = await receive()
             if message['type'] == 'http.disconnect':
                 return
             body += message['body']
             more = message['more_body']
-            if len(body) > _MAX_BODY_BYTES:
-                complete = more = False
-        environ['wsgi.input'] = io.BytesIO(body)
+        rest = _Body(self._loop, protocol, receive, body, more,
+                     0 if self.fairness is None else _PAUSE_SECONDS)
+        environ['wsgi.input'] = rest if more else io.BytesIO(body)
         protocol.wait_for_server(ANSWER_SECONDS)
         if self.fairness is not None:
             end = await self.fairness.turn(self._loop)
@@ -424,7 +428,7 @@ class Server:
         protocol.wait_for_client(SEND_SECONDS)
         protocol.log(environ, int(status[:3]))
         await send(_start(status, headers))
-        if not complete:
+        if rest.more:
             await send({'type': 'http.response.body', 'body': body,
                         'more_body': True})
             try:
@@ -488,6 +492,64 @@ class Server:
             wait({'type': 'http.response.body', 'body': chunk,
                   'more_body': True})
         wait({'type': 'http.response.body'})
+
+
+class _Body(io.RawIOBase):
+    """A body that the application reads while it arrives.
+
+    uvicorn stops reading from the client while enough was not read here.
+
+    :param loop: event loop of the server
+    :param protocol: `_Protocol`
+    :param receive: function of ASGI that gets a piece
+    :param piece: what was received
+    :param more: whether more follows
+    :param pause: seconds between pieces, for other clients of the process
+    """
+
+    def __init__(self, loop, protocol, receive, piece, more, pause):
+        super().__init__()
+        self.more = more
+        self._loop = loop
+        self._protocol = protocol
+        self._receive_message = receive
+        self._piece = memoryview(piece)
+        self._pause = pause
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        """Read what there is, at least a byte unless the body has ended.
+
+        :raises: ConnectionError
+        """
+        while len(buffer) and not self._piece and self.more:
+            receiving = self._receive()
+            try:
+                self._piece = memoryview(asyncio.run_coroutine_threadsafe(
+                    receiving, self._loop).result())
+            except (RuntimeError, futures.CancelledError):
+                receiving.close()
+                raise ConnectionAbortedError('the server stops') from None
+        size = min(len(buffer), len(self._piece))
+        buffer[:size] = self._piece[:size]
+        self._piece = self._piece[size:]
+        return size
+
+    async def _receive(self):
+        protocol = self._protocol
+        # The application accepts the request: other connections make way.
+        protocol.served = True
+        protocol.wait_for_client(_PIECE_SECONDS)
+        message = await self._receive_message()
+        protocol.wait_for_server(ANSWER_SECONDS)
+        if message['type'] == 'http.disconnect':
+            raise ConnectionResetError('the client has disconnected')
+        self.more = message['more_body']
+        if self._pause:
+            await asyncio.sleep(self._pause)
+        return message['body']
 
 
 def run(*servers):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 from http import client
 import json
 import pathlib
+import queue
 import socket
 import ssl
 import tempfile
@@ -27,13 +29,20 @@ class Application:
     def __init__(self):
         self.unblock = threading.Event()
         self.called = threading.Semaphore(0)
+        #: Of a body that is read piece by piece: numbers of bytes, 0 at its
+        #: end; or the exception that ended it.
+        self.pieces = queue.SimpleQueue()
 
     def __call__(self, environ, start_response):
         path = environ['PATH_INFO']
         length = environ.get('CONTENT_LENGTH', '')
         self.called.release()
-        if path == '/wait':
+        if path in ('/wait', '/receive later'):
             self.unblock.wait(TIMEOUT)
+        if path.startswith('/receive'):
+            self.receive(environ['wsgi.input'])
+        if path == '/refuse':
+            length = ''
         if path == '/fail':
             raise ValueError('secret')
         self.nodelay = environ['sushy_kubevirt.socket'].getsockopt(
@@ -50,6 +59,14 @@ class Application:
             'body': environ['wsgi.input'].read(
                 int(length) if length.isdecimal() else 0).decode(),
         }).encode()]
+
+    def receive(self, body):
+        try:
+            while (piece := len(body.read(65536))):
+                self.pieces.put(piece)
+            self.pieces.put(0)
+        except ConnectionError as exc:
+            self.pieces.put(exc)
 
     def stream(self):
         while not self.unblock.is_set():
@@ -94,6 +111,11 @@ class HttpServerTestCase(base.BaseTestCase):
         for piece in pieces:
             sock.sendall(piece)
         return sock
+
+    def receiving(self, path=b'/receive', length=2 ** 30):
+        self.set('_MAX_BODY_BYTES', 3)
+        return self.send(b'POST %s HTTP/1.1\r\nContent-Length: %d\r\n\r\n'
+                         % (path.replace(b' ', b'%20'), length))
 
     def answer(self, sock):
         """Read a response; return (status code, body)."""
@@ -171,7 +193,7 @@ class RequestTestCase(HttpServerTestCase):
     def test_long_body_is_not_read(self):
         # The application, which refuses it, is called before it arrives.
         self.set('_MAX_BODY_BYTES', 3)
-        sock = self.send(b'POST /x HTTP/1.1\r\nHost: x\r\n'
+        sock = self.send(b'POST /refuse HTTP/1.1\r\nHost: x\r\n'
                          b'Content-Length: 4\r\nExpect: 100-continue\r\n\r\n')
         self.assertIn(b'"body": ""', self.answer(sock)[1])
         # The rest does not arrive.
@@ -183,11 +205,85 @@ class RequestTestCase(HttpServerTestCase):
         for head, data in ((b'Content-Length: %d' % len(body), body),
                            (b'Transfer-Encoding: chunked',
                             b'%x\r\n%s\r\n0\r\n\r\n' % (len(body), body))):
-            sock = self.send(b'POST /x HTTP/1.1\r\n%s\r\n\r\n' % head, data)
+            sock = self.send(b'POST /refuse HTTP/1.1\r\n%s\r\n\r\n' % head,
+                             data)
             self.assertEqual(200, self.answer(sock)[0])
             # The next request begins behind it.
             sock.sendall(b'GET /y HTTP/1.1\r\n\r\n')
             self.assertIn(b'/y', self.answer(sock)[1])
+
+    def test_long_body_is_passed_on_while_it_arrives(self):
+        # Neither do the deadlines of other requests apply to it.
+        self.set('REQUEST_SECONDS', 0.2)
+        sock = self.receiving(length=6)
+        for piece in (b'ab', b'c', b'def'):
+            self.assertTrue(self.app.pieces.empty())
+            sock.sendall(piece)
+            self.assertEqual(len(piece), self.app.pieces.get(timeout=TIMEOUT))
+        self.assertEqual(200, self.answer(sock)[0])
+        self.assertEqual(0, self.app.pieces.get(timeout=TIMEOUT))
+        sock.sendall(b'GET /y HTTP/1.1\r\n\r\n')
+        self.assertIn(b'/y', self.answer(sock)[1])
+
+    def test_long_chunked_body_is_passed_on(self):
+        self.set('_MAX_BODY_BYTES', 3)
+        sock = self.send(b'POST /receive HTTP/1.1\r\n'
+                         b'Transfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n')
+        self.assertEqual(4, self.app.pieces.get(timeout=TIMEOUT))
+        sock.sendall(b'5\r\nabcde\r\n0\r\n\r\n')
+        self.assertEqual(200, self.answer(sock)[0])
+        self.assertEqual(5, self.app.pieces.get(timeout=TIMEOUT))
+
+    def test_long_body_waits_until_it_is_read(self):
+        sock = self.receiving(b'/receive later')
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        sock.settimeout(0.5)
+        sent = 0
+        with contextlib.suppress(TimeoutError):
+            while sent < 2 ** 30:
+                sent += sock.send(bytes(2 ** 20))
+        # In buffers of the kernel, most of it.
+        self.assertLess(sent, 2 ** 24)
+        self.app.unblock.set()
+        while sent:
+            sent -= self.app.pieces.get(timeout=TIMEOUT)
+
+    def test_client_that_stops_sending_a_long_body(self):
+        self.set('_PIECE_SECONDS', 0.2)
+        sock = self.receiving()
+        sock.sendall(b'abcd')
+        self.assert_closed(sock)
+        self.assertEqual(4, self.app.pieces.get(timeout=TIMEOUT))
+        self.assertIsInstance(self.app.pieces.get(timeout=TIMEOUT),
+                              ConnectionError)
+
+    def test_client_that_disconnects_within_a_long_body(self):
+        sock = self.receiving()
+        sock.sendall(b'abcd')
+        self.assertEqual(4, self.app.pieces.get(timeout=TIMEOUT))
+        sock.close()
+        self.assertIsInstance(self.app.pieces.get(timeout=TIMEOUT),
+                              ConnectionError)
+
+    def test_stop_ends_a_long_body(self):
+        sock = self.receiving()
+        sock.sendall(b'abcd')
+        self.assertEqual(4, self.app.pieces.get(timeout=TIMEOUT))
+        self.server.stop()
+        self.assertIsInstance(self.app.pieces.get(timeout=TIMEOUT),
+                              ConnectionError)
+
+    def test_other_connections_make_way_for_a_long_body(self):
+        self.server._max_connections = 2
+        idle = self.send(b'GET /x HTTP/1.1\r\n\r\n')
+        self.answer(idle)
+        sock = self.receiving(length=8)
+        sock.sendall(b'abcd')
+        self.assertEqual(4, self.app.pieces.get(timeout=TIMEOUT))
+        self.assertEqual(200, self.get()[0])
+        self.assert_closed(idle)
+        sock.sendall(b'efgh')
+        self.assertEqual(200, self.answer(sock)[0])
 
     def test_limits_request_head(self):
         line = b'X: ' + b'x' * 2000 + b'\r\n'
@@ -619,6 +715,13 @@ class FairnessTestCase(HttpServerTestCase):
             else:
                 self.assertEqual(200, self.answer(sock)[0])
         self.assertIn('Too many open files', self.log.output)
+
+    def test_pauses_between_pieces_of_a_long_body(self):
+        paused = self.useFixture(fixtures.MockPatch('asyncio.sleep')).mock
+        sock = self.receiving(length=4)
+        sock.sendall(b'abcd')
+        self.assertEqual(200, self.answer(sock)[0])
+        paused.assert_any_await(http_server._PAUSE_SECONDS)
 
     def test_one_call_at_a_time_unless_it_takes_long(self):
         self.set('_TURN_SECONDS', TIMEOUT)
