@@ -334,6 +334,33 @@ class Machine:
         """
         return insert.insert(self, _device(device_id), source, wait)
 
+    def require_media_upload(self, most):
+        """Check that a client can upload an image.
+
+        :param most: maximum number of such uploads in this process
+        :raises: `errors.Unsupported` without CDI or its upload proxy,
+            `errors.Unavailable` if there are as many uploads
+        """
+        insert.require_upload(self, most)
+
+    def upload_media(self, device_id, image, probe, write_protected=True,
+                     wait=None):
+        """Insert an image that a client sends, replacing the present medium.
+
+        Call `require_media_upload` first. Returns when CDI has the whole
+        image. A failure is recorded in the medium as well.
+
+        :param device_id: ``Cd`` or ``USBStick``
+        :param image: a `media.ClientImage`
+        :param probe: its `image_size.Probe`
+        :param write_protected: whether the guest may not write to it
+        :param wait: see `insert_media`
+        :returns: the `media.Medium`
+        :raises: see `insert_media`; exceptions of the image
+        """
+        return insert.upload_image(self, _device(device_id), image, probe,
+                                   write_protected, wait)
+
     def eject_media(self, device_id):
         """Eject the medium of a device; an empty device is no error."""
         eject.eject(self, _device(device_id))

@@ -165,6 +165,8 @@ def install(app):
         for route in _routes()})
     app.extensions['sushy_kubevirt.media'] = {
         route.endpoint: route.media for route in _routes()}
+    app.extensions['sushy_kubevirt.bodies'] = {
+        route.endpoint: route.body for route in _routes()}
     app.extensions['sushy_kubevirt.cached'] = {
         route.endpoint: route.cached for route in _routes()}
     app.before_request(_check)

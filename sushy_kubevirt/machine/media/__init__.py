@@ -16,6 +16,7 @@ HTTP_BOOT = model.HTTP_BOOT
 USB_STICK = model.USB_STICK
 
 Certificate = model.Certificate
+ClientImage = model.ClientImage
 Device = model.Device
 Kind = model.Kind
 Medium = model.Medium

@@ -66,6 +66,32 @@ def probe(source, options, verify=True, certificates=''):
         return Probe(options.default_size, guessed=True)
 
 
+def of_upload(name, head, size, length, options):
+    """Determine the size of an image that a client uploads.
+
+    :param name: file name
+    :param head: its first `image_format.NEEDED` bytes, or all
+    :param size: size of the disk according to the client; None if unknown
+    :param length: of the file in bytes, or more; None if unknown
+    :param options: an `options.MediaOptions`
+    :returns: `Probe`
+    :raises: `errors.InvalidValue` if the size is not known or too large
+    """
+    found = image_format.of(head)
+    total = max(found.bytes or 0, size or 0) or (
+        not found.compression and length) or options.default_size
+    if not total:
+        why = (f'it is compressed ({found.compression})' if found.compression
+               else 'the request has no Content-Length')
+        raise errors.InvalidValue(
+            'Size', None, message=f'{name} has no known size: {why}. Send '
+            'the number of bytes of the disk as Size in InsertParameters')
+    if total > LARGEST:
+        raise errors.InvalidValue(
+            'Size', total, message=f'{name} is too large: {total} bytes')
+    return Probe(total, length, found.name, found.compression)
+
+
 def _default_size_allowed(error, url, options):
     """Return whether `default_size` may be assumed after an error."""
     if not options.default_size:

@@ -83,6 +83,49 @@ def insert(machine, device, source, wait=None):
     return medium
 
 
+def require_upload(machine, most):
+    """Check that a client can upload an image.
+
+    :param machine: a `machine.Machine`
+    :param most: maximum number of such uploads in this process
+    :raises: `errors.Unsupported`, `errors.Unavailable`
+    """
+    options = machine.options.media
+    if not options.upload_proxy_url:
+        raise errors.Unsupported(
+            'Images cannot be uploaded, because no upload proxy of CDI is '
+            'configured' + _set_proxy(options))
+    media = machine.cluster.media
+    media.require_cdi()
+    if sum(one.image is not None
+           for one in media.uploads.copy().values()) >= most:
+        raise errors.Unavailable(
+            f'{most} images are being uploaded; no more can be at a time', 30)
+
+
+def upload_image(machine, device, image, probe, write_protected, wait=None):
+    """Insert an image that a client sends.
+
+    See `machine.Machine.upload_media`.
+
+    :param machine: a `machine.Machine`
+    :param device: a `model.Device`
+    :param image: a `model.ClientImage`
+    :param probe: its `image_size.Probe`
+    :param write_protected: whether the guest may not write to it
+    :param wait: see `insert`
+    :returns: `model.Medium`
+    """
+    # Update the cache, see `insert`.
+    machine.write(lambda vm, vmi: None)
+    medium = _Insertion(machine, device, model.Source(
+        image.url, write_protected=write_protected, verify=True,
+        method='Upload'), image, probe).run()
+    if machine.options.media.wait if wait is None else wait:
+        medium = _wait(machine, device, medium)
+    return medium
+
+
 def _present_medium(machine, device, source):
     """Return the medium in the device if it is the requested one and usable.
     """
@@ -144,9 +187,13 @@ class _Insertion:
     :param device: a `model.Device`
     :param source: `model.Source` without credentials in its URL, ``verify``
         set
+    :param image: a `model.ClientImage`; None for an image at a URL
+    :param probe: `image_size.Probe` of ``image``
     """
 
-    def __init__(self, machine, device, source):
+    def __init__(self, machine, device, source, image=None, probe=None):
+        self._image = image
+        self._probe = probe
         self._machine = machine
         self._device = device
         self._source = source
@@ -168,6 +215,8 @@ class _Insertion:
             method=source.method, protocol=source.protocol)
 
     def _is_upload(self):
+        if self._image is not None:
+            return True
         options = self._machine.options.media
         if options.mode == 'upload' and not options.upload_proxy_url:
             raise errors.Unsupported(
@@ -186,8 +235,8 @@ class _Insertion:
         """
         machine = self._machine
         pem = ca_certificates.pem(machine, self._device)
-        size = image_size.probe(self._source, machine.options.media,
-                                self._source.verify, pem)
+        size = self._probe or image_size.probe(
+            self._source, machine.options.media, self._source.verify, pem)
         if self._source.verify and not self._entry.upload:
             self._ca_config_map = ca_certificates.publish(
                 machine, self._device)
@@ -204,15 +253,40 @@ class _Insertion:
         self._media.refresh(machine)
         LOG.info('%s: %s inserted into %s, import into DataVolume %s started',
                  machine.qualified_name,
-                 url_policy.parse(self._entry.url).shown, self._device.id,
+                 self._entry.url.partition('?')[0], self._device.id,
                  self._entry.volume)
-        if self._entry.upload:
+        if self._image is not None:
+            self._receive()
+        elif self._entry.upload:
             upload.start(machine, self._entry, self._source, pem, size)
         delete_obsolete(machine)
         medium = self._media.medium(machine, self._device)
         if medium is None:
             raise _superseded(machine, self._device)
         return medium
+
+    def _receive(self):
+        """Upload the client's image.
+
+        :raises: `errors.MachineError`
+        """
+        machine = self._machine
+        # What the image replaces does not wait for the upload.
+        delete_obsolete(machine)
+        try:
+            upload.receive(machine, self._entry, self._image, self._probe)
+        except (errors.MachineNotFound, errors.InvalidValue,
+                errors.AccessDenied):
+            raise
+        except errors.MachineError as e:
+            machine.write(lambda vm, vmi: None)
+            medium = self._media.medium(machine, self._device)
+            if medium is None or medium.task != self._entry.id:
+                raise _superseded(machine, self._device) from None
+            if isinstance(e, errors.Unavailable):
+                raise
+            raise errors.WrongState(
+                f'{self._image.name} cannot be uploaded: {e}') from None
 
     # Step 2
 

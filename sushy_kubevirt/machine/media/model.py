@@ -3,6 +3,7 @@
 
 import dataclasses
 import enum
+from urllib import parse
 
 
 class Kind(enum.Enum):
@@ -55,11 +56,38 @@ class State(enum.Enum):
     """The image cannot be fetched; `Medium` has the reason and message."""
 
 
+#: Scheme of the URL of an image that a client has uploaded; the rest is its
+#: file name, quoted.
+UPLOAD = 'upload:'
+
+
+class ClientImage:
+    """An image that a client sends while it is read.
+
+    :param name: file name
+    :param read: function of a memoryview to fill that returns the number of
+        bytes, 0 at the end of the image
+    :ivar url: URL that stands for it
+    :ivar started: whether reading has begun, so that it cannot start over
+    """
+
+    def __init__(self, name, read):
+        self.name = name
+        self.url = UPLOAD + parse.quote(name, safe='')
+        self.started = False
+        self._read = read
+
+    def readinto(self, buffer):
+        """Read a piece; see ``read``."""
+        self.started = True
+        return self._read(buffer)
+
+
 @dataclasses.dataclass(frozen=True)
 class Source:
     """An image to be inserted, as a client describes it.
 
-    :param url: http or https URL
+    :param url: http or https URL, or that of a `ClientImage`
     :param username: for the image server
     :param password: for the image server; never logged or shown
     :param write_protected: whether the guest may not write to it
@@ -119,6 +147,11 @@ class Medium:
     method: str | None = None
     protocol: str | None = None
     verify: bool = True
+
+    @property
+    def uploaded(self):
+        """Whether a client has uploaded the image, which has no server."""
+        return self.url.startswith(UPLOAD)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -155,7 +155,9 @@ def _updated_entry(entry, context):
         if context.due(('beat', entry.id, beat), UPLOAD_SECONDS):
             return dataclasses.replace(
                 entry, reason='UploadInterrupted', message='The BMC that '
-                'uploaded the image has stopped; insert it again')
+                'uploaded the image has stopped; ' + (
+                    'upload' if entry.url.startswith(model.UPLOAD)
+                    else 'insert') + ' it again')
     return entry
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uploads: images that the BMC fetches because CDI cannot.
+"""Uploads: images that the BMC fetches because CDI cannot, or a client sends.
 
 An upload is a thread of the process that handled the insert. Only that process
-has the password, so no other can continue it: it writes a heartbeat to the
-DataVolume, and when that stops another process reports the upload as failed.
+has the password or the client's request, so no other can continue it: it
+writes a heartbeat to the DataVolume, and when that stops another process
+reports the upload as failed.
 """
 
 import copy
@@ -48,10 +49,32 @@ def start(machine, entry, source, pem, probe):
                      name=f'upload-{entry.volume}').start()
 
 
-class Upload:
-    """One upload; the parameters are those of `start`."""
+def receive(machine, entry, image, probe):
+    """Upload an image that a client sends, in this thread.
 
-    def __init__(self, machine, entry, source, pem, probe):
+    The parameters not described here are those of `start`.
+
+    :param image: a `model.ClientImage`
+    :raises: `errors.MachineError`, after the failure was recorded
+    """
+    made = Upload(machine, entry, None, '', probe, image)
+    machine.cluster.media.uploads[entry.id] = made
+    error = made.run()
+    if error is not None:
+        raise error
+
+
+class Upload:
+    """One upload.
+
+    The parameters are those of `start`, and:
+
+    :param image: a `model.ClientImage`; None to fetch the image
+    :ivar image: the same
+    """
+
+    def __init__(self, machine, entry, source, pem, probe, image=None):
+        self.image = image
         self.machine = machine
         self._entry = entry
         self._source = source
@@ -68,7 +91,10 @@ class Upload:
         self._finished.set()
 
     def run(self):
-        """Upload the image; record a failure in the VM's annotation."""
+        """Upload the image; record a failure in the VM's annotation.
+
+        :returns: the exception that ended it, or None
+        """
         threading.Thread(target=self._send_heartbeats, daemon=True,
                          name='upload-beat').start()
         name = self.machine.qualified_name
@@ -76,18 +102,19 @@ class Upload:
             self._upload()
             LOG.info('DataVolume %s of %s: upload complete',
                      self._entry.volume, name)
-        except upload_stream.Stopped:
-            pass
-        except errors.MachineNotFound:
-            pass
+            return None
+        except (upload_stream.Stopped, errors.MachineNotFound) as e:
+            return e
         except errors.MachineError as e:
             LOG.warning('DataVolume %s of %s: upload failed: %s',
                         self._entry.volume, name, e)
             self._record_failure('UploadFailed', str(e))
+            return e
         except Exception as e:
             LOG.exception('DataVolume %s of %s: upload failed',
                           self._entry.volume, name)
             self._record_failure('UploadFailed', str(e))
+            return e
         finally:
             self._finished.set()
             self._media.uploads.pop(self._entry.id, None)
@@ -99,7 +126,8 @@ class Upload:
                 self._send()
                 return
             except errors.Unavailable as e:
-                if tries == TRIES or self._is_finished():
+                if tries == TRIES or self._is_finished() or (
+                        self.image is not None and self.image.started):
                     raise
                 LOG.info('DataVolume %s: upload interrupted, trying again: %s',
                          self._entry.volume, e)
@@ -143,14 +171,19 @@ class Upload:
         ca = ''
         if options.upload_proxy_ca:
             ca = tls.read(options.upload_proxy_ca)
+        if self.image is not None:
+            upload_stream.send(
+                self.image.readinto, options.upload_proxy_url,
+                token['status']['token'], ca, None, self._sent, self._stop)
+            return
         upload_stream.stream(
             self._source, options.upload_proxy_url,
             token['status']['token'], options, self._entry.verify,
             self._pem, ca, self._length, self._sent, self._stop)
 
     def _sent(self, sent, total):
-        if total:
-            self._progress = sent * 100.0 / total
+        if total := total or self._length:
+            self._progress = min(sent * 100.0 / total, 100.0)
 
     def _send_heartbeats(self):
         number = 0
@@ -175,6 +208,9 @@ class Upload:
 
     def _record_failure(self, reason, message):
         """Write the reason into the media annotation."""
+        if self.image is not None:
+            message += '; upload the image again'
+
         def step(vm, _vmi):
             edited = copy.deepcopy(vm)
             record = media_annotation.read(edited)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams an image from its server through the BMC to CDI's upload proxy.
+"""Streams an image through the BMC to CDI's upload proxy.
 
-Memory use does not depend on the image's size: each piece is read and sent. An
-interrupted stream cannot be resumed; CDI's upload server starts over.
+It comes from its server (`stream`) or from a client (`send`). Memory use does
+not depend on the image's size: each piece is read and sent. An interrupted
+stream cannot be resumed; CDI's upload server starts over.
 """
 
 import contextlib
@@ -96,7 +97,6 @@ def stream(source, proxy_url, token, options, verify=True, certificates='',
     """
     stop = stop or Stop()
     fetcher = fetch.Fetcher(source, options, verify, certificates)
-    sender = _Sender(proxy_url, token, proxy_ca)
     if stop.is_set():
         raise Stopped('The upload was stopped')
     with fetcher.request('GET', read_seconds=SOURCE_SECONDS) as response:
@@ -105,30 +105,59 @@ def stream(source, proxy_url, token, options, verify=True, certificates='',
         total = response.length()
         if total is None and response.plain:
             total = length
-        try:
-            # Break the proxy's connection first, so that an image that ends
-            # early does not look complete to it.
-            stop.add_callback(sender.shut_down)
-            stop.add_callback(response.shut_down)
-            sender.begin(total)
-            _copy(response, sender, total, progress, stop)
-            sender.finish()
-        except (errors.MediaUnreachable, errors.Unavailable,
-                errors.Rejected):
-            if stop.is_set():
-                raise Stopped('The upload was stopped') from None
-            raise
-        finally:
-            stop.remove_callback(response.shut_down)
-            stop.remove_callback(sender.shut_down)
-            sender.close()
+
+        sent = 0
+
+        def readinto(buffer):
+            nonlocal sent
+            got = response.readinto(buffer)
+            sent += got
+            if not got and total is not None and sent != total and (
+                    not stop.is_set()):
+                raise errors.MediaUnreachable(
+                    f'{response.url.shown}: the server sent {sent} of '
+                    f'{total} bytes', response.url.shown)
+            return got
+
+        send(readinto, proxy_url, token, proxy_ca, total, progress, stop,
+             response.shut_down)
 
 
-def _copy(response, sender, total, progress, stop):
-    """Send the body of a response; the parameters are those of `stream`."""
+def send(readinto, proxy_url, token, proxy_ca, total, progress, stop,
+         interrupt=lambda: None):
+    """Send an image to CDI; return when CDI has it.
+
+    Parameters and exceptions not described here are those of `stream`.
+
+    :param readinto: function of a memoryview to fill that returns the number
+        of bytes, 0 at the end of the image; its exceptions end the upload
+    :param total: number of bytes; None if unknown
+    :param interrupt: function that ends a blocked call of ``readinto``
+    """
+    sender = _Sender(proxy_url, token, proxy_ca)
+    try:
+        # Break the proxy's connection first, so that an image that ends
+        # early does not look complete to it.
+        stop.add_callback(sender.shut_down)
+        stop.add_callback(interrupt)
+        sender.begin(total)
+        _copy(readinto, sender, total, progress, stop)
+        sender.finish()
+    except errors.MachineError:
+        if stop.is_set():
+            raise Stopped('The upload was stopped') from None
+        raise
+    finally:
+        stop.remove_callback(interrupt)
+        stop.remove_callback(sender.shut_down)
+        sender.close()
+
+
+def _copy(readinto, sender, total, progress, stop):
+    """Send an image; the parameters are those of `send`."""
     sent = 0
     buffer = memoryview(bytearray(PIECE))
-    while got := response.readinto(buffer):
+    while got := readinto(buffer):
         if not sender.send(buffer[:got]):
             return
         sent += got
@@ -136,10 +165,6 @@ def _copy(response, sender, total, progress, stop):
             progress(sent, total)
     if stop.is_set():
         raise Stopped('The upload was stopped')
-    if total is not None and sent != total:
-        raise errors.MediaUnreachable(
-            f'{response.url.shown}: the server sent {sent} of {total} bytes',
-            response.url.shown)
 
 
 class _Sender:

@@ -18,6 +18,7 @@ import socket
 import urllib.parse
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import option_hints
 
 #: Redfish property that `errors.InvalidValue` names for a refused URL.
@@ -120,6 +121,10 @@ def parse(url):
     except ValueError:
         raise _refused('', 'it is not a valid URL') from None
     scheme = parts.scheme.lower()
+    if url.startswith(model.UPLOAD):
+        raise _refused(model.UPLOAD + '…', 'it stands for an image that a '
+                       'client has uploaded; send the file to the Upload '
+                       'resource of the device')
     if scheme not in _PORTS:
         raise _refused(scheme and scheme + ':…',
                        'only http and https are supported')

@@ -7,7 +7,10 @@ property name to type (`bool`, `str`, `int`, `list` ...), to a tuple of allowed
 strings, to another shape, or to `ReadOnly`.
 """
 
+import contextlib
+import functools
 import io
+import time
 
 import flask
 from werkzeug import exceptions
@@ -17,6 +20,10 @@ from sushy_kubevirt.redfish.protocol import messages
 
 #: Bytes. The largest body that a client needs to send is a certificate.
 MAX_BODY = 2 ** 18
+
+_DISCARD_SECONDS = 1
+
+_JSON = 'application/json'
 
 _WITHOUT_BODY = ('GET', 'HEAD', 'OPTIONS')
 
@@ -41,7 +48,7 @@ def read_only(*names):
 
 
 def check():
-    """Refuse a body that is not a JSON object.
+    """Refuse a body that is not a JSON object, or what the route accepts.
 
     For Flask's before_request. A missing body is left to the route.
 
@@ -56,12 +63,16 @@ def check():
         # the memory behind it. A BufferedReader detects that.
         request.environ['wsgi.input'] = io.BufferedReader(
             request.environ['wsgi.input'])
+    media = flask.current_app.extensions['sushy_kubevirt.bodies'].get(
+        request.endpoint, _JSON)
+    if media != _JSON:
+        if request.mimetype != media:
+            raise _wrong_type_of_body(media)
+        return      # the view reads it
     if request.max_content_length is None:
         request.max_content_length = MAX_BODY
     if not request.is_json:
-        raise error_responses.RedfishError(415, messages.message(
-            'HeaderInvalid', f"Content-Type: {request.content_type or ''}",
-            resolution='Send application/json.'))
+        raise _wrong_type_of_body(_JSON)
     try:
         body = request.get_json()
     except RecursionError:
@@ -72,26 +83,49 @@ def check():
             'MalformedJSON', detail='The body must be a JSON object.'))
 
 
+def _wrong_type_of_body(media):
+    return error_responses.RedfishError(415, messages.message(
+        'HeaderInvalid', f"Content-Type: {flask.request.content_type or ''}",
+        resolution=f'Send {media}.'))
+
+
 def _has_body(request):
     if request.content_length is not None:
         return request.content_length > 0
     return 'HTTP_TRANSFER_ENCODING' in request.environ
 
 
-def drain(request):
+def drain(request, response):
     """Read the rest of the request body.
 
     Otherwise the server takes the rest for the next request, or closes a
-    connection that the client wants to keep.
+    connection that the client wants to keep. Of a long body, gunicorn would
+    read nothing, and the client might not receive the response (TCP RST).
 
     :param request: `flask.Request`
+    :param response: `flask.Response`
     """
     length = request.environ.get('CONTENT_LENGTH')
-    if length and length.isdecimal() and 0 < int(length) <= MAX_BODY:
+    connection = request.environ.get('gunicorn.socket')
+    if connection is not None and (
+            length is None and 'HTTP_TRANSFER_ENCODING' in request.environ
+            or length and length.isdecimal() and int(length) > MAX_BODY):
+        response.call_on_close(functools.partial(
+            _discard, connection, request.environ['wsgi.input']))
+    elif length and length.isdecimal() and 0 < int(length) <= MAX_BODY:
         try:
             request.get_data(cache=False)
         except (OSError, exceptions.HTTPException):
             pass    # the client has disconnected
+
+
+def _discard(connection, stream):
+    """Read a body for `_DISCARD_SECONDS`, after the response was sent."""
+    end = time.monotonic() + _DISCARD_SECONDS
+    with contextlib.suppress(OSError, ValueError):
+        connection.settimeout(_DISCARD_SECONDS)
+        while stream.read(2 ** 16) and time.monotonic() < end:
+            pass
 
 
 def body():
@@ -122,14 +156,27 @@ def properties(shape):
     :raises: `error_responses.RedfishError`, 400, with one message per
         invalid property
     """
-    found = []
-    values = _check_object(body(), shape, '#', found)
-    if found:
-        raise error_responses.RedfishError(400, *found)
+    values = validated(body(), shape)
     if not any(value != {} for value in values.values()):
         writable = ', '.join(_writable_names(shape)) or 'none'
         raise error_responses.RedfishError(400, messages.message(
             'NoOperation', detail=f'Writable properties: {writable}.'))
+    return values
+
+
+def validated(given, shape):
+    """Validate a JSON object against a shape.
+
+    :param given: dict
+    :param shape: see the module's docstring
+    :returns: dict of property to value
+    :raises: `error_responses.RedfishError`, 400, with one message per
+        invalid property
+    """
+    found = []
+    values = _check_object(given, shape, '#', found)
+    if found:
+        raise error_responses.RedfishError(400, *found)
     return values
 
 

@@ -34,7 +34,6 @@ def finish_response(response):
     """
     request = flask.request._get_current_object()
     etags.release_lock(request.environ)
-    payload.drain(request)
     reads = request.method in _READS
     if reads:
         try:
@@ -44,6 +43,7 @@ def finish_response(response):
     else:
         response = _finish_write(request, response)
     headers = response.headers
+    payload.drain(request, response)
     headers.add('OData-Version', '4.0')
     if 'Cache-Control' not in headers:
         headers.add('Cache-Control', 'no-cache' if reads else 'no-store')

@@ -34,6 +34,8 @@ class Route:
     :param media: media type of its responses
     :param cached: whether responses to GET depend on nothing but the request,
         its account and the machine, see `response_cache`
+    :param body: media type of the bodies of its requests; a view reads one
+        that is not JSON itself
     """
 
     view: object
@@ -43,6 +45,7 @@ class Route:
     feature: str = 'full'
     media: str = 'application/json'
     cached: bool = False
+    body: str = 'application/json'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +79,7 @@ def replace(endpoint, view, feature='full', cached=False):
 
 
 def add(rule, view, methods=('GET',), feature='full',
-        media='application/json', cached=False):
+        media='application/json', cached=False, body='application/json'):
     """Add a route that sushy-tools does not have.
 
     :param rule: Flask's URL rule
@@ -85,11 +88,12 @@ def add(rule, view, methods=('GET',), feature='full',
     :param feature: lowest feature set that includes it
     :param media: media type of its responses
     :param cached: see `Route`
+    :param body: see `Route`
     :returns: `Route`
     """
     name = re.sub(r'\W+', '_', f'{rule} {methods[0]}').strip('_')
     return Route(view, 'kubevirt_' + name, rule, tuple(methods), feature,
-                 media, cached)
+                 media, cached, body)
 
 
 class Rule(routing.Rule):

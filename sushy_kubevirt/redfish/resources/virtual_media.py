@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VirtualMedia v1.6: the media devices of a system, insert and eject.
+"""VirtualMedia v1.6: the media devices of a system, insert, upload and eject.
 
 The same devices are served below the system and below its manager, because
 clients look in one or the other. Links stay within the tree of the request.
@@ -11,14 +11,18 @@ import flask
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import media
+from sushy_kubevirt.machine.media import image_format
+from sushy_kubevirt.machine.media import image_size
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import multipart
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import media_status
 from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.resources import tasks
+from sushy_kubevirt.redfish.services import server_threads
 
 #: Accepted values of TransferProtocolType and TransferMethod.
 PROTOCOLS = ('HTTP', 'HTTPS')
@@ -26,6 +30,15 @@ METHODS = ('Stream', 'Upload')
 
 _INSERT = 'VirtualMedia.InsertMedia'
 _EJECT = 'VirtualMedia.EjectMedia'
+
+_UPLOAD = 'Upload'
+
+# Parts of an upload, and what the JSON object of the first may have.
+_PARAMETERS_PART, _FILE_PART = 'InsertParameters', 'ImageFile'
+_UPLOAD_PARAMETERS = {'WriteProtected': bool | None, 'Size': int | None}
+
+#: Maximum number of uploads of a process at a time.
+_MAX_UPLOADS = 16
 
 _TYPES = {media.Kind.CD: ('Virtual CD', ['CD', 'DVD']),
           media.Kind.USB_STICK: ('Virtual USB Stick', ['USBStick'])}
@@ -135,18 +148,27 @@ def _body(machine, device):
     }
     if flask.current_app.feature_set == 'full':
         body['Certificates'] = responses.link(here + '/Certificates')
+    settings = flask.current_app.systems.settings
+    if settings.web_page and settings.machine.media.upload_proxy_url:
+        body['Oem'] = {'SushyKubevirt': {
+            'MultipartHttpPushUri': f'{here}/{_UPLOAD}'}}
     if medium is not None:
         body.update({
             'Image': medium.url,
             'ImageName': medium.image_name,
             'Inserted': True,
-            'ConnectedVia': 'URI',
+            'ConnectedVia': 'Applet' if medium.uploaded else 'URI',
             'WriteProtected': medium.write_protected,
             'UserName': medium.username or None,
             'TransferMethod': medium.method,
-            'TransferProtocolType': medium.url.partition(':')[0].upper(),
+            'TransferProtocolType': _protocol(medium),
         })
     return body
+
+
+def _protocol(medium):
+    """Return the TransferProtocolType of a medium; None for an upload."""
+    return None if medium.uploaded else medium.url.partition(':')[0].upper()
 
 
 def insert_info(machine, device):
@@ -212,6 +234,10 @@ def _insert(machine, device, values):
         method=values.get('TransferMethod'),
         protocol=values.get('TransferProtocolType')),
         wait=False if wants_task else None)
+    return _inserted(machine, device, medium, wants_task)
+
+
+def _inserted(machine, device, medium, wants_task):
     flask.current_app.logger.info(
         '%s inserted into %s of %s', media_status.url_without_query(
             medium), device.id,
@@ -221,13 +247,52 @@ def _insert(machine, device, values):
     return tasks.task_result(machine, device.id, medium)
 
 
+def _serves_tasks():
+    return routing.is_served(flask.current_app, tasks.MONITORS + '/<task>')
+
+
 def _wants_task():
     """Check that Prefer: respond-async was sent and tasks are served."""
-    if not routing.is_served(flask.current_app, tasks.MONITORS + '/<task>'):
+    if not _serves_tasks():
         return False
     header = flask.request.headers.get('Prefer', '')
     return any(one.partition(';')[0].strip().lower() == 'respond-async'
                for one in header.split(','))
+
+
+def upload(machine, device):
+    """POST …/VirtualMedia/<device>/Upload
+
+    Modelled on UpdateService's MultipartHttpPushUri (DSP0266, "Multipart HTTP
+    push updates"): multipart/form-data with an optional JSON object,
+    ``InsertParameters``, and the image, ``ImageFile``. Responds when CDI has
+    the whole image.
+    """
+    found = find(machine, device)
+    settings = flask.current_app.systems.settings
+    if not settings.web_page:
+        raise error_responses.uri_not_found()
+    machine.require_media_upload(
+        max(1, server_threads.limit(_MAX_UPLOADS, 0.5)))
+    form = multipart.Form(_PARAMETERS_PART, _FILE_PART)
+    form.read_head(image_format.NEEDED)
+    values = payload.validated(form.values, _UPLOAD_PARAMETERS)
+    size = values.get('Size')
+    if size is not None and (size is True or size < 1):
+        raise errors.InvalidValue(
+            'Size', size, message='Size is the number of bytes of the disk')
+    if not form.head:
+        raise errors.InvalidValue(
+            _FILE_PART, form.name, message=f'{form.name} is empty')
+    wants_task = _wants_task()
+    medium = machine.upload_media(
+        found.id, media.ClientImage(form.name, form.readinto),
+        image_size.of_upload(
+            form.name, form.head, size, flask.request.content_length,
+            settings.machine.media),
+        values.get('WriteProtected') is not False,
+        wait=False if wants_task else None)
+    return _inserted(machine, found, medium, _serves_tasks())
 
 
 def _eject(machine, device):
@@ -284,7 +349,7 @@ def _without_image(machine, device, values):
     now = {} if medium is None else {
         'WriteProtected': medium.write_protected,
         'TransferMethod': medium.method,
-        'TransferProtocolType': medium.url.partition(':')[0].upper()}
+        'TransferProtocolType': _protocol(medium)}
     for name in ('WriteProtected', 'UserName', 'Password',
                  'TransferProtocolType', 'TransferMethod'):
         value = values.get(name)
@@ -335,6 +400,9 @@ def _routes():
                       ('POST',), 'vmedia')
     yield routing.add(f'{managers}{one}/Actions/{_EJECT}', eject,
                       ('POST',), 'vmedia')
+    for root in systems, managers:
+        yield routing.add(f'{root}{one}/{_UPLOAD}', upload, ('POST',),
+                          'vmedia', body=multipart.CONTENT_TYPE)
 
 
 ROUTES = tuple(_routes())

@@ -124,6 +124,20 @@ class Machine:
             write_protected=source.write_protected, method=source.method)
         return self.media[device_id]
 
+    def require_media_upload(self, most):
+        self._call('require_media_upload', most)
+
+    def upload_media(self, device_id, image, probe, write_protected=True,
+                     wait=None):
+        buffer, content = memoryview(bytearray(2 ** 18)), b''
+        while got := image.readinto(buffer):
+            content += buffer[:got]
+        self._call('upload_media', device_id, image.name, probe, content,
+                   write_protected)
+        self.media[device_id] = dataclasses.replace(
+            MEDIUM, url=image.url, image_name=image.name, method='Upload')
+        return self.media[device_id]
+
     def eject_media(self, device_id):
         self._call('eject_media', device_id)
         self.media.pop(device_id, None)
