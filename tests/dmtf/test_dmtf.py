@@ -44,6 +44,8 @@ EXPLAINED = {
         'The same.',
     r'\| MessageRegistry .*\| Messages/\w+/Severity \|.*deprecated':
         'The schema that calls it deprecated requires it.',
+    r'Oem/SushyKubevirt/@odata\.type \| \[Not Present\]':
+        'The project publishes no schema that a type could refer to.',
 }
 
 #: DSP0266 allows credentials over HTTPS only. A service that accepts them
@@ -82,6 +84,8 @@ class _Case:
             cls.sandbox.kubeconfig,
             {'SUSHY_EMULATOR_KUBEVIRT_VM': 'default/machine',
              'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True,
+             'SUSHY_EMULATOR_KUBEVIRT_MEDIA_UPLOAD_PROXY_URL':
+                 cls.sandbox.upload_proxy()[0],
              'SUSHY_EMULATOR_AUTH_FILE': str(accounts)},
             cls.SERVER, workers=2, auth=(_USER, password), tls=tls))
         cls.service = validators.Service(
