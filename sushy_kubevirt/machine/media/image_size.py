@@ -78,6 +78,8 @@ def of_upload(name, head, size, length, options):
     :raises: `errors.InvalidValue` if the size is not known or too large
     """
     found = image_format.of(head)
+    if found.compression and size is not None and size <= (length or 0):
+        size = None         # that of the file
     total = max(found.bytes or 0, size or 0) or (
         not found.compression and length) or options.default_size
     if not total:

@@ -98,9 +98,12 @@ class TestUpload(MediaTestCase):
         self.assertEqual(2 ** 32, self.uploaded()[-1][1])
         answer = self.upload(('ImageFile', 'a.gz', b'\x1f\x8b'), code=400)
         self.assertIn('as Size in InsertParameters', answer.text)
-        self.upload(('InsertParameters', None, b'{"Size": 9}'),
+        # Clients that send the size of the file.
+        self.upload(('InsertParameters', None, b'{"Size": 2}'),
+                    ('ImageFile', 'a.gz', b'\x1f\x8b'), code=400)
+        self.upload(('InsertParameters', None, b'{"Size": 9000}'),
                     ('ImageFile', 'a.gz', b'\x1f\x8b'))
-        self.assertEqual(9, self.uploaded()[-1][1])
+        self.assertEqual(9000, self.uploaded()[-1][1])
 
     def test_content_like_a_boundary(self):
         content = (b'\r\n--x' + b'y' * 70000 + b'\r\n\r\n--') * 3
@@ -141,6 +144,12 @@ class TestUpload(MediaTestCase):
         self.assertEqual(415, answer.status_code)
         self.upload(('ImageFile', 'a', b'c'), code=403,
                     headers={'Sec-Fetch-Site': 'same-site'})
+        for origin in 'http://other', 'null', 'http://localhost:1':
+            self.upload(('ImageFile', 'a', b'c'), code=403,
+                        headers={'Origin': origin})
+        for headers in ({'Origin': 'http://localhost'}, {
+                'Origin': 'http://proxy', 'X-Auth-Token': 'x'}):
+            self.upload(('ImageFile', 'a', b'c'), headers=headers)
         self.machine.fails = errors.Unsupported('no proxy')
         self.upload(data=b'x', code=501)
 

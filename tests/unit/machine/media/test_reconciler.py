@@ -153,8 +153,14 @@ class DesiredVmTestCase(base.BaseTestCase):
         self.assertIsNone(self.desired(vm, ages=99, seen=at,
                                        uploading={'a': 1}))
         edited = self.desired(vm, ages=31, seen=at)
-        self.assertEqual('UploadInterrupted',
-                         media_annotation.read(edited).media['Cd'].reason)
+        made = media_annotation.read(edited).media['Cd']
+        self.assertEqual('UploadInterrupted', made.reason)
+        self.assertIn('insert it again', made.message)
+        # The client has the image.
+        edited = self.desired(inserted(made=entry(
+            upload=True, url='upload:a.iso')), ages=31, seen=at)
+        self.assertIn('upload it again', media_annotation.read(
+            edited).media['Cd'].message)
 
 
 class MediumTestCase(base.BaseTestCase):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import hashlib
+import io
 import socket
 import threading
 
@@ -108,6 +109,27 @@ class TestUpload(base.BaseTestCase):
         [(method, _path, headers)] = self.source.requests
         self.assertEqual('GET', method)
         self.assertEqual('Basic bWU6c2VjcmV0', headers['Authorization'])
+
+    def send(self, readinto):
+        self.target = self.serve(self.proxy)
+        upload_stream.send(readinto, self.target.url, TOKEN, '', None, None,
+                           upload_stream.Stop())
+
+    def test_sends_image_of_a_client(self):
+        self.send(io.BytesIO(self.CONTENT).readinto)
+        self.assert_uploaded()
+
+    def test_broken_image_of_a_client_is_not_complete(self):
+        content = io.BytesIO(self.CONTENT)
+
+        def readinto(buffer):
+            if content.tell():
+                raise errors.InvalidValue('ImageFile', 'a')
+            return content.readinto(buffer)
+
+        self.assertRaises(errors.InvalidValue, self.send, readinto)
+        self.assertTrue(self.proxy.over.wait(30))
+        self.assertFalse(self.proxy.complete)
 
     def test_upload_over_tls(self):
         pair = file_servers.pair()
