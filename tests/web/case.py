@@ -70,14 +70,16 @@ class WebTestCase(base.SandboxTestCase):
 class WebPodTestCase(WebTestCase):
     """The BMC of the VM ``vm-0``, as it is in a pod, by HTTPS: ``pod``."""
 
-    #: Further settings, as text.
+    #: Further settings, as text, and whether there is an upload proxy.
     SETTINGS = ''
+    UPLOADS = False
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.pod = cls.share(redfish_pod.RedfishPod(
-            cls.sandbox, settings=cls.SETTINGS))
+            cls.sandbox, settings=cls.SETTINGS,
+            proxy=cls.sandbox.upload_proxy() if cls.UPLOADS else None))
         cls.browser = cls.share(browser.Browser(
             cls.pod.url, [cls.pod.tls.path / 'tls.crt']))
 

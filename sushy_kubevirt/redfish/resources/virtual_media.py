@@ -148,10 +148,8 @@ def _body(machine, device):
     }
     if flask.current_app.feature_set == 'full':
         body['Certificates'] = responses.link(here + '/Certificates')
-    settings = flask.current_app.systems.settings
-    if settings.web_page and settings.machine.media.upload_proxy_url:
-        body['Oem'] = {'SushyKubevirt': {
-            'MultipartHttpPushUri': f'{here}/{_UPLOAD}'}}
+    if oem := _oem(here, medium):
+        body['Oem'] = {'SushyKubevirt': oem}
     if medium is not None:
         body.update({
             'Image': medium.url,
@@ -164,6 +162,23 @@ def _body(machine, device):
             'TransferProtocolType': _protocol(medium),
         })
     return body
+
+
+def _oem(here, medium):
+    """Return the properties that Redfish does not have.
+
+    :param here: path of the device
+    :param medium: its `media.Medium`, or None
+    :returns: dict: where to upload an image, the task of its import
+    """
+    settings = flask.current_app.systems.settings
+    found = {}
+    if settings.web_page and settings.machine.media.upload_proxy_url:
+        found['MultipartHttpPushUri'] = f'{here}/{_UPLOAD}'
+    if medium is not None and medium.task and routing.is_served(
+            flask.current_app, tasks.TASKS + '/<task>'):
+        found['Task'] = responses.link(f'{tasks.TASKS}/{medium.task}')
+    return found
 
 
 def _protocol(medium):

@@ -82,7 +82,7 @@ function biosPanel(path) {
     reset ? button(t('resetBios'), async () => {
       if (await confirm(t('confirmResetBios'), t('resetBios'))) {
         await post(reset);
-        say(t('savedForNextStart'));
+        say(t('biosReset'));
         await panel.reset();
       }
     }, {id: 'reset-bios', class: 'danger'}) : null];

@@ -191,7 +191,7 @@ function byUpload(panel, device) {
 function send(target, file, protect, path) {
   const data = new FormData();
   data.append('InsertParameters', new Blob([JSON.stringify({
-    WriteProtected: protect, Size: file.size})], {type: 'application/json'}));
+    WriteProtected: protect})], {type: 'application/json'}));
   data.append('ImageFile', file, file.name);
   const sending = new XMLHttpRequest();
   const bar = new Progress(t('uploading'));

@@ -225,8 +225,9 @@ const TEXTS = {
   pending: 'Pending: until the next start the value is {value}.',
   savedForNextStart: 'Saved for the next start of the machine.',
   resetBios: 'Reset to defaults',
-  confirmResetBios: 'Reset all BIOS attributes to their defaults at the next '
-    + 'start?',
+  confirmResetBios: 'Remove all attributes that clients have added? Those of '
+    + 'the machine, such as the boot mode, stay as they are.',
+  biosReset: 'The attributes that clients had added were removed.',
   secureBoot: 'Secure Boot',
   secureBootNow: 'In the running guest',
   secureBootMode: 'Mode',

@@ -79,6 +79,9 @@ class TestUpload(MediaTestCase):
         # The Content-Length of the form.
         self.assertTrue(7 < size < 200)
         body = self.get()
+        self.assertEqual(
+            '/redfish/v1/TaskService/Tasks/attempt-1',
+            body['Oem']['SushyKubevirt']['Task']['@odata.id'])
         self.assertEqual('upload:a.iso', body['Image'])
         self.assertEqual('Applet', body['ConnectedVia'])
         self.assertEqual('Upload', body['TransferMethod'])

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Virtual media: by URL and from the computer of the browser."""
+
+import os
+import pathlib
+
+import fixtures
+
+from tests.fixtures import image_server
+from tests.web import case
+
+#: Bytes of the large upload.
+LARGE = 200 * 2 ** 20
+
+
+class MediaTestCase(case.WebPodTestCase):
+
+    SETTINGS = 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK = True\n'
+    UPLOADS = True
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.images = cls.share(image_server.ImageServer())
+        cls.folder = pathlib.Path(cls.share(fixtures.TempDir()).path)
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.sandbox.request, 'DELETE', '/sandbox/imports')
+        self.addCleanup(self.eject)
+        self.log_in()
+        self.page.get_by_role('link', name='Media', exact=True).click()
+        self.panel = self.page.get_by_role('region', name='Virtual CD')
+
+    def device(self):
+        return self.pod.request(
+            'GET', '/redfish/v1/Systems/1/VirtualMedia/Cd').json()
+
+    def eject(self):
+        self.pod.request('POST', '/redfish/v1/Systems/1/VirtualMedia/Cd/'
+                         'Actions/VirtualMedia.EjectMedia', {})
+        self.until(lambda: not [
+            one for one in self.sandbox.list('persistentvolumeclaims')
+            if '-bmc-' in one['metadata']['name']])
+
+    def insert(self, url, **more):
+        self.panel.get_by_label('URL of the image').fill(url)
+        if more:
+            self.panel.get_by_text('Login at the image server').click()
+        for label, text in more.items():
+            self.panel.get_by_label(f'{label} for the image server').fill(
+                text)
+        self.panel.get_by_role('button', name='Insert', exact=True).click()
+
+    def file(self, name, size, content=b'\0CD001'):
+        path = self.folder / name
+        with path.open('wb') as stream:
+            stream.write(content)
+            stream.truncate(size)
+        return path
+
+    def upload(self, path):
+        self.panel.get_by_label('Image file').set_input_files(path)
+        self.panel.get_by_role('button', name='Upload', exact=True).click()
+
+    def test_insert_and_eject(self):
+        url = self.images.url + '/boot.iso'
+        self.insert(url)
+        self.expect(self.panel).to_contain_text('Complete')
+        self.expect(self.panel).to_contain_text(url)
+        self.assertTrue(self.device()['WriteProtected'])
+        [volume] = self.sandbox.list('datavolumes')
+        self.assertEqual(url, volume['spec']['source']['http']['url'])
+        self.panel.get_by_role('button', name='Eject').click()
+        self.page.get_by_role('dialog').get_by_role(
+            'button', name='Eject').click()
+        self.expect(self.panel).to_contain_text('No medium is inserted.')
+        self.assertFalse(self.device()['Inserted'])
+        self.assertEqual([], self.sandbox.list('datavolumes'))
+
+    def test_progress_of_an_import(self):
+        self.sandbox.request('POST', '/sandbox/imports', {
+            'url': '.*slow.*', 'rate': 100000}).raise_for_status()
+        self.insert(self.images.url + '/slow-size-1000000.iso')
+        bar = self.panel.get_by_role('progressbar')
+        self.expect(bar).to_have_accessible_name('Import into the cluster')
+        self.until(lambda: 0 < (bar.get_attribute('value') and float(
+            bar.get_attribute('value')) or 0) < 100)
+        # Another user sees the same, and cancels it.
+        other = self.open_tab()
+        self.log_in(other)
+        other.page.get_by_role('link', name='Tasks').click()
+        other.page.get_by_role('button', name='Cancel').click()
+        other.page.get_by_role('dialog').get_by_role(
+            'button', name='Cancel').last.click()
+        self.expect(self.panel).to_contain_text('No medium is inserted.')
+
+    def test_credentials(self):
+        self.insert(self.images.url + '/private/boot.iso',
+                    **{'User name': self.images.USER,
+                       'Password': self.images.PASSWORD})
+        self.expect(self.panel).to_contain_text('Complete')
+        self.assertIn(('GET', '/private/boot.iso'), self.images.requests)
+        self.assertNotIn(self.images.PASSWORD, self.page.content())
+
+    def test_failure_says_what_to_do(self):
+        self.tab.allow_error('status of 400')
+        self.insert(self.images.url + '/absent')
+        self.expect(self.page.locator('.messages .bad')).to_contain_text(
+            '404')
+        # What was typed is still there, to be corrected.
+        self.insert(self.images.url + '/boot.iso')
+        self.expect(self.panel).to_contain_text('Complete')
+
+    def test_verification_can_be_switched_off(self):
+        self.panel.get_by_label('Verify the certificate').uncheck()
+        self.insert(self.images.url + '/boot.iso')
+        self.expect(self.panel).to_contain_text('Complete')
+        self.assertFalse(self.device()['VerifyCertificate'])
+
+    def test_upload(self):
+        path = self.file('my image.iso', 3 * 2 ** 20, os.urandom(2 ** 20))
+        self.panel.get_by_label('Write-protected').last.check()
+        self.upload(path)
+        self.expect(self.page.locator('.messages')).to_contain_text(
+            'my image.iso was uploaded.')
+        self.expect(self.panel).to_contain_text('Complete')
+        device = self.device()
+        self.assertEqual('my image.iso', device['ImageName'])
+        self.assertEqual('Applet', device['ConnectedVia'])
+
+    def test_large_upload_shows_its_progress(self):
+        path = self.file('large.iso', LARGE)
+        self.addCleanup(path.unlink)
+        self.upload(path)
+        bar = self.panel.get_by_role('progressbar', name='Upload to the BMC')
+        self.expect(bar).to_be_visible()
+        # It continues while another view is shown.
+        self.page.get_by_role('link', name='Log', exact=True).click()
+        self.page.get_by_role('link', name='Media', exact=True).click()
+        self.expect(self.page.locator('.messages')).to_contain_text(
+            'large.iso was uploaded.', timeout=120_000)
+        self.expect(self.panel).to_contain_text('Complete')
+        [volume] = self.sandbox.list('datavolumes')
+        self.assertEqual('Succeeded', volume['status']['phase'])
+
+    def test_eject_ends_an_upload(self):
+        path = self.file('ended.iso', LARGE)
+        self.addCleanup(path.unlink)
+        self.upload(path)
+        self.panel.get_by_role('button', name='Eject').click()
+        self.page.get_by_role('dialog').get_by_role(
+            'button', name='Eject').click()
+        self.expect(self.panel).to_contain_text('No medium is inserted.')
+        self.until(lambda: not self.sandbox.list('datavolumes'))
+
+    def test_hostile_file_name(self):
+        name = '"><img src=x onerror=alert(1)> &amp;.iso'
+        self.upload(self.file(name, 2 ** 20))
+        self.expect(self.panel).to_contain_text('Complete')
+        self.expect(self.panel).to_contain_text(name)
+        self.assertEqual(name, self.device()['ImageName'])
+
+
+class RolesTestCase(case.WebPodTestCase):
+
+    def test_operator_cannot_change_media(self):
+        self.pod.request('POST', '/redfish/v1/AccountService/Accounts', {
+            'UserName': 'operator', 'Password': 'password-1',
+            'RoleId': 'Operator'}, 201)
+        self.login(self.tab, 'operator', 'password-1')
+        self.page.get_by_role('link', name='Media', exact=True).click()
+        panel = self.page.get_by_role('region', name='Virtual CD')
+        self.expect(panel).to_contain_text('Changes need the role')
+        self.expect(panel.get_by_role('textbox')).to_have_count(0)
+
+    def test_without_upload_proxy(self):
+        self.log_in()
+        self.page.get_by_role('link', name='Media', exact=True).click()
+        self.expect(self.page.get_by_role(
+            'region', name='Virtual CD')).to_contain_text('upload proxy')
