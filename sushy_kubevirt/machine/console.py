@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The serial console of a VM, across all its VMIs.
+"""The serial console and the display of a VM.
 
-KubeVirt serves a VMI's first serial port as a WebSocket, the subresource
-``console``, while the VMI is Running. The connection survives what happens
-within the VMI, such as a reboot of the guest, and ends with the VMI, with its
-migration to another node, and when another client connects: KubeVirt serves
-one client at a time, the latest (pkg/virt-handler/rest/console.go,
-newStopChan; KubeVirt 1.9). It ends without a reason.
+KubeVirt serves a VMI's first serial port and its VNC server as WebSockets, the
+subresources ``console`` and ``vnc``, while the VMI is Running. A connection
+survives what happens within the VMI, such as a reboot of the guest, and ends
+with the VMI, with its migration to another node, and when another client
+connects: KubeVirt serves one client of each at a time, the latest
+(pkg/virt-handler/rest/console.go, newStopChan; KubeVirt 1.9; ``vnc`` refuses
+the later one only if that asks for ``preserveSession``). It ends without a
+reason.
 
 Output of a guest from before the connection is lost: QEMU discards it.
 """
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 
 from sushy_kubevirt.kube import api_resources
@@ -43,8 +46,27 @@ WORKING_SECONDS = 2.0
 REASON_SECONDS = 5.0
 
 
+@dataclasses.dataclass(frozen=True)
+class Port:
+    """What to connect to.
+
+    :param name: for the user
+    :param subresource: of the VMI
+    :param once: whether a connection cannot be continued by another one, as
+        RFB begins with a greeting
+    """
+
+    name: str
+    subresource: str
+    once: bool = False
+
+
+SERIAL = Port('console', 'console')
+DISPLAY = Port('display', 'vnc', once=True)
+
+
 class Console:
-    """A connection to the console, opened whenever a VMI is running.
+    """A connection to a port, opened whenever a VMI is running.
 
     :param find: function that returns the `machine.Machine`; may block and
         raise `errors.MachineError`
@@ -52,16 +74,19 @@ class Console:
         The guest's output waits while it waits.
     :param notice: function that takes a sentence for the user about the
         state of the connection
+    :param port: `SERIAL` or `DISPLAY`
     """
 
-    def __init__(self, find, output, notice):
+    def __init__(self, find, output, notice, port=SERIAL):
         self._find = find
         self._output = output
         self._notice = notice
+        self._port = port
         self._loop = asyncio.get_running_loop()
         self._accepts_input = True
         self._input = bytearray()
         self._input_added = asyncio.Event()
+        self._input_taken = asyncio.Event()
         # Set by watch events, and by a key that connects again.
         self._changed = asyncio.Event()
         self._unsubscribe = None
@@ -91,12 +116,33 @@ class Console:
         self._input_added.set()
         return len(accepted)
 
+    async def send(self, data):
+        """Send input to the guest like `write`; wait until all is accepted.
+
+        :param data: bytes
+        """
+        while data:
+            self._input_taken.clear()
+            accepted = self.write(data)
+            if accepted is None:
+                return
+            data = data[accepted:]
+            if data:
+                await self._input_taken.wait()
+
     def discard_input(self):
         """Discard input that has not been sent yet."""
         self._input.clear()
+        self._input_taken.set()
 
     async def run(self):
-        """Connect whenever a VMI runs, until this task is cancelled."""
+        """Connect whenever a VMI runs, until this task is cancelled.
+
+        The display is connected once.
+
+        :returns: after the end of the display's connection, whether another
+            client has probably taken it
+        """
         earliest = 0.0
         try:
             while True:
@@ -106,7 +152,8 @@ class Console:
                     if self._unsubscribe is None:
                         self._unsubscribe = machine.cluster.subscribe(
                             self._on_event)
-                    instance, state = await asyncio.to_thread(_look, machine)
+                    instance, state = await asyncio.to_thread(
+                        _look, machine, self._port)
                     if instance is None:
                         self._tries = 0
                         self._refuse_input()
@@ -117,7 +164,7 @@ class Console:
                     await asyncio.sleep(earliest - self._loop.time())
                     socket = await machine.cluster.client.websocket(
                         api_resources.VMI, machine.namespace, machine.name,
-                        'console', PROTOCOL)
+                        self._port.subresource, PROTOCOL)
                     earliest = self._loop.time() + FIRST_PAUSE
                     await self._serve(socket, machine)
                 except errors.MachineError as e:
@@ -127,7 +174,11 @@ class Console:
                         self._tries, FIRST_PAUSE, LONGEST_PAUSE))
                     self._tries += 1
                 else:
-                    await self._wait_for_successor(machine, instance)
+                    ended = await self._wait_for_end(machine, instance)
+                    if self._port.once:
+                        return not ended
+                    if not ended:
+                        await self._wait_for_key(machine, instance)
         finally:
             if self._unsubscribe is not None:
                 self._unsubscribe()
@@ -147,49 +198,58 @@ class Console:
                 return True
         return False
 
-    async def _wait_for_successor(self, machine, instance):
-        """Wait until another VMI runs, or this one on another node.
+    async def _wait_for_end(self, machine, instance):
+        """Wait until the cache shows that an instance is gone.
 
-        After the connection ended for another reason, which is another client
-        of the console, input connects again.
+        Other changes of the VM do not prolong the wait.
+
+        :returns: False if it is not gone after `REASON_SECONDS`: the
+            connection ended for another reason, another client
         """
         deadline = self._loop.time() + REASON_SECONDS
-        while instance == _instance(
-                machine.cluster.cached_objects(machine)[1]):
-            if deadline is None and not self._key_connects:
-                break
+        while _is_current(machine, instance):
             self._changed.clear()
-            # Other changes of the VM do not prolong the wait.
-            if not await self._wait(
-                    deadline and deadline - self._loop.time()):
-                deadline = None
-                self._key_connects = True
+            if not await self._wait(deadline - self._loop.time()):
                 self._tell(
-                    f'The console of {machine.qualified_name} was closed, '
-                    'probably because another client has connected to it. '
-                    'Press a key to connect again.')
+                    f'The {self._port.name} of {machine.qualified_name} was '
+                    'closed, probably because another client has connected '
+                    'to it.' + ('' if self._port.once else
+                                ' Press a key to connect again.'))
+                return False
+        return True
+
+    async def _wait_for_key(self, machine, instance):
+        """Wait until input connects again, or the instance is gone."""
+        self._key_connects = True
+        while self._key_connects and _is_current(machine, instance):
+            self._changed.clear()
+            await self._changed.wait()
 
     async def _serve(self, socket, machine):
         """Forward both directions until the connection ends."""
-        LOG.info('%s: console connected', machine.qualified_name)
+        LOG.info('%s: %s connected', machine.qualified_name, self._port.name)
         sender = asyncio.create_task(self._send(socket))
         working = self._loop.call_later(WORKING_SECONDS, self._works, machine)
         try:
             while (data := await socket.receive()) is not None:
                 self._works(machine)
                 await self._output(data)
+        except errors.ConnectionLost:
+            if not self._port.once:
+                raise
         finally:
             working.cancel()
             self._refuse_input()
             sender.cancel()
             await socket.close()
-            LOG.info('%s: console disconnected', machine.qualified_name)
+            LOG.info('%s: %s disconnected', machine.qualified_name,
+                     self._port.name)
 
     def _works(self, machine):
         self._tries = 0
         if self._told:
-            self._tell(f'The console of {machine.qualified_name} is '
-                       'connected.')
+            self._tell(f'The {self._port.name} of '
+                       f'{machine.qualified_name} is connected.')
             self._told = ''
 
     async def _send(self, socket):
@@ -200,12 +260,12 @@ class Console:
                 self._input_added.clear()
                 if self._input:
                     data = bytes(self._input)
-                    self._input.clear()
+                    self.discard_input()
                     await socket.send(data)
 
     def _refuse_input(self):
         self._accepts_input = False
-        self._input.clear()
+        self.discard_input()
 
     def _tell(self, text):
         if text != self._told:
@@ -213,14 +273,19 @@ class Console:
             self._notice(text)
 
 
-def _look(machine):
+def _look(machine, port):
     """Tell what runs. May block.
 
     :returns: (instance, state): `_instance`, and a text about what is waited
         for if that is None
     """
     instance = _instance(machine.objects()[1])
-    return instance, '' if instance else _state(machine)
+    return instance, '' if instance else _state(machine, port)
+
+
+def _is_current(machine, instance):
+    """Tell whether the cache shows an instance."""
+    return instance == _instance(machine.cluster.cached_objects(machine)[1])
 
 
 def _instance(vmi):
@@ -234,10 +299,11 @@ def _instance(vmi):
     return vmi['metadata']['uid'], status.get('nodeName')
 
 
-def _state(machine):
+def _state(machine, port):
     problem = machine.problem()
     if problem is not None:
         return f'cannot run: {problem.message}'
     if machine.power_state() is power_state.PowerState.OFF:
-        return 'is off. The console connects when it starts.'
-    return 'is starting or stopping. The console connects when it runs.'
+        return f'is off. The {port.name} connects when it starts.'
+    return (f'is starting or stopping. The {port.name} connects when it '
+            'runs.')

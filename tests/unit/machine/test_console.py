@@ -74,6 +74,8 @@ class Cluster:
 
 class ConsoleTestCase(unittest.IsolatedAsyncioTestCase):
 
+    PORT = console.SERIAL
+
     async def asyncSetUp(self):
         self.cluster = Cluster()
         self.machine = mock.Mock(
@@ -94,7 +96,7 @@ class ConsoleTestCase(unittest.IsolatedAsyncioTestCase):
             patch.start()
             self.addCleanup(patch.stop)
         self.console = console.Console(
-            self.find, self.take, self.notices.put_nowait)
+            self.find, self.take, self.notices.put_nowait, self.PORT)
         self.task = asyncio.create_task(self.console.run())
 
     async def asyncTearDown(self):
@@ -119,7 +121,7 @@ class ConsoleTestCase(unittest.IsolatedAsyncioTestCase):
     async def connected(self, uid='a', **options):
         """Let a VMI run, and the console connect to it."""
         if self.cluster.vmi is None:
-            await self.notice('is off. The console connects')
+            await self.notice(f'is off. The {self.PORT.name} connects')
         socket = Socket()
         self.cluster.connect.put_nowait(socket)
         self.cluster.change(uid, **options)
@@ -313,6 +315,54 @@ class InputTest(ConsoleTestCase):
         self.assertEqual(1, self.console.write(b'2'))
         socket.blocked.set()
         await self.until(lambda: socket.sent == b'12')
+
+    async def test_sender_waits_until_guest_reads(self):
+        socket = await self.connected()
+        socket.blocked.clear()
+        data = bytes(range(256)) * 64
+        sending = asyncio.create_task(self.console.send(data))
+        await asyncio.sleep(0.02)
+        self.assertFalse(sending.done())
+        socket.blocked.set()
+        await sending
+        await self.until(lambda: socket.sent == data)
+
+    async def test_sender_does_not_wait_without_connection(self):
+        socket = await self.connected()
+        socket.blocked.clear()
+        sending = asyncio.create_task(
+            self.console.send(b'x' * console.INPUT_MAX * 3))
+        await asyncio.sleep(0.02)
+        socket.end()
+        await sending
+
+
+class DisplayTest(ConsoleTestCase):
+
+    PORT = console.DISPLAY
+
+    async def test_is_connected_once_until_restart(self):
+        socket = await self.connected()
+        await self.notice(f'The display of {NAME} is connected.')
+        self.assertEqual('vnc', self.cluster.calls[0][3])
+        socket.end()
+        self.cluster.change('b')
+        self.assertIs(False, await self.task)
+
+    async def test_ends_with_lost_connection(self):
+        socket = await self.connected()
+        await self.notice('is connected')
+        self.cluster.change('b')
+        socket.end(errors.ConnectionLost('reset by peer'))
+        self.assertIs(False, await self.task)
+
+    async def test_tells_of_other_client(self):
+        socket = await self.connected()
+        await self.notice('is connected')
+        socket.end()
+        self.assertIs(True, await self.task)
+        text = await self.notice('another client has connected to it.')
+        self.assertNotIn('key', text)
 
 
 class OutputTest(ConsoleTestCase):
