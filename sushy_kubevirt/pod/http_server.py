@@ -101,6 +101,10 @@ _REQUEST_LINE = re.compile(rb"[\w!#$%&'*+.^`|~-]+ \S+ HTTP/1\.[01]\r\n")
 # Keys of the scope (ASGI).
 _PROTOCOL, _ENVIRON = 'sushy_kubevirt.protocol', 'sushy_kubevirt.environ'
 
+# Key of the environ, see `redfish.protocol.websocket`, which is imported with
+# the first WebSocket.
+_UPGRADES = 'sushy_kubevirt.upgrades'
+
 # In place of uvicorn's cycle of a request that needs none.
 _ANSWERED = types.SimpleNamespace(response_complete=True,
                                   message_event=threading.Event())
@@ -258,6 +262,11 @@ class Server:
         return self._certificate is not None
 
     @property
+    def stopping(self):
+        """Whether `stop` was called."""
+        return self._stopping
+
+    @property
     def connections(self):
         """Number of open connections."""
         return len(self._connections)
@@ -375,7 +384,9 @@ class Server:
     async def _drain(self):
         """Wait up to GRACE_SECONDS for running requests."""
         for one in tuple(self._connections):
-            if one.client_turn or one.end is None:
+            if one.serving is not None:
+                one.serving.cancel()
+            elif one.client_turn or one.end is None:
                 one.abort()
             else:
                 one.shutdown()
@@ -408,6 +419,7 @@ class Server:
         rest = _Body(self._loop, protocol, receive, body, more,
                      0 if self.fairness is None else _PAUSE_SECONDS)
         environ['wsgi.input'] = rest if more else io.BytesIO(body)
+        upgrades = environ[_UPGRADES] = []
         protocol.wait_for_server(ANSWER_SECONDS)
         if self.fairness is not None:
             end = await self.fairness.turn(self._loop)
@@ -425,8 +437,11 @@ class Server:
         if answer is None:
             return      # or a stream, which was sent
         status, headers, body = answer
-        protocol.wait_for_client(SEND_SECONDS)
         protocol.log(environ, int(status[:3]))
+        if upgrades:
+            await protocol.upgrade(status, headers, upgrades[0])
+            return
+        protocol.wait_for_client(SEND_SECONDS)
         await send(_start(status, headers))
         if rest.more:
             await send({'type': 'http.response.body', 'body': body,
@@ -571,6 +586,7 @@ class _Protocol(httptools_impl.HttpToolsProtocol):
     :ivar end: when to disconnect; None for a stream
     :ivar served: whether a request was answered
     :ivar lost: whether the connection was closed
+    :ivar serving: task that serves it as a WebSocket, or None
     """
 
     def __init__(self, server, sock, address):
@@ -585,6 +601,9 @@ class _Protocol(httptools_impl.HttpToolsProtocol):
         self._refused = False
         self._lines = 0
         self._completed = False
+        self.serving = self._websocket = None
+        # What follows a request with the header Upgrade.
+        self._behind = None
         self.wait_for_client(REQUEST_SECONDS)
 
     # Deadlines
@@ -631,6 +650,22 @@ class _Protocol(httptools_impl.HttpToolsProtocol):
         self.lost = True
         super().connection_lost(exc)
         self._server.forget(self)
+        if self._websocket is not None:
+            self._websocket.connection_lost(exc)
+
+    def eof_received(self):
+        if self._websocket is not None:
+            self._websocket.eof_received()
+
+    def pause_writing(self):
+        super().pause_writing()
+        if self._websocket is not None:
+            self._websocket.pause_writing()
+
+    def resume_writing(self):
+        super().resume_writing()
+        if self._websocket is not None:
+            self._websocket.resume_writing()
 
     def data_received(self, data):
         if self._server.fairness is None:
@@ -645,6 +680,14 @@ class _Protocol(httptools_impl.HttpToolsProtocol):
         """
         if self._refused or self.lost:
             return
+        if self._websocket is not None:
+            self._websocket.data_received(data)
+            return
+        if self._behind is not None:
+            self._behind += data
+            if len(self._behind) > _MAX_LINE_BYTES:
+                self.abort()
+            return
         if not self._receiving and self.client_turn:
             # The first bytes of the next request.
             self._receiving = True
@@ -655,10 +698,12 @@ class _Protocol(httptools_impl.HttpToolsProtocol):
             if not self._completed:
                 self._lines += len(data)
                 self._check_lines()
-        except httptools.HttpParserUpgrade:
-            # Answered as if the header Upgrade was not there.
+        except httptools.HttpParserUpgrade as exc:
+            # Unless `upgrade` follows, answered as if the header was not
+            # there.
             if self.cycle is not None:
                 self.cycle.keep_alive = False
+                self._behind = data[exc.args[0]:]
         except httptools.HttpParserCallbackError as exc:
             if not isinstance(exc.__context__, _Refused):
                 raise
@@ -670,6 +715,25 @@ class _Protocol(httptools_impl.HttpToolsProtocol):
             self._refuse(413 if 'overflow' in str(exc) else 400)
         except _Refused as exc:
             self._refuse(exc.code)
+
+    async def upgrade(self, status, headers, upgrade):
+        """Serve the connection as a WebSocket until it is closed.
+
+        :param status: status line of the response
+        :param headers: list of (name, value)
+        :param upgrade: `websocket.Upgrade`
+        """
+        if self.lost or self._server.stopping:
+            self.abort()
+            return
+        self.wait_for_server(None)
+        self.transport.write(_head(status, self._server.headers(), headers))
+        self._websocket = upgrade.connect(
+            0 if self._server.fairness is None else _PAUSE_SECONDS)
+        self._websocket.connection_made(_Transport(self.transport, self.flow))
+        self._websocket.data_received(self._behind)
+        self.serving = self.loop.create_task(upgrade.run(self._websocket))
+        await asyncio.wait([self.serving])
 
     def _check_lines(self):
         if self._lines > _MAX_LINE_BYTES or len(
@@ -803,6 +867,22 @@ class _Protocol(httptools_impl.HttpToolsProtocol):
             before = environ.get(key)
             environ[key] = value if before is None else f'{before},{value}'
         return environ
+
+
+class _Transport:
+    """The transport of a WebSocket, whose pauses `Fairness` knows.
+
+    :param transport: `asyncio.Transport`
+    :param flow: uvicorn's ``FlowControl`` of it
+    """
+
+    def __init__(self, transport, flow):
+        self._transport = transport
+        self.pause_reading = flow.pause_reading
+        self.resume_reading = flow.resume_reading
+
+    def __getattr__(self, name):
+        return getattr(self._transport, name)
 
 
 @functools.lru_cache(maxsize=256)

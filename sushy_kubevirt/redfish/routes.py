@@ -26,6 +26,7 @@ from sushy_kubevirt.redfish.resources import boot_options
 from sushy_kubevirt.redfish.resources import certificates
 from sushy_kubevirt.redfish.resources import chassis
 from sushy_kubevirt.redfish.resources import computer_system
+from sushy_kubevirt.redfish.resources import consoles
 from sushy_kubevirt.redfish.resources import ethernet_interfaces
 from sushy_kubevirt.redfish.resources import event_destination
 from sushy_kubevirt.redfish.resources import event_service
@@ -54,6 +55,7 @@ MODULES = (
     certificates,
     chassis,
     computer_system,
+    consoles,
     ethernet_interfaces,
     event_destination,
     event_service,
@@ -157,7 +159,8 @@ def install(app):
             app.view_functions[route.endpoint] = view
         else:
             app.add_url_rule(route.rule, route.endpoint, view,
-                             methods=route.methods)
+                             methods=route.methods,
+                             websocket=route.websocket)
     upstream = {rule.endpoint: rule.rule for rule in app.url_map.iter_rules()}
     routing.register(app, MODULES, {
         # Upstream's rule of UpdateService ends with a slash.

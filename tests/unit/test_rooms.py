@@ -25,7 +25,7 @@ ALLOWED = {
         'sushy_kubevirt.kube.blocking', 'sushy_kubevirt.kube.errors',
         'sushy_kubevirt.redfish.services.authenticator',
         'sushy_kubevirt.redfish.services.system_id',
-        'flask', 'werkzeug', 'sushy_tools.error'},
+        'flask', 'werkzeug', 'sushy_tools.error', 'websockets'},
     'sushy_kubevirt.redfish.resources': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.bmc', 'sushy_kubevirt.redfish.services',

@@ -2,7 +2,8 @@
 """Authentication of requests (DSP0266, "Authentication").
 
 `authenticate` runs before every route, including sushy-emulator's and unknown
-URLs. It accepts HTTP Basic (RFC 7617) and X-Auth-Token. Once accounts are
+URLs. It accepts HTTP Basic (RFC 7617), X-Auth-Token and, for WebSockets, the
+subprotocol ``x-auth-token.<token>``. Once accounts are
 configured, only the requests in `_UNAUTHENTICATED` need no login. Passwords
 are checked by `sushy_kubevirt.redfish.services.authenticator`, privileges by
 `authorization`.
@@ -34,6 +35,9 @@ WEB_FILES = '/web/'
 
 _CHALLENGE = {'WWW-Authenticate': 'Basic realm="Redfish", charset="UTF-8"'}
 
+#: What precedes the token in a subprotocol.
+_TOKEN_PROTOCOL = 'x-auth-token.'
+
 #: WSGI environ key of the account, for internal requests.
 _ACCOUNT_KEY = 'sushy_kubevirt.account'
 
@@ -58,6 +62,52 @@ def authenticate():
     flask.g.account = found
 
 
+def wants_websocket():
+    """Tell whether the request asks for a WebSocket that its route has."""
+    rule = flask.request.url_rule
+    return rule is not None and rule.websocket
+
+
+def subprotocols(environ):
+    """Return a list of the values of Sec-WebSocket-Protocol."""
+    return [one.strip() for one in environ.get(
+        'HTTP_SEC_WEBSOCKET_PROTOCOL', '').split(',')]
+
+
+def token():
+    """Return the token of the request's session, or None.
+
+    A browser cannot set X-Auth-Token of a WebSocket; there the token is also
+    accepted as a subprotocol.
+    """
+    environ = flask.request.environ
+    found = environ.get('HTTP_X_AUTH_TOKEN')
+    if found is None and wants_websocket():
+        for one in subprotocols(environ):
+            if one.startswith(_TOKEN_PROTOCOL):
+                return one.removeprefix(_TOKEN_PROTOCOL)
+    return found
+
+
+def still_authorized():
+    """Return a function that tells whether the client is still logged in.
+
+    For responses that last. Each call counts as use of the session and extends
+    it. It may block.
+    """
+    login, sessions = services().login, services().sessions
+    account, secret = flask.g.account, token()
+    if account is None:
+        return lambda: True
+
+    def authorized():
+        now = login.account(account.name)
+        return (now is not None and now.signature == account.signature
+                and (secret is None or sessions.find(secret) is not None))
+
+    return authorized
+
+
 def services():
     """Return the services of this application: accounts, sessions, events."""
     return flask.current_app.sushy_kubevirt.services
@@ -67,7 +117,7 @@ def _account(environ):
     login = services().login
     if not login.required:
         return None
-    token = environ.get('HTTP_X_AUTH_TOKEN')
+    secret = token()
     header = environ.get('HTTP_AUTHORIZATION')
     path = environ['PATH_INFO']
     if path.startswith(WEB_FILES):
@@ -75,8 +125,8 @@ def _account(environ):
     if environ['REQUEST_METHOD'] in _UNAUTHENTICATED.get(
             path.rstrip('/'), ()):
         return None
-    if token is not None:
-        session = services().sessions.find(token)
+    if secret is not None:
+        session = services().sessions.find(secret)
         account = session and login.account(session.user)
         if account is None:
             raise _no_valid_session()

@@ -31,6 +31,7 @@ _PRIVILEGES = tuple((re.compile(pattern), reads, writes)
     (r'.+/Certificates(/.*)?', (MANAGER,), (MANAGER,)),
     (r'CertificateService/CertificateLocations', (MANAGER,), (MANAGER,)),
     (r'[^/]+/[^/]+/VirtualMedia(/.*)?', (LOGIN,), (MANAGER,)),
+    (r'Systems/[^/]+/(Serial|Graphical)Console', (COMPONENTS,), (COMPONENTS,)),
     (r'(Systems|Chassis|UpdateService)(/.*)?', (LOGIN,), (COMPONENTS,)),
     # With ConfigureSelf alone, the view lets an account change its password.
     (r'AccountService/Accounts/[^/]+', (MANAGER, USERS, SELF), (USERS, SELF)),

@@ -11,6 +11,7 @@ import flask
 from werkzeug import datastructures
 from werkzeug import http
 
+from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
@@ -26,7 +27,7 @@ _VERSIONS = ('4.0',)
 
 # Sec-Fetch-Site (W3C Fetch Metadata) of a browser's cross-site requests. The
 # browser adds the stored password, and some actions need no body, so a form on
-# another site could otherwise trigger them.
+# another site could otherwise trigger them. A WebSocket could also be read.
 _OTHER_SITES = ('cross-site', 'same-site')
 _JSON = 'application/json'
 
@@ -45,7 +46,7 @@ def strip_members_segment(environ):
 
 
 def check():
-    """Check method, OData-Version, Sec-Fetch-Site and Accept.
+    """Check method, OData-Version, Origin, Sec-Fetch-Site and Accept.
 
     For Flask's before_request.
 
@@ -64,11 +65,13 @@ def check():
         raise error_responses.RedfishError(412, messages.message(
             'HeaderInvalid', f'OData-Version: {version}',
             resolution='Send OData-Version 4.0 or leave it out.'))
+    websocket = authentication.wants_websocket()
     if (environ.get('HTTP_SEC_FETCH_SITE') in _OTHER_SITES
-            and request.method not in _READS):
+            and (websocket or request.method not in _READS)
+            or websocket and _is_foreign(environ)):
         raise error_responses.general_error(
-            403, 'Changes requested by a web page of another site are '
-            'refused.',
+            403, 'Changes and WebSockets requested by a web page of another '
+            'site are refused.',
             'Use a Redfish client, or a page of this server.')
     if request.routing_exception is not None:
         # 404 and 405 come before errors of the body or of conditions.
@@ -80,6 +83,16 @@ def check():
                 'HeaderInvalid', f'Accept: {accept}',
                 resolution=f'Accept {_media_type(request)}.'))
     return None
+
+
+def _is_foreign(environ):
+    """Tell whether a page of another host or port opens a WebSocket.
+
+    The scheme may be changed by a proxy. Both headers leave out its port.
+    """
+    origin = environ.get('HTTP_ORIGIN')
+    return origin is not None and origin.partition('://')[2].lower() != (
+        environ.get('HTTP_HOST', '').lower())
 
 
 def _media_type(request):

@@ -36,6 +36,8 @@ class Route:
         its account and the machine, see `response_cache`
     :param body: media type of the bodies of its requests; a view reads one
         that is not JSON itself
+    :param websocket: whether it is for requests with ``Upgrade: websocket``,
+        which match no other route
     """
 
     view: object
@@ -46,6 +48,7 @@ class Route:
     media: str = 'application/json'
     cached: bool = False
     body: str = 'application/json'
+    websocket: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +82,8 @@ def replace(endpoint, view, feature='full', cached=False):
 
 
 def add(rule, view, methods=('GET',), feature='full',
-        media='application/json', cached=False, body='application/json'):
+        media='application/json', cached=False, body='application/json',
+        websocket=False):
     """Add a route that sushy-tools does not have.
 
     :param rule: Flask's URL rule
@@ -89,11 +93,13 @@ def add(rule, view, methods=('GET',), feature='full',
     :param media: media type of its responses
     :param cached: see `Route`
     :param body: see `Route`
+    :param websocket: see `Route`
     :returns: `Route`
     """
     name = re.sub(r'\W+', '_', f'{rule} {methods[0]}').strip('_')
-    return Route(view, 'kubevirt_' + name, rule, tuple(methods), feature,
-                 media, cached, body)
+    return Route(view, 'kubevirt_' + ('websocket_' if websocket else '')
+                 + name, rule, tuple(methods), feature, media, cached, body,
+                 websocket)
 
 
 class Rule(routing.Rule):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ComputerSystem v1.22: properties, PATCH and Reset of a VM.
+"""ComputerSystem v1.26: properties, PATCH and Reset of a VM.
 
 `_body` builds the properties of GET: add a property there, or in one of the
 functions it calls. `_READ_ONLY` lists properties that PATCH refuses, `_patch`
@@ -17,6 +17,7 @@ from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import boot_options
+from sushy_kubevirt.redfish.resources import consoles
 from sushy_kubevirt.redfish.resources import hardware
 from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.services import system_id
@@ -59,7 +60,7 @@ _READ_ONLY = payload.read_only(
     'SerialNumber', 'HostName', 'Description', 'Status', 'PowerState',
     'ProcessorSummary', 'MemorySummary', 'BiosVersion', 'BootProgress',
     'LastResetTime', 'GraphicalConsole', 'SerialConsole', 'TrustedModules',
-    'Links', 'Actions', *_CHILDREN['vmedia'], *_CHILDREN['full'])
+    'Links', 'Actions', 'Oem', *_CHILDREN['vmedia'], *_CHILDREN['full'])
 
 
 def collection():
@@ -85,7 +86,7 @@ def _body(machine, app):
     state = machine.power_state()
     body = {
         '@odata.id': here,
-        '@odata.type': '#ComputerSystem.v1_22_0.ComputerSystem',
+        '@odata.type': '#ComputerSystem.v1_26_0.ComputerSystem',
         'Id': system_id.of(machine),
         'Name': machine.name,
         'Description': f'KubeVirt VirtualMachine {machine.qualified_name}',
@@ -112,6 +113,7 @@ def _body(machine, app):
         body.update(_links(here, 'full'))
         found = machine.inventory()
         _add_inventory(body, found)
+        _add_consoles(body, machine, found)
         _add_state(body, machine, state, found)
         actions = body['Actions']
         actions['#ComputerSystem.Reset']['@Redfish.ActionInfo'] = (
@@ -167,29 +169,35 @@ def _add_inventory(body, found):
         body['SerialNumber'] = found.serial
     if found.hostname:
         body['HostName'] = found.hostname
-    if found.graphics:
-        # VNC, available only through KubeVirt's API.
-        body['GraphicalConsole'] = {
-            'ServiceEnabled': True, 'MaxConcurrentSessions': 1,
-            'ConnectTypesSupported': ['OEM']}
-    if found.serial_console:
-        body['SerialConsole'] = _serial_console()
     if found.tpm:
         body['TrustedModules'] = [{'InterfaceType': 'TPM2_0',
                                    'Status': resource_paths.STATUS_OK}]
 
 
-def _serial_console():
-    """Describe Serial over LAN, if clients know an IPMI port.
+def _add_consoles(body, machine, found):
+    """Describe the display, and the serial port with Serial over LAN.
 
-    Without it, the console is available only through KubeVirt's API.
+    The latter only if clients know an IPMI port. Both are also available
+    through KubeVirt's API.
     """
-    port = dict(flask.current_app.systems.settings.service_ports).get('IPMI')
-    found = {'MaxConcurrentSessions': 1}
-    if port:
-        found['IPMI'] = {'ServiceEnabled': True, 'Port': port,
-                         'SharedWithManagerCLI': False}
-    return found
+    if found.graphics:
+        body['GraphicalConsole'] = {
+            'ServiceEnabled': True, 'MaxConcurrentSessions': 1,
+            'ConnectTypesSupported': ['OEM']}
+        websocket = consoles.describe(machine, consoles.GRAPHICAL)
+        if websocket:
+            body['Oem'] = {'SushyKubevirt': {
+                consoles.GRAPHICAL: websocket}}
+    if found.serial_console:
+        serial = body['SerialConsole'] = {'MaxConcurrentSessions': 1}
+        port = dict(flask.current_app.systems.settings.service_ports).get(
+            'IPMI')
+        if port:
+            serial['IPMI'] = {'ServiceEnabled': True, 'Port': port,
+                              'SharedWithManagerCLI': False}
+        websocket = consoles.describe(machine, consoles.SERIAL)
+        if websocket:
+            serial['WebSocket'] = {'ServiceEnabled': True, **websocket}
 
 
 def _status(machine, state):

@@ -180,7 +180,7 @@ def stream():
         answer.response = _events().streams.open(
             expression, _client(request),
             request.headers.get('Last-Event-ID'),
-            _connected(request.environ), _still_authorized(request),
+            _connected(request.environ), authentication.still_authorized(),
             _disconnect(request.environ))
     except server_sent_events.TooMany:
         raise error_responses.unavailable(
@@ -214,25 +214,6 @@ def _connected(environ):
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLRDHUP)
     return lambda: not poll.poll(0)
-
-
-def _still_authorized(request):
-    """Return a function that tells whether the client may still read events.
-
-    Each call counts as use of the session and extends it.
-    """
-    login, sessions = authentication.services().login, (
-        authentication.services().sessions)
-    account, token = flask.g.account, request.headers.get('X-Auth-Token')
-    if account is None:
-        return lambda: True
-
-    def authorized():
-        now = login.account(account.name)
-        return (now is not None and now.signature == account.signature
-                and (token is None or sessions.find(token) is not None))
-
-    return authorized
 
 
 def _client(request):

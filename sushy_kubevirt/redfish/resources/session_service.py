@@ -80,6 +80,8 @@ def _path(session):
 def _body(session):
     created = datetime.datetime.fromtimestamp(
         session.created, datetime.timezone.utc)
+    login = authentication.services().login
+    account = login.account(session.user) if login.required else None
     body = {
         '@odata.id': _path(session),
         '@odata.type': '#Session.v1_7_2.Session',
@@ -92,6 +94,7 @@ def _body(session):
         'ClientOriginIPAddress': session.source,
         'CreatedTime': created.isoformat(timespec='seconds'),
         'Context': session.context,
+        'Roles': account and [account.role],
     }
     return {name: value for name, value in body.items()
             if value is not None or name == 'Password'}

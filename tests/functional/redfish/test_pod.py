@@ -149,7 +149,10 @@ class RedfishPodTestCase(PodTestCase):
         self.assertEqual(
             {'MaxConcurrentSessions': 1, 'IPMI': {
                 'ServiceEnabled': True, 'Port': 623,
-                'SharedWithManagerCLI': False}}, system()['SerialConsole'])
+                'SharedWithManagerCLI': False}, 'WebSocket': {
+                'ServiceEnabled': True, 'Interactive': True,
+                'ConsoleURI': SYSTEM + '/SerialConsole'}},
+            system()['SerialConsole'])
         self.assertEqual(
             {'ServiceEnabled': True, 'MaxConcurrentSessions': 1,
              'ConnectTypesSupported': ['OEM']}, system()['GraphicalConsole'])

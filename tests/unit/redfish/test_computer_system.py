@@ -15,7 +15,7 @@ class TestGet(base.RedfishTestCase):
     def test_full_body(self):
         self.assertEqual({
             '@odata.id': self.path,
-            '@odata.type': '#ComputerSystem.v1_22_0.ComputerSystem',
+            '@odata.type': '#ComputerSystem.v1_26_0.ComputerSystem',
             'Id': fakes.A,
             'Name': 'vm-a',
             'Description': 'KubeVirt VirtualMachine default/vm-a',
@@ -54,7 +54,12 @@ class TestGet(base.RedfishTestCase):
             'GraphicalConsole': {
                 'ServiceEnabled': True, 'MaxConcurrentSessions': 1,
                 'ConnectTypesSupported': ['OEM']},
-            'SerialConsole': {'MaxConcurrentSessions': 1},
+            'SerialConsole': {'MaxConcurrentSessions': 1, 'WebSocket': {
+                'ServiceEnabled': True, 'Interactive': True,
+                'ConsoleURI': self.path + '/SerialConsole'}},
+            'Oem': {'SushyKubevirt': {'GraphicalConsole': {
+                'Interactive': True,
+                'ConsoleURI': self.path + '/GraphicalConsole'}}},
             'IndicatorLED': 'Off',
             'LocationIndicatorActive': False,
             'Bios': {'@odata.id': self.path + '/Bios'},

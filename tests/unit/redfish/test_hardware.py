@@ -368,7 +368,8 @@ class TestManager(base.RedfishTestCase):
     def test_serial_over_lan(self):
         driver = self.app.systems
         driver.settings = dataclasses.replace(
-            driver.settings, service_ports=(('HTTPS', 443), ('IPMI', 30623)))
+            driver.settings, web_page=False,
+            service_ports=(('HTTPS', 443), ('IPMI', 30623)))
         self.assertEqual({'MaxConcurrentSessions': 1, 'IPMI': {
             'ServiceEnabled': True, 'Port': 30623,
             'SharedWithManagerCLI': False}}, self.get()['SerialConsole'])

@@ -23,6 +23,7 @@ class TestLogin(base.AccountsTestCase):
         self.assertEqual('Operator', body['UserName'])
         self.assertIsNone(body['Password'])
         self.assertEqual('127.0.0.1', body['ClientOriginIPAddress'])
+        self.assertEqual(['Operator'], body['Roles'])
         self.assertNotIn('Context', body)
         self.assertEqual('no-store', answer.headers['Cache-Control'])
         token = answer.headers['X-Auth-Token']

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WebSockets of a system: its serial console and its display.
+
+The serial console is Redfish's (ComputerSystem v1.26, WebSocketConsole). For
+the display Redfish has none; it is described in Oem, and its binary messages
+are those of VNC (RFB, RFC 6143). Both are relayed by
+`services.console_relay`.
+"""
+
+import functools
+
+import flask
+
+from sushy_kubevirt.redfish.protocol import authentication
+from sushy_kubevirt.redfish.protocol import error_responses
+from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import resource_paths
+
+SERIAL, GRAPHICAL = 'SerialConsole', 'GraphicalConsole'
+
+#: Key in app.extensions: the set of open consoles.
+_OPENED = 'sushy_kubevirt.consoles'
+
+_RULES = {name: f'{resource_paths.SYSTEMS}/<identity>/{name}'
+          for name in (SERIAL, GRAPHICAL)}
+
+
+def describe(machine, name):
+    """Describe a WebSocket (ComputerSystem, WebSocketConsole).
+
+    :param machine: the VM
+    :param name: `SERIAL` or `GRAPHICAL`
+    :returns: dict; None if WebSockets are disabled
+    """
+    if not flask.current_app.systems.settings.web_page:
+        return None
+    return {'ConsoleURI': resource_paths.system(machine, name),
+            'Interactive': True}
+
+
+def _check(machine, name):
+    """Check that a console is there.
+
+    :raises: `error_responses.RedfishError`, 404
+    """
+    if not flask.current_app.systems.settings.web_page:
+        raise error_responses.uri_not_found()
+    found = machine.inventory()
+    if name == SERIAL and not found.serial_console:
+        raise error_responses.general_error(
+            404, f'{machine.qualified_name} has no serial console.',
+            'Remove autoattachSerialConsole from the devices of the VM.')
+    if name == GRAPHICAL and not found.graphics:
+        raise error_responses.general_error(
+            404, f'{machine.qualified_name} has no display.',
+            'Remove autoattachGraphicsDevice from the devices of the VM.')
+
+
+def _refuse(name, machine):
+    """GET …/SerialConsole, …/GraphicalConsole without Upgrade"""
+    _check(machine, name)
+    raise error_responses.general_error(
+        426, 'This resource is a WebSocket.',
+        'Send the request with Upgrade: websocket (RFC 6455).',
+        {'Upgrade': 'websocket', 'Connection': 'Upgrade'})
+
+
+def _open(name, machine):
+    """GET …/SerialConsole, …/GraphicalConsole with Upgrade: websocket"""
+    _check(machine, name)
+    # Needed by few processes.
+    from sushy_kubevirt.machine import console
+    from sushy_kubevirt.redfish.protocol import websocket
+    from sushy_kubevirt.redfish.services import console_relay
+    app = flask.current_app._get_current_object()
+    opened = app.extensions.setdefault(_OPENED, set())
+    if len(opened) >= console_relay.limit():
+        raise error_responses.unavailable(
+            'The maximum number of consoles is open.', 30)
+    relay = console_relay.Relay(
+        functools.partial(app.systems.machine, machine.qualified_name),
+        console.SERIAL if name == SERIAL else console.DISPLAY,
+        authentication.still_authorized(), opened)
+    app.logger.info('%s of %s opened by %s', name, machine.qualified_name,
+                    authentication.client_address())
+    return websocket.Upgrade(relay.run)
+
+
+ROUTES = tuple(
+    routing.add(rule, functools.partial(view, name), websocket=websocket)
+    for name, rule in _RULES.items()
+    for view, websocket in ((_refuse, False), (_open, True)))

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Relays a console of a VM to the WebSocket of a client.
+
+Binary messages are the bytes of the port. Text messages from the service are
+sentences for the user about the state of the connection.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from sushy_kubevirt.machine import console
+from sushy_kubevirt.redfish.services import server_threads
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds between checks whether the client is still logged in and whether
+#: the server stops.
+CHECK_SECONDS = 2.0
+
+#: Largest number of open consoles of an application.
+MAX_CONSOLES = 32
+
+#: Seconds for the last sentence, if the client does not read.
+_LAST_SECONDS = 1.0
+
+# Codes and reasons of close frames (RFC 6455, section 7.4, and IANA's registry
+# of WebSocket close codes). The web page connects again by itself after the
+# first two, "service restart" and "going away", and after the fourth.
+_ENDED = 1012, 'The VM has stopped or restarted, or moved to another node.'
+_STOPPING = 1001, 'The BMC is stopping.'
+_LOGGED_OUT = 1008, 'The login is no longer valid. Log in again.'
+_FAILED = 1011, 'The console failed. See the log of the BMC.'
+_TAKEN = 4000, 'Another client has probably connected. Connect again.'
+
+
+class Relay:
+    """Serves one connection.
+
+    :param find: function that returns the `machine.Machine`, see
+        `console.Console`
+    :param port: `console.SERIAL` or `console.DISPLAY`
+    :param authorized: function that tells whether the client is still logged
+        in; may block
+    :param opened: set to which the relay belongs while it runs
+    """
+
+    def __init__(self, find, port, authorized, opened):
+        self._find = find
+        self._port = port
+        self._authorized = authorized
+        self._opened = opened
+
+    async def run(self, socket):
+        """Relay until one side ends, and close the connection.
+
+        :param socket: `websocket.WebSocket`
+        """
+        self._socket = socket
+        self._notice = ''
+        self._noticed = asyncio.Event()
+        self._console = console.Console(self._find, socket.send, self._tell,
+                                        self._port)
+        self._opened.add(self)
+        tasks = [asyncio.ensure_future(one) for one in (
+            self._connect(), self._forward_input(), self._forward_notices(),
+            self._check())]
+        end = _STOPPING
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            end = next(task for task in tasks if task.done()).result()
+        except ConnectionError:
+            pass    # the client is gone
+        except Exception:
+            LOG.exception('A console failed')
+            end = _FAILED
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._notice:
+                with contextlib.suppress(ConnectionError, TimeoutError):
+                    async with asyncio.timeout(_LAST_SECONDS):
+                        await socket.send(self._notice)
+            await socket.end(*end)
+            self._opened.discard(self)
+
+    async def _connect(self):
+        taken = await self._console.run()
+        return _TAKEN if taken else _ENDED
+
+    async def _forward_input(self):
+        while (data := await self._socket.receive()) is not None:
+            await self._console.send(data)
+        return _ENDED
+
+    def _tell(self, text):
+        # Of several that wait for a slow client, the last one counts.
+        self._notice = text
+        self._noticed.set()
+
+    async def _forward_notices(self):
+        while True:
+            await self._noticed.wait()
+            self._noticed.clear()
+            text, self._notice = self._notice, ''
+            await self._socket.send(text)
+
+    async def _check(self):
+        while True:
+            if server_threads.stopping():
+                return _STOPPING
+            if not await asyncio.to_thread(self._authorized):
+                return _LOGGED_OUT
+            await asyncio.sleep(CHECK_SECONDS)
+
+
+def limit():
+    """Return the largest number of consoles that this process may serve."""
+    return max(1, server_threads.limit(MAX_CONSOLES, 0.5))

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Consoles: which requests are accepted, and how others are answered.
+
+What happens then is in ``tests/functional/redfish/test_consoles.py``.
+"""
+
+import dataclasses
+from unittest import mock
+
+from sushy_kubevirt.redfish.protocol import websocket
+from sushy_kubevirt.redfish.services import console_relay
+from tests.unit.redfish import base
+
+UPGRADE = {'Connection': 'keep-alive, Upgrade', 'Upgrade': 'WebSocket',
+           'Sec-WebSocket-Key': 'dGhlIHNhbXBsZSBub25jZQ==',
+           'Sec-WebSocket-Version': '13', 'Host': 'bmc.example:8443'}
+NAMES = 'SerialConsole', 'GraphicalConsole'
+
+
+class ConsolesTestCase(base.AccountsTestCase):
+
+    def console(self, code, name='SerialConsole', environ=(), **headers):
+        """Ask for a WebSocket of a server that can serve it.
+
+        :returns: the response, and what the server is to serve
+        """
+        served = []
+        headers = {name.replace('_', '-'): value
+                   for name, value in headers.items()}
+        answer = self.ask(
+            f'{self.path}/{name}', code, headers={**UPGRADE, **headers},
+            environ_overrides={websocket.UPGRADES: served, **dict(environ)})
+        self.assertEqual(code == 101, bool(served))
+        return answer
+
+    def subprotocols(self, role):
+        token = self.token(role)['X-Auth-Token']
+        return {'Sec_WebSocket_Protocol': f'binary,x-auth-token.{token}'}
+
+    def test_accepts(self):
+        for name in NAMES:
+            answer = self.console(101, name, **self.subprotocols('Operator'))
+            # The example of RFC 6455, section 1.3.
+            self.assertEqual('s3pPLMBiTxaQ9kYGzzhZRbK+xOo=',
+                             answer.headers['Sec-WebSocket-Accept'])
+            self.assertEqual('binary',
+                             answer.headers['Sec-WebSocket-Protocol'])
+
+    def test_other_credentials(self):
+        answer = self.console(101, **self.token('Operator'))
+        self.assertNotIn('Sec-WebSocket-Protocol', answer.headers)
+        self.console(101, **self.auth('Operator'))
+        self.console(401)
+        self.console(401, Sec_WebSocket_Protocol='binary, x-auth-token.no')
+
+    def test_needs_privilege(self):
+        for name in NAMES:
+            for role, code in (('ReadOnly', 403), ('Operator', 101),
+                               ('Administrator', 101)):
+                self.console(code, name, **self.auth(role))
+
+    def test_token_is_not_accepted_elsewhere(self):
+        protocols = self.subprotocols('Operator')['Sec_WebSocket_Protocol']
+        for path in self.path, self.path + '/SerialConsole':
+            self.ask(path, 401, headers={'Sec-WebSocket-Protocol': protocols})
+
+    def test_pages_of_other_hosts_are_refused(self):
+        for host in ('bmc.example:8443', 'BMC.example:8443'):
+            self.console(101, Origin='https://' + host,
+                         **self.auth('Operator'))
+        for origin in ('https://bmc.example', 'https://bmc.example:8444',
+                       'https://evil.example', 'null', '',
+                       'https://bmc.example:8443.evil.example'):
+            self.console(403, Origin=origin, **self.auth('Operator'))
+        for site, code in (('cross-site', 403), ('same-site', 403),
+                           ('same-origin', 101), ('none', 101)):
+            self.console(code, Sec_Fetch_Site=site, **self.auth('Operator'))
+
+    def test_without_upgrade(self):
+        for name in NAMES:
+            answer = self.ask(f'{self.path}/{name}', 426,
+                              headers=self.auth('Operator'))
+            self.assertEqual('websocket', answer.headers['Upgrade'])
+
+    def test_invalid_handshakes(self):
+        for name, value in (('Sec_WebSocket_Version', '8'),
+                            ('Sec_WebSocket_Key', 'short')):
+            self.console(400, **{name: value}, **self.auth('Operator'))
+
+    def test_errors_do_not_repeat_the_token(self):
+        secret = self.subprotocols('Operator')['Sec_WebSocket_Protocol']
+        answer = self.console(101, Sec_WebSocket_Protocol=secret + ', "')
+        self.assertNotIn('x-auth-token', str(answer.headers).lower())
+
+    def test_devices_that_the_vm_does_not_have(self):
+        self.machine._inventory = dataclasses.replace(
+            self.machine.inventory(), graphics=False, serial_console=False)
+        for name in NAMES:
+            self.console(404, name, **self.auth('Operator'))
+            self.ask(f'{self.path}/{name}', 404,
+                     headers=self.auth('Operator'))
+
+    def test_disabled_with_the_page(self):
+        driver = self.app.systems
+        driver.settings = dataclasses.replace(driver.settings, web_page=False)
+        for name in NAMES:
+            self.console(404, name, **self.auth('Operator'))
+
+    def test_server_without_websockets(self):
+        answer = self.ask(self.path + '/SerialConsole', 501, headers={
+            **UPGRADE, **self.auth('Operator')})
+        self.assertIn('gunicorn', answer.json['error'][
+            '@Message.ExtendedInfo'][0]['Resolution'])
+
+    def test_limit(self):
+        with mock.patch.object(console_relay, 'limit', lambda: 0):
+            answer = self.console(503, **self.auth('Operator'))
+        self.assertIn('Retry-After', answer.headers)
