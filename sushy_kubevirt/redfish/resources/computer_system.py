@@ -112,7 +112,7 @@ def _body(machine, app):
                 resource_paths.chassis(machine))]
         body.update(_links(here, 'full'))
         found = machine.inventory()
-        _add_inventory(body, found)
+        _add_inventory(body, machine, found)
         _add_consoles(body, machine, found)
         _add_state(body, machine, state, found)
         actions = body['Actions']
@@ -148,7 +148,7 @@ def _add_state(body, machine, state, found):
         body['BootProgress'] = {'LastState': 'None'}
 
 
-def _add_inventory(body, found):
+def _add_inventory(body, machine, found):
     cpus = found.cpus
     summary = {
         'Count': cpus.sockets,
@@ -169,6 +169,9 @@ def _add_inventory(body, found):
         body['SerialNumber'] = found.serial
     if found.hostname:
         body['HostName'] = found.hostname
+    body['Oem'] = {'SushyKubevirt': {'Namespace': machine.namespace}}
+    if found.node:
+        body['Oem']['SushyKubevirt']['NodeName'] = found.node
     if found.tpm:
         body['TrustedModules'] = [{'InterfaceType': 'TPM2_0',
                                    'Status': resource_paths.STATUS_OK}]
@@ -186,8 +189,7 @@ def _add_consoles(body, machine, found):
             'ConnectTypesSupported': ['OEM']}
         websocket = consoles.describe(machine, consoles.GRAPHICAL)
         if websocket:
-            body['Oem'] = {'SushyKubevirt': {
-                consoles.GRAPHICAL: websocket}}
+            body['Oem']['SushyKubevirt'][consoles.GRAPHICAL] = websocket
     if found.serial_console:
         serial = body['SerialConsole'] = {'MaxConcurrentSessions': 1}
         port = dict(flask.current_app.systems.settings.service_ports).get(

@@ -262,7 +262,8 @@ class WithoutPageTestCase(ConsolesTestCase):
         self.path = '/redfish/v1/Systems/1'
         self.assertEqual(404, self.refused(self.login()[1])[0])
         system = self.server.request('GET', self.path, expect=200).json()
-        self.assertNotIn('Oem', system)
+        self.assertEqual({'SushyKubevirt': {'Namespace': 'default'}},
+                         system['Oem'])
         self.assertNotIn('WebSocket', system['SerialConsole'])
 
     def setUp(self):

@@ -57,9 +57,11 @@ class TestGet(base.RedfishTestCase):
             'SerialConsole': {'MaxConcurrentSessions': 1, 'WebSocket': {
                 'ServiceEnabled': True, 'Interactive': True,
                 'ConsoleURI': self.path + '/SerialConsole'}},
-            'Oem': {'SushyKubevirt': {'GraphicalConsole': {
-                'Interactive': True,
-                'ConsoleURI': self.path + '/GraphicalConsole'}}},
+            'Oem': {'SushyKubevirt': {
+                'Namespace': 'default',
+                'GraphicalConsole': {
+                    'Interactive': True,
+                    'ConsoleURI': self.path + '/GraphicalConsole'}}},
             'IndicatorLED': 'Off',
             'LocationIndicatorActive': False,
             'Bios': {'@odata.id': self.path + '/Bios'},
