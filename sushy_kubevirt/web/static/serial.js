@@ -36,9 +36,9 @@ export async function open(view, {system, title}) {
   const [{Terminal}, {FitAddon}] = modules;
   await stylesheet(`${MODULES}/xterm.css`);
 
+  const restore = replaceInlineStyles();
   const terminal = new Terminal({
-    documentOverride: withoutInlineStyles(), cursorBlink: true,
-    screenReaderMode: true, scrollback: 5000, fontSize: 14,
+    cursorBlink: true, screenReaderMode: true, scrollback: 5000, fontSize: 14,
     fontFamily: 'monospace', convertEol: false});
   const fit = new FitAddon();
   terminal.loadAddon(fit);
@@ -100,13 +100,12 @@ export async function open(view, {system, title}) {
     };
     wait();
   });
-  // For tests and for screen readers' users who save what they see.
-  place.terminal = terminal;
   return () => {
     stop();
     connection.end();
     resize.disconnect();
     terminal.dispose();
+    restore();
   };
 }
 
@@ -121,35 +120,33 @@ function stylesheet(href) {
 }
 
 /**
- * The document for xterm.js, which fills <style> elements with text.
+ * Let xterm.js set its styles, for which it fills <style> elements with text.
  *
- * The page's Content-Security-Policy refuses these; the same rules are set as
- * a constructed style sheet instead.
+ * The page's Content-Security-Policy refuses these. Other elements take their
+ * place, and the text becomes a constructed style sheet.
+ * @returns {function} that ends it
  */
-function withoutInlineStyles() {
-  const made = (tag, ...more) => {
-    const element = document.createElement(tag, ...more);
-    if (tag.toLowerCase() === 'style') {
-      const sheet = new CSSStyleSheet();
-      document.adoptedStyleSheets.push(sheet);
-      const drop = element.remove.bind(element);
-      element.remove = () => {
-        document.adoptedStyleSheets = document.adoptedStyleSheets.filter(
-          (one) => one !== sheet);
-        drop();
-      };
-      Object.defineProperty(element, 'textContent', {
-        set: (text) => sheet.replaceSync(text)});
+function replaceInlineStyles() {
+  const create = Document.prototype.createElement;
+  document.createElement = (tag, ...more) => {
+    if (tag.toLowerCase() !== 'style') {
+      return create.call(document, tag, ...more);
     }
+    const sheet = new CSSStyleSheet();
+    document.adoptedStyleSheets.push(sheet);
+    const element = create.call(document, 'span');
+    element.hidden = true;
+    const remove = element.remove.bind(element);
+    element.remove = () => {
+      document.adoptedStyleSheets = document.adoptedStyleSheets.filter(
+        (one) => one !== sheet);
+      remove();
+    };
+    Object.defineProperty(element, 'textContent', {
+      set: (text) => sheet.replaceSync(text)});
     return element;
   };
-  return new Proxy(document, {
-    get(target, name) {
-      if (name === 'createElement') {
-        return made;
-      }
-      const value = target[name];
-      return typeof value === 'function' ? value.bind(target) : value;
-    },
-  });
+  return () => {
+    delete document.createElement;
+  };
 }
