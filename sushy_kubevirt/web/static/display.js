@@ -43,7 +43,7 @@ export async function open(view, {system, title}) {
   let channel = null;
 
   const end = () => {
-    rfb?.disconnect();
+    channel?.end();
     rfb = null;
     channel = null;
   };
@@ -182,6 +182,12 @@ class Channel {
 
   // The connection decides when its WebSocket ends.
   close() {
+    queueMicrotask(() => this.end());
+  }
+
+  /** Tell noVNC that it has ended. */
+  end() {
     this.handler = null;
+    this.onclose?.(new CloseEvent('close'));
   }
 }
