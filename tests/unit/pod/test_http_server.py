@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import asyncio
 import contextlib
 from http import client
 import json
@@ -19,6 +20,7 @@ from kubevirt_sandbox.testing import certificates
 from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.pod import redfish_probe
+from sushy_kubevirt.redfish.protocol import websocket
 
 TIMEOUT = 30
 
@@ -45,6 +47,13 @@ class Application:
             length = ''
         if path == '/fail':
             raise ValueError('secret')
+        if path in ('/websocket', '/websocket-later'):
+            if path.endswith('later'):
+                self.unblock.wait(TIMEOUT)
+            environ[websocket.UPGRADES].append(types.SimpleNamespace(
+                connect=websocket.WebSocket, run=self.serve))
+            start_response('101 Switching Protocols', [])
+            return ()
         self.nodelay = environ['sushy_kubevirt.socket'].getsockopt(
             socket.IPPROTO_TCP, socket.TCP_NODELAY)
         kind = ('text/event-stream; charset=utf-8' if path == '/stream'
@@ -60,6 +69,16 @@ class Application:
                 int(length) if length.isdecimal() else 0).decode(),
         }).encode()]
 
+    async def serve(self, connection):
+        """Send each message back; say why at the end."""
+        end = 1000, 'the end'
+        try:
+            while (data := await connection.receive()) is not None:
+                await connection.send(data)
+        except asyncio.CancelledError:
+            end = 1001, 'stopping'
+        await connection.end(*end)
+
     def receive(self, body):
         try:
             while (piece := len(body.read(65536))):
@@ -72,6 +91,11 @@ class Application:
         while not self.unblock.is_set():
             yield b': \n'
             self.unblock.wait(0.05)
+
+
+def frame(kind, data):
+    """Make a client's frame (RFC 6455, section 5.2), with a mask of zeros."""
+    return bytes((kind, 0x80 | len(data))) + bytes(4) + data
 
 
 class HttpServerTestCase(base.BaseTestCase):
@@ -415,6 +439,47 @@ class RequestTestCase(HttpServerTestCase):
             self.assertEqual('close', response.getheader('Connection'))
             response.read()
             self.assert_closed(sock)
+
+    def upgrade(self, path, behind=b''):
+        """Send an upgrade request, and what is behind it at once."""
+        return self.send(
+            b'GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n'
+            b'Upgrade: websocket\r\n\r\n%s' % (path.encode(), behind))
+
+    def accepted(self, sock):
+        head = b''
+        while not head.endswith(b'\r\n\r\n'):
+            head += sock.recv(1)
+        self.assertTrue(head.startswith(b'HTTP/1.1 101 '), head)
+
+    def test_websocket_reads_what_came_with_the_request(self):
+        sock = self.upgrade('/websocket', frame(0x81, b'one'))
+        self.accepted(sock)
+        # As a binary message, since the service sends bytes.
+        self.assertEqual(b'\x82\x03one', sock.recv(100))
+        sock.sendall(frame(0x82, b'two'))
+        self.assertEqual(b'\x82\x03two', sock.recv(100))
+        sock.sendall(frame(0x88, b''))
+        self.assertEqual(b'\x88\x00', sock.recv(100))
+        sock.close()
+        self.wait_for(lambda: self.server.connections == 0)
+
+    def test_websocket_ends_with_the_server(self):
+        sock = self.upgrade('/websocket')
+        self.accepted(sock)
+        self.server.stop()
+        self.assertEqual(b'\x88\x0a\x03\xe9stopping', sock.recv(100))
+        sock.close()
+        self.thread.join(TIMEOUT)
+        self.assertNotIn('were not completed', self.log.output)
+
+    def test_flood_before_websocket_is_accepted(self):
+        sock = self.upgrade('/websocket-later')
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        with contextlib.suppress(ConnectionError):
+            for _ in range(50):
+                sock.sendall(bytes(2 ** 16))
+        self.wait_for(lambda: self.server.connections == 0)
 
     def test_slow_request_delays_no_other(self):
         busy = [self.send(b'GET /wait HTTP/1.1\r\n\r\n') for _ in range(20)]
