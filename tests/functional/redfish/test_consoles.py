@@ -63,12 +63,12 @@ class ConsolesTestCase(base.SandboxTestCase):
                 or answer.headers['Location'], answer.headers['X-Auth-Token'])
 
     def connect(self, token=None, name='SerialConsole', url=None, **headers):
-        found = console_client.connect(
+        found = console_client.Client(
             (url or self.server.url) + f'{self.path}/{name}', token, self.ca,
             headers)
-        self.addCleanup(found.socket.close)
+        self.addCleanup(found.close)
         if token:
-            self.assertEqual('binary', found.socket.subprotocol)
+            self.assertEqual('binary', found.subprotocol)
         return found
 
     def refused(self, *args, **options):
@@ -107,7 +107,7 @@ class EveryServer:
         one = self.shell(token)
         two = self.shell(token)
         one.notice('another client has connected to it. Press a key')
-        one.socket.send(b' ')
+        one.send(b' ')
         one.notice('is connected.')
         self.assertIn(b'mine', one.say(b'mine'))
         two.notice('another client')
@@ -150,8 +150,9 @@ class EveryServer:
         one = self.shell()
         before = processes.anonymous(self.server.process.pid)
         mark = len(one.output)
-        one.socket.send(b'print %d\r' % size)
-        self.until(lambda: _unread(one.socket.socket))
+        one.send(b'print %d\r' % size)
+        self.until(lambda: _unread(
+            one.transport.get_extra_info('socket')))
         for _ in range(30):
             self.server.request('GET', self.path, expect=200)
         self.assertLess(processes.anonymous(self.server.process.pid) - before,
@@ -185,7 +186,7 @@ class PodTestCase(EveryServer, ConsolesTestCase):
     def test_http_and_end_by_client(self):
         one = self.shell(url=self.server.http)
         mark = len(self.output())
-        one.socket.close()
+        one.close()
         self.until(lambda: 'console disconnected' in self.output()[mark:])
 
     def test_basic_authentication(self):
@@ -193,7 +194,7 @@ class PodTestCase(EveryServer, ConsolesTestCase):
         credentials = base64.b64encode(
             f'{self.USER}:{self.password}'.encode()).decode()
         one = self.connect(Authorization='Basic ' + credentials)
-        self.assertIsNone(one.socket.subprotocol)
+        self.assertIsNone(one.subprotocol)
         one.say(b'')
 
     def test_roles(self):
@@ -230,7 +231,7 @@ class PodTestCase(EveryServer, ConsolesTestCase):
         one = self.shell()
         line = b'x' * 50000
         self.assertIn(line, one.say(line))
-        one.socket.send(bytes(2 ** 17 + 1))
+        one.send(bytes(2 ** 17 + 1))
         self.assertEqual(1009, one.end()[0])
 
     def test_sigterm(self):

@@ -19,15 +19,15 @@ class DisplayTestCase(qemu.QemuTestCase, base.SandboxTestCase):
             cls.sandbox.bmc_account()))
 
     def connect(self):
-        found = console_client.connect(
+        found = console_client.Client(
             self.emulator.url + self.path + '/GraphicalConsole')
-        self.addCleanup(found.socket.close)
+        self.addCleanup(found.close)
         return found
 
     def greet(self, display):
         """Shake hands up to the list of security types: none is needed."""
         display.wait(b'^' + GREETING)
-        display.socket.send(GREETING)
+        display.send(GREETING)
         display.wait(b'\\x01\\x01$')
 
     def test_vnc_until_restart_and_other_client(self):
