@@ -134,7 +134,10 @@ class StateSecret:
         return self.cached(section)
 
     def cached(self, section):
-        """Return a section from the cache, without blocking or failing.
+        """Return a section from the cache, without failing.
+
+        Blocks only if another worker of this service has just written the
+        Secret: its client may read through this worker next.
 
         :param section: its name
         :returns: dict, {} if absent or not cached yet; shared, must not be
@@ -143,6 +146,10 @@ class StateSecret:
         if not self._watched and (self._cache is None or time.monotonic()
                                   - self._refreshed_at > MAX_AGE_SECONDS):
             self._refresh_in_thread()
+        writes = self._cluster.recent_writes
+        if writes is not None and writes.latest(str(self)) > (
+                self._version or 0):
+            self.refresh(0, trust_watch=False)
         return (self._cache or {}).get(section) or _EMPTY
 
     def refresh(self, max_age, trust_watch=True):
@@ -194,10 +201,16 @@ class StateSecret:
             lambda: self._update(section, edit), self._cluster.options,
             self._cluster.closing)
         self._store(secret, time.monotonic(), in_order=False)
-        if changed and self._messages is not None:
-            self._messages.publish(
-                _TOPIC, {'version': secret['metadata']['resourceVersion']})
+        if changed:
+            self._announce(secret['metadata']['resourceVersion'])
         return self.cached(section)
+
+    def _announce(self, version):
+        """Tell the other workers about a write."""
+        if self._cluster.recent_writes is not None:
+            self._cluster.recent_writes.record(str(self), version)
+        if self._messages is not None:
+            self._messages.publish(_TOPIC, {'version': version})
 
     def _update(self, section, edit):
         """Try `update` once. :returns: (the Secret, whether it changed)"""

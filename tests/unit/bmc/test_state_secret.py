@@ -12,6 +12,7 @@ from oslotest import base
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import options
+from sushy_kubevirt.redfish.services import written_versions
 
 VM = ('default', 'vm-a')
 
@@ -83,6 +84,7 @@ class Machine:
 class Cluster:
     options = options.Options(write_deadline=2)
     default_namespace = 'lab'
+    recent_writes = None
 
     def __init__(self, vm=None):
         self.client = Client()
@@ -227,6 +229,27 @@ class TestStateSecret(base.BaseTestCase):
 
         self.assertRaises(KeyError, self.state.update, 'a', edit)
         self.assertEqual({'x': 1}, self.state.read('a', fresh=True))
+
+
+class TestWorkers(base.BaseTestCase):
+
+    def test_read_after_the_write_of_another_worker(self):
+        folder = self.useFixture(fixtures.TempDir()).path
+        cluster = Cluster()
+        states = []
+        for _ in range(2):
+            worker = copy.copy(cluster)
+            worker.recent_writes = written_versions.WrittenVersions(folder)
+            states.append(state_secret.StateSecret(worker, ('default', 's')))
+        one, other = states
+        self.assertEqual({}, other.read('a'))
+        for number in range(3):
+            one.update('a', lambda section, n=number: section.update(x=n))
+            self.assertEqual({'x': number}, other.cached('a'))
+        # Without a further write nothing is read again.
+        with mock.patch.object(cluster.client, 'get',
+                               side_effect=AssertionError):
+            self.assertEqual({'x': 2}, other.cached('a'))
 
 
 class TestWatch(base.BaseTestCase):
