@@ -157,15 +157,26 @@ export async function open(view, {root, title}) {
     }
   }
 
-  async function update(path) {
-    try {
-      const one = await get(
-        `${path}?$select=${SELECTED.replaceAll('Members/', '')}`);
-      machines.set(path, one);
-      filter();
-    } catch {
-      refresh();
+  const changed = new Set();
+  let timer = null;
+
+  // Changes that come while the last ones are read wait for them.
+  async function update() {
+    const paths = [...changed];
+    changed.clear();
+    if (paths.length > FEW) {
+      await refresh();
+    } else {
+      try {
+        const read = await Promise.all(paths.map((path) => get(
+          `${path}?$select=${SELECTED.replaceAll('Members/', '')}`)));
+        read.forEach((one, i) => machines.set(paths[i], one));
+        filter();
+      } catch {
+        await refresh();
+      }
     }
+    timer = changed.size ? setTimeout(update, GATHER) : null;
   }
 
   fill(view, h('h1', {}, t('view.list')),
@@ -174,8 +185,6 @@ export async function open(view, {root, title}) {
   const resize = new ResizeObserver(() => draw());
   resize.observe(scroll);
   refresh();
-  const changed = new Set();
-  let timer = null;
   const stop = listen((events) => {
     if (events.some((event) => event.EventType === 'ResourceAdded'
         || event.EventType === 'ResourceRemoved')
@@ -189,15 +198,9 @@ export async function open(view, {root, title}) {
         changed.add(path);
       }
     }
-    timer ??= setTimeout(() => {
-      timer = null;
-      if (changed.size > FEW) {
-        refresh();
-      } else {
-        changed.forEach(update);
-      }
-      changed.clear();
-    }, GATHER);
+    if (changed.size) {
+      timer ??= setTimeout(update, GATHER);
+    }
   });
   return () => {
     clearTimeout(timer);

@@ -135,9 +135,10 @@ function load(path) {
   if (!path.length) {
     return import('./list.js');
   }
-  const found = path[0] === 'systems'
-    ? VIEWS[path[2] || 'overview'] : SERVICE_VIEWS[path[0]];
-  return found ? found() : Promise.reject(new Error(t('noView')));
+  const [views, name] = path[0] === 'systems'
+    ? [VIEWS, path[2] || 'overview'] : [SERVICE_VIEWS, path[0]];
+  return Object.hasOwn(views, name) ? views[name]()
+    : Promise.reject(new Error(t('noView')));
 }
 
 function drawNavigation(path, id) {
