@@ -21,20 +21,20 @@ export async function open(view, {root, title}) {
   const roles = (await get(service.Roles['@odata.id'])).Members.map(
     (one) => one['@odata.id'].split('/').pop());
 
-  const list = new Panel(t('view.accounts'), async () => {
-    if (may('ConfigureUsers') || may('ConfigureManager')) {
-      return members(accounts);
-    }
-    // Others see their own account only.
-    const own = current()?.user;
-    return own ? [await get(`${accounts}/${encodeURIComponent(own)}`)] : [];
-  }, (found) => table(t('view.accounts'), [t('userName'), t('role'),
+  // Who may not see all accounts gets links to those of others.
+  const list = new Panel(t('view.accounts'), async () => (
+    await members(accounts)).filter((one) => one.UserName),
+  (found) => table(t('view.accounts'), [t('userName'), t('role'),
     t('state'), t('action')], found.map((one) => [
     one.UserName, one.RoleId,
     one.Locked ? t('locked') : t(one.Enabled ? 'enabled' : 'disabled'),
     actions(one)]), t('noAccounts')));
 
   function actions(one) {
+    // Those of files and Secrets, whose Ids are no numbers, are changed there.
+    if (!/^\d+$/.test(one.Id)) {
+      return h('span', {class: 'hint'}, one.Description);
+    }
     const path = one['@odata.id'];
     const own = one.UserName === current()?.user;
     const change = async (body) => {
@@ -45,7 +45,6 @@ export async function open(view, {root, title}) {
     const users = may('ConfigureUsers');
     return h('details', {}, h('summary', {'aria-label': t('changeAccount', {
       name: one.UserName})}, t('change')),
-    one.Description ? h('p', {class: 'hint'}, one.Description) : null,
     users || own ? passwordForm(one, change) : null,
     users ? [roleForm(one, change), h('div', {class: 'buttons'},
       button(t(one.Enabled ? 'disable' : 'enable'),

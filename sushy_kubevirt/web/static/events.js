@@ -2,7 +2,7 @@
 // Events of the service (Server-Sent Events), and regular reads where there
 // are none: changes without an event, and services with too many streams.
 
-import {ROOT, authentication} from './redfish.js';
+import {ROOT, authentication, failure} from './redfish.js';
 
 /** Milliseconds between two reads: with a stream, and without. */
 const WITH_STREAM = 15000;
@@ -105,7 +105,7 @@ async function* stream(signal, id) {
     credentials: 'omit', cache: 'no-store', signal,
   });
   if (!response.ok) {
-    throw new Error(response.statusText);
+    throw await failure(response.status, () => response.json());
   }
   yield null;
   const reader = response.body.pipeThrough(new TextDecoderStream())

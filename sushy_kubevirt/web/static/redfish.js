@@ -199,7 +199,8 @@ export async function login(user, password) {
   const body = await response.json();
   const made = {token: response.headers.get('X-Auth-Token'),
     uri: body['@odata.id'], user: body.UserName, privileges: ['Login']};
-  store(made);
+  // It is stored when the account can be used.
+  session = made;
   const change = (body['@Message.ExtendedInfo'] || []).find(
     (entry) => entry.MessageId.endsWith('.PasswordChangeRequired'));
   if (change) {
