@@ -107,3 +107,21 @@ class DevStackTestCase(base.BaseTestCase):
         for name in re.findall(r'\$\{(IRONIC_\w+)\}', (
                 folder / 'files' / 'cluster.yaml').read_text()):
             self.assertIn(f'``{name}``', text)
+
+
+class PicturesTestCase(base.BaseTestCase):
+
+    #: Bytes; see `tools.web_pictures`.
+    LIMIT = 60_000
+
+    def test_pictures_of_the_web_page(self):
+        """They exist, are small, and are shown."""
+        folder = ROOT / 'doc' / 'source'
+        shown = {(base_folder / name).resolve()
+                 for page, base_folder in (
+                     (folder / 'web.rst', folder), (ROOT / 'README.rst', ROOT))
+                 for name in re.findall(r'(?m)^\.\. image:: (\S+)$',
+                                        page.read_text())}
+        self.assertEqual(set((folder / '_static' / 'web').iterdir()), shown)
+        self.assertEqual([], [one for one in shown
+                              if one.stat().st_size > self.LIMIT])

@@ -167,6 +167,7 @@ function drawNavigation(path, id) {
 
 addEventListener('hashchange', async () => {
   await route();
-  main.focus();
+  main.focus({preventScroll: true});
+  scrollTo(0, 0);
 });
 open();

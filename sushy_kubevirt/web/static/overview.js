@@ -53,7 +53,7 @@ function powerPanel(heading) {
         await Promise.all([panel.refresh(), heading.refresh()]);
       }, {
         id: `reset-${kind}`, title: t(`resetHint.${kind}`),
-        class: kind === 'On' ? 'primary'
+        class: kind === 'On' && data.state === 'Off' ? 'primary'
           : INTERRUPTS.includes(kind) ? 'danger' : null,
       })) : null),
   ]);

@@ -39,7 +39,7 @@ export async function open(view, {system, title}) {
   const restore = replaceInlineStyles();
   const terminal = new Terminal({
     cursorBlink: true, screenReaderMode: true, scrollback: 5000, fontSize: 14,
-    fontFamily: 'monospace', convertEol: false});
+    fontFamily: 'monospace', lineHeight: 1.2, convertEol: false});
   const fit = new FitAddon();
   terminal.loadAddon(fit);
   const notice = h('p', {role: 'status', class: 'notice', id: 'notice'});

@@ -153,7 +153,7 @@ const TEXTS = {
   hostName: 'Host name',
   node: 'Node',
   processors: 'Processors',
-  processorText: '{count} threads, {sockets} sockets {model}',
+  processorText: 'Threads: {count}, sockets: {sockets} {model}',
   memory: 'Memory',
   gib: '{gib} GiB',
   machineType: 'Machine type',
