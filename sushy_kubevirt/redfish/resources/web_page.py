@@ -6,10 +6,12 @@ are those of `sushy_kubevirt.web`; xterm.js and noVNC, which the consoles need,
 are in a folder of their own (``Settings.web_modules``).
 """
 
+import functools
 import gzip
 import os
 
 import flask
+from werkzeug import http
 from werkzeug import security
 
 from sushy_kubevirt.redfish.protocol import authentication
@@ -61,22 +63,37 @@ def _send(folder, name):
     if (path is None or kind is None
             or not flask.current_app.systems.settings.web_page):
         raise error_responses.uri_not_found()
+    headers = dict(HEADERS)
+    packed = flask.request.accept_encodings['gzip'] > 0
+    if packed:
+        headers['Content-Encoding'] = 'gzip'
     try:
-        with open(path, 'rb') as stream:
-            data = stream.read()
+        data, tag = _read(path, os.stat(path).st_mtime_ns, packed)
     except (OSError, ValueError):    # the latter for a null character
         raise error_responses.uri_not_found() from None
-    headers = dict(HEADERS)
-    if flask.request.accept_encodings['gzip']:
-        data = gzip.compress(data, 6, mtime=0)
-        headers['Content-Encoding'] = 'gzip'
     response = flask.Response(data, mimetype=kind, headers=headers)
     # Cache-Control is no-cache: a browser asks whether its copy is current.
-    response.add_etag()
+    response.set_etag(tag)
     response.make_conditional(flask.request)
     # Servers set it.
     response.headers.pop('Date', None)
     return response
+
+
+# As many as there are files. Anybody can request them, and compressing takes
+# much longer than sending.
+@functools.lru_cache(maxsize=128)
+def _read(path, _modified, packed):
+    """Read a file.
+
+    :param packed: whether to compress it
+    :returns: (bytes, their ETag)
+    """
+    with open(path, 'rb') as stream:
+        data = stream.read()
+    if packed:
+        data = gzip.compress(data, mtime=0)
+    return data, http.generate_etag(data)
 
 
 ROUTES = (
