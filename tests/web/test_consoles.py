@@ -16,7 +16,7 @@ class ConsoleTestCase(case.WebPodTestCase):
 
     def setUp(self):
         super().setUp()
-        # Its connection ends with a restart of the BMC and with the session.
+        # Its connection ends with the session.
         self.tab.allow_error('WebSocket connection to')
         self.log_in()
         self.addCleanup(self.reset, 'ForceOff')
@@ -102,6 +102,13 @@ class ConsoleTestCase(case.WebPodTestCase):
         self.pod.request('DELETE', uri, expect=204)
         self.expect(self.page.get_by_text(
             'Your session has ended.')).to_be_visible()
+        # Another view of the URL needs the login, too.
+        self.page.go_back()
+        self.expect(self.page.get_by_label('User name')).to_be_visible()
+        self.page.get_by_label('User name').fill('admin')
+        self.page.get_by_label('Password').fill(self.pod.password)
+        self.page.get_by_role('button', name='Log in').click()
+        self.expect(self.page.locator('#power')).to_be_visible()
 
     def test_leave_by_keyboard(self):
         self.connected()

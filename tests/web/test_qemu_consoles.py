@@ -44,12 +44,36 @@ class QemuConsoleTestCase(case.WebQemuTestCase):
         self.reset('On')
         self.shows(qemu.DISK)
         self.log_into_guest()
-        self.shows('#')
+        self.shows('~ #')
         self.type('echo $((6 * 7))-answer\n')
         self.shows('42-answer')
         # The guest restarts; its console stays.
         self.type('clear; reboot -f\n')
         self.shows(qemu.DISK)
+
+    def test_pasted_text(self):
+        text = '''aZ09 ~!@#$%^&*()_+{}|:"<>? `-=[];'\\,./'''
+        self.open_view('Serial console')
+        self.reset('On')
+        self.shows(qemu.DISK)
+        # The guest's software takes any key for the power button.
+        self.type('deaf\n')
+        self.shows('deaf now')
+        self.log_into_guest()
+        self.shows('~ #')
+        # What is typed on the display goes to the first terminal.
+        self.type("IFS= read -r line < /dev/tty1; echo \"got-$line-\"\n")
+        self.open_view('Display')
+        self.until(self.picture)
+        self.page.get_by_text('Paste text').click()
+        self.page.get_by_label('Text', exact=True).fill(text + '\n')
+        self.page.get_by_role('button', name='Type the text').click()
+        self.until(lambda: f'got-{text}-' in self.log(), describe=self.log)
+
+    def log(self):
+        """Return what the VMI's serial port has printed."""
+        return self.sandbox.request(
+            'GET', f'/sandbox/guests/default/{self.name}/console').text
 
     def picture(self):
         """Return the size of the picture and its number of colours."""
@@ -71,10 +95,7 @@ class QemuConsoleTestCase(case.WebQemuTestCase):
         }""")
 
     def boots(self):
-        """Count the boots in what the VMI's serial port has printed."""
-        return self.sandbox.request(
-            'GET', f'/sandbox/guests/default/{self.name}/console').text.count(
-                qemu.DISK)
+        return self.log().count(qemu.DISK)
 
     def test_picture_and_keys(self):
         self.open_view('Display')

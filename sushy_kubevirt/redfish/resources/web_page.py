@@ -11,7 +11,6 @@ import gzip
 import os
 
 import flask
-from werkzeug import http
 from werkzeug import security
 
 from sushy_kubevirt.redfish.protocol import authentication
@@ -67,33 +66,30 @@ def _send(folder, name):
     packed = flask.request.accept_encodings['gzip'] > 0
     if packed:
         headers['Content-Encoding'] = 'gzip'
+    read = _packed if packed else _read
     try:
-        data, tag = _read(path, os.stat(path).st_mtime_ns, packed)
+        data = read(path, os.stat(path).st_mtime_ns)
     except (OSError, ValueError):    # the latter for a null character
         raise error_responses.uri_not_found() from None
     response = flask.Response(data, mimetype=kind, headers=headers)
     # Cache-Control is no-cache: a browser asks whether its copy is current.
-    response.set_etag(tag)
+    response.add_etag()
     response.make_conditional(flask.request)
     # Servers set it.
     response.headers.pop('Date', None)
     return response
 
 
-# As many as there are files. Anybody can request them, and compressing takes
-# much longer than sending.
-@functools.lru_cache(maxsize=128)
-def _read(path, _modified, packed):
-    """Read a file.
-
-    :param packed: whether to compress it
-    :returns: (bytes, their ETag)
-    """
+def _read(path, _modified):
     with open(path, 'rb') as stream:
-        data = stream.read()
-    if packed:
-        data = gzip.compress(data, mtime=0)
-    return data, http.generate_etag(data)
+        return stream.read()
+
+
+# More than there are files, of about 0.4 MiB. Anybody can request them, and
+# compressing takes much longer than sending.
+@functools.lru_cache(maxsize=256)
+def _packed(path, modified):
+    return gzip.compress(_read(path, modified), mtime=0)
 
 
 ROUTES = (

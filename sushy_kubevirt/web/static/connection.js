@@ -34,10 +34,14 @@ export class Connection {
   /** Open the WebSocket. */
   connect() {
     clearTimeout(this.timer);
-    this.notice(t('connecting'), false);
+    if (this.pause === FIRST_PAUSE) {
+      this.notice(t('connecting'), false);
+    }
     const socket = openSocket(this.path);
     this.socket = socket;
+    let accepted = false;
     socket.onopen = () => {
+      accepted = true;
       this.notice('', false);
       this.opened(socket);
     };
@@ -62,7 +66,9 @@ export class Connection {
         this.notice(event.reason || t('disconnected'), true);
         return;
       }
-      this.notice(event.reason || t('consoleLost'), false);
+      // A browser does not tell why a WebSocket was refused.
+      this.notice(event.reason
+        || t(accepted ? 'consoleLost' : 'consoleRefused'), false);
       this.timer = setTimeout(() => this.connect(), this.pause);
       this.pause = Math.min(this.pause * 2, LONGEST_PAUSE);
     };

@@ -55,9 +55,6 @@ export async function open(view, {system, title}) {
         rfb = new RFB(screen, channel, {shared: true});
         rfb.scaleViewport = scale.checked;
         rfb.background = '#000';
-        rfb.addEventListener('clipboard', (event) => {
-          text.value = event.detail.text;
-        });
         rfb.addEventListener('credentialsrequired', () => say(
           new Error(t('vncPassword'))));
         rfb.focus();
@@ -83,7 +80,7 @@ export async function open(view, {system, title}) {
     }
   }});
   scale.checked = true;
-  const text = h('textarea', {id: 'clipboard', rows: '3',
+  const text = h('textarea', {id: 'paste', rows: '3',
     spellcheck: 'false'});
   const leave = h('button', {type: 'button', id: 'leave',
     click: () => rfb?.focus()}, t('enterConsole'));
@@ -102,23 +99,22 @@ export async function open(view, {system, title}) {
       button(t('fullScreen'), () => frame.requestFullscreen(),
         {id: 'full-screen'}), checkbox(t('scale'), scale), again),
     notice, frame, h('p', {class: 'hint'}, t('leaveConsole')),
-    h('details', {}, h('summary', {}, t('clipboard')),
-      field(t('clipboardText'), text, t('clipboardHint')),
-      h('div', {class: 'buttons'},
-        button(t('toClipboard'), need(() => {
-          rfb.clipboardPasteFrom(text.value);
-          rfb.focus();
-        }), {id: 'to-clipboard'}),
-        button(t('typeText'), need(() => {
-          type(rfb, text.value);
-          rfb.focus();
-        }), {id: 'type-text'}))));
+    h('details', {}, h('summary', {}, t('paste')),
+      field(t('pasteText'), text, t('pasteHint')),
+      h('div', {class: 'buttons'}, button(t('typeText'), need(() => {
+        type(rfb, text.value);
+        rfb.focus();
+      }), {id: 'type-text'}))));
   return () => {
     stop();
     connection.end();
     end();
   };
 }
+
+/** Characters that need Shift on a US keyboard; QEMU presses it for none. */
+const SHIFTED = /[A-Z~!@#$%^&*()_+{}|:"<>?]/;
+const SHIFT = 0xffe1;
 
 /** Send text as keys (RFC 6143, section 7.5.4). */
 function type(rfb, text) {
@@ -127,7 +123,14 @@ function type(rfb, text) {
     // Keysyms of X11: Latin-1 as it is, other characters by their code point.
     const keysym = one === '\n' ? 0xff0d : one === '\t' ? 0xff09
       : code < 0x100 ? code : 0x1000000 + code;
+    const shifted = SHIFTED.test(one);
+    if (shifted) {
+      rfb.sendKey(SHIFT, 'ShiftLeft', true);
+    }
     rfb.sendKey(keysym, null);
+    if (shifted) {
+      rfb.sendKey(SHIFT, 'ShiftLeft', false);
+    }
   }
 }
 

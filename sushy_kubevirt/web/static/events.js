@@ -41,7 +41,9 @@ function tell(events) {
 /** Start to observe the service. */
 export function start() {
   end();
-  const abort = new AbortController();
+  let running = true;
+  let reading = null;
+  let wake = () => {};
   let last = Date.now();
   const timer = setInterval(() => {
     const now = Date.now();
@@ -52,23 +54,36 @@ export function start() {
     }
   }, 1000);
   const seen = () => {
-    if (!document.hidden) {
+    if (document.hidden) {
+      // A browser has six connections to a host, for all of its tabs, and the
+      // service has few streams.
+      reading?.abort();
+    } else {
       last = Date.now();
       tell([]);
+      wake();
     }
   };
   document.addEventListener('visibilitychange', seen);
   stop = () => {
+    running = false;
     clearInterval(timer);
     document.removeEventListener('visibilitychange', seen);
-    abort.abort();
+    reading?.abort();
   };
   (async () => {
     let pause = FIRST_PAUSE;
     let id = null;
-    while (!abort.signal.aborted) {
+    while (running) {
+      if (document.hidden) {
+        await new Promise((resolve) => {
+          wake = resolve;
+        });
+        continue;
+      }
+      reading = new AbortController();
       try {
-        for await (const event of stream(abort.signal, id)) {
+        for await (const event of stream(reading.signal, id)) {
           if (!streaming) {
             streaming = true;
             pause = FIRST_PAUSE;
@@ -83,9 +98,11 @@ export function start() {
       } catch {
         // Refused or lost; the regular reads tell the user.
       }
-      streaming = false;
-      await new Promise((resolve) => setTimeout(resolve, pause));
-      pause = Math.min(pause * 2, LONGEST_PAUSE);
+      if (running) {
+        streaming = false;
+        await new Promise((resolve) => setTimeout(resolve, pause));
+        pause = Math.min(pause * 2, LONGEST_PAUSE);
+      }
     }
   })();
 }

@@ -14,6 +14,7 @@ const SPARE = 8;        // rows that are drawn above and below the visible
 const GATHER = 200;     // milliseconds in which events are gathered
 const FEW = 20;         // changed machines that are read one by one
 const AGE = 60000;      // milliseconds until the list is read without event
+const EACH = 20;        // the same for each machine, while no events arrive
 
 const order = new Intl.Collator('en', {numeric: true});
 
@@ -188,7 +189,8 @@ export async function open(view, {root, title}) {
   const stop = listen((events) => {
     if (events.some((event) => event.EventType === 'ResourceAdded'
         || event.EventType === 'ResourceRemoved')
-        || !events.length && (!isStreaming() || Date.now() - read > AGE)) {
+        || !events.length && Date.now() - read > (isStreaming() ? AGE
+          : Math.min(AGE, machines.size * EACH))) {
       refresh();
       return;
     }

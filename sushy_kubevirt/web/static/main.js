@@ -59,6 +59,7 @@ async function open(reason) {
   leave();
   leave = () => {};
   shown = null;
+  root = null;
   clearMessages();
   fill(navigation);
   try {
@@ -149,9 +150,13 @@ function drawNavigation(path, id) {
       user ? t('loggedInAs', {user, role: (redfish.current().roles || [])
         .join(', ')}) : t('noLogin'),
       user ? button(t('logout'), async () => {
-        await redfish.logout().catch(() => {});
-        root = null;
-        await open(t('loggedOut'));
+        let reason = t('loggedOut');
+        try {
+          await redfish.logout();
+        } catch {
+          reason = t('notLoggedOut');
+        }
+        await open(reason);
       }, {id: 'logout'}) : null));
   const present = path[0] === 'systems' ? path[2] || 'overview' : path[0];
   const entry = (name, target) => h('a', {href: target,

@@ -15,6 +15,9 @@ const POLL = 1000;
 /** Uploads of this page: path of the device to {sending, bar}. */
 const uploads = new Map();
 
+addEventListener('session-end', () => {
+  uploads.forEach((one) => one.sending.abort());
+});
 addEventListener('beforeunload', (event) => {
   if (uploads.size) {
     event.preventDefault();

@@ -53,6 +53,7 @@ function store(value) {
   session = value;
   if (value === null) {
     sessionStorage.removeItem(STORED);
+    dispatchEvent(new Event('session-end'));
   } else {
     sessionStorage.setItem(STORED, JSON.stringify(value));
   }

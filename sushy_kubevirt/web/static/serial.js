@@ -10,6 +10,9 @@ import {Heading} from './view.js';
 
 const MODULES = '/web/modules/xterm';
 
+/** Bytes of a message, of which the BMC refuses long ones; for pasted text. */
+const PIECE = 16384;
+
 /** Show the console. */
 export async function open(view, {system, title}) {
   const heading = new Heading(system, title, 'console');
@@ -59,7 +62,12 @@ export async function open(view, {system, title}) {
       again.hidden = !waits;
     },
   });
-  terminal.onData((text) => connection.send(encoder.encode(text)));
+  terminal.onData((text) => {
+    const data = encoder.encode(text);
+    for (let i = 0; i < data.length; i += PIECE) {
+      connection.send(data.subarray(i, i + PIECE));
+    }
+  });
   terminal.onBinary((text) => connection.send(
     Uint8Array.from(text, (one) => one.charCodeAt(0))));
   const leave = h('button', {type: 'button', id: 'leave',

@@ -21,6 +21,8 @@ const TEXTS = {
   noLogin: 'No login needed',
   logout: 'Log out',
   loggedOut: 'You have logged out.',
+  notLoggedOut: 'The BMC did not answer. This tab is logged out; the session '
+    + 'ends when it has been unused for some time.',
   sessionEnded: 'Your session has ended. Log in again.',
   lost: 'The BMC does not answer. What is shown may be old. The page tries '
     + 'again by itself.',
@@ -305,6 +307,9 @@ const TEXTS = {
   disconnected: 'The connection was closed.',
   notConnected: 'The console is not connected.',
   consoleLost: 'The connection to the BMC was lost; it is opened again.',
+  consoleRefused: 'The BMC does not open the console; the page tries again. '
+    + 'If it stays so: a proxy in between has to pass on WebSockets and the '
+    + 'name of the host, and the log of the BMC has the reason.',
   enterConsole: 'Use keyboard in the console',
   leaveConsole: 'Keys go to the guest. Ctrl+F6 leaves the console.',
   fullScreen: 'Full screen',
@@ -313,11 +318,10 @@ const TEXTS = {
   scale: 'Fit to window',
   vncPassword: 'The display asks for a password, which KubeVirt does not '
     + 'use. Report this.',
-  clipboard: 'Clipboard',
-  clipboardText: 'Text',
-  clipboardHint: 'The clipboard needs an agent in the guest; typing works '
-    + 'with every guest that has an English keyboard.',
-  toClipboard: 'Send to the clipboard of the guest',
+  paste: 'Paste text',
+  pasteText: 'Text',
+  pasteHint: 'KubeVirt has no clipboard of the guest: the text is typed, as on '
+    + 'an English (US) keyboard.',
   typeText: 'Type the text',
 };
 
