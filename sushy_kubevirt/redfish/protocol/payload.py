@@ -68,14 +68,6 @@ def check():
     if media != _JSON:
         if request.mimetype != media:
             raise _wrong_type_of_body(media)
-        if 'HTTP_X_AUTH_TOKEN' not in request.environ and _is_foreign(
-                request.environ):
-            # A form of any web page can send such a body, and the browser
-            # adds the stored password.
-            raise error_responses.general_error(
-                403, 'Changes requested by a web page of another site are '
-                'refused.',
-                'Use a Redfish client, or a page of this server.')
         return      # the view reads it
     if request.max_content_length is None:
         request.max_content_length = MAX_BODY
@@ -89,16 +81,6 @@ def check():
     if not isinstance(body, dict):
         raise error_responses.RedfishError(400, messages.message(
             'MalformedJSON', detail='The body must be a JSON object.'))
-
-
-def _is_foreign(environ):
-    """Tell whether a page of another host or port sends the request.
-
-    The scheme may be changed by a proxy. Both headers leave out its port.
-    """
-    origin = environ.get('HTTP_ORIGIN')
-    return origin is not None and origin.partition('://')[2].lower() != (
-        environ.get('HTTP_HOST', '').lower())
 
 
 def _wrong_type_of_body(media):

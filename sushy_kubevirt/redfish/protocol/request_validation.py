@@ -28,6 +28,8 @@ _VERSIONS = ('4.0',)
 # Sec-Fetch-Site (W3C Fetch Metadata) of a browser's cross-site requests. The
 # browser adds the stored password, and some actions need no body, so a form on
 # another site could otherwise trigger them. A WebSocket could also be read.
+# Browsers do not send it to http:// addresses of other hosts than their own:
+# there Origin tells, unless the client has a token, which a form has not.
 _OTHER_SITES = ('cross-site', 'same-site')
 _JSON = 'application/json'
 
@@ -66,9 +68,10 @@ def check():
             'HeaderInvalid', f'OData-Version: {version}',
             resolution='Send OData-Version 4.0 or leave it out.'))
     websocket = authentication.wants_websocket()
-    if (environ.get('HTTP_SEC_FETCH_SITE') in _OTHER_SITES
-            and (websocket or request.method not in _READS)
-            or websocket and _is_foreign(environ)):
+    if ((websocket or request.method not in _READS)
+            and (environ.get('HTTP_SEC_FETCH_SITE') in _OTHER_SITES
+                 or (websocket or 'HTTP_X_AUTH_TOKEN' not in environ)
+                 and _is_foreign(environ))):
         raise error_responses.general_error(
             403, 'Changes and WebSockets requested by a web page of another '
             'site are refused.',
@@ -86,7 +89,7 @@ def check():
 
 
 def _is_foreign(environ):
-    """Tell whether a page of another host or port opens a WebSocket.
+    """Tell whether a page of another host or port sends the request.
 
     The scheme may be changed by a proxy. Both headers leave out its port.
     """

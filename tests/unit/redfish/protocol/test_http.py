@@ -135,6 +135,15 @@ class TestNegotiation(base.RedfishTestCase):
             self.assertEqual(code, answer.status_code, answer.text)
             answer = self.client.get(self.path, headers=headers)
             self.assertEqual(200, answer.status_code)
+        # Browsers do not send it to other hosts without TLS.
+        for headers, code in (
+                ({'Origin': 'http://other'}, 403),
+                ({'Origin': 'http://localhost:1'}, 403),
+                ({'Origin': 'null'}, 403),
+                ({'Origin': 'http://localhost'}, 204),
+                ({'Origin': 'http://proxy', 'X-Auth-Token': 'x'}, 204)):
+            answer = self.client.post(path, headers=headers)
+            self.assertEqual(code, answer.status_code, answer.text)
 
     def test_rejects_query_parameters_of_writes(self):
         self.assertEqual(400, self.code(self.path + '?$select=Name',
