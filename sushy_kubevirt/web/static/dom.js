@@ -215,8 +215,8 @@ export class Panel {
       h('h2', {id}, title), this.body);
   }
 
-  /** Load the data, and draw it if it has changed. */
-  async refresh() {
+  /** Load the data, and draw it if it has changed, or `always`. */
+  async refresh(always = false) {
     let data;
     try {
       data = await this.load();
@@ -224,13 +224,17 @@ export class Panel {
       if (error.ended) {
         throw error;
       }
+      if (this.shown !== undefined && (error.status === 0
+          || this.body.querySelector('form[data-changed]'))) {
+        return;     // what is shown and was filled in stays
+      }
       this.shown = undefined;
       fill(this.body, h('div', {class: 'box bad'}, problem(error)),
         button(t('tryAgain'), () => this.refresh()));
       return;
     }
     const text = JSON.stringify(data);
-    if (text !== this.shown
+    if ((always || text !== this.shown)
         && !this.body.querySelector('form[data-changed]')) {
       this.shown = text;
       fill(this.body, this.draw(data));
@@ -239,11 +243,10 @@ export class Panel {
 
   /** Draw again even if nothing has changed. */
   async reset() {
-    this.shown = undefined;
     for (const one of this.body.querySelectorAll('form[data-changed]')) {
       delete one.dataset.changed;
     }
-    await this.refresh();
+    await this.refresh(true);
   }
 }
 

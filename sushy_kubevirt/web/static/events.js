@@ -99,7 +99,13 @@ export function start() {
         // Refused or lost; the regular reads tell the user.
       }
       if (running) {
-        streaming = false;
+        if (streaming) {
+          streaming = false;
+          if (!document.hidden) {
+            // Whether the service is lost.
+            tell([]);
+          }
+        }
         await new Promise((resolve) => setTimeout(resolve, pause));
         pause = Math.min(pause * 2, LONGEST_PAUSE);
       }

@@ -83,6 +83,11 @@ async function open(reason) {
   }
   events.start();
   await route();
+  // The others, to show them while the service is lost: a browser may not try
+  // again to load a module.
+  for (const one of Object.values({...VIEWS, ...SERVICE_VIEWS})) {
+    one().catch(() => {});
+  }
 }
 
 /** Open the view that the URL names. */
@@ -125,9 +130,14 @@ async function route() {
     fill(main, view);
   } catch (error) {
     if (shown === place && !error.ended) {
-      fill(main, h('h1', {}, t('notShown')));
+      fill(main, h('h1', {}, t('notShown')),
+        error.status === undefined ? null : button(t('tryAgain'), route));
       say(error);
       shown = null;
+      if (error.status === 0) {
+        leave = events.listen(() => redfish.get(redfish.ROOT).then(
+          () => shown ?? route(), () => {}));
+      }
     }
   }
 }
@@ -138,8 +148,9 @@ function load(path) {
   }
   const [views, name] = path[0] === 'systems'
     ? [VIEWS, path[2] || 'overview'] : [SERVICE_VIEWS, path[0]];
-  return Object.hasOwn(views, name) ? views[name]()
-    : Promise.reject(new Error(t('noView')));
+  return Object.hasOwn(views, name) ? views[name]().catch(() => {
+    throw redfish.unreachable();
+  }) : Promise.reject(new Error(t('noView')));
 }
 
 function drawNavigation(path, id) {
