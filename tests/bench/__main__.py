@@ -17,11 +17,12 @@ def parser():
     made = argparse.ArgumentParser(
         prog='tools/bench',
         description='Measure the emulators of this project beside the stock '
-        'ones, interleaved, on this machine, the BMC of a VM, an emulator of '
-        'thousands of VMs, one process with many BMCs, the operator with '
-        'its BMCs, without and with shared pods, and clusters of virtual '
-        'bare metal. Takes half an hour; prints a table, and JSON on '
-        'request. Times depend on the machine and its other load: compare '
+        'ones, interleaved, on this machine, the BMC of a VM and its web '
+        'page, an emulator of thousands of VMs, one process with many BMCs, '
+        'the operator with its BMCs, without and with shared pods, and '
+        'clusters of virtual bare metal. Takes half an hour; prints a '
+        'table, and JSON on request. Times depend on the machine and its '
+        'other load: compare '
         'the ratios to what was measured in the same run. See '
         'doc/source/reference/benchmarks.rst.')
     made.add_argument('--json', metavar='FILE',
@@ -33,7 +34,8 @@ def parser():
                       'meaningless figures')
     made.add_argument('--only', choices=(*report.NAMES, *plan.OTHERS),
                       help='measure one side alone, or the BMC of a VM '
-                      '(bmc), or an emulator of thousands of VMs (scale), or '
+                      '(bmc), or its web page in Chromium (web), or an '
+                      'emulator of thousands of VMs (scale), or '
                       'one process with many BMCs (shared), or the operator, '
                       'or the operator with shared pods that are simulated '
                       '(placement), or clusters of virtual bare metal')

@@ -21,6 +21,7 @@ from tests.bench import scale
 from tests.bench import sharing
 from tests.bench import spread
 from tests.bench import subjects
+from tests.bench import viewing
 from tests.fixtures import vbmcd
 
 
@@ -79,6 +80,10 @@ class Sizes:
     bmc_gets: int = 400
     bmc_clients: int = 32
     bmc_starts: int = 11
+    #: The web page: first views of each kind, and pairs of pods whose memory
+    #: is compared.
+    views: int = 21
+    page_starts: int = 7
 
 
 FULL = Sizes(rounds=31, get=60, get_parallel=60, reset=6,
@@ -90,7 +95,8 @@ QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
               ready=1, crowd=20, rest=3,
               nodes=3, declarations=1, clusters=(5,),
               enrolled=2, vms=(50,), shared=3, placed=(10,),
-              bmc_rounds=2, bmc_gets=24, bmc_clients=8, bmc_starts=1)
+              bmc_rounds=2, bmc_gets=24, bmc_clients=8, bmc_starts=1,
+              views=1, page_starts=1)
 
 
 def _get(subject, sizes):
@@ -291,7 +297,7 @@ def emulators(sizes, only, say):
 
 
 #: What is measured besides the emulators.
-OTHERS = {'bmc': bmc.measure, 'scale': scale.measure,
+OTHERS = {'bmc': bmc.measure, 'web': viewing.measure, 'scale': scale.measure,
           'shared': sharing.measure,
           'operator': operating.measure, 'placement': placing.measure,
           'cluster': declaring.measure}

@@ -106,7 +106,8 @@ def rows(result):
     """
     if 'turns' in result:
         yield from _emulators(result)
-    yield from result.get('bmc', ())
+    for part in 'bmc', 'web':
+        yield from result.get(part, ())
     for figures in result.get('scale', ()):
         yield from _scale(**figures)
     for figures in result.get('placement') or ():

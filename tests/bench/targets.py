@@ -31,6 +31,10 @@ TARGETS = {
     ('a page of it, 10000 VMs', 'ms, median'): 10,
     **{(f'memory of a VM, {count} VMs', 'KiB of PSS'): 3.2
        for count in (5000, 10000)},
+    **{(f'web page, first view of the {view}', unit): value
+       for view in ('login', 'overview')
+       for unit, value in (('ms, median', 300), ('kB', 100))},
+    ('web page, not used', 'KiB of PSS'): 1024,
     ('memory of a BMC in one process', 'KiB of PSS'): 1024,
     **{(f'GET, {what}, flood of {kind}', 'times without'): 2
        for what in ('cached', 'uncached') for kind in sharing.FLOODS

@@ -46,7 +46,7 @@ class PlotsTestCase(base.BaseTestCase):
         self.assertEqual(
             sorted(f'{name}-{theme}.svg' for theme in plots.THEMES
                    for name in ('operator-memory', 'ratios-stock',
-                                'ratios-put-start',
+                                'ratios-put-start', 'ratios-get-redfish',
                                 'ratios-list-of-the-api')),
             sorted(path.name for path in self.paths))
         self.assertEqual(set(self.paths), set(self.folder.iterdir()))

@@ -37,6 +37,10 @@ RESULT = {
                    [6.0, 6.0], 11, [6] * 11),
         report.Row('GET system, HTTPS, 1 client', 'a second', 1600.0, 'other',
                    reason='other: not served: it has no TLS')],
+    'web': [
+        report.Row('web page, first view of the login', 'ms, median', 240.0,
+                   'GET /redfish', 60.0, 4.0, [3.5, 4.5], 21, [240.0] * 21),
+        report.Row('web page, first view of the login', 'kB', 24.0)],
     'scale': [{'vms': 5000, 'first_s': 3.0, 'list_s': 2.0, 'whole_ms': 40.0,
                'page_ms': 4.0, 'kib_per_vm': 3.1}],
     'shared': {'bmcs': 250, 'empty': 36.0, 'full': 74.0, 'kib_per_bmc': 154.0,
@@ -98,6 +102,12 @@ class RowsTestCase(base.BaseTestCase):
         row = self.row(what, 's, all Ready')
         self.assertEqual((40.0, 20), (row.value, row.target))
         self.assertEqual(52.0, self.row(what, 'MiB of PSS').value)
+
+    def test_web_page(self):
+        what = 'web page, first view of the login'
+        row = self.row(what, 'ms, median')
+        self.assertEqual((300, 4.0), (row.target, row.ratio))
+        self.assertEqual(100, self.row(what, 'kB').target)
 
     def test_better(self):
         self.assertEqual(
