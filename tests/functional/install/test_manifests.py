@@ -32,6 +32,7 @@ FOREIGN_KINDS = ('monitoring.coreos.com/v1 ServiceMonitor servicemonitors',
                  'monitoring.coreos.com/v1 PrometheusRule prometheusrules',
                  'cert-manager.io/v1 Issuer issuers',
                  'cert-manager.io/v1 Certificate certificates',
+                 'gateway.networking.k8s.io/v1 TLSRoute tlsroutes',
                  'metal.harvesterhci.io/v1alpha1 AddressPool addresspools',
                  'metal.harvesterhci.io/v1alpha1 Inventory inventories',
                  'metal.harvesterhci.io/v1alpha1 Cluster clusters')
