@@ -169,8 +169,7 @@ class RolesTestCase(AccessTestCase):
         self.tab.allow_error('status of 401')
         self.pod.request('PATCH', made['@odata.id'],
                          {'RoleId': 'ReadOnly'}, 200)
-        # That ends its sessions.
-        self.page.reload()
+        # That ends its sessions, which the page notices by itself.
         self.expect(self.page.get_by_text(
             'Your session has ended.')).to_be_visible()
         self.page.get_by_label('User name').fill('changed')

@@ -188,10 +188,11 @@ class KeyboardTestCase(case.WebPodTestCase):
             self.useFixture(fixtures.TempDir()).path) / 'boot.iso'
         path.write_bytes(b'\0CD001' + bytes(2 ** 20))
         file = panel.get_by_label('Image file')
+        # Before the key is pressed: Chromium is told of it asynchronously.
+        self.page.on('filechooser', lambda one: one.set_files(path))
         self.tab_to(file)
-        with self.page.expect_file_chooser() as chosen:
-            self.press('Enter')
-        chosen.value.set_files(path)
+        self.press('Enter')
+        self.until(lambda: file.evaluate('(one) => one.files.length'))
         self.tab_to(panel.get_by_role('button', name='Upload', exact=True))
         self.press('Enter')
         self.expect(panel).to_contain_text('Complete')

@@ -411,7 +411,7 @@ def _in_environment(folder, name, seconds, *options, env=None):
 def web(folder):
     """Run the web page of BMCs in Debian's Chromium."""
     # Beside the logs, and kept like them.
-    return _in_environment(folder, 'web', 600, env={
+    return _in_environment(folder, 'web', 600, *WORKERS, env={
         'SUSHY_KUBEVIRT_TEST_PAGES': f'{folder}-pages'})
 
 

@@ -5,7 +5,7 @@
 import {ROOT, authentication, failure} from './redfish.js';
 
 /** Milliseconds between two reads: with a stream, and without. */
-const WITH_STREAM = 15000;
+const WITH_STREAM = 5000;
 const WITHOUT_STREAM = 4000;
 
 /** Shortest and longest pause before the stream is opened again. */
