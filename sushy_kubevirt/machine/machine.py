@@ -334,14 +334,12 @@ class Machine:
         """
         return insert.insert(self, _device(device_id), source, wait)
 
-    def require_media_upload(self, most):
+    def require_media_upload(self):
         """Check that a client can upload an image.
 
-        :param most: maximum number of such uploads in this process
-        :raises: `errors.Unsupported` without CDI or its upload proxy,
-            `errors.Unavailable` if there are as many uploads
+        :raises: `errors.Unsupported` without CDI or its upload proxy
         """
-        insert.require_upload(self, most)
+        insert.require_upload(self)
 
     def upload_media(self, device_id, image, probe, write_protected=True,
                      wait=None):

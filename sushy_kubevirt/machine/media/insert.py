@@ -83,24 +83,18 @@ def insert(machine, device, source, wait=None):
     return medium
 
 
-def require_upload(machine, most):
+def require_upload(machine):
     """Check that a client can upload an image.
 
     :param machine: a `machine.Machine`
-    :param most: maximum number of such uploads in this process
-    :raises: `errors.Unsupported`, `errors.Unavailable`
+    :raises: `errors.Unsupported`
     """
     options = machine.options.media
     if not options.upload_proxy_url:
         raise errors.Unsupported(
             'Images cannot be uploaded, because no upload proxy of CDI is '
             'configured' + _set_proxy(options))
-    media = machine.cluster.media
-    media.require_cdi()
-    if sum(one.image is not None
-           for one in media.uploads.copy().values()) >= most:
-        raise errors.Unavailable(
-            f'{most} images are being uploaded; no more can be at a time', 30)
+    machine.cluster.media.require_cdi()
 
 
 def upload_image(machine, device, image, probe, write_protected, wait=None):

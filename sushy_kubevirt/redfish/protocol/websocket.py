@@ -23,6 +23,7 @@ from websockets import server
 
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
+from sushy_kubevirt.redfish.services import server_threads
 
 #: Environ key of a list. A server that has it serves what is appended.
 UPGRADES = 'sushy_kubevirt.upgrades'
@@ -125,7 +126,7 @@ class Upgrade(flask.Response):
             raise error_responses.general_error(
                 501, 'This HTTP server does not support WebSockets.',
                 'Use sushy-kubevirt-redfish, the command sushy-emulator, or '
-                'gunicorn with its worker class gthread.')
+                'gunicorn with its worker class gthread and several threads.')
         super().__init__(status=101, headers=_accept(flask.request))
         del self.headers['Content-Type']
 
@@ -160,7 +161,7 @@ class Upgrade(flask.Response):
 
 def _socket(environ):
     """Return the socket of a thread that serves one request, or None."""
-    if not environ.get('wsgi.multithread'):
+    if not server_threads.several(environ):
         return None
     found = environ.get('gunicorn.socket') or environ.get('werkzeug.socket')
     # Not gevent's or eventlet's, which must not be used with asyncio.

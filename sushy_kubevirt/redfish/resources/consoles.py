@@ -18,9 +18,6 @@ from sushy_kubevirt.redfish.resources import resource_paths
 
 SERIAL, GRAPHICAL = 'SerialConsole', 'GraphicalConsole'
 
-#: Key in app.extensions: the set of open consoles.
-_OPENED = 'sushy_kubevirt.consoles'
-
 _RULES = {name: f'{resource_paths.SYSTEMS}/<identity>/{name}'
           for name in (SERIAL, GRAPHICAL)}
 
@@ -73,14 +70,11 @@ def _open(name, machine):
     from sushy_kubevirt.redfish.protocol import websocket
     from sushy_kubevirt.redfish.services import console_relay
     app = flask.current_app._get_current_object()
-    opened = app.extensions.setdefault(_OPENED, set())
-    if len(opened) >= console_relay.limit():
-        raise error_responses.unavailable(
-            'The maximum number of consoles is open.', 30)
     relay = console_relay.Relay(
         functools.partial(app.systems.machine, machine.qualified_name),
         console.SERIAL if name == SERIAL else console.DISPLAY,
-        authentication.still_authorized(), opened)
+        authentication.still_authorized(),
+        authentication.services().consoles)
     app.logger.info('%s of %s opened by %s', name, machine.qualified_name,
                     authentication.client_address())
     return websocket.Upgrade(relay.run)

@@ -23,6 +23,7 @@ from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services.events import filters
 from sushy_kubevirt.redfish.services.events import server_sent_events
 from sushy_kubevirt.redfish.services.events import service_settings
+from sushy_kubevirt.redfish.services import server_threads
 
 ROOT = event_destination.SERVICE
 STREAM = ROOT + '/SSE'
@@ -97,7 +98,7 @@ def resource():
                 list(event_destination.SEVERITIES),
         }},
     }
-    if _is_multithreaded():
+    if server_threads.several(flask.request.environ):
         body['ServerSentEventUri'] = STREAM
         # EventType works but is deprecated, so it is not advertised.
         body['SSEFilterPropertiesSupported'] = {
@@ -152,14 +153,9 @@ def test_event():
 
 # Server-Sent Events stream
 
-def _is_multithreaded():
-    """Check whether the server can serve others while a stream is open."""
-    return flask.request.environ.get('wsgi.multithread', False)
-
-
 def stream():
     """GET /redfish/v1/EventService/SSE"""
-    if not _is_multithreaded():
+    if not server_threads.several(flask.request.environ):
         raise error_responses.general_error(
             501, 'Event streams need a server with several threads; this '
             'one has one.', 'Subscribe to events instead, or run the server '

@@ -13,6 +13,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine.media import image_format
 from sushy_kubevirt.machine.media import image_size
+from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import multipart
@@ -22,7 +23,6 @@ from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import media_status
 from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.resources import tasks
-from sushy_kubevirt.redfish.services import server_threads
 
 #: Accepted values of TransferProtocolType and TransferMethod.
 PROTOCOLS = ('HTTP', 'HTTPS')
@@ -36,9 +36,6 @@ _UPLOAD = 'Upload'
 # Parts of an upload, and what the JSON object of the first may have.
 _PARAMETERS_PART, _FILE_PART = 'InsertParameters', 'ImageFile'
 _UPLOAD_PARAMETERS = {'WriteProtected': bool | None, 'Size': int | None}
-
-#: Maximum number of uploads of a process at a time.
-_MAX_UPLOADS = 16
 
 _TYPES = {media.Kind.CD: ('Virtual CD', ['CD', 'DVD']),
           media.Kind.USB_STICK: ('Virtual USB Stick', ['USBStick'])}
@@ -284,11 +281,19 @@ def upload(machine, device):
     the whole image.
     """
     found = find(machine, device)
-    settings = flask.current_app.systems.settings
-    if not settings.web_page:
+    if not flask.current_app.systems.settings.web_page:
         raise error_responses.uri_not_found()
-    machine.require_media_upload(
-        max(1, server_threads.limit(_MAX_UPLOADS, 0.5)))
+    machine.require_media_upload()
+    slot = authentication.services().uploads.take()
+    if slot is None:
+        raise error_responses.unavailable(
+            'The maximum number of images is being uploaded.', 30)
+    with slot:
+        return _upload(machine, found)
+
+
+def _upload(machine, device):
+    settings = flask.current_app.systems.settings
     form = multipart.Form(_PARAMETERS_PART, _FILE_PART)
     form.read_head(image_format.NEEDED)
     values = payload.validated(form.values, _UPLOAD_PARAMETERS)
@@ -301,13 +306,13 @@ def upload(machine, device):
             _FILE_PART, form.name, message=f'{form.name} is empty')
     wants_task = _wants_task()
     medium = machine.upload_media(
-        found.id, media.ClientImage(form.name, form.readinto),
+        device.id, media.ClientImage(form.name, form.readinto),
         image_size.of_upload(
             form.name, form.head, size, flask.request.content_length,
             settings.machine.media),
         values.get('WriteProtected') is not False,
         wait=False if wants_task else None)
-    return _inserted(machine, found, medium, _serves_tasks())
+    return _inserted(machine, device, medium, _serves_tasks())
 
 
 def _eject(machine, device):

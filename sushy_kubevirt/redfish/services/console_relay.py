@@ -18,9 +18,6 @@ LOG = logging.getLogger(__name__)
 #: the server stops.
 CHECK_SECONDS = 2.0
 
-#: Largest number of open consoles of an application.
-MAX_CONSOLES = 32
-
 #: Seconds for the last sentence, if the client does not read.
 _LAST_SECONDS = 1.0
 
@@ -31,6 +28,8 @@ _ENDED = 1012, 'The VM has stopped or restarted, or moved to another node.'
 _STOPPING = 1001, 'The BMC is stopping.'
 _LOGGED_OUT = 1008, 'The login is no longer valid. Log in again.'
 _FAILED = 1011, 'The console failed. See the log of the BMC.'
+_TOO_MANY = 1013, ('The maximum number of consoles is open. Close one, or '
+                   'try again later.')
 _TAKEN = 4000, 'Another client has probably connected. Connect again.'
 
 
@@ -42,26 +41,36 @@ class Relay:
     :param port: `console.SERIAL` or `console.DISPLAY`
     :param authorized: function that tells whether the client is still logged
         in; may block
-    :param opened: set to which the relay belongs while it runs
+    :param slots: `server_threads.Slots`
     """
 
-    def __init__(self, find, port, authorized, opened):
+    def __init__(self, find, port, authorized, slots):
         self._find = find
         self._port = port
         self._authorized = authorized
-        self._opened = opened
+        self._slots = slots
 
     async def run(self, socket):
         """Relay until one side ends, and close the connection.
 
+        A browser hides why a handshake was refused, so a console too many is
+        closed here.
+
         :param socket: `websocket.WebSocket`
         """
+        slot = self._slots.take()
+        if slot is None:
+            await socket.end(*_TOO_MANY)
+            return
+        with slot:
+            await self._relay(socket)
+
+    async def _relay(self, socket):
         self._socket = socket
         self._notice = ''
         self._noticed = asyncio.Event()
         self._console = console.Console(self._find, socket.send, self._tell,
                                         self._port)
-        self._opened.add(self)
         tasks = [asyncio.ensure_future(one) for one in (
             self._connect(), self._forward_input(), self._forward_notices(),
             self._check())]
@@ -83,7 +92,6 @@ class Relay:
                     async with asyncio.timeout(_LAST_SECONDS):
                         await socket.send(self._notice)
             await socket.end(*end)
-            self._opened.discard(self)
 
     async def _connect(self):
         taken = await self._console.run()
@@ -113,8 +121,3 @@ class Relay:
             if not await asyncio.to_thread(self._authorized):
                 return _LOGGED_OUT
             await asyncio.sleep(CHECK_SECONDS)
-
-
-def limit():
-    """Return the largest number of consoles that this process may serve."""
-    return max(1, server_threads.limit(MAX_CONSOLES, 0.5))

@@ -12,8 +12,12 @@ from sushy_kubevirt.redfish.services import authenticator
 from sushy_kubevirt.redfish.services.events import account_events
 from sushy_kubevirt.redfish.services.events import dispatcher
 from sushy_kubevirt.redfish.services import login_accounts
+from sushy_kubevirt.redfish.services import server_threads
 from sushy_kubevirt.redfish.services import sessions
 from sushy_kubevirt.redfish.services import workers
+
+#: Maximum number of open consoles, and of images that clients upload.
+MAX_CONSOLES, MAX_UPLOADS = 32, 16
 
 
 class Services:
@@ -60,6 +64,8 @@ class Services:
             settings.events,
             settings.allows,
         )
+        self.consoles = server_threads.Slots(MAX_CONSOLES)
+        self.uploads = server_threads.Slots(MAX_UPLOADS)
         self.login.refused.append(self.events.login_failed)
         if self.accounts is not None:
             account_events.AccountEvents(self.accounts, self.state,

@@ -2,17 +2,22 @@
 """Images that clients upload, with each server; CDI really gets them."""
 
 from http import client
+import itertools
 import json
 import os
 import pathlib
+import select
 import signal
 import ssl
 import subprocess
 from urllib import parse
 
 import fixtures
+import requests
+from websockets import exceptions
 
 from tests.fixtures import base
+from tests.fixtures import console_client
 from tests.fixtures import emulator
 from tests.fixtures import image_server
 from tests.fixtures import redfish_pod
@@ -293,6 +298,90 @@ class GunicornUploadTestCase(UploadTestCase):
 class ServiceUploadTestCase(UploadTestCase):
 
     SERVER = 'pod'
+
+
+class SharedThreadsTestCase(base.SandboxTestCase):
+    """Gunicorn's threads, of which what lasts leaves half."""
+
+    VMS = 1
+
+    def setUp(self):
+        super().setUp()
+        url, ca = self.sandbox.upload_proxy()
+        self.server = self.useFixture(emulator.Emulator(
+            self.sandbox.bmc_account(), {
+                PREFIX + 'MINIMUM_SIZE': 2 ** 20,
+                PREFIX + 'UPLOAD_PROXY_URL': url,
+                PREFIX + 'UPLOAD_PROXY_CA': str(ca)}, 'gunicorn', threads=4))
+        [self.path] = self.server.systems()
+        self.device = self.path + '/VirtualMedia/Cd'
+
+    def console(self):
+        """Open a console; return its client, None if it is one too many."""
+        found = console_client.Client(
+            self.server.url + self.path + '/SerialConsole')
+        self.addCleanup(found.close)
+        try:
+            found.notice('is off')
+        except exceptions.ConnectionClosed as exc:
+            self.assertEqual(1013, exc.rcvd.code)
+            return None
+        return found
+
+    def event_stream(self):
+        """Open a stream; return its response, None if it is one too many."""
+        answer = requests.get(
+            self.server.url + '/redfish/v1/EventService/SSE', stream=True,
+            timeout=60)
+        self.addCleanup(answer.close)
+        if answer.status_code == 503:
+            return None
+        answer.raise_for_status()
+        return answer
+
+    def upload(self):
+        """Begin to upload; return its `Sender`, None if it is one too many."""
+        found = Sender(self.server.url, self.device)
+        self.addCleanup(found.link.close)
+        found.send()
+        self.until(lambda: self.inserted() or select.select(
+            [found.link.sock], [], [], 0)[0])
+        if self.inserted():
+            return found
+        self.assertEqual(503, found.link.getresponse().status)
+        return None
+
+    def inserted(self):
+        return self.request('GET', self.device, 200).json()['Inserted']
+
+    def request(self, method, path, expect, body=None):
+        # Gunicorn may close an idle connection just when it is used.
+        return self.server.request(method, path, body, expect=expect,
+                                   headers={'Connection': 'close'}, timeout=20)
+
+    def test_what_lasts_leaves_threads_for_requests(self):
+        every = self.upload, self.console, self.event_stream
+        for kinds in itertools.permutations(every):
+            opened = [kind() for kind in kinds]
+            self.assertNotIn(None, opened[:2])
+            self.assertIsNone(opened[2])
+            for kind in every[1:]:
+                self.assertIsNone(kind())
+            for _ in range(8):
+                self.request('GET', '/redfish/v1', 200)
+            for one in opened[:2]:
+                getattr(one, 'link', one).close()
+            self.request('POST', self.device
+                         + '/Actions/VirtualMedia.EjectMedia', 204, {})
+            # What was closed is noticed a moment later.
+            self.until(self.both_free)
+
+    def both_free(self):
+        one, two = self.console(), self.console()
+        for each in one, two:
+            if each is not None:
+                each.close()
+        return None not in (one, two)
 
 
 class PodUploadTestCase(base.SandboxTestCase):

@@ -124,8 +124,8 @@ class Machine:
             write_protected=source.write_protected, method=source.method)
         return self.media[device_id]
 
-    def require_media_upload(self, most):
-        self._call('require_media_upload', most)
+    def require_media_upload(self):
+        self._call('require_media_upload')
 
     def upload_media(self, device_id, image, probe, write_protected=True,
                      wait=None):

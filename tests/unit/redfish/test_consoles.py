@@ -4,11 +4,17 @@
 What happens then is in ``tests/functional/redfish/test_consoles.py``.
 """
 
+import asyncio
 import dataclasses
+import socket
 from unittest import mock
 
+from oslotest import base as test_base
+
+from sushy_kubevirt.machine import console
 from sushy_kubevirt.redfish.protocol import websocket
 from sushy_kubevirt.redfish.services import console_relay
+from sushy_kubevirt.redfish.services import server_threads
 from tests.unit.redfish import base
 
 UPGRADE = {'Connection': 'keep-alive, Upgrade', 'Upgrade': 'WebSocket',
@@ -112,7 +118,32 @@ class ConsolesTestCase(base.AccountsTestCase):
         self.assertIn('gunicorn', answer.json['error'][
             '@Message.ExtendedInfo'][0]['Resolution'])
 
-    def test_limit(self):
-        with mock.patch.object(console_relay, 'limit', lambda: 0):
-            answer = self.console(503, **self.auth('Operator'))
-        self.assertIn('Retry-After', answer.headers)
+    def test_server_with_one_thread(self):
+        with socket.socket() as sock, mock.patch.object(
+                server_threads, '_threads', lambda: 1):
+            self.ask(self.path + '/SerialConsole', 501, headers={
+                **UPGRADE, **self.auth('Operator')}, environ_overrides={
+                    'wsgi.multithread': True, 'gunicorn.socket': sock})
+
+
+class RelayTestCase(test_base.BaseTestCase):
+
+    def relay(self, slots):
+        found = console_relay.Relay(None, console.SERIAL, None, slots)
+        found._relay = mock.AsyncMock(side_effect=asyncio.CancelledError)
+        return found
+
+    def test_console_too_many_is_closed(self):
+        slots = server_threads.Slots(1)
+        client = mock.AsyncMock()
+        with slots.take():
+            asyncio.run(self.relay(slots).run(client))
+        client.end.assert_awaited_once_with(1013, mock.ANY)
+        self.assertIn('try again', client.end.await_args[0][1])
+
+    def test_slot_is_free_at_the_end(self):
+        slots = server_threads.Slots(1)
+        for _ in range(2):
+            self.assertRaises(
+                asyncio.CancelledError, asyncio.run,
+                self.relay(slots).run(mock.AsyncMock()))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
+import io
 
 import fixtures
 import werkzeug.test
@@ -155,6 +156,25 @@ class TestUpload(MediaTestCase):
             self.upload(('ImageFile', 'a', b'c'), headers=headers)
         self.machine.fails = errors.Unsupported('no proxy')
         self.upload(data=b'x', code=501)
+
+    def test_counts_while_the_body_is_read(self):
+        uploads = self.app.sushy_kubevirt.services.uploads
+        for _ in range(uploads.most - 1):
+            self.addCleanup(uploads.take().close)
+
+        class Body(io.BytesIO):
+            def readinto(body, buffer):
+                answers.append(self.upload(data=b'x', code=503))
+                return super().readinto(buffer)
+
+        for _ in range(2):      # the second one after the end of the first
+            answers = []
+            answer = self.client.post(
+                self.path + '/Upload', input_stream=Body(b'x'),
+                content_length=1,
+                content_type='multipart/form-data; boundary=x')
+            self.assertEqual(400, answer.status_code, answer.text)
+            self.assertIn('Retry-After', answers[0].headers)
 
     def test_url_of_an_upload_is_no_source(self):
         self.upload(('ImageFile', 'a', b'c'))

@@ -2,7 +2,7 @@
 """Server-Sent Events: streams of events to connected clients.
 
 An open stream occupies a server thread, so their number is limited. It is
-also shown as a subscription (DSP0266, "Server-sent events"): its worker
+shown as a subscription (DSP0266, "Server-sent events"): its worker
 describes it in a file of the shared directory and holds a lock on that file.
 Other workers read the file, and detect by the lock when its worker has ended.
 """
@@ -79,6 +79,7 @@ class Streams:
         self._folder = folder
         self._history = history
         self._options = options
+        self._slots = server_threads.Slots(options.streams)
         self._lock = threading.Lock()
         self._open = {}
         worker_messages.subscribe(_CLOSE, self._close)
@@ -99,10 +100,11 @@ class Streams:
         :returns: a `Stream`
         :raises: `TooMany`
         """
-        with self._lock:
-            if (len(self._open) >= max(
-                    1, server_threads.limit(self._options.streams, 0.5))
-                    or len(self._files()) >= self._options.streams):
+        slot = self._slots.take()
+        if slot is None:
+            raise TooMany
+        with slot, self._lock:
+            if len(self._files()) >= self._options.streams:
                 raise TooMany
             stream = Stream(self, expression, client, connected, authorized,
                             disconnect)
@@ -116,6 +118,7 @@ class Streams:
             self._open[stream.info.id] = stream
             if last is not None:
                 stream.replay(self._history(), last)
+            stream.slot = slot.pop_all()
         return stream
 
     def all(self):
@@ -175,6 +178,7 @@ class Streams:
         with contextlib.suppress(OSError):
             os.unlink(self._path(stream.info.id))
         os.close(stream.descriptor)
+        stream.slot.close()
 
     def _path(self, name):
         return os.path.join(self._folder(), _PREFIX + name)
@@ -217,7 +221,7 @@ class Stream:
         self._queue = collections.deque()
         self._ended = False
         self._first = True
-        self.descriptor = None
+        self.descriptor = self.slot = None
         self.info = StreamInfo(secrets.token_hex(8), client,
                                secrets.token_urlsafe(12), expression.text)
 
