@@ -16,8 +16,13 @@ from sushy_kubevirt.redfish.services import server_threads
 from sushy_kubevirt.redfish.services import sessions
 from sushy_kubevirt.redfish.services import workers
 
-#: Maximum number of open consoles, and of images that clients upload.
-MAX_CONSOLES, MAX_UPLOADS = 32, 16
+#: Maximum number of open consoles, and of images that clients upload, of a
+#: service of one VM. KubeVirt serves one client of each device. Consoles take
+#: at most a quarter of the connections of a pod's smallest HTTP server.
+MAX_CONSOLES, MAX_UPLOADS = 8, 4
+
+#: How many times as much a service of several VMs has.
+SEVERAL = 4
 
 
 class Services:
@@ -64,8 +69,9 @@ class Services:
             settings.events,
             settings.allows,
         )
-        self.consoles = server_threads.Slots(MAX_CONSOLES)
-        self.uploads = server_threads.Slots(MAX_UPLOADS)
+        times = 1 if cluster.vm else SEVERAL
+        self.consoles = server_threads.Slots(times * MAX_CONSOLES)
+        self.uploads = server_threads.Slots(times * MAX_UPLOADS)
         self.login.refused.append(self.events.login_failed)
         if self.accounts is not None:
             account_events.AccountEvents(self.accounts, self.state,

@@ -17,6 +17,7 @@ import requests
 from websockets import exceptions
 
 from kubevirt_sandbox.testing import certificates
+from sushy_kubevirt.redfish.services import service_context
 from tests.fixtures import base
 from tests.fixtures import console_client
 from tests.fixtures import emulator
@@ -188,6 +189,19 @@ class PodTestCase(EveryServer, ConsolesTestCase):
         mark = len(self.output())
         one.close()
         self.until(lambda: 'console disconnected' in self.output()[mark:])
+
+    def test_consoles_leave_connections_for_requests(self):
+        token = self.login()[1]
+        for _ in range(service_context.MAX_CONSOLES):
+            self.connect(token, url=self.server.http)
+        one = self.connect(token, url=self.server.http)
+        self.assertEqual(
+            (1013, 'The maximum number of consoles is open. Close one, or try '
+             'again later.'), one.end())
+        for _ in range(8):
+            self.assertEqual(200, requests.get(
+                self.server.http + '/redfish/v1', timeout=30).status_code)
+        self.assertEqual(200, self.server.probe('/livez')[0])
 
     def test_basic_authentication(self):
         """As a client that is no browser may do it."""

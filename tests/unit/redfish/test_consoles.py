@@ -12,6 +12,8 @@ from unittest import mock
 from oslotest import base as test_base
 
 from sushy_kubevirt.machine import console
+from sushy_kubevirt.pod import http_server
+from sushy_kubevirt.pod import redfish_service
 from sushy_kubevirt.redfish.protocol import websocket
 from sushy_kubevirt.redfish.services import console_relay
 from sushy_kubevirt.redfish.services import server_threads
@@ -124,6 +126,22 @@ class ConsolesTestCase(base.AccountsTestCase):
             self.ask(self.path + '/SerialConsole', 501, headers={
                 **UPGRADE, **self.auth('Operator')}, environ_overrides={
                     'wsgi.multithread': True, 'gunicorn.socket': sock})
+
+
+class LimitTestCase(base.RedfishTestCase):
+
+    CONNECTIONS = redfish_service.MAX_CONNECTIONS
+
+    def test_consoles_take_at_most_a_quarter_of_the_connections(self):
+        # HTTP beside HTTPS has half of the connections.
+        self.assertLessEqual(self.app.sushy_kubevirt.services.consoles.most,
+                             self.CONNECTIONS // 2 // 4)
+
+
+class LimitOfOneVMTestCase(LimitTestCase):
+
+    CONFIG = {'SUSHY_EMULATOR_KUBEVIRT_VM': 'default/vm-a'}
+    CONNECTIONS = http_server.MAX_CONNECTIONS
 
 
 class RelayTestCase(test_base.BaseTestCase):
