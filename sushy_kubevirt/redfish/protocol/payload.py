@@ -52,8 +52,8 @@ def check():
 
     For Flask's before_request. A missing body is left to the route.
 
-    :raises: `error_responses.RedfishError`: 400 not JSON, 403 from a page of
-        another site, 413 more than `MAX_BODY` bytes, 415 wrong Content-Type
+    :raises: `error_responses.RedfishError`: 400 not JSON, 413 more than
+        `MAX_BODY` bytes, 415 wrong Content-Type
     """
     request = flask.request
     if request.method in _WITHOUT_BODY or not _has_body(request):

@@ -29,7 +29,9 @@ _VERSIONS = ('4.0',)
 # browser adds the stored password, and some actions need no body, so a form on
 # another site could otherwise trigger them. A WebSocket could also be read.
 # Browsers do not send it to http:// addresses of other hosts than their own:
-# there Origin tells, unless the client has a token, which a form has not.
+# there Origin tells, unless the client has a token, which a form has not. A
+# proxy may have changed Host; so a login, whose JSON no form can send, is not
+# refused either.
 _OTHER_SITES = ('cross-site', 'same-site')
 _JSON = 'application/json'
 
@@ -70,7 +72,8 @@ def check():
     websocket = authentication.wants_websocket()
     if ((websocket or request.method not in _READS)
             and (environ.get('HTTP_SEC_FETCH_SITE') in _OTHER_SITES
-                 or (websocket or 'HTTP_X_AUTH_TOKEN' not in environ)
+                 or (websocket or 'HTTP_X_AUTH_TOKEN' not in environ
+                     and request.path.rstrip('/') != authentication.SESSIONS)
                  and _is_foreign(environ))):
         raise error_responses.general_error(
             403, 'Changes and WebSockets requested by a web page of another '

@@ -145,6 +145,15 @@ class TestNegotiation(base.RedfishTestCase):
             answer = self.client.post(path, headers=headers)
             self.assertEqual(code, answer.status_code, answer.text)
 
+    def test_page_behind_a_proxy_that_changes_host_can_log_in(self):
+        headers = {'Origin': 'https://proxy'}
+        for path in base.SESSIONS, base.SESSIONS + '/':
+            self.assertNotEqual(403, self.client.post(
+                path, headers=headers, json={}).status_code)
+        self.assertEqual(415, self.client.post(
+            base.SESSIONS, headers=headers, data={'UserName': 'x'}
+        ).status_code)
+
     def test_rejects_query_parameters_of_writes(self):
         self.assertEqual(400, self.code(self.path + '?$select=Name',
                                         'PATCH'))
