@@ -53,6 +53,11 @@ REQUEST_SECONDS = 20
 #: minutes.
 ANSWER_SECONDS = 900
 
+#: Seconds for the application to respond to a longer body, which it reads
+#: while it arrives. CDI may process an image for an hour, see
+#: `machine.media.upload_stream`.
+_LONG_ANSWER_SECONDS = 3600 + ANSWER_SECONDS
+
 #: Seconds for a client to receive a response, unless it is an event stream,
 #: and to send the next request.
 SEND_SECONDS = 60
@@ -558,7 +563,7 @@ class _Body(io.RawIOBase):
         protocol.served = True
         protocol.wait_for_client(_PIECE_SECONDS)
         message = await self._receive_message()
-        protocol.wait_for_server(ANSWER_SECONDS)
+        protocol.wait_for_server(_LONG_ANSWER_SECONDS)
         if message['type'] == 'http.disconnect':
             raise ConnectionResetError('the client has disconnected')
         self.more = message['more_body']

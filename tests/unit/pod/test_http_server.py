@@ -17,6 +17,7 @@ import fixtures
 from oslotest import base
 
 from kubevirt_sandbox.testing import certificates
+from sushy_kubevirt.machine.media import upload_stream
 from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.pod import redfish_probe
@@ -43,6 +44,8 @@ class Application:
             self.unblock.wait(TIMEOUT)
         if path.startswith('/receive'):
             self.receive(environ['wsgi.input'])
+        if path == '/receive and wait':
+            self.unblock.wait(TIMEOUT)
         if path == '/refuse':
             length = ''
         if path == '/fail':
@@ -271,6 +274,16 @@ class RequestTestCase(HttpServerTestCase):
         self.app.unblock.set()
         while sent:
             sent -= self.app.pieces.get(timeout=TIMEOUT)
+
+    def test_cdi_has_time_for_a_long_body(self):
+        sock = self.receiving(b'/receive and wait', 4)
+        sock.sendall(b'abcd')
+        for piece in (4, 0):
+            self.assertEqual(piece, self.app.pieces.get(timeout=TIMEOUT))
+        [one] = self.server._connections
+        self.assertGreater(one.end - one.since, upload_stream.ANSWER_SECONDS)
+        self.app.unblock.set()
+        self.assertEqual(200, self.answer(sock)[0])
 
     def test_client_that_stops_sending_a_long_body(self):
         self.set('_PIECE_SECONDS', 0.2)
