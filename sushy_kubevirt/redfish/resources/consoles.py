@@ -71,13 +71,18 @@ def _open(name, machine):
     from sushy_kubevirt.redfish.services import console_relay
     app = flask.current_app._get_current_object()
     relay = console_relay.Relay(
+        f'{name} of {machine.qualified_name} for {_client()}',
         functools.partial(app.systems.machine, machine.qualified_name),
         console.SERIAL if name == SERIAL else console.DISPLAY,
         authentication.still_authorized(),
         authentication.services().consoles)
-    app.logger.info('%s of %s opened by %s', name, machine.qualified_name,
-                    authentication.client_address())
     return websocket.Upgrade(relay.run)
+
+
+def _client():
+    """Return account and address of the client, for the log."""
+    account, address = flask.g.account, authentication.client_address()
+    return ' at '.join(filter(None, (account and account.name, address)))
 
 
 ROUTES = tuple(

@@ -22,8 +22,9 @@ CHECK_SECONDS = 2.0
 _LAST_SECONDS = 1.0
 
 # Codes and reasons of close frames (RFC 6455, section 7.4, and IANA's registry
-# of WebSocket close codes). The web page connects again by itself after the
-# first two, "service restart" and "going away", and after the fourth.
+# of WebSocket close codes). The web page connects again by itself after
+# all but 1000, 1008 and those from 4000 on.
+_CLIENT = 1000, 'The client has disconnected.'
 _ENDED = 1012, 'The VM has stopped or restarted, or moved to another node.'
 _STOPPING = 1001, 'The BMC is stopping.'
 _LOGGED_OUT = 1008, 'The login is no longer valid. Log in again.'
@@ -36,6 +37,7 @@ _TAKEN = 4000, 'Another client has probably connected. Connect again.'
 class Relay:
     """Serves one connection.
 
+    :param name: of the console and its client, for the log
     :param find: function that returns the `machine.Machine`, see
         `console.Console`
     :param port: `console.SERIAL` or `console.DISPLAY`
@@ -44,7 +46,8 @@ class Relay:
     :param slots: `server_threads.Slots`
     """
 
-    def __init__(self, find, port, authorized, slots):
+    def __init__(self, name, find, port, authorized, slots):
+        self._name = name
         self._find = find
         self._port = port
         self._authorized = authorized
@@ -60,8 +63,10 @@ class Relay:
         """
         slot = self._slots.take()
         if slot is None:
+            LOG.warning('%s: refused: %s', self._name, _TOO_MANY[1])
             await socket.end(*_TOO_MANY)
             return
+        LOG.info('%s: opened', self._name)
         with slot:
             await self._relay(socket)
 
@@ -79,11 +84,12 @@ class Relay:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             end = next(task for task in tasks if task.done()).result()
         except ConnectionError:
-            pass    # the client is gone
+            end = _CLIENT
         except Exception:
-            LOG.exception('A console failed')
+            LOG.exception('%s: failed', self._name)
             end = _FAILED
         finally:
+            LOG.info('%s: closed: %s', self._name, end[1])
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -100,7 +106,7 @@ class Relay:
     async def _forward_input(self):
         while (data := await self._socket.receive()) is not None:
             await self._console.send(data)
-        return _ENDED
+        return _CLIENT
 
     def _tell(self, text):
         # Of several that wait for a slow client, the last one counts.

@@ -6,11 +6,14 @@ What happens then is in ``tests/functional/redfish/test_consoles.py``.
 
 import asyncio
 import dataclasses
+import logging
 import socket
 from unittest import mock
 
+import fixtures
 from oslotest import base as test_base
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import console
 from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.pod import redfish_service
@@ -60,6 +63,13 @@ class ConsolesTestCase(base.AccountsTestCase):
         self.console(101, **self.auth('Operator'))
         self.console(401)
         self.console(401, Sec_WebSocket_Protocol='binary, x-auth-token.no')
+
+    def test_log_names_account_and_address(self):
+        with mock.patch.object(console_relay, 'Relay') as relay:
+            self.console(101, **self.auth('Operator'))
+        self.assertEqual(
+            'SerialConsole of default/vm-a for Operator at 127.0.0.1',
+            relay.call_args[0][0])
 
     def test_needs_privilege(self):
         for name in NAMES:
@@ -146,22 +156,47 @@ class LimitOfOneVMTestCase(LimitTestCase):
 
 class RelayTestCase(test_base.BaseTestCase):
 
-    def relay(self, slots):
-        found = console_relay.Relay(None, console.SERIAL, None, slots)
-        found._relay = mock.AsyncMock(side_effect=asyncio.CancelledError)
-        return found
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
+        self.slots = server_threads.Slots(1)
+        self.socket = mock.AsyncMock()
+
+    def run_(self, find=None):
+        """Serve a client that sends nothing; return code and reason."""
+        asyncio.run(self._run(find))
+        return self.socket.end.await_args[0]
+
+    async def _run(self, find):
+        self.socket.receive.side_effect = asyncio.Event().wait
+        await console_relay.Relay(
+            'Console of vm-a', find, console.SERIAL, lambda: True,
+            self.slots).run(self.socket)
 
     def test_console_too_many_is_closed(self):
-        slots = server_threads.Slots(1)
-        client = mock.AsyncMock()
-        with slots.take():
-            asyncio.run(self.relay(slots).run(client))
-        client.end.assert_awaited_once_with(1013, mock.ANY)
-        self.assertIn('try again', client.end.await_args[0][1])
+        with self.slots.take():
+            code, reason = self.run_()
+        self.assertEqual(1013, code)
+        self.assertIn('try again', reason)
+        self.assertIn('Console of vm-a: refused: ', self.log.output)
 
-    def test_slot_is_free_at_the_end(self):
-        slots = server_threads.Slots(1)
-        for _ in range(2):
-            self.assertRaises(
-                asyncio.CancelledError, asyncio.run,
-                self.relay(slots).run(mock.AsyncMock()))
+    def test_failure(self):
+        for _ in range(2):      # a slot is free after the first
+            self.assertEqual(1011, self.run_(mock.Mock(
+                side_effect=ValueError))[0])
+        lines = self.log.output.splitlines()
+        self.assertEqual('Console of vm-a: opened', lines[0])
+        self.assertEqual('Console of vm-a: failed', lines[1])
+        self.assertIn('Console of vm-a: closed: The console failed. See the '
+                      'log of the BMC.', lines)
+
+    def test_client_that_disconnects(self):
+        async def send(_text):
+            raise ConnectionError
+
+        self.socket.send.side_effect = send
+        self.run_(mock.Mock(side_effect=errors.Unavailable('away')))
+        self.assertEqual(
+            ['Console of vm-a: opened',
+             'Console of vm-a: closed: The client has disconnected.'],
+            self.log.output.splitlines())
