@@ -94,7 +94,7 @@ class StateSecret:
         self._refreshing = False
         self._refresh_again = False
         self._cache = self._version = None
-        self._cached_at = self._refreshed_at = 0
+        self._cached_at = self._refreshed_at = self._retry_at = 0
         self._watcher = None
         if messages is not None:
             messages.subscribe(_TOPIC, self._on_published)
@@ -136,8 +136,10 @@ class StateSecret:
     def cached(self, section):
         """Return a section from the cache, without failing.
 
-        Blocks only if another worker of this service has just written the
-        Secret: its client may read through this worker next.
+        Calls the API, and so may block, only if another worker of this
+        service has written the Secret within the last
+        `written_versions.VALID_SECONDS`: its client may read through this
+        worker next. If that fails, the cache is used for `RETRY_SECONDS`.
 
         :param section: its name
         :returns: dict, {} if absent or not cached yet; shared, must not be
@@ -147,8 +149,8 @@ class StateSecret:
                                   - self._refreshed_at > MAX_AGE_SECONDS):
             self._refresh_in_thread()
         writes = self._cluster.recent_writes
-        if writes is not None and writes.latest(str(self)) > (
-                self._version or 0):
+        if writes is not None and time.monotonic() >= self._retry_at and (
+                writes.latest(str(self)) > (self._version or 0)):
             self.refresh(0, trust_watch=False)
         return (self._cache or {}).get(section) or _EMPTY
 
@@ -167,6 +169,7 @@ class StateSecret:
         except errors.MachineError as e:
             LOG.info('%s could not be read; cached values remain in use: %s',
                      self, e)
+            self._retry_at = time.monotonic() + RETRY_SECONDS
 
     @property
     def _watched(self):

@@ -17,8 +17,9 @@ from sushy_kubevirt.redfish.services import sessions
 from sushy_kubevirt.redfish.services import workers
 
 #: Maximum number of open consoles, and of images that clients upload, of a
-#: service of one VM. KubeVirt serves one client of each device. Consoles take
-#: at most a quarter of the connections of a pod's smallest HTTP server.
+#: service of one VM; each BMC of a process with many has its own. KubeVirt
+#: serves one client of each device. Consoles take at most a quarter of the
+#: connections of a pod's smallest HTTP server.
 MAX_CONSOLES, MAX_UPLOADS = 8, 4
 
 #: How many times as much a service of several VMs has.

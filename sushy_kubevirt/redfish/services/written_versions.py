@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shares the resourceVersion of the last write to a VM between workers.
+"""Shares the resourceVersion of the last write to an object between workers.
 
-A worker learns of another worker's write through its watch, milliseconds
-later, or more on a busy host. A client whose next request is served by
-another worker could therefore read outdated data; Ironic would then restart
-a machine to apply a setting that is already applied. So a worker records
-the version of each write here, in shared memory, before it responds, and
-each read checks whether the cached VM is older.
+The objects are VMs and the Secret of `bmc.state_secret`. A worker learns of
+another worker's write through its watch, milliseconds later, or more on a
+busy host. A client whose next request is served by another worker could
+therefore read outdated data; Ironic would then restart a machine to apply a
+setting that is already applied. So a worker records the version of each write
+here, in shared memory, before it responds, and each read checks whether the
+cached object is older.
 
 Records are hints for `VALID_SECONDS`: one that was overwritten by that of
-another VM, or was read half-written, causes a delayed or an unnecessary read.
+another object, or was read half-written, causes a delayed or an unnecessary
+read.
 """
 
 import mmap
@@ -22,7 +24,7 @@ import zlib
 #: Seconds for which a record is valid. The watch event arrives earlier.
 VALID_SECONDS = 5.0
 
-# Digest of the uid, version, time (CLOCK_MONOTONIC is the same in all
+# Digest of the name, version, time (CLOCK_MONOTONIC is the same in all
 # processes).
 _RECORD = struct.Struct('=QQd')
 _RECORDS = 4096
@@ -45,10 +47,10 @@ class WrittenVersions:
             os.close(fd)
         self._lock = threading.Lock()
 
-    def record(self, uid, version):
-        """Record a write to a VM.
+    def record(self, name, version):
+        """Record a write to an object.
 
-        :param uid: of the VM
+        :param name: uid of a VM, or another text that identifies the object
         :param version: text, its resourceVersion after the write
         """
         try:
@@ -57,26 +59,27 @@ class WrittenVersions:
             return      # not comparable
         if not 0 < version < 1 << 64:
             return
-        name, at = _slot(uid)
+        digest, at = _slot(name)
         with self._lock:
-            if version > self.latest(uid):
-                _RECORD.pack_into(self._memory, at, name, version,
+            if version > self.latest(name):
+                _RECORD.pack_into(self._memory, at, digest, version,
                                   time.monotonic())
 
-    def latest(self, uid):
-        """Return the version of the last write to a VM.
+    def latest(self, name):
+        """Return the version of the last write to an object.
 
+        :param name: see `record`
         :returns: int; 0 if no valid record exists
         """
-        name, at = _slot(uid)
+        digest, at = _slot(name)
         found, version, when = _RECORD.unpack_from(self._memory, at)
-        if found != name or not 0 <= time.monotonic() - when < VALID_SECONDS:
+        if found != digest or not 0 <= time.monotonic() - when < VALID_SECONDS:
             return 0
         return version
 
 
-def _slot(uid):
-    """Return (digest of a uid, offset of its record)."""
-    data = uid.encode()
+def _slot(name):
+    """Return (digest of a name, offset of its record)."""
+    data = name.encode()
     low = zlib.crc32(data)
     return low << 32 | zlib.adler32(data), low % _RECORDS * _RECORD.size

@@ -250,6 +250,16 @@ class TestWorkers(base.BaseTestCase):
         with mock.patch.object(cluster.client, 'get',
                                side_effect=AssertionError):
             self.assertEqual({'x': 2}, other.cached('a'))
+        # While the API is away, not each read waits for it.
+        one.update('a', lambda section: section.update(x=3))
+        with mock.patch.object(
+                cluster.client, 'get',
+                side_effect=errors.Unavailable('away')) as called:
+            for _ in range(3):
+                self.assertEqual({'x': 2}, other.cached('a'))
+            called.assert_called_once()
+        with mock.patch.object(other, '_retry_at', 0):
+            self.assertEqual({'x': 3}, other.cached('a'))
 
 
 class TestWatch(base.BaseTestCase):
