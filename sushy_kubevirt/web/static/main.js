@@ -69,8 +69,9 @@ async function open(reason) {
       showLogin(main, () => open(), reason);
       return;
     }
-    root = await redfish.get(redfish.ROOT);
-    const systems = await redfish.get(`${root.Systems['@odata.id']}?$top=2`);
+    const [service, systems] = await Promise.all([
+      redfish.get(redfish.ROOT), redfish.get(`${redfish.ROOT}Systems?$top=2`)]);
+    root = service;
     only = systems.Members.length === 1
       && !systems['Members@odata.nextLink']
       ? systems.Members[0]['@odata.id'].split('/').pop() : null;
