@@ -115,6 +115,25 @@ class MediaTestCase(case.WebPodTestCase):
         self.insert(self.images.url + '/boot.iso')
         self.expect(self.panel).to_contain_text('Complete')
 
+    def test_http_boot(self):
+        url = self.images.url + '/boot.iso'
+        self.page.get_by_role('link', name='Overview').click()
+        panel = self.page.get_by_role('region', name='Boot override')
+        panel.get_by_label('Boot from', exact=True).select_option(
+            'HTTP boot')
+        panel.get_by_label('Firmware').select_option('UEFI')
+        panel.get_by_label('URL to boot from').fill(url)
+        panel.get_by_role('button', name='Save').click()
+        self.addCleanup(
+            self.pod.request, 'PATCH', '/redfish/v1/Systems/1', {'Boot': {
+                'BootSourceOverrideEnabled': 'Disabled'}}, 204)
+        self.expect(self.page.locator('.messages')).to_contain_text('Saved.')
+        boot = self.pod.request('GET', '/redfish/v1/Systems/1').json()['Boot']
+        self.assertEqual(('UefiHttp', url, 'Once', 'UEFI'), (
+            boot['BootSourceOverrideTarget'], boot['HttpBootUri'],
+            boot['BootSourceOverrideEnabled'],
+            boot['BootSourceOverrideMode']))
+
     def test_verification_can_be_switched_off(self):
         self.panel.get_by_label('Verify the certificate').uncheck()
         self.insert(self.images.url + '/boot.iso')

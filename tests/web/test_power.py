@@ -104,6 +104,19 @@ class PowerTestCase(case.WebPodTestCase):
         self.assertEqual('Hdd', self.sandbox.wait_boot(
             'vm-0', self.boots)['class'])
 
+    def test_boot_override_for_every_start(self):
+        self.page.get_by_label('Override', exact=True).select_option('Always')
+        self.page.get_by_label('Boot from', exact=True).select_option(
+            'Network (PXE)')
+        self.save('Boot override')
+        self.assertEqual('Pxe', self.switch_on()['class'])
+        self.confirm('Power cycle')
+        self.boots += 1
+        self.assertEqual('Pxe', self.sandbox.wait_boot(
+            'vm-0', self.boots)['class'])
+        self.expect(self.page.get_by_label(
+            'Override', exact=True)).to_have_value('Continuous')
+
     def test_boot_order(self):
         panel = self.page.get_by_role('region', name='Boot order')
         before = panel.locator('li span').all_text_contents()
