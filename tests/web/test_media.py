@@ -6,6 +6,7 @@ import pathlib
 
 import fixtures
 
+from kubevirt_sandbox.testing import certificates
 from tests.fixtures import image_server
 from tests.web import case
 
@@ -20,6 +21,8 @@ class MediaTestCase(case.WebPodTestCase):
 
     @classmethod
     def setUpClass(cls):
+        cls.storage = pathlib.Path(cls.share(fixtures.TempDir()).path)
+        cls.SANDBOX_ARGUMENTS = ('--storage', cls.storage)
         super().setUpClass()
         cls.images = cls.share(image_server.ImageServer())
         cls.folder = pathlib.Path(cls.share(fixtures.TempDir()).path)
@@ -61,9 +64,10 @@ class MediaTestCase(case.WebPodTestCase):
             stream.truncate(size)
         return path
 
-    def upload(self, path):
-        self.panel.get_by_label('Image file').set_input_files(path)
-        self.panel.get_by_role('button', name='Upload', exact=True).click()
+    def upload(self, path, panel=None):
+        panel = panel or self.panel
+        panel.get_by_label('Image file').set_input_files(path)
+        panel.get_by_role('button', name='Upload', exact=True).click()
 
     def test_insert_and_eject(self):
         url = self.images.url + '/boot.iso'
@@ -135,21 +139,39 @@ class MediaTestCase(case.WebPodTestCase):
             boot['BootSourceOverrideMode']))
 
     def test_verification_can_be_switched_off(self):
+        own = self.useFixture(certificates.Certificate())
+        server = self.useFixture(image_server.ImageServer(
+            tls=(own.certificate, own.key)))
+        self.tab.allow_error('status of 400')
+        self.insert(server.url + '/boot.iso')
+        self.expect(self.page.locator('.messages .bad')).to_contain_text(
+            'certificate')
         self.panel.get_by_label('Verify the certificate').uncheck()
-        self.insert(self.images.url + '/boot.iso')
+        self.insert(server.url + '/boot.iso')
         self.expect(self.panel).to_contain_text('Complete')
         self.assertFalse(self.device()['VerifyCertificate'])
 
     def test_upload(self):
-        path = self.file('my image.iso', 3 * 2 ** 20, os.urandom(2 ** 20))
-        self.panel.get_by_label('Write-protected').last.check()
-        self.upload(path)
+        content = os.urandom(2 ** 20)
+        path = self.file('my image.iso', 2 ** 20, content)
+        stick = self.page.get_by_role('region', name='Virtual USB Stick')
+        self.addCleanup(
+            self.pod.request, 'POST', '/redfish/v1/Systems/1/VirtualMedia/'
+            'USBStick/Actions/VirtualMedia.EjectMedia', {})
+        stick.get_by_label('Write-protected').last.uncheck()
+        self.upload(path, stick)
         self.expect(self.page.locator('.messages')).to_contain_text(
             'my image.iso was uploaded.')
-        self.expect(self.panel).to_contain_text('Complete')
-        device = self.device()
-        self.assertEqual('my image.iso', device['ImageName'])
-        self.assertEqual('Applet', device['ConnectedVia'])
+        self.expect(stick).to_contain_text('Complete')
+        device = self.pod.request(
+            'GET', '/redfish/v1/Systems/1/VirtualMedia/USBStick').json()
+        self.assertEqual(('my image.iso', 'Applet', False), (
+            device['ImageName'], device['ConnectedVia'],
+            device['WriteProtected']))
+        [volume] = self.sandbox.list('datavolumes')
+        disk = (self.storage / 'default' / volume['metadata']['name']
+                / 'disk.img').read_bytes()
+        self.assertEqual(content, disk[:len(content)])
 
     def test_large_upload_shows_its_progress(self):
         path = self.file('large.iso', LARGE)
