@@ -134,12 +134,7 @@ class StateSecret:
         return self.cached(section)
 
     def cached(self, section):
-        """Return a section from the cache, without failing.
-
-        Calls the API, and so may block, only if another worker of this
-        service has written the Secret within the last
-        `written_versions.VALID_SECONDS`: its client may read through this
-        worker next. If that fails, the cache is used for `RETRY_SECONDS`.
+        """Return a section from the cache, without blocking or failing.
 
         :param section: its name
         :returns: dict, {} if absent or not cached yet; shared, must not be
@@ -148,11 +143,20 @@ class StateSecret:
         if not self._watched and (self._cache is None or time.monotonic()
                                   - self._refreshed_at > MAX_AGE_SECONDS):
             self._refresh_in_thread()
-        writes = self._cluster.recent_writes
-        if writes is not None and time.monotonic() >= self._retry_at and (
-                writes.latest(str(self)) > (self._version or 0)):
-            self.refresh(0, trust_watch=False)
         return (self._cache or {}).get(section) or _EMPTY
+
+    def catch_up(self):
+        """Read the Secret if it is not cached, or another worker wrote it.
+
+        A client's next request may be for this worker. Calls the functions of
+        `subscribe`, so that no lock of theirs may be held. After a failure
+        the cache is used for `RETRY_SECONDS`.
+        """
+        writes = self._cluster.recent_writes
+        if time.monotonic() >= self._retry_at and (
+                self._cache is None or writes is not None
+                and writes.latest(str(self)) > (self._version or 0)):
+            self.refresh(0, trust_watch=False)
 
     def refresh(self, max_age, trust_watch=True):
         """Read the Secret unless the cache is up to date; does not fail.

@@ -70,8 +70,11 @@ def _login():
 
 def _stored():
     """Return the stored accounts that have a name."""
-    store = authentication.services().accounts
-    return [] if store is None else [one for one in store.all() if one.name]
+    services = authentication.services()
+    if services.accounts is None:
+        return []
+    services.state.catch_up()
+    return [one for one in services.accounts.all() if one.name]
 
 
 def account_types(redfish=True, ipmi=True):
