@@ -77,7 +77,7 @@ def measure(sizes, say):
 
 
 def _unused(cluster, sizes):
-    """Yield the row of the memory that a page costs which nobody uses."""
+    """Yield the row with the additional memory of a page that is not used."""
     found = []
     for _ in range(sizes.page_starts):
         # Both at the same time, so that they share the same pages.

@@ -188,7 +188,8 @@ class KeyboardTestCase(case.WebPodTestCase):
             self.useFixture(fixtures.TempDir()).path) / 'boot.iso'
         path.write_bytes(b'\0CD001' + bytes(2 ** 20))
         file = panel.get_by_label('Image file')
-        # Before the key is pressed: Chromium is told of it asynchronously.
+        # Registered early: Playwright does not wait until Chromium passes on
+        # the dialog.
         self.page.on('filechooser', lambda one: one.set_files(path))
         self.tab_to(file)
         self.press('Enter')

@@ -51,6 +51,13 @@ class PowerTestCase(case.WebPodTestCase):
             self.sandbox.wait_stopped('vm-0')
             self.expect(self.state).to_have_text('Off')
             self.switch_on()
+        self.confirm('Force off')
+        self.sandbox.wait_stopped('vm-0')
+        self.expect(self.state).to_have_text('Off')
+        self.click('Force on')
+        self.boots += 1
+        self.sandbox.wait_boot('vm-0', self.boots)
+        self.expect(self.state).to_have_text('On')
         self.click('Pause')
         self.expect(self.state).to_have_text('Paused')
         self.assertEqual('True', next(
