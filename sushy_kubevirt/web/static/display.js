@@ -2,34 +2,20 @@
 // The graphical console (noVNC).
 
 import {button, checkbox, field, fill, h, say} from './dom.js';
-import {listen} from './events.js';
 import {Connection} from './connection.js';
-import {may} from './redfish.js';
 import {t} from './texts.js';
-import {Heading} from './view.js';
+import {beginConsole} from './view.js';
 
 const MODULE = '/web/modules/novnc/core/rfb.js';
 
 /** Show the console. */
-export async function open(view, {system, title}) {
-  const heading = new Heading(system, title, 'display');
-  await heading.refresh();
-  const uri = heading.system.Oem?.SushyKubevirt?.GraphicalConsole?.ConsoleURI;
-  const stop = listen(() => heading.refresh().catch(() => {}));
-  const problem = !uri ? t('noGraphicalConsole')
-    : may('ConfigureComponents') ? null : t('needsOperator');
-  if (problem) {
-    fill(view, heading.element, h('h2', {}, t('view.display')),
-      h('p', {class: 'box'}, problem));
-    return stop;
-  }
-  let RFB;
-  try {
-    RFB = (await import(MODULE)).default;
-  } catch {
-    fill(view, heading.element, h('h2', {}, t('view.display')),
-      h('p', {class: 'box'}, t('moduleMissing', {
-        name: 'noVNC', folder: 'novnc'})));
+export async function open(view, context) {
+  const {heading, stop, uri, modules: RFB} = await beginConsole(
+    view, context, 'display', {
+      none: t('noGraphicalConsole'), module: 'noVNC', folder: 'novnc'},
+    (system) => system.Oem?.SushyKubevirt?.GraphicalConsole?.ConsoleURI,
+    async () => (await import(MODULE)).default);
+  if (!RFB) {
     return stop;
   }
 

@@ -2,11 +2,9 @@
 // The serial console, in a terminal (xterm.js).
 
 import {button, fill, h} from './dom.js';
-import {listen} from './events.js';
 import {Connection} from './connection.js';
-import {may} from './redfish.js';
 import {t} from './texts.js';
-import {Heading} from './view.js';
+import {beginConsole} from './view.js';
 
 const MODULES = '/web/modules/xterm';
 
@@ -14,26 +12,14 @@ const MODULES = '/web/modules/xterm';
 const PIECE = 16384;
 
 /** Show the console. */
-export async function open(view, {system, title}) {
-  const heading = new Heading(system, title, 'console');
-  await heading.refresh();
-  const uri = heading.system.SerialConsole?.WebSocket?.ConsoleURI;
-  const stop = listen(() => heading.refresh().catch(() => {}));
-  const problem = !uri ? t('noSerialConsole')
-    : may('ConfigureComponents') ? null : t('needsOperator');
-  if (problem) {
-    fill(view, heading.element, h('h2', {}, t('view.console')),
-      h('p', {class: 'box'}, problem));
-    return stop;
-  }
-  let modules;
-  try {
-    modules = await Promise.all([
-      import(`${MODULES}/xterm.mjs`), import(`${MODULES}/addon-fit.mjs`)]);
-  } catch {
-    fill(view, heading.element, h('h2', {}, t('view.console')),
-      h('p', {class: 'box'}, t('moduleMissing', {
-        name: 'xterm.js', folder: 'xterm'})));
+export async function open(view, context) {
+  const {heading, stop, uri, modules} = await beginConsole(
+    view, context, 'console', {
+      none: t('noSerialConsole'), module: 'xterm.js', folder: 'xterm'},
+    (system) => system.SerialConsole?.WebSocket?.ConsoleURI,
+    () => Promise.all([
+      import(`${MODULES}/xterm.mjs`), import(`${MODULES}/addon-fit.mjs`)]));
+  if (!modules) {
     return stop;
   }
   const [{Terminal}, {FitAddon}] = modules;

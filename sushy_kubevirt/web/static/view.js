@@ -3,7 +3,7 @@
 
 import {fill, h} from './dom.js';
 import {listen} from './events.js';
-import {get} from './redfish.js';
+import {get, may} from './redfish.js';
 import {conditions, health, powerText} from './state.js';
 import {t} from './texts.js';
 
@@ -106,4 +106,40 @@ export class Heading {
       conditions(system.Status).map((one) => h('p', {}, one))));
     }
   }
+}
+
+/**
+ * Begin the view of a console: its heading, its URI and its modules.
+ * @param {Element} view shows what is missing
+ * @param {object} context with `system` and `title`
+ * @param {string} name of the view
+ * @param {object} texts `none`: for a machine without it;
+ *   `module`, `folder`: what is installed for it
+ * @param {function} find of the ComputerSystem, returns the URI
+ * @param {function} load asynchronous, imports the modules
+ * @returns {Promise<object>} heading, stop (ends the updates), and uri and
+ *   modules unless something is missing
+ */
+export async function beginConsole(view, {system, title}, name, texts, find,
+  load) {
+  const heading = new Heading(system, title, name);
+  await heading.refresh();
+  const stop = listen(() => heading.refresh().catch(() => {}));
+  const uri = find(heading.system);
+  let problem = !uri ? texts.none
+    : may('ConfigureComponents') ? null : t('needsOperator');
+  let modules = null;
+  if (!problem) {
+    try {
+      modules = await load();
+    } catch {
+      problem = t('moduleMissing', {
+        name: texts.module, folder: texts.folder});
+    }
+  }
+  if (problem) {
+    fill(view, heading.element, h('h2', {}, t(`view.${name}`)),
+      h('p', {class: 'box'}, problem));
+  }
+  return {heading, stop, uri, modules};
 }
