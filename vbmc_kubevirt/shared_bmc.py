@@ -16,6 +16,7 @@ from sushy_kubevirt.emulator import system_driver
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.pod import certificate
+from sushy_kubevirt.pod import fairness
 from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.pod import metrics
 from sushy_kubevirt.pod import secret_values
@@ -83,7 +84,7 @@ class SharedBmc:
         self._source = account_files.SecretSource(self._auth)
         self._cluster = self._services = self._ipmi = self._watch = None
         self._app = None
-        self._fairness = http_server.Fairness()
+        self._fairness = fairness.Fairness()
         self._servers = []
         self._serving = []
 

@@ -11,7 +11,7 @@ import socket
 import ssl
 import time
 
-from sushy_kubevirt.pod import http_server
+from sushy_kubevirt.pod import http_connection
 
 #: Seconds until the response must be complete.
 TIMEOUT_SECONDS = 3
@@ -24,7 +24,7 @@ _LIVE_SECONDS = 60
 _REQUEST = (
     'GET /redfish/v1/ HTTP/1.1\r\n'
     'Host: localhost\r\n'
-    f'User-Agent: {http_server.PROBE_USER_AGENT}\r\n'
+    f'User-Agent: {http_connection.PROBE_USER_AGENT}\r\n'
     'Connection: close\r\n'
     '\r\n').encode()
 

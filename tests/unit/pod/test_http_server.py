@@ -19,7 +19,10 @@ from oslotest import base
 from kubevirt_sandbox.testing import certificates
 from sushy_kubevirt.machine.media import upload_stream
 from sushy_kubevirt.pod import certificate
+from sushy_kubevirt.pod import fairness
+from sushy_kubevirt.pod import http_connection
 from sushy_kubevirt.pod import http_server
+from sushy_kubevirt.pod import request_body
 from sushy_kubevirt.pod import redfish_probe
 from sushy_kubevirt.redfish.protocol import websocket
 
@@ -123,9 +126,9 @@ class HttpServerTestCase(base.BaseTestCase):
         self.assertFalse(self.thread.is_alive())
 
     def set(self, name, value):
-        patch = mock.patch.object(http_server, name, value)
-        patch.start()
-        self.addCleanup(patch.stop)
+        module, = (one for one in (fairness, http_connection, http_server,
+                                   request_body) if hasattr(one, name))
+        self.useFixture(fixtures.MockPatchObject(module, name, value))
 
     def connect(self):
         found = socket.create_connection(
@@ -333,7 +336,7 @@ class RequestTestCase(HttpServerTestCase):
         # The limit counts lines of chunks as well.
         self.assert_closed(self.send(
             b'POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n',
-            b'1\r\nx\r\n' * http_server._MAX_LINE_BYTES))
+            b'1\r\nx\r\n' * http_connection._MAX_LINE_BYTES))
         self.assertNotIn('Traceback', self.log.output)
         self.assertEqual(200, self.get()[0])
 
@@ -750,7 +753,7 @@ class FairnessTestCase(HttpServerTestCase):
         self.app.unblock.clear()
         self.order = []
         self.servers = [http_server.Server(
-            '127.0.0.1', 0, self.app, fairness=http_server.Fairness(),
+            '127.0.0.1', 0, self.app, fairness=fairness.Fairness(),
             find=lambda environ, number=number: self.order.append(number))
             for number in range(2)]
         self.server = self.servers[0]
@@ -799,7 +802,7 @@ class FairnessTestCase(HttpServerTestCase):
         sock = self.receiving(length=4)
         sock.sendall(b'abcd')
         self.assertEqual(200, self.answer(sock)[0])
-        paused.assert_any_await(http_server._PAUSE_SECONDS)
+        paused.assert_any_await(fairness.PAUSE_SECONDS)
 
     def test_one_call_at_a_time_unless_it_takes_long(self):
         self.set('_TURN_SECONDS', TIMEOUT)

@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections of `http_server`: uvicorn's protocol, with deadlines.
+
+A response that `Server.find` knows is sent at once; other requests go to the
+application by ASGI.
+"""
+
+import asyncio
+from asyncio import sslproto
+import contextlib
+import functools
+import http
+import logging
+import re
+import socket
+import sys
+import threading
+import types
+from urllib import parse
+
+import httptools
+from uvicorn.protocols.http import httptools_impl
+
+from sushy_kubevirt.pod import fairness
+from sushy_kubevirt.redfish.protocol import server_errors
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds for a client to send a request: TLS handshake, header, body.
+REQUEST_SECONDS = 20
+
+#: Seconds for the application to respond. Inserting a medium may wait for ten
+#: minutes.
+ANSWER_SECONDS = 900
+
+#: Seconds for a client to receive a response, unless it is an event stream,
+#: and to send the next request.
+SEND_SECONDS = 60
+
+#: Maximum bytes of all lines of a request: its header, and the lines around
+#: chunks; and maximum number of header lines.
+_MAX_LINE_BYTES, _MAX_HEADERS = 2 ** 15, 100
+
+#: Seconds to wait for the rest of a refused request. To close the connection
+#: before it was read could discard the response as well (TCP RST).
+DRAIN_SECONDS = 1
+
+#: User-Agent of `redfish_probe`, whose requests are not logged.
+PROBE_USER_AGENT = 'sushy-kubevirt-probe'
+
+#: asyncio allocates a buffer of this size for each TLS connection, by default
+#: 256 KiB. A TLS record has 16 KiB.
+sslproto.SSLProtocol.max_size = 2 ** 15
+
+#: A request line, with a method of any name (RFC 9110, section 5.6.2).
+_REQUEST_LINE = re.compile(rb"[\w!#$%&'*+.^`|~-]+ \S+ HTTP/1\.[01]\r\n")
+
+# Keys of the scope (ASGI).
+CONNECTION, ENVIRON = 'sushy_kubevirt.protocol', 'sushy_kubevirt.environ'
+
+# In place of uvicorn's cycle of a request that needs none.
+_ANSWERED = types.SimpleNamespace(response_complete=True,
+                                  message_event=threading.Event())
+
+
+class _Refused(Exception):
+    """The request is answered with an error.
+
+    :param code: HTTP status code
+    """
+
+    def __init__(self, code):
+        super().__init__(http.HTTPStatus(code).phrase)
+        self.code = code
+
+
+class Connection(httptools_impl.HttpToolsProtocol):
+    """A connection.
+
+    :param server: the `Server`
+    :param sock: its socket, for `abort` during the TLS handshake
+    :param address: of the client, as from `socket.accept`
+    :ivar client_turn: whether the client, not the server, must act next
+    :ivar since: when that began, `loop.time`
+    :ivar end: when to disconnect; None for a stream
+    :ivar served: whether a request was answered
+    :ivar lost: whether the connection was closed
+    :ivar serving: task that serves it as a WebSocket, or None
+    """
+
+    def __init__(self, server, sock, address):
+        loop = asyncio.get_running_loop()
+        super().__init__(server.config, server.state, {}, loop)
+        self._server = server
+        self._sock = sock
+        self.address = address[0]
+        self._peer = address
+        self.served = self.lost = False
+        self._receiving = True
+        self._refused = False
+        self._lines = 0
+        self._completed = False
+        self.serving = self._websocket = None
+        # What follows a request with the header Upgrade.
+        self._behind = None
+        self.wait_for_client(REQUEST_SECONDS)
+
+    # Deadlines
+
+    def wait_for_client(self, seconds):
+        """Start to wait for the client.
+
+        :param seconds: time limit
+        """
+        self.client_turn = True
+        self._wait(seconds)
+
+    def wait_for_server(self, seconds):
+        """Start to wait for the application.
+
+        :param seconds: time limit; None for an event stream
+        """
+        self.client_turn = False
+        self._wait(seconds)
+
+    def _wait(self, seconds):
+        self.since = self.loop.time()
+        self.end = None if seconds is None else self.since + seconds
+        if self.end is not None:
+            self._server.watch(self.end)
+
+    def abort(self):
+        """Close the connection at once."""
+        if self.transport is not None:
+            self.transport.abort()
+        else:
+            # The TLS handshake ends when it reads the end of the stream.
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport):
+        super().connection_made(transport)
+        if self._server.tls:
+            self.scheme = 'https'
+
+    def connection_lost(self, exc):
+        self.lost = True
+        super().connection_lost(exc)
+        self._server.forget(self)
+        if self._websocket is not None:
+            self._websocket.connection_lost(exc)
+
+    def eof_received(self):
+        if self._websocket is not None:
+            self._websocket.eof_received()
+
+    def pause_writing(self):
+        super().pause_writing()
+        if self._websocket is not None:
+            self._websocket.pause_writing()
+
+    def resume_writing(self):
+        super().resume_writing()
+        if self._websocket is not None:
+            self._websocket.resume_writing()
+
+    def data_received(self, data):
+        if self._server.fairness is None:
+            self.process(data)
+        else:
+            self._server.fairness.receive(self, data)
+
+    def process(self, data):
+        """Process what was received.
+
+        :param data: bytes
+        """
+        if self._refused or self.lost:
+            return
+        if self._websocket is not None:
+            self._websocket.data_received(data)
+            return
+        if self._behind is not None:
+            self._behind += data
+            if len(self._behind) > _MAX_LINE_BYTES:
+                self.abort()
+            return
+        if not self._receiving and self.client_turn:
+            # The first bytes of the next request.
+            self._receiving = True
+            self.wait_for_client(REQUEST_SECONDS)
+        self._completed = False
+        try:
+            self.parser.feed_data(data)
+            if not self._completed:
+                self._lines += len(data)
+                self._check_lines()
+        except httptools.HttpParserUpgrade as exc:
+            # Unless `upgrade` follows, answered as if the header was not
+            # there.
+            if self.cycle is not None:
+                self.cycle.keep_alive = False
+                self._behind = data[exc.args[0]:]
+        except httptools.HttpParserCallbackError as exc:
+            if not isinstance(exc.__context__, _Refused):
+                raise
+            self._refuse(exc.__context__.code)
+        except httptools.HttpParserInvalidMethodError:
+            # The parser knows the registered methods only.
+            self._refuse(501 if _REQUEST_LINE.match(data) else 400)
+        except httptools.HttpParserError as exc:
+            self._refuse(413 if 'overflow' in str(exc) else 400)
+        except _Refused as exc:
+            self._refuse(exc.code)
+
+    async def upgrade(self, status, headers, upgrade):
+        """Serve the connection as a WebSocket until it is closed.
+
+        :param status: status line of the response
+        :param headers: list of (name, value)
+        :param upgrade: `websocket.Upgrade`
+        """
+        if self.lost or self._server.stopping:
+            self.abort()
+            return
+        self.wait_for_server(None)
+        self.transport.write(head(status, self._server.headers(), headers))
+        self._websocket = upgrade.connect(
+            0 if self._server.fairness is None else fairness.PAUSE_SECONDS)
+        self._websocket.connection_made(_Transport(self.transport, self.flow))
+        self._websocket.data_received(self._behind)
+        self.serving = self.loop.create_task(upgrade.run(self._websocket))
+        await asyncio.wait([self.serving])
+
+    def _check_lines(self):
+        if self._lines > _MAX_LINE_BYTES or len(
+                self.headers or ()) > _MAX_HEADERS:
+            raise _Refused(414 if len(self.url) > _MAX_LINE_BYTES // 2
+                           else 431)
+
+    def _refuse(self, code):
+        """Answer an invalid request and close the connection."""
+        LOG.info('%s: refused with status %d', self.address, code)
+        self._refused = True
+        if self.cycle is not None and not self.cycle.response_complete:
+            if self.cycle.more_body:
+                self.abort()
+            else:
+                # Behind a request, which is answered first.
+                self.cycle.keep_alive = False
+            return
+        phrase, headers, body = server_errors.response(code)
+        self.transport.write(head(
+            f'{code} {phrase}', self._server.headers(), headers.items())
+            + body)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.wait_for_client(DRAIN_SECONDS)
+
+    # Callbacks of the parser
+
+    def on_message_begin(self):
+        super().on_message_begin()
+        self._lines = 0
+
+    def on_headers_complete(self):
+        version = self.parser.get_http_version()
+        if version not in ('1.0', '1.1'):
+            raise _Refused(400 if version < '1' else 505)
+        self._lines = len(self.url) + sum(
+            len(name) + len(value) + 4 for name, value in self.headers)
+        self._check_lines()
+        self._lines = 0
+        environ = self._environ(version)
+        # Not while the client leaves responses unread: the application's
+        # wait until they are sent, and no further request is read.
+        if not self.flow.write_paused and not self.pipeline and (
+                self.cycle is None or self.cycle.response_complete):
+            found = self._server.find(environ)
+            if found is not None:
+                self._answer(environ, found, version)
+                return
+        self._server.headers()      # sets the date
+        self.scope[CONNECTION], self.scope[ENVIRON] = self, environ
+        super().on_headers_complete()
+
+    def on_body(self, body):
+        self._lines -= len(body)
+        super().on_body(body)
+
+    def on_message_complete(self):
+        self._receiving = False
+        self._completed = True
+        super().on_message_complete()
+
+    def on_response_complete(self):
+        super().on_response_complete()
+        self._unset_keepalive_if_required()
+        self._wait_for_request()
+
+    def _wait_for_request(self):
+        self.served = True
+        if not self.pipeline:
+            self.wait_for_client(SEND_SECONDS)
+
+    def _answer(self, environ, found, version):
+        """Send a cached response."""
+        keep_alive = (version == '1.1' and self.parser.should_keep_alive()
+                      # The parser reads nothing after such a request.
+                      and not self.parser.should_upgrade())
+        self.log(environ, int(found.status[:3]))
+        self.transport.write(head(
+            found.status, self._server.headers(), found.headers,
+            b'' if keep_alive else b'connection: close\r\n') + found.body)
+        self.cycle = _ANSWERED
+        if not keep_alive:
+            self.transport.close()
+        self._wait_for_request()
+
+    def log(self, environ, code):
+        """Log a request, unless it is a successful probe."""
+        if code == 200 and environ.get('HTTP_USER_AGENT') == PROBE_USER_AGENT:
+            return
+        LOG.info('%s "%s %s %s" %d', self.address, environ['REQUEST_METHOD'],
+                 environ['REQUEST_URI'], environ['SERVER_PROTOCOL'], code)
+
+    def _environ(self, version):
+        """Make the WSGI environ of a request, without its body."""
+        try:
+            url = httptools.parse_url(self.url)
+        except httptools.HttpParserInvalidURLError:
+            raise _Refused(400) from None
+        if url.path is None:
+            raise _Refused(400)
+        path = url.path if b'%' not in url.path else parse.unquote_to_bytes(
+            url.path)
+        target = self.url.decode('latin-1')
+        environ = {
+            'REQUEST_METHOD': self.parser.get_method().decode(),
+            'SCRIPT_NAME': '',
+            'PATH_INFO': path.decode('latin-1'),
+            'QUERY_STRING': (url.query or b'').decode('latin-1'),
+            'REQUEST_URI': target,
+            'RAW_URI': target,
+            'SERVER_PROTOCOL': f'HTTP/{version}',
+            'SERVER_NAME': self.server[0],
+            'SERVER_PORT': str(self.server[1]),
+            'REMOTE_ADDR': self.address,
+            'REMOTE_PORT': str(self._peer[1]),
+            'wsgi.version': (1, 0),
+            'wsgi.url_scheme': self.scheme,
+            'wsgi.errors': sys.stderr,
+            'wsgi.input_terminated': True,
+            'wsgi.multithread': True,
+            'wsgi.multiprocess': False,
+            'wsgi.run_once': False,
+            'sushy_kubevirt.socket': self._sock,
+        }
+        for name, value in self.headers:
+            key = _key(name)
+            if key is None:
+                continue
+            value = value.decode('latin-1')
+            before = environ.get(key)
+            environ[key] = value if before is None else f'{before},{value}'
+        return environ
+
+
+class _Transport:
+    """The transport of a WebSocket, whose pauses `Fairness` knows.
+
+    :param transport: `asyncio.Transport`
+    :param flow: uvicorn's ``FlowControl`` of it
+    """
+
+    def __init__(self, transport, flow):
+        self._transport = transport
+        self.pause_reading = flow.pause_reading
+        self.resume_reading = flow.resume_reading
+
+    def __getattr__(self, name):
+        return getattr(self._transport, name)
+
+
+@functools.lru_cache(maxsize=256)
+def _key(name):
+    """Return the environ key of a header.
+
+    :returns: str; None for a name that could be taken for another
+    """
+    if b'_' in name:
+        return None
+    key = name.decode('latin-1').upper().replace('-', '_')
+    return key if key in ('CONTENT_TYPE', 'CONTENT_LENGTH') else 'HTTP_' + key
+
+
+def head(status, *parts):
+    """Serialize status line and headers.
+
+    :param parts: lists of (name, value), bytes or str; or bytes
+    """
+    lines = [b'HTTP/1.1 ', status.encode(), b'\r\n']
+    for part in parts:
+        if isinstance(part, bytes):
+            lines.append(part)
+            continue
+        for name, value in part:
+            if isinstance(name, str):
+                name, value = name.encode('latin-1'), value.encode('latin-1')
+            lines += [name, b': ', value, b'\r\n']
+    lines.append(b'\r\n')
+    return b''.join(lines)
