@@ -27,7 +27,8 @@ _DISABLED = 'SUSHY_EMULATOR_KUBEVIRT_WEB_PAGE = False\n'
 #: Views: what has to be visible, as CSS selectors, and whether the user is
 #: logged in.
 VIEWS = {'login': ('input[type=password]', False),
-         'overview': ('#power.On', True)}
+         'overview': ('#power.On', True),
+         'whole overview': ('main .panels:not(:has([aria-busy]))', True)}
 
 # The milliseconds from the start of the navigation to the frame that shows it.
 _WATCH = """

@@ -126,15 +126,15 @@ class PowerTestCase(case.WebPodTestCase):
 
     def test_boot_order(self):
         panel = self.page.get_by_role('region', name='Boot order')
-        before = panel.locator('li span').all_text_contents()
-        first, second = before[:2]
+        entries = panel.locator('li span')
+        self.expect(entries.nth(1)).to_be_visible()
+        first, second = entries.all_text_contents()[:2]
         panel.get_by_role('button', name=f'Move {second} up').click()
-        self.assertEqual([second, first], panel.locator(
-            'li span').all_text_contents()[:2])
+        self.assertEqual([second, first], entries.all_text_contents()[:2])
         self.save('Boot order')
         self.assertEqual('Pxe', self.switch_on()['class'])
         panel.get_by_role('button', name='Restore the default order').click()
-        self.expect(panel.locator('li span').first).to_have_text(first)
+        self.expect(entries.first).to_have_text(first)
 
     def test_settings(self):
         panel = self.page.get_by_role('region', name='Settings')

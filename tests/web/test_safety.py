@@ -49,6 +49,7 @@ class TextTestCase(case.WebPodTestCase):
     def show(self, view):
         self.page.get_by_role('link', name=view, exact=True).click()
         self.expect(self.page).to_have_title(re.compile(view))
+        self.expect(self.page.get_by_text('Loading…')).to_have_count(0)
 
     def assert_harmless(self):
         self.expect(self.page.locator(

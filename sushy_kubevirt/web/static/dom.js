@@ -209,7 +209,8 @@ export class Panel {
     this.load = load;
     this.draw = draw;
     this.shown = undefined;
-    this.body = h('div', {}, h('p', {class: 'hint'}, t('loading')));
+    this.body = h('div', {'aria-busy': 'true'},
+      h('p', {class: 'hint'}, t('loading')));
     const id = newId();
     this.element = h('section', {'aria-labelledby': id},
       h('h2', {id}, title), this.body);
@@ -229,7 +230,7 @@ export class Panel {
         return;     // what is shown and was filled in stays
       }
       this.shown = undefined;
-      fill(this.body, h('div', {class: 'box bad'}, problem(error)),
+      this.fill(h('div', {class: 'box bad'}, problem(error)),
         button(t('tryAgain'), () => this.refresh()));
       return;
     }
@@ -237,8 +238,13 @@ export class Panel {
     if ((always || text !== this.shown)
         && !this.body.querySelector('form[data-changed]')) {
       this.shown = text;
-      fill(this.body, this.draw(data));
+      this.fill(this.draw(data));
     }
+  }
+
+  fill(...children) {
+    this.body.removeAttribute('aria-busy');
+    fill(this.body, ...children);
   }
 
   /** Draw again even if nothing has changed. */

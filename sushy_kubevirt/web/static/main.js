@@ -69,6 +69,10 @@ async function open(reason) {
       showLogin(main, () => open(), reason);
       return;
     }
+    // Its modules arrive in the meantime, and do not wait for each other.
+    const {path} = here();
+    Promise.allSettled([path.length ? load(path) : VIEWS.overview(),
+      import('./view.js'), import('./state.js')]);
     const [service, systems] = await Promise.all([
       redfish.get(redfish.ROOT), redfish.get(`${redfish.ROOT}Systems?$top=2`)]);
     root = service;

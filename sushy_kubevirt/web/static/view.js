@@ -38,12 +38,16 @@ export async function showPanels(view, before, panels, heading) {
       await refresh();
     }
   };
-  await refresh();
-  return listen(() => refresh().catch((error) => {
-    if (!error.ended) {
+  const report = (error) => {
+    // The heading's first reading is the view's, and fails below.
+    if (!error.ended && heading?.system !== null) {
       throw error;
     }
-  }));
+  };
+  const first = refresh().catch(report);
+  // Panels say that they load, which may need several requests.
+  await (heading ? heading.refresh() : first);
+  return listen(() => refresh().catch(report));
 }
 
 /** Name, power state and health of a machine, above each of its views. */
