@@ -80,7 +80,7 @@ def access(name):
 def roles(namespace, shard, members, uploads):
     """Make the Roles, in the BMCs' namespace.
 
-    :param members: iterable of `shards.Member`
+    :param members: iterable of `shard_state.Member`
     :param uploads: whether BMCs can upload images
     :returns: list of dicts
     """

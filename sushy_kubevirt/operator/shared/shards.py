@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assigns BMCs to the slots of shared pods, and writes the objects of shards.
+"""Assigns BMCs to the slots of shared pods, and keeps a record of them.
 
 A slot is claimed in memory and is used when the ConfigMap of the shard's
 members records it: the record is all that a next operator needs. Many claims
@@ -18,14 +18,14 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import drift
-from sushy_kubevirt.operator import executor
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
-from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator.shared import entry
 from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator.shared import placement
+from sushy_kubevirt.operator.shared import shard_objects
+from sushy_kubevirt.operator.shared import shard_state
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
 
@@ -53,76 +53,7 @@ _VERSION = str(2 ** 64)
 #: address of the previous BMC, whose Service is deleted or changed after it.
 REST_SECONDS = 60
 
-#: Maximum number of rounds for one object of a shard.
-_MAX_ROUNDS = 8
-
 _MAX_MESSAGE_LENGTH = 1024
-
-
-class Member:
-    """A BMC in a shard.
-
-    :param uid: of the BMC
-    :param slot: number of its slot
-
-    ``digest`` is that of its entry, ``pending`` the text of an entry that is
-    not written yet, or None; ``recorded`` tells whether the slot is in the
-    cluster; ``report`` is what the pod reported; ``vm`` is as in
-    `placement.Placement`; ``redfish`` and ``display`` are those of
-    `spec.Redfish`.
-    """
-
-    __slots__ = ('uid', 'slot', 'digest', 'pending', 'recorded', 'report',
-                 'policy', 'secrets', 'vm', 'redfish', 'display', 'size',
-                 'since')
-
-    def __init__(self, uid, slot):
-        self.uid = uid
-        self.slot = slot
-        self.digest = ''
-        self.pending = entry.reservation(uid, slot)
-        self.recorded = False
-        self.report = '', ''
-        self.policy = spec.NetworkPolicy()
-        self.secrets = frozenset()
-        self.vm = ''
-        self.redfish = self.display = False
-        self.size = 0
-        self.since = time.monotonic()
-
-
-class Shard:
-    """One shared pod.
-
-    :param room: number of BMCs that its pod has memory for
-
-    ``members`` has a `Member` by the BMC's name; ``closed`` tells whether they
-    have NetworkPolicies, which select the pod of all; ``deployment``,
-    ``taken``, ``refused`` and ``waiting`` are as in `placement.Placement`;
-    ``tried`` as in `plan.steps`.
-    """
-
-    def __init__(self, namespace, number, room):
-        self.namespace = namespace
-        self.number = number
-        self.room = room
-        self.members = {}
-        self.closed = False
-        self.deployment = None
-        self.taken = ''
-        self.refused = None
-        self.waiting = False
-        self.tried = {}
-        self.written = 0
-
-    @property
-    def size(self):
-        """Characters of all entries."""
-        return sum(one.size for one in self.members.values())
-
-
-class _Taken(Exception):
-    """A foreign object has a name of the shard's."""
 
 
 class Shards:
@@ -147,7 +78,7 @@ class Shards:
         self._upgrade_slots = upgrade_slots
         self._wake = wake
         self._count = count
-        self._executor = executor.Executor(api, cache)
+        self._cluster = shard_objects.ShardObjects(api, cache)
         self._shards = collections.defaultdict(dict)
         self._of = {}
         # (namespace, shard): {slot: time until which it rests}
@@ -203,7 +134,7 @@ class Shards:
             number = _lowest_free(shards)
         shard = self._shard(bmc.namespace, number)
         shard.closed = closed
-        member = Member(bmc.uid, self._free_slot(shard))
+        member = shard_state.Member(bmc.uid, self._free_slot(shard))
         member.policy, member.size = bmc.network_policy, size
         shard.members[bmc.name] = member
         self._of[key] = shard
@@ -274,7 +205,8 @@ class Shards:
         return found if found < placement.SLOTS else _lowest_free(used)
 
     def _find(self, bmc):
-        """:returns: (`Shard`, `Member`) of a BMC; (None, None) if it has none
+        """:returns: (`shard_state.Shard`, `shard_state.Member`) of a BMC;
+            (None, None) if it has none
         """
         key = bmc.namespace, bmc.name
         shard = self._of.get(key)
@@ -290,7 +222,8 @@ class Shards:
     def _shard(self, namespace, number):
         shards = self._shards[namespace]
         if number not in shards:
-            shards[number] = Shard(namespace, number, self._bmcs_per_pod)
+            shards[number] = shard_state.Shard(
+                namespace, number, self._bmcs_per_pod)
         return shards[number]
 
     # What the cluster has
@@ -316,15 +249,16 @@ class Shards:
             # It stays as it is while the operator runs: another number would
             # replace the pod. More than the option is what was a higher one.
             shard.room *= max(1, -(-len(shard.members) // shard.room))
-            shard.deployment = self._ours(bmc_resources.DEPLOYMENT, shard)
+            shard.deployment = self._cluster.ours(
+                bmc_resources.DEPLOYMENT, shard)
             self._set_stopped(shard)
             self._read_reports(shard)
             self._changed(shard)
 
     def _load_members(self, shard, data):
         taken = set()
-        roles = [self._ours(bmc_resources.ROLE, shard, name)
-                 for name in self._names(bmc_resources.ROLE, shard)]
+        roles = [self._cluster.ours(bmc_resources.ROLE, shard, name)
+                 for name in self._cluster.names(bmc_resources.ROLE, shard)]
         vms, secrets = (
             frozenset().union(*(objects.granted(role, plural)
                                 for role in roles))
@@ -341,7 +275,7 @@ class Shards:
                     self._rest(shard, place[1])
                 continue
             taken.add(place[1])
-            bmc, member = spec.read(body), Member(*place)
+            bmc, member = spec.read(body), shard_state.Member(*place)
             member.recorded, member.pending = True, None
             member.digest = entry.digest(text)
             member.policy = bmc.network_policy
@@ -355,7 +289,7 @@ class Shards:
             self._of[key] = shard
         members = shard.members.values()
         # A pod that is closed stays so until the BMCs that differ have moved.
-        shard.closed = self._ours(
+        shard.closed = self._cluster.ours(
             bmc_resources.POLICY, shard) is not None or 2 * sum(
                 one.policy.enabled for one in members) > len(members)
         for member in members:
@@ -401,7 +335,7 @@ class Shards:
         if (resource == bmc_resources.CONFIG_MAP
                 and name == objects.served(naming.shared(number))):
             self._read_reports(shard)
-            if self._ours(resource, shard, name) is not None:
+            if self._cluster.ours(resource, shard, name) is not None:
                 return
         self._changed(shard)
 
@@ -426,15 +360,9 @@ class Shards:
         if shard is not None:
             self._changed(shard)
 
-    def _ours(self, resource, shard, name=None):
-        """:returns: an object of a shard; None if it does not exist"""
-        obj = self._cache.objects.get(
-            resource, shard.namespace, name or naming.shared(shard.number))
-        return obj if obj and naming.shard_of(obj) == shard.number else None
-
     def _read_deployment(self, shard):
         before = shard.deployment
-        shard.deployment = self._ours(bmc_resources.DEPLOYMENT, shard)
+        shard.deployment = self._cluster.ours(bmc_resources.DEPLOYMENT, shard)
         self._set_stopped(shard)
         if _state(before) != _state(shard.deployment):
             self._wake_members(shard)
@@ -445,8 +373,9 @@ class Shards:
             rollout.is_stopped(shard.deployment))
 
     def _read_reports(self, shard):
-        found = self._ours(bmc_resources.CONFIG_MAP, shard, objects.served(
-            naming.shared(shard.number)))
+        found = self._cluster.ours(
+            bmc_resources.CONFIG_MAP, shard,
+            objects.served(naming.shared(shard.number)))
         data = (found or {}).get('data') or {}
         changed = []
         for name, member in shard.members.items():
@@ -490,7 +419,7 @@ class Shards:
                     await self._write(shard)
                 else:
                     await self._remove(shard)
-            except _Taken as e:
+            except shard_objects.Taken as e:
                 self._report(shard, str(e), None)
                 raise workqueue.Failure from None
             except (errors.Rejected, errors.AccessDenied) as e:
@@ -523,31 +452,31 @@ class Shards:
 
     async def _write(self, shard):
         at = shard.namespace, shard.number
-        account = await self._ensure(shard, objects.account(*at))
+        account = await self._cluster.ensure(shard, objects.account(*at))
         texts = {name: one.pending for name, one in shard.members.items()}
         # Before the entries: a pod reads the Secrets of new ones at once, and
         # clients connect.
         if shard.closed:
-            await self._ensure(shard, objects.policy(*at, {
+            await self._cluster.ensure(shard, objects.policy(*at, {
                 one.slot: one.policy for one in shard.members.values()}))
         roles = objects.roles(*at, shard.members.values(),
                               bool(self._defaults.proxy))
         for role in roles:
-            await self._ensure(shard, role)
-            await self._ensure(shard, objects.binding(role))
-        unneeded = (set(self._names(bmc_resources.ROLE, shard))
+            await self._cluster.ensure(shard, role)
+            await self._cluster.ensure(shard, objects.binding(role))
+        unneeded = (set(self._cluster.names(bmc_resources.ROLE, shard))
                     - {one['metadata']['name'] for one in roles})
         for name in sorted(unneeded):
-            await self._delete(shard, bmc_resources.BINDING, name)
-            await self._delete(shard, bmc_resources.ROLE, name)
+            await self._cluster.delete(shard, bmc_resources.BINDING, name)
+            await self._cluster.delete(shard, bmc_resources.ROLE, name)
         await self._write_members(shard, texts)
         reports, *config = objects.config_maps(*at, self._defaults.proxy)
         # Its content is the pod's.
-        await self._ensure(shard, reports, lambda step: None)
+        await self._cluster.ensure(shard, reports, lambda step: None)
         for obj in config:
-            await self._ensure(shard, obj)
+            await self._cluster.ensure(shard, obj)
         if not shard.closed:
-            await self._delete(shard, bmc_resources.POLICY)
+            await self._cluster.delete(shard, bmc_resources.POLICY)
         await self._ensure_deployment(shard, objects.deployment(
             *at, self._defaults, shard.room, account['metadata']['uid']))
 
@@ -558,7 +487,7 @@ class Shards:
             the pod has the rights; others are left to the next write
         """
         name, resource = naming.shared(shard.number), bmc_resources.CONFIG_MAP
-        live = await self._live(shard, resource, name)
+        live = await self._cluster.live(shard, resource, name)
         data = (live or {}).get('data') or {}
         change = {one: None for one in data if one not in shard.members}
         lost, written = [], {}
@@ -578,7 +507,7 @@ class Shards:
             if data.get(one) != text:
                 change[one] = text
         if live is None:
-            made = await self._create(shard, {
+            made = await self._cluster.create(shard, {
                 'apiVersion': 'v1', 'kind': 'ConfigMap',
                 'metadata': objects.metadata(shard.namespace, shard.number),
                 'data': change})
@@ -603,74 +532,14 @@ class Shards:
             # A BMC that has left and is back may be reported already.
             self._read_reports(shard)
 
-    async def _live(self, shard, resource, name):
-        """Look up an object; read a foreign one, which is not watched.
-
-        :raises: `_Taken`
-        """
-        live = self._cache.objects.get(resource, shard.namespace, name)
-        if live is None or naming.shard_of(live) == shard.number:
-            return live
-        try:
-            live = await self._api.get(resource, shard.namespace, name)
-        except errors.ObjectNotFound:
-            self._cache.objects.drop(resource, shard.namespace, name)
-            return None
-        if naming.shard_of(live) != shard.number:
-            raise _Taken(f'{resource.kind} {name}')
-        self._cache.objects.put(resource, live)
-        return live
-
-    async def _create(self, shard, body):
-        """Create an object, or read the one that exists."""
-        resource, name = bmc_resources.of(body), body['metadata']['name']
-        try:
-            return await self._api.create(resource, shard.namespace, body)
-        except errors.Conflict:
-            live = await self._api.get(resource, shard.namespace, name)
-        if naming.shard_of(live) != shard.number:
-            raise _Taken(f'{resource.kind} {name}')
-        self._cache.objects.put(resource, live)
-        # Created by the previous leader, after this one has listed.
-        raise workqueue.Failure
-
-    async def _ensure(self, shard, wanted, edit=lambda step: step):
-        """Create or change an object of a shard.
-
-        :param edit: function of a step; returns what to do instead, or None
-        :returns: dict, the object
-        """
-        resource, name = bmc_resources.of(wanted), wanted['metadata']['name']
-        for _ in range(_MAX_ROUNDS):
-            live = await self._live(shard, resource, name)
-            if live is None:
-                made = await self._create(shard, plan.marked(wanted))
-                self._cache.objects.put(resource, made)
-                return made
-            steps = list(filter(None, map(edit, plan.changes(
-                wanted, live, shard.tried))))
-            if not steps:
-                return live
-            for step in steps:
-                await self._execute(shard, step)
-        LOG.warning('Another client repeatedly reverts changes of %s %s: find '
-                    'it by its managedFields', resource.kind, name)
-        raise workqueue.Failure(workqueue.LONGEST_PAUSE / 4)
-
-    async def _execute(self, shard, step):
-        try:
-            await self._executor.execute(None, step, None, shard.tried)
-        except executor.PlanOutdated:
-            pass
-
     async def _ensure_deployment(self, shard, wanted):
         """Create or change the Deployment, as the rollout of an upgrade lets.
 
         Everything in it comes from the operator's version and options.
         """
         key = shard.namespace, shard.number
-        live = await self._live(shard, bmc_resources.DEPLOYMENT,
-                                wanted['metadata']['name'])
+        live = await self._cluster.live(
+            shard, bmc_resources.DEPLOYMENT, wanted['metadata']['name'])
         waits, edit = False, lambda step: step
         if live is not None:
             stopped = naming.UPGRADING in (
@@ -693,7 +562,7 @@ class Shards:
                             'annotations': {naming.UPGRADING: None}}}))
         try:
             if not waits:
-                await self._ensure(shard, wanted, edit)
+                await self._cluster.ensure(shard, wanted, edit)
         finally:
             self._read_deployment(shard)
             if not waits:
@@ -705,32 +574,15 @@ class Shards:
     async def _remove(self, shard):
         """Delete the objects of a shard without members."""
         for resource in objects.KINDS:
-            for name in self._names(resource, shard):
+            for name in self._cluster.names(resource, shard):
                 if shard.members:
                     return
-                await self._delete(shard, resource, name)
+                await self._cluster.delete(shard, resource, name)
+                if resource == bmc_resources.DEPLOYMENT:
+                    self._read_deployment(shard)
         self._upgrade_slots.forget((shard.namespace, shard.number))
         if not shard.members:
             self._shards[shard.namespace].pop(shard.number, None)
-
-    @staticmethod
-    def _names(resource, shard):
-        name = naming.shared(shard.number)
-        if resource == bmc_resources.CONFIG_MAP:
-            return objects.served(name), objects.config(name), name
-        if resource in (bmc_resources.ROLE, bmc_resources.BINDING):
-            return objects.access(name)
-        return name,
-
-    async def _delete(self, shard, resource, name=None):
-        live = self._ours(resource, shard, name)
-        if live is not None and 'deletionTimestamp' not in live['metadata']:
-            await self._execute(shard, plan.Delete(
-                resource, spec.Reference(
-                    shard.namespace, live['metadata']['name']),
-                live['metadata']['uid']))
-            if resource == bmc_resources.DEPLOYMENT:
-                self._read_deployment(shard)
 
 
 def _size(bmc, text):

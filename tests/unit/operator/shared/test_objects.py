@@ -11,7 +11,7 @@ from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator.shared import entry
 from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator.shared import placement
-from sushy_kubevirt.operator.shared import shards
+from sushy_kubevirt.operator.shared import shard_state
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 
@@ -104,7 +104,7 @@ class ObjectsTestCase(base.BaseTestCase):
                 (49, 'b', {'z', 'y'}, False), (0, 'a', {'x'}, True),
                 (50, 'c', {'w'}, False), (51, '', {'v'}, True),
                 (150, '', set(), False)):
-            one = shards.Member('uid', slot)
+            one = shard_state.Member('uid', slot)
             one.vm, one.secrets, one.redfish = vm, secrets, redfish
             members.append(one)
         whole, first, second = objects.roles('lab', 3, members, False)
@@ -133,7 +133,7 @@ class ObjectsTestCase(base.BaseTestCase):
     def test_role_of_one_vm_has_the_rights_of_its_own_pod(self):
         for redfish in {}, {'webPage': False}, {'enabled': False}:
             bmc = bodies.bmc(redfish=redfish)
-            member = shards.Member('uid', 0)
+            member = shard_state.Member('uid', 0)
             member.vm = 'vm'
             member.redfish = bmc.redfish.enabled
             member.display = bmc.redfish.display

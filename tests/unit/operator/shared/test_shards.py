@@ -551,7 +551,7 @@ class ShardsTestCase(base.BaseTestCase):
         operator._do(operator.shards.reconcile(('lab', 0)))
         operator.sync()
         operator._do(reconcile('n0'))
-        ensure = operator.shards._ensure
+        ensure = operator.shards._cluster.ensure
 
         async def enter_meanwhile(shard, wanted, *more):
             made = await ensure(shard, wanted, *more)
@@ -559,7 +559,8 @@ class ShardsTestCase(base.BaseTestCase):
                 await reconcile('n1')
             return made
 
-        with mock.patch.object(operator.shards, '_ensure', enter_meanwhile):
+        with mock.patch.object(
+                operator.shards._cluster, 'ensure', enter_meanwhile):
             operator._do(operator.shards.reconcile(('lab', 0)))
         self.assertEqual({'n0'}, entered())
         self.assertEqual([{'n0'}], list(granted(kube).values()))

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads and writes the objects of a shard in the cluster."""
+
+import logging
+
+from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import executor
+from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import plan
+from sushy_kubevirt.operator.shared import objects
+from sushy_kubevirt.operator import spec
+from sushy_kubevirt.operator import workqueue
+
+LOG = logging.getLogger(__name__)
+
+#: Maximum number of rounds for one object of a shard.
+_MAX_ROUNDS = 8
+
+
+class Taken(Exception):
+    """A foreign object has a name of the shard's."""
+
+
+class ShardObjects:
+    """The objects of all shards.
+
+    :param api: an `api.Api`
+    :param cache: a `cache.Cache`
+    """
+
+    def __init__(self, api, cache):
+        self._api = api
+        self._cache = cache
+        self._executor = executor.Executor(api, cache)
+
+    def ours(self, resource, shard, name=None):
+        """:returns: an object of a shard; None if it does not exist"""
+        obj = self._cache.objects.get(
+            resource, shard.namespace, name or naming.shared(shard.number))
+        return obj if obj and naming.shard_of(obj) == shard.number else None
+
+    @staticmethod
+    def names(resource, shard):
+        """:returns: names that objects of a shard have"""
+        name = naming.shared(shard.number)
+        if resource == bmc_resources.CONFIG_MAP:
+            return objects.served(name), objects.config(name), name
+        if resource in (bmc_resources.ROLE, bmc_resources.BINDING):
+            return objects.access(name)
+        return name,
+
+    async def live(self, shard, resource, name):
+        """Look up an object; read a foreign one, which is not watched.
+
+        :returns: dict, or None
+        :raises: `Taken`
+        """
+        live = self._cache.objects.get(resource, shard.namespace, name)
+        if live is None or naming.shard_of(live) == shard.number:
+            return live
+        try:
+            live = await self._api.get(resource, shard.namespace, name)
+        except errors.ObjectNotFound:
+            self._cache.objects.drop(resource, shard.namespace, name)
+            return None
+        if naming.shard_of(live) != shard.number:
+            raise Taken(f'{resource.kind} {name}')
+        self._cache.objects.put(resource, live)
+        return live
+
+    async def create(self, shard, body):
+        """Create an object, or read the one that exists.
+
+        :returns: dict
+        :raises: `Taken`; `workqueue.Failure` to try again with that object
+        """
+        resource, name = bmc_resources.of(body), body['metadata']['name']
+        try:
+            return await self._api.create(resource, shard.namespace, body)
+        except errors.Conflict:
+            live = await self._api.get(resource, shard.namespace, name)
+        if naming.shard_of(live) != shard.number:
+            raise Taken(f'{resource.kind} {name}')
+        self._cache.objects.put(resource, live)
+        # Created by the previous leader, after this one has listed.
+        raise workqueue.Failure
+
+    async def ensure(self, shard, wanted, edit=lambda step: step):
+        """Create or change an object of a shard.
+
+        :param edit: function of a step; returns what to do instead, or None
+        :returns: dict, the object
+        :raises: `Taken`; `workqueue.Failure` if it is changed again and again
+        """
+        resource, name = bmc_resources.of(wanted), wanted['metadata']['name']
+        for _ in range(_MAX_ROUNDS):
+            live = await self.live(shard, resource, name)
+            if live is None:
+                made = await self.create(shard, plan.marked(wanted))
+                self._cache.objects.put(resource, made)
+                return made
+            steps = list(filter(None, map(edit, plan.changes(
+                wanted, live, shard.tried))))
+            if not steps:
+                return live
+            for step in steps:
+                await self._execute(shard, step)
+        LOG.warning('Another client repeatedly reverts changes of %s %s: find '
+                    'it by its managedFields', resource.kind, name)
+        raise workqueue.Failure(workqueue.LONGEST_PAUSE / 4)
+
+    async def _execute(self, shard, step):
+        try:
+            await self._executor.execute(None, step, None, shard.tried)
+        except executor.PlanOutdated:
+            pass
+
+    async def delete(self, shard, resource, name=None):
+        """Delete an object of a shard, if it exists."""
+        live = self.ours(resource, shard, name)
+        if live is not None and 'deletionTimestamp' not in live['metadata']:
+            await self._execute(shard, plan.Delete(
+                resource, spec.Reference(
+                    shard.namespace, live['metadata']['name']),
+                live['metadata']['uid']))

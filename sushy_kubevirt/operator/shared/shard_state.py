@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One shared pod and its BMCs, in memory."""
+
+import time
+
+from sushy_kubevirt.operator.shared import entry
+from sushy_kubevirt.operator import spec
+
+
+class Member:
+    """A BMC in a shard.
+
+    :param uid: of the BMC
+    :param slot: number of its slot
+
+    ``digest`` is that of its entry, ``pending`` the text of an entry that is
+    not written yet, or None; ``recorded`` tells whether the slot is in the
+    cluster; ``report`` is what the pod reported; ``vm`` is as in
+    `placement.Placement`; ``redfish`` and ``display`` are those of
+    `spec.Redfish`.
+    """
+
+    __slots__ = ('uid', 'slot', 'digest', 'pending', 'recorded', 'report',
+                 'policy', 'secrets', 'vm', 'redfish', 'display', 'size',
+                 'since')
+
+    def __init__(self, uid, slot):
+        self.uid = uid
+        self.slot = slot
+        self.digest = ''
+        self.pending = entry.reservation(uid, slot)
+        self.recorded = False
+        self.report = '', ''
+        self.policy = spec.NetworkPolicy()
+        self.secrets = frozenset()
+        self.vm = ''
+        self.redfish = self.display = False
+        self.size = 0
+        self.since = time.monotonic()
+
+
+class Shard:
+    """One shared pod.
+
+    :param room: number of BMCs that its pod has memory for
+
+    ``members`` has a `Member` by the BMC's name; ``closed`` tells whether they
+    have NetworkPolicies, which select the pod of all; ``deployment``,
+    ``taken``, ``refused`` and ``waiting`` are as in `placement.Placement`;
+    ``tried`` as in `plan.steps`.
+    """
+
+    def __init__(self, namespace, number, room):
+        self.namespace = namespace
+        self.number = number
+        self.room = room
+        self.members = {}
+        self.closed = False
+        self.deployment = None
+        self.taken = ''
+        self.refused = None
+        self.waiting = False
+        self.tried = {}
+        self.written = 0
+
+    @property
+    def size(self):
+        """Characters of all entries."""
+        return sum(one.size for one in self.members.values())
