@@ -276,6 +276,8 @@ class AccountsTestCase(AccessTestCase):
         panel.get_by_role('button', name='Create account').click()
 
     def edit(self, name):
+        # The end of the last change draws the list again.
+        self.expect(self.page.locator('[aria-busy]')).to_have_count(0)
         self.row(name).get_by_text('Change', exact=True).click()
         return self.row(name)
 

@@ -85,6 +85,8 @@ class ConsoleTestCase(case.WebPodTestCase):
         other = self.open_tab()
         self.log_in(other)
         self.open_console(other.page)
+        # Keys before the connection is open are lost.
+        self.expect(other.page.locator('#notice')).to_have_text('')
         self.type('second\n', other.page)
         self.shows('second', other.page)
         self.notice('another client has connected')

@@ -82,7 +82,7 @@ class MediaTestCase(case.WebPodTestCase):
             'button', name='Eject').click()
         self.expect(self.panel).to_contain_text('No medium is inserted.')
         self.assertFalse(self.device()['Inserted'])
-        self.assertEqual([], self.sandbox.list('datavolumes'))
+        self.until(lambda: not self.sandbox.list('datavolumes'))
 
     def test_progress_of_an_import(self):
         self.sandbox.request('POST', '/sandbox/imports', {
@@ -182,8 +182,10 @@ class MediaTestCase(case.WebPodTestCase):
         # It continues while another view is shown.
         self.page.get_by_role('link', name='Log', exact=True).click()
         self.page.get_by_role('link', name='Media', exact=True).click()
-        self.expect(self.page.locator('.messages')).to_contain_text(
-            'large.iso was uploaded.', timeout=120_000)
+        # The announcement stays when another view is opened.
+        self.expect(self.page.get_by_role('status').filter(
+            has_text='large.iso was uploaded.')).to_have_count(
+                1, timeout=120_000)
         self.expect(self.panel).to_contain_text('Complete')
         [volume] = self.sandbox.list('datavolumes')
         self.assertEqual('Succeeded', volume['status']['phase'])

@@ -29,6 +29,8 @@ class RecoveryTestCase(case.WebPodTestCase):
         super().setUp()
         # While it is away, and a port that is just opened.
         self.tab.allow_error('net::ERR_|status of 50')
+        # A task that ends between the reads of its device and of itself.
+        self.tab.allow_error('status of 404 .*/TaskService/Tasks/')
         self.lost = self.page.get_by_text('The BMC does not answer. What is')
         self.log_in()
 

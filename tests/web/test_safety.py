@@ -164,6 +164,9 @@ class TokenTestCase(case.WebPodTestCase):
         for view in 'Serial console', 'Log', 'Accounts':
             self.page.get_by_role('link', name=view, exact=True).click()
             self.expect(self.page).to_have_title(re.compile(view))
+            if view == 'Serial console':
+                # It is shown once its modules are loaded.
+                self.expect(self.page.locator('#console')).to_be_visible()
         self.assertEqual(1, len(sockets))
         self.assertNotIn(token, str(self.tab.requests + sockets))
         self.assertNotIn(token, self.page.content())
@@ -274,9 +277,14 @@ class Origins:
             document.createElement("iframe"); one.src = url;
             document.body.append(one); return new Promise((resolve) => {
             one.onload = resolve; }); }''', self.target + '/')
-        self.assertEqual(
-            ['chrome-error://chromewebdata/'],
-            [one.url for one in self.other.page.frames[1:]])
+
+        def frames():
+            # Playwright learns of them while it waits for an answer.
+            self.other.page.evaluate('0')
+            return [one.url for one in self.other.page.frames[1:]]
+
+        self.until(lambda: frames() == ['chrome-error://chromewebdata/'],
+                   describe=frames)
 
     def assert_off(self):
         self.assertIsNone(self.sandbox.vmi('vm-0'))
