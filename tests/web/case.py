@@ -60,6 +60,10 @@ class WebTestCase(base.SandboxTestCase):
         # The page asks whether a login is needed.
         tab.allow_error(r'status of 401 .*/redfish/v1')
         tab.page.goto('/')
+        self.fill_login(tab, user, password)
+
+    def fill_login(self, tab, user, password):
+        """Log in with the form, which the page shows."""
         tab.page.get_by_label('User name').fill(user)
         tab.page.get_by_label('Password').fill(password)
         tab.page.get_by_role('button', name='Log in').click()

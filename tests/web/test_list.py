@@ -113,6 +113,36 @@ class ListTestCase(case.WebTestCase):
             'heading', name='default/vm-1')).to_be_visible()
         self.expect(self.page).to_have_title(re.compile(r'^vm-1\b'))
 
+    def scrolled(self):
+        return self.page.locator('.viewport').evaluate('one => one.scrollTop')
+
+    def test_wheel_leaves_the_focus(self):
+        self.open()
+        first = self.row('default/vm-0')
+        first.focus()
+        box = first.bounding_box()
+        self.page.mouse.move(box['x'] + 9, box['y'] + 9)
+        for least in 500, 4000:
+            self.page.mouse.wheel(0, 4000)
+            self.until(lambda: self.scrolled() > least)
+            self.expect(first).to_be_focused()
+            self.expect(first).not_to_be_in_viewport()
+        self.page.keyboard.press('ArrowDown')
+        self.expect(self.row('default/vm-1')).to_be_focused()
+        self.expect(self.row('default/vm-1')).to_be_in_viewport()
+
+    def test_click_while_another_machine_changes(self):
+        self.open()
+        self.addCleanup(self.sandbox.do, 'vm-1', 'stop')
+        box = self.row('default/vm-5').bounding_box()
+        self.page.mouse.move(box['x'] + 9, box['y'] + 9)
+        self.page.mouse.down()
+        self.sandbox.do('vm-1', 'start')
+        self.expect(self.row('default/vm-1')).to_contain_text('On')
+        self.page.mouse.up()
+        self.expect(self.page.get_by_role(
+            'heading', name='default/vm-5')).to_be_visible()
+
     def test_view_is_in_the_url(self):
         self.open(f'/#/?q={OTHER}+guest-1&state=Off')
         self.expect(self.search).to_have_value(f'{OTHER} guest-1')
@@ -137,8 +167,16 @@ class ListTestCase(case.WebTestCase):
         self.page.evaluate('location.hash = "#/?q=vm-949"')
         self.expect(self.search).to_have_value('vm-949')
         self.expect(self.rows).to_have_count(1)
-        for wrong in '#/nothing', '#/systems/1/nothing', '#/%ff%', (
-                '#/systems/constructor/toString'), '#/constructor':
+        # From a filter back to all, again and again.
+        for _ in range(2):
+            self.page.get_by_role('link', name='Machines').click()
+            self.expect(self.count).to_have_text('1000 of 1000 machines')
+            self.expect(self.search).to_have_value('')
+            self.search.fill('vm-94')
+            self.expect(self.count).to_have_text('11 of 1000 machines')
+        for wrong in ('#/nothing', '#/systems/1/nothing', '#/%ff%',
+                      '#/systems/constructor/toString', '#/constructor',
+                      '#/systems', '#/systems/%2e%2e/overview'):
             self.page.evaluate(f'location.hash = "{wrong}"')
             self.expect(self.page.get_by_text(
                 'There is no such view.').first).to_be_visible()
@@ -149,6 +187,11 @@ class ListTestCase(case.WebTestCase):
         self.tab.allow_error('status of 404')
         self.page.goto('/#/systems/absent/overview')
         self.expect(self.page.get_by_role('alert')).to_contain_text('absent')
+        # It remains one segment of the path.
+        self.page.goto('/#/systems/..%2FChassis%2Fx/overview')
+        self.expect(self.page.get_by_role('alert')).to_contain_text('Chassis')
+        self.assertEqual([], [one for one in self.tab.requests
+                              if '/redfish/v1/Chassis' in one])
 
     def test_changes_are_shown(self):
         self.open(f'/#/?q={OTHER}')

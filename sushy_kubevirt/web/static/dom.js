@@ -34,15 +34,26 @@ function append(element, children) {
   }
 }
 
-/** Replace the children of an element; the focus stays at the same id. */
+/** Replace the children of an element; the focus stays at the same place. */
 export function fill(element, ...children) {
-  const focused = element.contains(document.activeElement)
-    && document.activeElement.id;
+  const find = focused(element);
   element.replaceChildren();
   append(element, children);
-  if (focused) {
-    document.getElementById(focused)?.focus();
+  find()?.focus({preventScroll: true});
+}
+
+/**
+ * Return a function that finds again what has the focus: the element of the
+ * same id, else that of the same kind and number.
+ */
+function focused(element) {
+  const one = document.activeElement;
+  if (one === element || !element.contains(one)) {
+    return () => null;
   }
+  const number = [...element.querySelectorAll(one.tagName)].indexOf(one);
+  return () => (one.id && document.getElementById(one.id))
+    || element.querySelectorAll(one.tagName)[number];
 }
 
 let counter = 0;
@@ -127,7 +138,9 @@ async function run(element, action) {
   try {
     await action();
   } catch (error) {
-    say(error);
+    if (!error.ended) {
+      say(error);
+    }
   } finally {
     element.removeAttribute('aria-disabled');
     element.removeAttribute('aria-busy');
@@ -165,9 +178,10 @@ export function say(what) {
     (one) => one.textContent).join(' ');
 }
 
-/** Remove the messages, when another view is opened. */
+/** Remove the messages and an open question, when another view is opened. */
 export function clearMessages() {
   messages.replaceChildren();
+  document.querySelector('dialog[open]')?.close('no');
 }
 
 /**
@@ -209,6 +223,11 @@ export class Panel {
     this.load = load;
     this.draw = draw;
     this.shown = undefined;
+    /** Whether what was filled in is to be replaced. */
+    this.stale = false;
+    /** Numbers of the last reading, and of the one that is shown. */
+    this.reading = 0;
+    this.last = 0;
     this.body = h('div', {'aria-busy': 'true'},
       h('p', {class: 'hint'}, t('loading')));
     const id = newId();
@@ -216,27 +235,38 @@ export class Panel {
       h('h2', {id}, title), this.body);
   }
 
-  /** Load the data, and draw it if it has changed, or `always`. */
-  async refresh(always = false) {
+  /** Load the data, and draw it if it has changed. */
+  async refresh() {
+    this.reading += 1;
+    const reading = this.reading;
     let data;
+    let failure = null;
     try {
       data = await this.load();
     } catch (error) {
       if (error.ended) {
         throw error;
       }
-      if (this.shown !== undefined && (error.status === 0
+      failure = error;
+    }
+    if (reading < this.last) {
+      return;     // an answer that a later one has overtaken
+    }
+    this.last = reading;
+    if (failure) {
+      if (this.shown !== undefined && (failure.status === 0
           || this.body.querySelector('form[data-changed]'))) {
         return;     // what is shown and was filled in stays
       }
       this.shown = undefined;
-      this.fill(h('div', {class: 'box bad'}, problem(error)),
+      this.fill(h('div', {class: 'box bad'}, problem(failure)),
         button(t('tryAgain'), () => this.refresh()));
       return;
     }
     const text = JSON.stringify(data);
-    if ((always || text !== this.shown)
+    if ((this.stale || text !== this.shown)
         && !this.body.querySelector('form[data-changed]')) {
+      this.stale = false;
       this.shown = text;
       this.fill(this.draw(data));
     }
@@ -247,12 +277,22 @@ export class Panel {
     fill(this.body, ...children);
   }
 
-  /** Draw again even if nothing has changed. */
+  /**
+   * Show the data in place of what was filled in.
+   *
+   * Nothing is drawn twice: the user may have gone on with what a refresh has
+   * drawn meanwhile.
+   */
   async reset() {
     for (const one of this.body.querySelectorAll('form[data-changed]')) {
       delete one.dataset.changed;
+      this.stale = true;
     }
-    await this.refresh(true);
+    try {
+      await this.refresh();
+    } finally {
+      this.stale = false;
+    }
   }
 }
 

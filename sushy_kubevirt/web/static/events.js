@@ -2,7 +2,7 @@
 // Events of the service (Server-Sent Events), and regular reads where there
 // are none: changes without an event, and services with too many streams.
 
-import {ROOT, authentication, failure} from './redfish.js';
+import {ROOT, authentication, current, failure} from './redfish.js';
 
 /** Milliseconds between two reads: with a stream, and without. */
 const WITH_STREAM = 5000;
@@ -122,13 +122,14 @@ export function end() {
 
 /** Read the stream; yields null when it is open, then events. */
 async function* stream(signal, id) {
+  const sender = current();
   const response = await fetch(`${ROOT}EventService/SSE`, {
     headers: {Accept: 'text/event-stream', ...authentication(),
       ...(id ? {'Last-Event-ID': id} : {})},
     credentials: 'omit', cache: 'no-store', signal,
   });
   if (!response.ok) {
-    throw await failure(response.status, () => response.json());
+    throw await failure(response.status, () => response.json(), sender);
   }
   yield null;
   const reader = response.body.pipeThrough(new TextDecoderStream())

@@ -7,6 +7,7 @@ import {get} from './redfish.js';
 import {here, link, setParam} from './router.js';
 import {health, powerText} from './state.js';
 import {t} from './texts.js';
+import {once} from './view.js';
 
 const ROW = 44;         // pixels, as in page.css
 const PAGE = 250;       // machines of a request
@@ -27,6 +28,7 @@ export async function open(view, {root, title}) {
   const machines = new Map();
   let found = [];
   let focused = 0;
+  const drawn = new Map();    // rows, by path
 
   const {params} = here();
   const search = h('input', {type: 'search', id: 'search',
@@ -52,15 +54,20 @@ export async function open(view, {root, title}) {
 
   function filter() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const before = found[focused]?.['@odata.id'];
     found = [...machines.values()].filter((one) => {
       const text = `${name(one)} ${one.Id}`.toLowerCase();
       return words.every((word) => text.includes(word))
         && (!state.value || state.value === one.PowerState
           || state.value === 'Problem' && one.Status?.Health !== 'OK');
     }).sort((a, b) => order.compare(name(a), name(b)));
-    count.textContent = t('machines', {
-      found: found.length, all: machines.size});
-    focused = Math.min(focused, Math.max(found.length - 1, 0));
+    const text = t('machines', {found: found.length, all: machines.size});
+    if (count.textContent !== text) {
+      count.textContent = text;
+    }
+    const index = found.findIndex((one) => one['@odata.id'] === before);
+    focused = index >= 0 ? index
+      : Math.min(focused, Math.max(found.length - 1, 0));
     draw();
   }
 
@@ -74,19 +81,54 @@ export async function open(view, {root, title}) {
     for (let i = first; i < last; i += 1) {
       rows.push(row(found[i], i));
     }
-    fill(list, rows);
+    // The Tab key leads to it, wherever the list was scrolled to.
+    if (focused < first) {
+      rows.unshift(row(found[focused], focused));
+    } else if (focused >= last && focused < found.length) {
+      rows.push(row(found[focused], focused));
+    }
+    const hasFocus = list.contains(document.activeElement);
+    const kept = new Set(rows);
+    for (const [path, one] of drawn) {
+      if (!kept.has(one)) {
+        drawn.delete(path);
+        one.remove();
+      }
+    }
+    // What stays is not touched: a mouse button may be held down on it.
+    rows.forEach((one, i) => {
+      if (list.children[i] !== one) {
+        list.insertBefore(one, list.children[i] || null);
+      }
+    });
+    if (hasFocus && !list.contains(document.activeElement)) {
+      list.querySelector('[tabindex="0"]')?.focus({preventScroll: true});
+    }
   }
 
   function row(one, i) {
+    const path = one['@odata.id'];
+    if (!drawn.has(path)) {
+      drawn.set(path, h('li', {}, h('a', {
+        href: link('systems', one.Id, 'overview'), id: `m-${one.Id}`},
+      h('span', {}), h('span', {}), h('span', {}))));
+    }
+    const item = drawn.get(path);
     const [level, text] = health(one.Status);
-    const item = h('li', {'aria-setsize': found.length,
-      'aria-posinset': i + 1},
-    h('a', {href: link('systems', one.Id, 'overview'), id: `m-${one.Id}`,
-      tabindex: i === focused ? '0' : '-1', 'data-row': i},
-    h('span', {class: 'name'}, name(one)),
-    h('span', {class: `power ${one.PowerState}`}, powerText(one.PowerState)),
-    h('span', {class: `health ${level}`}, text)));
     item.style.top = `${i * ROW}px`;
+    item.setAttribute('aria-setsize', found.length);
+    item.setAttribute('aria-posinset', i + 1);
+    item.firstChild.tabIndex = i === focused ? 0 : -1;
+    item.firstChild.dataset.row = i;
+    [['name', name(one)],
+      [`power ${one.PowerState}`, powerText(one.PowerState)],
+      [`health ${level}`, text]].forEach(([kind, words], place) => {
+      const span = item.firstChild.children[place];
+      if (span.textContent !== words || span.className !== kind) {
+        span.className = kind;
+        span.textContent = words;
+      }
+    });
     return item;
   }
 
@@ -132,16 +174,9 @@ export async function open(view, {root, title}) {
     filter();
   }
   let shownOnce = false;
-  let loading = false;
-  let again = false;
   let read = 0;
 
-  async function refresh() {
-    if (loading) {
-      again = true;
-      return;
-    }
-    loading = true;
+  const refresh = once(async () => {
     read = Date.now();
     try {
       await load();
@@ -151,12 +186,7 @@ export async function open(view, {root, title}) {
         fill(trouble, h('div', {class: 'box bad'}, problem(error)));
       }
     }
-    loading = false;
-    if (again) {
-      again = false;
-      refresh();
-    }
-  }
+  });
 
   const changed = new Set();
   let timer = null;

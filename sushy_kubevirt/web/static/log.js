@@ -6,7 +6,7 @@ import {listen} from './events.js';
 import {get, may, members, post} from './redfish.js';
 import {here, setParam} from './router.js';
 import {t} from './texts.js';
-import {Heading} from './view.js';
+import {Heading, concerns, once} from './view.js';
 
 /** Rows that are drawn at first, and with each "Show more". */
 const ROWS = 200;
@@ -24,6 +24,7 @@ export async function open(view, {system, title}) {
   const clear = service.Actions?.['#LogService.ClearLog']?.target;
   const {params} = here();
   let entries = [];
+  let read = '';
   let rows = ROWS;
 
   const search = h('input', {type: 'search', id: 'search',
@@ -56,8 +57,10 @@ export async function open(view, {system, title}) {
       return (!severity.value || one.Severity === severity.value)
         && words.every((word) => text.includes(word));
     });
-    count.textContent = t('logCount', {
-      found: found.length, all: entries.length});
+    const text = t('logCount', {found: found.length, all: entries.length});
+    if (count.textContent !== text) {
+      count.textContent = text;
+    }
     fill(list, found.slice(0, rows).map((one) => h('li', {
       class: `severity ${one.Severity}`},
     h('span', {class: 'when'}, time(one.Created)),
@@ -67,19 +70,23 @@ export async function open(view, {system, title}) {
     more.hidden = found.length <= rows;
   }
 
-  async function refresh() {
+  const refresh = once(async () => {
     try {
       const found = await get(service.Entries['@odata.id']);
-      entries = found.Members.sort(
-        (a, b) => (a.Created < b.Created ? 1 : -1));
       fill(trouble);
-      draw();
+      const text = JSON.stringify(found);
+      if (text !== read) {
+        read = text;
+        entries = found.Members.sort(
+          (a, b) => (a.Created < b.Created ? 1 : -1));
+        draw();
+      }
     } catch (error) {
       if (!error.ended) {
         fill(trouble, h('div', {class: 'box bad'}, problem(error)));
       }
     }
-  }
+  });
 
   fill(view, heading.element, h('h2', {}, t('view.log')),
     h('div', {class: 'tools'}, search, severity,
@@ -95,6 +102,9 @@ export async function open(view, {system, title}) {
   // An event reaches the log a moment after its stream.
   let timer = null;
   const stop = listen((events) => {
+    if (!concerns(events, system)) {
+      return;
+    }
     heading.refresh().catch(() => {});
     refresh();
     if (events.length) {

@@ -5,7 +5,7 @@ import {button, clearMessages, fill, h, messageArea, say} from './dom.js';
 import * as events from './events.js';
 import {showLogin} from './login.js';
 import * as redfish from './redfish.js';
-import {here, link} from './router.js';
+import {here, link, shown} from './router.js';
 import {t} from './texts.js';
 
 /** Views of a machine, in the order of the navigation. */
@@ -40,7 +40,9 @@ document.body.append(
 
 /** Ends what the present view has started. */
 let leave = () => {};
-let shown = null;
+
+/** Number of the present view: an answer may be for one that was left. */
+let opened = 0;
 
 /** The only machine of the service; null if there are several. */
 let only = null;
@@ -53,12 +55,18 @@ redfish.observe(
     lost.hidden = !isLost;
   });
 
-/** Show the login if one is needed, else the view of the URL. */
-async function open(reason) {
+/** End the present view. */
+function end() {
   events.end();
   leave();
   leave = () => {};
-  shown = null;
+  opened += 1;
+  shown.place = null;
+}
+
+/** Show the login if one is needed, else the view of the URL. */
+async function open(reason) {
+  end();
   root = null;
   clearMessages();
   fill(navigation);
@@ -105,43 +113,47 @@ async function route() {
     history.replaceState(null, '', link('systems', only, 'overview'));
     return route();
   }
-  const place = location.hash;
-  if (place === shown) {
+  if (location.hash === shown.place) {
     return;
   }
   leave();
   leave = () => {};
-  shown = place;
+  shown.place = location.hash;
+  opened += 1;
+  const view = opened;
   clearMessages();
   const id = path[0] === 'systems' ? path[1] : only;
   drawNavigation(path, id);
   fill(main, h('p', {class: 'hint'}, t('loading')));
   try {
     const module = await load(path);
-    if (shown !== place) {
+    if (view !== opened) {
       return;
     }
-    const view = h('div');
-    const end = await module.open(view, {
-      root, system: id && `${root.Systems['@odata.id']}/${id}`, id, only,
+    const element = h('div');
+    const close = await module.open(element, {
+      root, system: id
+        && `${root.Systems['@odata.id']}/${encodeURIComponent(id)}`, id, only,
       title: (text) => {
-        document.title = `${text} – ${t('product')}`;
+        if (view === opened) {
+          document.title = `${text} – ${t('product')}`;
+        }
       }});
-    if (shown !== place) {
-      end?.();
+    if (view !== opened) {
+      close?.();
       return;
     }
-    leave = end || (() => {});
-    fill(main, view);
+    leave = close || (() => {});
+    fill(main, element);
   } catch (error) {
-    if (shown === place && !error.ended) {
+    if (view === opened && !error.ended) {
       fill(main, h('h1', {}, t('notShown')),
         error.status === undefined ? null : button(t('tryAgain'), route));
       say(error);
-      shown = null;
+      shown.place = null;
       if (error.status === 0) {
         leave = events.listen(() => redfish.get(redfish.ROOT).then(
-          () => shown ?? route(), () => {}));
+          () => shown.place ?? route(), () => {}));
       }
     }
   }
@@ -153,7 +165,9 @@ function load(path) {
   }
   const [views, name] = path[0] === 'systems'
     ? [VIEWS, path[2] || 'overview'] : [SERVICE_VIEWS, path[0]];
-  return Object.hasOwn(views, name) ? views[name]().catch(() => {
+  // A segment of dots would lead to another resource.
+  const isMachine = path[0] !== 'systems' || /[^.]/.test(path[1] || '');
+  return isMachine && Object.hasOwn(views, name) ? views[name]().catch(() => {
     throw redfish.unreachable();
   }) : Promise.reject(new Error(t('noView')));
 }
@@ -167,6 +181,7 @@ function drawNavigation(path, id) {
         .join(', ')}) : t('noLogin'),
       user ? button(t('logout'), async () => {
         let reason = t('loggedOut');
+        end();
         try {
           await redfish.logout();
         } catch {

@@ -28,6 +28,9 @@ export class RedfishError extends Error {
 /** The session: token, uri, user, privileges; null without one. */
 let session = read();
 
+/** Number of changes that were requested. */
+let changes = 0;
+
 /** Called when the service does not accept the session any more. */
 let whenEnded = () => {};
 
@@ -70,6 +73,11 @@ export function may(privilege) {
     || session.privileges.includes(privilege);
 }
 
+/** Return how many changes were made: what was read before may be outdated. */
+export function changeCount() {
+  return changes;
+}
+
 /** Return the headers that authenticate a request. */
 export function authentication() {
   return session === null ? {} : {'X-Auth-Token': session.token};
@@ -85,6 +93,7 @@ export function authentication() {
  * @throws {RedfishError}
  */
 export async function request(method, path, body, headers) {
+  const sender = session;
   let response;
   try {
     response = await fetch(path, {
@@ -103,10 +112,14 @@ export async function request(method, path, body, headers) {
   } catch {
     whenLost(true);
     throw unreachable();
+  } finally {
+    if (method !== 'GET') {
+      changes += 1;
+    }
   }
   whenLost(false);
   if (response.status >= 400) {
-    throw await failure(response.status, () => response.json());
+    throw await failure(response.status, () => response.json(), sender);
   }
   return response;
 }
@@ -117,8 +130,13 @@ export function unreachable() {
     Message: t('unreachable'), Resolution: t('unreachableRemedy')}]);
 }
 
-/** Make the error of a response, and end the session on 401. */
-export async function failure(status, json) {
+/**
+ * Make the error of a response, and end the session on 401.
+ * @param {number} status
+ * @param {function} json asynchronous, returns the body
+ * @param {?object} sender session with which it was requested
+ */
+export async function failure(status, json, sender = session) {
   let entries;
   try {
     const {error} = await json();
@@ -127,17 +145,25 @@ export async function failure(status, json) {
     entries = [{Message: t('httpError', {status})}];
   }
   const error = new RedfishError(status, entries);
-  if (status === 401 && session !== null) {
+  if (status === 401 && sender !== null) {
     error.ended = true;
-    store(null);
-    whenEnded();
+    if (sender.token === session?.token) {
+      store(null);
+      whenEnded();
+    }
   }
   return error;
 }
 
 /** GET a resource; an object. */
 export async function get(path) {
-  return (await request('GET', path)).json();
+  const response = await request('GET', path);
+  try {
+    return await response.json();
+  } catch {
+    whenLost(true);
+    throw unreachable();
+  }
 }
 
 /** GET the members of a collection, expanded. */
@@ -214,15 +240,16 @@ export async function login(user, password) {
   return null;
 }
 
-/** Close the session. */
+/** Close the session, which may have ended already. */
 export async function logout() {
-  const ending = session;
+  const closing = remove(session.uri);
+  store(null);
   try {
-    if (ending !== null) {
-      await remove(ending.uri);
+    await closing;
+  } catch (error) {
+    if (error.status !== 401 && error.status !== 404) {
+      throw error;
     }
-  } finally {
-    store(null);
   }
 }
 

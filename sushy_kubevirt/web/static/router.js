@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of the view in the URL: #/systems/<id>/<view>?name=value
 
+/** The part of the URL that is shown, null for none: `place`. */
+export const shown = {place: null};
+
 /** Return {path: [segments], params: URLSearchParams} of the present URL. */
 export function here() {
   const [path, query] = location.hash.replace(/^#\/?/, '').split('?');
@@ -33,4 +36,5 @@ export function setParam(name, value) {
   }
   const query = params.toString();
   history.replaceState(null, '', link(...path) + (query ? `?${query}` : ''));
+  shown.place = location.hash;
 }

@@ -3,7 +3,7 @@
 
 import {fill, h} from './dom.js';
 import {listen} from './events.js';
-import {get, may} from './redfish.js';
+import {changeCount, get, may} from './redfish.js';
 import {conditions, health, powerText} from './state.js';
 import {t} from './texts.js';
 
@@ -19,25 +19,7 @@ export async function showPanels(view, before, panels, heading) {
   fill(view, before, h('div', {class: 'panels'},
     panels.map((one) => one.element)));
   const all = heading ? [heading, ...panels] : panels;
-  let running = null;
-  let again = false;
-  // A change while the panels are read makes them be read once more.
-  const refresh = async () => {
-    if (running) {
-      again = true;
-      return running;
-    }
-    running = Promise.all(all.map((one) => one.refresh()));
-    try {
-      await running;
-    } finally {
-      running = null;
-    }
-    if (again) {
-      again = false;
-      await refresh();
-    }
-  };
+  const refresh = once(() => Promise.all(all.map((one) => one.refresh())));
   const report = (error) => {
     // The heading's first reading is the view's, and fails below.
     if (!error.ended && heading?.system !== null) {
@@ -47,7 +29,52 @@ export async function showPanels(view, before, panels, heading) {
   const first = refresh().catch(report);
   // Panels say that they load, which may need several requests.
   await (heading ? heading.refresh() : first);
-  return listen(() => refresh().catch(report));
+  return listen((events) => {
+    if (!heading || concerns(events, heading.path)) {
+      refresh().catch(report);
+    }
+  });
+}
+
+/**
+ * Return a function that runs an action once at a time; calls meanwhile make
+ * it run once more.
+ * @param {function} action asynchronous
+ * @returns {function} asynchronous
+ */
+export function once(action) {
+  let running = null;
+  let again = false;
+  return async function run() {
+    if (running) {
+      again = true;
+      return running;
+    }
+    running = action();
+    try {
+      await running;
+    } finally {
+      running = null;
+    }
+    if (again) {
+      again = false;
+      await run();
+    }
+    return undefined;
+  };
+}
+
+/**
+ * Return whether events may change what is shown of a machine.
+ * @param {Array} events as `listen` gives them
+ * @param {string} path of the ComputerSystem
+ */
+export function concerns(events, path) {
+  const all = path.slice(0, path.lastIndexOf('/') + 1);
+  return !events.length || events.some((event) => {
+    const origin = event.OriginOfCondition?.['@odata.id'] || '';
+    return !origin.startsWith(all) || `${origin}/`.startsWith(`${path}/`);
+  });
 }
 
 /** Name, power state and health of a machine, above each of its views. */
@@ -69,26 +96,40 @@ export class Heading {
     /** The ComputerSystem. */
     this.system = null;
     this.reading = null;
+    this.changes = 0;
   }
 
-  /** Read the machine; calls at the same time share a request. */
+  /**
+   * Read the machine; calls at the same time share a request, unless something
+   * was changed since it began.
+   */
   read() {
-    this.reading ??= get(this.path).finally(() => {
-      this.reading = null;
-    });
+    if (!this.reading || this.changes !== changeCount()) {
+      this.changes = changeCount();
+      const reading = get(this.path).finally(() => {
+        if (this.reading === reading) {
+          this.reading = null;
+        }
+      });
+      this.reading = reading;
+    }
     return this.reading;
   }
 
   /** Show the machine as it is now. */
   async refresh() {
     let system;
+    const reading = this.read();
     try {
-      system = await this.read();
+      system = await reading;
     } catch (error) {
       if (this.system === null || error.ended) {
         throw error;
       }
       return;     // the page says that the service is lost
+    }
+    if (this.system !== null && this.reading && this.reading !== reading) {
+      return;     // something was changed since, and is read again
     }
     this.system = system;
     const namespace = system.Oem?.SushyKubevirt?.Namespace;
