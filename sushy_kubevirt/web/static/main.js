@@ -26,6 +26,9 @@ const SERVICE_VIEWS = {
   accounts: () => import('./accounts.js'),
 };
 
+/** Milliseconds until the other views are loaded, behind the first one. */
+const LATER = 1000;
+
 const header = h('header');
 const navigation = h('nav', {'aria-label': t('views')});
 const main = h('main', {id: 'main', tabindex: '-1'});
@@ -96,8 +99,14 @@ async function open(reason) {
   }
   events.start();
   await route();
-  // The others, to show them while the service is lost: a browser may not try
-  // again to load a module.
+  setTimeout(loadOthers, LATER);
+}
+
+/**
+ * Load all views, to show them while the service is lost: a browser may not
+ * try again to load a module.
+ */
+function loadOthers() {
   for (const one of Object.values({...VIEWS, ...SERVICE_VIEWS})) {
     one().catch(() => {});
   }
