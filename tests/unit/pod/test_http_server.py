@@ -22,8 +22,8 @@ from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.pod import fairness
 from sushy_kubevirt.pod import http_connection
 from sushy_kubevirt.pod import http_server
-from sushy_kubevirt.pod import request_body
 from sushy_kubevirt.pod import redfish_probe
+from sushy_kubevirt.pod import request_body
 from sushy_kubevirt.redfish.protocol import websocket
 
 TIMEOUT = 30
