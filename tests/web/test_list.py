@@ -130,6 +130,13 @@ class ListTestCase(case.WebTestCase):
         self.page.keyboard.press('ArrowDown')
         self.expect(self.row('default/vm-1')).to_be_focused()
         self.expect(self.row('default/vm-1')).to_be_in_viewport()
+        # Another search begins at the first row.
+        self.page.keyboard.press('End')
+        self.expect(self.row(f'{OTHER}/guest-49')).to_be_focused()
+        self.search.fill('vm')
+        self.expect(self.row('default/vm-0')).to_be_in_viewport()
+        self.expect(self.row('default/vm-0')).to_have_attribute(
+            'tabindex', '0')
 
     def test_click_while_another_machine_changes(self):
         self.open()

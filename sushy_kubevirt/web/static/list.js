@@ -36,7 +36,7 @@ export async function open(view, {root, title}) {
     'aria-label': t('search'),
     input: () => {
       setParam('q', search.value.trim());
-      filter();
+      choose();
     }});
   const state = select([['', t('anyState')],
     ...['On', 'Off', 'PoweringOn', 'PoweringOff', 'Paused', 'Problem'].map(
@@ -44,13 +44,21 @@ export async function open(view, {root, title}) {
     'aria-label': t('state'), id: 'state',
     change: () => {
       setParam('state', state.value);
-      filter();
+      choose();
     }});
   const count = h('p', {role: 'status', class: 'hint'});
   const trouble = h('div');
   const list = h('ul', {class: 'machines', 'aria-label': t('view.list')});
   const scroll = h('div', {class: 'viewport', scroll: () => draw(),
     keydown: move}, list);
+
+  /** Show what the user has asked for, from its beginning. */
+  function choose() {
+    found = [];
+    focused = 0;
+    scroll.scrollTop = 0;
+    filter();
+  }
 
   function filter() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
