@@ -112,6 +112,20 @@ class ConsoleTestCase(case.WebPodTestCase):
         self.page.get_by_role('button', name='Log in').click()
         self.expect(self.page.locator('#power')).to_be_visible()
 
+    def test_handshake_that_is_refused(self):
+        # As by a proxy that passes on no WebSockets.
+        tab = self.open_tab()
+        tab.allow_error('WebSocket connection to')
+        tab.page.add_init_script("""
+            window.WebSocket = class extends WebSocket {
+                constructor(url, protocols) {
+                    super(new URL('/redfish/v1', url), protocols);
+                }
+            };""")
+        self.log_in(tab)
+        self.open_console(tab.page)
+        self.notice('The BMC does not open the console', tab.page)
+
     def test_leave_by_keyboard(self):
         self.connected()
         self.type('x')

@@ -103,6 +103,37 @@ class RecoveryTestCase(case.WebPodTestCase):
         self.expect(self.page.get_by_label('Search')).to_have_value('power')
         self.expect(self.page.locator('main .bad')).to_have_count(0)
 
+    def test_serial_console(self):
+        self.pod.request('POST', RESET, {'ResetType': 'On'}, 204)
+        self.addCleanup(self.pod.request, 'POST', RESET,
+                        {'ResetType': 'ForceOff'}, 204)
+        self.tab.allow_error('WebSocket connection to')
+        self.page.get_by_role('link', name='Serial console').click()
+        notice = self.page.locator('#notice')
+        output = self.page.locator('.xterm-rows')
+
+        def answers():
+            # Input is not kept while there is no connection.
+            self.page.get_by_role('textbox', name='Terminal input').focus()
+            self.page.keyboard.type('before\n')
+            return 'before' in output.text_content()
+
+        self.until(answers)
+        self.kill()
+        self.expect(notice).to_have_text(
+            'The BMC does not answer; the console connects again when it '
+            'does.')
+        self.start()
+        # Nothing is to be said about a console that is connected.
+        self.expect(notice).to_have_text('')
+        # What the guest prints from now on, below what was shown before.
+        boots = output.text_content().count('boot')
+        self.sandbox.guest_does('vm-0', 'reboot')
+        self.until(lambda: output.text_content().count('boot') > boots,
+                   describe=output.text_content)
+        self.expect(output).to_contain_text('before')
+        self.expect(self.lost).to_be_hidden()
+
     def test_page_that_is_loaded_while_it_is_away(self):
         self.page.get_by_role('link', name='Firmware').click()
         self.kill()

@@ -2,7 +2,7 @@
 // The WebSocket of a console. Binary messages are what the port sends; text
 // messages are sentences of the BMC about the state of the connection.
 
-import {openSocket} from './redfish.js';
+import {ROOT, get, openSocket} from './redfish.js';
 import {t} from './texts.js';
 
 /** Shortest and longest pause before a lost BMC is tried again. */
@@ -66,12 +66,30 @@ export class Connection {
         this.notice(event.reason || t('disconnected'), true);
         return;
       }
-      // A browser does not tell why a WebSocket was refused.
-      this.notice(event.reason
-        || t(accepted ? 'consoleLost' : 'consoleRefused'), false);
+      if (accepted) {
+        this.notice(event.reason || t('consoleLost'), false);
+      } else {
+        this.explain();
+      }
       this.timer = setTimeout(() => this.connect(), this.pause);
       this.pause = Math.min(this.pause * 2, LONGEST_PAUSE);
     };
+  }
+
+  /**
+   * Say why a WebSocket was not opened, which a browser does not tell: whether
+   * the BMC answers other requests.
+   */
+  async explain() {
+    let answers = true;
+    try {
+      await get(ROOT);
+    } catch {
+      answers = false;
+    }
+    if (!this.ended && this.socket.readyState !== WebSocket.OPEN) {
+      this.notice(t(answers ? 'consoleRefused' : 'consoleAway'), false);
+    }
   }
 
   /** Send bytes or text, if there is a connection. */

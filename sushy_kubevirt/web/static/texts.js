@@ -307,6 +307,8 @@ const TEXTS = {
   disconnected: 'The connection was closed.',
   notConnected: 'The console is not connected.',
   consoleLost: 'The connection to the BMC was lost; it is opened again.',
+  consoleAway: 'The BMC does not answer; the console connects again when it '
+    + 'does.',
   consoleRefused: 'The BMC does not open the console; the page tries again. '
     + 'If it stays so: a proxy in between has to pass on WebSockets and the '
     + 'name of the host, and the log of the BMC has the reason.',
