@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Consoles of a real guest: a login on its serial port, and its picture."""
 
+import re
+
 from kubevirt_sandbox.testing import qemu
 from tests.web import case
 
@@ -51,8 +53,12 @@ class QemuConsoleTestCase(case.WebQemuTestCase):
         self.type('clear; reboot -f\n')
         self.shows(qemu.DISK)
 
-    def test_pasted_text(self):
-        text = '''aZ09 ~!@#$%^&*()_+{}|:"<>? `-=[];'\\,./'''
+    def guest_reads(self, command):
+        """Let the guest print what is typed on the display; show that.
+
+        :param command: of the guest's shell, whose input is the terminal of
+            the display
+        """
         self.open_view('Serial console')
         self.reset('On')
         self.shows(qemu.DISK)
@@ -61,14 +67,86 @@ class QemuConsoleTestCase(case.WebQemuTestCase):
         self.shows('deaf now')
         self.log_into_guest()
         self.shows('~ #')
-        # What is typed on the display goes to the first terminal.
-        self.type("IFS= read -r line < /dev/tty1; echo \"got-$line-\"\n")
+        self.type(command + ' < /dev/tty1\n')
+        self.show_display()
+
+    def show_display(self):
         self.open_view('Display')
         self.until(self.picture)
+
+    def paste(self, text):
+        if not self.page.get_by_label('Text', exact=True).is_visible():
+            self.page.get_by_text('Paste text').click()
+        self.page.get_by_label('Text', exact=True).fill(text)
+        self.button('Type the text').click()
+
+    def button(self, name):
+        return self.page.get_by_role('button', name=name, exact=True)
+
+    def until_read(self, text):
+        self.until(lambda: text in self.log(), 60, describe=self.log)
+
+    def focused(self):
+        """Return the name of the element that has the focus."""
+        return self.page.evaluate('document.activeElement.tagName')
+
+    def test_pasted_text(self):
+        self.guest_reads('while IFS= read -r line; do echo "got-$line-"; done')
+        text = '''aZ09 ~!@#$%^&*()_+{}|:"<>? `-=[];'\\,./'''
+        self.paste(text + '\n')
+        self.until_read(f'got-{text}-')
+
+    def test_keys_are_released(self):
+        events = []     # (key pressed, whether down)
+
+        def sent(data):
+            # KeyEvent of RFC 6143; QEMU's extension has the keysym as well.
+            if len(data) == 8 and data[0] == 4:
+                events.append((int.from_bytes(data[4:8]), data[1]))
+            elif len(data) == 12 and data[:2] == b'\xff\0':
+                events.append((int.from_bytes(data[4:8]),
+                               int.from_bytes(data[2:4])))
+
+        self.page.on('websocket', lambda one: one.on('framesent', sent))
+        self.reset('On')
+        self.show_display()
+        self.until(lambda: self.focused() == 'CANVAS')
+        # Playwright reports the frames while it waits.
+        self.page.keyboard.press('Control+F6')
+        self.expect(self.button('Use keyboard in the console')
+                    ).to_be_focused()
+        control, shift = 0xffe3, 0xffe1
+        self.until(lambda: self.focused() and len(events) >= 2,
+                   describe=lambda: str(events))
+        self.assertEqual([(control, 1), (control, 0)], events)
+        # Wherever the focus goes, and however.
+        self.button('Use keyboard in the console').click()
+        self.page.keyboard.down('Shift')
+        self.button('Use keyboard in the console').focus()
+        self.page.keyboard.up('Shift')
+        self.until(lambda: self.focused() and len(events) >= 4,
+                   describe=lambda: str(events))
+        self.assertEqual([(shift, 1), (shift, 0)], events[2:])
+
+    def test_focus_stays_when_it_connects_again(self):
+        self.reset('On')
+        self.show_display()
+        self.until(lambda: self.focused() == 'CANVAS')
+
+        def connects_again():
+            canvas = self.page.locator('#screen canvas').element_handle()
+            self.reset('PowerCycle')
+            self.until(lambda: not canvas.is_visible())
+            self.until(self.picture)
+
+        # The next instance of the machine has the keyboard as well.
+        connects_again()
+        self.until(lambda: self.focused() == 'CANVAS')
         self.page.get_by_text('Paste text').click()
-        self.page.get_by_label('Text', exact=True).fill(text + '\n')
-        self.page.get_by_role('button', name='Type the text').click()
-        self.until(lambda: f'got-{text}-' in self.log(), describe=self.log)
+        field = self.page.get_by_label('Text', exact=True)
+        field.fill('begun')
+        connects_again()
+        self.expect(field).to_be_focused()
 
     def log(self):
         """Return what the VMI's serial port has printed."""

@@ -20,15 +20,23 @@ export async function open(view, context) {
   }
 
   const notice = h('p', {role: 'status', class: 'notice', id: 'notice'});
-  const again = button(t('connectAgain'), async () => connection.connect(),
-    {id: 'connect', class: 'primary'});
+  const again = button(t('connectAgain'), async () => {
+    takesKeys = true;
+    connection.connect();
+  }, {id: 'connect', class: 'primary'});
   again.hidden = true;
   const screen = h('div', {class: 'screen', id: 'screen'});
   const frame = h('div', {class: 'console', id: 'console'}, screen);
   let rfb = null;
   let channel = null;
+  // Whether the next connection gets the keyboard: the first one, and those
+  // after one that had it.
+  let takesKeys = true;
 
   const end = () => {
+    if (rfb !== null) {
+      takesKeys = frame.contains(document.activeElement);
+    }
     channel?.end();
     rfb = null;
     channel = null;
@@ -43,7 +51,10 @@ export async function open(view, context) {
         rfb.background = '#000';
         rfb.addEventListener('credentialsrequired', () => say(
           new Error(t('vncPassword'))));
-        rfb.focus();
+        // Unless the user is at another control.
+        if (takesKeys && document.activeElement?.contains(frame)) {
+          rfb.focus();
+        }
       }
       channel.deliver(data);
     },
@@ -77,6 +88,9 @@ export async function open(view, context) {
       leave.focus();
     }
   }, true);
+  // noVNC gets no release of a key after the focus has left it. It releases
+  // all keys when the window loses the focus.
+  frame.addEventListener('focusout', () => dispatchEvent(new Event('blur')));
 
   fill(view, heading.element, h('h2', {}, t('view.display')),
     h('div', {class: 'tools'}, leave,
