@@ -95,6 +95,38 @@ class QemuConsoleTestCase(case.WebQemuTestCase):
         text = '''aZ09 ~!@#$%^&*()_+{}|:"<>? `-=[];'\\,./'''
         self.paste(text + '\n')
         self.until_read(f'got-{text}-')
+        # The next keys are for the guest, too.
+        self.until(lambda: self.focused() == 'CANVAS')
+        # More than QEMU keeps of keys that have not reached the guest.
+        text = ' '.join(f'{n}:The{n}th_word' for n in range(40))
+        self.assertGreater(len(text), 500)
+        self.paste(text + '\n')
+        # A busy button has "…" in its name.
+        send = self.page.locator('#type-text')
+        self.expect(send).to_have_attribute('aria-disabled', 'true')
+        self.expect(self.page.get_by_text(re.compile(
+            rf'Typed: [1-9]\d* of {len(text) + 1} characters'))
+        ).to_be_visible()
+        # The user goes on with something else, and keeps the focus.
+        field = self.page.get_by_label('Text', exact=True)
+        field.focus()
+        self.until_read(f'got-{text}-')
+        self.expect(send).not_to_have_attribute('aria-disabled', 'true')
+        self.expect(field).to_be_focused()
+        self.expect(self.page.locator('.messages .bad')).to_have_count(0)
+        for stop in (self.button('Stop typing').click,
+                     lambda: self.open_view('Serial console')):
+            self.paste('x' * 500)
+            self.expect(self.page.get_by_text('Typed: 1')).to_be_visible()
+            stop()
+            self.expect(self.page.locator('.messages .bad')).to_contain_text(
+                re.compile(r'Only \d+ of 500 characters were typed'))
+        self.show_display()
+        self.paste('y' * 500)
+        self.expect(self.page.get_by_text('Typed: 1')).to_be_visible()
+        self.reset('ForceOff')
+        self.expect(self.page.locator('.messages .bad')).to_contain_text(
+            re.compile(r'Only \d+ of 500 characters were typed'))
 
     def test_keys_are_released(self):
         events = []     # (key pressed, whether down)

@@ -325,6 +325,9 @@ const TEXTS = {
   pasteHint: 'KubeVirt has no clipboard of the guest: the text is typed, as on '
     + 'an English (US) keyboard.',
   typeText: 'Type the text',
+  typed: 'Typed: {done} of {all} characters',
+  typedPart: 'Only {done} of {all} characters were typed.',
+  stopTyping: 'Stop typing',
 };
 
 /**
