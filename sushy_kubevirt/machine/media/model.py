@@ -67,12 +67,15 @@ class ClientImage:
     :param name: file name
     :param read: function of a memoryview to fill that returns the number of
         bytes, 0 at the end of the image
+    :param authorized: function that tells whether the client may still send
+        it, called every few seconds; may block
     :ivar url: URL that stands for it
     :ivar started: whether reading has begun, so that it cannot start over
     """
 
-    def __init__(self, name, read):
+    def __init__(self, name, read, authorized=lambda: True):
         self.name = name
+        self.authorized = authorized
         self.url = UPLOAD + parse.quote(name, safe='')
         self.started = False
         self._read = read

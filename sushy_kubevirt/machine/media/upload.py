@@ -188,6 +188,9 @@ class Upload:
     def _send_heartbeats(self):
         number = 0
         while True:
+            if self.image is not None and not self.image.authorized():
+                self._refuse()
+                return
             number += 1
             try:
                 self._media.volumes.put(self.machine.cluster.client.patch(
@@ -205,6 +208,16 @@ class Upload:
                          self._entry.volume, e)
             if self._finished.wait(HEARTBEAT_SECONDS):
                 return
+
+    def _refuse(self):
+        """Stop the upload of a client whose login has ended."""
+        # It is recorded here: the client may send nothing for a while, which
+        # the thread of the upload waits for.
+        message = 'the login of the client is no longer valid'
+        LOG.warning('DataVolume %s of %s: upload stopped: %s',
+                    self._entry.volume, self.machine.qualified_name, message)
+        self.stop()
+        self._record_failure('UploadFailed', message)
 
     def _record_failure(self, reason, message):
         """Write the reason into the media annotation."""

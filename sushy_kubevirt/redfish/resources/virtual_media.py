@@ -306,7 +306,8 @@ def _upload(machine, device):
             _FILE_PART, form.name, message=f'{form.name} is empty')
     wants_task = _wants_task()
     medium = machine.upload_media(
-        device.id, media.ClientImage(form.name, form.readinto),
+        device.id, media.ClientImage(form.name, form.readinto,
+                                     authentication.still_authorized()),
         image_size.of_upload(
             form.name, form.head, size, flask.request.content_length,
             settings.machine.media),

@@ -10,6 +10,7 @@ import select
 import signal
 import ssl
 import subprocess
+import time
 from urllib import parse
 
 import fixtures
@@ -25,6 +26,8 @@ from tests.fixtures import virtual_media_case
 
 PREFIX = virtual_media_case.PREFIX
 DEVICE = '/redfish/v1/Systems/1/VirtualMedia/Cd'
+SESSIONS = '/redfish/v1/SessionService/Sessions'
+ACCOUNTS = '/redfish/v1/AccountService/Accounts'
 BOUNDARY = 'b0undary'
 HEAD = (f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="ImageFile"; '
         'filename="slow.iso"\r\n\r\n').encode()
@@ -428,21 +431,60 @@ class PodUploadTestCase(base.SandboxTestCase):
             self.assertEqual(code, sender.link.getresponse().status)
             sender.link.close()
 
-    def test_killed_bmc(self):
-        token = self.pod.request(
-            'POST', '/redfish/v1/SessionService/Sessions', {
-                'UserName': redfish_pod.USER, 'Password': self.pod.password},
-            expect=201).headers['X-Auth-Token']
-        sender = Sender(self.pod.url, DEVICE, {'X-Auth-Token': token},
-                        self.pod.ca)
-        self.addCleanup(sender.link.close)
-        sender.send()
+    def session(self, user, password):
+        """Open a session; return its token and its path."""
+        headers = self.pod.request('POST', SESSIONS, {
+            'UserName': user, 'Password': password}, expect=201).headers
+        return headers['X-Auth-Token'], headers['Location']
+
+    def sender(self, token):
+        """Start an upload; return its `Sender` when CDI gets the image."""
+        found = Sender(self.pod.url, DEVICE, {'X-Auth-Token': token},
+                       self.pod.ca)
+        self.addCleanup(found.link.close)
+        found.send()
         self.until(lambda: self.status()['State'] == 'Updating')
+        return found
+
+    def failed(self):
+        """Wait until the medium has failed; return the message."""
+        self.until(lambda: self.status()['Health'] == 'Critical')
+        return self.status()['Conditions'][0]['Message']
+
+    def test_upload_is_use_of_its_session(self):
+        token, path = self.session(redfish_pod.USER, self.pod.password)
+        self.sender(token)
+        [file] = (self.pod.home / 'tmp').glob(
+            '*/*/sessions/' + path.rpartition('/')[2])
+        begun = time.time()
+        # A minute of the half hour is left.
+        os.utime(file, (begun - 1740,) * 2)
+        self.until(lambda: file.stat().st_mtime >= begun - 1)
+
+    def test_upload_ends_with_its_session(self):
+        token, path = self.session(redfish_pod.USER, self.pod.password)
+        sender = self.sender(token)
+        self.pod.request('DELETE', path, expect=204)
+        self.assertIn('login', self.failed())
+        self.assertIn(sender.send_until_refused(), (409, None))
+
+    def test_upload_ends_when_its_account_may_not(self):
+        account = self.pod.request('POST', ACCOUNTS, {
+            'UserName': 'other', 'Password': 'a password',
+            'RoleId': 'Administrator'}, expect=201).json()['@odata.id']
+        token, _path = self.session('other', 'a password')
+        sender = self.sender(token)
+        self.pod.request('PATCH', account, {'RoleId': 'Operator'}, expect=200)
+        self.assertIn('login', self.failed())
+        self.assertIn(sender.send_until_refused(), (409, None))
+
+    def test_killed_bmc(self):
+        token, _path = self.session(redfish_pod.USER, self.pod.password)
+        self.sender(token)
         os.kill(self.pod.process.pid, signal.SIGKILL)
         self.pod = self.useFixture(redfish_pod.RedfishPod(
             self.sandbox, proxy=self.sandbox.upload_proxy()))
-        self.until(lambda: self.status()['Health'] == 'Critical')
-        message = self.status()['Conditions'][0]['Message']
+        message = self.failed()
         self.assertIn('UploadInterrupted', message)
         self.assertIn('upload it again', message)
 
