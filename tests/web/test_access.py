@@ -17,8 +17,19 @@ PASSWORD = 'a pass word 1'
 
 LOOPBACK = 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK = True\n'
 
-VIEWS = ('Overview', 'Serial console', 'Display', 'Media', 'Firmware', 'Log',
-         'Certificates', 'Tasks', 'Sessions', 'Accounts')
+#: Views, and what each shows to the role ReadOnly when it is complete.
+VIEWS = {
+    'Overview': ('region', 'Boot override'),
+    'Serial console': ('heading', 'Serial console'),
+    'Display': ('heading', 'Display'),
+    'Media': ('region', 'Virtual CD'),
+    'Firmware': ('region', 'Secure Boot'),
+    'Log': ('list', 'Log'),
+    'Certificates': ('heading', 'vm-0'),
+    'Tasks': ('region', 'Tasks'),
+    'Sessions': ('region', 'Settings'),
+    'Accounts': ('region', 'Accounts'),
+}
 
 
 class AccessTestCase(case.WebPodTestCase):
@@ -45,8 +56,31 @@ class AccessTestCase(case.WebPodTestCase):
             more, UserName=name, Password=PASSWORD, RoleId=role), 201).json()
 
     def show(self, view, page=None):
-        (page or self.page).get_by_role(
-            'link', name=view, exact=True).click()
+        """Open a view; return when all of it is drawn."""
+        page = page or self.page
+        page.get_by_role('link', name=view, exact=True).click()
+        self.expect(page).to_have_title(re.compile(view))
+        role, name = VIEWS[view]
+        self.expect(page.get_by_role('main').get_by_role(
+            role, name=name).first).to_be_visible()
+        self.expect(page.get_by_text('Loading…')).to_have_count(0)
+
+    def start_import(self):
+        """Insert an image, ``slow.iso``, whose import lasts."""
+        server = self.useFixture(file_servers.Server(
+            file_servers.image(b'x' * 5000)))
+        self.addCleanup(self.sandbox.request, 'DELETE', '/sandbox/imports')
+        self.sandbox.request('POST', '/sandbox/imports', {
+            'url': server.url + '/slow.iso', 'rate': 100}).raise_for_status()
+        self.addCleanup(self.eject)
+        self.pod.request(
+            'POST', CD + '/Actions/VirtualMedia.InsertMedia',
+            {'Image': server.url + '/slow.iso'}, 202,
+            headers={'Prefer': 'respond-async'})
+
+    def eject(self):
+        self.pod.request('POST', CD + '/Actions/VirtualMedia.EjectMedia', {})
+        self.until(lambda: not self.sandbox.list('datavolumes'))
 
     def panel(self, name):
         return self.page.get_by_role('region', name=name).first
@@ -81,11 +115,14 @@ class RolesTestCase(AccessTestCase):
             f'{role.lower()} ({role})')
 
     def test_read_only(self):
+        # A task and a session that others could end.
+        self.start_import()
+        self.pod.request('POST', SESSIONS, {
+            'UserName': 'admin', 'Password': self.pod.password}, 201)
         self.login_as('ReadOnly')
         self.tab.allow_error('status of 403')
         for view in VIEWS:
             self.show(view)
-            self.expect(self.page).to_have_title(re.compile(view))
             # Its own session and password are its own to change.
             forms = self.page.locator('main').locator(
                 'button, input, select, textarea')
@@ -438,19 +475,11 @@ class CertificatesTestCase(AccessTestCase):
 class TasksTestCase(AccessTestCase):
 
     def test_list_and_cancel(self):
-        self.addCleanup(self.sandbox.request, 'DELETE', '/sandbox/imports')
-        server = self.useFixture(file_servers.Server(
-            file_servers.image(b'x' * 5000)))
         self.log_in()
         self.show('Tasks')
         main = self.page.locator('main')
         self.expect(main).to_contain_text('No imports of media.')
-        self.sandbox.request('POST', '/sandbox/imports', {
-            'url': server.url + '/slow.iso', 'rate': 100}).raise_for_status()
-        self.pod.request(
-            'POST', CD + '/Actions/VirtualMedia.InsertMedia',
-            {'Image': server.url + '/slow.iso'}, 202,
-            headers={'Prefer': 'respond-async'})
+        self.start_import()
         row = self.page.get_by_role('row').filter(has_text='slow.iso')
         self.expect(row).to_contain_text('Running')
         self.expect(row.get_by_role('progressbar')).to_have_attribute(
