@@ -3,6 +3,8 @@
 
 import os
 import pathlib
+import re
+import time
 
 import fixtures
 
@@ -10,11 +12,13 @@ from kubevirt_sandbox.testing import certificates
 from tests.fixtures import image_server
 from tests.web import case
 
-#: Bytes of the large upload.
+#: Bytes of the large upload, and of it per second where it must not end.
 LARGE = 200 * 2 ** 20
+SLOW = 2 ** 20
 
 
-class MediaTestCase(case.WebPodTestCase):
+class MediaCase(case.WebPodTestCase):
+    """Shows the media of the machine."""
 
     SETTINGS = 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK = True\n'
     UPLOADS = True
@@ -31,6 +35,7 @@ class MediaTestCase(case.WebPodTestCase):
         super().setUp()
         self.addCleanup(self.sandbox.request, 'DELETE', '/sandbox/imports')
         self.addCleanup(self.eject)
+        self.debugging = None
         # A task that ends between the reads of its device and of itself.
         self.tab.allow_error('status of 404 .*/TaskService/Tasks/')
         self.log_in()
@@ -69,6 +74,51 @@ class MediaTestCase(case.WebPodTestCase):
         panel.get_by_label('Image file').set_input_files(path)
         panel.get_by_role('button', name='Upload', exact=True).click()
 
+    def throttle(self, rate):
+        """Limit what the page sends.
+
+        :param rate: bytes per second; -1 for no limit
+        """
+        # The limit is that of the debugging session.
+        self.debugging = self.debugging or self.page.context.new_cdp_session(
+            self.page)
+        self.debugging.send('Network.emulateNetworkConditions', {
+            'offline': False, 'latency': 0, 'downloadThroughput': -1,
+            'uploadThroughput': rate})
+
+    def begin_upload(self, name):
+        """Upload a file that takes minutes; return when a part was sent."""
+        path = self.file(name, LARGE)
+        self.addCleanup(path.unlink)
+        self.throttle(SLOW)
+        self.upload(path)
+        self.bar = self.panel.get_by_role(
+            'progressbar', name='Upload to the BMC')
+        self.expect(self.bar).to_be_visible()
+        self.until(lambda: 0 < self.progress() < 100)
+
+    def progress(self):
+        """Return the value of the progress bar; 0 without one."""
+        return float(self.bar.get_attribute('value') or 0)
+
+    def confirm_eject(self, name):
+        self.panel.get_by_role('button', name='Eject').click()
+        dialog = self.page.get_by_role('dialog')
+        self.expect(dialog).to_contain_text(
+            f'Eject {name}? A running guest loses it.')
+        dialog.get_by_role('button', name='Eject').click()
+        self.expect(self.panel).to_contain_text('No medium is inserted.')
+
+    def hide(self, hidden):
+        self.page.evaluate("""(hidden) => {
+            Object.defineProperty(
+                document, 'hidden', {value: hidden, configurable: true});
+            document.dispatchEvent(new Event('visibilitychange'));
+        }""", hidden)
+
+
+class MediaTestCase(MediaCase):
+
     def test_insert_and_eject(self):
         url = self.images.url + '/boot.iso'
         self.insert(url)
@@ -77,10 +127,7 @@ class MediaTestCase(case.WebPodTestCase):
         self.assertTrue(self.device()['WriteProtected'])
         [volume] = self.sandbox.list('datavolumes')
         self.assertEqual(url, volume['spec']['source']['http']['url'])
-        self.panel.get_by_role('button', name='Eject').click()
-        self.page.get_by_role('dialog').get_by_role(
-            'button', name='Eject').click()
-        self.expect(self.panel).to_contain_text('No medium is inserted.')
+        self.confirm_eject('boot.iso')
         self.assertFalse(self.device()['Inserted'])
         self.until(lambda: not self.sandbox.list('datavolumes'))
 
@@ -174,31 +221,88 @@ class MediaTestCase(case.WebPodTestCase):
         self.assertEqual(content, disk[:len(content)])
 
     def test_large_upload_shows_its_progress(self):
-        path = self.file('large.iso', LARGE)
-        self.addCleanup(path.unlink)
-        self.upload(path)
-        bar = self.panel.get_by_role('progressbar', name='Upload to the BMC')
-        self.expect(bar).to_be_visible()
+        self.begin_upload('large.iso')
+        begun = self.progress()
+        self.until(lambda: begun < self.progress() < 100)
         # It continues while another view is shown.
+        shown = self.progress()
         self.page.get_by_role('link', name='Log', exact=True).click()
         self.page.get_by_role('link', name='Media', exact=True).click()
-        # The announcement stays when another view is opened.
-        self.expect(self.page.get_by_role('status').filter(
-            has_text='large.iso was uploaded.')).to_have_count(
-                1, timeout=120_000)
+        self.until(lambda: shown < self.progress() < 100)
+        self.throttle(-1)
+        self.expect(self.page.locator('.messages')).to_contain_text(
+            'large.iso was uploaded.', timeout=120_000)
         self.expect(self.panel).to_contain_text('Complete')
         [volume] = self.sandbox.list('datavolumes')
         self.assertEqual('Succeeded', volume['status']['phase'])
 
     def test_eject_ends_an_upload(self):
-        path = self.file('ended.iso', LARGE)
-        self.addCleanup(path.unlink)
-        self.upload(path)
-        self.panel.get_by_role('button', name='Eject').click()
-        self.page.get_by_role('dialog').get_by_role(
-            'button', name='Eject').click()
-        self.expect(self.panel).to_contain_text('No medium is inserted.')
+        self.begin_upload('ended.iso')
+        [volume] = self.sandbox.list('datavolumes')
+        self.assertNotEqual('Succeeded', volume['status']['phase'])
+        self.confirm_eject('ended.iso')
         self.until(lambda: not self.sandbox.list('datavolumes'))
+        self.expect(self.page.locator('.messages')).to_have_text(
+            re.compile('^The medium was ejected'))
+
+    def test_eject_before_an_upload_has_begun(self):
+        # The BMC does not get it.
+        self.page.route('**/Upload', lambda route: None)
+        self.upload(self.file('early.iso', 2 ** 20))
+        self.confirm_eject('early.iso')
+
+    def test_upload_of_a_hidden_page(self):
+        self.begin_upload('hidden.iso')
+        session = self.page.evaluate(
+            "JSON.parse(sessionStorage['sushy-kubevirt.session']).uri")
+        [used] = (self.pod.home / 'tmp').glob(
+            '*/*/sessions/' + session.rpartition('/')[2])
+        self.page.get_by_role('link', name='Log', exact=True).click()
+        self.expect(self.page.get_by_label('Severity')).to_be_visible()
+        self.hide(True)
+        # The first time, it may be what the page has asked for before.
+        for _ in range(2):
+            begun = time.time()
+            # A minute of the half hour is left.
+            os.utime(used, (begun - 1740,) * 2)
+            self.until(lambda: used.stat().st_mtime > begun - 60)
+        self.hide(False)
+        self.throttle(-1)
+        self.expect(self.page.locator('.messages')).to_contain_text(
+            'hidden.iso was uploaded.', timeout=120_000)
+
+    def test_hidden_page_does_not_use_its_session(self):
+        self.sandbox.request('POST', '/sandbox/imports', {
+            'url': '.*slow.*', 'rate': 100}).raise_for_status()
+        self.insert(self.images.url + '/slow-size-1000000.iso')
+        other = self.open_tab()
+        other.allow_error('status of 404 .*/TaskService/Tasks/')
+        self.log_in(other)
+        for view in 'Media', 'Tasks':
+            for tab in self.tab, other:
+                tab.page.get_by_role('link', name=view, exact=True).click()
+                self.expect(tab.page.get_by_role(
+                    'progressbar')).to_be_visible()
+            self.hide(True)
+            # What it had begun to read ends while the other one reads.
+            self.wait_for_reads(other)
+            self.page.evaluate('0')
+            before = list(self.tab.requests)
+            self.wait_for_reads(other)
+            self.page.evaluate('0')
+            self.assertEqual(before, self.tab.requests)
+            self.hide(False)
+            self.until(lambda: self.page.evaluate('1') and len(
+                self.tab.requests) > len(before) + 2)
+
+    def wait_for_reads(self, tab):
+        """Wait until a page has read tasks three times."""
+        def reads():
+            tab.page.evaluate('0')
+            return len([one for one in tab.requests if '/Tasks' in one])
+
+        before = reads()
+        self.until(lambda: reads() >= before + 3)
 
     def test_hostile_file_name(self):
         name = '"><img src=x onerror=alert(1)> &amp;.iso'
@@ -206,6 +310,22 @@ class MediaTestCase(case.WebPodTestCase):
         self.expect(self.panel).to_contain_text('Complete')
         self.expect(self.panel).to_contain_text(name)
         self.assertEqual(name, self.device()['ImageName'])
+
+
+class InterruptedUploadTestCase(MediaCase):
+
+    def eject(self):
+        """Do nothing: the BMC is gone."""
+
+    def test_killed_bmc(self):
+        self.tab.allow_error('net::ERR_')
+        self.begin_upload('interrupted.iso')
+        self.pod.process.kill()
+        self.expect(self.page.locator('.messages .bad')).to_contain_text(
+            'The BMC does not answer.')
+        self.expect(self.panel.get_by_role('button', name='Eject')
+                    ).to_be_visible()
+        self.expect(self.bar).to_have_count(0)
 
 
 class RolesTestCase(case.WebPodTestCase):

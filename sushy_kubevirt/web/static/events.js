@@ -38,6 +38,27 @@ function tell(events) {
   }
 }
 
+/**
+ * Call an asynchronous function regularly, but not while the page is hidden.
+ * @param {number} pause milliseconds between two calls
+ * @param {function} action its errors are ignored
+ * @returns {function} that ends it
+ */
+export function repeat(pause, action) {
+  let timer = null;
+  const next = async () => {
+    if (!document.hidden) {
+      await action().catch(() => {});
+    }
+    timer = timer && setTimeout(next, pause);
+  };
+  timer = setTimeout(next, pause);
+  return () => {
+    clearTimeout(timer);
+    timer = null;
+  };
+}
+
 /** Start to observe the service. */
 export function start() {
   end();

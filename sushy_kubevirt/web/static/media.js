@@ -3,6 +3,7 @@
 
 import {Panel, button, checkbox, confirm, facts, field, fill, form, h, say}
   from './dom.js';
+import {repeat} from './events.js';
 import {authentication, failure, get, getIfServed, may, members, patch, post,
   unreachable} from './redfish.js';
 import {conditions} from './state.js';
@@ -12,7 +13,7 @@ import {Heading, showPanels} from './view.js';
 /** Milliseconds between two reads of a running import. */
 const POLL = 1000;
 
-/** Uploads of this page: path of the device to {sending, bar}. */
+/** Uploads of this page: path of the device to {sending, bar, name}. */
 const uploads = new Map();
 
 addEventListener('session-end', () => {
@@ -35,19 +36,11 @@ export async function open(view, {system, title}) {
   }
   const devices = await members(collection);
   const panels = devices.map((one) => devicePanel(one));
-  let timer = null;
-  const poll = async () => {
-    for (const one of panels) {
-      if (one.running) {
-        await one.refresh().catch(() => {});
-      }
-    }
-    timer = setTimeout(poll, POLL);
-  };
-  timer = setTimeout(poll, POLL);
   const stop = await showPanels(view, heading.element, panels, heading);
+  const end = repeat(POLL, () => Promise.all(
+    panels.filter((one) => one.running).map((one) => one.refresh())));
   return () => {
-    clearTimeout(timer);
+    end();
     stop();
   };
 }
@@ -86,8 +79,9 @@ function occupied(panel, device, task) {
       one.Resolution || '')) : null,
     may('ConfigureManager') ? h('div', {class: 'buttons'},
       button(t('eject'), async () => {
-        if (!await confirm(t('confirmEject', {image: device.ImageName}),
-          t('eject'))) {
+        // An upload that begins is not in the device yet.
+        const image = device.ImageName || upload?.name || device.Image;
+        if (!await confirm(t('confirmEject', {image}), t('eject'))) {
           return;
         }
         uploads.get(device['@odata.id'])?.sending.abort();
@@ -182,6 +176,7 @@ function byUpload(panel, device) {
     send(target, file.files[0], protect.checked, path).then(
       () => say(t('uploaded', {name})),
       (error) => error && say(error)).finally(() => {
+      uploads.get(path).bar.element.remove();
       uploads.delete(path);
       panel.reset().catch(() => {});
     });
@@ -198,7 +193,7 @@ function send(target, file, protect, path) {
   data.append('ImageFile', file, file.name);
   const sending = new XMLHttpRequest();
   const bar = new Progress(t('uploading'));
-  uploads.set(path, {sending, bar});
+  uploads.set(path, {sending, bar, name: file.name});
   return new Promise((resolve, reject) => {
     sending.open('POST', target);
     for (const [name, value] of Object.entries(authentication())) {

@@ -2,9 +2,13 @@
 // Tasks: imports of virtual media.
 
 import {Panel, button, confirm, h, say, table, time} from './dom.js';
+import {repeat} from './events.js';
 import {may, members, remove} from './redfish.js';
 import {t} from './texts.js';
 import {showPanels} from './view.js';
+
+/** Milliseconds between two reads: progress has no events. */
+const POLL = 2000;
 
 const RUNNING = ['New', 'Starting', 'Running'];
 
@@ -33,9 +37,9 @@ export async function open(view, {root, title}) {
       }, {id: `cancel-${one.Id}`}) : '']), t('noTasks')));
   const stop = await showPanels(view, h('h1', {class: 'unseen'},
     t('view.tasks')), [panel]);
-  const timer = setInterval(() => panel.refresh().catch(() => {}), 2000);
+  const end = repeat(POLL, () => panel.refresh());
   return () => {
-    clearInterval(timer);
+    end();
     stop();
   };
 }
