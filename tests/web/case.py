@@ -45,6 +45,14 @@ class WebTestCase(base.SandboxTestCase):
         self.addOnException(lambda _exc_info: self._save(tab))
         return tab
 
+    def hide(self, hidden):
+        """Let the page take itself for a hidden or visible tab."""
+        self.page.evaluate("""(hidden) => {
+            Object.defineProperty(
+                document, 'hidden', {value: hidden, configurable: true});
+            document.dispatchEvent(new Event('visibilitychange'));
+        }""", hidden)
+
     def _save(self, tab):
         if tab.page.is_closed():
             return

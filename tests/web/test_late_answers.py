@@ -106,15 +106,56 @@ class LateTestCase(case.WebPodTestCase):
         self.expect(tag).to_have_value('new')
         self.expect(self.page.locator('form[data-changed]')).to_have_count(0)
 
+    def test_state_that_a_later_one_has_overtaken(self):
+        self.log_in()
+        self.expect(self.power).to_have_text('Off')
+        off = self.pod.request('GET', SYSTEM, expect=200).json()
+        held = self.hold('**' + SYSTEM)
+        self.read()
+        late = self.wait_for(held)
+        self.page.get_by_role('button', name='Power on', exact=True).click()
+        self.expect(self.power).not_to_have_text('Off')
+        self.expect(self.page.locator('main [aria-busy]')).to_have_count(0)
+        late.fulfill(json=off)
+        self.settle()
+        self.assertNotEqual('Off', self.power.text_content())
+        self.expect(self.power).to_have_text('On')
+        # It asks, for the machine runs.
+        self.page.get_by_role('button', name='Force off').click()
+        self.expect(self.page.get_by_role('dialog')).to_be_visible()
+
+    def test_focus_is_in_the_present_view(self):
+        self.log_in()
+        self.expect(self.power).to_be_visible()
+        held = self.hold('**' + SYSTEM)
+        self.page.get_by_role('link', name='Firmware').click()
+        late = self.wait_for(held)
+        self.page.get_by_role('link', name='Accounts').click()
+        name = self.page.get_by_label('User name')
+        name.focus()
+        with self.page.expect_response('**' + SYSTEM):
+            late.continue_()
+        self.settle()
+        self.expect(name).to_be_focused()
+
+    def test_view_that_cannot_be_drawn(self):
+        system = self.pod.request('GET', SYSTEM, expect=200).json()
+        del system['Actions']['#ComputerSystem.Reset'][
+            'ResetType@Redfish.AllowableValues']
+        self.page.route('**' + SYSTEM, lambda route: route.fulfill(
+            json=system))
+        self.log_in()
+        panel = self.page.get_by_role('region', name='Power')
+        self.expect(panel.get_by_role(
+            'button', name='Try again')).to_be_visible()
+        self.expect(self.page.get_by_label('Asset tag')).to_be_visible()
+
     def test_logout_from_a_session_that_has_ended(self):
         self.log_in()
         self.expect(self.power).to_be_visible()
         self.tab.allow_error('status of 401')
         # It learns nothing of the end.
-        self.page.evaluate("""() => {
-            Object.defineProperty(document, 'hidden', {value: true});
-            document.dispatchEvent(new Event('visibilitychange'));
-        }""")
+        self.hide(True)
         self.settle()
         self.pod.request('DELETE', self.session(), expect=204)
         self.page.get_by_role('button', name='Log out').click()

@@ -109,13 +109,6 @@ class MediaCase(case.WebPodTestCase):
         dialog.get_by_role('button', name='Eject').click()
         self.expect(self.panel).to_contain_text('No medium is inserted.')
 
-    def hide(self, hidden):
-        self.page.evaluate("""(hidden) => {
-            Object.defineProperty(
-                document, 'hidden', {value: hidden, configurable: true});
-            document.dispatchEvent(new Event('visibilitychange'));
-        }""", hidden)
-
 
 class MediaTestCase(MediaCase):
 
@@ -238,8 +231,9 @@ class MediaTestCase(MediaCase):
 
     def test_eject_ends_an_upload(self):
         self.begin_upload('ended.iso')
+        self.until(lambda: self.sandbox.list('datavolumes'))
         [volume] = self.sandbox.list('datavolumes')
-        self.assertNotEqual('Succeeded', volume['status']['phase'])
+        self.assertNotEqual('Succeeded', volume.get('status', {}).get('phase'))
         self.confirm_eject('ended.iso')
         self.until(lambda: not self.sandbox.list('datavolumes'))
         self.expect(self.page.locator('.messages')).to_have_text(

@@ -112,13 +112,13 @@ class RecoveryTestCase(case.WebPodTestCase):
         notice = self.page.locator('#notice')
         output = self.page.locator('.xterm-rows')
 
-        def answers():
+        def answers(word):
             # Input is not kept while there is no connection.
             self.page.get_by_role('textbox', name='Terminal input').focus()
-            self.page.keyboard.type('before\n')
-            return 'before' in output.text_content()
+            self.page.keyboard.type(word + '\n')
+            return word in output.text_content()
 
-        self.until(answers)
+        self.until(lambda: answers('before'))
         self.kill()
         self.expect(notice).to_have_text(
             'The BMC does not answer; the console connects again when it '
@@ -126,6 +126,8 @@ class RecoveryTestCase(case.WebPodTestCase):
         self.start()
         # Nothing is to be said about a console that is connected.
         self.expect(notice).to_have_text('')
+        # The BMC may not have reached the guest yet.
+        self.until(lambda: answers('after'))
         # What the guest prints from now on, below what was shown before.
         boots = output.text_content().count('boot')
         self.sandbox.guest_does('vm-0', 'reboot')

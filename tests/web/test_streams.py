@@ -32,13 +32,6 @@ class StreamTestCase(case.WebPodTestCase):
         return self.page.expect_response(
             lambda one: one.url.endswith(self.PATH) and one.status == 200)
 
-    def hide(self, hidden):
-        self.page.evaluate("""(hidden) => {
-            Object.defineProperty(
-                document, 'hidden', {value: hidden, configurable: true});
-            document.dispatchEvent(new Event('visibilitychange'));
-        }""", hidden)
-
     def test_hidden_page_has_no_stream(self):
         with self.opened():
             self.log_in()

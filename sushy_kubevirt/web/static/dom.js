@@ -39,7 +39,13 @@ export function fill(element, ...children) {
   const find = focused(element);
   element.replaceChildren();
   append(element, children);
-  find()?.focus({preventScroll: true});
+  const one = find();
+  const details = one?.closest('details');
+  if (details && one.tagName !== 'SUMMARY') {
+    // What is closed cannot have the focus.
+    details.open = true;
+  }
+  one?.focus({preventScroll: true});
 }
 
 /**
@@ -116,10 +122,7 @@ export function form(action, submit, ...children) {
   const element = h('form', {
     submit: (event) => {
       event.preventDefault();
-      run(send, async () => {
-        await action();
-        delete element.dataset.changed;
-      });
+      run(send, action);
     },
     input: () => {
       element.dataset.changed = '';
@@ -239,36 +242,32 @@ export class Panel {
   async refresh() {
     this.reading += 1;
     const reading = this.reading;
-    let data;
-    let failure = null;
+    const isFilledIn = () => this.body.querySelector('form[data-changed]');
+    // An answer that a later one has overtaken does not count.
+    const isLate = () => {
+      const late = reading < this.last;
+      this.last = Math.max(reading, this.last);
+      return late;
+    };
     try {
-      data = await this.load();
+      const data = await this.load();
+      const text = JSON.stringify(data);
+      if (!isLate() && (this.stale || text !== this.shown) && !isFilledIn()) {
+        this.fill(this.draw(data));
+        this.stale = false;
+        this.shown = text;
+      }
     } catch (error) {
       if (error.ended) {
         throw error;
       }
-      failure = error;
-    }
-    if (reading < this.last) {
-      return;     // an answer that a later one has overtaken
-    }
-    this.last = reading;
-    if (failure) {
-      if (this.shown !== undefined && (failure.status === 0
-          || this.body.querySelector('form[data-changed]'))) {
-        return;     // what is shown and was filled in stays
+      // What is shown and was filled in stays.
+      if (!isLate() && (this.shown === undefined
+          || error.status !== 0 && !isFilledIn())) {
+        this.shown = undefined;
+        this.fill(h('div', {class: 'box bad'}, problem(error)),
+          button(t('tryAgain'), () => this.refresh()));
       }
-      this.shown = undefined;
-      this.fill(h('div', {class: 'box bad'}, problem(failure)),
-        button(t('tryAgain'), () => this.refresh()));
-      return;
-    }
-    const text = JSON.stringify(data);
-    if ((this.stale || text !== this.shown)
-        && !this.body.querySelector('form[data-changed]')) {
-      this.stale = false;
-      this.shown = text;
-      this.fill(this.draw(data));
     }
   }
 
@@ -291,6 +290,7 @@ export class Panel {
     try {
       await this.refresh();
     } finally {
+      // If the service is lost, the form stays as it is.
       this.stale = false;
     }
   }

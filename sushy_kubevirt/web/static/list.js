@@ -62,7 +62,9 @@ export async function open(view, {root, title}) {
 
   function filter() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const before = found[focused]?.['@odata.id'];
+    // The row that the user has chosen stays chosen.
+    const before = focused || list.contains(document.activeElement)
+      ? found[focused]?.['@odata.id'] : null;
     found = [...machines.values()].filter((one) => {
       const text = `${name(one)} ${one.Id}`.toLowerCase();
       return words.every((word) => text.includes(word))
@@ -190,6 +192,7 @@ export async function open(view, {root, title}) {
       await load();
       fill(trouble);
     } catch (error) {
+      read = 0;
       if (!error.ended) {
         fill(trouble, h('div', {class: 'box bad'}, problem(error)));
       }

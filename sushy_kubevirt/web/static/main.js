@@ -65,12 +65,12 @@ function end() {
   leave = () => {};
   opened += 1;
   shown.place = null;
+  root = null;
 }
 
 /** Show the login if one is needed, else the view of the URL. */
 async function open(reason) {
   end();
-  root = null;
   clearMessages();
   fill(navigation);
   try {
@@ -112,10 +112,13 @@ function loadOthers() {
   }
 }
 
-/** Open the view that the URL names. */
+/**
+ * Open the view that the URL names.
+ * @returns {Promise<boolean>} whether the user looks at it now
+ */
 async function route() {
   if (root === null) {
-    return;
+    return false;
   }
   const {path} = here();
   if (!path.length && only !== null) {
@@ -123,7 +126,7 @@ async function route() {
     return route();
   }
   if (location.hash === shown.place) {
-    return;
+    return false;
   }
   leave();
   leave = () => {};
@@ -137,7 +140,7 @@ async function route() {
   try {
     const module = await load(path);
     if (view !== opened) {
-      return;
+      return false;
     }
     const element = h('div');
     const close = await module.open(element, {
@@ -150,7 +153,7 @@ async function route() {
       }});
     if (view !== opened) {
       close?.();
-      return;
+      return false;
     }
     leave = close || (() => {});
     fill(main, element);
@@ -166,6 +169,7 @@ async function route() {
       }
     }
   }
+  return view === opened;
 }
 
 function load(path) {
@@ -211,8 +215,9 @@ function drawNavigation(path, id) {
 }
 
 addEventListener('hashchange', async () => {
-  await route();
-  main.focus({preventScroll: true});
-  scrollTo(0, 0);
+  if (await route()) {
+    main.focus({preventScroll: true});
+    scrollTo(0, 0);
+  }
 });
 open();

@@ -43,7 +43,7 @@ function powerPanel(heading) {
     note(),
     h('div', {class: 'buttons'}, may('ConfigureComponents')
       ? data.kinds.map((kind) => button(t(`reset.${kind}`), async () => {
-        if (INTERRUPTS.includes(kind) && panel.state !== 'Off'
+        if (INTERRUPTS.includes(kind) && data.state !== 'Off'
             && !await confirm(t(`confirm.${kind}`, {name: data.name}),
               t(`reset.${kind}`))) {
           return;
@@ -57,12 +57,6 @@ function powerPanel(heading) {
           : INTERRUPTS.includes(kind) ? 'danger' : null,
       })) : null),
   ]);
-  const load = panel.load;
-  panel.load = async () => {
-    const data = await load();
-    panel.state = data.state;
-    return data;
-  };
   return panel;
 }
 

@@ -242,7 +242,7 @@ export async function login(user, password) {
 
 /** Close the session, which may have ended already. */
 export async function logout() {
-  const closing = remove(session.uri);
+  const closing = session && remove(session.uri);
   store(null);
   try {
     await closing;

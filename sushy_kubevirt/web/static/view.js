@@ -18,8 +18,10 @@ import {t} from './texts.js';
 export async function showPanels(view, before, panels, heading) {
   fill(view, before, h('div', {class: 'panels'},
     panels.map((one) => one.element)));
-  const all = heading ? [heading, ...panels] : panels;
-  const refresh = once(() => Promise.all(all.map((one) => one.refresh())));
+  // Each waits for its own requests only.
+  const all = (heading ? [heading, ...panels] : panels).map(
+    (one) => once(() => one.refresh()));
+  const refresh = () => Promise.all(all.map((one) => one()));
   const report = (error) => {
     // The heading's first reading is the view's, and fails below.
     if (!error.ended && heading?.system !== null) {
@@ -97,16 +99,27 @@ export class Heading {
     this.system = null;
     this.reading = null;
     this.changes = 0;
+    /** Numbers of the last reading, and of the one that is shown. */
+    this.count = 0;
+    this.last = 0;
   }
 
   /**
-   * Read the machine; calls at the same time share a request, unless something
-   * was changed since it began.
+   * Read the machine, and show it; calls at the same time share a request,
+   * unless something was changed since it began.
    */
   read() {
     if (!this.reading || this.changes !== changeCount()) {
       this.changes = changeCount();
-      const reading = get(this.path).finally(() => {
+      this.count += 1;
+      const number = this.count;
+      const reading = get(this.path).then((system) => {
+        if (number > this.last) {
+          this.last = number;
+          this.show(system);
+        }
+        return system;
+      }).finally(() => {
         if (this.reading === reading) {
           this.reading = null;
         }
@@ -118,19 +131,17 @@ export class Heading {
 
   /** Show the machine as it is now. */
   async refresh() {
-    let system;
-    const reading = this.read();
     try {
-      system = await reading;
+      await this.read();
     } catch (error) {
       if (this.system === null || error.ended) {
         throw error;
       }
-      return;     // the page says that the service is lost
+      // The page says that the service is lost.
     }
-    if (this.system !== null && this.reading && this.reading !== reading) {
-      return;     // something was changed since, and is read again
-    }
+  }
+
+  show(system) {
     this.system = system;
     const namespace = system.Oem?.SushyKubevirt?.Namespace;
     this.name.textContent = namespace
