@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+import threading
+
+import fixtures
+
+from sushy_kubevirt.pod import fairness
+from sushy_kubevirt.pod import http_server
+from tests.unit.pod import test_http_server
+
+TIMEOUT = test_http_server.TIMEOUT
+
+
+class FairnessTestCase(test_http_server.HttpServerTestCase):
+    """Two servers of one process; one is flooded."""
+
+    def setUp(self):
+        super().setUp()
+        self.end()
+        self.app.unblock.clear()
+        self.order = []
+        self.servers = [http_server.Server(
+            '127.0.0.1', 0, self.app, fairness=fairness.Fairness(),
+            find=lambda environ, number=number: self.order.append(number))
+            for number in range(2)]
+        self.server = self.servers[0]
+        self.thread = threading.Thread(target=http_server.run,
+                                       args=self.servers)
+        self.thread.start()
+
+    def end(self):
+        for one in getattr(self, 'servers', (self.server,)):
+            one.stop()
+        super().end()
+
+    def test_requests_beyond_the_share_wait_and_are_answered(self):
+        self.set('_SHARE_SECONDS', 1e-9)     # one at a time
+        socks = [self.send(b'GET /%d HTTP/1.1\r\n\r\n' % number)
+                 for number in range(20)]
+        for number, sock in enumerate(socks):
+            code, body = self.answer(sock)
+            self.assertEqual((200, f'/{number}'),
+                             (code, json.loads(body)['path']))
+
+    def test_failure_of_one_request_does_not_delay_others(self):
+        self.set('_SHARE_SECONDS', 1e-9)     # the others wait in a queue
+
+        def find(environ):
+            if environ['PATH_INFO'] == '/fail':
+                raise OSError('Too many open files')
+
+        self.server.find = find
+        socks = [self.connect() for _ in range(5)]
+        self.wait_for(lambda: self.server.connections == 5)
+        sent = threading.Event()
+        self.server._loop.call_soon_threadsafe(sent.wait, TIMEOUT)
+        for path, sock in zip((b'x', b'fail', b'y', b'fail', b'z'), socks):
+            sock.sendall(b'GET /%s HTTP/1.1\r\n\r\n' % path)
+        sent.set()
+        for path, sock in zip('x-y-z', socks):
+            if path == '-':
+                self.assert_closed(sock)
+            else:
+                self.assertEqual(200, self.answer(sock)[0])
+        self.assertIn('Too many open files', self.log.output)
+
+    def test_pauses_between_pieces_of_a_long_body(self):
+        paused = self.useFixture(fixtures.MockPatch('asyncio.sleep')).mock
+        sock = self.receiving(length=4)
+        sock.sendall(b'abcd')
+        self.assertEqual(200, self.answer(sock)[0])
+        paused.assert_any_await(fairness.PAUSE_SECONDS)
+
+    def test_one_call_at_a_time_unless_it_takes_long(self):
+        self.set('_TURN_SECONDS', TIMEOUT)
+        waiting = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        second = self.send(b'GET /second HTTP/1.1\r\n\r\n')
+        self.wait_for(lambda: len(self.order) == 2)
+        # Another server's clients are not concerned.
+        self.server = self.servers[1]
+        self.assertEqual(200, self.get('/other')[0])
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        self.assertFalse(self.app.called.acquire(blocking=False))
+        self.app.unblock.set()
+        for sock in waiting, second:
+            self.assertEqual(200, self.answer(sock)[0])
+
+    def test_next_call_does_not_wait_for_a_slow_one(self):
+        self.set('_TURN_SECONDS', 0.01)
+        self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        self.assertEqual(200, self.get('/second')[0])
