@@ -180,7 +180,11 @@ export async function beginConsole(view, {system, title}, name, texts, find,
   load) {
   const heading = new Heading(system, title, name);
   await heading.refresh();
-  const stop = listen(() => heading.refresh().catch(() => {}));
+  const stop = listen((events) => {
+    if (concerns(events, system)) {
+      heading.refresh().catch(() => {});
+    }
+  });
   const uri = find(heading.system);
   let problem = !uri ? texts.none
     : may('ConfigureComponents') ? null : t('needsOperator');
