@@ -132,6 +132,17 @@ def run(manager_class, header, argv):
     return vbmcd.main(argv)
 
 
+def run_client(argv):
+    """Run upstream's ``vbmc``, for which this module has deferred libvirt.
+
+    :param argv: list of words, without the program's name
+    :returns: exit code
+    """
+    # The daemon needs none of it.
+    client = importlib.import_module('virtualbmc.cmd.vbmc')
+    return client.main(argv)
+
+
 def _correct_pid_file():
     # A detached daemon writes 0, the return value of fork in the child.
     path = CONF['default']['pid_file']

@@ -9,7 +9,7 @@ from packaging import requirements
 
 from tests.fixtures import checkout
 from tests.fixtures import containerfile
-from tools import image_requirements
+from tools import locks
 
 DIGEST = r'sha256:[0-9a-f]{64}'
 
@@ -121,11 +121,11 @@ class RequirementsTestCase(base.BaseTestCase):
         for line in text.splitlines():
             if line := line.partition('#')[0].strip():
                 one = requirements.Requirement(line)
-                self.bounds[image_requirements.normal(one.name)] = one
+                self.bounds[locks.normal(one.name)] = one
 
     def test_every_image_is_listed(self):
         self.assertEqual(set(containerfile.NAMES),
-                         set(image_requirements.IMPORTED))
+                         set(locks.IMPORTED))
 
     def test_all_are_pinned_with_hashes(self):
         files = [path for path in containerfile.FOLDER.glob('**/*.txt')]
@@ -133,7 +133,7 @@ class RequirementsTestCase(base.BaseTestCase):
         for path in files:
             for one, hashes in locked(path).values():
                 self.assertRegex(str(one.specifier), r'^==[\d.]+$')
-                self.assertIn(len(hashes), (1, 2), one)
+                self.assertNotEqual([], hashes, one)
                 for text in hashes:
                     self.assertRegex(text, f'^--hash={DIGEST}$')
 
@@ -152,15 +152,15 @@ class RequirementsTestCase(base.BaseTestCase):
             self.assertNotIn('resolved', one)
 
     def test_versions_are_those_of_requirements(self):
-        for image, names in image_requirements.IMPORTED.items():
+        for image, names in locks.IMPORTED.items():
             found = locked(containerfile.FOLDER / image / 'requirements.txt')
-            self.assertEqual(set(), image_requirements.UNUSED & set(found))
-            for name in map(image_requirements.normal, names):
+            self.assertEqual(set(), locks.UNUSED & set(found))
+            for name in map(locks.normal, names):
                 one, _ = found[name]
                 version = str(one.specifier).removeprefix('==')
                 self.assertTrue(
                     self.bounds[name].specifier.contains(version),
-                    f'{one} of {image}: run tools.image_requirements')
+                    f'{one} of {image}: run tools/lock')
 
     def test_images_have_the_same_versions(self):
         one, two = (

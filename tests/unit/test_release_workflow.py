@@ -16,7 +16,7 @@ import yaml
 from tests.clients import environment
 from tests.fixtures import checkout
 from tests.fixtures import containerfile
-from tools import image_requirements
+from tools import locks
 
 FILE = checkout.ROOT / '.github/workflows/release.yaml'
 
@@ -136,7 +136,7 @@ class WorkflowTestCase(WorkflowCase):
         # The runner's own is another one, and pip refuses its wheels.
         for job in 'test', 'packages':
             given = self.step(job, 'actions/setup-python@')['with']
-            self.assertEqual(image_requirements.python_version(),
+            self.assertEqual(locks.python_version(),
                              given['python-version'])
 
     def test_helm_is_that_of_the_tests(self):

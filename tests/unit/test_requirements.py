@@ -9,9 +9,12 @@ from importlib import metadata
 import pathlib
 import re
 
+import fixtures
 from oslotest import base
+import packaging.requirements
 
 from tests.unit import test_rooms
+from tools import locks
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -80,3 +83,54 @@ class RequirementsTestCase(base.BaseTestCase):
         self.assertEqual([], self.missing(
             self.runtime_and_tests,
             test_rooms.modules('tests', 'tools').items()))
+
+
+class LocksTestCase(base.BaseTestCase):
+    """The files that ``tools/lock`` writes satisfy the lower bounds."""
+
+    def requirements(self, name):
+        """Yield the requirements of a file, or of an extra in it."""
+        path, _, extra = name.partition('#')
+        text = (ROOT / path).read_text()
+        if extra:
+            config = configparser.ConfigParser()
+            config.read_string(text)
+            text = config['extras'][extra]
+        for line in text.splitlines():
+            if line := line.partition('#')[0].strip():
+                yield packaging.requirements.Requirement(line)
+
+    def problems(self, lock, *names):
+        """List the requirements that a lock file does not satisfy."""
+        versions = locks.pinned((ROOT / lock).read_text())
+        return [
+            f'{name}: {requirement}, but {lock} has {found or None}'
+            for name in names for requirement in self.requirements(name)
+            if not ((found := versions.get(normal(requirement.name)))
+                    and all(map(requirement.specifier.contains, found)))]
+
+    RUN_TIME = ('requirements.txt', 'sandbox/requirements.txt',
+                'sandbox/setup.cfg#testing', 'tools/requirements.txt')
+    TESTS = (*RUN_TIME, 'setup.cfg#operator', 'setup.cfg#cluster',
+             'test-requirements.txt', 'doc/requirements.txt')
+
+    def test_run_time(self):
+        self.assertEqual([], self.problems('constraints.txt', *self.RUN_TIME))
+
+    def test_tests_and_documents(self):
+        self.assertEqual([], self.problems('test-constraints.txt',
+                                           *self.TESTS))
+
+    def test_a_wrong_version_is_a_problem(self):
+        folder = self.useFixture(fixtures.TempDir()).path
+        lock = pathlib.Path(folder, 'lock')
+        lock.write_text('uv==0.0.1\n')
+        self.assertEqual(2, len(self.problems(lock, 'tools/requirements.txt')))
+
+    def test_a_package_has_the_same_version_in_all(self):
+        tested = locks.pinned((ROOT / 'test-constraints.txt').read_text())
+        for lock in locks.LOCKS:
+            for name, versions in locks.pinned(
+                    (ROOT / lock.path).read_text()).items():
+                self.assertLessEqual(versions, tested.get(name, versions),
+                                     f'{name} in {lock.path}')

@@ -177,7 +177,7 @@ class Script:
                       self.lists_vms, needs='kubectl'),
             step.Step('List the BMCs',
                       f'VIRTUALBMC_CONFIG={self.stage.vbmcd.config_file} '
-                      f"{process.BIN / 'vbmc'} list",
+                      f"{process.BIN / 'vbmc-kubevirt'} list",
                       self.lists_bmcs),
             step.Step(f'Power {self.one} on, over IPMI',
                       self.ipmi(self.one, 'chassis power on'), self.powers_on),

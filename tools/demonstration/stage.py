@@ -118,7 +118,7 @@ class Stage(contextlib.AbstractContextManager):
         self._print_progress('Starting vbmcd with a BMC for each VM')
         self.vbmcd = vbmcd.Vbmcd(
             account, port=options.vbmcd_port,
-            log=self.home / 'vbmcd.log')
+            log=self.home / 'vbmcd.log', client='vbmc-kubevirt')
         self.vbmcd.setUp()
         self.password_file = self._write_private(
             'password', self.password + '\n')

@@ -24,7 +24,7 @@ from tests.fixtures import containerfile
 from tests.fixtures import link_crawler
 from tests.fixtures import operator
 from tests.fixtures import terminal
-from tools import image_requirements
+from tools import locks
 
 VERSION = '7.6.5'
 EPOCH = 1700000000
@@ -55,7 +55,7 @@ MOST = 60 * 10 ** 6
 
 #: Packages that must not be in an image: large, or never imported.
 ABSENT = {'aiohttp', 'kubernetes', 'libvirt-python', 'pip', 'pygments', 'rich',
-          'virtualbmc', *image_requirements.UNUSED}
+          'virtualbmc', *locks.UNUSED}
 
 
 def top_modules(distribution):
@@ -93,7 +93,7 @@ class TreeTestCase(base.FunctionalTestCase):
 
     def each(self):
         for builder in self.builders:
-            found = {image_requirements.normal(one.name): one
+            found = {locks.normal(one.name): one
                      for one in builder.distributions()}
             yield builder, found
 
@@ -181,7 +181,7 @@ class TreeTestCase(base.FunctionalTestCase):
             self.assertEqual('CycloneDX', bill['bomFormat'])
             self.assertEqual(
                 {(name, one.version) for name, one in found.items()},
-                {(image_requirements.normal(one['name']), one['version'])
+                {(locks.normal(one['name']), one['version'])
                  for one in bill['components']
                  if not one.get('purl', '').startswith('pkg:npm/')})
             self.assertEqual(
@@ -258,27 +258,30 @@ class TreeTestCase(base.FunctionalTestCase):
 class OtherArchitectureTestCase(base.FunctionalTestCase):
 
     def test_every_package_has_wheels_for_both(self):
-        for machine in image_requirements.MACHINES:
-            folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for platform in locks.PLATFORMS:
             # The stage that builds has the image's architecture, too.
             for path in containerfile.FOLDER.glob('**/*requirements.txt'):
-                done = subprocess.run(
-                    [sys.executable, '-m', 'pip', 'download', '--quiet',
-                     '--disable-pip-version-check', '--no-deps',
-                     '--require-hashes', '--dest', folder,
-                     *image_requirements.pip_options(machine), '--requirement',
-                     path],
-                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                    text=True, timeout=300)
-                if re.search(containerfile.NO_INDEX, done.stdout):
-                    self.skipTest('no package index can be reached')
+                done = self.install(platform, '--no-deps',
+                                    '--require-hashes', '--requirement', path)
                 self.assertEqual(0, done.returncode, done.stdout)
-            wheels = {path.name for path in folder.iterdir()}
-            self.assertTrue(any(
-                name.startswith('cryptography') and machine in name
-                for name in wheels), wheels)
-            for name in wheels:
-                self.assertRegex(name, rf'(-any|_{machine})\.whl$')
+
+    def test_a_package_without_wheels_for_one_is_noticed(self):
+        # It has wheels for x86_64 alone.
+        done = self.install('aarch64-manylinux_2_36', 'intel-openmp')
+        self.assertIn('no wheels with a matching platform tag', done.stdout)
+
+    def install(self, platform, *words):
+        """Have uv do all of an installation but the download of wheels."""
+        folder = self.useFixture(fixtures.TempDir()).path
+        done = subprocess.run(
+            [locks.uv(), 'pip', 'install', '--dry-run', '--target', folder,
+             '--only-binary', ':all:', '--python-platform', platform,
+             '--python-version', locks.python_version(), *words],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=300)
+        if re.search(containerfile.NO_INDEX, done.stdout):
+            self.skipTest('no package index can be reached')
+        return done
 
 
 @given_cluster.needs_sandbox(

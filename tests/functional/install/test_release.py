@@ -21,7 +21,7 @@ from tests.fixtures import checkout
 from tests.fixtures import containerfile
 from tests.fixtures import operator
 from tests.fixtures import sandbox
-from tools import image_requirements
+from tools import locks
 
 TAG = '3.2.1'
 
@@ -126,7 +126,7 @@ class ReleaseTestCase(base.FunctionalTestCase):
         text = run('tools/release', self.folder / 'none', code=1,
                    cwd=self.clone, PATH=f'{folder}:/usr/bin:/bin')
         self.assertIn('python3 is 3.99; have '
-                      f'{image_requirements.python_version()} first', text)
+                      f'{locks.python_version()} first', text)
         self.assertFalse((self.folder / 'none').exists())
 
     # The wheel in the environment

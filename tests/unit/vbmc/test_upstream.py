@@ -102,6 +102,24 @@ assert upstream.manager.VirtualBMC is vbmc.VirtualBMC
                               stderr=subprocess.STDOUT, timeout=60)
         self.assertEqual(0, done.returncode, done.stdout)
 
+    def test_client_runs_without_libvirt(self):
+        script = """
+import sys
+class NoLibvirt:
+    def find_spec(self, name, *rest):
+        if name.startswith('libvirt'):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, NoLibvirt())
+from vbmc_kubevirt.cmd import vbmc
+sys.exit(vbmc.main(['add', '--help']))
+"""
+        done = subprocess.run([sys.executable, '-c', script], text=True,
+                              stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=60)
+        self.assertEqual(0, done.returncode, done.stdout)
+        # The options of this project are there, too.
+        self.assertIn('--driver', done.stdout)
+
     def test_client_sends_all_options_and_prints_any_columns(self):
         self.assertEqual({'a': 1}, vbmc.ZmqClient.to_dict(
             type('Options', (), {'a': 1, '_b': 2})()))
