@@ -52,6 +52,16 @@ checks.main(['--verbose'])
 """
 
 
+class QuickTestCase(base.BaseTestCase):
+
+    def test_its_tests_exist(self):
+        for name in suites.QUICK_TESTS:
+            folder, module, case, test = name.split('.')
+            text = (checkout.ROOT / 'tests' / 'functional' / folder
+                    / f'{module}.py').read_text()
+            self.assertRegex(text, rf'(?ms)^class {case}\(.*def {test}\(')
+
+
 class MainTestCase(base.BaseTestCase):
 
     def run_suites(self, *arguments, **table):
@@ -71,6 +81,15 @@ class MainTestCase(base.BaseTestCase):
             two=lambda folder: suites.Result(4))
         self.assertEqual((0, '7 passed, 0 failed'), (code, lines[-1]))
         self.assertEqual(['one', '3', '0', '1'], lines[-3].split()[:4])
+
+    def test_some_suites_run_only_if_they_are_named(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'tools.checks.suites.NAMED_SUITES',
+            {'some': lambda folder: suites.Result(2)}))
+        one = {'one': lambda folder: suites.Result(3)}
+        self.assertEqual('3 passed, 0 failed', self.run_suites(**one)[1][-1])
+        self.assertEqual('2 passed, 0 failed',
+                         self.run_suites('some', **one)[1][-1])
 
     def test_failed_test_gives_exit_code_1(self):
         code, lines = self.run_suites(

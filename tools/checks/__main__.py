@@ -31,7 +31,8 @@ def parse(argv):
                     '(pep8, docs, demo) counts as one test.')
     parser.add_argument(
         'suite', nargs='*', metavar='SUITE',
-        help='run only these suites, of: ' + ', '.join(suites.SUITES))
+        help='run only these suites, of: '
+             + ', '.join((*suites.SUITES, *suites.NAMED_SUITES)))
     parser.add_argument(
         '--list', action='store_true',
         help='print the suites, in the order in which they run, and exit')
@@ -82,7 +83,8 @@ def parse(argv):
             re.compile(f'(?:{options.tests})')
         except re.error as exc:
             parser.error(f'--tests: {exc}')
-    supported = suites.CLUSTER_SUITES if options.cluster else suites.SUITES
+    supported = (suites.CLUSTER_SUITES if options.cluster
+                 else {**suites.SUITES, **suites.NAMED_SUITES})
     for name in options.suite:
         if name not in supported:
             parser.error(f'no suite {name!r}; supported: '
@@ -93,9 +95,9 @@ def parse(argv):
 def selected_suites(options):
     """Yield name and function of each selected suite."""
     given = (options,) if options.cluster else ()
-    for name, suite in (suites.CLUSTER_SUITES if given
-                        else suites.SUITES).items():
-        if not options.suite or name in options.suite:
+    known = suites.CLUSTER_SUITES if given else suites.SUITES
+    for name, suite in {**known, **suites.NAMED_SUITES}.items():
+        if name in (options.suite or known):
             yield name, functools.partial(
                 lambda suite, folder: suite(folder, *given), suite)
     if options.conformance:
@@ -106,8 +108,10 @@ def selected_suites(options):
 
 def list_suites():
     """Print name and purpose of each suite."""
-    rows = {**suites.SUITES, 'conformance (with --conformance DIR)':
-            suites.conformance}
+    named = {f'{name} (if named)': suite
+             for name, suite in suites.NAMED_SUITES.items()}
+    rows = {**suites.SUITES, **named,
+            'conformance (with --conformance DIR)': suites.conformance}
     for name, suite in rows.items():
         print(f'{name:<20} {suite.__doc__.splitlines()[0]}')
 

@@ -39,6 +39,16 @@ API_TESTS = r'\.test_(kubevirt|cdi)_'
 # Matches the names of test modules whose guests run in QEMU.
 QEMU_TESTS = r'\.test_qemu_'
 
+#: One path through each part with real processes, for the suite `quick`:
+#: Redfish, IPMI, media, operator, cluster file.
+QUICK_TESTS = (
+    'redfish.test_emulator.TestWrites.test_one_time_boot',
+    'ipmi.test_pod.ServeTest.test_power_boot_and_metrics',
+    'redfish.test_virtual_media.TestMedia.test_sushy_inserts_and_ejects',
+    'operator.test_transcripts.TranscriptTestCase.test_readme',
+    'cluster.test_user.UserTestCase.test_plan_to_teardown',
+)
+
 # Workers of the functional tests: with one for each core, a third of the CPU
 # time is idle, because tests wait for their processes. QEMU's and DMTF's tests
 # were not faster with more.
@@ -278,6 +288,20 @@ def functional(folder):
                   QEMU_TESTS)
 
 
+def quick(folder):
+    """Run the unit tests, and one path through each part, in minutes."""
+    result = Result()
+    for name, path, options in (
+            ('unit', './tests/unit', ()),
+            ('functional', './tests/functional',
+             (*WORKERS, '|'.join(re.escape(test) + '$'
+                                 for test in QUICK_TESTS)))):
+        repository = os.path.join(folder, name)
+        os.mkdir(repository)
+        result += stestr(repository, path, *options)
+    return result
+
+
 def sandbox_unit(folder):
     """Run the unit tests of the sandbox."""
     return stestr(folder, './tests/unit', project=SANDBOX)
@@ -475,6 +499,9 @@ SUITES = {
     'demo': demo,
     'bench': bench,
 }
+
+#: Suites that only run when they are named, as others contain their tests.
+NAMED_SUITES = {'quick': quick}
 
 #: Suites of ``--cluster``; they also take the command line's options.
 CLUSTER_SUITES = {
