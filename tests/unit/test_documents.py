@@ -109,6 +109,29 @@ class DevStackTestCase(base.BaseTestCase):
             self.assertIn(f'``{name}``', text)
 
 
+class ReadmeTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.text = (ROOT / 'README.rst').read_text()
+
+    def test_is_short(self):
+        lines = self.text.splitlines()
+        self.assertLessEqual(len(lines), 150)
+        for line in '    tools/demo', '    tools/test':
+            self.assertIn(line, lines[:40])
+
+    def test_links(self):
+        """They point to files that exist, and to no parts of them."""
+        targets = re.findall(r'(?m)<([^<>`]+)>`_|^   :target: (\S+)$',
+                             self.text)
+        paths = [one or other for one, other in targets
+                 if not one.startswith('https://')]
+        self.assertGreater(len(paths), 20)
+        self.assertEqual([], [path for path in paths
+                              if not (ROOT / path).is_file()])
+
+
 class PicturesTestCase(base.BaseTestCase):
 
     #: Bytes; see `tools.web_pictures`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README's tour and the documented recipes work as written."""
+"""README's block, the quick start and the recipes work as written."""
 
 import base64
 import re
@@ -10,6 +10,11 @@ import yaml
 from kubevirt_sandbox.testing import given_cluster
 from tests.fixtures import documents
 from tests.fixtures import operator
+
+
+def codes(output):
+    """List the HTTP status codes that curl has printed."""
+    return re.findall(r'(?m)(?:^|})(\d{3})$', output)
 
 
 @given_cluster.needs_sandbox(
@@ -23,10 +28,12 @@ class RecipesTestCase(operator.OperatorTestCase):
 
     @operator.other_platforms
     def test_commands_of_readme(self):
+        """README's block, then the quick start with another VM."""
         title = 'A BMC by ``kubectl apply``'
-        steps = [
-            (one, text) for one, text, _ in documents.blocks(
-                documents.README.read_text()) if one == title]
+        [block] = [text for one, text, _ in documents.blocks(
+            documents.README.read_text()) if one == title]
+        steps = [(one, text) for one, text, _ in documents.blocks(
+            documents.QUICK_START.read_text())]
         # The commands of NOT_READY need an existing BMC. (The operator that
         # created it is not one of those pods.)
         steps[2:2] = [('wait', f'kubectl --namespace {operator.NAMESPACE} '
@@ -34,19 +41,25 @@ class RecipesTestCase(operator.OperatorTestCase):
                        f'deployment/{operator.NAME}')] + [
             ('look', text) for _, text, _ in documents.blocks(
                 documents.NOT_READY.read_text())]
-        found = self.shell(steps)
-        said = found[title.replace('`', '')]
+        said = self.shell([('README', block),
+                           ('another', 'kubectl delete vm node-0'), *steps])
         self.addCleanup(self.admin, 'delete', '--wait=false', 'vm', 'node-0')
         self.addCleanup(self.admin, 'scale', '--replicas=0', '-n',
                         operator.NAMESPACE, 'deployment', operator.NAME)
-        self.assertIn('ServiceReady', found['look'])
-        self.assertIn('Metrics and probes are at', found['look'])
-        self.assertIn('Redfish on https://', found['look'])
-        self.assertIn('Chassis Power is on', said)
-        # Status codes of login, system, boot, reset and logout.
-        self.assertEqual(['201', '200', '204', '204', '204'], re.findall(
-            r'(?m)(?:^|})(\d{3})$', said))
-        self.assertEqual('Pxe', self.sandbox.wait_boot('node-0', 2)['class'])
+        self.assertIn('Chassis Power Control: Up/On', said['README'])
+        self.assertEqual(['200'], codes(said['README']))
+        self.assertIn('ServiceReady', said['look'])
+        self.assertIn('Metrics and probes are at', said['look'])
+        self.assertIn('Redfish on https://', said['look'])
+        self.assertIn('Chassis Power is on', said['IPMI'])
+        # Login, system, boot, reset and logout.
+        self.assertEqual(['201', '200', '204', '204', '204'],
+                         codes(said['Redfish']))
+        self.assertIn('deleted', said['Delete the BMC'])
+        # The VM of README, and the one of the quick start.
+        self.sandbox.wait_boot('node-0', 3)
+        self.assertEqual(['Hdd', 'Hdd', 'Pxe'], [
+            boot['class'] for boot in self.sandbox.boots('node-0')])
         self.until('objects', lambda: self.kubectl.within('default').names(
             operator.OWNED, '-l', operator.LABEL + 'node-0'), [])
 
