@@ -3,6 +3,7 @@
 
 ``sandbox``       a running sandbox, and calls to its API and its guests
 ``case``          test cases whose tests share a sandbox
+``polling``       requests that are repeated until their result is as expected
 ``process``       any program as a fixture; ``guard`` ends its descendants
 ``ports``         port numbers reserved against concurrent test runs
 ``certificates``  a server certificate, as files

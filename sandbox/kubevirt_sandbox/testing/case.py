@@ -8,7 +8,6 @@ printed while it ran.
 """
 
 import functools
-import time
 import unittest
 
 import fixtures
@@ -16,6 +15,7 @@ from oslotest import base
 from testtools import content
 
 from kubevirt_sandbox.testing import given_cluster
+from kubevirt_sandbox.testing import polling
 from kubevirt_sandbox.testing import process
 from kubevirt_sandbox.testing import sandbox
 
@@ -100,13 +100,11 @@ class FunctionalTestCase(base.BaseTestCase):
             failure
         :returns: the first true value that the function returned
         """
-        deadline = time.monotonic() + seconds
-        while not (found := condition()):
-            if time.monotonic() > deadline:
-                self.fail(f'condition not met within {seconds:g} s: '
-                          f'{describe() if describe else found!r}')
-            time.sleep(0.02)
-        return found
+        for _ in polling.attempts(seconds):
+            if found := condition():
+                return found
+        self.fail(f'condition not met within {seconds:g} s: '
+                  f'{describe() if describe else found!r}')
 
 
 class SandboxTestCase(FunctionalTestCase):

@@ -16,6 +16,7 @@ import fixtures
 import requests
 import yaml
 
+from kubevirt_sandbox.testing import polling
 from kubevirt_sandbox.testing import process
 
 #: Namespace of the tests' objects; see `given_cluster`.
@@ -374,16 +375,12 @@ class Sandbox(fixtures.Fixture):
         :param timeout: seconds.
         :returns: the latest boot.
         """
-        deadline = time.monotonic() + timeout
-        while True:
+        for _ in polling.attempts(timeout):
             boots = self.boots(name, namespace)
             if len(boots) >= count:
                 return boots[-1]
-            if time.monotonic() >= deadline:
-                raise AssertionError(
-                    f'{namespace}/{name}: {len(boots)} boots after '
-                    f'{timeout:g} s, not {count}: {boots}')
-            time.sleep(0.02)
+        raise AssertionError(f'{namespace}/{name}: {len(boots)} boots after '
+                             f'{timeout:g} s, not {count}: {boots}')
 
     def guest_does(self, name, action, namespace=NAMESPACE):
         """Make a guest ``reboot``, ``shutdown`` or ``crash`` by itself."""

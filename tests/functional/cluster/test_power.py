@@ -10,6 +10,7 @@ import tempfile
 import threading
 
 from kubevirt_sandbox.testing import certificates
+from kubevirt_sandbox.testing import polling
 from kubevirt_sandbox.testing import ports
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster import power
@@ -44,9 +45,12 @@ class PowerTestCase(base.SandboxTestCase):
     def until(self, action, state):
         """Do an action, and read the state until it is the expected one."""
         found = power.run('vm-0', self.bmc, action)
-        while found != state:
+        for _ in polling.attempts(60):
+            if found == state:
+                return
             self.assertIn(found, ('On', 'Off', 'PoweringOn', 'PoweringOff'))
             found = power.run('vm-0', self.bmc)
+        self.assertEqual(state, found)
 
     def test_all_actions(self):
         for action, state in (

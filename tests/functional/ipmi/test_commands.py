@@ -110,10 +110,7 @@ class BootTest(IpmiTestCase):
         self.assertEqual('Hdd', self.sandbox.wait_boot(name, 4)['class'])
 
     def wait_flags(self, flags, device):
-        deadline = time.monotonic() + 40
-        while (seen := self.flags()) != (flags, device):
-            if time.monotonic() > deadline:
-                self.assertEqual((flags, device), seen)
+        self.until(lambda: self.flags() == (flags, device))
 
     def test_persistent_bootdev_lasts(self):
         name = self.bmc()
