@@ -239,14 +239,18 @@ class Sandbox(fixtures.Fixture):
             'fieldManager': MANAGER, 'force': 'true'},
             content_type='application/apply-patch+yaml').raise_for_status()
 
+    def account_token(self, name, namespace=NAMESPACE):
+        """Return a new token of a service account."""
+        return self.request(
+            'POST', path('serviceaccounts', name, namespace) + '/token', {},
+            expect=201).json()['status']['token']
+
     def account(self, name, namespace=NAMESPACE):
         """Make a kubeconfig for a service account.
 
         :returns: path of the file; it is deleted with the sandbox.
         """
-        token = self.request(
-            'POST', path('serviceaccounts', name, namespace) + '/token', {},
-            expect=201).json()['status']['token']
+        token = self.account_token(name, namespace)
         config = yaml.safe_load(self.kubeconfig.read_text())
         config['users'][0]['user']['token'] = token
         config['contexts'][0]['context']['namespace'] = namespace

@@ -3,7 +3,6 @@
 
 import itertools
 
-from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import cluster
@@ -55,7 +54,7 @@ class PodAccountMixin:
             write_deadline=10, request_timeout=3, watch_backoff=0.5,
             gates_seconds=0), **settings}
         made = cluster.Cluster(
-            connection.Connection.from_options(str(self.account_of(name))),
+            sandbox.connect(self.account_of(name)),
             vm=f'{sandbox.NAMESPACE}/{name}', options=options.Options(
                 media=options.MediaOptions(
                     **dict(self.MEDIA, **(media_options or {}))),

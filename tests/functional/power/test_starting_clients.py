@@ -8,7 +8,6 @@ record of the guest's boots: its device and firmware.
 import sushy
 
 from kubevirt_sandbox.testing import machines
-from sushy_kubevirt.kube import connection
 from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import power_state
@@ -26,7 +25,7 @@ class StartingTestCase(bmcs_case.BmcsTestCase):
     def setUp(self):
         super().setUp()
         watching = cluster.Cluster(
-            connection.Connection.from_options(str(self.account)),
+            sandbox.connect(self.account),
             (sandbox.NAMESPACE,), options=options.Options(reconcile=False))
         self.addCleanup(watching.close)
         watching.wait_ready()
