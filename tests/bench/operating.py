@@ -13,6 +13,7 @@ import time
 import fixtures
 import psutil
 
+from kubevirt_sandbox.testing import api_user
 from kubevirt_sandbox.testing import kubectl
 from kubevirt_sandbox.testing import machines
 from tests.bench import memory
@@ -39,7 +40,7 @@ class Cluster(fixtures.Fixture):
     def _setUp(self):
         self.sandbox = self.useFixture(sandbox.Sandbox(
             vms=0, arguments=('--pods', self.pods)))
-        operator.install(kubectl.Kubectl(self.sandbox.kubeconfig))
+        operator.install(api_user.ApiUser(self.sandbox.kubeconfig))
         self.operator = self.useFixture(operator.Operator(
             self.sandbox.account(operator.NAME, operator.NAMESPACE),
             self.arguments))

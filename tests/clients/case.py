@@ -11,6 +11,7 @@ import fixtures
 import requests
 from testtools import content
 
+from kubevirt_sandbox.testing import api_user
 from kubevirt_sandbox.testing import kubectl
 from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import process
@@ -60,7 +61,7 @@ class ClientTestCase(base.FunctionalTestCase):
             raise RuntimeError('run: python -m tests.clients.environment')
         cls.home = pathlib.Path(cls.share(fixtures.TempDir()).path)
         cls.sandbox = cls.share(sandbox.Sandbox(vms=0))
-        admin = kubectl.Kubectl(cls.sandbox.kubeconfig)
+        admin = api_user.ApiUser(cls.sandbox.kubeconfig)
         operator.install(admin)
         cls.share(operator.Operator(cls.sandbox.account(
             operator.NAME, operator.NAMESPACE)))

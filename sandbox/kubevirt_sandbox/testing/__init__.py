@@ -8,7 +8,7 @@
 ``ports``         port numbers reserved against concurrent test runs
 ``certificates``  a server certificate, as files
 ``webserver``     a web server in a thread
-``kubectl``       kubectl as one user
+``kubectl``       kubectl as one user; ``api_user`` mostly without kubectl
 ``machines``      a VirtualMachine with every class of boot device
 ``console``       the serial console of a VM
 ``qemu``          test cases with QEMU guests; ``images`` builds their disks

@@ -27,8 +27,8 @@ class Kubectl:
         self.namespace = namespace
 
     def within(self, namespace):
-        """Return a :class:`Kubectl` of the same user in a namespace."""
-        return Kubectl(self.kubeconfig, namespace)
+        """Return this user in a namespace."""
+        return type(self)(self.kubeconfig, namespace)
 
     def run(self, *words, stdin=None, timeout=180, env=None):
         """Run ``kubectl``, whether it succeeds or not.

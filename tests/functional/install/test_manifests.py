@@ -44,7 +44,7 @@ class ManifestsCase(base.FunctionalTestCase):
     def objects(self, folder=operator.MANIFESTS):
         """Return kustomize's objects of a folder: {kind: {name: object}}."""
         found = {}
-        for one in operator.manifests(kubectl.Kubectl('/dev/null'), folder):
+        for one in operator.manifests(folder):
             found.setdefault(one['kind'], {})[one['metadata']['name']] = one
         return found
 

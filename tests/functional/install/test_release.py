@@ -13,6 +13,7 @@ import unittest
 
 import fixtures
 
+from kubevirt_sandbox.testing import api_user
 from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import kubectl
 from kubevirt_sandbox.testing import process
@@ -178,10 +179,10 @@ class ReleaseTestCase(base.FunctionalTestCase):
         if not kubectl.KUBECTL:
             self.skipTest('kubectl is not installed')
         running = self.useFixture(sandbox.Sandbox(vms=0))
-        admin = kubectl.Kubectl(running.kubeconfig)
+        admin = api_user.ApiUser(running.kubeconfig)
         operator.install(admin, self.manifests())
-        self.assertEqual(operator.manifests(admin, self.manifests()),
-                         operator.manifests(admin))
+        self.assertEqual(operator.manifests(self.manifests()),
+                         operator.manifests())
         account = running.account(operator.NAME, operator.NAMESPACE)
         self.start(operator.NAME, '--kubeconfig', account,
                    '--metrics-address', '127.0.0.1:0', ready=operator.READY)
