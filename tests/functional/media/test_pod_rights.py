@@ -22,7 +22,7 @@ S = media_case.S
 class PodAccountMixin:
     """Mixin for BMCs of one machine each, with the account of its pod."""
 
-    ALONE = '!'
+    ALONE = True
 
     @classmethod
     def setUpClass(cls):
