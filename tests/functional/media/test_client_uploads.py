@@ -82,6 +82,7 @@ class Sender:
 
 
 class UploadTestCase(virtual_media_case.MediaTestCase):
+    """Of each server: how it reads a body, and stops to read it."""
 
     SERVER = 'werkzeug'
 
@@ -160,20 +161,6 @@ class UploadTestCase(virtual_media_case.MediaTestCase):
         self.eject()
         self.wait_clean()
 
-    def test_qcow2_image(self):
-        self.make()
-        self.device = self.path + '/VirtualMedia/USBStick'
-        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        raw, image = folder / 'a.raw', folder / 'a.qcow2'
-        raw.write_bytes(CONTENT + bytes(2 ** 25))
-        subprocess.run(['qemu-img', 'convert', '-f', 'raw', '-O', 'qcow2',
-                        '-c', raw, image], check=True)
-        self.upload(image.read_bytes(), parameters={'WriteProtected': False})
-        self.assertFalse(self.wait_ready()['WriteProtected'])
-        self.assertEqual(raw.read_bytes(), self.disk()[:2 ** 25 + 2 ** 20])
-        self.eject()
-        self.wait_clean()
-
     def test_chunked_body(self):
         self.make()
 
@@ -206,6 +193,49 @@ class UploadTestCase(virtual_media_case.MediaTestCase):
         self.eject()
         self.wait_clean()
 
+    def test_client_that_disconnects(self):
+        self.make()
+        self.sender().link.close()
+        self.assertIn('upload the image again', self.wait_failed())
+        self.assertEqual('UploadFailed',
+                         self.read()['Status']['Conditions'][0][
+                             'MessageArgs'][3])
+        self.eject()
+        self.wait_clean()
+
+    def test_eject_during_upload(self):
+        self.make()
+        sender = self.sender()
+        self.assertEqual('slow.iso', self.read()['ImageName'])
+        self.eject()
+        self.assertIn(sender.send_until_refused(), (409, None))
+        self.wait_clean()
+
+
+class GunicornUploadTestCase(UploadTestCase):
+
+    SERVER = 'gunicorn'
+
+
+class ServiceUploadTestCase(UploadTestCase):
+    """With what does not depend on the server."""
+
+    SERVER = 'pod'
+
+    def test_qcow2_image(self):
+        self.make()
+        self.device = self.path + '/VirtualMedia/USBStick'
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        raw, image = folder / 'a.raw', folder / 'a.qcow2'
+        raw.write_bytes(CONTENT + bytes(2 ** 25))
+        subprocess.run(['qemu-img', 'convert', '-f', 'raw', '-O', 'qcow2',
+                        '-c', raw, image], check=True)
+        self.upload(image.read_bytes(), parameters={'WriteProtected': False})
+        self.assertFalse(self.wait_ready()['WriteProtected'])
+        self.assertEqual(raw.read_bytes(), self.disk()[:2 ** 25 + 2 ** 20])
+        self.eject()
+        self.wait_clean()
+
     def test_hostile_file_names(self):
         self.make()
         for name, shown in (
@@ -230,24 +260,6 @@ class UploadTestCase(virtual_media_case.MediaTestCase):
                          f'multipart/form-data; boundary={BOUNDARY}'})
             self.assertEqual(400, answer.status_code, answer.text)
         self.assertEqual(([], []), self.remaining())
-
-    def test_client_that_disconnects(self):
-        self.make()
-        self.sender().link.close()
-        self.assertIn('upload the image again', self.wait_failed())
-        self.assertEqual('UploadFailed',
-                         self.read()['Status']['Conditions'][0][
-                             'MessageArgs'][3])
-        self.eject()
-        self.wait_clean()
-
-    def test_eject_during_upload(self):
-        self.make()
-        sender = self.sender()
-        self.assertEqual('slow.iso', self.read()['ImageName'])
-        self.eject()
-        self.assertIn(sender.send_until_refused(), (409, None))
-        self.wait_clean()
 
     def test_task_deleted_during_upload(self):
         self.make()
@@ -291,16 +303,6 @@ class UploadTestCase(virtual_media_case.MediaTestCase):
         self.assertIn('larger than', self.wait_failed())
         self.eject()
         self.wait_clean()
-
-
-class GunicornUploadTestCase(UploadTestCase):
-
-    SERVER = 'gunicorn'
-
-
-class ServiceUploadTestCase(UploadTestCase):
-
-    SERVER = 'pod'
 
 
 class SharedThreadsTestCase(base.SandboxTestCase):

@@ -89,8 +89,8 @@ class ConsolesTestCase(base.SandboxTestCase):
         return found
 
 
-class EveryServer:
-    """Tests for each server."""
+class EveryTransport:
+    """Tests for each server, with and without TLS."""
 
     def test_input_output_and_restart(self):
         one = self.shell()
@@ -102,6 +102,30 @@ class EveryServer:
 
     def output(self):
         return self.server.process.output
+
+    def test_slow_reader(self):
+        """It stops the guest's output, and others are served."""
+        size = 3 * 10 ** 7
+        one = self.shell()
+        before = processes.anonymous(self.server.process.pid)
+        mark = len(one.output)
+        one.send(b'print %d\r' % size)
+        self.until(lambda: _unread(
+            one.transport.get_extra_info('socket')))
+        for _ in range(30):
+            self.server.request('GET', self.path, expect=200)
+        self.assertLess(processes.anonymous(self.server.process.pid) - before,
+                        MAX_GROWTH * 1024)
+        deadline = time.monotonic() + 240
+        while len(one.output) < mark + size:
+            one.read(deadline)
+        one.wait(b'\r\n# ', mark + size - 10)
+        self.assertLess(processes.anonymous(self.server.process.pid) - before,
+                        MAX_GROWTH * 1024)
+
+
+class EveryServer(EveryTransport):
+    """Tests for each server."""
 
     def test_second_client(self):
         token = self.login()[1]
@@ -144,26 +168,6 @@ class EveryServer:
     def test_display_of_a_guest_without_one(self):
         one = self.connect(self.login()[1], 'GraphicalConsole')
         self.assertIn('have no display', one.notice('vnc'))
-
-    def test_slow_reader(self):
-        """It stops the guest's output, and others are served."""
-        size = 3 * 10 ** 7
-        one = self.shell()
-        before = processes.anonymous(self.server.process.pid)
-        mark = len(one.output)
-        one.send(b'print %d\r' % size)
-        self.until(lambda: _unread(
-            one.transport.get_extra_info('socket')))
-        for _ in range(30):
-            self.server.request('GET', self.path, expect=200)
-        self.assertLess(processes.anonymous(self.server.process.pid) - before,
-                        MAX_GROWTH * 1024)
-        deadline = time.monotonic() + 240
-        while len(one.output) < mark + size:
-            one.read(deadline)
-        one.wait(b'\r\n# ', mark + size - 10)
-        self.assertLess(processes.anonymous(self.server.process.pid) - before,
-                        MAX_GROWTH * 1024)
 
 
 class PodTestCase(EveryServer, ConsolesTestCase):
@@ -285,7 +289,7 @@ class WithoutPageTestCase(ConsolesTestCase):
         base.SandboxTestCase.setUp(self)
 
 
-class EmulatorTestCase(EveryServer, ConsolesTestCase):
+class EmulatorCase(ConsolesTestCase):
 
     SERVER = 'werkzeug'
     HTTPS = False
@@ -305,6 +309,10 @@ class EmulatorTestCase(EveryServer, ConsolesTestCase):
             {'SUSHY_EMULATOR_AUTH_FILE': str(accounts)}, cls.SERVER,
             auth=(cls.USER, cls.password), tls=tls))
 
+
+class EndOfServer:
+    """What clients are told at the end of a server of the emulator."""
+
     def test_end_of_the_server(self):
         self.server = self.useFixture(emulator.Emulator(
             self.server.kubeconfig, self.server.settings, self.SERVER,
@@ -318,17 +326,21 @@ class EmulatorTestCase(EveryServer, ConsolesTestCase):
         self.assertNotIn('Traceback', self.output())
 
 
-class EmulatorHttpsTestCase(EmulatorTestCase):
+class EmulatorTestCase(EveryServer, EndOfServer, EmulatorCase):
+    """Werkzeug's server."""
+
+
+class EmulatorHttpsTestCase(EveryTransport, EndOfServer, EmulatorCase):
 
     HTTPS = True
 
 
-class GunicornTestCase(EmulatorTestCase):
+class GunicornTestCase(EveryTransport, EndOfServer, EmulatorCase):
 
     SERVER = 'gunicorn'
 
 
-class GunicornHttpsTestCase(EmulatorTestCase):
+class GunicornHttpsTestCase(EveryServer, EndOfServer, EmulatorCase):
 
     SERVER = 'gunicorn'
     HTTPS = True
