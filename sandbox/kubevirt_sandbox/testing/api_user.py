@@ -261,8 +261,8 @@ class ApiUser(kubectl.Kubectl):
         try:
             with self.api.request('GET', where, params=query, stream=True,
                                   timeout=(5, seconds)) as response:
-                # Read by single bytes to get each line without delay.
-                for line in response.iter_lines(chunk_size=1):
+                # A chunk of the response is read as soon as it arrives.
+                for line in response.iter_lines(chunk_size=2 ** 16):
                     event = json.loads(line)
                     if event['type'] in ('DELETED', 'ERROR'):
                         return None

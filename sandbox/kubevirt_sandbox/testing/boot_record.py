@@ -99,8 +99,8 @@ class BootRecord(fixtures.Fixture):
                 'watch': 'true', 'resourceVersion': version,
                 'timeoutSeconds': _WATCH_SECONDS}, stream=True, expect=200,
                 timeout=_WATCH_SECONDS * 2) as response:
-            # Read by single bytes to get each line without delay.
-            for line in response.iter_lines(chunk_size=1):
+            # A chunk of the response is read as soon as it arrives.
+            for line in response.iter_lines(chunk_size=2 ** 16):
                 event = json.loads(line)
                 if event['type'] == 'ERROR':
                     return None

@@ -324,8 +324,8 @@ class Sandbox(fixtures.Fixture):
                               timeout=(5, left)) as response:
                 if response.status_code != 200:
                     return
-                # Read by single bytes to get each line without delay.
-                for line in response.iter_lines(chunk_size=1):
+                # A chunk of the response is read as soon as it arrives.
+                for line in response.iter_lines(chunk_size=2 ** 16):
                     if line:
                         yield json.loads(line)
         except requests.RequestException:

@@ -187,7 +187,7 @@ class ReadsTest(kubevirt.KubeVirtTestCase):
                 'watch': 'true', 'timeoutSeconds': 2, **query}) as response:
             if response.status_code != 200:
                 return [{'object': response.json()}]
-            for line in response.iter_lines(chunk_size=1):
+            for line in response.iter_lines(chunk_size=2 ** 16):
                 if line:
                     events.append(json.loads(line))
         return events

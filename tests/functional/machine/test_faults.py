@@ -165,7 +165,7 @@ class Faults:
                 params={'watch': 'true', 'resourceVersion': version,
                         'fieldSelector': 'metadata.name=' + self.name},
                 expect=200) as response:
-            for line in response.iter_lines(chunk_size=1):
+            for line in response.iter_lines(chunk_size=2 ** 16):
                 event = json.loads(line)
                 metadata = event['object']['metadata']
                 if event['type'] == 'ADDED':

@@ -30,7 +30,7 @@ class Observer(threading.Thread):
 
     def run(self):
         try:
-            for line in self._session.iter_lines(chunk_size=1):
+            for line in self._session.iter_lines(chunk_size=2 ** 16):
                 if line:
                     self._note(yaml.safe_load(line)['object'])
         except Exception:

@@ -372,9 +372,9 @@ class TestTasks(virtual_media_case.MediaTestCase):
 
 class TestMany(virtual_media_case.MediaTestCase):
 
-    def test_hundred_inserts_leave_no_objects(self):
+    def test_many_inserts_leave_no_objects(self):
         self.make()
-        for number in range(100):
+        for number in range(30):
             self.insert(self.url(f'{number % 3}.iso'), expect=204)
             self.assertTrue(self.read()['Inserted'])
             self.eject()
