@@ -49,10 +49,10 @@ class RepairTestCase(operator.OperatorTestCase):
 
     def is_replaced(self, name, uid):
         """Return whether another object of that name exists."""
-        done = self.kubectl.run('get', name, '-o', 'json')
-        if done.returncode:
+        try:
+            return self.kubectl.get(name)['metadata']['uid'] != uid
+        except AssertionError:
             return False
-        return json.loads(done.stdout)['metadata']['uid'] != uid
 
     def assert_works(self):
         """Check that the BMC is ready and serves both protocols."""

@@ -36,12 +36,9 @@ class SharedCase(operator.OperatorTestCase):
 
     def members(self, shard=0):
         """Return {name: entry} of a shard; {} if there is none."""
-        found = self.kubectl.run(
-            'get', 'configmap', BASE % shard, '-o', 'json')
-        if found.returncode:
-            return {}
+        found = self.sandbox.get('configmaps', BASE % shard, self.namespace)
         return {name: json.loads(text) for name, text in (
-            json.loads(found.stdout).get('data') or {}).items()}
+            (found or {}).get('data') or {}).items()}
 
     def slots(self):
         """Return {name: (shard, slot)}, as recorded."""
