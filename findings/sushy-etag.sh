@@ -62,11 +62,12 @@ class Service(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         global etag
-        self.answer(200, RESOURCES[self.path])
+        read = etag
         if racing:
-            read, etag = etag, 'W/"2"'
+            etag = 'W/"2"'
             print(f"GET -> ETag {read}, then another client's PATCH makes it",
                   etag)
+        self.answer(200, RESOURCES[self.path], read)
 
     def do_PATCH(self):
         self.rfile.read(int(self.headers['Content-Length']))
@@ -75,12 +76,12 @@ class Service(http.server.BaseHTTPRequestHandler):
         patches.append((match, status))
         print(f'PATCH If-Match: {match} -> {status}')
         self.answer(status, None if status == 204 else {'error': {
-            'code': 'Base.1.15.PreconditionFailed', 'message': 'Changed.'}})
+            'code': 'Base.1.15.PreconditionFailed', 'message': 'Changed.'}}, etag)
 
-    def answer(self, status, body):
+    def answer(self, status, body, tag):
         data = b'' if body is None else json.dumps(body).encode()
         self.send_response(status)
-        self.send_header('ETag', etag)
+        self.send_header('ETag', tag)
         self.send_header('Content-Type', 'application/json')
         self.send_header('Content-Length', str(len(data)))
         self.end_headers()
