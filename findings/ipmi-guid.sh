@@ -40,28 +40,32 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 
-# Unpack Debian packages below debian/; the last resort are package lists of
-# its own, for a system that has none.
+# Unpack Debian packages, and those that they need and the system lacks, below
+# debian/. Without package lists of the system, read some.
 unpack() {
-    local apt=(apt-get -qq -o APT::Sandbox::User=root) package
-    if ! "${apt[@]}" download "$@" 2>/dev/null; then
+    local apt=(apt-get -qq -o APT::Sandbox::User=root) packages
+    if ! packages=$(missing "$@" 2>/dev/null); then
         mkdir -p apt/lists/partial
         apt+=(-o "Dir::State::Lists=$folder/apt/lists" -o "Dir::Cache=$folder/apt")
         "${apt[@]}" update
-        "${apt[@]}" download "$@"
+        packages=$(missing "$@")
     fi
-    for package in ./*.deb; do
-        dpkg -x "$package" debian
-    done
+    if [[ -n $packages ]]; then
+        xargs "${apt[@]}" download <<<"$packages"
+        find . -maxdepth 1 -name '*.deb' -exec dpkg -x {} debian ';'
+    fi
 }
 
-unpack ipmitool=1.8.19-4+deb12u2 \
-    freeipmi-common=1.6.10-1 freeipmi-tools=1.6.10-1+b1 \
-    libfreeipmi17=1.6.10-1+b1
+missing() {
+    "${apt[@]}" --simulate --no-install-recommends --allow-downgrades \
+        install "$@" | sed -n 's/^Inst \([^ ]*\) [^(]*(\([^ ]*\) .*/\1=\2/p'
+}
+
+unpack ipmitool=1.8.19-4+deb12u2 freeipmi-tools=1.6.10-1+b1
 export PATH=$folder/debian/usr/bin:$folder/debian/usr/sbin:$PATH
 export LD_LIBRARY_PATH=$folder/debian/usr/lib/x86_64-linux-gnu
 python3 -m venv venv
-venv/bin/pip --quiet install --no-deps pyghmi==1.6.19
+venv/bin/pip --quiet install --no-compile --no-deps pyghmi==1.6.19
 timeout 120 venv/bin/python - <<'EOF'
 import re
 import socket

@@ -23,7 +23,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 python3 -m venv venv
-venv/bin/pip --quiet install --no-deps \
+venv/bin/pip --quiet install --no-compile --no-deps \
     certifi==2026.10.19.post1 charset-normalizer==3.5.3 idna==3.20 \
     pbr==7.1.3 python-dateutil==4.0.0 requests==2.34.2 stevedore==5.10.0 \
     sushy==5.14.0 urllib3==2.8.0
