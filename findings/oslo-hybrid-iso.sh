@@ -8,11 +8,11 @@
 # Glance and Nova tell formats, is expected to say "iso" as for other ISO images,
 # or at most "iso" and a DOS partition table.
 #
-# Behaviour: its inspector for GPT also matches a DOS boot sector with a used partition entry,
-# so two formats match, and
-# detect_file_format() raises an error in place of an answer
-# (oslo_utils/imageutils/format_inspector.py, InspectWrapper.format). Whoever
-# needs hybrid images has to read the property formats and decide.
+# Behaviour: its inspector for GPT matches every boot sector with the signature
+# AA55h that is not FAT's, and does not look for a GPT. So two formats match,
+# and detect_file_format() raises an error in place of an answer
+# (oslo_utils/imageutils/format_inspector.py, GPTInspector). Whoever has hybrid
+# images must read the wrapper's property formats and decide.
 #
 # Seen:
 #   plain.iso: iso

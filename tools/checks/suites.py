@@ -33,6 +33,10 @@ TIMEOUT = 2 * 60 * 60
 # The same for a given cluster, where nothing runs in parallel.
 CLUSTER_TIMEOUT = 12 * 60 * 60
 
+# The same for one script of findings/: it takes a minute at most on an idle
+# machine, most of it to install packages or to compile.
+FINDING_TIMEOUT = 15 * 60
+
 # Matches the sandbox's tests that check what KubeVirt and CDI do.
 API_TESTS = r'\.test_(kubevirt|cdi)_'
 
@@ -474,6 +478,17 @@ def demo(folder):
                        timeout=600)
 
 
+def findings(folder):
+    """Run each script of ``findings/``: what other software does."""
+    result = Result()
+    for script in sorted((checkout.ROOT / 'findings').glob('*.sh')):
+        print(f'----- {script.stem}', flush=True)
+        outcome = run_as_test(script, timeout=FINDING_TIMEOUT)
+        print(f'{script.stem}: {outcome}', flush=True)
+        result += outcome
+    return result
+
+
 def bench(folder):
     """Run the shortest benchmark, as a test that it works."""
     return run_as_test(checkout.ROOT / 'tools' / 'bench', '--quick',
@@ -500,8 +515,9 @@ SUITES = {
     'bench': bench,
 }
 
-#: Suites that only run when they are named, as others contain their tests.
-NAMED_SUITES = {'quick': quick}
+#: Suites that only run when they are named: others contain the tests of
+#: `quick`, and `findings` does not concern the product.
+NAMED_SUITES = {'quick': quick, 'findings': findings}
 
 #: Suites of ``--cluster``; they also take the command line's options.
 CLUSTER_SUITES = {
