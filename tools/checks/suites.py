@@ -472,6 +472,15 @@ def metal3(folder):
                   env={'OS_TEST_TIMEOUT': '900'})
 
 
+def images(folder):
+    """Build the container images, and run them.
+
+    The tests are skipped without root and where podman cannot run containers.
+    """
+    # All tests share the images.
+    return _in_environment(folder, 'images', 900, '--concurrency', '1')
+
+
 def demo(folder):
     """Run the tour as a user would."""
     return run_as_test(checkout.ROOT / 'tools' / 'demo', '--tour',
@@ -511,6 +520,7 @@ SUITES = {
     'devstack': devstack,
     'openstack': openstack,
     'metal3': metal3,
+    'images': images,
     'demo': demo,
     'bench': bench,
 }
