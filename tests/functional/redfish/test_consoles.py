@@ -105,7 +105,7 @@ class EveryTransport:
 
     def test_slow_reader(self):
         """It stops the guest's output, and others are served."""
-        size = 3 * 10 ** 7
+        size = 2 * 10 ** 7
         one = self.shell()
         before = processes.anonymous(self.server.process.pid)
         mark = len(one.output)
