@@ -14,20 +14,22 @@ FIRST, LONGEST = 0.01, 0.2
 FACTOR = 1.5
 
 
-def attempts(seconds):
+def attempts(seconds, first=FIRST, longest=LONGEST):
     """Yield for each attempt, after a pause that grows.
 
     The last attempt begins after the time limit, so that a process that was
     stopped in between has one.
 
     :param seconds: time limit.
+    :param first: seconds of the first pause.
+    :param longest: seconds of the longest pause.
     """
     deadline = time.monotonic() + seconds
-    pause = FIRST
+    pause = first
     while True:
         late = time.monotonic() > deadline
         yield
         if late:
             return
         time.sleep(pause)
-        pause = min(pause * FACTOR, LONGEST)
+        pause = min(pause * FACTOR, longest)

@@ -24,7 +24,7 @@ class CommandTestCase(operator.OperatorTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.ironic = cls.share(ironic.Ironic())
+        cls.ironic = cls.share(ironic.Ironic(ironic.WITHOUT_SYNC))
 
     def setUp(self):
         super().setUp()

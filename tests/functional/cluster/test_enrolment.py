@@ -85,7 +85,8 @@ class RichTestCase(base.SandboxTestCase):
         cls.sandbox.create('virtualmachines', vm)
         cls.pod = cls.share(redfish_pod.RedfishPod(cls.sandbox, 'rich-0'))
         cls.ironic = cls.share(ironic.Ironic({
-            'conductor': {'conductor_group': 'rack1'}}))
+            'conductor': {'conductor_group': 'rack1',
+                          **ironic.WITHOUT_SYNC['conductor']}}))
 
     def setUp(self):
         super().setUp()

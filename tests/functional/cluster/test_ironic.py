@@ -85,9 +85,7 @@ class EnrolmentTestCase(Enrolments, base.SandboxTestCase):
         cls.redfish = [cls.share(redfish_pod.RedfishPod(
             cls.sandbox, f'vm-{index}')) for index in range(2)]
         cls.ipmi = cls.share(ipmi_pod.Pod(cls.account('vm-2'), 'vm-2'))
-        cls.ironic = cls.share(ironic.Ironic({'conductor': {
-            # Power state reads fail until Ironic has a new password.
-            'power_state_sync_max_retries': 1000}}))
+        cls.ironic = cls.share(ironic.Ironic(ironic.WITHOUT_SYNC))
 
     @classmethod
     def account(cls, vm):
@@ -303,7 +301,7 @@ class EnrolmentTestCase(Enrolments, base.SandboxTestCase):
 class ScaleTestCase(Enrolments, base.FunctionalTestCase):
     """Many nodes, of a hardware type that needs no BMC."""
 
-    COUNT = 50
+    COUNT = 25
 
     FAKE = {f'{kind}_interface': 'fake'
             for kind in ('boot', 'deploy', 'management', 'power')}
@@ -317,7 +315,7 @@ class ScaleTestCase(Enrolments, base.FunctionalTestCase):
                 'default_deploy_interface': 'fake',
                 **{f'enabled_{kind}s': 'fake' for kind in cls.FAKE}},
             # Lists have several pages.
-            'api': {'max_limit': '20'}}))
+            'api': {'max_limit': '10'}, **ironic.WITHOUT_SYNC}))
 
     def test_unchanged_nodes_are_read_in_pages(self):
         wanted = [nodes.Wanted(
