@@ -11,10 +11,12 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 
 import openpyxl
 
 from kubevirt_sandbox.testing import process
+from tests.dmtf import service_validator
 from tests.fixtures import checkout
 
 #: Folder with the subfolder ``csdl`` and Ironic's profile; see
@@ -119,7 +121,7 @@ def protocol(service, folder):
 
 
 def schema(service, folder, authentication):
-    """Run ``rf_service_validator``.
+    """Run ``rf_service_validator``, see `service_validator`.
 
     :param authentication: ``Session`` or ``Basic``
     :returns: `Report`
@@ -130,11 +132,15 @@ def schema(service, folder, authentication):
         f'[Authentication]\nuser = {service.user}\n'
         f'password = {service.password}\n')
     output = _run(service, folder, [
-        process.BIN / 'rf_service_validator', '--config', config,
+        sys.executable, service_validator.__file__, '--config', config,
         '--rhost', service.url, '--authtype', authentication,
         '--skipschema', '--schema_directory', SCHEMAS,
         '--logdir', folder / 'report'])
-    return _of_tables(folder / 'report', output)
+    path = _report(folder / 'report', service_validator.NAME, output)
+    found = json.loads(path.read_text())
+    return Report(*found['sums'], [
+        (kind, ' | '.join(map(str, cells)))
+        for kind, *cells in found['findings']], output)
 
 
 def interoperability(service, folder, authentication='Session'):
@@ -151,16 +157,22 @@ def interoperability(service, folder, authentication='Session'):
     return _of_tables(folder / 'report', output)
 
 
+def _report(folder, pattern, output):
+    """Return the path of a validator's only report."""
+    paths = list(folder.rglob(pattern))
+    if len(paths) != 1:
+        raise AssertionError('the validator wrote no report:\n'
+                             + output[-5000:])
+    return paths[0]
+
+
 def _of_tables(folder, output):
     """Parse the report of a validator that writes a workbook.
 
     Its sheet Summary has the sums, the others have a row for each check.
     """
-    paths = list(folder.rglob('*.xlsx'))
-    if len(paths) != 1:
-        raise AssertionError('the validator wrote no report:\n'
-                             + output[-5000:])
-    book = openpyxl.load_workbook(paths[0], read_only=True)
+    book = openpyxl.load_workbook(_report(folder, '*.xlsx', output),
+                                  read_only=True)
     sums = {row[0]: row[1] for row in book['Summary'].iter_rows(
         values_only=True) if len(row) > 1}
     findings = [
