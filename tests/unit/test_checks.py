@@ -39,6 +39,35 @@ sys.exit(code)
 """
 
 
+# The first suite and its child process run until the third begins, which is
+# when the second has ended.
+SIDE_BY_SIDE = """
+import pathlib, subprocess, sys, time
+from tools.checks import __main__ as checks, suites
+
+def wait(folder, name):
+    while not pathlib.Path(folder).with_name(name).exists():
+        time.sleep(0.01)
+
+def one(folder):
+    with subprocess.Popen(['sleep', '1000']) as child:
+        wait(folder, 'three')
+        result = suites.Result(child.poll() is None)
+        child.kill()
+    return result
+
+def two(folder):
+    wait(folder, 'one')
+    return suites.Result(1)
+
+def three(folder):
+    return suites.Result(1)
+
+suites.SUITES = {'one': one, 'two': two, 'three': three}
+sys.exit(checks.main([]))
+"""
+
+
 # A suite that is running child processes when a signal arrives.
 STARTS_CHILDREN = """
 from tools.checks import __main__ as checks, suites
@@ -69,7 +98,7 @@ class MainTestCase(base.BaseTestCase):
             'tools.checks.suites.SUITES', table))
         for what in ('kubevirt_sandbox.testing.guard.prctl',
                      'tools.checks.suites.kill_leftovers',
-                     'tools.checks.__main__.exit_on_signals'):
+                     'tools.checks.lanes.exit_on_signals'):
             self.useFixture(fixtures.MonkeyPatch(what, lambda *_, **__: []))
         with mock.patch('sys.stdout', new_callable=io.StringIO) as stream:
             code = checks.main(list(arguments))
@@ -169,17 +198,16 @@ class MainTestCase(base.BaseTestCase):
         self.assertEqual((0, '4 passed, 0 failed'), (code, lines[-1]))
 
     def test_suites_of_given_cluster(self):
-        given = []
         self.useFixture(fixtures.MonkeyPatch(
             'tools.checks.suites.CLUSTER_SUITES', {
-                'two': lambda folder, options: given.append((
-                    options.cluster, options.namespace, options.tests))
-                or suites.Result(3, skipped=2)}))
+                'two': lambda folder, options: print(
+                    f'SKIPPED {options.cluster} {options.namespace} '
+                    + options.tests) or suites.Result(3, skipped=2)}))
         code, lines = self.run_suites(
             '--cluster', 'config', '--namespace', 'lab', '--tests', 'a|b',
             one=lambda folder: 1 / 0)
         self.assertEqual((0, '3 passed, 0 failed'), (code, lines[-1]))
-        self.assertEqual([('config', 'lab', 'a|b')], given)
+        self.assertIn('SKIPPED config lab a|b', lines)
 
     def test_cluster_needs_namespace(self):
         for words in (('--cluster', 'a'), ('--namespace', 'b'),
@@ -208,12 +236,24 @@ class MainTestCase(base.BaseTestCase):
         self.log_folder(lines)
         self.assertIn('FAIL: left running: sleep 1000', lines)
 
-    def test_installation_in_background_goes_on(self):
+    def test_suites_run_side_by_side(self):
         done = subprocess.run(
-            [sys.executable, '-c', ENDS_EARLY], text=True, cwd=checkout.ROOT,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60)
-        self.assertEqual((0, '2 passed, 0 failed'), (
-            done.returncode, done.stdout.splitlines()[-1]))
+            [sys.executable, '-c', SIDE_BY_SIDE], text=True,
+            cwd=checkout.ROOT, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, timeout=60)
+        lines = done.stdout.splitlines()
+        self.assertEqual((0, '3 passed, 0 failed'),
+                         (done.returncode, lines[-1]))
+        self.assertEqual(['one', 'two', 'three'], [
+            line.split()[0] for line in lines[-4:-1]])
+
+    def test_killed_suite_is_a_failure(self):
+        code, lines = self.run_suites(
+            one=lambda folder: os.kill(os.getpid(), signal.SIGKILL),
+            two=lambda folder: suites.Result(4))
+        self.log_folder(lines)
+        self.assertEqual((1, '4 passed, 1 failed'), (code, lines[-1]))
+        self.assertIn('FAIL: the process of suite one was killed', lines)
 
     def start_run(self, *command):
         """Start a run; return its process and the pids of its children."""
@@ -272,25 +312,6 @@ class MainTestCase(base.BaseTestCase):
             exc = self.assertRaises(SystemExit, checks.main, ['three'])
         self.assertEqual(2, exc.code)
         self.assertIn("no suite 'three'", stream.getvalue())
-
-
-# A suite that ends while the environment of another is installed.
-ENDS_EARLY = """
-import subprocess, sys
-from tools.checks import __main__ as checks, suites
-
-installing = subprocess.Popen(['sleep', '1000'])
-
-def early(folder):
-    return suites.Result(1)
-
-def late(folder):
-    return suites.Result(1) if installing.poll() is None else 1 / 0
-
-suites.SUITES = {'early': early, 'late': late}
-suites.prepare = lambda names, log: installing.pid
-sys.exit(checks.main([]))
-"""
 
 
 FAILED = """{0} tests.a.B.test_c [3.0s] ... FAILED

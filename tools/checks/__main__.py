@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``tools/test``: run test suites in sequence and add up results.
+"""The command ``tools/test``: run test suites and add up their results.
 
 The suites are defined in :mod:`tools.checks.suites`.
 """
 
 import argparse
-import contextlib
 import functools
-import os
 import re
 import shutil
-import signal
 import sys
 import tempfile
-import time
 import traceback
 
 from kubevirt_sandbox.testing import guard
 from tools.checks import cluster
+from tools.checks import lanes
 from tools.checks import report
 from tools.checks import suites
+
+#: How many suites run at the same time. Some wait more than they compute.
+LANES = 2
 
 
 def parse(argv):
@@ -69,7 +69,8 @@ def parse(argv):
     parser.add_argument(
         '-v', '--verbose', action='store_true',
         help='show the complete output of the suites; without it, the '
-             'output is in logs, which are kept if a test failed')
+             'output is in logs, which are kept if a test failed; suites '
+             'then run one after the other, else two at a time')
     options = parser.parse_args(argv)
     if bool(options.cluster) != bool(options.namespace):
         parser.error('--cluster and --namespace need one another')
@@ -116,77 +117,6 @@ def list_suites():
         print(f'{name:<20} {suite.__doc__.splitlines()[0]}')
 
 
-def run_suite(suite, folder, background=None):
-    """Run one suite; count an exception in it as one failure.
-
-    Processes that the suite left running are another failure.
-
-    :param folder: folder for the suite's files.
-    :param background: pid of a process that is none of the suite's.
-    :returns: :class:`~tools.checks.suites.Result`
-    """
-    try:
-        result = suite(folder)
-    except Exception:
-        traceback.print_exc(file=sys.stdout)
-        result = suites.Result(failed=1, failures=(
-            'the suite itself\n' + traceback.format_exc(),))
-    if commands := suites.kill_leftovers(besides=background):
-        result += suites.Result(
-            failed=1, failures=('left running: ' + '; '.join(commands),))
-    return result
-
-
-def run_suites(options, top):
-    """Run the selected suites and print the result of each.
-
-    :param top: folder for their files and logs.
-    :returns: list of rows: name, :class:`~tools.checks.suites.Result`,
-        seconds.
-    """
-    rows = []
-    selected = list(selected_suites(options))
-    # The first suite installs its own, and shows it.
-    background = suites.prepare([name for name, _suite in selected[1:]],
-                                os.path.join(top, 'environments.log'))
-    for name, suite in selected:
-        print(f'===== {name}', flush=True)
-        began = time.monotonic()
-        folder = os.path.join(top, name)
-        os.mkdir(folder)
-        with report.Log(name, folder + '.log', options.verbose) as log, \
-                contextlib.redirect_stdout(log):
-            result = run_suite(suite, folder, background)
-        shutil.rmtree(folder, ignore_errors=True)
-        rows.append((name, result, time.monotonic() - began))
-        print(f'===== {name}: {result}', flush=True)
-        for output in result.failures:
-            print(report.failure_summary(output), flush=True)
-    return rows
-
-
-def exit_on_signals():
-    """Exit on SIGTERM, on SIGHUP and when the parent process ends.
-
-    `main` then kills all child processes.
-    """
-    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP)
-               # Keep ignoring SIGHUP under nohup.
-               if signal.getsignal(number) is not signal.SIG_IGN]
-
-    def end(number, _frame):
-        # Handle one signal only. A signal to the process group also ends
-        # the shell, whose end sends another one here, which would interrupt
-        # the clean-up.
-        for one in numbers:
-            signal.signal(one, signal.SIG_IGN)
-        sys.exit(128 + number)
-
-    for number in numbers:
-        signal.signal(number, end)
-    guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 def main(argv=None):
     options = parse(sys.argv[1:] if argv is None else argv)
     if options.list:
@@ -194,12 +124,17 @@ def main(argv=None):
         return 0
     # Adopt orphaned descendants, so that kill_leftovers() finds them.
     guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
-    exit_on_signals()
+    lanes.exit_on_signals()
     top = tempfile.mkdtemp(prefix='sushy-kubevirt-test-')
     keep = False
     try:
-        rows = run_suites(options, top)
-        total = sum((result for _, result, _ in rows), suites.Result())
+        selected = list(selected_suites(options))
+        # Suites share a given cluster, and output that is shown.
+        count = (1 if options.cluster or options.verbose
+                 or len(selected) < LANES else LANES)
+        suites.WORKERS = suites.workers(count)
+        rows = lanes.run(selected, top, count, options.verbose)
+        total = sum((row.result for row in rows), suites.Result())
         keep = bool(total.failed)
     finally:
         # After a signal the suite's processes are still running.
@@ -211,10 +146,10 @@ def main(argv=None):
     if keep:
         print(f'\nComplete output: {top}/*.log')
     print(f"\n{'suite':<14} {'passed':>8} {'failed':>8} {'skipped':>8} "
-          f"{'seconds':>9}")
-    for name, result, seconds in rows:
+          f"{'seconds':>9} {'CPU':>9}")
+    for name, result, seconds, cpu in rows:
         print(f'{name:<14} {result.passed:8} {result.failed:8} '
-              f'{result.skipped:8} {seconds:9.1f}')
+              f'{result.skipped:8} {seconds:9.1f} {cpu:9.1f}')
     print(f'{total.passed} passed, {total.failed} failed', flush=True)
     return 1 if total.failed or not total.passed else 0
 

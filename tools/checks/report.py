@@ -30,17 +30,19 @@ class Log(io.TextIOBase):
     :param name: name of the suite.
     :param path: path of its log.
     :param verbose: whether to show all output.
+    :param shown: stream for what users see.
     :param clock: function that returns the time in seconds.
     """
 
-    def __init__(self, name, path, verbose=False, clock=time.monotonic):
+    def __init__(self, name, path, verbose=False, shown=None,
+                 clock=time.monotonic):
         super().__init__()
         self._name = name
         self._file = open(path, 'w')
         self._verbose = verbose
         self._clock = clock
-        # The original stdout, before it is redirected to this stream.
-        self._shown = sys.stdout
+        # Before stdout is redirected to this stream.
+        self._shown = shown or sys.stdout
         self._began = self._last_progress = clock()
         self._tests = self._failed = 0
 

@@ -53,10 +53,20 @@ QUICK_TESTS = (
     'cluster.test_user.UserTestCase.test_plan_to_teardown',
 )
 
-# Workers of the functional tests: with one for each core, a third of the CPU
-# time is idle, because tests wait for their processes. QEMU's and DMTF's tests
-# were not faster with more.
-WORKERS = ('--concurrency', str(os.cpu_count() * 2))
+
+def workers(suites):
+    """Return the option for the number of workers of tests that wait.
+
+    With one for each core, a third of the CPU time is idle, because tests wait
+    for their processes. QEMU's and DMTF's tests were not faster with more.
+
+    :param suites: how many suites run at the same time
+    """
+    return '--concurrency', str(os.cpu_count() * 2 // suites)
+
+
+# The same for the suites that run now.
+WORKERS = workers(1)
 
 # What stestr prints if no test matches the regular expression, and if none
 # has passed.
@@ -94,12 +104,10 @@ def _kill(pid):
         pass
 
 
-def _wait_for_children(patience, besides):
+def _wait_for_children(patience):
     """Wait until all child and adopted processes have ended.
 
     :param patience: seconds
-    :param besides: None or the pid of a child that, with its own children, is
-        left alone.
     :returns: list of the pids of those that still run
     """
     deadline = time.monotonic() + patience
@@ -109,22 +117,19 @@ def _wait_for_children(patience, besides):
                 pass
         except ChildProcessError:
             pass
-        pids = set(guard.below(os.getpid()))
-        if besides:
-            pids -= {besides, *guard.below(besides)}
+        pids = guard.below(os.getpid())
         if not pids or time.monotonic() > deadline:
             return pids
         time.sleep(0.1)
 
 
-def kill_leftovers(patience=10, besides=None):
+def kill_leftovers(patience=10):
     """Kill the processes that a suite has left running.
 
     :param patience: seconds to wait for them to end by themselves.
-    :param besides: pid of a child that may run on, with its own children.
     :returns: list of command lines.
     """
-    pids = _wait_for_children(patience, besides)
+    pids = _wait_for_children(patience)
     commands = []
     for pid in pids:
         try:
@@ -136,7 +141,7 @@ def kill_leftovers(patience=10, besides=None):
         commands.append(' '.join(words[:2]))
         _kill(pid)
     if pids:
-        _wait_for_children(10, besides)
+        _wait_for_children(10)
     return commands
 
 
@@ -382,28 +387,6 @@ def dmtf(folder):
     return result
 
 
-def prepare(names, log):
-    """Start to install what suites need, without waiting for it.
-
-    A suite whose environment is not complete then waits, and reports what
-    went wrong.
-
-    :param names: names of suites.
-    :param log: path of a file for the output.
-    :returns: pid of the process; None if there is nothing to install.
-    """
-    names = [name for name in names
-             if name in environments.ENVIRONMENTS
-             and not environments.ENVIRONMENTS[name].ready]
-    if not names:
-        return None
-    with open(log, 'w') as stream:
-        return subprocess.Popen(
-            ['nice', sys.executable, '-m', environments.__name__, *names],
-            cwd=checkout.ROOT, stdin=subprocess.DEVNULL, stdout=stream,
-            stderr=subprocess.STDOUT).pid
-
-
 def clients(folder):
     """Run the tests with clients that other projects maintain.
 
@@ -504,6 +487,8 @@ def bench(folder):
                        timeout=600)
 
 
+#: They start in this order: the quick ones first, then the long ones, so that
+#: short ones are left for the end.
 SUITES = {
     'pep8': pep8,
     'docs': docs,
@@ -511,14 +496,14 @@ SUITES = {
     'unit': unit,
     'sandbox-unit': sandbox_unit,
     'functional': functional,
-    'sandbox-functional': sandbox_functional,
+    'openstack': openstack,
+    'web': web,
     'qemu': qemu,
     'dmtf': dmtf,
     'clients': clients,
-    'web': web,
+    'sandbox-functional': sandbox_functional,
     'bifrost': bifrost,
     'devstack': devstack,
-    'openstack': openstack,
     'metal3': metal3,
     'images': images,
     'demo': demo,
