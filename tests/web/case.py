@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test cases with a browser and a service whose web page it shows."""
 
+import functools
 import itertools
 
 from testtools import content
 
+from kubevirt_sandbox.testing import certificates
 from kubevirt_sandbox.testing import qemu
 from tests.fixtures import base
 from tests.fixtures import browser
@@ -12,6 +14,13 @@ from tests.fixtures import emulator
 from tests.fixtures import redfish_pod
 
 _numbers = itertools.count(1)
+
+
+@functools.cache
+def certificate():
+    """Return the certificate of all pods, as a browser is told which to trust.
+    """
+    return certificates.make(['127.0.0.1'])
 
 
 class WebTestCase(base.SandboxTestCase):
@@ -90,7 +99,7 @@ class WebPodTestCase(WebTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.pod = cls.share(redfish_pod.RedfishPod(
-            cls.sandbox, settings=cls.SETTINGS,
+            cls.sandbox, settings=cls.SETTINGS, certificate=certificate(),
             proxy=cls.sandbox.upload_proxy() if cls.UPLOADS else None))
         cls.browser = cls.share(browser.Browser(
             cls.pod.url, [cls.pod.tls.path / 'tls.crt']))
@@ -131,7 +140,7 @@ class WebQemuTestCase(qemu.QemuTestCase, WebTestCase):
     def serve(self):
         self.make(run_strategy='Halted', watch=self.WATCH, **self.OPTIONS)
         self.pod = self.useFixture(redfish_pod.RedfishPod(
-            self.sandbox, self.name))
+            self.sandbox, self.name, certificate=certificate()))
         self.browser = self.useFixture(browser.Browser(
             self.pod.url, [self.pod.tls.path / 'tls.crt']))
 
