@@ -3,7 +3,6 @@
 
 import base64
 import contextlib
-import json
 import pathlib
 import subprocess
 
@@ -18,7 +17,6 @@ from kubevirt_sandbox.testing import process
 from kubevirt_sandbox.testing import qemu
 from tests.fixtures import operator
 from tests.openstack import cloud
-from tests.openstack import configuration
 from tests.openstack import services
 
 #: The physical network of all nodes, which is a switch of Neutron.
@@ -35,6 +33,9 @@ class OpenstackTestCase(operator.OperatorTestCase):
     """
 
     SANDBOX = ('--guests', 'qemu', '--qemu-accel', qemu.ACCELERATOR)
+
+    # A request to Nova takes several processes 0.1 s of CPU.
+    LONGEST_PAUSE = 2
 
     @classmethod
     def setUpClass(cls):
@@ -107,7 +108,7 @@ class OpenstackTestCase(operator.OperatorTestCase):
         return subprocess.run(
             [str(word) for word in words], stdin=subprocess.DEVNULL,
             env=process.environment(cls.home, extra), capture_output=True,
-            text=True, timeout=240)
+            text=True, timeout=600)
 
     def setUp(self):
         super().setUp()
@@ -121,9 +122,9 @@ class OpenstackTestCase(operator.OperatorTestCase):
         compute = self.connection.compute
         for server in compute.servers():
             compute.delete_server(server, force=True)
-        self.until('servers', lambda: list(compute.servers()), [], 120)
+        self.until('servers', lambda: list(compute.servers()), [], 400)
         self.command('teardown', self.file, '--yes', '--force')
-        self.until('resource providers', self.delete_providers, [], 60)
+        self.until('resource providers', self.delete_providers, [], 200)
 
     def delete_providers(self):
         """Delete the resource providers of nodes that are gone.
@@ -162,15 +163,16 @@ class OpenstackTestCase(operator.OperatorTestCase):
         self.assertEqual(0, done.returncode, (words, done.stderr))
         return done.stdout
 
-    def create_server(self, name, flavor, *words):
-        """Create a server in the provider network.
+    def create_server(self, flavor):
+        """Create a server, named as its flavor, in the provider network.
 
         :returns: its id
         """
-        return json.loads(self.openstack(
-            'server', 'create', '--image', IMAGE, '--flavor', flavor,
-            '--network', configuration.NETWORK, *words, '--format', 'json',
-            name))['id']
+        compute = self.connection.compute
+        return compute.create_server(
+            name=flavor, flavor_id=compute.find_flavor(flavor).id,
+            image_id=self.connection.image.find_image(IMAGE).id,
+            networks=[{'uuid': self.cloud.network.id}]).id
 
     def server(self, uuid):
         """Read a server."""
@@ -178,7 +180,7 @@ class OpenstackTestCase(operator.OperatorTestCase):
 
     def wait_status(self, uuid, status):
         """Wait until a server has a status; return it."""
-        self.until('status', lambda: self.server(uuid).status, status, 180)
+        self.until('status', lambda: self.server(uuid).status, status, 400)
         return self.server(uuid)
 
     def node(self, name):

@@ -137,7 +137,7 @@ def nova(place):
         **_common(
             place, 'nova', compute_driver='ironic.IronicDriver',
             host='tests', my_ip='127.0.0.1', use_cow_images='false',
-            state_path=place.home / 'nova', update_resources_interval=5),
+            state_path=place.home / 'nova', update_resources_interval=10),
         'api_database': {'connection': place.database('nova_api'),
                          'max_pool_size': 4},
         'api': {'auth_strategy': 'keystone'},
@@ -146,9 +146,9 @@ def nova(place):
         'service_user': {'send_service_user_token': 'true',
                          **_account(place)},
         'placement': regional, 'neutron': regional, 'glance': regional,
-        'ironic': {**system, 'system_scope': 'all', 'api_max_retries': 60,
+        'ironic': {**system, 'system_scope': 'all', 'api_max_retries': 300,
                    'api_retry_interval': 1},
-        'scheduler': {'discover_hosts_in_cells_interval': 2, 'workers': 1},
+        'scheduler': {'discover_hosts_in_cells_interval': 5, 'workers': 1},
         'conductor': {'workers': 1},
         'vnc': {'enabled': 'false'},
     }
@@ -179,10 +179,7 @@ def ironic(place):
             default_network_interface='neutron'),
         'api': {'host_ip': '127.0.0.1', 'port': place.ports['ironic'],
                 'api_workers': 1},
-        'conductor': {
-            'automated_clean': 'false',
-            # Nova reads power states that this updates.
-            'sync_power_state_interval': 5},
+        'conductor': {'automated_clean': 'false'},
         'deploy': {'http_url': place.images, 'http_root': place.published,
                    'iso_master_path': folder / 'iso-master'},
         'dhcp': {'dhcp_provider': 'none'},

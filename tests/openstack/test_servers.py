@@ -1,14 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers of Nova on declared nodes, from their flavor to their console."""
+"""Servers of Nova on declared nodes, from their flavor to their console.
+
+They are one class, as each class starts a cloud.
+"""
 
 import base64
 import re
+import shutil
 
+import yaml
+
+from kubevirt_sandbox.testing import images
 from kubevirt_sandbox.testing import qemu
 from sushy_kubevirt.cluster.commands import status
+from tests.fixtures import checkout
+from tests.fixtures import documents
 from tests.fixtures import operator
 from tests.openstack import case
 from tests.openstack import configuration
+from tests.openstack import services
+
+#: In the console, the user types its escape characters.
+TERMINAL = '''
+kubectl config set-context --current --namespace={namespace}
+export OS_CLOUD=tests OS_CLIENT_CONFIG_FILE={clouds}
+openstack() {{ {folder}/openstack "$@"; }}
+sushy-kubevirt-cluster() {{
+    echo "arguments: $*" >&2
+    if [ "$1" = console ]; then echo '~.'; fi |
+        command sushy-kubevirt-cluster "$@"
+}}
+'''
 
 KINDS = 'vm,vmi,vmbmc,datavolumes,pvc,' + operator.OWNED
 
@@ -27,7 +49,7 @@ class ServersTestCase(case.OpenstackTestCase):
                 node.provision_state, node.id))
         # Nova's scheduler has to discover the host of nova-compute, too.
         self.until('hypervisors', lambda: len(list(
-            self.connection.compute.hypervisors())), 2, 60)
+            self.connection.compute.hypervisors())), 2, 200)
 
     def wait_boot(self, name, mark=0):
         """Wait until the ISO reports on the console of a VM.
@@ -40,7 +62,11 @@ class ServersTestCase(case.OpenstackTestCase):
     def test_life_of_a_server(self):
         console = self.console('small-0')
         self.deploy()
-        uuid = self.create_server('life', 'small', '--wait')
+        self.openstack('server', 'create', '--image', case.IMAGE, '--flavor',
+                       'small', '--network', configuration.NETWORK, '--wait',
+                       'life')
+        server, = self.connection.compute.servers()
+        uuid = server.id
         self.wait_boot('small-0')
         self.assertEqual('ACTIVE', self.server(uuid).status)
         self.check_running(uuid)
@@ -99,7 +125,7 @@ class ServersTestCase(case.OpenstackTestCase):
     def check_free(self, name):
         """Check that a node can have the next server."""
         self.until('provision state', lambda: self.node(name).provision_state,
-                   'available', 60)
+                   'available', 200)
         node = self.node(name)
         self.assertEqual((None, 'power off'), (
             node.instance_id, node.power_state))
@@ -117,10 +143,10 @@ class ServersTestCase(case.OpenstackTestCase):
             self.console(name + '-0')
         # Its class is that of small-0, which is still free: only the trait
         # excludes it.
-        failed = self.wait_status(self.create_server('none', 'none'), 'ERROR')
+        failed = self.wait_status(self.create_server('none'), 'ERROR')
         self.assertIn('No valid host was found', failed.fault['message'])
         self.check_free('small-0')
-        uuids = {name: self.create_server(name, name)
+        uuids = {name: self.create_server(name)
                  for name in ('small', 'large')}
         for name in 'small', 'large':
             self.wait_status(uuids[name], 'ACTIVE')
@@ -141,7 +167,7 @@ class ServersTestCase(case.OpenstackTestCase):
         self.command('teardown', self.file, '--yes', '--force')
         self.assertEqual([], list(self.connection.baremetal.nodes()))
         self.assertEqual([], list(self.connection.compute.flavors()))
-        self.until('objects', lambda: self.kubectl.names(KINDS), initial)
+        self.until('objects', lambda: self.kubectl.names(KINDS), initial, 200)
 
     def check_credentials(self):
         """Check that nothing in Kubernetes has those of OpenStack."""
@@ -152,3 +178,49 @@ class ServersTestCase(case.OpenstackTestCase):
                      self.connection.auth_token,
                      self.cloud.place.url('keystone')):
             self.assertNotIn(text, stored)
+
+    def declare_as_on_page(self, flavors, interfaces):
+        """Write the sample of cluster files with what the page adds."""
+        interfaces = yaml.safe_load(interfaces)['ironic_config']
+        del interfaces['resource_class']
+        file = yaml.safe_load(
+            (checkout.ROOT / 'etc/cluster/lab.yaml').read_text())
+        file['cluster']['namespace'] = self.namespace
+        file['default_boot_mode'] = 'bios'
+        for one in file['node_types'].values():
+            # Ironic's web server is on this host.
+            one['bmc'] = {'virtualMedia': {'allowLoopback': True}}
+        for one in file['specs']:
+            one['ironic_config'] |= interfaces
+        self.file.write_text(yaml.safe_dump(file | yaml.safe_load(flavors)))
+
+    def test_commands_of_the_page(self):
+        """The commands of the page about Nova, its flavors and interfaces."""
+        found = {}
+        for title, text, _ in documents.blocks(documents.NOVA.read_text()):
+            found.setdefault(title, []).append(text)
+        [flavors], [interfaces, commands] = (
+            found['Flavors'], found['A server'])
+        self.declare_as_on_page(flavors, interfaces)
+        self.command('deploy', self.file)
+        # Nova's scheduler has to discover the host of nova-compute, too.
+        self.until('hypervisors', lambda: len(list(
+            self.connection.compute.hypervisors())), 3, 200)
+        shutil.copy(images.iso(), self.home / 'system.iso')
+        kubeconfig = shutil.copy(self.sandbox.kubeconfig, self.home)
+        said = documents.run(
+            [('Terminal', TERMINAL.format(
+                namespace=self.namespace, clouds=self.cloud.clouds_file,
+                folder=services.BIN)),
+             ('A server', commands)], self.home, kubeconfig,
+            timeout=400)['A server']
+        server, = self.connection.compute.servers()
+        self.assertEqual(('first', 'ACTIVE'), (server.name, server.status))
+        node = next(one for one in self.connection.baremetal.nodes()
+                    if one.instance_id == server.id)
+        self.assertRegex(said, rf'\| {node.name} .* active +\| {server.id}')
+        self.assertIn(f'arguments: console {node.name}\n', said)
+        self.assertIn('[terminated ipmitool]', said)
+        self.until('console', lambda: qemu.ISO in self.sandbox.request(
+            'GET', f'/sandbox/guests/{self.namespace}/{node.name}/console'
+        ).text, True, 300)

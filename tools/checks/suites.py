@@ -442,7 +442,7 @@ def devstack(folder):
 def openstack(folder):
     """Run the tests with a complete OpenStack, whose VMs are QEMU guests."""
     # The cloud is one for all tests.
-    return _in_environment(folder, 'openstack', 900, '--concurrency', '1')
+    return _in_environment(folder, 'openstack', 1800, '--concurrency', '1')
 
 
 def metal3(folder):
