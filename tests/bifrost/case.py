@@ -116,8 +116,9 @@ class BifrostTestCase(operator.OperatorTestCase):
             'ANSIBLE_LOCALHOST_WARNING': 'false',
             'ANSIBLE_INVENTORY_UNPARSED_WARNING': 'false',
             'ANSIBLE_PIPELINING': 'true',
-            # Bifrost's folder is not written to.
-            'PYTHONDONTWRITEBYTECODE': '1',
+            # Bifrost's folder is not written to, and each program is compiled
+            # once.
+            'PYTHONPYCACHEPREFIX': ENVIRONMENT.folder / 'bytecode',
             'ANSIBLE_ROLES_PATH': self.playbooks / 'roles',
             'ANSIBLE_LIBRARY': self.playbooks / 'library',
             'BIFROST_INVENTORY_SOURCE': self.baremetal,
