@@ -11,7 +11,6 @@ import copy
 import json
 import random
 import re
-import ssl
 import threading
 from urllib import parse
 
@@ -420,7 +419,7 @@ class Client:
             return response
         except (urllib3.exceptions.HTTPError, OSError) as e:
             if (isinstance(e, urllib3.exceptions.SSLError)
-                    and not isinstance(e.args[0], ssl.SSLEOFError)):
+                    and not isinstance(e.args[0], connection.CLOSED)):
                 # A certificate may have been replaced: reload it for the next
                 # attempt. Not after a mere loss of the connection, as a
                 # kubeconfig takes as long as the attempt.

@@ -48,6 +48,11 @@ SOCKET_OPTIONS = [
                          ('TCP_KEEPCNT', 3), ('TCP_USER_TIMEOUT', 20000))
      if hasattr(socket, name)]
 
+#: Errors of TLS by which a peer has closed the connection, without a word
+#: against certificates. It depends on the version of Python which of them a
+#: handshake raises: `ssl.SSLZeroReturnError` in Debian 12's 3.11.2.
+CLOSED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+
 
 @dataclasses.dataclass(frozen=True)
 class Access:

@@ -348,6 +348,8 @@ def _network_error(exc, host, port):
 
 
 def _tls_error(exc):
+    if isinstance(exc, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        return 'EOF'  # the latter in Python 3.11.2
     if exc.reason in ('WRONG_VERSION_NUMBER', 'HTTP_REQUEST',
                       'RECORD_LAYER_FAILURE'):
         return 'http: server gave HTTP response to HTTPS client'

@@ -181,18 +181,15 @@ class Client:
                     skip_cache=True)
         except (keystoneauth1.exceptions.ClientException,
                 openstack.exceptions.SDKException) as error:
-            if self._has_answered and time.monotonic() < deadline and (
-                    isinstance(error, _LOST)):
+            # A connection lost in TLS's handshake is an SSLError, one lost
+            # within a response an UnknownConnectionError.
+            lost = isinstance(error, keystoneauth1.exceptions.ConnectionError)
+            if self._has_answered and time.monotonic() < deadline and lost:
                 return None
             raise problems.ServiceError(
                 f'Ironic does not answer {method} {path}: {error}') from error
         self._has_answered = True
         return response
-
-
-#: Errors of a connection, of a request that may be repeated.
-_LOST = (keystoneauth1.exceptions.ConnectFailure,
-         keystoneauth1.exceptions.ConnectTimeout)
 
 
 def _is_busy(status, reason):

@@ -328,7 +328,8 @@ def connection_error(url, error):
             f'{url.shown}: the certificate of the server cannot be verified: '
             f'{why}. Install that of its CA in Certificates of the device, or '
             'set VerifyCertificate to false', url.shown, 'tls')
-    if isinstance(error, ssl.SSLError):
+    if (isinstance(error, ssl.SSLError)
+            and not isinstance(error, connection.CLOSED)):
         return errors.MediaUnreachable(
             f'{url.shown}: TLS with the server failed: {describe(error)}',
             url.shown, 'tls')
@@ -343,12 +344,12 @@ def describe(error):
     """Describe an exception in a few words, without any data that was sent."""
     if isinstance(error, TimeoutError):
         return 'no response in time'
+    if isinstance(error, (http.client.RemoteDisconnected, *connection.CLOSED)):
+        return 'it closed the connection without a response'
     if isinstance(error, ssl.SSLError):
         return getattr(error, 'verify_message', '') or error.reason or 'TLS'
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    if isinstance(error, http.client.RemoteDisconnected):
-        return 'it closed the connection without a response'
     if isinstance(error, http.client.HTTPException):
         return f'its response is not valid HTTP ({type(error).__name__})'
     return type(error).__name__

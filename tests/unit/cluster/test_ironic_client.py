@@ -69,7 +69,10 @@ class ClientTestCase(openstack_case.OpenStackTestCase):
     def test_restart_of_the_api(self):
         self.http.get(NODES, [
             {'json': {'nodes': []}}, {'exc': requests.ConnectionError},
-            {'exc': requests.ConnectTimeout}, {'json': {'nodes': []}}])
+            {'exc': requests.ConnectTimeout},
+            {'exc': requests.exceptions.SSLError('EOF')},
+            {'exc': requests.exceptions.ChunkedEncodingError},
+            {'json': {'nodes': []}}])
         for _ in range(2):
             self.assertEqual([], self.ironic.list('nodes', ('uuid',)))
 

@@ -144,6 +144,24 @@ class ConnectTest(WebSocketTestCase):
                 await self.connect(connection.Access(
                     server=f'http://127.0.0.1:{port}'))
 
+    async def test_lost_connection_is_no_reason_to_read_again(self):
+        async def end(_reader, writer):
+            writer.close()
+
+        lost = await asyncio.start_server(end, '127.0.0.1', 0)
+        self.addCleanup(lost.close)
+        port = lost.sockets[0].getsockname()[1]
+        accesses = [connection.Access(server=f'https://127.0.0.1:{port}')] * 2
+        reads = mock.Mock(side_effect=accesses)
+        conn = connection.Connection(reads)
+        conn._pause = 0
+        kube_client = client.Client(conn, options.Options(request_timeout=5))
+        self.addCleanup(kube_client.close)
+        with self.assertRaisesRegex(errors.Unavailable, 'does not answer'):
+            await kube_client.websocket(api_resources.VMI, 'lab', 'vm',
+                                        'console', 'plain.kubevirt.io')
+        self.assertEqual(1, reads.call_count)
+
     async def test_server_without_websockets(self):
         async def answer(_reader, writer):
             writer.write(b'nonsense\r\n\r\n')

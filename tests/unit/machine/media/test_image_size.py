@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
 import socket
+import socketserver
 import struct
+import threading
 import time
 
 import fixtures
@@ -359,6 +361,18 @@ class TestRedirects(ProbeTestCase):
         server = self.redirecting_server(f'http://127.0.0.1:{port}/')
         self.assertIn('refused', str(
             self.refused('unreachable', server.url + '/a.iso')))
+
+    def test_connection_lost_during_tls_handshake(self):
+        with socketserver.TCPServer(('127.0.0.1', 0),
+                                    socketserver.BaseRequestHandler) as server:
+            thread = threading.Thread(target=server.serve_forever,
+                                      kwargs={'poll_interval': 0.01})
+            thread.start()
+            self.addCleanup(thread.join)
+            self.addCleanup(server.shutdown)
+            self.assertIn('closed the connection', str(self.refused(
+                'unreachable',
+                f'https://127.0.0.1:{server.server_address[1]}/a.iso')))
 
     def test_redirect_loop(self):
         server = self.serve(lambda handler: file_servers.send(
