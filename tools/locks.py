@@ -9,6 +9,9 @@ exact versions:
 ``constraints.txt``
     the part of it that product and sandbox run with, which
     ``tools/bootstrap --demo`` installs;
+`UNIT_TESTS`
+    the part of it that the unit tests of both projects need, which
+    `tools.checks.interpreters` installs for other Pythons;
 ``images/*/requirements.txt``, `TOOLS`
     with hashes, what the images contain and what builds them and releases.
 
@@ -53,6 +56,11 @@ TOOLS = {
     'tools/release-requirements.txt': ('build', 'pbr', 'reno', 'setuptools'),
 }
 
+#: A file, and what unit tests import besides product, sandbox and what these
+#: require.
+UNIT_TESTS = ('tests/unit/constraints.txt', (
+    'gunicorn', 'python-ironicclient', 'requests-mock', 'stestr'))
+
 #: The platforms of the images, by uv's names: those of Debian 12, with glibc
 #: 2.36.
 PLATFORMS = 'x86_64-manylinux_2_36', 'aarch64-manylinux_2_36'
@@ -66,6 +74,11 @@ _TESTS = (*_RUN_TIME, '.[cluster]', '-r test-requirements.txt',
 # For each Python that the project supports, on each platform.
 _UNIVERSAL = ('--universal', '--no-emit-package', 'kubevirt-sandbox',
               '--no-emit-package', 'sushy-kubevirt')
+
+# virtualbmc requires libvirt-python, which pip has to compile and which only
+# libvirt domains need.
+_PART = (*_UNIVERSAL, '--no-emit-package', 'libvirt-python',
+         '--constraint', 'test-constraints.txt')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,11 +104,8 @@ def _hashed(path: str, names: tuple[str, ...], *options: str) -> Lock:
 #: All of them; each uses versions of the ones before it.
 LOCKS = (
     Lock('test-constraints.txt', _TESTS, _UNIVERSAL),
-    # virtualbmc requires libvirt-python, which pip has to compile and which
-    # only libvirt domains need.
-    Lock('constraints.txt', _RUN_TIME,
-         (*_UNIVERSAL, '--no-emit-package', 'libvirt-python',
-          '--constraint', 'test-constraints.txt')),
+    Lock('constraints.txt', _RUN_TIME, _PART),
+    Lock(UNIT_TESTS[0], (*_RUN_TIME, '.[cluster]', *UNIT_TESTS[1]), _PART),
     *(_hashed(f'images/{image}/requirements.txt', names, *(
         word for name in sorted(UNUSED) for word in (
             '--no-emit-package', name)))

@@ -8,6 +8,7 @@ returns a :class:`Result`.
 import dataclasses
 import os
 import pathlib
+import platform
 import re
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from tests.fixtures import checkout
 from tests.fixtures import environments
 from tests.fixtures import sandbox
 from tools.checks import cluster
+from tools.checks import interpreters
 
 BIN = process.BIN
 
@@ -154,9 +156,8 @@ def run(*command, env=None, timeout=TIMEOUT, sink=None, cwd=checkout.ROOT):
     :param cwd: folder to run it in.
     :returns: exit code; negative when a signal ended it.
     """
-    own = dict(os.environ, PYTHON=sys.executable,
-               PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}",
-               **(env or {}))
+    own = {**os.environ, 'PYTHON': sys.executable,
+           'PATH': f"{BIN}{os.pathsep}{os.environ['PATH']}", **(env or {})}
     with subprocess.Popen([str(word) for word in command], env=own, cwd=cwd,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True,
@@ -248,7 +249,7 @@ def parse_failures(lines):
 
 
 def stestr(folder, path, *options, env=None, project=checkout.ROOT,
-           timeout=TIMEOUT):
+           timeout=TIMEOUT, programs=BIN):
     """Run tests in parallel and count them by stestr's summary.
 
     :param path: folder of the tests.
@@ -256,9 +257,10 @@ def stestr(folder, path, *options, env=None, project=checkout.ROOT,
     :param env: additional environment variables.
     :param project: folder of the project whose tests they are.
     :param timeout: seconds
+    :param programs: folder with the programs of the Python to use.
     :returns: :class:`Result`
     """
-    program = [BIN / 'stestr', '--repo-url', folder, *STESTR_OPTIONS]
+    program = [programs / 'stestr', '--repo-url', folder, *STESTR_OPTIONS]
     lines = []
     code = run(*program, 'init', sink=lines, cwd=project)
     if code != 0:
@@ -266,8 +268,7 @@ def stestr(folder, path, *options, env=None, project=checkout.ROOT,
     # Omit the output of passed tests, which hides that of failed ones.
     program += ['run', '--slowest', '--suppress-attachments', *options]
     code = run(*program, sink=lines, cwd=project, timeout=timeout, env={
-        'OS_TEST_PATH': path, 'OS_TEST_TIMEOUT': '600',
-        'OS_STDOUT_CAPTURE': '1', 'OS_STDERR_CAPTURE': '1', **(env or {})})
+        'OS_TEST_PATH': path, 'OS_TEST_TIMEOUT': '600', **(env or {})})
     counts = {}
     for line in lines:
         if match := re.match(r' - (\w[\w ]*): (\d+)$', line.rstrip()):
@@ -286,9 +287,37 @@ def stestr(folder, path, *options, env=None, project=checkout.ROOT,
     return result
 
 
+def _with_each_python(folder, project):
+    """Run unit tests with this Python, and with each other of the machine.
+
+    :param project: folder of the project whose tests they are.
+    """
+    result = Result()
+    pythons = {platform.python_version(): sys.executable,
+               **interpreters.others()}
+    for version, path in pythons.items():
+        print(f'===== Python {version}, {path}', flush=True)
+        programs = (BIN if path == sys.executable
+                    else interpreters.environment(version, path))
+        repository = os.path.join(folder, version)
+        os.mkdir(repository)
+        ran = stestr(
+            repository, './tests/unit', project=project, programs=programs,
+            env={'PYTHON': str(programs / 'python'),
+                 'PATH': f"{programs}{os.pathsep}{os.environ['PATH']}"})
+        result += dataclasses.replace(ran, failures=tuple(
+            f'Python {version}: {output}' for output in ran.failures))
+    return result
+
+
 def unit(folder):
-    """Run the unit tests."""
-    return stestr(folder, './tests/unit')
+    """Run the unit tests with each Python of this machine."""
+    return _with_each_python(folder, checkout.ROOT)
+
+
+def repository(folder):
+    """Check documents, manifests, workflows, requirements and tools."""
+    return stestr(folder, './tests/repository')
 
 
 def functional(folder):
@@ -312,8 +341,8 @@ def quick(folder):
 
 
 def sandbox_unit(folder):
-    """Run the unit tests of the sandbox."""
-    return stestr(folder, './tests/unit', project=SANDBOX)
+    """Run the unit tests of the sandbox likewise."""
+    return _with_each_python(folder, SANDBOX)
 
 
 def sandbox_functional(folder):
@@ -493,6 +522,7 @@ SUITES = {
     'pep8': pep8,
     'docs': docs,
     'releasenotes': releasenotes,
+    'repository': repository,
     'unit': unit,
     'sandbox-unit': sandbox_unit,
     'functional': functional,

@@ -17,11 +17,12 @@ GUIDE = checkout.ROOT / 'doc/source/contributing.rst'
 PATCHES = sorted((checkout.ROOT / 'doc/source/contributing').glob('*.patch'))
 
 #: Compare documents and the chart with the code, whatever a patch changes.
-DOCUMENT_TESTS = {'tests.unit.test_documents',
-                  'tests.unit.test_helm_chart',
-                  'tests.unit.test_resource_reference'}
+DOCUMENT_TESTS = {'tests.repository.test_documents',
+                  'tests.repository.test_helm_chart',
+                  'tests.repository.test_resource_reference'}
 
-_UNIT_TEST = re.compile(r'(?m)^\+\+\+ b/(tests/unit/\S*?test_\w+)\.py$')
+_UNIT_TEST = re.compile(
+    r'(?m)^\+\+\+ b/(tests/(?:unit|repository)/\S*?test_\w+)\.py$')
 
 
 def touched_modules():

@@ -13,7 +13,7 @@ from tests.bench import __main__ as bench
 from tests.bench import history
 from tests.bench import origin
 from tests.bench import report
-from tests.unit.bench import test_report
+from tests.repository.bench import test_report
 
 
 def run(commit, *rows, machine='m'):

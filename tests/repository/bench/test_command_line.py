@@ -14,7 +14,7 @@ from oslotest import base
 from tests.bench import __main__ as bench
 from tests.bench import plan
 from tests.bench import report
-from tests.unit.bench import test_report
+from tests.repository.bench import test_report
 
 
 class ParseTestCase(base.BaseTestCase):

@@ -13,7 +13,7 @@ from oslotest import base
 from tests.bench import plots
 from tests.bench import report
 from tests.fixtures import checkout
-from tests.unit.bench import test_report
+from tests.repository.bench import test_report
 
 SERIES = {'name': 'Operator: memory', 'x': 'BMCs', 'y': 'MiB of PSS',
           'lines': {'PerVM': [[1000, 60.0], [10, 50.0]],

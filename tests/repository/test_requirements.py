@@ -13,7 +13,7 @@ import fixtures
 from oslotest import base
 import packaging.requirements
 
-from tests.unit import test_rooms
+from tests.repository import test_rooms
 from tools import locks
 
 ROOT = pathlib.Path(__file__).parents[2]

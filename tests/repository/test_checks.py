@@ -18,6 +18,7 @@ from oslotest import base
 from kubevirt_sandbox.testing import guard
 from tests.fixtures import checkout
 from tools.checks import __main__ as checks
+from tools.checks import interpreters
 from tools.checks import report
 from tools.checks import suites
 
@@ -359,6 +360,23 @@ class ReportTestCase(base.BaseTestCase):
             ['one: 2 tests, 1 failed, 61 s',
              '{0} tests.a.B.test_c [3.0s] ... SKIPPED: no such thing'],
             stream.getvalue().splitlines())
+
+
+class InterpretersTestCase(base.BaseTestCase):
+
+    def test_one_of_each_supported_version(self):
+        listed = [{'version': version, 'path': path, 'variant': variant,
+                   'implementation': implementation}
+                  for version, path, implementation, variant in (
+                      ('3.99.0', 'new', 'cpython', 'default'),
+                      ('3.13.1', 'free', 'cpython', 'freethreaded'),
+                      ('3.13.0', 'a', 'cpython', 'default'),
+                      ('3.13.0', 'b', 'cpython', 'default'),
+                      ('3.11.2', 'c', 'cpython', 'default'),
+                      ('3.11.1', 'pypy', 'pypy', 'default'),
+                      ('3.10.9', 'old', 'cpython', 'default'))]
+        self.assertEqual({'3.13.0': 'a', '3.11.2': 'c'},
+                         interpreters.supported(listed))
 
 
 class RunTestCase(base.BaseTestCase):
