@@ -9,6 +9,7 @@ items of a list.
 import dataclasses
 import enum
 import fnmatch
+import functools
 
 
 class Kind(enum.Enum):
@@ -427,11 +428,12 @@ _IGNORED = (
 FIELDS = (*_CLUSTER, *_TYPES, *_NETWORKS, *_SPECS, *_FLAVORS, *_IGNORED)
 
 
+@functools.cache
 def children(path):
     """List the keys of a mapping that have an effect.
 
     :param path: in the table; '' for the file
-    :returns: dict of key to `Field`
+    :returns: dict of key to `Field`, which callers do not change
     """
     return {one.name: one for one in FIELDS
             if one.parent == path and one.origin is not Origin.IGNORED}

@@ -15,7 +15,6 @@ def within(name, packages):
     return any(name == one or name.startswith(one + '.') for one in packages)
 
 
-@functools.cache
 def modules(root, *packages):
     """List the imports of all modules of some packages.
 
@@ -24,8 +23,8 @@ def modules(root, *packages):
     :returns: dict of full module name to a tuple of the full names that it
         imports from outside of the standard library
     """
-    return {module: tuple(_imports(tree)) for package in packages
-            for module, tree in _sources(root, package)}
+    return {module: _imports(path) for package in packages
+            for module, path in _sources(root, package)}
 
 
 def _sources(root, package):
@@ -33,21 +32,32 @@ def _sources(root, package):
         parts = path.relative_to(root).with_suffix('').parts
         if parts[-1] == '__init__':
             parts = parts[:-1]
-        yield '.'.join(parts), ast.parse(path.read_bytes())
+        yield '.'.join(parts), path
 
 
-def _imports(tree):
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, 'relative imports are not our style'
-            names = [f'{node.module}.{alias.name}' for alias in node.names]
-        else:
-            continue
-        for name in names:
-            if name.partition('.')[0] not in sys.stdlib_module_names:
-                yield name
+@functools.cache
+def _imports(path):
+    return tuple(
+        name for node in _statements(ast.parse(path.read_bytes()))
+        for name in _imported(node)
+        if name.partition('.')[0] not in sys.stdlib_module_names)
+
+
+def _imported(node):
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert not node.level, 'relative imports are not our style'
+        return [f'{node.module}.{alias.name}' for alias in node.names]
+    return []
+
+
+def _statements(node):
+    """Yield all statements below a node, but no expressions."""
+    for field in 'body', 'handlers', 'cases', 'orelse', 'finalbody':
+        for statement in getattr(node, field, ()):
+            yield statement
+            yield from _statements(statement)
 
 
 def graph(imported):

@@ -260,20 +260,23 @@ class WrongValuesTestCase(base.BaseTestCase):
         for path in read.marks:
             for wrong in (None, 3, -1.5, True, '', 'x', 'a b/{c}', [], {},
                           [3, None], {'x': 3}, [{'x': {}}], '{{ x }}'):
-                value = copy.deepcopy(read.value)
-                if path:
-                    parent = value
-                    for key in path[:-1]:
-                        parent = parent[key]
-                    parent[path[-1]] = wrong
-                else:
-                    value = wrong
                 try:
-                    config.of_document(dataclasses.replace(read, value=value))
+                    config.of_document(dataclasses.replace(
+                        read, value=_changed(read.value, path, wrong)))
                 except problems.InvalidFile as error:
                     refusals += 1
                     self.assertIn('every-key.yaml', str(error))
         self.assertGreater(refusals, 1000)
+        self.assertEqual(document.read(SAMPLE).value, read.value)
+
+
+def _changed(value, path, wrong):
+    """Return a value that is wrong at a path; the rest is not copied."""
+    if not path:
+        return wrong
+    changed = copy.copy(value)
+    changed[path[0]] = _changed(value[path[0]], path[1:], wrong)
+    return changed
 
 
 class SizeTestCase(base.BaseTestCase):

@@ -7,6 +7,7 @@ of its writes.
 """
 
 import asyncio
+import copy
 import itertools
 import json
 
@@ -59,6 +60,15 @@ class Cluster:
     def list(self, kind):
         """Return all objects of a kind."""
         return [obj for ref, obj in self.objects.items() if ref[0] == kind]
+
+    def copy(self):
+        """Return another cluster with equal objects, without watches."""
+        other = Cluster()
+        other.objects = {ref: _copy(obj) for ref, obj in self.objects.items()}
+        other.writes = list(self.writes)
+        other.groups = set(self.groups)
+        other._count = copy.copy(self._count)
+        return other
 
     def snapshot(self):
         """Return {ref: object} without fields that differ in each run.

@@ -109,35 +109,44 @@ class ReconcileTestCase(base.BaseTestCase):
 
     def test_same_result_when_killed_at_any_write(self):
         for scenario, (body, steps) in SCENARIOS.items():
-            expected = harness.cluster_with(body)
-            harness.Operator(expected).run()
+            steps = (lambda kube: None, *steps)
+            # The cluster before each step, and after the last one.
+            kube = harness.cluster_with(body)
+            states = [kube]
             for step in steps:
-                step(expected)
-                harness.Operator(expected).run()
-            total = len(expected.writes)
+                kube = kube.copy()
+                step(kube)
+                harness.Operator(kube).run()
+                states.append(kube)
+            total = len(kube.writes)
             self.assertGreater(total, 5)
             for count in range(0, total, 1 if total < 30 else 2):
+                number = max(index for index, state in enumerate(states)
+                             if len(state.writes) <= count)
                 # The write takes effect without a response, or it does not
                 # take effect. Long scenarios alternate between the two.
                 for done in ((False, True) if total < 30
                              else (bool(count % 4),)):
                     with self.subTest(scenario=scenario, writes=count,
                                       done=done):
-                        kube = harness.cluster_with(body)
-                        kube.kill_after = count, done
-                        self._run_and_restart_if_killed(kube)
-                        for step in steps:
-                            step(kube)
-                            self._run_and_restart_if_killed(kube)
-                        self.assertEqual(expected.snapshot(),
-                                         kube.snapshot())
+                        self._kill(states, steps, number, count, done)
 
-    def _run_and_restart_if_killed(self, kube):
-        try:
+    def _kill(self, states, steps, number, count, done):
+        """Kill the operator in a step; compare the cluster from there on.
+
+        Once two steps have the same result, so have the ones after them.
+        """
+        kube = states[number].copy()
+        kube.kill_after = count - len(kube.writes), done
+        steps[number](kube)
+        self.assertRaises(cluster.Killed, harness.Operator(kube).run)
+        kube.kill_after = None
+        harness.Operator(kube).run()
+        self.assertEqual(states[number + 1].snapshot(), kube.snapshot())
+        if number + 1 < len(steps):
+            steps[number + 1](kube)
             harness.Operator(kube).run()
-        except cluster.Killed:
-            kube.kill_after = None
-            harness.Operator(kube).run()
+            self.assertEqual(states[number + 2].snapshot(), kube.snapshot())
 
     def test_withdrawn_permission_removes_pod_and_rbac(self):
         kube = harness.cluster_with(bodies.cross_namespace())
