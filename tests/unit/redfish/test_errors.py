@@ -37,7 +37,7 @@ class TestMessages(base.base.BaseTestCase):
 
     def test_deeply_nested_value(self):
         value = []
-        for _ in range(5000):
+        for _ in range(100000):
             value = [value]
         found = messages.message('PropertyValueTypeError', value, 'Name')
         self.assertEqual('(list)', found['MessageArgs'][0])
