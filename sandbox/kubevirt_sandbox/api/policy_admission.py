@@ -61,7 +61,7 @@ class PolicyAdmission:
     def _check(self, kind, admission, dry_run):
         if admission.identity is None or kind in admission_policies.KINDS:
             return
-        refused = None
+        refused = inputs = None
         for policy, bindings in self._bound_policies():
             spec = policy['spec']
             if not self._matches(spec['matchConstraints'], kind, admission):
@@ -73,8 +73,8 @@ class PolicyAdmission:
                         match, kind, admission, True):
                     continue
                 if found is None:
-                    found = list(failed_validations(spec, self._inputs(
-                        kind, admission, dry_run)))
+                    inputs = inputs or self._inputs(kind, admission, dry_run)
+                    found = list(failed_validations(spec, inputs))
                 for message, reason in found:
                     actions = binding['spec']['validationActions']
                     if 'Deny' in actions:
@@ -145,7 +145,7 @@ class PolicyAdmission:
         space = None
         if kind.namespaced:
             space = self._store.find(self._namespace, '', meta['namespace'])
-        return {
+        return Inputs({
             'object': admission.new, 'oldObject': admission.old,
             'namespaceObject': space, 'params': None,
             'authorizer': lambda wanted: self._access.decide(
@@ -159,7 +159,7 @@ class PolicyAdmission:
                 'namespace': meta.get('namespace', ''),
                 'operation': admission.operation, 'dryRun': dry_run,
                 'userInfo': {'extra': {}, 'uid': '',
-                             **admission.identity.info()}}}
+                             **admission.identity.info()}}})
 
 
 def _in(wanted, what):
@@ -174,23 +174,102 @@ def _is_resource(wanted, plural, subresource):
         sub == '*' or bool(subresource) and sub == subresource)
 
 
+class Inputs:
+    """Variables of the expressions about one write.
+
+    A value is converted for CEL once, when an expression first names it: the
+    conversion of an object takes a hundred times as long as an expression.
+
+    :param values: ``{name of a CEL variable: value}``; the value of
+        ``authorizer`` is the function that :func:`cel_authorizer.functions`
+        takes.
+    """
+
+    def __init__(self, values: dict):
+        self._values = values
+        self._converted = set()
+        decide = values.get(cel_authorizer.NAME)
+        self._context = cel_rules.library().Context(
+            functions=cel_authorizer.functions(decide) if decide else {})
+
+    def set(self, name: str, value: object) -> None:
+        """Set a variable."""
+        self._context.add_variable(name, value)
+
+    def evaluate(self, text: str, names: frozenset[str]) -> object:
+        """Return the value of an expression.
+
+        :param names: the inputs that the expression names.
+        :raises ValueError: the evaluation failed.
+        """
+        try:
+            for name in names - self._converted:
+                self.set(name, self._authorizer() if (
+                    name == cel_authorizer.NAME) else self._values[name])
+                self._converted.add(name)
+            return cel_rules.compiled(text).execute(self._context)
+        except (RuntimeError, TypeError, KeyError) as exc:
+            raise ValueError(str(exc)) from None
+
+    def _authorizer(self):
+        request = self._values.get('request') or {}
+        resource = request.get('resource') or {}
+        return cel_authorizer.variable({
+            'group': resource.get('group', ''),
+            'resource': resource.get('resource', ''),
+            'subresource': request.get('subResource', ''),
+            'namespace': request.get('namespace', ''),
+            'name': request.get('name', '')})
+
+
+class _Policy:
+    """Evaluates the expressions of a policy.
+
+    Its variables are evaluated when they are first used.
+
+    :param expressions: ``{name of a variable: expression}``.
+    """
+
+    def __init__(self, expressions: dict, inputs: Inputs):
+        self._expressions = expressions
+        self._inputs = inputs
+        self._values = {}
+        #: How many of the values the expressions have.
+        self._given = 0
+
+    def evaluate(self, text: str) -> object:
+        """Return the value of an expression.
+
+        :raises ValueError: the evaluation failed.
+        """
+        inputs, variables = _named(text)
+        for name in variables - self._values.keys():
+            expression = self._expressions.pop(name, None)
+            if expression is None:
+                raise ValueError(f'no such key: {name}')
+            try:
+                self._values[name] = self.evaluate(expression)
+            finally:
+                self._expressions[name] = expression
+        if variables and self._given != len(self._values):
+            self._inputs.set('variables', self._values)
+            self._given = len(self._values)
+        return self._inputs.evaluate(text, inputs)
+
+
 def failed_validations(spec, inputs):
     """Evaluate a policy; yield the failed validations.
 
     :param spec: the policy's spec.
-    :param inputs: ``{name of a CEL variable: value}``; the value of
-        ``authorizer`` is the function that :func:`cel_authorizer.functions`
-        takes.
+    :param inputs: the :class:`Inputs`.
     :returns: iterator of (message, reason).
     """
-    variables = {one['name']: one['expression']
-                 for one in spec.get('variables') or ()}
-    seen = {}
+    policy = _Policy({one['name']: one['expression']
+                      for one in spec.get('variables') or ()}, inputs)
     failed = None
     for one in spec.get('matchConditions') or ():
         try:
-            if _evaluate(one['expression'], inputs, variables,
-                         seen) is not True:
+            if policy.evaluate(one['expression']) is not True:
                 return
         except ValueError as exc:
             failed = exc
@@ -202,20 +281,19 @@ def failed_validations(spec, inputs):
     for one in spec['validations']:
         text = one['expression']
         try:
-            if _evaluate(text, inputs, variables, seen) is not True:
-                yield (_message(one, inputs, variables, seen),
-                       one.get('reason', 'Invalid'))
+            if policy.evaluate(text) is not True:
+                yield _message(one, policy), one.get('reason', 'Invalid')
         except ValueError as exc:
             if fail:
                 yield f'expression \'{text.strip()}\' resulted in error: ' + (
                     str(exc)), 'Invalid'
 
 
-def _message(one, inputs, variables, seen):
+def _message(one, policy):
     text = one.get('messageExpression')
     if text:
         try:
-            message = _evaluate(text, inputs, variables, seen)
+            message = policy.evaluate(text)
             if isinstance(message, str) and message.strip() and (
                     '\n' not in message):
                 return message.strip()
@@ -225,57 +303,11 @@ def _message(one, inputs, variables, seen):
         f'failed expression: {one["expression"].strip()}')
 
 
-def _evaluate(text, inputs, variables, seen):
-    """Return the value of an expression.
-
-    :param variables: {name: expression}.
-    :param seen: {name: value} of the variables evaluated so far; is added
-        to. Variables are evaluated when they are first used.
-    :raises ValueError: the evaluation failed.
-    """
-    inputs_named, names = _named(text)
-    given = {name: inputs[name] for name in inputs_named}
-    for name in names - seen.keys():
-        if name not in variables:
-            raise ValueError(f'no such key: {name}')
-        others = {one: expression for one, expression in variables.items()
-                  if one != name}
-        seen[name] = _evaluate(variables[name], inputs, others, seen)
-    if names:
-        given['variables'] = {name: seen[name] for name in names}
-    try:
-        # A variable may hold a part of the authorizer.
-        return cel_rules.compiled(text).execute(
-            _context(given, inputs)
-            if names or cel_authorizer.NAME in given else given)
-    except (RuntimeError, TypeError, KeyError) as exc:
-        raise ValueError(str(exc)) from None
-
-
 @functools.lru_cache(1000)
 def _named(text):
     """Return the names of the inputs and of the variables in an expression."""
     return (frozenset(_NAMES.findall(text)),
             frozenset(_VARIABLES.findall(text)))
-
-
-def _context(given, inputs):
-    """Return what an expression is executed with, methods included."""
-    if cel_authorizer.NAME not in inputs:
-        return given
-    import cel
-    if cel_authorizer.NAME in given:
-        request = inputs.get('request') or {}
-        resource = request.get('resource') or {}
-        given[cel_authorizer.NAME] = cel_authorizer.variable({
-            'group': resource.get('group', ''),
-            'resource': resource.get('resource', ''),
-            'subresource': request.get('subResource', ''),
-            'namespace': request.get('namespace', ''),
-            'name': request.get('name', '')})
-    return cel.Context(
-        variables=given,
-        functions=cel_authorizer.functions(inputs[cel_authorizer.NAME]))
 
 
 def _refusal(kind, admission, policy, binding, message, reason):

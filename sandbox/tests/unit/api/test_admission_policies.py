@@ -95,6 +95,12 @@ CREATED = (
     # Variables: may use earlier ones, and are evaluated when used.
     (policy('variables.b == 3', variables=named(
         a='object.spec.size', b='variables.a + 2', c='object.none')), None),
+    # Whatever is evaluated first, each expression has its variables.
+    (policy(' + '.join(f'variables.{name}{n}' for n in range(12)
+                       for name in 'ab') + ' == 36',
+            variables=named(
+                **{f'a{n}': 'object.spec.size' for n in range(12)},
+                **{f'b{n}': f'variables.a{n} + 1' for n in range(12)})), None),
     (policy('variables.c', variables=named(c='object.none')),
      "expression 'variables.c' resulted in error: 'none'"),
     (policy('variables.a', variables=named(a='variables.a')),
