@@ -40,7 +40,8 @@ async def patch(call, validation):
         raise errors.bad_request('the patched object is not an object')
     bodies.checked(new, kind)
     _check_uid(kind, target, new, old)
-    write = validation.write()
+    # What the other formats do not change is the stored object's own.
+    write = validation.write(own=media == patches.JSON_PATCH)
     made = call.store.update(kind, new, write=write,
                              subresource=target.subresource)
     return made, False, write.warnings
@@ -93,7 +94,7 @@ def _apply(call, validation, raw):
     new = managed_fields.apply(kind, live, config, manager,
                                query_parameters.flag(call.query, 'force'),
                                target.subresource)
-    write = validation.write(managed=True)
+    write = validation.write(managed=True, own=True)
     if live is None:
         new['metadata'].pop('resourceVersion', None)
         return store.create(kind, new, write=write), True, write.warnings

@@ -291,7 +291,7 @@ async def create(call):
         store.decode(call.kind, obj)
         return respond(history.encode(call.kind.create(obj, call)), 201)
     _check_place(call, obj)
-    write = validation.write()
+    write = validation.write(own=True)
     made = call.store.create(call.kind, obj, write=write)
     return call.respond(call.view().one(made), 201, write.warnings)
 
@@ -313,7 +313,7 @@ async def update(call):
         raise errors.invalid(call.kind, name, [errors.Cause(
             'FieldValueInvalid', 'Invalid value: 0: must be specified for '
             'an update', 'metadata.resourceVersion')])
-    write = validation.write()
+    write = validation.write(own=True)
     made = call.store.update(call.kind, obj, write=write,
                              subresource=call.target.subresource)
     return call.respond(call.view().one(made), 200, write.warnings)

@@ -18,7 +18,8 @@ PRESERVE = 'x-kubernetes-preserve-unknown-fields'
 INT_OR_STRING = 'x-kubernetes-int-or-string'
 EMBEDDED = 'x-kubernetes-embedded-resource'
 
-_ROOT = frozenset(('apiVersion', 'kind', 'metadata'))
+#: Fields of every object that no schema describes.
+ROOT = frozenset(('apiVersion', 'kind', 'metadata'))
 
 #: Maximum number of wrong fields to report.
 MOST_CAUSES = 50
@@ -46,7 +47,7 @@ def _prune(schema, value, path, unknown, root, same=()):
         return
     named = schema.get('properties', {})
     others = schema.get('additionalProperties')
-    kept = _ROOT if root or schema.get(EMBEDDED) else ()
+    kept = ROOT if root or schema.get(EMBEDDED) else ()
     keep_all = schema.get(PRESERVE) or others is True
     for name in list(value):
         if name in same:
@@ -123,7 +124,7 @@ def causes(schema, obj, same=()):
     :param same: fields that need not be looked into.
     """
     found = []
-    _check(schema, obj, '', found, _ROOT.union(same))
+    _check(schema, obj, '', found, ROOT.union(same))
     return found[:MOST_CAUSES]
 
 
@@ -204,7 +205,7 @@ def _check_object(schema, value, path, found, skip):
             found.append(errors.Cause('FieldValueRequired', 'Required value',
                                       prefix + name))
     if skip is None:
-        skip = _ROOT if schema.get(EMBEDDED) else ()
+        skip = ROOT if schema.get(EMBEDDED) else ()
     for name, below in value.items():
         if name in skip:
             continue
@@ -270,9 +271,9 @@ def _check_string(schema, value, path, found):
     if pattern and not _matches(pattern, value):
         _invalid(found, path, value, f'should match \'{pattern}\'')
     form = schema.get('format')
-    if form in _FORMATS:
+    if form in FORMATS:
         try:
-            _FORMATS[form](value)
+            FORMATS[form](value)
         except ValueError:
             _invalid(found, path, value,
                      f'must be of type {form}: {shown(value)}')
@@ -297,10 +298,10 @@ def _cidr(text):
         raise ValueError(text)
 
 
-# Formats that are validated: function that raises ValueError. API servers
-# validate a few more (kube-openapi's pkg/validation/strfmt/default.go).
-_FORMATS = {'date-time': _date_time, 'cidr': _cidr,
-            'ipv4': ipaddress.IPv4Address, 'ipv6': ipaddress.IPv6Address}
+#: Formats that are validated: function that raises ValueError. API servers
+#: validate a few more (kube-openapi's pkg/validation/strfmt/default.go).
+FORMATS = {'date-time': _date_time, 'cidr': _cidr,
+           'ipv4': ipaddress.IPv4Address, 'ipv6': ipaddress.IPv6Address}
 
 
 def _matches(pattern, value):
@@ -337,7 +338,8 @@ def _check_number(schema, value, path, found):
         _invalid(found, path, value, f'should be a multiple of {of}')
 
 
-def _fits(schema, value, path):
+def fits(schema, value, path=''):
+    """Tell whether a value violates nothing of a schema."""
     found = []
     _check(schema, value, path, found)
     return not found
@@ -349,13 +351,13 @@ def _check_junctions(schema, value, path, found):
     for below in schema.get('allOf', ()):
         _check(below, value, path, found)
     if 'anyOf' in schema and not any(
-            _fits(s, value, path) for s in schema['anyOf']):
+            fits(s, value, path) for s in schema['anyOf']):
         _invalid(found, path, value,
                  'must validate at least one schema (anyOf)')
     if 'oneOf' in schema and sum(
-            _fits(s, value, path) for s in schema['oneOf']) != 1:
+            fits(s, value, path) for s in schema['oneOf']) != 1:
         _invalid(found, path, value,
                  'must validate one and only one schema (oneOf)')
-    if 'not' in schema and _fits(schema['not'], value, path):
+    if 'not' in schema and fits(schema['not'], value, path):
         _invalid(found, path, value,
                  'must not validate the schema (not)')

@@ -17,6 +17,7 @@ from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import managed_fields
 from kubevirt_sandbox.api import metadata
+from kubevirt_sandbox.api import schema_walks
 from kubevirt_sandbox.api import schemas
 from kubevirt_sandbox.api import selectors
 
@@ -42,10 +43,12 @@ class Write:
     :param managed: whether managedFields are already final, computed by
         server-side apply.
     :param identity: the :class:`auth.User` behind ``user``, or None.
+    :param own: whether the store may keep and change the object that it is
+        given, instead of a copy.
     """
 
     def __init__(self, manager='', user='', dry_run=False, unknown=None,
-                 check=None, managed=False, identity=None):
+                 check=None, managed=False, identity=None, own=False):
         self.manager = manager or 'sandbox'
         self.user = user
         self.dry_run = dry_run
@@ -53,6 +56,7 @@ class Write:
         self.check = check
         self.managed = managed
         self.identity = identity
+        self.own = own
         self.warnings = []
 
 
@@ -201,7 +205,8 @@ class Store:
                 kind.stored_as, obj, manager=manager, user=user,
                 write=write))
         write = write or Write(manager, user)
-        obj = json_copy.copy(obj)
+        if not write.own:
+            obj = json_copy.copy(obj)
         obj.update(apiVersion=kind.api_version, kind=kind.kind)
         if not kind.crd:
             json_copy.drop_nulls(obj)
@@ -244,8 +249,9 @@ class Store:
             return kind.from_stored(self.update(
                 kind.stored_as, obj, subresource=subresource,
                 manager=manager, user=user, write=write))
-        return self._update(kind, json_copy.copy(obj), subresource,
-                            write or Write(manager, user))
+        write = write or Write(manager, user)
+        return self._update(kind, obj if write.own else json_copy.copy(obj),
+                            subresource, write)
 
     def _update(self, kind, obj, subresource, write):
         """Update from an object that the store may change in place."""
@@ -288,11 +294,18 @@ class Store:
         """Read, change and write an object in one atomic step.
 
         :param fn: function that changes the copy it is called with; without
-            changes nothing is written.
+            changes nothing is written. For ``subresource='status'`` only the
+            status is a copy.
         :returns: the object as stored.
         """
         old = self.get(kind, namespace, name)
-        obj = json_copy.copy(old)
+        if subresource == 'status':
+            # Everything else is taken from the old object.
+            obj = {**old, 'metadata': dict(old['metadata'])}
+            if 'status' in old:
+                obj['status'] = json_copy.copy(old['status'])
+        else:
+            obj = json_copy.copy(old)
         if kind.stored_as:
             obj = kind.from_stored(obj)
             fn(obj)
@@ -393,13 +406,17 @@ class Store:
     @staticmethod
     def _prune(kind, obj, old, write):
         metadata.prune(obj, write.unknown)
-        if kind.schema is not None:
+        left = _work(kind, obj, old)
+        if left:
             same = _same_fields(obj, old)
-            decode(kind, obj, same)
-            schemas.prune(kind.schema, obj, write.unknown, same)
-            if not kind.crd:
+            if left & schema_walks.INVALID:
+                decode(kind, obj, same)
+            if left & schema_walks.UNKNOWN:
+                schemas.prune(kind.schema, obj, write.unknown, same)
+            if left & schema_walks.UNSETTLED and not kind.crd:
                 go_types.settle(kind, obj, same)
-            schemas.fill_defaults(kind.schema, obj, same)
+            if left & (schema_walks.DEFAULTS | schema_walks.UNSETTLED):
+                schemas.fill_defaults(kind.schema, obj, same)
         if write.check:
             write.warnings += write.check()
 
@@ -410,11 +427,11 @@ class Store:
             kind.mutate(admission)
         obj, old = admission.new, admission.old
         found = metadata.causes(kind, obj, old)
-        if kind.schema is not None:
-            same = _same_fields(obj, old)
-            if kind.mutate:
-                schemas.fill_defaults(kind.schema, obj, same)
-            found += schemas.causes(kind.schema, obj, same)
+        left = _work(kind, obj, old)
+        if left & schema_walks.DEFAULTS and kind.mutate:
+            schemas.fill_defaults(kind.schema, obj, _same_fields(obj, old))
+        if left & (schema_walks.DEFAULTS | schema_walks.INVALID):
+            found += schemas.causes(kind.schema, obj, _same_fields(obj, old))
         if found:
             raise errors.invalid(kind, obj['metadata'].get('name'), found)
         if kind.validate:
@@ -456,13 +473,16 @@ def decode(kind, obj, same=()):
                 f'as a {kind.kind}: json: cannot unmarshal: {cause}')
 
 
+def _work(kind, obj, old):
+    """Return what the schema leaves to do; see :mod:`schema_walks`."""
+    return 0 if kind.schema is None else schema_walks.work(
+        kind.schema, obj, old)
+
+
 def _same_fields(obj, old):
     """Return the root fields that an update leaves unchanged.
 
     They passed the schema when they were written. Like a real API server,
     the store does not refuse a write for fields that it does not change.
     """
-    if old is None:
-        return ()
-    return {name for name, value in obj.items()
-            if name in old and old[name] == value}
+    return () if old is None else schema_walks.same_fields(obj, old)

@@ -44,6 +44,11 @@ class ClusterConfig:
         return ((self._read() or {}).get('spec') or {}).get(
             'configuration') or {}
 
+    @property
+    def state(self) -> dict:
+        """Return a value that is the same object until something changes."""
+        return self._configuration()
+
     def enabled(self, gate):
         """Tell whether a feature gate is enabled."""
         developer = self._configuration().get('developerConfiguration') or {}
