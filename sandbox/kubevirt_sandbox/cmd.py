@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Command ``kubevirt-sandbox``: serve a simulated cluster until a signal."""
 import argparse
-from importlib import metadata
+import gc
 import ipaddress
 import logging
 import os
 import sys
 
-from kubevirt_sandbox import lifecycle
 from kubevirt_sandbox.qemu import host
 
 
-def _version():
-    return metadata.version('kubevirt-sandbox')
+class _Version(argparse.Action):
+    """Print the version; only then is it looked up, which takes 30 ms."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        from importlib import metadata
+        print(parser.prog, metadata.version('kubevirt-sandbox'))
+        parser.exit()
 
 
 def _address(text):
@@ -77,8 +81,8 @@ def parser():
             'and tests. Objects are kept in memory; virtual machines are '
             'simulated or run by QEMU. Not for production. Prints "ready '
             'URL" when it serves; SIGTERM or Ctrl-C ends it.'))
-    result.add_argument('--version', action='version',
-                        version=f'%(prog)s {_version()}')
+    result.add_argument('--version', action=_Version, nargs=0,
+                        help="show program's version number and exit")
     result.add_argument(
         '--listen', metavar='ADDRESS:PORT', type=_address,
         default=('127.0.0.1', 6443), help='address to serve on; port 0 '
@@ -188,8 +192,8 @@ def main(argv=None):
         format='%(asctime)s %(levelname)s %(name)s: %(message)s')
     if not options.debug:
         logging.getLogger('asyncio').setLevel(logging.WARNING)
-        # It logs a traceback for every request that is not HTTP; failures of
-        # handlers are logged by the server.
+        # It logs a traceback for every upload that is not HTTP; failures of
+        # handlers are logged by the proxy.
         logging.getLogger('aiohttp.server').setLevel(logging.CRITICAL)
     address = ipaddress.ip_address(options.listen[0])
     if not address.is_loopback and not options.allow_remote:
@@ -197,6 +201,10 @@ def main(argv=None):
             f'{address} is not a loopback address: this server is for '
             'development and tests; --allow-remote allows it all the same')
     os.umask(0o077)
+    # What the start makes stays; `lifecycle` switches the search for garbage
+    # on again.
+    gc.disable()
+    from kubevirt_sandbox import lifecycle
     options.qemu = None
     try:
         if options.guests == 'qemu':

@@ -7,10 +7,9 @@ registered elsewhere.
 import asyncio
 import math
 
-from aiohttp import web
-
 from kubevirt_sandbox.api import bodies
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import web
 from kubevirt_sandbox import faults
 from kubevirt_sandbox import stats
 

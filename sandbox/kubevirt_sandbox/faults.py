@@ -7,12 +7,11 @@ import re
 import socket
 import struct
 
-from aiohttp import web
-
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import history
 from kubevirt_sandbox.api import resources
 from kubevirt_sandbox.api import views
+from kubevirt_sandbox.api import web
 
 VERBS = ('GET', 'PUT', 'PATCH', 'POST', 'DELETE', 'WATCH', 'WRITE', '*')
 
@@ -194,10 +193,10 @@ class Faults:
     async def around(self, request, verb, carry_out):
         """Carry out a call, or apply the first fault that matches it.
 
-        :param request: the aiohttp request.
+        :param request: the request.
         :param verb: Kubernetes verb of the call.
         :param carry_out: coroutine function that carries out the call.
-        :returns: the aiohttp response.
+        :returns: the response.
         """
         fault = self._match(request, verb)
         if fault is None:
@@ -252,7 +251,6 @@ class Faults:
             if verb == 'watch':
                 response = web.StreamResponse(
                     headers={'Content-Type': 'application/json'})
-                response.enable_chunked_encoding()
                 await response.prepare(request)
             # The handler is cancelled when the client disconnects, when the
             # faults are cleared or when the server stops.

@@ -4,9 +4,29 @@ import base64
 import os
 import tempfile
 
-import yaml
-
 NAME = 'sushy-kubevirt-sandbox'
+
+# Without PyYAML, which takes long to import.
+_CONTENT = """\
+apiVersion: v1
+clusters:
+- cluster:
+    certificate-authority-data: {ca}
+    server: {url}
+  name: {name}
+contexts:
+- context:
+    cluster: {name}
+    namespace: default
+    user: admin
+  name: {name}
+current-context: {name}
+kind: Config
+users:
+- name: admin
+  user:
+    token: {token}
+"""
 
 
 def write(path, url, ca, token):
@@ -17,21 +37,15 @@ def write(path, url, ca, token):
     :param ca: the CA's certificate, PEM.
     :param token: bearer token of the administrator.
     """
-    content = {
-        'apiVersion': 'v1', 'kind': 'Config', 'current-context': NAME,
-        'clusters': [{'name': NAME, 'cluster': {
-            'server': url, 'certificate-authority-data':
-                base64.b64encode(ca).decode()}}],
-        'users': [{'name': 'admin', 'user': {'token': token}}],
-        'contexts': [{'name': NAME, 'context': {
-            'cluster': NAME, 'user': 'admin', 'namespace': 'default'}}]}
+    content = _CONTENT.format(name=NAME, url=url, token=token,
+                              ca=base64.b64encode(ca).decode())
     path = os.path.abspath(path)
     # mkstemp makes the file with mode 0600.
     handle, unfinished = tempfile.mkstemp(
         prefix='.kubeconfig-', dir=os.path.dirname(path))
     try:
         with open(handle, 'w') as file:
-            yaml.safe_dump(content, file)
+            file.write(content)
         os.replace(unfinished, path)
     except BaseException:
         os.unlink(unfinished)

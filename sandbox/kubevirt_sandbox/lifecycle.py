@@ -11,7 +11,6 @@ from kubevirt_sandbox.api import server
 from kubevirt_sandbox import cdi
 from kubevirt_sandbox.cdi import storage
 from kubevirt_sandbox import control
-from kubevirt_sandbox import harvester
 from kubevirt_sandbox import kubeconfig
 from kubevirt_sandbox import kubevirt
 from kubevirt_sandbox import workloads
@@ -50,6 +49,7 @@ async def _serve(options, claim_storage):
              kubevirt.install(api_server, options, claim_storage),
              workloads.install(api_server, options)]
     if options.harvester:
+        from kubevirt_sandbox import harvester
         parts.append(harvester.Harvester(
             api_server, parts[1].kinds, options.lag))
     stopping = asyncio.Event()
@@ -68,6 +68,7 @@ async def _serve(options, claim_storage):
         # the search for it took a tenth of the processor time.
         gc.freeze()
         gc.set_threshold(_GC_ALLOCATIONS)
+        gc.enable()
         print(f'ready {api_server.url}', flush=True)
         await stopping.wait()
     finally:

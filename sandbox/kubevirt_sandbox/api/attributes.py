@@ -4,8 +4,8 @@
 Follows ``apiserver/pkg/endpoints/request/requestinfo.go`` and
 ``handlers/responsewriters/errors.go`` (1.36).
 """
-import dataclasses
 import json
+from typing import NamedTuple
 
 from kubevirt_sandbox.api import auth
 from kubevirt_sandbox.api import errors
@@ -15,8 +15,7 @@ _VERBS = {'POST': 'create', 'PUT': 'update', 'PATCH': 'patch',
           'DELETE': 'delete', 'GET': 'get', 'HEAD': 'get'}
 
 
-@dataclasses.dataclass(frozen=True)
-class Attributes:
+class Attributes(NamedTuple):
     """Attributes of a request, for authorization.
 
     :param path: a non-resource path, e.g. ``/version``, or ``''``.

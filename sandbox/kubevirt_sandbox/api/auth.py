@@ -111,7 +111,7 @@ def impersonated(headers):
     prefix = 'impersonate-extra-'
     extra = {}
     for key, value in headers.items():
-        if key.lower().startswith(prefix):
+        if key[0] in 'Ii' and key.lower().startswith(prefix):
             key = urllib.parse.unquote(key.lower()[len(prefix):])
             extra.setdefault(key, []).append(value)
     if not (name or groups or uid or extra):

@@ -2,28 +2,16 @@
 """Parses request bodies: JSON or YAML, within limits."""
 import json
 
-from aiohttp import web
-import yaml
-
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import negotiation
 from kubevirt_sandbox.api import protobuf
+from kubevirt_sandbox.api import web
 
 #: As kube-apiserver: nothing larger fits into etcd.
 LIMIT = 3 * 1024 * 1024
 
 #: No real object is nested deeper; Python's recursion limit is higher.
 DEPTH = 200
-
-
-class _Loader(getattr(yaml, 'CSafeLoader', yaml.SafeLoader)):
-    """YAML without dates: in Kubernetes they are strings."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers
-            if tag != 'tag:yaml.org,2002:timestamp']
-    for first, resolvers in _Loader.yaml_implicit_resolvers.items()}
 
 
 def media_type(request):
@@ -39,7 +27,7 @@ async def read(request):
     """
     try:
         return await request.read()
-    except web.HTTPRequestEntityTooLarge:
+    except web.BodyTooLargeError:
         raise errors.too_large(LIMIT) from None
 
 
@@ -84,7 +72,8 @@ def parse_yaml(raw):
         value = json.loads(raw, parse_constant=_not_a_number)
     except (ValueError, RecursionError):
         # Much slower; most clients send JSON in any case.
-        value = _load_yaml(raw)
+        from kubevirt_sandbox.api import yaml_bodies
+        value = yaml_bodies.load(raw)
     try:
         _check_depth(value)
     except (ValueError, RecursionError) as exc:
@@ -95,18 +84,6 @@ def parse_yaml(raw):
 
 def _not_a_number(text):
     raise ValueError(text)
-
-
-def _load_yaml(raw):
-    try:
-        # Anchors are refused: few bytes can become very many.
-        for token in yaml.scan(raw, Loader=_Loader):
-            if isinstance(token, yaml.AliasToken):
-                raise errors.bad_request('yaml: aliases are not accepted')
-        return yaml.load(raw, Loader=_Loader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, ValueError, RecursionError) as exc:
-        raise errors.bad_request(
-            f'error decoding YAML: {exc}') from None
 
 
 def _check_depth(value, depth=0):

@@ -2,18 +2,17 @@
 """Creates a certificate authority and the server certificate."""
 import dataclasses
 import datetime
+import hashlib
 import ipaddress
 import os
+import secrets
 import ssl
-import tempfile
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives import serialization
-from cryptography import x509
-from cryptography.x509 import oid
 
-_PEM = serialization.Encoding.PEM
+from kubevirt_sandbox.api import der
+
 _LIFETIME = datetime.timedelta(days=365)
 
 
@@ -29,60 +28,93 @@ class Identity:
         """Return an ``ssl.SSLContext`` that serves with this identity."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # The ssl module reads keys from files only. The file is readable by
-        # this user only and removed before the first client connects.
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, 'server.pem')
-            with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600),
-                      'wb') as file:
-                file.write(self.certificate + self.key)
-            context.load_cert_chain(path)
+        # The ssl module reads keys from files only; this one is in memory.
+        with open(os.memfd_create('server.pem'), 'wb') as file:
+            file.write(self.certificate + self.key)
+            file.flush()
+            context.load_cert_chain(f'/proc/self/fd/{file.fileno()}')
         return context
 
 
-def _builder(subject, issuer, key):
-    now = datetime.datetime.now(datetime.UTC)
-    return (x509.CertificateBuilder()
-            .subject_name(subject).issuer_name(issuer)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(minutes=5))
-            .not_valid_after(now + _LIFETIME))
+#: Key usages (RFC 5280, 4.2.1.3): digitalSignature; keyCertSign and cRLSign.
+_SIGNS, _SIGNS_CERTIFICATES = der.bits(b'\x80', 7), der.bits(b'\x06', 1)
+
+_ECDSA_SHA256 = der.sequence(der.identifier('1.2.840.10045.4.3.2'))
+_P256 = der.identifier('1.2.840.10045.3.1.7')
+_EC_KEY = der.sequence(der.identifier('1.2.840.10045.2.1'), _P256)
+
+
+class _Key:
+    """A new key of the curve P-256."""
+
+    def __init__(self):
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        numbers = self._key.private_numbers()
+        public = numbers.public_numbers
+        self._private = numbers.private_value.to_bytes(32)
+        self._point = (b'\x04' + public.x.to_bytes(32)
+                       + public.y.to_bytes(32))
+        #: SubjectPublicKeyInfo.
+        self.public = der.sequence(_EC_KEY, der.bits(self._point))
+        #: Key identifier (RFC 5280, 4.2.1.2).
+        self.id = hashlib.sha1(  # noqa: S324 - no secret
+            self._point, usedforsecurity=False).digest()
+
+    def sign(self, content):
+        return self._key.sign(content, ec.ECDSA(hashes.SHA256()))
+
+    def pem(self):
+        """Return the private key (RFC 5915)."""
+        return der.pem('EC PRIVATE KEY', der.sequence(
+            der.integer(1), der.octets(self._private),
+            der.element(0xa0, _P256),
+            der.element(0xa1, der.bits(self._point))))
 
 
 def _name(text):
-    return x509.Name([x509.NameAttribute(oid.NameOID.COMMON_NAME, text)])
+    return der.sequence(der.element(0x31, der.sequence(
+        der.identifier('2.5.4.3'), der.element(12, text.encode()))))
 
 
 def _alternative(host):
     try:
-        return x509.IPAddress(ipaddress.ip_address(host))
+        return der.element(0x87, ipaddress.ip_address(host).packed)
     except ValueError:
-        return x509.DNSName(host)
+        return der.element(0x82, host.encode())
 
 
-_USAGE = dict.fromkeys((
-    'digital_signature', 'content_commitment', 'key_encipherment',
-    'data_encipherment', 'key_agreement', 'key_cert_sign', 'crl_sign',
-    'encipher_only', 'decipher_only'), False)
+def _extension(dotted, content, critical=False):
+    return der.sequence(
+        der.identifier(dotted), b'\x01\x01\xff' if critical else b'',
+        der.octets(content))
 
 
 class Authority:
     """A new CA, whose private key is only kept in memory."""
 
     def __init__(self):
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._key = _Key()
         self._name = _name('sushy-kubevirt-sandbox-ca')
-        self._id = x509.SubjectKeyIdentifier.from_public_key(
-            self._key.public_key())
         #: Its certificate, PEM.
-        self.certificate = (
-            _builder(self._name, self._name, self._key)
-            .add_extension(x509.BasicConstraints(True, 0), True)
-            .add_extension(x509.KeyUsage(**{**_USAGE, 'key_cert_sign': True,
-                                            'crl_sign': True}), True)
-            .add_extension(self._id, False)
-            .sign(self._key, hashes.SHA256())).public_bytes(_PEM)
+        self.certificate = self._sign(
+            self._name, self._key,
+            _extension('2.5.29.19', der.sequence(
+                b'\x01\x01\xff', der.integer(0)), True),
+            _extension('2.5.29.15', _SIGNS_CERTIFICATES, True),
+            _extension('2.5.29.14', der.octets(self._key.id)))
+
+    def _sign(self, subject, key, *extensions):
+        """Return a certificate (RFC 5280, 4.1), PEM."""
+        now = datetime.datetime.now(datetime.UTC)
+        content = der.sequence(
+            der.element(0xa0, der.integer(2)),
+            der.integer(secrets.randbits(159)), _ECDSA_SHA256, self._name,
+            der.sequence(der.time(now - datetime.timedelta(minutes=5)),
+                         der.time(now + _LIFETIME)),
+            subject, key.public,
+            der.element(0xa3, der.sequence(*extensions)))
+        return der.pem('CERTIFICATE', der.sequence(
+            content, _ECDSA_SHA256, der.bits(self._key.sign(content))))
 
     def issue(self, hosts):
         """Issue a server certificate.
@@ -90,26 +122,19 @@ class Authority:
         :param hosts: names and addresses that the server is reached by.
         :returns: an :class:`Identity`.
         """
-        key = ec.generate_private_key(ec.SECP256R1())
-        server = (
-            _builder(_name('sushy-kubevirt-sandbox'), self._name, key)
-            .add_extension(x509.BasicConstraints(False, None), True)
-            .add_extension(x509.KeyUsage(**{
-                **_USAGE, 'digital_signature': True}), True)
-            .add_extension(x509.ExtendedKeyUsage(
-                [oid.ExtendedKeyUsageOID.SERVER_AUTH]), False)
-            .add_extension(x509.SubjectAlternativeName(
-                [_alternative(h) for h in dict.fromkeys(hosts)]), False)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(
-                key.public_key()), False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier
-                .from_issuer_subject_key_identifier(self._id), False)
-            .sign(self._key, hashes.SHA256()))
-        return Identity(
-            self.certificate, server.public_bytes(_PEM),
-            key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8,
-                              serialization.NoEncryption()))
+        key = _Key()
+        certificate = self._sign(
+            _name('sushy-kubevirt-sandbox'), key,
+            _extension('2.5.29.19', der.sequence(), True),
+            _extension('2.5.29.15', _SIGNS, True),
+            _extension('2.5.29.37', der.sequence(
+                der.identifier('1.3.6.1.5.5.7.3.1'))),
+            _extension('2.5.29.17', der.sequence(*(
+                _alternative(host) for host in dict.fromkeys(hosts)))),
+            _extension('2.5.29.14', der.octets(key.id)),
+            _extension('2.5.29.35', der.sequence(
+                der.element(0x80, self._key.id))))
+        return Identity(self.certificate, certificate, key.pem())
 
 
 def make(hosts):

@@ -13,6 +13,7 @@ from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import json_copy
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import metadata
+from kubevirt_sandbox.api import schema_walks
 from kubevirt_sandbox.api import schemas
 
 GROUP = 'apiextensions.k8s.io'
@@ -104,8 +105,18 @@ def _default(admission):
             'conversion', {'strategy': 'None'})
 
 
+def _problems(schema):
+    """List what is wrong with a schema, as :class:`errors.Cause`."""
+    if schema_walks.work(_SCHEMA_OF_SCHEMAS, schema) & schema_walks.INVALID:
+        found = schemas.causes(_SCHEMA_OF_SCHEMAS, schema)
+        if found:
+            return found
+    return cel_rules.problems(schema)
+
+
 def _validate(admission):
-    if admission.operation == 'DELETE':
+    if admission.operation == 'DELETE' or (
+            admission.old and admission.old['spec'] == admission.new['spec']):
         return
     new = admission.new
     spec, name = new['spec'], new['metadata']['name']
@@ -124,8 +135,7 @@ def _validate(admission):
         schema = version.get('schema', {}).get('openAPIV3Schema')
         place = f'spec.versions[{at}].schema.openAPIV3Schema'
         wrong = [dataclasses.replace(c, field=f'{place}.{c.field}')
-                 for c in schemas.causes(_SCHEMA_OF_SCHEMAS, schema or {})
-                 or cel_rules.problems(schema or {})]
+                 for c in _problems(schema or {})]
         causes += wrong
         if wrong:
             continue
@@ -206,6 +216,8 @@ class Definitions:
         self._built_in = set()
         server.register_kind(CRD)
         self._store.subscribe(CRD, self._on_event)
+        #: Kinds whose definitions are not made yet.
+        self._undefined = []
         for kind in server.kinds:
             self._registered(kind)
         server.on_kind(self._registered)
@@ -215,6 +227,18 @@ class Definitions:
         if not kind.crd or kind in self._built_in:
             return
         self._built_in.add(kind)
+        self._undefined.append(kind)
+        self._store.defer(CRD, self._define_all)
+
+    def _define_all(self):
+        """Make the definitions of the program's kinds.
+
+        Most clients never read them.
+        """
+        while self._undefined:
+            self._define(self._undefined.pop(0))
+
+    def _define(self, kind):
         name = f'{kind.plural}.{kind.group}'
         old = self._store.find(CRD, '', name)
         if old is None:

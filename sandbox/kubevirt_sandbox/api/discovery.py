@@ -2,15 +2,13 @@
 """API discovery: /api, /apis and /version."""
 import dataclasses
 import hashlib
-import platform
-
-from aiohttp import web
+import sys
 
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import history
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import negotiation
-from kubevirt_sandbox.api import openapi_protobuf
+from kubevirt_sandbox.api import web
 
 #: The Kubernetes whose ways are followed.
 VERSION = ('1', '36', 'v1.36.0')
@@ -33,7 +31,7 @@ def health(server, request):
         'major': major, 'minor': minor,
         'gitVersion': version + '+sushy-kubevirt-sandbox', 'gitCommit': '',
         'gitTreeState': 'clean', 'buildDate': '2026-01-01T00:00:00Z',
-        'goVersion': '', 'compiler': 'python ' + platform.python_version(),
+        'goVersion': '', 'compiler': 'python ' + sys.version.split()[0],
         'platform': 'linux/amd64'})
 
 
@@ -162,7 +160,8 @@ def _aggregated(server, groups):
             'items': items}
 
 
-_AGGREGATED = {('APIGroupDiscoveryList', 'apidiscovery.k8s.io', 'v2')}
+_AGGREGATED = frozenset((
+    ('APIGroupDiscoveryList', 'apidiscovery.k8s.io', 'v2'),))
 
 
 def _root(server, request, groups):
@@ -191,6 +190,7 @@ def _root(server, request, groups):
 
 def _openapi(server, request, parts):
     """Answer ``/openapi/...``."""
+    from kubevirt_sandbox.api import openapi_protobuf
     if parts == ['openapi', 'v2']:
         # Some write @ for the first dot of the version.
         accept = request.headers.get('Accept', '').replace('@', '.')

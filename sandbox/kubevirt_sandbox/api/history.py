@@ -14,10 +14,12 @@ from kubevirt_sandbox.api import errors
 ADDED, MODIFIED, DELETED = 'ADDED', 'MODIFIED', 'DELETED'
 
 
+_encode = json.JSONEncoder(separators=(',', ':'), ensure_ascii=False).encode
+
+
 def encode(value):
     """Encode JSON as it is sent: compact, UTF-8."""
-    return json.dumps(value, separators=(',', ':'),
-                      ensure_ascii=False).encode()
+    return _encode(value).encode()
 
 
 class Record:

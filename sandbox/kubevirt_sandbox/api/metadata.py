@@ -4,9 +4,10 @@
 Follows ``apiserver/pkg/registry/rest`` and
 ``apimachinery/pkg/api/validation/objectmeta.go`` (1.36).
 """
-import datetime
+import functools
 import random
 import re
+import time
 import uuid
 
 from kubevirt_sandbox.api import errors
@@ -49,9 +50,12 @@ def now(later=0):
 
     :param later: seconds from now.
     """
-    return (datetime.datetime.now(datetime.UTC)
-            + datetime.timedelta(seconds=later)).strftime(
-                '%Y-%m-%dT%H:%M:%SZ')
+    return _text(int(time.time() + later))
+
+
+@functools.lru_cache(16)
+def _text(second):
+    return time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(second))
 
 
 def generate(prefix):

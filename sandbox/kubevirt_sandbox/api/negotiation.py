@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Content negotiation of responses and request bodies."""
 import dataclasses
+import functools
 
 from kubevirt_sandbox.api import errors
 
@@ -22,10 +23,11 @@ class Form:
     version: str = ''
 
 
-VIEWS = {('Table', 'meta.k8s.io', 'v1'),
-         ('PartialObjectMetadata', 'meta.k8s.io', 'v1'),
-         ('PartialObjectMetadataList', 'meta.k8s.io', 'v1'),
-         ('APIGroupDiscoveryList', 'apidiscovery.k8s.io', 'v2')}
+VIEWS = frozenset((
+    ('Table', 'meta.k8s.io', 'v1'),
+    ('PartialObjectMetadata', 'meta.k8s.io', 'v1'),
+    ('PartialObjectMetadataList', 'meta.k8s.io', 'v1'),
+    ('APIGroupDiscoveryList', 'apidiscovery.k8s.io', 'v2')))
 
 
 def _clauses(header):
@@ -44,6 +46,7 @@ def _clauses(header):
     return [c[2:] for c in sorted(found, key=lambda c: c[:2])]
 
 
+@functools.lru_cache(1000)
 def accepted(header, views=VIEWS):
     """Choose the best :class:`Form` for an ``Accept`` header.
 

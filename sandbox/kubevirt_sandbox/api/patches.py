@@ -3,9 +3,6 @@
 
 Kubernetes' own formats are in ``strategic`` and ``managed_fields``.
 """
-import jsonpatch
-import jsonpointer
-
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import history
 from kubevirt_sandbox.api import json_copy
@@ -29,6 +26,8 @@ def json_patch(obj, patch):
     :raises errors.ApiError: 400 for what is no patch, 422 for one that
         cannot be applied or whose test fails.
     """
+    import jsonpatch
+    import jsonpointer
     if not isinstance(patch, list):
         raise errors.bad_request(
             'json: cannot unmarshal object into Go value of type '

@@ -41,7 +41,7 @@ def _forbidden(field, why):
              'message': f'Forbidden: {why}'}]})
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class ListOptions:
     """Parameters of list and watch.
 

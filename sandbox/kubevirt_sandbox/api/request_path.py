@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parses the paths of API requests."""
-import dataclasses
+import functools
+from typing import NamedTuple
 import urllib.parse
 
 
-@dataclasses.dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """A resource, an object, or something under an object.
 
     :param namespace: ``''`` for all namespaces and cluster-scoped kinds.
@@ -22,6 +22,7 @@ class Target:
     subresource: str = ''
 
 
+@functools.lru_cache(1000)
 def parse(raw_path):
     """Parse a path into a :class:`Target`, or None.
 

@@ -10,8 +10,6 @@ import functools
 import itertools
 import json
 
-from aiohttp import web
-
 from kubevirt_sandbox.api import attributes
 from kubevirt_sandbox.api import auth
 from kubevirt_sandbox.api import bodies
@@ -30,6 +28,7 @@ from kubevirt_sandbox.api import selectors
 from kubevirt_sandbox.api import store
 from kubevirt_sandbox.api import views
 from kubevirt_sandbox.api import watches
+from kubevirt_sandbox.api import web
 
 
 @dataclasses.dataclass
@@ -59,8 +58,7 @@ class Call:
         """
         wanted = attributes.of_target(self.request.method, self.target,
                                       self.query)
-        self.server.access.check(self.user, dataclasses.replace(
-            wanted, verb=verb))
+        self.server.access.check(self.user, wanted._replace(verb=verb))
 
     @property
     def query(self):
@@ -100,6 +98,10 @@ class Call:
         return views.View(self.kind, self.form,
                           self.query.get('includeObject'))
 
+    def one(self, obj):
+        """Return the response with one object, bytes."""
+        return self.view().one(obj, self.store.record(self.kind, obj))
+
     def respond(self, raw, status=200, warnings=()):
         """Return a response in the negotiated media type."""
         return respond(raw, status, warnings, self.form.media)
@@ -135,7 +137,7 @@ async def get(call):
     query_parameters.ListOptions.read(
         {k: v for k, v in call.query.items() if k == 'resourceVersion'},
         False)
-    return call.respond(call.view().one(obj))
+    return call.respond(call.one(obj))
 
 
 def _read_token(token):
@@ -293,7 +295,7 @@ async def create(call):
     _check_place(call, obj)
     write = validation.write(own=True)
     made = call.store.create(call.kind, obj, write=write)
-    return call.respond(call.view().one(made), 201, write.warnings)
+    return call.respond(call.one(made), 201, write.warnings)
 
 
 async def update(call):
@@ -316,14 +318,14 @@ async def update(call):
     write = validation.write(own=True)
     made = call.store.update(call.kind, obj, write=write,
                              subresource=call.target.subresource)
-    return call.respond(call.view().one(made), 200, write.warnings)
+    return call.respond(call.one(made), 200, write.warnings)
 
 
 async def patch(call):
     """Patch an object, or its status; see ``patching``."""
     validation = Validation(call)
     made, created, warnings = await patching.patch(call, validation)
-    return call.respond(call.view().one(made), 201 if created else 200,
+    return call.respond(call.one(made), 201 if created else 200,
                         warnings)
 
 
@@ -386,7 +388,7 @@ async def delete(call):
     was = call.store.delete(kind, target.namespace, target.name, **wanted)
     left = call.store.find(kind, target.namespace, target.name)
     if left is not None and not wanted['write'].dry_run:
-        return call.respond(call.view().one(left), 200,
+        return call.respond(call.one(left), 200,
                             wanted['write'].warnings)
     details = {'name': target.name}
     if kind.group:
@@ -426,7 +428,7 @@ async def carry_out(call):
     """Carry out a call.
 
     :param call: the :class:`Call`.
-    :returns: an aiohttp response.
+    :returns: a response.
     :raises errors.ApiError: the call is refused.
     """
     # Negotiate the response before writing anything: this raises 406 for a

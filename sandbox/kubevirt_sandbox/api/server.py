@@ -7,12 +7,12 @@ the Kubernetes API (``/sandbox/...``) and subresources of objects.
 import asyncio
 import collections
 import dataclasses
+import functools
 import logging
 import random
+import re
 import secrets
 import socket
-
-from aiohttp import web
 
 from kubevirt_sandbox.api import attributes
 from kubevirt_sandbox.api import auth
@@ -22,12 +22,12 @@ from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import history
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import negotiation
-from kubevirt_sandbox.api import openapi
 from kubevirt_sandbox.api import protobuf
 from kubevirt_sandbox.api import rbac
 from kubevirt_sandbox.api import request_path
 from kubevirt_sandbox.api import resources
 from kubevirt_sandbox.api import store
+from kubevirt_sandbox.api import web
 
 LOG = logging.getLogger(__name__)
 
@@ -102,7 +102,6 @@ class Server:
         self.streaming_lists = streaming_lists
         self.watches = {}
         self.subresources = {}
-        self.documents = openapi.Documents(self.kinds)
         #: Called around every call of the Kubernetes API:
         #: ``await around(request, verb, resource, carry_out)`` returns the
         #: response; ``await carry_out()`` carries out the call. Used for
@@ -115,15 +114,21 @@ class Server:
         #: Finds nodes of pods; see ``scheduling.scheduler.of``.
         self.scheduler = None
         self._ssl = None
-        self._app = web.Application(client_max_size=bodies.LIMIT)
-        self._runner = None
-        self._site = None
+        self._http = web.Server(self._dispatch, bodies.LIMIT)
+        self._routes = {}
+        self._patterns = []
         self._socket = None
         self._away = False
         self.address = None
         self._on_kind = []
         self._later = collections.OrderedDict()
         self._loop = None
+
+    @functools.cached_property
+    def documents(self):
+        """Return the :class:`openapi.Documents`, made for the first client."""
+        from kubevirt_sandbox.api import openapi
+        return openapi.Documents(self.kinds)
 
     # -- registration -----------------------------------------------------
 
@@ -171,7 +176,7 @@ class Server:
         :param name: e.g. ``start``; the handler gets the rest of the path
             after this name and a slash as ``request.path``.
         :param handler: ``async handler(SubresourceRequest)`` returns
-            ``(status, body)``, body a dict or None, or an aiohttp response,
+            ``(status, body)``, body a dict or None, or a response,
             and raises :class:`errors.ApiError`.
         :param methods: supported HTTP methods.
         :param kind: the kind shown in discovery.
@@ -189,9 +194,10 @@ class Server:
     def register_route(self, method, path, handler, *, public=False):
         """Serve a path outside the Kubernetes API.
 
-        :param path: aiohttp route, e.g. ``/sandbox/x/{name}``.
-        :param handler: ``async handler(aiohttp request)`` returns an aiohttp
-            response.
+        :param path: e.g. ``/sandbox/x/{name}``; the handler finds what the
+            names stand for in ``request.match_info``.
+        :param handler: ``async handler(request)`` returns a response; see
+            :mod:`web`.
         :param public: whether the path needs no access right.
         """
         async def guarded(request):
@@ -200,11 +206,15 @@ class Server:
                     self.access.check(
                         self._user(request), self._wanted(
                             request,
-                            request_path.parse(request.rel_url.raw_path)))
+                            request_path.parse(request.raw_path)))
                 return await handler(request)
             except errors.ApiError as exc:
                 return failure(exc)
-        self._app.router.add_route(method, path, guarded)
+        if '{' in path:
+            pattern = re.sub(r'{(\w+)}', r'(?P<\1>[^{}/]+)', path)
+            self._patterns.append((method, re.compile(pattern), guarded))
+        else:
+            self._routes[method, path] = guarded
 
     # -- running ----------------------------------------------------------
 
@@ -218,11 +228,6 @@ class Server:
         self._ssl = ssl_context
         self._loop = asyncio.get_running_loop()
         self._loop.call_soon(self.settle)
-        self._app.router.add_route('*', '/{path:.*}', self._serve)
-        self._runner = web.AppRunner(
-            self._app, access_log=None, handler_cancellation=True,
-            shutdown_timeout=1)
-        await self._runner.setup()
         family = socket.AF_INET6 if ':' in host else socket.AF_INET
         # Bind without SO_REUSEPORT, which fails when the port is in use.
         self._socket = _bound(family, (host, port), False)
@@ -242,14 +247,12 @@ class Server:
         # connections are refused, and no other process can take the port.
         listening = _bound(self._socket.family, self._socket.getsockname(),
                            True)
-        self._site = web.SockSite(self._runner, listening,
-                                  ssl_context=self._ssl, backlog=1024)
-        await self._site.start()
+        await self._http.listen(listening, self._ssl)
 
     def cut(self, match=None):
         """Abort the connections of open watches.
 
-        :param match: function of the aiohttp request that selects watches;
+        :param match: function of the request that selects watches;
             None selects all.
         :returns: number of aborted watches.
         """
@@ -272,8 +275,8 @@ class Server:
         :param but: transport of the connection to keep for a response.
         """
         self._away = True
-        await self._site.stop()
-        for connection in list(self._runner.server.connections):
+        self._http.close()
+        for connection in list(self._http.connections):
             if connection.transport not in (None, but):
                 connection.transport.abort()
 
@@ -287,8 +290,7 @@ class Server:
         """Stop the server: end watches and close connections."""
         for watch in list(self.watches):
             watch.end()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._http.stop()
         if self._socket is not None:
             self._socket.close()
 
@@ -320,6 +322,18 @@ class Server:
             return attributes.of_path(request.method, request.path)
         return attributes.of_target(request.method, target, request.query)
 
+    async def _dispatch(self, request):
+        handler = self._routes.get((request.method, request.path))
+        if handler is not None:
+            return await handler(request)
+        for method, pattern, handler in self._patterns:
+            if method == request.method:
+                match = pattern.fullmatch(request.path)
+                if match:
+                    request.match_info = match.groupdict()
+                    return await handler(request)
+        return await self._serve(request)
+
     async def _serve(self, request):
         if self._away:
             # The connection was established after the others were aborted.
@@ -329,7 +343,7 @@ class Server:
             response = await self._route(request)
         except errors.ApiError as exc:
             response = failure(exc)
-        except (web.HTTPException, ConnectionError):
+        except ConnectionError:
             raise
         except Exception as exc:
             LOG.exception('%s %s failed', request.method, request.path)
@@ -338,7 +352,7 @@ class Server:
 
     async def _route(self, request):
         user = self._user(request)
-        target = request_path.parse(request.rel_url.raw_path)
+        target = request_path.parse(request.raw_path)
         wanted = self._wanted(request, target)
         if discovery.public(request.path):
             self.access.check(user, wanted)
@@ -417,13 +431,13 @@ class Server:
         :raises errors.ApiError: 403.
         """
         if entry.needs:
-            self.access.check(user, dataclasses.replace(
-                attributes.of_target(request.method, target, request.query),
-                verb=entry.needs))
+            self.access.check(user, attributes.of_target(
+                request.method, target, request.query)._replace(
+                    verb=entry.needs))
         if '/' in entry.name:
-            self.access.check(user, dataclasses.replace(
-                attributes.of_target(request.method, target, request.query),
-                subresource=entry.name))
+            self.access.check(user, attributes.of_target(
+                request.method, target, request.query)._replace(
+                    subresource=entry.name))
 
     async def _subresource(self, request, target, user, entry, path):
         if request.method not in entry.methods:
@@ -441,7 +455,7 @@ class Server:
         answer = await entry.handler(SubresourceRequest(
             target.namespace, target.name, body, self.store, user.name,
             request.query, request.method, path, request))
-        if isinstance(answer, web.StreamResponse):
+        if not isinstance(answer, tuple):
             return answer
         status, body = answer
         if body is None:

@@ -75,6 +75,7 @@ class Store:
         self.version = FIRST_VERSION
         self._length = length
         self._collections = {}
+        self._deferred = {}
         self._undelivered = collections.deque()
         self._delivering = False
         self._all = []
@@ -95,7 +96,16 @@ class Store:
         if found is None:
             found = self._collections[key] = history.Collection(
                 kind, FIRST_VERSION, self._length)
+        if self._deferred and key in self._deferred:
+            self._deferred.pop(key)()
         return found
+
+    def defer(self, kind, fill):
+        """Call a function before the next use of a kind's objects.
+
+        :param fill: makes objects that take long to make.
+        """
+        self._deferred[kind.group, kind.plural] = fill
 
     def collections(self):
         """Return all collections."""
@@ -105,6 +115,12 @@ class Store:
         """Return an object, or None when it does not exist."""
         record = self.collection(kind).records.get((namespace or '', name))
         return None if record is None else record.obj
+
+    def record(self, kind, obj):
+        """Return the present :class:`history.Record` of an object, or None."""
+        meta = obj['metadata']
+        return self.collection(kind).records.get(
+            (meta.get('namespace', ''), meta['name']))
 
     def get(self, kind, namespace, name):
         """Return an object.

@@ -41,7 +41,8 @@ class View:
         """Return a record as JSON."""
         if self.partial:
             return record.view('partial', _encode_partial)
-        if self.kind.from_stored:
+        if self.kind.from_stored and (
+                record.obj['apiVersion'] != self.kind.api_version):
             return record.view(
                 self.kind.api_version,
                 lambda r: history.encode(self.kind.from_stored(r.obj)))
@@ -67,8 +68,15 @@ class View:
         return b''.join((head[:-1], b',"rows":[',
                          b','.join([self._row(r) for r in records]), b']}'))
 
-    def one(self, obj):
-        """Return the response to GET and to writes, bytes."""
+    def one(self, obj, record=None):
+        """Return the response to GET and to writes, bytes.
+
+        :param record: the present :class:`history.Record` of the object, if
+            there is one: its JSON is made once.
+        """
+        if record is not None and not self.table and (
+                record.obj['metadata'] is obj['metadata']):
+            return self.raw(record)
         obj = self.obj(obj)
         if self.table:
             version = obj['metadata'].get('resourceVersion', '')

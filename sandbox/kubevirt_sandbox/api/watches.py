@@ -3,11 +3,10 @@
 import asyncio
 import random
 
-from aiohttp import web
-
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import history
 from kubevirt_sandbox.api import views
+from kubevirt_sandbox.api import web
 
 #: A client that lags behind by this many events is disconnected.
 BACKLOG = 20000
@@ -165,7 +164,6 @@ async def serve(server, request, kind, view, selector, namespace, options):
         version = None
     marked = options.bookmarks and (
         options.initial_events or version is None and server.streaming_lists)
-    response.enable_chunked_encoding()
     try:
         stop = watch.begin(version, marked)
     except errors.ApiError as exc:

@@ -20,6 +20,7 @@ import ssl
 import threading
 import urllib.parse
 
+from kubevirt_sandbox.cdi import download_errors
 from kubevirt_sandbox.cdi import images
 
 AGENT = 'cdi-golang-importer'
@@ -32,21 +33,6 @@ _REDIRECTS = 10
 _UNKNOWN_CA = (2, 18, 19, 20, 21, 27)
 _EXPIRED, _NOT_YET = 10, 9
 _WRONG_NAME, _WRONG_ADDRESS = 62, 64
-
-
-class ImportFailedError(Exception):
-    """An import failed; has the message of CDI's importer.
-
-    :param fatal: whether a retry cannot succeed.
-    """
-
-    def __init__(self, message, fatal=False):
-        super().__init__(message)
-        self.fatal = fatal
-
-
-class StoppedError(Exception):
-    """The download was stopped with :meth:`Download.stop`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,8 +94,8 @@ class Download:
         :param path: path of the disk to write.
         :param available: maximum size of the disk in bytes.
         :param archive: see :class:`images.Image`.
-        :raises ImportFailedError: the import failed.
-        :raises StoppedError: :meth:`stop` was called.
+        :raises download_errors.ImportFailedError: the import failed.
+        :raises download_errors.StoppedError: :meth:`stop` was called.
         """
         self._pause(self._delay)
         try:
@@ -117,26 +103,27 @@ class Download:
         except (OSError, ValueError, http.client.HTTPException,
                 _AnswerError) as exc:
             self._check()
-            raise ImportFailedError('Unable to connect to http data source: '
-                                    f'{exc}') from None
+            raise download_errors.ImportFailedError(
+                'Unable to connect to http data source: '
+                f'{exc}') from None
         image = images.Image(path, available, self.total, archive)
         try:
             self._receive(answer, image)
             self._check()
             image.finish()
-        except StoppedError:
+        except download_errors.StoppedError:
             image.discard()
             raise
         except images.ImageError as exc:
             image.discard()
-            raise ImportFailedError(f'Unable to process data: {exc}'
-                                    ) from None
-        except ImportFailedError:
+            raise download_errors.ImportFailedError(
+                f'Unable to process data: {exc}') from None
+        except download_errors.ImportFailedError:
             image.discard()
             raise
         except OSError as exc:
             image.discard()
-            raise ImportFailedError(
+            raise download_errors.ImportFailedError(
                 'Unable to process data: Unable to transfer source data to '
                 'scratch space: unable to write to file: '
                 f'{exc.strerror or exc}'.lower().replace(
@@ -146,11 +133,11 @@ class Download:
 
     def _check(self):
         if self._stopped.is_set():
-            raise StoppedError
+            raise download_errors.StoppedError
 
     def _pause(self, seconds):
         if seconds and self._stopped.wait(seconds):
-            raise StoppedError
+            raise download_errors.StoppedError
 
     # -- requests ---------------------------------------------------------
 
@@ -277,8 +264,8 @@ class Download:
                 piece = answer.read1(_PIECE)
             except (OSError, http.client.HTTPException) as exc:
                 self._check()
-                raise ImportFailedError(prefix + _network_error(
-                    exc, '', 0)) from None
+                raise download_errors.ImportFailedError(
+                    prefix + _network_error(exc, '', 0)) from None
             self._check()
             if not piece:
                 break
@@ -289,12 +276,12 @@ class Download:
             if self._rate:
                 self._pause(len(piece) / self._rate)
         if answer.length:
-            raise ImportFailedError(prefix + 'unexpected EOF')
+            raise download_errors.ImportFailedError(prefix + 'unexpected EOF')
         image.received()
         if digest is not None:
             wanted = wanted.strip().lower()
             if digest.hexdigest() != wanted:
-                raise ImportFailedError(
+                raise download_errors.ImportFailedError(
                     'Unable to process data: Unable to transfer source data '
                     'to scratch space: checksum validation failed: checksum '
                     f'mismatch: expected {algorithm}:{wanted}, calculated '

@@ -14,7 +14,6 @@ import lzma
 import os
 import shutil
 import subprocess
-import tarfile
 import zlib
 
 OVERHEAD = 0.06
@@ -234,6 +233,7 @@ class Image:
     # -- conversion -------------------------------------------------------
 
     def _unpack(self):
+        import tarfile
         try:
             with tarfile.open(self._scratch) as archive:
                 self._extract(archive)
@@ -250,7 +250,7 @@ class Image:
         for member in archive:
             place = (folder / member.name).resolve()
             if not place.is_relative_to(folder):
-                raise tarfile.TarError(f'{member.name} leads out of the claim')
+                raise OSError(f'{member.name} leads out of the claim')
             if member.isdir():
                 place.mkdir(parents=True, exist_ok=True)
             elif member.isfile():

@@ -8,10 +8,9 @@ these limits. Running attempts are not affected.
 import math
 import re
 
-from aiohttp import web
-
 from kubevirt_sandbox.api import bodies
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import web
 
 
 class ImportDelays:

@@ -19,7 +19,7 @@ from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.cdi import claim_annotations
 from kubevirt_sandbox.cdi import claimspec
-from kubevirt_sandbox.cdi import download
+from kubevirt_sandbox.cdi import download_errors
 from kubevirt_sandbox.cdi import images
 from kubevirt_sandbox.kubevirt import events
 from kubevirt_sandbox.kubevirt import workqueue
@@ -227,7 +227,7 @@ class Importers:
         while self._full:
             self._queue.add(self._full.popitem(last=False)[0])
             break
-        if pod.removed or isinstance(failure, download.StoppedError):
+        if pod.removed or isinstance(failure, download_errors.StoppedError):
             del self._pods[uid]
             self._provisioner.look()
             self._queue.add(key)
@@ -258,7 +258,7 @@ class Importers:
 
     def _fail(self, key, pod, failure):
         fatal = getattr(failure, 'fatal', False)
-        if not isinstance(failure, download.ImportFailedError):
+        if not isinstance(failure, download_errors.ImportFailedError):
             LOG.error('The importer of %s/%s failed', *key,
                       exc_info=failure)
             failure = f'Unable to process data: {failure}'
@@ -324,6 +324,8 @@ class Importers:
             raise _WaitingError(
                 'ErrImagePull', 'the sandbox cannot import from '
                 f'{found[claim_annotations.SOURCE]}')
+        # Imported for the first download: it needs an HTTP client.
+        from kubevirt_sandbox.cdi import download
         source = self._source(meta['namespace'], found)
         delay, rate = self._import_delays.of(source.url)
         attempt = download.Download(source, delay, rate)
@@ -352,6 +354,7 @@ class Importers:
                 raise _WaitingError('ContainerCreating', '')
             headers += [_text(value) for _, value in sorted(
                 (secret.get('data') or {}).items())]
+        from kubevirt_sandbox.cdi import download
         return download.Source(
             found[claim_annotations.ENDPOINT], username, password, authorities,
             found.get(claim_annotations.INSECURE) == 'true', tuple(headers),
@@ -398,7 +401,7 @@ def _text(value):
 
 
 def _pull_failed(image):
-    raise download.ImportFailedError(
+    raise download_errors.ImportFailedError(
         'Unable to process data: failed to pull image: reading manifest of '
         f'{image}: manifest unknown')
 
@@ -441,14 +444,14 @@ class _Copy:
                     image.begin_raw()
                 while piece := source.read(images.MIB):
                     if self._stopped:
-                        raise download.StoppedError
+                        raise download_errors.StoppedError
                     image.feed(piece)
             image.received()
             image.finish()
-        except download.StoppedError:
+        except download_errors.StoppedError:
             image.discard()
             raise
         except (OSError, images.ImageError) as exc:
             image.discard()
-            raise download.ImportFailedError(
+            raise download_errors.ImportFailedError(
                 f'Unable to process data: {exc}') from None

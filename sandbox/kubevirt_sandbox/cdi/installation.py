@@ -10,10 +10,9 @@ process when the DataVolume CustomResourceDefinition comes.
 import asyncio
 import math
 
-from aiohttp import web
-
 from kubevirt_sandbox.api import bodies
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import web
 from kubevirt_sandbox.cdi import components
 from kubevirt_sandbox.cdi import import_delays
 

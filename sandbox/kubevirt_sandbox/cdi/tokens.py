@@ -13,9 +13,6 @@ import threading
 import time
 
 from cryptography import exceptions
-from cryptography.hazmat.primitives.asymmetric import padding
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives import hashes
 
 LIFETIME = 300
 LEEWAY = 10
@@ -41,7 +38,8 @@ class Tokens:
 
     @functools.cached_property
     def _key(self):
-        # Made when first needed: it takes its time.
+        # Made when first needed: it takes its time, as does the import.
+        from cryptography.hazmat.primitives.asymmetric import rsa
         return rsa.generate_private_key(65537, 2048)
 
     def _private(self):
@@ -86,6 +84,8 @@ class Tokens:
 
 
 def _algorithm():
+    from cryptography.hazmat.primitives.asymmetric import padding
+    from cryptography.hazmat.primitives import hashes
     return (padding.PSS(padding.MGF1(hashes.SHA256()),
                         padding.PSS.DIGEST_LENGTH), hashes.SHA256())
 

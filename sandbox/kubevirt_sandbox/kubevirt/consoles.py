@@ -12,10 +12,8 @@ pkg/virt-handler/rest/console.go (KubeVirt 1.9).
 import asyncio
 import contextlib
 
-from aiohttp import web
-from aiohttp import WSMsgType
-
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import websocket
 from kubevirt_sandbox.kubevirt import paths
 from kubevirt_sandbox.kubevirt import vm_subresources
 from kubevirt_sandbox.kubevirt import vmi_status
@@ -134,7 +132,7 @@ async def _connect(http, receive, send):
         empty at the end of its output.
     :param send: coroutine function that sends bytes to the machine.
     """
-    socket = web.WebSocketResponse(protocols=(PROTOCOL,), compress=False)
+    socket = websocket.WebSocket((PROTOCOL,))
     await socket.prepare(http)
 
     async def to_client():
@@ -144,11 +142,10 @@ async def _connect(http, receive, send):
 
     async def to_machine():
         with contextlib.suppress(ConnectionError):
+            # Text messages are not part of the protocol; KubeVirt ignores
+            # them.
             async for message in socket:
-                # Text messages are not part of the protocol; KubeVirt
-                # ignores them.
-                if message.type == WSMsgType.BINARY:
-                    await send(message.data)
+                await send(message)
 
     tasks = [asyncio.ensure_future(one()) for one in (to_client, to_machine)]
     try:

@@ -19,7 +19,6 @@ from kubevirt_sandbox.kubevirt import samples
 from kubevirt_sandbox.kubevirt import subresources
 from kubevirt_sandbox.kubevirt import vm_controller
 from kubevirt_sandbox.kubevirt import vmi_controller
-from kubevirt_sandbox.qemu import guests as qemu_guests
 from kubevirt_sandbox.scheduling import scheduler
 
 DEFAULT_GATES = ('DeclarativeHotplugVolumes', 'RebootPolicy')
@@ -85,8 +84,7 @@ class ControlPlane:
             self.store, self.kinds.vmi, self.kinds.vm, recorder, loop,
             self._options.version, self._options.boot_seconds,
             server.provisioner, scheduler.of(server), server.quotas,
-            self._options.qemu and functools.partial(
-                qemu_guests.Guests, self._options.qemu, self.store, storage),
+            self._options.qemu and self._qemu_guests(),
             self._options.lag)
         self._parts = [
             self.machines,
@@ -146,6 +144,11 @@ class ControlPlane:
                                probed=True)
         self.store.change(self.kinds.kubevirt, config.NAMESPACE, config.NAME,
                           change, subresource='status')
+
+    def _qemu_guests(self):
+        from kubevirt_sandbox.qemu import guests
+        return functools.partial(guests.Guests, self._options.qemu,
+                                 self.store, self.storage)
 
     async def start(self):
         """Make the nodes ready and the sample machines."""

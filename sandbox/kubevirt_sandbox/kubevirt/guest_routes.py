@@ -5,7 +5,7 @@ The routes need no token, since tests that use them have none and the sandbox
 serves on loopback only. Reading a guest's console output needs one.
 """
 
-from aiohttp import web
+from kubevirt_sandbox.api import web
 
 _ACTIONS = ('reboot', 'shutdown', 'crash')
 
@@ -59,8 +59,8 @@ class Routes:
         if output is None:
             return _error(404, f'{namespace}/{name} has no guest with a '
                           'serial port now')
-        return web.Response(body=output, content_type='text/plain',
-                            charset='utf-8')
+        return web.Response(body=output,
+                            content_type='text/plain; charset=utf-8')
 
     @staticmethod
     def _of(request):

@@ -7,9 +7,8 @@ the sandbox does not support (port-forward, migration, ...) answer with 501.
 Source: pkg/virt-api/api.go, pkg/virt-api/rest (KubeVirt 1.9).
 """
 
-from aiohttp import web
-
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import web
 from kubevirt_sandbox.kubevirt import consoles
 from kubevirt_sandbox.kubevirt import vm_subresources
 from kubevirt_sandbox.kubevirt import vmi_subresources

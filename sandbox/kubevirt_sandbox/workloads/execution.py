@@ -17,12 +17,10 @@ import pty
 import struct
 import termios
 
-from aiohttp import web
-from aiohttp import WSMsgType
-
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import query_parameters
+from kubevirt_sandbox.api import websocket
 from kubevirt_sandbox.workloads import logs
 from kubevirt_sandbox.workloads import processes
 
@@ -73,7 +71,7 @@ class Route:
             raise errors.internal_error(f'container not found ("{name}")')
         wanted = {flag: query_parameters.flag(query, flag)
                   for flag in ('stdin', 'stdout', 'stderr', 'tty')}
-        socket = web.WebSocketResponse(protocols=PROTOCOLS, compress=False)
+        socket = websocket.WebSocket(PROTOCOLS)
         await socket.prepare(request.http)
         try:
             status = await self._run(container, command, wanted, socket)
@@ -198,9 +196,9 @@ async def _pass(read, channel, socket):
 async def _read_input(socket, process, terminal, wanted):
     """Pass on the client's input until the client disconnects."""
     async for message in socket:
-        if message.type != WSMsgType.BINARY or not message.data:
+        if not message:
             continue
-        channel, data = message.data[0], message.data[1:]
+        channel, data = message[0], message[1:]
         if channel == _RESIZE and terminal:
             with contextlib.suppress(ValueError, AttributeError, TypeError):
                 size = json.loads(data)

@@ -9,11 +9,10 @@ import asyncio
 import collections
 import datetime
 
-from aiohttp import web
-
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import query_parameters
+from kubevirt_sandbox.api import web
 
 #: Bytes of a run of a container that are kept.
 KEPT = 2 ** 20

@@ -7,10 +7,9 @@ Source: kubernetes/pkg/kubelet (1.36).
 import asyncio
 import contextlib
 import functools
+import json
 import logging
 import shutil
-
-import yaml
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
@@ -127,7 +126,7 @@ class Pod:
         path = self.folder / 'kubeconfig'
         host, port = self._node.api
         host = f'[{host}]' if ':' in host else host
-        path.write_text(yaml.safe_dump({
+        path.write_text(json.dumps({
             'apiVersion': 'v1', 'kind': 'Config', 'current-context': 'pod',
             'clusters': [{'name': 'pod', 'cluster': {
                 'server': f'https://{host}:{port}',
