@@ -28,6 +28,8 @@ class Identity:
         """Return an ``ssl.SSLContext`` that serves with this identity."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # Clients do not resume sessions; tickets cost a part of a handshake.
+        context.num_tickets = 0
         # The ssl module reads keys from files only; this one is in memory.
         with open(os.memfd_create('server.pem'), 'wb') as file:
             file.write(self.certificate + self.key)

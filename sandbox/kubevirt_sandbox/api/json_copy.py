@@ -9,17 +9,29 @@ for values that are only dicts, lists and scalars.
 
 def copy(value):
     """Return a deep copy of a JSON value."""
-    kind = type(value)
-    if kind is dict:
-        return {k: copy(v) if type(v) in (dict, list) else v
-                for k, v in value.items()}
-    if kind is list:
-        return [copy(v) if type(v) in (dict, list) else v for v in value]
+    if type(value) is dict:
+        return _copy_dict(value)
+    if type(value) is list:
+        return _copy_list(value)
     if isinstance(value, dict):
         return {k: copy(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [copy(v) for v in value]
     return value
+
+
+# Most values are scalars, which are told apart without a call.
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+
+
+def _copy_dict(value):
+    return {k: v if type(v) in _SCALARS else _copy_dict(v)
+            if type(v) is dict else copy(v) for k, v in value.items()}
+
+
+def _copy_list(value):
+    return [v if type(v) in _SCALARS else _copy_dict(v)
+            if type(v) is dict else copy(v) for v in value]
 
 
 def drop_nulls(value):

@@ -322,6 +322,8 @@ def _last_applied(config):
 
 def _pruned(shape, merged, managed, last, wanted):
     """Remove fields that the manager applied before and no manager owns."""
+    if last <= wanted:
+        return merged
     last = merging.members(shape, last)
     pruned = merging.without(shape, merged, last)
     owned = set(wanted)

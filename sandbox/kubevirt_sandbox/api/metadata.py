@@ -42,7 +42,8 @@ VALUE_RULE = (
     '\'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?\')')
 ANNOTATIONS_LIMIT = 256 * 1024
 
-_FIELDS = merge_schema.OBJECT_META['properties'].keys()
+#: Names of the fields that metadata has.
+FIELDS = merge_schema.OBJECT_META['properties'].keys()
 
 
 def now(later=0):
@@ -152,7 +153,7 @@ def prune(obj, unknown=None):
     :param unknown: a list that takes the paths.
     """
     meta = obj['metadata']
-    for name in meta.keys() - _FIELDS:
+    for name in meta.keys() - FIELDS:
         del meta[name]
         if unknown is not None:
             unknown.append(f'metadata.{name}')

@@ -7,6 +7,7 @@ from kubevirt_sandbox.api import managed_fields
 from kubevirt_sandbox.api import metadata
 from kubevirt_sandbox.api import patches
 from kubevirt_sandbox.api import query_parameters
+from kubevirt_sandbox.api import schema_walks
 from kubevirt_sandbox.api import schemas
 from kubevirt_sandbox.api import strategic
 
@@ -111,6 +112,9 @@ def _check_declared(kind, config):
     apimachinery 1.36, whose error has no reason).
     """
     if not kind.crd or kind.schema is None:
+        return
+    if not schema_walks.work(kind.schema, config) & schema_walks.UNKNOWN and (
+            config['metadata'].keys() <= metadata.FIELDS):
         return
     known, unknown = json_copy.copy(config), []
     metadata.prune(known, unknown)

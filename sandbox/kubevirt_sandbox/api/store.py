@@ -431,7 +431,8 @@ class Store:
                 schemas.prune(kind.schema, obj, write.unknown, same)
             if left & schema_walks.UNSETTLED and not kind.crd:
                 go_types.settle(kind, obj, same)
-            if left & (schema_walks.DEFAULTS | schema_walks.UNSETTLED):
+            if left & schema_walks.DEFAULTS or (
+                    left & schema_walks.UNSETTLED and not kind.crd):
                 schemas.fill_defaults(kind.schema, obj, same)
         if write.check:
             write.warnings += write.check()

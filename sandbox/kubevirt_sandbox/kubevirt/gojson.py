@@ -67,10 +67,9 @@ def _record(schema, value, path):
         if _is_omitted(inner, each) and key not in required:
             continue
         result[key] = each
-    for key, inner in fields.items():
-        if getattr(inner, 'go', '') == 'struct' and result.get(key) is None:
-            if key in required:
-                continue  # the schema asks for it
+    for key in getattr(schema, 'structs', ()):
+        # The schema asks for those that are required.
+        if result.get(key) is None and key not in required:
             result[key] = {}
     return result
 

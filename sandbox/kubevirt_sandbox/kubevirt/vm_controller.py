@@ -38,6 +38,12 @@ def _claims(vm):
             for one in paths.volumes(vm['spec']['template'].get('spec'))]
 
 
+def _plans(vm):
+    """Return the parts of a VM's status that the next turn acts on."""
+    status = vm.get('status') or {}
+    return status.get('stateChangeRequests'), status.get('startFailure')
+
+
 class Controller:
     """Reconciles VMs with their VMIs.
 
@@ -65,6 +71,8 @@ class Controller:
         self._lag = lag
         #: {key of a VM whose VMI is being created: handle}, with ``lag``
         self._creating = {}
+        #: Whether the status is being written, which needs no new turn.
+        self._reporting = False
         self._queue = workqueue.WorkQueue(loop, self._sync, 'vm', lag)
         self._ends = [store.subscribe(kind, self._on_event),
                       store.subscribe(vmis, self._on_vmi),
@@ -83,6 +91,12 @@ class Controller:
     # -- events ----------------------------------------------------------
 
     def _on_event(self, type_, vm, old):
+        if type_ == 'DELETED' or old is None or old['spec'] != vm['spec']:
+            self._count_claims(type_, vm, old)
+        if not self._reporting or _plans(vm) != _plans(old):
+            self._queue.add(paths.key(vm))
+
+    def _count_claims(self, type_, vm, old):
         for claim in _claims(old) if old else ():
             self._users[claim].discard(paths.key(vm))
             if not self._users[claim]:
@@ -92,7 +106,6 @@ class Controller:
                 self._users[claim].add(paths.key(vm))
         else:
             self._started.pop(vm['metadata']['uid'], None)
-        self._queue.add(paths.key(vm))
 
     def _on_vmi(self, _type, vmi, _old):
         self._queue.add(paths.key(vmi))
@@ -164,8 +177,12 @@ class Controller:
         except vm_model.BothError:
             strategy = None
         said = failure and (failure.reason, str(failure))
-        self._change(key, lambda new: vm_status.update(
-            new, vmi, strategy, said, self._store), subresource='status')
+        self._reporting = True
+        try:
+            self._change(key, lambda new: vm_status.update(
+                new, vmi, strategy, said, self._store), subresource='status')
+        finally:
+            self._reporting = False
         if (vmi is not None and vmi_status.is_final(vmi)
                 and VM_FINALIZER in vmi['metadata'].get('finalizers', ())):
             # remove the finalizer only after the VM's status records the end

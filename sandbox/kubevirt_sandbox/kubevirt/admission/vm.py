@@ -101,8 +101,8 @@ class Admission:
                                    template.get('metadata'), trusted)
 
     def _check(self, request, trusted):
-        vm = json_copy.copy(request.new)
-        vm_spec = vm['spec']
+        vm_spec = json_copy.copy(request.new['spec'])
+        vm = {**request.new, 'spec': vm_spec}
         template = vm_spec['template']
         causes.refuse(_VALIDATOR, instancetypes.check(request.store, vm))
         try:

@@ -5,6 +5,7 @@ Each piece is a :class:`Node`: a plain OpenAPI v3 schema with a note on how the
 Go type decodes and encodes a value, which :mod:`gojson` uses. The note is not
 part of the schema that clients see.
 """
+import functools
 
 QUANTITY = (r'^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)'
             r'|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$')
@@ -24,6 +25,13 @@ class Node(dict):
     """
 
     go = ''
+
+    @functools.cached_property
+    def structs(self) -> tuple[str, ...]:
+        """Return the names of the fields that are structs."""
+        return tuple(name for name, schema in self.get(
+            'properties', {}).items()
+            if getattr(schema, 'go', '') == 'struct')
 
 
 def _node(go, description, **schema):
