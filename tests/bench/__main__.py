@@ -19,11 +19,11 @@ def parser():
         description='Measure the emulators of this project beside the stock '
         'ones, interleaved, on this machine, the BMC of a VM and its web '
         'page, an emulator of thousands of VMs, one process with many BMCs, '
-        'the operator with its BMCs, without and with shared pods, and '
-        'clusters of virtual bare metal. Takes half an hour; prints a '
-        'table, and JSON on request. Times depend on the machine and its '
-        'other load: compare '
-        'the ratios to what was measured in the same run. See '
+        'the operator with its BMCs, without and with shared pods, '
+        'clusters of virtual bare metal, and the sandbox. Takes half an '
+        'hour; prints a table, and JSON on request. Times depend on the '
+        'machine and its other load: compare the ratios to what was '
+        'measured in the same run. See '
         'doc/source/reference/benchmarks.rst.')
     made.add_argument('--json', metavar='FILE',
                       help='write the figures there; - is standard output, '
@@ -38,7 +38,9 @@ def parser():
                       'emulator of thousands of VMs (scale), or '
                       'one process with many BMCs (shared), or the operator, '
                       'or the operator with shared pods that are simulated '
-                      '(placement), or clusters of virtual bare metal')
+                      '(placement), or clusters of virtual bare metal, or '
+                      'the sandbox (beside kube-apiserver with etcd, if the '
+                      'variables KUBE_APISERVER and ETCD name the programs)')
     made.add_argument('--vms', metavar='N', type=_number, action='append',
                       help='number of VMs of --only scale; may be repeated '
                       '(default: 5000 and 10000)')
@@ -50,7 +52,9 @@ def parser():
                       help='measure the BMC of a VM only, in alternating '
                       'rounds with the BMC agent that COMMAND runs on the '
                       'same API server. It gets what it needs in variables '
-                      'BENCH_*')
+                      'BENCH_*. With --only sandbox: measure the sandbox in '
+                      'alternating rounds with the one that COMMAND runs, '
+                      'e.g. kubevirt-sandbox of another version')
     made.add_argument('--as', metavar='NAME', default='other', dest='name',
                       help='what the table calls that agent (default: '
                       '%(default)s)')
@@ -90,9 +94,9 @@ def parse(argv=None):
     made = parser()
     options = made.parse_args(argv)
     if options.compare is not None:
-        if options.only not in (None, 'bmc'):
-            made.error('--compare measures the BMC of a VM, not '
-                       + options.only)
+        if options.only not in (None, 'bmc', 'sandbox'):
+            made.error('--compare measures the BMC of a VM or the sandbox, '
+                       'not ' + options.only)
         if not options.compare.split():
             made.error('--compare needs a command')
     elif options.name != 'other':

@@ -78,28 +78,28 @@ def _turns(pair, rounds, needs, turn):
             if not reasons[index]:
                 found[index].append(turn(pair[index]))
     keys = next((turns[0] for turns in found if turns), ())
-    return [_row(*key, pair[1].name, *(
+    return [row(*key, pair[1].name, *(
         [each[key] for each in turns] for turns in found), reasons)
         for key in keys]
 
 
-def _row(name, unit, neighbour, ours, other, reasons=('', '')):
+def row(name, unit, neighbour, ours, other, reasons=('', '')):
     """Make a row of the values of all rounds."""
-    row = functools.partial(
+    made = functools.partial(
         report.Row, name, unit, statistics.median(ours) if ours else None,
         neighbour, values=ours or None, rounds=len(ours) or None)
     if not (ours and other):
         why = [f'{who}: not served: {reason}' for who, reason in zip(
             ('ours', neighbour), reasons) if reason]
-        return row(other=statistics.median(other) if other else None,
-                   reason='; '.join(why) or None)
+        return made(other=statistics.median(other) if other else None,
+                    reason='; '.join(why) or None)
     if not statistics.median(other):
         # A short turn may take no measurable time of the processor.
-        return row(other=0, reason='too short to measure')
+        return made(other=0, reason='too short to measure')
     ratios = [mine / one for mine, one in zip(ours, other) if one]
     between = spread.of(ratios)
-    return row(other=statistics.median(other), ratio=between['middle'],
-               spread=between['quartiles'])
+    return made(other=statistics.median(other), ratio=between['middle'],
+                spread=between['quartiles'])
 
 
 def _memory(pair, sizes, say):
@@ -173,8 +173,8 @@ def _power(pair, sizes, say):
             ('On to running', 'ms, median', running, (DIRECT,)),
             ('On to running', f'times {DIRECT}', times, (name,))):
         for neighbour in neighbours:
-            yield _row(what, unit, neighbour, values['ours'],
-                       values.get(neighbour, ()), ('', reason))
+            yield row(what, unit, neighbour, values['ours'],
+                      values.get(neighbour, ()), ('', reason))
 
 
 def _accepted(cluster, vm, start):

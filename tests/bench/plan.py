@@ -17,6 +17,7 @@ from tests.bench import load
 from tests.bench import memory
 from tests.bench import operating
 from tests.bench import placing
+from tests.bench import sandboxing
 from tests.bench import scale
 from tests.bench import sharing
 from tests.bench import spread
@@ -84,6 +85,14 @@ class Sizes:
     #: is compared.
     views: int = 21
     page_starts: int = 7
+    #: The sandbox: rounds, requests of each, VMs that are listed, watches,
+    #: VMs started in a round, and VMs of which the memory is measured.
+    sandbox_rounds: int = 7
+    sandbox_requests: int = 400
+    sandbox_listed: int = 20
+    sandbox_watches: int = 10
+    sandbox_starts: int = 10
+    sandbox_vms: int = 1000
 
 
 FULL = Sizes(rounds=31, get=60, get_parallel=60, reset=6,
@@ -96,7 +105,9 @@ QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
               nodes=3, declarations=1, clusters=(5,),
               enrolled=2, vms=(50,), shared=3, placed=(10,),
               bmc_rounds=2, bmc_gets=24, bmc_clients=8, bmc_starts=1,
-              views=1, page_starts=1)
+              views=1, page_starts=1, sandbox_rounds=1,
+              sandbox_requests=20, sandbox_listed=2, sandbox_watches=2,
+              sandbox_starts=2, sandbox_vms=10)
 
 
 def _get(subject, sizes):
@@ -298,7 +309,7 @@ def emulators(sizes, only, say):
 
 #: What is measured besides the emulators.
 OTHERS = {'bmc': bmc.measure, 'web': viewing.measure, 'scale': scale.measure,
-          'shared': sharing.measure,
+          'sandbox': sandboxing.measure, 'shared': sharing.measure,
           'operator': operating.measure, 'placement': placing.measure,
           'cluster': declaring.measure}
 
@@ -311,11 +322,13 @@ def run(sizes, only=None, say=lambda what: None, compare=None):
         None for all.
     :param say: function that gets the name of each part when it begins.
     :param compare: command of another agent and what it is called, a pair;
-        None to compare the BMC of one VM with the stock emulator.
+        None to compare the BMC of one VM with the stock emulator, and the
+        sandbox with kube-apiserver.
     :returns: dictionary, for `report.rows`.
     """
     if compare:
-        return {'bmc': bmc.measure(sizes, say, *compare)}
+        part = only or 'bmc'
+        return {part: OTHERS[part](sizes, say, *compare)}
     result = {}
     if only not in OTHERS:
         result.update(emulators(sizes, only, say))

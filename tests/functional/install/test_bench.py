@@ -22,27 +22,119 @@ exec tests/bench/agents/project {bin}
 """
 
 
-@given_cluster.needs_sandbox('a cluster of its own')
-class CompareTestCase(base.BaseTestCase):
+#: A program with the options of kube-apiserver: an API without KubeVirt.
+APISERVER = """\
+#!{python}
+import argparse
+import asyncio
+import pathlib
+import ssl
+
+from kubevirt_sandbox.api import core
+from kubevirt_sandbox.api import server
+
+parser = argparse.ArgumentParser()
+for name in ('etcd-servers', 'secure-port', 'tls-cert-file',
+             'tls-private-key-file', 'token-auth-file'):
+    parser.add_argument('--' + name, required=True)
+options, _ = parser.parse_known_args()
+
+
+async def serve():
+    api = server.Server()
+    core.install(api)
+    token = pathlib.Path(options.token_auth_file).read_text().split(',')[0]
+    api.tokens.add(token, server.ADMINISTRATOR)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(options.tls_cert_file,
+                            options.tls_private_key_file)
+    await api.start(port=int(options.secure_port), ssl_context=context)
+    await asyncio.Event().wait()
+
+
+asyncio.run(serve())
+"""
+
+
+class BenchTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
 
-    def bench(self, *words):
+    def bench(self, *words, **variables):
         return subprocess.run(
             [sys.executable, '-m', 'tests.bench', *words],
             cwd=checkout.ROOT, stdin=subprocess.DEVNULL, capture_output=True,
             text=True, timeout=300,
-            env={**process.environment(self.folder),
+            env={**process.environment(self.folder, variables),
                  'TMPDIR': str(self.folder)})
 
-    def test_second_instance(self):
-        agent = self.folder / 'agent'
-        agent.write_text(AGENT.format(bin=process.BIN))
-        agent.chmod(0o755)
+    def program(self, name, text):
+        """Make a program; returns its path."""
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(0o755)
+        return str(path)
+
+
+@given_cluster.needs_sandbox('a cluster of its own')
+class SandboxTestCase(BenchTestCase):
+    """``tools/bench --only sandbox``, with programs beside the sandbox."""
+
+    def rows(self, *words, **variables):
         figures = self.folder / 'figures.json'
-        done = self.bench('--quick', '--compare', str(agent), '--as', 'twin',
+        done = self.bench('--quick', '--only', 'sandbox', *words, '--json',
+                          str(figures), **variables)
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertEqual([], process.running(str(self.folder)))
+        return {(row['name'], row['unit']): row
+                for row in json.loads(figures.read_text())['rows']}
+
+    def test_another_version(self):
+        rows = self.rows('--compare', str(process.BIN / 'kubevirt-sandbox'),
+                         '--as', 'twin')
+        for key in (('sandbox, start to ready', 's'),
+                    ('sandbox, GET VM', 'a second'),
+                    ('sandbox, list VMs', 'a second'),
+                    ('sandbox, events of watches', 'a second'),
+                    ('sandbox, JSON patch of a VM', 'a second'),
+                    ('sandbox, apply a VM', 'a second'),
+                    ('sandbox, VM start to Running', 'ms, mean'),
+                    ('sandbox, memory with 10 VMs', 'MiB of PSS')):
+            self.assertEqual('twin', rows[key]['neighbour'], key)
+            for name in 'value', 'other', 'ratio':
+                self.assertGreater(rows[key][name], 0, (key, name))
+
+    def test_api_server(self):
+        rows = self.rows(
+            ETCD=self.program('etcd', '#!/bin/sh\nexec sleep 1000\n'),
+            KUBE_APISERVER=self.program('kube-apiserver', APISERVER.format(
+                python=sys.executable)))
+        row = rows['sandbox, apply a VM', 'a second']
+        self.assertEqual('kube-apiserver', row['neighbour'])
+        self.assertGreater(row['ratio'], 0)
+        row = rows['sandbox, VM start to Running', 'ms, mean']
+        self.assertGreater(row['value'], 0)
+        self.assertEqual('kube-apiserver: not served: it has no KubeVirt',
+                         row['reason'])
+
+    def test_api_server_that_ends(self):
+        fails = self.program('fails', '#!/bin/sh\necho no data folder\n'
+                             'exit 1\n')
+        done = self.bench('--quick', '--only', 'sandbox', ETCD=fails,
+                          KUBE_APISERVER=fails)
+        self.assertNotEqual(0, done.returncode)
+        self.assertIn('no data folder', done.stderr)
+
+
+@given_cluster.needs_sandbox('a cluster of its own')
+class CompareTestCase(BenchTestCase):
+
+    def test_second_instance(self):
+        agent = self.program('agent', AGENT.format(bin=process.BIN))
+        figures = self.folder / 'figures.json'
+        done = self.bench('--quick', '--compare', agent, '--as', 'twin',
                           '--json', str(figures))
         self.assertEqual(0, done.returncode, done.stderr)
         rows = {(row['name'], row['unit'], row.get('neighbour')): row
