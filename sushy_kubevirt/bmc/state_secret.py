@@ -377,13 +377,18 @@ class StateSecret:
         version = secret and object_cache.version_number(
             secret['metadata'].get('resourceVersion'))
         with self._lock:
-            if requested_at < self._cached_at or not in_order and (
-                    (version or math.inf) < (self._version or 0)):
+            # An event that arrived since the request may be one of an older
+            # state than the response.
+            newer = (version or 0) > (self._version or math.inf)
+            older = (version or math.inf) < (self._version or 0)
+            if (not newer and requested_at < self._cached_at
+                    or older and not in_order):
                 return
             changed = sections != self._cache
             self._cache = sections
             self._version = version
-            self._cached_at = self._refreshed_at = requested_at
+            self._cached_at = max(requested_at, self._cached_at)
+            self._refreshed_at = requested_at
         if changed:
             for callback in tuple(self._callbacks):
                 callback()

@@ -312,6 +312,17 @@ class TestWatch(base.BaseTestCase):
         self.state.take_list(self.source, self.pages('1'))
         self.assertEqual({'x': 1}, self.state.cached('a'))
 
+    def test_lagging_event_does_not_discard_read(self):
+        self.state.take_list(self.source, self.pages())
+        self.client.put('a', {'x': 2})
+        lagging = copy.deepcopy(self.client.secret)
+        self.client.put('a', {'x': 3})
+        # The event arrives after the request, and before its response.
+        self.client.meanwhile = [lambda: self.state.event(
+            self.source, 'MODIFIED', lagging)]
+        self.state.refresh(0, trust_watch=False)
+        self.assertEqual({'x': 3}, self.state.cached('a'))
+
     def test_late_response_does_not_undo_event(self):
         update = self.client.patch
 
