@@ -34,6 +34,7 @@ class RouteTestCase(access_case.AccessTestCase):
             found['url'], *self.ingress.curl(found['host']), config=(
                 f'user = "{bmc.username}:{bmc.password}"\n'
                 f'cacert = "{ca}"\n'))
+        self.assertEqual(200, answer.code, answer.text)
         return answer.json()['PowerState']
 
     def route(self):

@@ -133,11 +133,10 @@ class SlowStartTestCase(StartingTestCase):
         """Request a reset, which is to succeed."""
         self.emulator.reset(machines.uuid_of(self.vm), reset_type, expect=204)
 
-    def power(self, command):
-        """Request a reset with ipmitool, which is to succeed."""
+    def ipmi(self, *words):
+        """Run a command of ipmitool, which is to succeed."""
         # A slow host needs longer than ipmitool waits by default.
-        self.vbmcd.ipmi(self.name, 'chassis', 'power', command,
-                        options=('-N', '10'))
+        return self.vbmcd.ipmi(self.name, *words, options=('-N', '10'))
 
     def assert_starting(self):
         boots = self.sandbox.boots(self.name)
@@ -185,13 +184,13 @@ class SlowStartTestCase(StartingTestCase):
         for restart in IPMI:
             self.make()
             made.append((self.name, self.vm))
-            self.power('on')
+            self.ipmi('chassis', 'power', 'on')
             self.sandbox.wait('virtualmachineinstances', self.name, bool)
             self.ipmi('chassis', 'bootdev', 'disk',
                       'options=persistent,efiboot')
-            self.power(restart)
+            self.ipmi('chassis', 'power', restart)
             self.assert_starting()
-            self.power('on')
+            self.ipmi('chassis', 'power', 'on')
             self.assert_starting()
         for self.name, self.vm in made:
             self.assert_boots_once('efi')
