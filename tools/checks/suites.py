@@ -260,15 +260,14 @@ def stestr(folder, path, *options, env=None, project=checkout.ROOT,
     :param programs: folder with the programs of the Python to use.
     :returns: :class:`Result`
     """
-    program = [programs / 'stestr', '--repo-url', folder, *STESTR_OPTIONS]
+    program = programs / 'stestr'
     lines = []
-    code = run(*program, 'init', sink=lines, cwd=project)
-    if code != 0:
-        return failed_command(program[0], code, lines)
     # Omit the output of passed tests, which hides that of failed ones.
-    program += ['run', '--slowest', '--suppress-attachments', *options]
-    code = run(*program, sink=lines, cwd=project, timeout=timeout, env={
-        'OS_TEST_PATH': path, 'OS_TEST_TIMEOUT': '600', **(env or {})})
+    code = run(program, '--repo-url', folder, *STESTR_OPTIONS, 'run',
+               '--slowest', '--suppress-attachments', *options, sink=lines,
+               cwd=project, timeout=timeout, env={
+                   'OS_TEST_PATH': path, 'OS_TEST_TIMEOUT': '600',
+                   **(env or {})})
     counts = {}
     for line in lines:
         if match := re.match(r' - (\w[\w ]*): (\d+)$', line.rstrip()):
@@ -283,7 +282,7 @@ def stestr(folder, path, *options, env=None, project=checkout.ROOT,
         return result
     if code != 0 and not result.failed:
         # A test module could not be imported, or a worker was killed.
-        result += failed_command(program[0], code, lines)
+        result += failed_command(program, code, lines)
     return result
 
 

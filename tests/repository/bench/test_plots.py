@@ -33,14 +33,17 @@ def texts(path):
 
 class PlotsTestCase(base.BaseTestCase):
 
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(
-            self.useFixture(fixtures.TempDir()).path, 'made')
-        self.result = test_report.document(series=[SERIES])
-        jsonschema.validate(self.result,
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        folder = fixtures.TempDir()
+        folder.setUp()
+        cls.addClassCleanup(folder.cleanUp)
+        cls.folder = pathlib.Path(folder.path, 'made')
+        cls.result = test_report.document(series=[SERIES])
+        jsonschema.validate(cls.result,
                             json.loads(report.SCHEMA.read_text()))
-        self.paths = plots.draw(self.result, self.folder)
+        cls.paths = plots.draw(cls.result, cls.folder)
 
     def test_files(self):
         self.assertEqual(
@@ -66,10 +69,11 @@ class PlotsTestCase(base.BaseTestCase):
     def test_quartile_of_a_time_too_short_to_measure(self):
         rows = [report.Row('GET', unit, 1.0, 'twin', 2.0, 0.5, [0, 0.6])
                 for unit in ('ms of CPU', 'a second')]
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         plots.draw(test_report.document(
-            {}, rows=[row.asdict() for row in rows]), self.folder)
+            {}, rows=[row.asdict() for row in rows]), folder)
         self.assertIn('GET, ms of CPU',
-                      texts(self.folder / 'ratios-twin-light.svg'))
+                      texts(folder / 'ratios-twin-light.svg'))
 
     def test_themes_differ(self):
         light, dark = ((self.folder / f'operator-memory-{theme}.svg')
