@@ -149,7 +149,8 @@ class FaultTestCase(test_reset.ResetTestCase):
                     continue
                 for before in range(len(writes)):
                     machine = self.machine(
-                        strategy, state, faults=[None] * before + [fault])
+                        strategy, state, faults=[None] * before + [fault],
+                        write_deadline=60)
                     reset.reset(machine, action)
                     self.assertEqual(writes, [
                         each for each in sent(machine) if each != 'wait'])

@@ -32,7 +32,7 @@ class CertificatesTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.client = fakes.Client()
-        self.authority = pki.make('test')
+        self.authority = pki.make('test', NOW)
         self.names = endpoints.names(bodies.bmc(), bodies.service())
         self.publish(self.authority.certificate)
 
