@@ -63,7 +63,8 @@ class BifrostTestCase(operator.OperatorTestCase):
         # Published by the web server that Bifrost would install.
         cls.published = pathlib.Path(cls.share(fixtures.TempDir()).path)
         cls.web = cls.share(webserver.files(cls.published))
-        shutil.copy(images.iso(), cls.published / 'guest.iso')
+        # The guest reads a config drive on USB.
+        shutil.copy(images.iso(full=True), cls.published / 'guest.iso')
         cls.ironic = cls.share(ironic.Ironic({
             'deploy': {'http_root': cls.published, 'http_url': cls.web.url},
             # What Bifrost sets: there is no Neutron.

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build two small boot images that report on the serial port.
 
-Both contain Debian's kernel and an initramfs with busybox, and boot with BIOS
-(isolinux) and with UEFI (the kernel as one EFI program). The booted system
-prints a banner that names the image, the firmware and the machine, and then
-executes commands from the serial port; see :data:`INIT`. It shuts down when
+Both contain a kernel of Debian and an initramfs with busybox, and boot with
+BIOS (isolinux) and with UEFI (the kernel as one EFI program). The kernel is
+the one for clouds, which boots with half of the CPU time; images for guests
+that must see disks of SATA or USB have the other one. The booted system prints
+a banner that names the image, the firmware and the machine, and then executes
+commands from the serial port; see :data:`INIT`. It shuts down when
 the power button is pressed.
 
 The images are kept in `CACHE` under a name that depends on their inputs, so
@@ -108,7 +110,10 @@ PASSWD = (
 
 MODULES_AT_ONCE = ('button', 'evdev')
 MODULES_LATER = ('virtio_pci', 'virtio_blk', 'virtio_scsi', 'virtio_net',
-                 'sd_mod', 'sr_mod', 'ahci', 'xhci-pci', 'usb-storage')
+                 'sd_mod', 'sr_mod')
+
+#: Those that only the larger kernel has.
+MODULES_FULL = 'ahci', 'xhci-pci', 'usb-storage'
 
 
 class Missing(Exception):
@@ -119,33 +124,42 @@ def missing():
     """Return the names of the Debian packages that must be installed."""
     absent = {package for path, package in NEEDED.items()
               if not os.path.exists(path)}
-    if _kernel() is None:
-        absent.add('linux-image-amd64')
+    for full, package in ((False, 'linux-image-cloud-amd64'),
+                          (True, 'linux-image-amd64')):
+        if _kernel(full) is None:
+            absent.add(package)
     return sorted(absent)
 
 
-def iso():
-    """Return the path of the image for a CD-ROM drive."""
-    return _image('ISO')
+def iso(full=False):
+    """Return the path of the image for a CD-ROM drive.
+
+    :param full: whether it has the drivers for SATA and USB.
+    """
+    return _image('ISO', full)
 
 
-def disk():
-    """Return the path of the image for a disk."""
-    return _image('DISK')
+def disk(full=False):
+    """Return the path of the image for a disk; likewise."""
+    return _image('DISK', full)
 
 
-def _kernel():
-    """Return the path of the newest readable Debian kernel, or None."""
+def _kernel(full):
+    """Return the path of the newest readable Debian kernel, or None.
+
+    :param full: whether it has the drivers for SATA and USB.
+    """
     found = [path for path in pathlib.Path('/boot').glob('vmlinuz-*-amd64')
-             if os.access(path, os.R_OK)]
+             if os.access(path, os.R_OK)
+             and ('-cloud-' not in path.name) == full]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def _image(name):
+def _image(name, full):
     if absent := missing():
         raise Missing('these packages are needed to build the images that '
                       'boot: ' + ' '.join(absent))
-    kernel = _kernel()
+    kernel = _kernel(full)
     digest = hashlib.sha256(pathlib.Path(__file__).read_bytes())
     for path in (kernel, *NEEDED):
         about = os.stat(path)
@@ -161,20 +175,21 @@ def _image(name):
                 if old.stat().st_mtime < time.time() - _KEPT_SECONDS:
                     old.unlink()
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                _build(pathlib.Path(scratch), kernel, name).rename(path)
+                _build(pathlib.Path(scratch), kernel, name, full).rename(path)
     return path
 
 
-def _build(scratch, kernel, name):
+def _build(scratch, kernel, name, full):
     """Build an image.
 
     :param scratch: temporary folder.
     :param kernel: path of the kernel.
     :param name: file name of the image.
+    :param full: whether it has the drivers for SATA and USB.
     :returns: path of the image below ``scratch``.
     """
     initrd = scratch / 'initrd'
-    initrd.write_bytes(_archive(_files(kernel)))
+    initrd.write_bytes(_archive(_files(kernel, full)))
     words = f'console=ttyS0 loglevel=3 rdinit=/init panic=-1 image={name}'
     root = scratch / 'root'
     boot = root / 'isolinux'
@@ -229,7 +244,7 @@ def _run(*command):
         raise RuntimeError(f'{command[0]}: {done.stderr[-2000:]}')
 
 
-def _files(kernel):
+def _files(kernel, full):
     """Return the files of the initramfs as (path, mode, content)."""
     folder = pathlib.Path('/lib/modules', kernel.name.partition('-')[2])
     needs = {}
@@ -247,7 +262,7 @@ def _files(kernel):
 
     order = []
     load(MODULES_AT_ONCE)
-    load(MODULES_LATER)
+    load(MODULES_LATER + (MODULES_FULL if full else ()))
     later = [pathlib.Path(path).stem for path in order]
     text = INIT.replace('MODULES', ' '.join(
         name for name in later if name not in MODULES_AT_ONCE))

@@ -42,11 +42,15 @@ def needed():
 
 
 class WebServer(fixtures.Fixture):
-    """A web server for the images, at ``url`` + ``iso`` or ``disk``."""
+    """A web server for the images, at ``url`` + ``iso`` or ``disk``.
+
+    ``disk-full`` has the drivers for SATA and USB.
+    """
 
     def _setUp(self):
         folder = self.useFixture(fixtures.TempDir()).path
-        for name, path in (('iso', images.iso()), ('disk', images.disk())):
+        for name, path in (('iso', images.iso()), ('disk', images.disk()),
+                           ('disk-full', images.disk(full=True))):
             os.symlink(path, os.path.join(folder, name))
         self.url = self.useFixture(webserver.files(folder)).url + '/'
 
@@ -121,14 +125,15 @@ class QemuTestCase(case.SandboxTestCase):
         super().setUpClass()
         cls.web = cls.share(WebServer())
 
-    def make(self, run_strategy=None, watch=True, **options):
+    def make(self, run_strategy=None, watch=True, image='disk', **options):
         """Create the VM ``self.name``; see :func:`vm` for the options.
 
         :param watch: whether to connect ``self.console``, which disconnects
             other clients of the VM's serial port.
+        :param image: that of `WebServer` on its root disk.
         """
         self.name = next(_names)
-        obj = vm(self.name, self.web.url + 'disk', **options)
+        obj = vm(self.name, self.web.url + image, **options)
         if run_strategy:
             obj['spec']['runStrategy'] = run_strategy
         if watch:

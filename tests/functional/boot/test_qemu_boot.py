@@ -87,7 +87,8 @@ class RedfishTestCase(_Machine):
 
     def test_iso_boots_once(self):
         """Boot the ISO once, then the disk after a reboot by the guest."""
-        self.make()
+        # The guest reads its CD-ROM drive.
+        self.make(image='disk-full')
         self.emulator.reset(self.uuid, 'On')
         mark = self.boots(qemu.DISK)
         # The ISO is attached to the running machine, but not booted
@@ -203,8 +204,8 @@ class UefiTestCase(RedfishTestCase):
 
     FIRMWARE = 'UEFI'
 
-    def make(self):
-        super().make(efi=True)
+    def make(self, **options):
+        super().make(efi=True, **options)
 
     # The firmware has no influence on these.
     test_iso_boots_once_while_emulator_is_killed = None

@@ -32,7 +32,7 @@ class QemuClusterTestCase(virtual_cluster_case.VirtualClusterTestCase):
                 memory_mb: 256
                 physical_networks: [pods, lan]
                 volumes:
-                - {{capacity: 64MiB, image: "{self.web.url}disk"}}
+                - {{capacity: 64MiB, image: "{self.web.url}disk-full"}}
                 - {{capacity: 8MiB, bus: sata}}
                 vm: {{spec: {{runStrategy: Always}}}}
             specs: [{{type: guest, count: {count}}}]
