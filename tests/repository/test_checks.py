@@ -46,8 +46,8 @@ SIDE_BY_SIDE = """
 import pathlib, subprocess, sys, time
 from tools.checks import __main__ as checks, suites
 
-def wait(folder, name):
-    while not pathlib.Path(folder).with_name(name).exists():
+def wait(folder, name, exists=True):
+    while pathlib.Path(folder).with_name(name).exists() != exists:
         time.sleep(0.01)
 
 def one(folder):
@@ -62,6 +62,8 @@ def two(folder):
     return suites.Result(1)
 
 def three(folder):
+    # A suite's folder is deleted at its end.
+    wait(folder, 'one', exists=False)
     return suites.Result(1)
 
 suites.SUITES = {'one': one, 'two': two, 'three': three}

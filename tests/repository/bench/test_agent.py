@@ -82,7 +82,7 @@ class AgentTestCase(base.BaseTestCase):
 class RowTestCase(base.BaseTestCase):
 
     def test_ratio_is_the_median_of_the_rounds(self):
-        row = bmc._row('GET', 'a second', 'other', [10, 20, 60], [10, 10, 20])
+        row = bmc.row('GET', 'a second', 'other', [10, 20, 60], [10, 10, 20])
         self.assertEqual((20, 10, 2.0, 3),
                          (row.value, row.other, row.ratio, row.rounds))
 
@@ -97,6 +97,6 @@ class RowTestCase(base.BaseTestCase):
                           row.reason))
 
     def test_time_too_short_to_count(self):
-        row = bmc._row('GET', 'ms of CPU', 'other', [1.0], [0.0])
+        row = bmc.row('GET', 'ms of CPU', 'other', [1.0], [0.0])
         self.assertEqual((None, 'too short to measure'),
                          (row.ratio, row.reason))

@@ -33,7 +33,8 @@ class ParseTestCase(base.BaseTestCase):
         self.assertEqual('agent a', result['compare'])
 
     def test_compare_with_another_part(self):
-        self.assertIn('--compare measures the BMC of a VM, not scale',
+        self.assertIn('--compare measures the BMC of a VM or the sandbox, not '
+                      'scale',
                       self.refuse('--compare', 'agent', '--only', 'scale'))
 
     def test_compare_without_a_command(self):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluate the admission policies for BMC accounts."""
 
-import dataclasses
 import pathlib
 import types
 
@@ -534,7 +533,7 @@ class AdmissionTestCase(base.BaseTestCase):
                         decide), request={'namespace': 'lab'}))
         self.assertEqual(
             ('patch', 'kubevirt.io', 'virtualmachines', '', 'lab', 'vm', ''),
-            dataclasses.astuple(asked[0]))
+            tuple(asked[0]))
 
     def test_config_maps_of_shared_pods(self):
         name = 'sushy-kubevirt-shared-12-virtbmc'
@@ -566,7 +565,7 @@ class AdmissionTestCase(base.BaseTestCase):
                             'userInfo': {'username': user}}))
         self.assertEqual(
             ('patch', 'bmc.kubevirt.io', 'virtualmachinebmcs', 'status',
-             'lab'), dataclasses.astuple(asked[0])[:5])
+             'lab'), tuple(asked[0])[:5])
         self.assertFalse(cel.evaluate(matching['expression'], {
             'object': {'metadata': {'name': 'node-virtbmc'}}}))
         self.assertEqual([], self.denials(
