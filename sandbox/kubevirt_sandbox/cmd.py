@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 
-from kubevirt_sandbox.qemu import host
+from kubevirt_sandbox import qemu
 
 
 class _Version(argparse.Action):
@@ -121,14 +121,14 @@ def parser():
         'read-only) to use as the disk of a container image: of QEMU guests, '
         'and of DataVolumes with it as their source; may be repeated')
     result.add_argument(
-        '--qemu-accel', choices=host.ACCELERATORS, default='auto',
+        '--qemu-accel', choices=qemu.ACCELERATORS, default='auto',
         help='with --guests qemu: accelerator; auto is KVM where it works, '
         'else TCG (default: auto)')
     result.add_argument(
         '--qemu-memory', metavar='MIB', type=_size,
-        default=host.DEFAULT_MEMORY, help='with --guests qemu: upper '
+        default=qemu.DEFAULT_MEMORY, help='with --guests qemu: upper '
         'limit of a guest\'s memory in MiB (default: '
-        f'{host.DEFAULT_MEMORY})')
+        f'{qemu.DEFAULT_MEMORY})')
     result.add_argument(
         '--qemu-outbound', action='store_true', help='with --guests qemu: '
         'connect cards in the pod network to this host, as 10.0.2.2, and to '
@@ -208,11 +208,12 @@ def main(argv=None):
     options.qemu = None
     try:
         if options.guests == 'qemu':
+            from kubevirt_sandbox.qemu import host
             options.qemu = host.find(
                 options.qemu_accel, options.qemu_memory,
                 dict(options.images), options.qemu_outbound)
         lifecycle.run(options)
-    except (OSError, host.SettingsError) as exc:
+    except (OSError, qemu.SettingsError) as exc:
         print(f'kubevirt-sandbox: {exc}', file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -3,8 +3,8 @@
 
 Authorization is in ``rbac``, tokens of service accounts are in ``accounts``.
 """
-import dataclasses
 import hmac
+from typing import NamedTuple
 import urllib.parse
 
 MASTERS = 'system:masters'
@@ -15,8 +15,7 @@ ACCOUNTS = 'system:serviceaccounts'
 _ACCOUNT = 'system:serviceaccount:'
 
 
-@dataclasses.dataclass(frozen=True)
-class User:
+class User(NamedTuple):
     """A user as the API knows one (``authentication.k8s.io`` UserInfo).
 
     :param extra: pairs of a key and a tuple of values.
@@ -132,4 +131,4 @@ def completed(user):
                  else AUTHENTICATED)
     if everybody not in groups and UNAUTHENTICATED not in groups:
         groups.append(everybody)
-    return dataclasses.replace(user, groups=tuple(groups))
+    return user._replace(groups=tuple(groups))

@@ -46,6 +46,20 @@ _P256 = der.identifier('1.2.840.10045.3.1.7')
 _EC_KEY = der.sequence(der.identifier('1.2.840.10045.2.1'), _P256)
 
 
+class _Ecdsa(ec.ECDSA):
+    """ECDSA with SHA-256.
+
+    The constructor of the base class imports all ciphers for a check of
+    deterministic signatures, a twentieth of the sandbox's start.
+    """
+
+    algorithm = hashes.SHA256()
+    deterministic_signing = False
+
+    def __init__(self):
+        pass
+
+
 class _Key:
     """A new key of the curve P-256."""
 
@@ -63,7 +77,7 @@ class _Key:
             self._point, usedforsecurity=False).digest()
 
     def sign(self, content):
-        return self._key.sign(content, ec.ECDSA(hashes.SHA256()))
+        return self._key.sign(content, _Ecdsa())
 
     def pem(self):
         """Return the private key (RFC 5915)."""

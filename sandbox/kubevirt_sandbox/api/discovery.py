@@ -40,6 +40,20 @@ def _json(body):
                         content_type='application/json')
 
 
+def _kept(server, key, make):
+    """Return what a function made since the kinds changed last.
+
+    ``kubectl`` reads the same documents each time.
+    """
+    changes, found = server.discovered
+    if changes != server.kinds.changes:
+        found = {}
+        server.discovered = server.kinds.changes, found
+    if key not in found:
+        found[key] = make()
+    return found[key]
+
+
 def _served(server):
     """Return ``{group: [versions]}``, including groups that only have verbs.
     """
@@ -164,14 +178,20 @@ _AGGREGATED = frozenset((
     ('APIGroupDiscoveryList', 'apidiscovery.k8s.io', 'v2'),))
 
 
+def _marked(document):
+    """Return a document as JSON, and its ETag."""
+    body = history.encode(document)
+    return body, '"' + hashlib.sha256(body).hexdigest().upper() + '"'
+
+
 def _root(server, request, groups):
     """Answer ``/api`` and ``/apis``, aggregated if the client accepts it."""
     core = request.path.rstrip('/') == '/api'
     form = negotiation.accepted(request.headers.get('Accept'), _AGGREGATED)
     if form.view:
-        body = history.encode(_aggregated(server, {
-            g: v for g, v in groups.items() if bool(g) != core}))
-        mark = '"' + hashlib.sha256(body).hexdigest().upper() + '"'
+        body, mark = _kept(server, ('aggregated', core), lambda: _marked(
+            _aggregated(server, {g: v for g, v in groups.items()
+                                 if bool(g) != core})))
         headers = {'ETag': mark, 'Vary': 'Accept', 'Content-Type':
                    'application/json;g=apidiscovery.k8s.io;v=v2;'
                    'as=APIGroupDiscoveryList'}
@@ -215,7 +235,7 @@ async def answer(server, request):
     if request.method not in ('GET', 'HEAD'):
         raise errors.method_not_allowed()
     parts = [p for p in request.path.split('/') if p]
-    groups = _served(server)
+    groups = _kept(server, 'groups', lambda: _served(server))
     if not parts:
         paths = ['/api', '/api/v1', '/apis']
         for group, versions in groups.items():
@@ -239,4 +259,6 @@ async def answer(server, request):
         raise errors.no_such_path()
     if version not in groups.get(group, ()):
         raise errors.no_such_path()
-    return _json(_list(server, group, version))
+    return web.Response(
+        body=_kept(server, (group, version), lambda: history.encode(
+            _list(server, group, version))), content_type='application/json')

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Content negotiation of responses and request bodies."""
-import dataclasses
 import functools
+from typing import NamedTuple
 
 from kubevirt_sandbox.api import errors
 
 JSON, YAML = 'application/json', 'application/yaml'
 
 
-@dataclasses.dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """A representation of a response.
 
     :param media: ``application/json`` or ``application/yaml``.

@@ -5,13 +5,15 @@ import dataclasses
 from kubevirt_sandbox.api import errors
 
 _TRUE = ('1', 't', 'T', 'true', 'TRUE', 'True')
-_FALSE = ('', '0', 'f', 'F', 'false', 'FALSE', 'False')
+_FALSE = ('0', 'f', 'F', 'false', 'FALSE', 'False')
 
 
 def flag(query, name):
     """Read a boolean parameter."""
-    value = query.get(name, '')
-    if name in query and value == '':
+    value = query.get(name)
+    if value is None:
+        return False
+    if value == '':
         return True
     if value in _TRUE:
         return True

@@ -93,6 +93,7 @@ class Call:
         """Return the negotiated form of the response."""
         return negotiation.accepted(self.request.headers.get('Accept'))
 
+    @functools.cached_property
     def view(self):
         """Return the :class:`views.View` of the response."""
         return views.View(self.kind, self.form,
@@ -100,7 +101,7 @@ class Call:
 
     def one(self, obj):
         """Return the response with one object, bytes."""
-        return self.view().one(obj, self.store.record(self.kind, obj))
+        return self.view.one(obj, self.store.record(self.kind, obj))
 
     def respond(self, raw, status=200, warnings=()):
         """Return a response in the negotiated media type."""
@@ -134,9 +135,9 @@ def respond(raw, status=200, warnings=(), media=negotiation.JSON):
 async def get(call):
     """Return one object."""
     obj = call.store.get(call.kind, call.target.namespace, call.target.name)
-    query_parameters.ListOptions.read(
-        {k: v for k, v in call.query.items() if k == 'resourceVersion'},
-        False)
+    if call.query.get('resourceVersion'):
+        query_parameters.ListOptions.read(
+            {'resourceVersion': call.query['resourceVersion']}, False)
     return call.respond(call.one(obj))
 
 
@@ -181,7 +182,7 @@ def _token(version, key):
 async def list_(call):
     """List objects, all at once or in pages of one version."""
     opts = query_parameters.ListOptions.read(call.query, False)
-    view, selector = call.view(), call.selector()
+    view, selector = call.view, call.selector()
     collection = call.store.collection(call.kind)
     namespace = call.target.namespace or None
     version, start = call.store.version, None
@@ -223,7 +224,7 @@ async def watch(call):
     opts = query_parameters.ListOptions.read(
         call.query, True, call.server.streaming_lists)
     return await watches.serve(
-        call.server, call.request, call.kind, call.view(),
+        call.server, call.request, call.kind, call.view,
         call.selector(call.target.name), call.target.namespace or None, opts)
 
 
@@ -404,7 +405,7 @@ async def deletecollection(call):
     """Delete all selected objects."""
     wanted = await _delete_options(call)
     selector = call.selector()
-    view = call.view()
+    view = call.view
     collection = call.store.collection(call.kind)
     gone = []
     for record in collection.current(call.target.namespace or None):
@@ -433,7 +434,7 @@ async def carry_out(call):
     """
     # Negotiate the response before writing anything: this raises 406 for a
     # client that accepts no supported media type.
-    call.view()
+    _ = call.view
     return await VERBS[call.verb](call)
 
 

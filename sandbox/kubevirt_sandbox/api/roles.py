@@ -247,8 +247,13 @@ class Aggregation:
         self._store.listen(CLUSTER_ROLE, self._on_event)
 
     def _on_event(self, event):
+        labels = [record.obj['metadata'].get('labels') or {}
+                  for record in (event.record, event.previous) if record]
         for record in self._store.collection(CLUSTER_ROLE).current():
-            if record.obj.get('aggregationRule'):
+            rule = record.obj.get('aggregationRule')
+            if rule and (record.key == event.record.key or any(
+                    selected(selector, each) for each in labels
+                    for selector in rule.get('clusterRoleSelectors') or ())):
                 self._soon(self._fill, record.key[1])
 
     def _fill(self, name):
@@ -264,6 +269,8 @@ class Aggregation:
                     rule.get('clusterRoleSelectors') or ()):
                 rules += [r for r in record.obj.get('rules') or ()
                           if r not in rules]
+        if role.get('rules') == rules:
+            return
         self._store.change(
             CLUSTER_ROLE, '', name, lambda obj: obj.update(rules=rules),
             manager=_MANAGER)

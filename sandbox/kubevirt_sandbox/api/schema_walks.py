@@ -113,6 +113,7 @@ class _Compiler:
         required = tuple(schema.get('required') or ())
         defaults = tuple(name for name, below in named.items()
                          if 'default' in below)
+        nullable = schema.get('nullable')
         kept = schemas.ROOT if root or schema.get(schemas.EMBEDDED) else ()
         keep_all = schema.get(schemas.PRESERVE) or others is True
         strange = 0 if keep_all else UNKNOWN
@@ -124,7 +125,7 @@ class _Compiler:
 
         def walk(value, same=()):
             if type(value) is not dict:
-                return _ALL if value is None else _ALL & ~DEFAULTS
+                return _wrong(value, nullable)
             left = always
             for name in required:
                 if name not in value:
@@ -155,11 +156,12 @@ class _Compiler:
         items = items if isinstance(items, dict) else None
         form = schema.get('x-kubernetes-list-type')
         keys = tuple(schema.get('x-kubernetes-list-map-keys') or ())
+        nullable = schema.get('nullable')
         least, most = schema.get('minItems', 0), schema.get('maxItems')
 
         def walk(value):
             if type(value) is not list:
-                return _ALL if value is None else _ALL & ~DEFAULTS
+                return _wrong(value, nullable)
             left = 0
             if items is not None and value:
                 item = self._of(items)
@@ -190,9 +192,9 @@ _NUMBERS = {'boolean': bool, 'integer': int}
 
 
 def _wrong(value, nullable):
-    """Return the work on a value of a wrong type for a scalar."""
+    """Return the work on a value of another type than the schema's."""
     if value is None:
-        return DEFAULTS | (0 if nullable else INVALID)
+        return 0 if nullable else DEFAULTS | INVALID
     return _ALL & ~DEFAULTS if type(value) in _CONTAINERS else INVALID
 
 

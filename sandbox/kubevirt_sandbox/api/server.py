@@ -101,6 +101,8 @@ class Server:
         self.bookmark_seconds = bookmark_seconds
         self.streaming_lists = streaming_lists
         self.watches = {}
+        #: Discovery documents: (changes of the kinds, {key: document}).
+        self.discovered = None, {}
         self.subresources = {}
         #: Called around every call of the Kubernetes API:
         #: ``await around(request, verb, resource, carry_out)`` returns the
@@ -190,6 +192,7 @@ class Server:
                             needs)
         self.subresources.setdefault(
             (group, version, plural), {})[name] = entry
+        self.kinds.changes += 1
 
     def register_route(self, method, path, handler, *, public=False):
         """Serve a path outside the Kubernetes API.

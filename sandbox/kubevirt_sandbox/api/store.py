@@ -447,6 +447,7 @@ class Store:
         left = _work(kind, obj, old)
         if left & schema_walks.DEFAULTS and kind.mutate:
             schemas.fill_defaults(kind.schema, obj, _same_fields(obj, old))
+            left = _work(kind, obj, old)
         if left & (schema_walks.DEFAULTS | schema_walks.INVALID):
             found += schemas.causes(kind.schema, obj, _same_fields(obj, old))
         if found:

@@ -123,27 +123,28 @@ class Watch:
         """Send lines to a response until the watch ends."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._timeout
-        marks = self._bookmarks
         mark = self._mark(loop.time(), end)
-        while True:
-            if self._pending:
-                lines, self._pending = self._pending, []
-                await response.write(b''.join(lines))
-                continue
-            now = loop.time()
-            if self._ended or now >= end:
-                return
-            if marks and now >= mark:
-                mark = self._mark(now, end)
-                await response.write(self._view.bookmark(
-                    self._store.version))
-                continue
-            self._wake.clear()
-            try:
-                async with asyncio.timeout_at(min(end, mark)):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+        alarm = loop.call_at(min(end, mark), self._wake.set)
+        try:
+            while True:
+                if self._pending:
+                    lines, self._pending = self._pending, []
+                    await response.write(b''.join(lines))
+                    continue
+                now = loop.time()
+                if self._ended or now >= end:
+                    return
+                if self._bookmarks and now >= mark:
+                    await response.write(self._view.bookmark(
+                        self._store.version))
+                    mark = self._mark(now, end)
+                    alarm.cancel()
+                    alarm = loop.call_at(min(end, mark), self._wake.set)
+                    continue
+                self._wake.clear()
+                await self._wake.wait()
+        finally:
+            alarm.cancel()
 
 
 async def serve(server, request, kind, view, selector, namespace, options):

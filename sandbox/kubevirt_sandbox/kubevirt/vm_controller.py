@@ -433,8 +433,8 @@ class Controller:
             return
         vmi, failure = json_copy.copy(old), None
         # only the status is written, so the sizes may be filled in
-        said = json_copy.copy(self._expanded(vm))
-        said.setdefault('status', {})
+        said = {**self._expanded(vm),
+                'status': json_copy.copy(vm.get('status', {}))}
         restart = vm_liveupdate.check_restart(
             said, vmi, self._expanded(started)['spec']['template']['spec'],
             self._config)

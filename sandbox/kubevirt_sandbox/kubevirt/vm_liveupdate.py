@@ -34,8 +34,8 @@ def check_restart(vm, vmi, started, config):
     :returns: whether a restart is required.
     """
     wanted = vm['spec']['template']['spec']
-    if not vm_model.same(_carried_over(started, wanted, vm, vmi, config),
-                         wanted):
+    if started != wanted and not vm_model.same(
+            _carried_over(started, wanted, vm, vmi, config), wanted):
         vm_status.require_restart(
             vm, 'a non-live-updatable field was changed in the template '
             'spec')

@@ -91,12 +91,14 @@ def legacy_uuid(name):
 
 def same(one, other):
     """Tell whether two specs are equal, apart from notation."""
+    if one == other:
+        return True
     if isinstance(one, dict) and isinstance(other, dict):
         return all(same(one.get(k), other.get(k))
                    for k in one.keys() | other.keys())
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
-    return one == other or (not one and not other and [] in (one, other))
+    return not one and not other and [] in (one, other)
 
 
 def same_amount(one, other):

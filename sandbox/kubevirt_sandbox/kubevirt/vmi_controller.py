@@ -12,6 +12,7 @@ Source: pkg/virt-controller/watch/vmi, pkg/virt-handler/vm.go (KubeVirt 1.9).
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import json_copy
+from kubevirt_sandbox.api import store as api_store
 from kubevirt_sandbox.kubevirt import claims
 from kubevirt_sandbox.kubevirt import conditions
 from kubevirt_sandbox.kubevirt import defaults
@@ -167,7 +168,8 @@ class Controller:
             return
         before, after = vmi_status.phase(old), vmi_status.phase(vmi)
         try:
-            self._store.update(self._kind, vmi, manager='virt-controller')
+            self._store.update(self._kind, vmi, write=api_store.Write(
+                'virt-controller', own=True))
         except errors.ApiError as error:
             if error.code not in (404, 409):
                 raise

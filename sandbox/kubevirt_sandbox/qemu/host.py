@@ -7,16 +7,12 @@ import pathlib
 import shutil
 import subprocess
 
+from kubevirt_sandbox import qemu
+
 PROGRAM = 'qemu-system-x86_64'
-ACCELERATORS = ('auto', 'kvm', 'tcg')
-DEFAULT_MEMORY = 1024
 
 _FOLDERS = ('/usr/share/OVMF', '/usr/share/edk2/ovmf',
             '/usr/share/edk2/x64', '/usr/share/qemu')
-
-
-class SettingsError(Exception):
-    """Guests cannot run on this host; the message has what is missing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +41,7 @@ class Settings:
 
     program: str
     accelerator: str
-    memory: int = DEFAULT_MEMORY
+    memory: int = qemu.DEFAULT_MEMORY
     cpus: int = 1
     images: dict = dataclasses.field(default_factory=dict)
     efi: Firmware | None = None
@@ -53,34 +49,35 @@ class Settings:
     outbound: bool = False
 
 
-def find(accelerator='auto', memory=DEFAULT_MEMORY, images=None,
+def find(accelerator='auto', memory=qemu.DEFAULT_MEMORY, images=None,
          outbound=False):
     """Detect what the host provides.
 
-    :param accelerator: one of :data:`ACCELERATORS`; ``auto`` is KVM if it
+    :param accelerator: one of :data:`qemu.ACCELERATORS`; ``auto`` is KVM if it
         works, else TCG.
     :param memory: maximum memory of a guest in MiB.
     :param images: paths by references, see :class:`Settings`.
     :param outbound: see :class:`Settings`.
     :returns: the :class:`Settings`.
-    :raises SettingsError: QEMU or the requested accelerator is missing.
+    :raises qemu.SettingsError: QEMU or the requested accelerator is missing.
     """
     program = shutil.which(PROGRAM)
     if program is None:
-        raise SettingsError(
+        raise qemu.SettingsError(
             f'{PROGRAM} is not installed; guests of the kind qemu need it '
             '(on Debian: apt-get install qemu-system-x86 ovmf)')
     if shutil.which('setpriv') is None:
-        raise SettingsError('setpriv is not installed; guests of the kind '
-                            'qemu need it (on Debian: util-linux)')
+        raise qemu.SettingsError(
+            'setpriv is not installed; guests of the kind qemu need it (on '
+            'Debian: util-linux)')
     for reference, path in (images or {}).items():
         if not os.path.isfile(path) or not os.access(path, os.R_OK):
-            raise SettingsError(f'image {reference}: there is no file '
-                                f'{path} that can be read')
+            raise qemu.SettingsError(f'image {reference}: there is no file '
+                                     f'{path} that can be read')
     if accelerator != 'tcg':
         why = _kvm_fails(program)
         if why and accelerator == 'kvm':
-            raise SettingsError(f'KVM does not work here: {why}')
+            raise qemu.SettingsError(f'KVM does not work here: {why}')
         accelerator = 'tcg' if why else 'kvm'
     return Settings(
         program, accelerator, memory, os.cpu_count() or 1,

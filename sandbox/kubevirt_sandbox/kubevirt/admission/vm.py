@@ -18,6 +18,7 @@ from kubevirt_sandbox.kubevirt.schema import machine
 
 _MUTATOR = 'virtualmachines-mutator'
 _VALIDATOR = 'virtualmachine-validator'
+_MATCHERS = frozenset(('instancetype', 'preference'))
 _STRATEGIES = ('Halted', 'Manual', 'Always', 'RerunOnFailure', 'Once')
 
 
@@ -83,7 +84,8 @@ class Admission:
             return
         vm_spec = request.new['spec']
         trusted = not request.user
-        if self._has_passed(request.new, vm_spec):
+        if request.operation == 'UPDATE' and self._has_passed(
+                request.new, vm_spec):
             causes.refuse(_VALIDATOR, [*self._check_metadata(
                 vm_spec['template'], trusted)])
         else:
@@ -91,7 +93,7 @@ class Admission:
         if vm_spec.get('running') is not None:
             request.warnings.append('spec.running is deprecated, please use '
                                     'spec.runStrategy instead.')
-        if not vm_spec.keys() & {'instancetype', 'preference'}:
+        if not vm_spec.keys() & _MATCHERS:
             self._passed[paths.key(request.new)] = (vm_spec,
                                                     self._config.state)
 
@@ -101,6 +103,18 @@ class Admission:
                                    template.get('metadata'), trusted)
 
     def _check(self, request, trusted):
+        passed, state = self._passed.get(paths.key(request.new), (None, None))
+        template = request.new['spec']['template']
+        if (passed and request.operation == 'UPDATE'
+                and state is self._config.state
+                and template['spec'] == passed['template']['spec']
+                and not request.new['spec'].keys() & _MATCHERS):
+            # The machine is the same: only the VM around it has changed.
+            causes.refuse(_VALIDATOR, [
+                *self._check_metadata(template, trusted),
+                *volumes.check_templates('spec', request.new['spec']),
+                *self._check_strategy(request.new['spec'])])
+            return
         vm_spec = json_copy.copy(request.new['spec'])
         vm = {**request.new, 'spec': vm_spec}
         template = vm_spec['template']

@@ -5,6 +5,7 @@ import threading
 from oslotest import base
 
 from kubevirt_sandbox.cdi import download
+from kubevirt_sandbox.cdi import download_errors
 
 
 class DownloadTestCase(base.BaseTestCase):
@@ -20,6 +21,6 @@ class DownloadTestCase(base.BaseTestCase):
         self.addCleanup(server.shutdown)
         url = f'https://127.0.0.1:{server.server_address[1]}/a.iso'
         exc = self.assertRaises(
-            download.ImportFailedError,
+            download_errors.ImportFailedError,
             download.Download(download.Source(url)).run, 'unused', 1000)
         self.assertTrue(str(exc).endswith(f'Get "{url}": EOF'), str(exc))

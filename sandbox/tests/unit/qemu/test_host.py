@@ -5,6 +5,7 @@ import tempfile
 import unittest
 from unittest import mock
 
+from kubevirt_sandbox import qemu
 from kubevirt_sandbox.qemu import host
 
 
@@ -24,17 +25,17 @@ class SettingsTestCase(unittest.TestCase):
         path.chmod(0o700)
 
     def test_names_missing_program(self):
-        with self.assertRaisesRegex(host.SettingsError,
+        with self.assertRaisesRegex(qemu.SettingsError,
                                     'qemu-system-x86_64 is not installed'):
             host.find()
         self.program(host.PROGRAM)
-        with self.assertRaisesRegex(host.SettingsError, 'setpriv'):
+        with self.assertRaisesRegex(qemu.SettingsError, 'setpriv'):
             host.find()
 
     def test_images_must_exist(self):
         self.program(host.PROGRAM)
         self.program('setpriv')
-        with self.assertRaisesRegex(host.SettingsError,
+        with self.assertRaisesRegex(qemu.SettingsError,
                                     'image x/y:1: there is no file'):
             host.find('tcg', images={'x/y:1': str(self.home / 'no')})
         image = self.home / 'image'
@@ -53,7 +54,7 @@ class SettingsTestCase(unittest.TestCase):
             with device:
                 self.assertEqual(accelerator,
                                  host.find('auto').accelerator)
-        with device, self.assertRaisesRegex(host.SettingsError,
+        with device, self.assertRaisesRegex(qemu.SettingsError,
                                             'KVM does not work.*no MSR'):
             host.find('kvm')
         with mock.patch.object(os, 'access', lambda path, mode:
