@@ -130,9 +130,10 @@ class Media:
         return node
 
     async def _drop(self, name):
-        node = self._nodes.pop(name, None)
+        node = self._nodes.get(name)
         if node is not None:
             await self._machine.execute('blockdev-del', node_name=node)
+            del self._nodes[name]
 
     async def _plug(self, drive):
         node = await self._add(drive)
@@ -146,9 +147,16 @@ class Media:
 
     async def _unplug(self, drive):
         await self._machine.execute('device_del', id=drive.id)
-        # SCSI disks are removed immediately, without the guest's consent.
-        del self._have[drive.name]
-        await self._drop(drive.name)
+        # SCSI disks are removed without the guest's consent, but the image is
+        # in use until the guest's last request has ended.
+        while drive.name in self._have:
+            try:
+                await self._drop(drive.name)
+                del self._have[drive.name]
+            except qmp.QmpError:
+                if self._machine.gone.is_set():
+                    raise
+                await asyncio.sleep(_ASK_AGAIN)
 
 
 def _with(drive, medium):

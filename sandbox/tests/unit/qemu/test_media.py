@@ -14,14 +14,19 @@ OTHER = dataclasses.replace(EMPTY, medium=drives.Medium('cd', '/other'))
 
 
 class Machine:
-    """Fake machine that records commands; its tray may be locked."""
+    """Fake machine that records commands.
+
+    :param locked: how often its tray cannot be opened.
+    :param busy: how often a block device cannot be deleted.
+    """
 
     name = 'default/one'
 
-    def __init__(self, locked=0):
+    def __init__(self, locked=0, busy=0):
         self.gone = asyncio.Event()
         self.commands = []
         self.locked = locked
+        self.busy = busy
         self.open = False
 
     async def execute(self, command, /, **arguments):
@@ -35,6 +40,9 @@ class Machine:
             self.open = True
         if command == 'blockdev-close-tray':
             self.open = False
+        if command == 'blockdev-del' and self.busy:
+            self.busy -= 1
+            raise qmp.QmpError('the node is in use')
 
 
 @mock.patch.object(media, '_ASK_AGAIN', 0.001)
@@ -84,3 +92,10 @@ class MediaTestCase(unittest.IsolatedAsyncioTestCase):
                          await self.become(None, disk))
         self.assertEqual(['device_del', 'blockdev-del'],
                          await self.become(disk, None))
+
+    async def test_unplugs_disk_that_the_guest_reads(self):
+        disk = drives.Drive('cd', 'scsi', False, drives.Medium('cd', '/d'),
+                            None, True, plugged=True)
+        self.assertEqual(
+            ['device_del', 'blockdev-del', 'blockdev-del', 'blockdev-del'],
+            await self.become(disk, None, Machine(busy=2)))
