@@ -20,7 +20,6 @@ A package has one version in all of them.
 
 import argparse
 import dataclasses
-import os
 import pathlib
 import re
 import subprocess
@@ -28,6 +27,7 @@ import sys
 import tempfile
 
 from tests.fixtures import checkout
+from tools import uv
 
 IMAGES = checkout.ROOT / 'images'
 
@@ -125,11 +125,6 @@ def normal(name: str) -> str:
     return re.sub('[-_.]+', '-', name).lower()
 
 
-def uv() -> str:
-    """Return the path of uv, which ``tools/bootstrap`` installs."""
-    return str(pathlib.Path(sys.prefix) / 'bin' / 'uv')
-
-
 def pinned(text: str) -> dict[str, set[str]]:
     """Read the versions in a file that pins packages.
 
@@ -152,13 +147,12 @@ def write(lock: Lock, root: pathlib.Path, *options: str) -> None:
     :param options: more words for ``uv pip compile``
     :raises subprocess.CalledProcessError: uv failed and has printed why
     """
-    subprocess.run(
-        [uv(), 'pip', 'compile', '--quiet', '--no-annotate',
-         '--python-version', python_version(), '--output-file', lock.path,
-         *lock.options, *options, '-'],
-        input='\n'.join(lock.requirements), text=True, cwd=root, check=True,
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, 'UV_CUSTOM_COMPILE_COMMAND': 'tools/lock'})
+    uv.run('pip', 'compile', '--quiet', '--no-annotate',
+           '--python-version', python_version(), '--output-file', lock.path,
+           *lock.options, *options, '-',
+           input='\n'.join(lock.requirements), text=True, cwd=root, check=True,
+           stdout=subprocess.DEVNULL,
+           env={'UV_CUSTOM_COMPILE_COMMAND': 'tools/lock'})
 
 
 def changes(before: dict[str, set[str]],

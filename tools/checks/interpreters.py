@@ -19,6 +19,7 @@ import sys
 
 from tests.fixtures import checkout
 from tools import locks
+from tools import uv
 
 _PINS = checkout.ROOT / locks.UNIT_TESTS[0]
 _PROJECTS = (checkout.ROOT / 'setup.cfg',
@@ -26,11 +27,8 @@ _PROJECTS = (checkout.ROOT / 'setup.cfg',
 
 
 def _uv(*words: object, **variables: str) -> str:
-    return subprocess.run(
-        [sys.executable, '-m', 'uv', *map(str, words)],
-        cwd=checkout.ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        text=True, check=True,
-        env={**os.environ, 'UV_SYSTEM_CERTS': '1', **variables}).stdout
+    return uv.run(*words, cwd=checkout.ROOT, stdout=subprocess.PIPE,
+                  text=True, check=True, env=variables).stdout
 
 
 def supported(listed: list[dict]) -> dict[str, str]:

@@ -9,6 +9,7 @@ import fixtures
 from tests.fixtures import base
 from tests.fixtures import containerfile
 from tools import locks
+from tools import uv
 
 
 class OtherArchitectureTestCase(base.FunctionalTestCase):
@@ -29,10 +30,10 @@ class OtherArchitectureTestCase(base.FunctionalTestCase):
     def install(self, platform, *words):
         """Have uv do all of an installation but the download of wheels."""
         folder = self.useFixture(fixtures.TempDir()).path
-        done = subprocess.run(
-            [locks.uv(), 'pip', 'install', '--dry-run', '--target', folder,
-             '--only-binary', ':all:', '--python-platform', platform,
-             '--python-version', locks.python_version(), *words],
+        done = uv.run(
+            'pip', 'install', '--dry-run', '--target', folder,
+            '--only-binary', ':all:', '--python-platform', platform,
+            '--python-version', locks.python_version(), *words,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             timeout=300)
         if re.search(containerfile.NO_INDEX, done.stdout):
