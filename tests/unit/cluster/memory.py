@@ -38,6 +38,7 @@ class Memory:
         self._lock = threading.RLock()
         self._numbers = itertools.count(2)
         self._watches = []
+        self._deleted = []      # (plural, object), for watches opened later
 
     @property
     def writes(self):
@@ -68,17 +69,22 @@ class Memory:
                      for (plural, _), one in self.objects.items()
                      if plural == resource.plural
                      and _matches(one, label_selector)]
-        yield found, str(next(self._numbers))
+            version = str(next(self._numbers))
+        yield found, version
 
     def watch(self, resource, namespace=None, version='', label_selector='',
               field_selector='', metadata_only=False):
         self._call('watch', resource, '')
         made = _Watch(resource.plural, label_selector, metadata_only)
         with self._lock:
-            for (plural, name), one in self.objects.items():
-                if plural == resource.plural and int(
-                        one['metadata']['resourceVersion']) > int(version):
-                    made.event('ADDED', plural, one)
+            missed = [('ADDED', one)
+                      for (plural, _), one in self.objects.items()
+                      if plural == resource.plural]
+            missed += [('DELETED', one) for plural, one in self._deleted
+                       if plural == resource.plural]
+            for event, one in sorted(missed, key=lambda one: _version(one[1])):
+                if _version(one) > int(version):
+                    made.event(event, resource.plural, one)
             self._watches.append(made)
         return made
 
@@ -134,7 +140,9 @@ class Memory:
             self._publish('MODIFIED', resource.plural, name)
             if not live['metadata'].get('finalizers'):
                 self._publish('DELETED', resource.plural, name)
-                del self.objects[resource.plural, name]
+                self._deleted.append(
+                    (resource.plural,
+                     self.objects.pop((resource.plural, name))))
 
     def _call(self, verb, resource, name):
         with self._lock:
@@ -184,6 +192,10 @@ class _Watch:
 
     def __iter__(self):
         return iter(self._events.get, None)
+
+
+def _version(obj):
+    return int(obj['metadata']['resourceVersion'])
 
 
 def _matches(obj, selector):
