@@ -131,12 +131,10 @@ class CommandTestCase(operator.OperatorTestCase):
                 self.ask(one, '/livez').text))
             self.assertEqual('1', self.metric(one, 'leader'))
             bmc = self.bmc(f'box-{number}', 'box').ready()
-            # kopf leaves no finalizer and no annotation on the BMC.
+            # The operator leaves no finalizer and no annotation on the BMC.
             meta = bmc.resource['metadata']
             self.assertNotIn('finalizers', meta)
-            self.assertEqual(
-                ['kubectl.kubernetes.io/last-applied-configuration'],
-                list(meta['annotations']))
+            self.assertNotIn('annotations', meta)
             self.assertEqual('1' if number == signal.SIGTERM else '2',
                              self.metric(one, 'bmcs{reason="ServiceReady"}'))
             self.assertEqual('0', self.metric(one, 'queue_length'))
