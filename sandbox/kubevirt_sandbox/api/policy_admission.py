@@ -19,7 +19,16 @@ from kubevirt_sandbox.api import roles
 _NAMES = re.compile(
     r'\b(?<!\.)(object|oldObject|request|namespaceObject|params|authorizer)'
     r'\b')
-_VARIABLES = re.compile(r'\bvariables\s*\.\s*([A-Za-z_][A-Za-z0-9_]*)')
+# Variables, and string literals, in which there are none.
+_VARIABLES = re.compile(
+    r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|'
+    r'\b(?<!\.)variables\s*\.\s*([A-Za-z_][A-Za-z0-9_]*)')
+_PRESENT = re.compile(
+    r'\bhas\(\s*variables\s*\.\s*[A-Za-z_][A-Za-z0-9_]*\s*\)')
+
+
+#: Begins the names of CEL variables that stand for ``variables.NAME``.
+_PREFIX = 'variables__'
 
 
 class PolicyAdmission:
@@ -233,28 +242,26 @@ class _Policy:
     def __init__(self, expressions: dict, inputs: Inputs):
         self._expressions = expressions
         self._inputs = inputs
-        self._values = {}
-        #: How many of the values the expressions have.
-        self._given = 0
+        #: Names of those that were evaluated.
+        self._known = set()
 
     def evaluate(self, text: str) -> object:
         """Return the value of an expression.
 
         :raises ValueError: the evaluation failed.
         """
-        inputs, variables = _named(text)
-        for name in variables - self._values.keys():
+        inputs, variables, flat = _named(text)
+        for name in variables - self._known:
             expression = self._expressions.pop(name, None)
             if expression is None:
                 raise ValueError(f'no such key: {name}')
             try:
-                self._values[name] = self.evaluate(expression)
+                value = self.evaluate(expression)
             finally:
                 self._expressions[name] = expression
-        if variables and self._given != len(self._values):
-            self._inputs.set('variables', self._values)
-            self._given = len(self._values)
-        return self._inputs.evaluate(text, inputs)
+            self._inputs.set(_PREFIX + name, value)
+            self._known.add(name)
+        return self._inputs.evaluate(flat, inputs)
 
 
 def failed_validations(spec, inputs):
@@ -305,9 +312,18 @@ def _message(one, policy):
 
 @functools.lru_cache(1000)
 def _named(text):
-    """Return the names of the inputs and of the variables in an expression."""
-    return (frozenset(_NAMES.findall(text)),
-            frozenset(_VARIABLES.findall(text)))
+    """Return the names of the inputs and of the variables in an expression.
+
+    :returns: both, and the expression with a CEL variable for each variable:
+        a field of one CEL variable would have all of them converted again
+        whenever another is evaluated.
+    """
+    names = frozenset(filter(None, _VARIABLES.findall(text)))
+    # An expression is evaluated after its variables.
+    flat = _VARIABLES.sub(
+        lambda found: _PREFIX + found[1] if found[1] else found[0],
+        _PRESENT.sub('true', text))
+    return frozenset(_NAMES.findall(text)), names, flat
 
 
 def _refusal(kind, admission, policy, binding, message, reason):

@@ -101,6 +101,14 @@ CREATED = (
             variables=named(
                 **{f'a{n}': 'object.spec.size' for n in range(12)},
                 **{f'b{n}': f'variables.a{n} + 1' for n in range(12)})), None),
+    (policy('has(variables.a) && !has(variables.o.none) && '
+            '!has(object.variables) && variables . a == 1',
+            variables=named(a='object.spec.size', o='object')), None),
+    (policy({'expression': 'false', 'messageExpression':
+             '"variables.a is " + string(variables.a)'},
+            variables=named(a='object.spec.size')), 'variables.a is 1'),
+    (policy('has(variables.c)', variables=named(c='object.none')),
+     "expression 'has(variables.c)' resulted in error: 'none'"),
     (policy('variables.c', variables=named(c='object.none')),
      "expression 'variables.c' resulted in error: 'none'"),
     (policy('variables.a', variables=named(a='variables.a')),
