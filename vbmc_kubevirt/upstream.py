@@ -132,7 +132,7 @@ def run(manager_class, header, argv):
     return vbmcd.main(argv)
 
 
-def run_client(argv):
+def run_client(argv: list[str]) -> int:
     """Run upstream's ``vbmc``, for which this module has deferred libvirt.
 
     :param argv: list of words, without the program's name
