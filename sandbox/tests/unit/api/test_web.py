@@ -111,12 +111,12 @@ class WebTestCase(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(f'GET /{number} {{}} ', body)
 
     async def test_body_limit(self):
-        for length, status in ((LIMIT, '200 OK'), (
-                LIMIT + 1, '413 Request Entity Too Large')):
-            found, _, _ = await self.exchange(
+        # The phrase of 413 depends on the version of Python.
+        for length, code in (LIMIT, '200'), (LIMIT + 1, '413'):
+            status, _, _ = await self.exchange(
                 f'POST /a HTTP/1.1\nContent-Length: {length}\n\n'
                 + 'x' * length)
-            self.assertEqual(status, found)
+            self.assertEqual(code, status.split()[0])
 
     async def test_expected_continue(self):
         found, _, _ = await self.exchange(
