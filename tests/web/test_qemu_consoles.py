@@ -220,7 +220,8 @@ class QemuConsoleTestCase(case.WebQemuTestCase):
         # first one for the power button.
         self.until(lambda: self.boots() == 1, 150)
         self.open_view('Serial console')
-        self.expect(self.notice).to_contain_text('is connected')
+        # Neither that of the display nor the one while it connects.
+        self.expect(self.notice).to_have_text('')
         self.type('deaf\n')
         self.shows('deaf now')
         self.show_display()
