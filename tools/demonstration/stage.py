@@ -79,8 +79,7 @@ class Stage(contextlib.AbstractContextManager):
         options = self.options
         self._print_progress('Starting the sandbox')
         self.sandbox = sandbox.Sandbox(
-            vms=2, boot_seconds=1, port=options.sandbox_port or 0,
-            log=self.home / 'sandbox.log')
+            port=options.sandbox_port or 0, log=self.home / 'sandbox.log')
         self.sandbox.setUp()
         self.kubeconfig = self._write_private(
             'kubeconfig', self.sandbox.kubeconfig.read_text())
