@@ -220,15 +220,18 @@ def _change(stored):
         if manages and not account.change_required \
         else {'version': account.version}
     token = flask.request.headers.get('X-Auth-Token')
-    session = services.sessions.find(token) if token else None
-    changed = _apply(lambda fields: services.accounts.change(
-        stored.id, _actor(), expected, **fields), values)
-    if session is not None and account.stored_id == stored.id:
-        # Other sessions of the account end, as it has another signature.
-        renewed = services.login.account(changed.name, recheck=True)
-        if (renewed is not None and renewed.name == session.user
-                and renewed.version == changed.version):
-            services.sessions.renew(session, renewed)
+    session = None
+    if token and account.stored_id == stored.id:
+        session = services.sessions.find(token)
+    with services.sessions.changes_account(session):
+        changed = _apply(lambda fields: services.accounts.change(
+            stored.id, _actor(), expected, **fields), values)
+        if session is not None:
+            # Other sessions of the account end, as it has another signature.
+            renewed = services.login.account(changed.name, recheck=True)
+            if (renewed is not None and renewed.name == session.user
+                    and renewed.version == changed.version):
+                services.sessions.renew(session, renewed)
     return changed
 
 

@@ -39,10 +39,8 @@ MAX_PER_ACCOUNT, MAX_SESSIONS = 64, 1000
 _SECTION = 'sessions'
 _TIMEOUT = 'SessionTimeout'
 
-#: Seconds since its last use in which a session of a changed account stays
-#: stored: it may be the one that changes the account, and be renewed. And
-#: those since a file was written in which earlier reads are not trusted.
-_RENEWAL_SECONDS, _SETTLE_SECONDS = 30, 0.2
+#: Seconds since a file was written in which earlier reads are not trusted.
+_SETTLE_SECONDS = 0.2
 
 _FOLDER = 'sessions'
 _ID_LENGTH = 16
@@ -134,6 +132,33 @@ class Sessions:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._write(session)
         return session, token
+
+    @contextlib.contextmanager
+    def changes_account(self, session):
+        """Let other requests of a session wait while it changes its account.
+
+        The session is renewed within this context, or ends.
+
+        :param session: a `Session`; None if there is none to wait for
+        """
+        with contextlib.ExitStack() as stack:
+            if session is not None:
+                stack.enter_context(self._account_locked(
+                    session, fcntl.LOCK_EX))
+            yield
+
+    @contextlib.contextmanager
+    def _account_locked(self, session, operation):
+        """Lock the account of a session, for requests of this session.
+
+        :param operation: ``LOCK_EX`` to change it, ``LOCK_SH`` to read it
+        """
+        blocking.check()
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(FileNotFoundError):
+                stream = stack.enter_context(open(self._path(session.id)))
+                fcntl.flock(stream, operation)
+            yield
 
     def renew(self, session, account):
         """Continue a session after its account was changed.
@@ -309,8 +334,8 @@ class Sessions:
             return False
         if hmac.compare_digest(session.signature, account.signature):
             return True
-        # The signature of a stored account never comes back.
-        if account.stored_id is None or unused > _RENEWAL_SECONDS:
+        # It may be the one that changes the account, and be renewed.
+        with self._account_locked(session, fcntl.LOCK_SH):
             self._close_unchanged(used, session)
         return False
 
