@@ -5,6 +5,7 @@ import os
 
 from kubevirt_sandbox.testing import process
 from tests.fixtures import environments
+from tests.fixtures import ironic
 from tests.openstack import configuration
 
 #: Folder of the packages, found before a test has a home of its own.
@@ -44,11 +45,8 @@ def environment(place):
              for name in APPLICATIONS}
     # The first of Nova's describes the pipeline of its API.
     files['nova'] = f"{place.share / 'nova/api-paste.ini'};{files['nova']}"
-    # Without certificates of authorities, which a client reads again for each
-    # connection, although it verifies none: that takes 23 ms.
-    found = {'PYTHONWARNINGS': 'ignore', 'SSL_CERT_FILE': os.devnull,
-             'SSL_CERT_DIR': os.devnull, 'PATH':
-             f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    found = {'PYTHONWARNINGS': 'ignore', **ironic.ENVIRONMENT,
+             'PATH': f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     for name in APPLICATIONS:
         found[f'OS_{name.upper()}_CONFIG_DIR'] = place.home
         found[f'OS_{name.upper()}_CONFIG_FILES'] = files[name]
