@@ -307,7 +307,9 @@ class EmulatorCase(ConsolesTestCase):
         cls.server = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(),
             {'SUSHY_EMULATOR_AUTH_FILE': str(accounts)}, cls.SERVER,
-            auth=(cls.USER, cls.password), tls=tls))
+            # Half of them serve two consoles, beside those of an earlier test
+            # that the server has not yet ended.
+            threads=8, auth=(cls.USER, cls.password), tls=tls))
 
 
 class EndOfServer:
