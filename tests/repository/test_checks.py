@@ -112,7 +112,8 @@ class MainTestCase(base.BaseTestCase):
             one=lambda folder: suites.Result(3, 0, 1),
             two=lambda folder: suites.Result(4))
         self.assertEqual((0, '7 passed, 0 failed'), (code, lines[-1]))
-        self.assertEqual(['one', '3', '0', '1'], lines[-3].split()[:4])
+        self.assertEqual(['one', '3', '0', '1'], lines[-4].split()[:4])
+        self.assertEqual(['all', '7', '0', '1'], lines[-2].split()[:4])
 
     def test_some_suites_run_only_if_they_are_named(self):
         self.useFixture(fixtures.MonkeyPatch(
@@ -247,8 +248,8 @@ class MainTestCase(base.BaseTestCase):
         lines = done.stdout.splitlines()
         self.assertEqual((0, '3 passed, 0 failed'),
                          (done.returncode, lines[-1]))
-        self.assertEqual(['one', 'two', 'three'], [
-            line.split()[0] for line in lines[-4:-1]])
+        self.assertEqual(['one', 'two', 'three', 'all'], [
+            line.split()[0] for line in lines[-5:-1]])
 
     def test_killed_suite_is_a_failure(self):
         code, lines = self.run_suites(

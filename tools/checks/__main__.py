@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 import traceback
 
 from kubevirt_sandbox.testing import guard
@@ -127,6 +128,7 @@ def main(argv=None):
     lanes.exit_on_signals()
     top = tempfile.mkdtemp(prefix='sushy-kubevirt-test-')
     keep = False
+    began = time.monotonic()
     try:
         selected = list(selected_suites(options))
         # Suites share a given cluster, and output that is shown.
@@ -147,6 +149,8 @@ def main(argv=None):
         print(f'\nComplete output: {top}/*.log')
     print(f"\n{'suite':<14} {'passed':>8} {'failed':>8} {'skipped':>8} "
           f"{'seconds':>9} {'CPU':>9}")
+    rows.append(lanes.Row('all', total, time.monotonic() - began,
+                          sum(row.cpu for row in rows)))
     for name, result, seconds, cpu in rows:
         print(f'{name:<14} {result.passed:8} {result.failed:8} '
               f'{result.skipped:8} {seconds:9.1f} {cpu:9.1f}')
