@@ -25,6 +25,7 @@ import yaml
 
 from kubevirt_sandbox.testing import certificates
 from kubevirt_sandbox.testing import machines
+from kubevirt_sandbox.testing import polling
 from kubevirt_sandbox.testing import ports
 from kubevirt_sandbox.testing import process
 from tests.bench import bmc
@@ -175,20 +176,18 @@ class KubeApiserver(fixtures.Fixture):
                       sum(map(processor.seconds, self.pids)))
 
     def _wait(self, path, running):
-        deadline = time.monotonic() + _PATIENCE
-        while True:
+        for _ in polling.attempts(_PATIENCE):
             try:
                 with Client(self) as client:
                     client.send('GET', path).read()
                 return
             except (OSError, http.client.HTTPException, RuntimeError) as exc:
-                ended = [one.tail() for one in running
-                         if one.returncode is not None]
-                if ended or time.monotonic() > deadline:
-                    raise RuntimeError(
-                        f'kube-apiserver is not ready: {exc}\n'
-                        + '\n'.join(ended)) from None
-            time.sleep(0.05)
+                reason = exc
+            if ended := [one.tail() for one in running
+                         if one.returncode is not None]:
+                break
+        raise RuntimeError(f'kube-apiserver is not ready: {reason}\n'
+                           + '\n'.join(ended))
 
     def define(self, definition: dict) -> None:
         """Serve a kind, by a CustomResourceDefinition of the sandbox."""
@@ -199,14 +198,13 @@ class KubeApiserver(fixtures.Fixture):
                 'kind': 'CustomResourceDefinition',
                 'metadata': {'name': name},
                 'spec': definition['spec']}).read()
-            deadline = time.monotonic() + _PATIENCE
-            while not any(
-                    one['type'] == 'Established' and one['status'] == 'True'
-                    for one in client.read('GET', f'{_DEFINITIONS}/{name}')
-                    .get('status', {}).get('conditions', ())):
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f'{name} is not established')
-                time.sleep(0.05)
+            for _ in polling.attempts(_PATIENCE):
+                if any(one['type'] == 'Established' and one['status'] == 'True'
+                       for one in client.read('GET', f'{_DEFINITIONS}/{name}')
+                       .get('status', {}).get('conditions', ())):
+                    break
+            else:
+                raise RuntimeError(f'{name} is not established')
         self._wait(_VMS, [])
 
 

@@ -11,11 +11,11 @@ import shutil
 import subprocess
 import sys
 import textwrap
-import time
 import unittest
 
 import fixtures
 
+from kubevirt_sandbox.testing import polling
 from kubevirt_sandbox.testing import ports
 from kubevirt_sandbox.testing import process
 from tests.fixtures import checkout
@@ -114,10 +114,11 @@ class Engine(fixtures.Fixture):
         self.service = self.useFixture(process.Process(
             [self.podman, 'system', 'service', '--time', '0', self.url],
             env=self.env))
-        deadline = time.monotonic() + 60
-        while not path.is_socket():
-            assert time.monotonic() < deadline, self.service.output()
-            time.sleep(0.05)
+        for _ in polling.attempts(60):
+            if path.is_socket():
+                break
+        else:
+            raise AssertionError(self.service.output)
         path.chmod(0o666)
 
     def _write(self, name, text):

@@ -16,11 +16,17 @@ import signal
 import sys
 import time
 import traceback
+import types
 import typing
 
 from kubevirt_sandbox.testing import guard
 from tools.checks import report
 from tools.checks import suites
+
+Connection = multiprocessing.connection.Connection
+
+#: A function of a folder for its files.
+Suite = typing.Callable[[str], suites.Result]
 
 
 class Row(typing.NamedTuple):
@@ -33,24 +39,21 @@ class Row(typing.NamedTuple):
 
 
 class _Sender(io.TextIOBase):
-    """A stream whose text another process prints.
+    """A stream whose text another process prints."""
 
-    :param pipe: :class:`multiprocessing.connection.Connection`
-    """
-
-    def __init__(self, pipe):
+    def __init__(self, pipe: Connection) -> None:
         super().__init__()
         self._pipe = pipe
 
-    def writable(self):
+    def writable(self) -> bool:
         return True
 
-    def write(self, text):
+    def write(self, text: str) -> int:
         self._pipe.send(text)
         return len(text)
 
 
-def exit_on_signals(*more):
+def exit_on_signals(*more: int) -> None:
     """Exit on SIGTERM, on SIGHUP and when the parent process ends.
 
     The caller then kills all child processes.
@@ -61,7 +64,7 @@ def exit_on_signals(*more):
                # Keep ignoring SIGHUP under nohup.
                if signal.getsignal(number) is not signal.SIG_IGN]
 
-    def end(number, _frame):
+    def end(number: int, _frame: types.FrameType | None) -> None:
         # Handle one signal only. A signal to the process group also ends
         # the shell, whose end sends another one here, which would interrupt
         # the clean-up.
@@ -74,13 +77,12 @@ def exit_on_signals(*more):
     guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _run_suite(suite, folder):
+def _run_suite(suite: Suite, folder: str) -> suites.Result:
     """Run one suite; count an exception in it as one failure.
 
     Processes that the suite left running are another failure.
 
     :param folder: folder for the suite's files.
-    :returns: :class:`~tools.checks.suites.Result`
     """
     try:
         result = suite(folder)
@@ -94,7 +96,8 @@ def _run_suite(suite, folder):
     return result
 
 
-def _child(pipe, name, suite, folder, verbose):
+def _child(pipe: Connection, name: str, suite: Suite, folder: str,
+           verbose: bool) -> None:
     """Run a suite in this process, which is its own, and send what it found.
 
     :param pipe: takes text to print, and finally a `Row`
@@ -117,7 +120,7 @@ def _child(pipe, name, suite, folder, verbose):
                   used.ru_utime + used.ru_stime))
 
 
-def _start(name, suite, top, verbose):
+def _start(name: str, suite: Suite, top: str, verbose: bool) -> Connection:
     """Start the process of a suite.
 
     :returns: the pipe from it
@@ -132,18 +135,19 @@ def _start(name, suite, top, verbose):
     return receiver
 
 
-def run(selected, top, count, verbose=False):
+def run(selected: typing.Iterable[tuple[str, Suite]], top: str, count: int,
+        verbose: bool = False) -> list[Row]:
     """Run suites, and print what each has found when it ends.
 
-    :param selected: list of names and functions of suites, in the order in
-        which they start
+    :param selected: names and functions of suites, in the order in which
+        they start
     :param top: folder for their files and logs
     :param count: how many run at the same time
     :param verbose: whether to show all output
-    :returns: list of a `Row` for each, in that order
+    :returns: a `Row` for each, in that order
     """
-    rows = {}
-    running = {}
+    rows: dict[str, Row] = {}
+    running: dict[Connection, str] = {}
     waiting = list(selected)
     while waiting or running:
         while waiting and len(running) < count:

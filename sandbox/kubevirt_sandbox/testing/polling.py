@@ -5,6 +5,7 @@ For what has no watch. A request costs both programs milliseconds of CPU, which
 tests that run at the same time need.
 """
 
+import collections.abc
 import time
 
 #: Seconds between the first two attempts, and between those of a long wait.
@@ -14,7 +15,8 @@ FIRST, LONGEST = 0.01, 0.2
 FACTOR = 1.5
 
 
-def attempts(seconds, first=FIRST, longest=LONGEST):
+def attempts(seconds: float, first: float = FIRST, longest: float = LONGEST
+             ) -> collections.abc.Iterator[None]:
     """Yield for each attempt, after a pause that grows.
 
     The last attempt begins after the time limit, so that a process that was

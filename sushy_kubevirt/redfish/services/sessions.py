@@ -151,13 +151,20 @@ class Sessions:
     def _account_locked(self, session, operation):
         """Lock the account of a session, for requests of this session.
 
-        :param operation: ``LOCK_EX`` to change it, ``LOCK_SH`` to read it
+        :param operation: of `fcntl.flock`: ``LOCK_EX`` to change it
+        :raises: BlockingIOError, with ``LOCK_NB``, while it is changed
         """
         blocking.check()
+        path = self._path(session.id)
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(FileNotFoundError):
-                stream = stack.enter_context(open(self._path(session.id)))
-                fcntl.flock(stream, operation)
+                while True:
+                    stream = stack.enter_context(open(path))
+                    fcntl.flock(stream, operation)
+                    # A renewal replaces the file.
+                    if os.path.samestat(os.fstat(stream.fileno()),
+                                        path.stat()):
+                        break
             yield
 
     def renew(self, session, account):
@@ -272,18 +279,20 @@ class Sessions:
             names = os.listdir(self._folder)
         except FileNotFoundError:
             names = []
-        return [found for found in map(
-            self._load, (name for name in names if name[0] != '.')) if found]
+        return [found for name in names if name[0] != '.'
+                and (found := self._load(name, wait=False))]
 
-    def _load(self, id):
+    def _load(self, id, wait=True):
         """Find a valid session.
 
+        :param wait: whether to wait for a request of the session that changes
+            its account; otherwise it is valid
         :returns: (time of the last use, `Session`) or None
         """
         before = None
         # It may be renewed while it is checked.
         while (found := self._read(id)) not in (None, before):
-            if self._is_valid(*found):
+            if self._is_valid(*found, wait):
                 return found
             before = found
         return None
@@ -309,10 +318,11 @@ class Sessions:
             return None
         return used, session
 
-    def _is_valid(self, used, session):
+    def _is_valid(self, used, session, wait):
         """Check a session; end it if it cannot become valid again.
 
         :param used: time of the last use
+        :param wait: as in `_load`
         """
         unused = time.time() - used
         if unused > self.timeout:
@@ -335,8 +345,12 @@ class Sessions:
         if hmac.compare_digest(session.signature, account.signature):
             return True
         # It may be the one that changes the account, and be renewed.
-        with self._account_locked(session, fcntl.LOCK_SH):
-            self._close_unchanged(used, session)
+        try:
+            with self._account_locked(session, fcntl.LOCK_SH | (
+                    0 if wait else fcntl.LOCK_NB)):
+                self._close_unchanged(used, session)
+        except BlockingIOError:
+            return True
         return False
 
 

@@ -2,6 +2,7 @@
 """Sessions in files that workers share, and their end."""
 
 import dataclasses
+import fcntl
 import json
 import os
 import pathlib
@@ -257,6 +258,8 @@ class SessionsTestCase(base.BaseTestCase):
             finding.start()
             finding.join(0.1)   # it has to wait for the change
             self.assertEqual([], found)
+            # Metrics are not late.
+            self.assertEqual(1, len(worker.all()))
             change()
         finding.join(10)
         return found
@@ -268,6 +271,27 @@ class SessionsTestCase(base.BaseTestCase):
         self.assertEqual(
             [session.id], [one.id for one in self.finds_while(
                 lambda: self.sessions.renew(session, after), token)])
+
+    def test_second_change_locks_the_renewed_session(self):
+        """A renewal replaces the file for whose lock another change waits."""
+        session, _token = self.open()
+        locked = []
+
+        def change():
+            with self.worker().changes_account(session), \
+                    open(self.files / session.id) as stream:
+                try:
+                    fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    locked.append(session.id)
+
+        second = threading.Thread(target=change)
+        with self.sessions.changes_account(session):
+            second.start()
+            second.join(0.1)    # it has to wait
+            self.sessions.renew(session, self.admin)
+        second.join(10)
+        self.assertEqual([session.id], locked)
 
     def test_ends_with_a_change_that_does_not_renew_it(self):
         session, token = self.open(self.stored(b'1'))
