@@ -220,10 +220,11 @@ class Engine:
                 ['docker', 'image', 'inspect', '--format',
                  '{{json .RepoDigests}}', reference],
                 stdout=subprocess.PIPE, text=True, check=True)
-            repository = reference.rpartition(':')[0]
-            return next(one.partition('@')[2]
-                        for one in json.loads(found.stdout)
-                        if one.startswith(repository + '@'))
+            # Docker leaves out the name of its own registry.
+            repository = reference.rpartition(':')[0].removeprefix(
+                'docker.io/')
+            return dict(digest.split('@') for digest in json.loads(
+                found.stdout)).get(repository, 'unknown digest')
         with tempfile.TemporaryDirectory() as temporary:
             digest = pathlib.Path(temporary, 'digest')
             run([self.name, 'push', '--digestfile', digest, reference],
@@ -231,12 +232,7 @@ class Engine:
             return digest.read_text().strip()
 
     def save(self, reference: str, archive: pathlib.Path) -> None:
-        """Write an image into a new file, as docker does.
-
-        :raises Failed: also if the file exists
-        """
-        if archive.exists():
-            raise Failed(f'{archive} exists. Delete it first')
+        """Write an image into a new file, as docker does."""
         if self.name == 'buildah':
             run(['buildah', 'push', reference,
                  f'docker-archive:{archive}:{reference}'])
@@ -268,7 +264,7 @@ def set_images(path: pathlib.Path, references: dict[str, str]) -> None:
     for name, reference in references.items():
         repository, _, tag = reference.rpartition(':')
         text, count = re.subn(
-            rf'(?m)^(\s*)- name: {name}\n(?:\1  \w+: .*\n)*',
+            rf'(?m)^( *)- name: {name}\n(?:\1  \w+: .*\n)*',
             rf'\1- name: {name}\n\1  newName: {repository}\n'
             rf'\1  newTag: "{tag}"\n', text)
         if count != 1:
@@ -325,6 +321,10 @@ def build(words: argparse.Namespace) -> dict[str, str]:
         say(f'the images will contain {len(changed)} changed files, not only '
             f'commit {source.commit[:12]}; nodes that have version '
             f'{source.version} keep theirs unless --version names another')
+    files = {name: name.rpartition('-')[2] + '.tar' for name in NAMES}
+    for file in files.values():
+        if words.save and (words.save / file).exists():
+            raise Failed(f'{words.save / file} exists. Delete it first')
     prefix = (words.push or 'localhost').rstrip('/')
     references = {name: f'{prefix}/{name}:{source.version}' for name in NAMES}
     digests = {name: engine.build(name, reference, source, words.options)
@@ -337,10 +337,9 @@ def build(words: argparse.Namespace) -> dict[str, str]:
             folder = words.save or pathlib.Path(temporary)
             folder.mkdir(parents=True, exist_ok=True)
             for name, reference in references.items():
-                archive = folder / (name.rpartition('-')[2] + '.tar')
-                engine.save(reference, archive)
+                engine.save(reference, folder / files[name])
                 if words.load:
-                    load(words.load, archive, words.cluster)
+                    load(words.load, folder / files[name], words.cluster)
     if words.kustomize:
         set_images(ROOT / KUSTOMIZATION, references)
     for name, reference in references.items():

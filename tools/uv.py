@@ -16,13 +16,15 @@ import sys
 
 
 @functools.cache
-def _index() -> str | None:
-    """Return the address of the index that pip is configured with, if any."""
+def pip_options() -> dict[str, str]:
+    """Return the options that pip is configured with for installations."""
     text = subprocess.run([sys.executable, '-m', 'pip', 'config', 'list'],
                           stdin=subprocess.DEVNULL, capture_output=True,
                           text=True).stdout
-    found = re.findall(r"(?m)^\S*\.index-url='(.*)'$", text)
-    return found[-1] if found else None
+    lines = re.findall(r"(?m)^(global|install|:env:)\.([a-z-]+)='(.*)'$", text)
+    # The last section that has an option decides.
+    return {name: value for last in ('global', 'install', ':env:')
+            for section, name, value in lines if section == last}
 
 
 def run(*words: object, **options) -> subprocess.CompletedProcess:
@@ -34,8 +36,10 @@ def run(*words: object, **options) -> subprocess.CompletedProcess:
     :raises: what `subprocess.run` raises
     """
     env = {**os.environ, 'UV_SYSTEM_CERTS': '1', **options.pop('env', {})}
-    if 'UV_DEFAULT_INDEX' not in env and (index := _index()):
-        env['UV_DEFAULT_INDEX'] = index
+    for variable, name in ('UV_DEFAULT_INDEX', 'index-url'), (
+            'SSL_CERT_FILE', 'cert'):
+        if variable not in env and name in pip_options():
+            env[variable] = pip_options()[name]
     if 'input' not in options:
         options.setdefault('stdin', subprocess.DEVNULL)
     return subprocess.run([sys.executable, '-m', 'uv', *map(str, words)],

@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import textwrap
 import unittest
 
@@ -22,6 +21,7 @@ from tests.fixtures import checkout
 from tests.fixtures import containerfile
 from tests.fixtures import documents
 from tests.fixtures import environments
+from tools import uv
 
 PREPARED = environments.ENVIRONMENTS['images']
 
@@ -70,16 +70,13 @@ def pip_configuration():
 
     The certificates are in `CERTIFICATES`.
     """
-    done = subprocess.run(
-        [sys.executable, '-m', 'pip', 'config', 'list'], text=True,
-        stdout=subprocess.PIPE, check=True)
-    found = dict(re.findall(
-        r"(?m)^(?:global|install|:env:)\.(index-url|extra-index-url|"
-        r"trusted-host|proxy|timeout|cert)='(.*)'$", done.stdout))
-    if 'cert' in found:
-        found['cert'] = str(CERTIFICATES)
+    options = {name: value for name, value in uv.pip_options().items()
+               if name in ('index-url', 'extra-index-url', 'trusted-host',
+                           'proxy', 'timeout', 'cert')}
+    if 'cert' in options:
+        options['cert'] = str(CERTIFICATES)
     return '[global]\n' + ''.join(
-        f'{name} = {value}\n' for name, value in found.items())
+        f'{name} = {value}\n' for name, value in options.items())
 
 
 class Engine(fixtures.Fixture):
@@ -88,8 +85,8 @@ class Engine(fixtures.Fixture):
     ``env`` is the environment in which ``podman``, and what calls it, works
     this way. Nothing of it is left after clean-up.
 
-    :ivar folder: that of the storage, and of a socket at which any user may
-        have podman do anything.
+    :ivar folder: that of the storage, and of a socket at which users of root's
+        group may have podman do anything.
     """
 
     def _setUp(self):
@@ -108,7 +105,7 @@ class Engine(fixtures.Fixture):
         self._serve()
 
     def _serve(self):
-        """Let any user run containers, as the sandbox's pods are of others."""
+        """Let users of root's group run containers, as pods are."""
         path = self.folder / 'podman.sock'
         self.url = f'unix://{path}'
         self.service = self.useFixture(process.Process(
@@ -119,7 +116,7 @@ class Engine(fixtures.Fixture):
                 break
         else:
             raise AssertionError(self.service.output)
-        path.chmod(0o666)
+        path.chmod(0o660)
 
     def _write(self, name, text):
         path = self.folder / name

@@ -138,6 +138,13 @@ class ProgramTestCase(base.BaseTestCase):
             self.assertTrue(push[0].endswith(
                 ' r.example/lab/sushy-kubevirt-operator:1.2.0'), push)
 
+    def test_docker_does_not_name_its_own_registry(self):
+        self.stub('docker', text=_STUB.replace('r.example/lab/', 'me/'))
+        code, out, _ = self.run_program('--push', 'docker.io/me')
+        self.assertEqual((0, ''.join(
+            f'docker.io/me/{name}:1.2.0 sha256:pushed\n'
+            for name in build_images.NAMES)), (code, out))
+
     def test_docker_gets_the_time_from_its_environment(self):
         self.stub('docker', text=_STUB.replace(
             '$*"', '$* $SOURCE_DATE_EPOCH"'))
@@ -185,9 +192,13 @@ class ProgramTestCase(base.BaseTestCase):
             self.assertEqual(0, code)
             self.assertEqual(['emulator.tar', 'operator.tar'],
                              sorted(os.listdir(folder)))
+        (self.programs / 'calls').unlink()
+        (folder / 'operator.tar').unlink()
         code, _, err = self.run_program('--save', str(folder))
         self.assertEqual(1, code)
-        self.assertIn('operator.tar exists. Delete it first', err)
+        self.assertIn('emulator.tar exists. Delete it first', err)
+        # Nothing was built.
+        self.assertFalse((self.programs / 'calls').exists())
 
     def test_kustomize(self):
         self.stub('podman')

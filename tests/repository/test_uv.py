@@ -11,6 +11,8 @@ from oslotest import base
 
 from tests.fixtures import checkout
 
+OTHER = 'http://127.0.0.1:1/other'
+
 
 class IndexTestCase(base.BaseTestCase):
 
@@ -42,10 +44,16 @@ class IndexTestCase(base.BaseTestCase):
             stream.write('six\n')
         config = self.home.join('pip.conf')
         with open(config, 'w') as stream:
-            stream.write(f'[global]\nindex-url = {self.index}\n')
+            stream.write(f'[global]\nindex-url = {OTHER}\n'
+                         f'[install]\nindex-url = {self.index}\n')
+        other = self.home.join('other.conf')
+        with open(other, 'w') as stream:
+            stream.write(f'[install]\nindex-url = {OTHER}\n')
         for variables in ({'PIP_CONFIG_FILE': config},
                           {'PIP_INDEX_URL': self.index},
-                          {'PIP_INDEX_URL': 'http://127.0.0.1:1/other',
+                          {'PIP_CONFIG_FILE': other,
+                           'PIP_INDEX_URL': self.index},
+                          {'PIP_INDEX_URL': OTHER,
                            'UV_DEFAULT_INDEX': self.index}):
             with self.subTest(variables):
                 self.assertIn(self.index, self.resolve(**variables))

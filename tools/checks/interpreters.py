@@ -18,6 +18,7 @@ import subprocess
 import sys
 
 from tests.fixtures import checkout
+from tests.fixtures import environments
 from tools import locks
 from tools import uv
 
@@ -77,11 +78,13 @@ def environment(version: str, path: str) -> pathlib.Path:
     stamp = folder / 'complete'
     contents = hashlib.sha256(b''.join(each.read_bytes() for each in (
         pathlib.Path(__file__), _PINS, *_PROJECTS))).hexdigest()
-    if not stamp.exists() or stamp.read_text() != contents:
-        print(f'installing packages in {folder}', flush=True)
-        _uv('venv', '--quiet', '--clear', '--python', path, folder)
-        _uv('pip', 'install', '--quiet', '--python', folder, '--no-deps',
-            '--requirement', _PINS, '--build-constraints', _PINS,
-            '--editable', '.', '--editable', './sandbox')
-        stamp.write_text(contents)
+    # The suites of product and sandbox run side by side.
+    with environments.locked(folder.name):
+        if not stamp.exists() or stamp.read_text() != contents:
+            print(f'installing packages in {folder}', flush=True)
+            _uv('venv', '--quiet', '--clear', '--python', path, folder)
+            _uv('pip', 'install', '--quiet', '--python', folder, '--no-deps',
+                '--requirement', _PINS, '--build-constraints', _PINS,
+                '--editable', '.', '--editable', './sandbox')
+            stamp.write_text(contents)
     return folder / 'bin'

@@ -158,7 +158,7 @@ def run(selected: typing.Iterable[tuple[str, Suite]], top: str, count: int,
             name = running[pipe]
             try:
                 said = pipe.recv()
-            except EOFError:
+            except (EOFError, OSError):
                 said = Row(name, suites.Result(failed=1, failures=(
                     f'the process of suite {name} was killed',)), 0, 0)
             if not isinstance(said, Row):

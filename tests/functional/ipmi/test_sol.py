@@ -79,7 +79,7 @@ class IpmitoolTest(SolTestCase):
         self.quit(two)
         self.assertIn('already de-activated',
                       pod.ipmitool('sol', 'deactivate').stdout)
-        self.assertIn('SOL deactivated', pod.process.output)
+        pod.process.wait_output('SOL deactivated')
 
     def test_ten_megabytes(self):
         pod = self.running()
@@ -202,7 +202,7 @@ class IpmitoolTest(SolTestCase):
         os.kill(pod.process.pid, signal.SIGTERM)
         self.until(lambda: pod.process.returncode is not None)
         self.assertEqual(0, pod.process.returncode)
-        self.assertIn('console disconnected', pod.process.output)
+        pod.process.wait_output('console disconnected')
         self.assertNotIn('Traceback', pod.process.output)
         client.wait(b'SOL session closed by BMC')
         client.wait_end()
@@ -216,7 +216,7 @@ class IpmitoolTest(SolTestCase):
         pod.ipmi('power', 'status')
         pod.mount.write(username=b'admin', password=b'another')
         self.until(lambda: 'console disconnected' in pod.process.output, 30)
-        self.assertIn('its user has changed', pod.process.output)
+        pod.process.wait_output('its user has changed')
 
     def test_info_and_settings(self):
         pod = self.pod()

@@ -87,7 +87,7 @@ class Ipmi:
 
     def assert_access_denied(self, code):
         self._assert_fails('Insufficient privilege level', 'power', 'on')
-        self._test.assertIn(_REASONS[code], self.vbmcd.process.output)
+        self.vbmcd.process.wait_output(_REASONS[code])
 
     def assert_unavailable(self):
         self._assert_fails('Node busy', 'power', 'reset')

@@ -113,6 +113,6 @@ class BlockedTestCase(base.SandboxTestCase):
             return found.status_code, 'NetworkPolicy' in found.text
 
         self.until(lambda: problem() == (503, True), 30, problem)
-        self.assertIn('/readyz fails', pod.process.output)
+        pod.process.wait_output('/readyz fails')
         self.assertIn('check that no NetworkPolicy or firewall blocks the '
                       'connection', pod.process.output)

@@ -179,7 +179,7 @@ class TestWithoutPermissionToWatch(AccountManagementTestCase):
     def test_accounts_work(self):
         self.create()
         self.wait_valid()
-        self.assertIn('is read every 30 s', self.emulator.process.output)
+        self.emulator.process.wait_output('is read every 30 s')
         # A login is refused only after the accounts were read again.
         self.ask('PATCH', ACCOUNTS + '/3', {'Password': 'secret-new'})
         self.wait_valid(('bob', 'secret-new'))

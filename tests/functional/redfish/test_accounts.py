@@ -380,5 +380,5 @@ class TestFile(redfish_case.RedfishTestCase):
         self.assertNotIn('Traceback', text)
         started, _path = self.start('', 'gunicorn')
         self.assertEqual(3, started.process.wait())
-        self.assertIn('it has no account', started.process.output)
+        started.process.wait_output('it has no account')
         self.assertNotIn('Traceback', started.process.output)
