@@ -52,6 +52,8 @@ class Request:
         self.keep_alive = keep_alive
         #: Parts of the path that a route names.
         self.match_info = {}
+        #: The response whose head was sent by its handler.
+        self.begun = None
         self._query = query
         self._body = body
 
@@ -129,6 +131,7 @@ class StreamResponse:
     async def prepare(self, request: Request) -> None:
         """Send the head."""
         self._request = request
+        request.begun = self
         self._chunked = request.version != '1.0'
         if self._chunked:
             self.headers['Transfer-Encoding'] = 'chunked'
@@ -281,9 +284,10 @@ class _Connection(asyncio.Protocol):
             self.transport.pause_reading()
         except httptools.HttpParserError as exc:
             LOG.debug('Invalid request: %s', exc)
-            self.transport.write(
-                b'HTTP/1.1 400 Bad Request\r\nConnection: close\r\n'
-                b'Content-Length: 0\r\n\r\n')
+            if self.task is None:
+                self.transport.write(
+                    b'HTTP/1.1 400 Bad Request\r\nConnection: close\r\n'
+                    b'Content-Length: 0\r\n\r\n')
             self.transport.close()
             return
         if self.task is None and self._waiting:
@@ -346,6 +350,8 @@ class _Connection(asyncio.Protocol):
             while self._waiting:
                 request = self._waiting.popleft()
                 response = await self._respond(request)
+                if request.begun not in (None, response):
+                    raise ConnectionAbortedError('the response has failed')
                 await response.send(request)
                 if self.transport is None:
                     return

@@ -59,6 +59,7 @@ class WebSocket:
         if chosen:
             lines.append('Sec-WebSocket-Protocol: ' + chosen)
         connection = self._connection = request.connection
+        request.begun = self
         logger = logging.getLogger('websockets')
         self._frames = protocol.Protocol(
             protocol.SERVER, state=protocol.State.OPEN, max_size=_LARGEST,

@@ -41,6 +41,8 @@ class WebTestCase(unittest.IsolatedAsyncioTestCase):
             await response.prepare(request)
             for piece in (b'one', b'', b'two'):
                 await response.write(piece)
+            if 'fails' in request.query:
+                raise ValueError('for the test')
             return response
         if request.path == '/flood':
             response = web.StreamResponse()
@@ -153,6 +155,22 @@ class WebTestCase(unittest.IsolatedAsyncioTestCase):
                          await self.reader.readexactly(21))
         await self.exchange('GET /stream HTTP/1.0\n\n')
         self.assertEqual(b'onetwo', await self.reader.read())
+
+    async def test_failed_stream(self):
+        """It does not end as if it was complete."""
+        with self.assertLogs(web.LOG):
+            await self.exchange('GET /stream?fails HTTP/1.1\n\n')
+            async with asyncio.timeout(10):
+                rest = await self.reader.read()
+        self.assertEqual(b'3\r\none\r\n3\r\ntwo\r\n', rest)
+
+    async def test_invalid_request_during_a_response(self):
+        self.writer.write(b'GET /never HTTP/1.1\r\n\r\n')
+        async with asyncio.timeout(10):
+            while not self.handled:
+                await asyncio.sleep(0.01)
+        self.writer.write(b'nonsense\r\n\r\n')
+        self.assertTrue(await self.closed())
 
     async def test_client_that_leaves(self):
         for path in ('never', 'flood'):
