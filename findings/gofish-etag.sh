@@ -120,6 +120,6 @@ go 1.23
 
 require github.com/stmcginnis/gofish v0.20.0
 EOF
-go mod tidy 2>/dev/null
+go mod tidy 2>log || { cat log; exit 1; }
 go build -o finding .
 timeout 60 ./finding

@@ -33,7 +33,7 @@ unpack() {
     fi
     if [[ -n $packages ]]; then
         xargs "${apt[@]}" download <<<"$packages"
-        find . -maxdepth 1 -name '*.deb' -exec dpkg -x {} debian ';'
+        find . -maxdepth 1 -name '*.deb' -print0 | xargs -0 -I{} dpkg -x {} debian
     fi
 }
 
@@ -42,6 +42,7 @@ missing() {
         install "$@" | sed -n 's/^Inst \([^ ]*\) [^(]*(\([^ ]*\) .*/\1=\2/p'
 }
 
+# Debian keeps only the latest update of a version.
 unpack libnbd-bin=1.14.2-1 nbdkit=1.32.5-1 \
     'qemu-block-extra=1:7.2+dfsg-7+deb12u*' 'qemu-utils=1:7.2+dfsg-7+deb12u*'
 export PATH=$folder/debian/usr/bin:$folder/debian/usr/sbin:$PATH

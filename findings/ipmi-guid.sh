@@ -52,7 +52,7 @@ unpack() {
     fi
     if [[ -n $packages ]]; then
         xargs "${apt[@]}" download <<<"$packages"
-        find . -maxdepth 1 -name '*.deb' -exec dpkg -x {} debian ';'
+        find . -maxdepth 1 -name '*.deb' -print0 | xargs -0 -I{} dpkg -x {} debian
     fi
 }
 

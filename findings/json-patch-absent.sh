@@ -66,7 +66,7 @@ require (
 	gopkg.in/evanphx/json-patch.v4 v4.13.0
 )
 EOF
-go mod tidy 2>/dev/null
+go mod tidy 2>log || { cat log; exit 1; }
 go build -o patch .
 timeout 120 venv/bin/python - <<'EOF'
 import json

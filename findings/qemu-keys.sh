@@ -35,7 +35,7 @@ unpack() {
     fi
     if [[ -n $packages ]]; then
         xargs "${apt[@]}" download <<<"$packages"
-        find . -maxdepth 1 -name '*.deb' -exec dpkg -x {} debian ';'
+        find . -maxdepth 1 -name '*.deb' -print0 | xargs -0 -I{} dpkg -x {} debian
     fi
 }
 
@@ -44,6 +44,7 @@ missing() {
         install "$@" | sed -n 's/^Inst \([^ ]*\) [^(]*(\([^ ]*\) .*/\1=\2/p'
 }
 
+# Debian keeps only the latest update of a version.
 unpack 'qemu-system-x86=1:7.2+dfsg-7+deb12u*'
 export PATH=$folder/debian/usr/bin:$folder/debian/usr/sbin:$PATH
 export LD_LIBRARY_PATH=$folder/debian/usr/lib/x86_64-linux-gnu

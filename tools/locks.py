@@ -202,18 +202,19 @@ def main(argv: list[str] | None = None) -> int:
         + ', '.join(lock.path for lock in LOCKS) + '. Versions in them stay '
         'as they are unless the requirements demand others. Needs a package '
         'index.')
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
         '--upgrade', action='store_true',
         help='take the newest versions')
-    parser.add_argument(
+    what.add_argument(
         '--try', dest='suites', nargs='*', metavar='SUITE',
         help='change nothing here: take the newest versions in a copy of the '
              'commit that is checked out, print what is new, and run '
              'tools/test there with these suites (default: unit functional)')
     options = parser.parse_args(argv)
-    if options.suites is not None:
-        return try_newest(options.suites or ['unit', 'functional'])
     try:
+        if options.suites is not None:
+            return try_newest(options.suites or ['unit', 'functional'])
         write_all(checkout.ROOT, *(['--upgrade'] if options.upgrade else []))
     except subprocess.CalledProcessError as exc:
         return exc.returncode

@@ -264,6 +264,7 @@ class ContentTestCase(base.FunctionalTestCase):
         for image in self.all:
             library, = image.root.glob('usr/local/lib/python3*')
             files = [*library.rglob('*.pyc'), *image.packages.rglob('*.pyc')]
+            self.assertTrue(files)
             for path in files:
                 # Flags of PEP 552: a hash that is not checked.
                 self.assertEqual(b'\1\0\0\0', path.read_bytes()[4:8], path)

@@ -29,13 +29,9 @@ FIRST_PARTY = {
 
 def names(text):
     """Return the distributions in a list of requirements, as a set."""
-    return {normal(re.match(r'[\w.-]+', line)[0])
+    return {locks.normal(re.match(r'[\w.-]+', line)[0])
             for line in text.splitlines()
             if line.strip() and not line.startswith('#')}
-
-
-def normal(name):
-    return re.sub(r'[-_.]+', '-', name).lower()
 
 
 class RequirementsTestCase(base.BaseTestCase):
@@ -56,7 +52,8 @@ class RequirementsTestCase(base.BaseTestCase):
         for module, imported in modules:
             for package in {name.partition('.')[0] for name in imported}:
                 if package not in FIRST_PARTY and not declared.intersection(
-                        map(normal, self.distributions.get(package, ()))):
+                        map(locks.normal,
+                            self.distributions.get(package, ()))):
                     found.add(f'{package}, by {module}')
         return sorted(found)
 
@@ -106,7 +103,7 @@ class LocksTestCase(base.BaseTestCase):
         return [
             f'{name}: {requirement}, but {lock} has {found or None}'
             for name in names for requirement in self.requirements(name)
-            if not ((found := versions.get(normal(requirement.name)))
+            if not ((found := versions.get(locks.normal(requirement.name)))
                     and all(map(requirement.specifier.contains, found)))]
 
     RUN_TIME = ('requirements.txt', 'sandbox/requirements.txt',
