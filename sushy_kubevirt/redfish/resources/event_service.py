@@ -31,6 +31,9 @@ STREAM = ROOT + '/SSE'
 _TEST = 'EventService.SubmitTestEvent'
 _TEST_PATH = f'{ROOT}/Actions/{_TEST}'
 
+#: Seconds that a new stream waits until changes of machines make events.
+_OBSERVE_SECONDS = 5.0
+
 _SHAPE = {
     **payload.read_only(
         'Id', 'Name', 'Description', 'Status', 'EventTypesForSubscription',
@@ -172,6 +175,8 @@ def stream():
         'Cache-Control': 'no-cache', 'X-Accel-Buffering': 'no'})
     if request.method == 'HEAD':
         return answer
+    # The client may cause an event as soon as it is connected.
+    _events().wait_observing(_OBSERVE_SECONDS)
     try:
         answer.response = _events().streams.open(
             expression, _client(request),

@@ -19,6 +19,7 @@ import time
 
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import event_registry
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services.events import machine_events
@@ -93,6 +94,7 @@ class EventDispatcher:
         self._machine_events = machine_events.MachineEvents(
             self._cluster, self._allows, self._put,
             lambda: self._turns.put(self._turn))
+        self._observes = threading.Event()
         self._delivery = None
         worker_messages.subscribe(_OBSERVED, lambda data: self._put(
             event_record.from_dict(data)))
@@ -133,6 +135,16 @@ class EventDispatcher:
             self._delivery.close()
 
     # Interface
+
+    def wait_observing(self, seconds):
+        """Wait until a change of a machine makes an event.
+
+        :param seconds: time limit
+        :returns: whether it does
+        """
+        if not self._observes.is_set():
+            blocking.check()
+        return self._observes.wait(seconds)
 
     def emit(self, record):
         """Publish an event that no watch shows.
@@ -193,6 +205,7 @@ class EventDispatcher:
         try:
             self._cluster.wait_ready(MATCH_SECONDS)
             self._machine_events.start()
+            self._observes.set()
         except errors.MachineError as e:
             LOG.info('Events are not observed yet: %s; retrying', e)
             # It fails at once while the API server is unavailable. Others may

@@ -169,6 +169,14 @@ class EventsTestCase(DispatcherTestCase):
         self.assertEqual(0.01, pauses.get(timeout=30))
         self.assertEqual(0.02, pauses.get(timeout=30))
 
+    def test_waits_until_machines_are_observed(self):
+        filled = threading.Event()
+        self.cluster.wait_ready = lambda timeout=None: filled.wait(30)
+        one, _streamed = self.worker()
+        self.assertFalse(one.wait_observing(0))
+        filled.set()
+        self.assertTrue(one.wait_observing(30))
+
     def test_machines_that_are_not_ready_occupy_no_shared_thread(self):
         process = workers.OneProcess()
         self.addCleanup(process.close)
