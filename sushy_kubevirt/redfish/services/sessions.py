@@ -12,6 +12,7 @@ search is needed. The file is read for every request: `stat` does not tell
 whether it was replaced, because filesystems use inodes again.
 """
 
+from collections.abc import Iterator
 import contextlib
 import dataclasses
 import fcntl
@@ -134,7 +135,7 @@ class Sessions:
         return session, token
 
     @contextlib.contextmanager
-    def changes_account(self, session):
+    def changes_account(self, session: Session | None) -> Iterator[None]:
         """Let other requests of a session wait while it changes its account.
 
         The session is renewed within this context, or ends.
@@ -148,7 +149,8 @@ class Sessions:
             yield
 
     @contextlib.contextmanager
-    def _account_locked(self, session, operation):
+    def _account_locked(self, session: Session, operation: int
+                        ) -> Iterator[None]:
         """Lock the account of a session, for requests of this session.
 
         :param operation: of `fcntl.flock`: ``LOCK_EX`` to change it
@@ -282,7 +284,8 @@ class Sessions:
         return [found for name in names if name[0] != '.'
                 and (found := self._load(name, wait=False))]
 
-    def _load(self, id, wait=True):
+    def _load(self, id: str, wait: bool = True
+              ) -> tuple[float, Session] | None:
         """Find a valid session.
 
         :param wait: whether to wait for a request of the session that changes
@@ -291,10 +294,11 @@ class Sessions:
         """
         before = None
         # It may be renewed while it is checked.
-        while (found := self._read(id)) not in (None, before):
-            if self._is_valid(*found, wait):
-                return found
-            before = found
+        while (stored := self._read(id)) not in (None, before):
+            used, session = stored
+            if self._is_valid(used, session, wait):
+                return stored
+            before = stored
         return None
 
     def _read(self, id):
@@ -318,7 +322,7 @@ class Sessions:
             return None
         return used, session
 
-    def _is_valid(self, used, session, wait):
+    def _is_valid(self, used: float, session: Session, wait: bool) -> bool:
         """Check a session; end it if it cannot become valid again.
 
         :param used: time of the last use

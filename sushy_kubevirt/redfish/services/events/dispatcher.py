@@ -136,7 +136,7 @@ class EventDispatcher:
 
     # Interface
 
-    def wait_observing(self, seconds):
+    def wait_observing(self, seconds: float) -> bool:
         """Wait until a change of a machine makes an event.
 
         :param seconds: time limit
