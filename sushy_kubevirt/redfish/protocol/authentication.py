@@ -10,13 +10,13 @@ are checked by `sushy_kubevirt.redfish.services.authenticator`, privileges by
 """
 
 import base64
-import binascii
 import ipaddress
 
 import flask
 
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import authenticator
 
 SESSIONS = '/redfish/v1/SessionService/Sessions'
@@ -48,8 +48,8 @@ def authenticate():
     For Flask's before_request. The account is an `account_files.Account`, or
     None if no accounts are configured or the request needs no login.
 
-    :raises: `error_responses.RedfishError`: 400 malformed header, 401
-        wrong or missing credentials, 503 too many simultaneous logins
+    :raises: `error_responses.RedfishError`: 401 wrong, missing or unusable
+        credentials, 503 too many simultaneous logins
     """
     environ = flask.request.environ
     found = environ.get(_ACCOUNT_KEY)
@@ -144,8 +144,12 @@ def _no_valid_session():
 def _parse_basic(header):
     """Parse the header Authorization of HTTP Basic (RFC 7617).
 
-    :returns: user name (str), password (bytes)
-    :raises: `error_responses.RedfishError`, 400
+    User name and password are UTF-8, as the challenge asks for, or Latin-1:
+    ``requests``, and with it sushy, has no other encoding.
+
+    :returns: user name (str), password (bytes, UTF-8)
+    :raises: `error_responses.RedfishError`, 401 with the challenge (RFC 9110,
+        section 11.6.1)
     """
     scheme, _space, value = header.strip().partition(' ')
     if scheme.lower() != 'basic':
@@ -154,18 +158,18 @@ def _parse_basic(header):
     try:
         name, colon, password = base64.b64decode(
             value.strip(), validate=True).partition(b':')
-        name = name.decode()
-    except (binascii.Error, ValueError):
+    except ValueError:
         colon = b''
     if not colon:
         raise _invalid_header('Basic must be followed by user:password in '
                               'base64.')
-    return name, password
+    return (account_files.utf8(name).decode(),
+            account_files.utf8(password))
 
 
 def _invalid_header(why):
-    return error_responses.RedfishError(400, messages.message(
-        'HeaderInvalid', 'Authorization', detail=why))
+    return error_responses.RedfishError(401, messages.message(
+        'HeaderInvalid', 'Authorization', detail=why), headers=_CHALLENGE)
 
 
 def check_password(name, password):

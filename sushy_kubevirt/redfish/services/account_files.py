@@ -170,6 +170,19 @@ def prehash(password):
     return base64.b64encode(hashlib.sha256(password).digest())
 
 
+def utf8(data):
+    """Return text in UTF-8.
+
+    :param data: bytes of UTF-8, or else of Latin-1
+    :returns: bytes
+    """
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return data.decode('latin-1').encode()
+    return data
+
+
 def keyed_hash(*parts):
     """Hash a password, alone or with what it belongs to, by a secret key.
 
@@ -251,9 +264,10 @@ def _account(values, digest):
         raise Invalid('password: it is empty')
     name = _name(_text(values['username']))
     role = _role(_text(values['role'])) if 'role' in values else DEFAULT_ROLE
+    # As in the header of HTTP Basic.
+    password = utf8(values['password'])
     return Account(
-        name, role, digest(name, values['password']),
-        keyed_hash(values['password']),
+        name, role, digest(name, password), keyed_hash(password),
         ipmi=len(name.encode()) <= accounts.MAX_NAME_BYTES and len(
             values['password']) <= accounts.MAX_PASSWORD_BYTES)
 

@@ -370,6 +370,21 @@ class TestFile(redfish_case.RedfishTestCase):
         started.request('GET', redfish_case.SYSTEMS, expect=401)
         started.request('GET', '/redfish/v1/', expect=200)
 
+    def test_name_that_requests_sends_in_latin1(self):
+        digest = bcrypt.hashpw('pässword'.encode(), bcrypt.gensalt(4))
+        text = f'jürgen:{digest.decode()}:Operator\n'
+        for server in 'werkzeug', 'gunicorn', 'pod':
+            started, _path = self.start(text, server)
+            pair = ('jürgen', 'pässword')
+            for credentials in pair, tuple(part.encode() for part in pair):
+                started.request('GET', redfish_case.SYSTEMS, expect=200,
+                                auth=credentials)
+            for header in ({'Authorization': 'Bearer x'},
+                           {'Authorization': 'Basic J\xfc'}):
+                answer = started.request('GET', redfish_case.SYSTEMS,
+                                         expect=401, headers=header)
+                self.assertIn('Basic', answer.headers['WWW-Authenticate'])
+
     def test_invalid_file_prevents_start(self):
         exc = self.assertRaises(fixtures.MultipleExceptions, self.start,
                                 'admin:secret-in-clear\n')

@@ -5,6 +5,7 @@ import base64
 import ipaddress
 from unittest import mock
 
+import bcrypt
 import fixtures
 import flask
 
@@ -91,12 +92,33 @@ class TestAuthentication(base.AccountsTestCase):
         self.assertEqual(1, len({tuple(sorted(
             answer.headers.items())) for answer in answers}))
 
-    def test_malformed_authorization_header_gets_400(self):
+    def test_unusable_authorization_header_gets_challenge(self):
         for value in ('', 'Basic', 'Basic !!!', 'Bearer x', 'x', 'Basic  ',
-                      'Basic ' + base64.b64encode(b'nocolon').decode(),
-                      'Basic ' + base64.b64encode(b'\xff:\xff').decode()):
-            answer = self.assert_refused(400, {'Authorization': value})
+                      'Basic \xe9', 'Bearer \xe9', 'Basic a:b', 'Digest x="y"',
+                      'Negotiate YII=', 'Basic eDp5,Basic eDp5',
+                      'Basic ' + base64.b64encode(b'nocolon').decode()):
+            answer = self.assert_refused(401, {'Authorization': value})
             self.assertIn('HeaderInvalid', answer.text)
+            # A token counts alone.
+            self.ask(SYSTEMS, 200, headers={
+                'Authorization': value, **self.token('ReadOnly')})
+
+    def test_credentials_in_utf8_and_latin1(self):
+        digest = bcrypt.hashpw('p\xe4ss'.encode(), bcrypt.gensalt(4)).decode()
+        self.accounts.write_text(f'J\xfcrgen:{digest}:Operator\n')
+        self.app.sushy_kubevirt.services.login.account('x', recheck=True)
+        for name in 'utf-8', 'latin-1':
+            for password in 'utf-8', 'latin-1':
+                pair = b':'.join(('J\xfcrgen'.encode(name),
+                                  'p\xe4ss'.encode(password)))
+                self.ask(SYSTEMS, 200, headers={
+                    'Authorization': 'Basic ' + base64.b64encode(
+                        pair).decode()})
+        for pair in (b'J\xfcrgen:p\xe5ss', b'J\xfbrgen:p\xe4ss', b'\xff:\xff',
+                     b'\xed\xa0\xbd:\xed\xa0\xbd'):
+            answer = self.assert_refused(401, {
+                'Authorization': 'Basic ' + base64.b64encode(pair).decode()})
+            self.assertIn('ResourceAtUriUnauthorized', answer.text)
 
     def test_session_token(self):
         headers = self.token('Operator')
