@@ -110,6 +110,22 @@ def needs_sizes(vm, vmi):
                             or 'preference' in vm['spec'])
 
 
+def serial(vm, vmi):
+    """Return the serial number that the guest reads from its SMBIOS.
+
+    KubeVirt fills it in when the VM is created
+    (``pkg/virt-api/webhooks/mutating-webhook/mutators/vm-mutator.go`` of
+    KubeVirt 1.9).
+
+    :param vm: the VM
+    :param vmi: its VMI, or None
+    :returns: ``domain.firmware.serial``; '' if it has none
+    """
+    spec = vmi['spec'] if vmi else vm['spec']['template']['spec']
+    firmware = (spec.get('domain') or {}).get('firmware') or {}
+    return firmware.get('serial') or ''
+
+
 def of(vm, vmi, kubevirt_version=None, sizes=None):
     """Return the inventory of a machine.
 
@@ -130,7 +146,7 @@ def of(vm, vmi, kubevirt_version=None, sizes=None):
         memory_bytes=_memory(domain, status),
         nics=_nics(spec, domain, status),
         disks=_disks(vm, spec, domain, status),
-        serial=firmware.get('serial') or '',
+        serial=serial(vm, vmi),
         machine_type=((status.get('machine') or domain.get('machine') or {})
                       .get('type') or ''),
         node=status.get('nodeName') or '',

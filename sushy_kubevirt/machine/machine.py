@@ -401,6 +401,10 @@ class Machine:
             sizes = self.cluster.sizes(self, vm)
         return inventory.of(vm, vmi, self.gates.version, sizes)
 
+    def serial(self):
+        """Return the serial number, see `inventory.serial`."""
+        return inventory.serial(*self.objects())
+
     def attributes(self):
         """Return the BIOS attributes of the next boot as a dict."""
         return bios.pending(*self.objects())

@@ -61,7 +61,7 @@ class _Fru:
     def _image(self):
         machine = self._bmc.machine()
         return fru_image.build(
-            MANUFACTURER, machine.name, machine.uuid,
+            MANUFACTURER, machine.name, machine.serial(),
             machine.gates.version or '', machine.asset_tag())
 
     @staticmethod

@@ -18,6 +18,7 @@ from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import reservation
 from vbmc_kubevirt.commands import sel_clock
 from vbmc_kubevirt.commands import sel_records
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 
@@ -38,9 +39,8 @@ _FIRST, _LAST = 0x0000, 0xFFFF
 _INITIATE, _GET_STATUS = 0xAA, 0x00
 _COMPLETED = 0x01
 
-#: Generator id of a Platform Event Message of a remote console: its software
-#: id (table 5-4) with bit 0, as its address in IPMI messages.
-_REMOTE_CONSOLE = 0x0081
+# Position of the channel number in a generator id (table 32-1).
+_CHANNEL_SHIFT = 12
 
 _LEVEL = constants.Privilege
 
@@ -204,9 +204,15 @@ class _Sel:
         return struct.pack('<H', self._add(raw))
 
     def platform_event(self, session, data):
-        """Platform Event (29.3): log an event of the client's."""
+        """Platform Event (29.3): log an event of the client's.
+
+        Its generator (table 32-1) is the address from which the client sends,
+        such as 81h, the software id of a remote console (table 5-4), and the
+        channel by which the event came.
+        """
         self._add(sel_records.raw_system_event(
-            data[1:7], generator=_REMOTE_CONSOLE))
+            data[1:7], generator=(
+                channel.CHANNEL << _CHANNEL_SHIFT | session.requester)))
 
     def _add(self, raw):
         """Log a record. :returns: its record id"""

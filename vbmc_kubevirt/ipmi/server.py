@@ -451,6 +451,7 @@ class Server:
         if request in session.pending or not new and answered is None:
             return
         self._sessions.store(self._sessions.established, session)
+        session.requester = request.requester
         if answered is not None:
             # The client lost the response: send the cached one.
             if self._loop.time() - answered[0] < CACHED_RESPONSE_SECONDS:

@@ -56,8 +56,9 @@ class Session:
     sol = None
 
     __slots__ = ('address', 'session_id', 'used', 'user', 'handle', 'pending',
-                 'response_cache', 'privilege', 'privilege_limit', 'challenge',
-                 '_key', '_sent', '_window', '__weakref__')
+                 'response_cache', 'requester', 'privilege',
+                 'privilege_limit', 'challenge', '_key', '_sent', '_window',
+                 '__weakref__')
 
     def __init__(self, address, session_id, user):
         self.address = address
@@ -67,6 +68,7 @@ class Session:
         self.handle = 0
         self.pending = set()
         self.response_cache = collections.OrderedDict()
+        self.requester = 0
         self.privilege = self.privilege_limit = 0
         self.challenge = os.urandom(16)
         unusable = os.urandom(KEY_LENGTH)

@@ -134,11 +134,13 @@ class Session:
         by the server
     :ivar pending: set of requests in progress
     :ivar response_cache: dict of request to (loop time, response message)
+    :ivar requester: address or software id of the client in its last request
+        (figure 13-4); maintained by the server
     :ivar sol: `sol.Sol` while Serial over LAN is active, else None
     """
 
     __slots__ = ('address', 'session_id', 'used', 'user', 'handle', 'pending',
-                 'response_cache', 'sol',
+                 'response_cache', 'requester', 'sol',
                  'privilege', 'privilege_limit', '_console_id', '_suite',
                  '_role', '_username', '_key', '_guid', '_client_random',
                  '_random', '_rakp3', '_rakp4', '_signer', '_encryptor',
@@ -157,6 +159,7 @@ class Session:
         self.handle = 0
         self.pending = set()
         self.response_cache = collections.OrderedDict()
+        self.requester = 0
         self.sol = None
         self.privilege = constants.Privilege.USER
         self._console_id = bytes(request[4:8])

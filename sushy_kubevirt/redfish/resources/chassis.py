@@ -3,7 +3,7 @@
 
 It has no sensors and no power supplies. Manufacturer, Model, SerialNumber, SKU
 and AssetTag come from ``domain.chassis``, which the VM's owner sets for the
-guest's SMBIOS.
+guest's SMBIOS. Without its own serial number it has that of the system.
 """
 
 import flask
@@ -68,7 +68,10 @@ def resource(machine):
             'ManagersInChassis@odata.count': 1,
         },
     }
-    written = machine.inventory().chassis
+    found = machine.inventory()
+    if found.serial:
+        body['SerialNumber'] = found.serial
+    written = found.chassis
     for name, member in _SMBIOS_PROPERTIES.items():
         if getattr(written, member):
             body[name] = getattr(written, member)

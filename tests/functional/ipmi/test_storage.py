@@ -191,6 +191,8 @@ class SelTest(StorageTestCase):
         self.assertEqual(
             ['Temperature #0x30', 'Upper Critical going high', 'Asserted'],
             self.entries()[-1][3:])
+        self.assertIn('Generator ID          : 1081\n', self.ipmi(
+            'sel', 'get', '0x' + self.entries()[-1][0]))
         # Other processes show the same records under the same ids.
         everything = self.entries()
         self.restart()
@@ -228,14 +230,14 @@ class FruTest(StorageTestCase):
 
     def test_inventory_and_asset_tag(self):
         name = self.bmc()
-        uuid = self.sandbox.vm(name)['spec']['template']['spec']['domain'][
-            'firmware']['uuid']
+        serial = self.sandbox.vm(name)['spec']['template']['spec']['domain'][
+            'firmware']['serial']
         expected = {
             'FRU Device Description': 'Builtin FRU Device (ID 0)',
             'Board Mfg Date': 'Unspecified', 'Board Mfg': 'KubeVirt',
-            'Board Product': name, 'Board Serial': uuid,
+            'Board Product': name, 'Board Serial': serial,
             'Product Manufacturer': 'KubeVirt', 'Product Name': name,
-            'Product Serial': uuid, 'Product Asset Tag': ''}
+            'Product Serial': serial, 'Product Asset Tag': ''}
         # KubeVirt's version is read in the background.
         found = self.until(lambda: (
             found := self.fru()).get('Product Version') and found)

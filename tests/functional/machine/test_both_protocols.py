@@ -314,3 +314,21 @@ class OnceWithoutRebootPolicyTestCase(Once, bmcs_case.BmcsTestCase):
         self.sandbox.wait_stopped(self.name)
         self.wait_removed()
         self.assertEqual(['Pxe'], self.boots())
+
+
+class IdentityTestCase(bmcs_case.BmcsTestCase):
+
+    def test_serial_number(self):
+        """Redfish and the FRU have the serial number of the guest's SMBIOS."""
+        self.make()
+        firmware = self.vm['spec']['template']['spec']['domain']['firmware']
+        self.assertNotEqual(firmware['uuid'], firmware['serial'])
+        body = self.emulator.system(machines.uuid_of(self.vm))
+        chassis = self.emulator.request(
+            'GET', body['Links']['Chassis'][0]['@odata.id'],
+            expect=200).json()
+        self.assertEqual([firmware['serial']] * 2, [
+            body['SerialNumber'], chassis['SerialNumber']])
+        fru = self.ipmi('fru', 'print')
+        for field in 'Board Serial', 'Product Serial':
+            self.assertRegex(fru, f"{field} *: {firmware['serial']}\n")

@@ -79,6 +79,8 @@ class TestDevices(base.RedfishTestCase):
         self.assertEqual(0.5, body['MemorySummary']['TotalSystemMemoryGiB'])
         for name in 'SerialNumber', 'HostName', 'Model':
             self.assertNotIn(name, body)
+        self.assertNotIn('SerialNumber', self.get(
+            path='/redfish/v1/Chassis/' + fakes.A))
         self.assertEqual([], self.members('/SimpleStorage'))
         self.get('/Processors/CPU0')
 
@@ -321,7 +323,7 @@ class TestChassis(base.RedfishTestCase):
         self.assertEqual('vm-a-Chassis', body['Name'])
         self.assertEqual([{'@odata.id': self.path}],
                          body['Links']['ComputerSystems'])
-        self.assertNotIn('SerialNumber', body)
+        self.assertEqual('serial-7', body['SerialNumber'])
         self.get(path=self.chassis + '/Thermal', code=404)
 
     def test_chassis_of_smbios(self):

@@ -13,6 +13,7 @@ from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import users
 
 UUID = '6fb0c2e9-6dd2-4c0a-b1d2-1234567890ab'
+SERIAL = 'c0ffee00-0001-4002-8003-deadbeef0004'
 
 
 class Session:
@@ -27,6 +28,7 @@ class Session:
         self.privilege = privilege
         self.address = address
         self.rmcpp = rmcpp
+        self.requester = 0x81
 
 
 class BmcTestCase(base.BaseTestCase):
@@ -35,6 +37,7 @@ class BmcTestCase(base.BaseTestCase):
         super().setUp()
         self.machine = mock.create_autospec(machine.Machine, instance=True)
         self.machine.uuid = UUID
+        self.machine.serial.return_value = SERIAL
         self.machine.version.return_value = None
         self.machine.problem.return_value = None
         self.machine.indicator.return_value = 'Off'

@@ -13,7 +13,7 @@ from vbmc_kubevirt.commands import fru_image
 CHUNK = 24
 
 
-def image(tag='', product='vm-a', serial=bmc_case.UUID, version='v1.9.0'):
+def image(tag='', product='vm-a', serial=bmc_case.SERIAL, version='v1.9.0'):
     return fru_image.build('KubeVirt', product, serial, version, tag)
 
 

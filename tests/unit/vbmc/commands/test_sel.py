@@ -344,11 +344,17 @@ class SelTestCase(bmc_case.BmcTestCase):
         self.log.add.assert_not_called()
 
     def test_platform_event(self):
-        self.add(b'')
-        self.assertEqual((0, b''), self.ask(4, 2, 4, 1, 0x30, 1, 9, 80, 70))
-        raw = self.log.add.call_args.args[3]
-        self.assertEqual(struct.pack('<HBIHB6B', 0, 2, 0, 0x81, 4, 1, 0x30, 1,
-                                     9, 80, 70), raw)
+        # Software ids of remote consoles (table 5-4); an IPMI v1.0 event is
+        # logged as one of v1.5 (29.3).
+        for requester, revision in (0x81, 4), (0x83, 3):
+            self.session.requester = requester
+            self.add(b'')
+            self.assertEqual((0, b''), self.ask(
+                4, 2, revision, 1, 0x30, 1, 9, 80, 70))
+            raw = self.log.add.call_args.args[3]
+            self.assertEqual(
+                struct.pack('<HBIHB6B', 0, 2, 0, 0x1000 | requester, 4, 1,
+                            0x30, 1, 9, 80, 70), raw)
 
     def test_time_cannot_be_set(self):
         for get, set_ in ((0x48, 0x49), (0x28, 0x29)):
