@@ -13,6 +13,7 @@ import re
 
 from cryptography import x509
 
+from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator import permissions
@@ -88,6 +89,7 @@ class Options:
         nothing is uploaded
     :param upload_proxy_ca: CA certificates that it is checked against, PEM;
         None for those of the image
+    :param bmc_cpu: CPU request of BMCs that have none, a quantity
     :param max_unavailable: number of BMCs that an upgrade may stop at a time
     :param default_placement: placement of BMCs that name none: see
         `shared.placement`
@@ -116,6 +118,7 @@ class Options:
     hosts: host_options.HostOptions = host_options.HostOptions()
     upload_proxy_url: str | None = None
     upload_proxy_ca: str | None = None
+    bmc_cpu: str = deployments.CPU
     max_unavailable: int = MAX_UNAVAILABLE
     default_placement: str = placement.PER_VM
     bmcs_per_pod: int = placement.BMCS_PER_POD
@@ -214,6 +217,11 @@ def parser(environ):
         'repository, all below one (registry.test/lab/*), or * for any; may '
         'be repeated. What runs in a BMC can read the Secrets that '
         'the BMC names (default: the repository of --image)')
+    group.add_argument(
+        '--bmc-cpu', metavar='QUANTITY', type=_cpu, default=deployments.CPU,
+        help='CPU request of the pods of BMCs without spec.resources: their '
+        'share while guests take all CPU of a node; a shared pod requests '
+        '1m more for each 5 BMCs (default: %(default)s)')
     group.add_argument(
         '--max-unavailable', metavar='N', type=_count,
         default=MAX_UNAVAILABLE, help='number of pods of BMCs that may be '
@@ -469,6 +477,14 @@ def _count(text):
     if re.fullmatch('[1-9][0-9]{0,5}', text):
         return int(text)
     raise argparse.ArgumentTypeError(f'{text!r} is not a count of 1 or more')
+
+
+def _cpu(text: str) -> str:
+    value = quantity.to_decimal(text)
+    if value and value >= 0:
+        return text
+    raise argparse.ArgumentTypeError(
+        f'{text!r} is not a quantity of CPU more than 0, such as 30m')
 
 
 def _bmcs(text):

@@ -38,13 +38,16 @@ _MEMORY_VARIABLES = (('MALLOC_ARENA_MAX', '1'), ('PYTHONNODEBUGRANGES', '1'))
 
 #: Requests and limits of the container, the parts of its protocols, of a BMC
 #: that has none. Measured at rest: 27 MiB of private memory with both, 41 with
-#: shared pages. No CPU limit, which would make a start slow.
+#: shared pages.
 RESOURCES = {
-    REDFISH: {'requests': {'cpu': '5m', 'memory': '32Mi'},
-              'limits': {'memory': '160Mi'}},
-    IPMI: {'requests': {'cpu': '2m', 'memory': '16Mi'},
-           'limits': {'memory': '64Mi'}},
+    REDFISH: {'requests': {'memory': '32Mi'}, 'limits': {'memory': '160Mi'}},
+    IPMI: {'requests': {'memory': '16Mi'}, 'limits': {'memory': '64Mi'}},
 }
+
+#: CPU request of a container that has none: its weight while others take all
+#: CPU, by measurement (doc/source/reference/benchmarks.rst). No limit, which
+#: would make a start slow.
+CPU = '30m'
 
 #: Reason of a Deployment's condition Progressing when its pods were ready
 #: (pkg/controller/deployment/util).
@@ -73,6 +76,7 @@ class Defaults:
     :param image: of BMCs that name none
     :param resources: dict of a protocol and its part of the resources, for
         BMCs that have none
+    :param cpu: CPU request of BMCs that have none, a quantity
     :param pull_policy: or None for Kubernetes' default
     :param pull_secrets: names of Secrets with which images are pulled
     :param proxy: a `config_map.Proxy`, or None
@@ -84,6 +88,7 @@ class Defaults:
 
     image: str
     resources: dict = dataclasses.field(default_factory=RESOURCES.copy)
+    cpu: str = CPU
     pull_policy: str | None = None
     pull_secrets: tuple = ()
     proxy: config_map.Proxy | None = None
@@ -100,7 +105,7 @@ def from_options(options):
     :returns: `Defaults`
     """
     return Defaults(
-        options.image, pull_policy=options.pull_policy,
+        options.image, cpu=options.bmc_cpu, pull_policy=options.pull_policy,
         pull_secrets=options.pull_secrets, user=options.pod_user,
         labels={**MESH_LABELS, **options.pod_labels},
         annotations={**MESH_ANNOTATIONS, **options.pod_annotations},
@@ -321,6 +326,7 @@ def resources(bmc, defaults):
             values = [part[name] for part in found if name in part]
             if kind == 'requests' or len(values) == len(parts):
                 made.setdefault(kind, {})[name] = quantity.total(values)
+    made.setdefault('requests', {}).setdefault('cpu', defaults.cpu)
     return made
 
 

@@ -34,8 +34,9 @@ def parser():
                       'meaningless figures')
     made.add_argument('--only', choices=(*report.NAMES, *plan.OTHERS),
                       help='measure one side alone, or the BMC of a VM '
-                      '(bmc), or its web page in Chromium (web), or an '
-                      'emulator of thousands of VMs (scale), or '
+                      '(bmc), or the same while other containers take all CPU '
+                      '(contention; needs root), or its web page in Chromium '
+                      '(web), or an emulator of thousands of VMs (scale), or '
                       'one process with many BMCs (shared), or the operator, '
                       'or the operator with shared pods that are simulated '
                       '(placement), or clusters of virtual bare metal, or '

@@ -289,14 +289,24 @@ class Agent(fixtures.Fixture):
 
         :raises: `load.Refused`
         """
-        self._kept = self._kept or self._connect(self.protocol)
-        code, _, data = self._ask(
-            self._kept, 'POST',
-            self.path + '/Actions/ComputerSystem.Reset', {'ResetType': 'On'})
-        if code >= 300:
-            raise load.Refused(f'POST Reset On: {code}: {data[:500]}')
+        self._ask_kept('POST', self.path + '/Actions/ComputerSystem.Reset',
+                       {'ResetType': 'On'})
 
-    #: Connection of `power_on`.
+    def power_state(self) -> str:
+        """Return the PowerState of the system, on the same connection.
+
+        :raises: `load.Refused`
+        """
+        return json.loads(self._ask_kept('GET', self.path))['PowerState']
+
+    def _ask_kept(self, method, path, body=None):
+        self._kept = self._kept or self._connect(self.protocol)
+        code, _, data = self._ask(self._kept, method, path, body)
+        if code >= 300:
+            raise load.Refused(f'{method} {path}: {code}: {data[:500]}')
+        return data
+
+    #: Connection of `_ask_kept`.
     _kept = None
 
     # Processes

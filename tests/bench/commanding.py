@@ -6,9 +6,11 @@ response only, as it uses the same processors as the server. It sends a request
 when the response to the previous one has arrived.
 """
 
+import contextlib
 import socket
 import statistics
 import time
+import timeit
 
 from tests.bench import processor
 from tests.bench import spread
@@ -48,24 +50,42 @@ def turn(bmc, pid, count):
     :raises: `TimeoutError` if there is no response, `RuntimeError` if a
         command is refused
     """
+    with _session(bmc, count) as send:
+        before = processor.seconds(pid)
+        begin = time.perf_counter()
+        for _ in range(count):
+            send()
+        seconds = time.perf_counter() - begin
+        used = processor.seconds(pid) - before
+    return count / seconds, 1000 * used / count
+
+
+def times(bmc, count: int) -> list[float]:
+    """Return the seconds of each of ``count`` commands in a new session.
+
+    Parameters and errors are those of `turn`.
+    """
+    with _session(bmc, count) as send:
+        return [timeit.timeit(send, number=1) for _ in range(count)]
+
+
+@contextlib.contextmanager
+def _session(bmc, count):
+    """Open a session; provide a function that sends the next of its commands.
+    """
     wire = _Wire(bmc)
     with wire.socket:
         one = client.Client(
             wire, wire, username=bmc.username.encode(),
             password=bmc.password.encode(), suite=SUITE).login()
-        packets = [one.secure(client.message(*COMMAND, b'', number % 64))
-                   for number in range(count)]
-        before = processor.seconds(pid)
-        begin = time.perf_counter()
-        for packet in packets:
-            wire.receive(packet, None)
-        seconds = time.perf_counter() - begin
-        used = processor.seconds(pid) - before
+        packets = iter([
+            one.secure(client.message(*COMMAND, b'', number % 64))
+            for number in range(count)])
+        yield lambda: wire.receive(next(packets), None)
         code = one.reveal(wire.sent[-1][0])[0]
         if code != 0:
             raise RuntimeError(f'completion code {code:02X}h')
         one.request(6, 0x3C, one.session_id)
-    return count / seconds, 1000 * used / count
 
 
 def measure(pair, sizes):

@@ -9,6 +9,7 @@ import fixtures
 from tests.bench import bmc
 from tests.bench import commanding
 from tests.bench import console
+from tests.bench import contending
 from tests.bench import declaring
 from tests.bench import eventing
 from tests.bench import inserting
@@ -81,6 +82,10 @@ class Sizes:
     bmc_gets: int = 400
     bmc_clients: int = 32
     bmc_starts: int = 11
+    #: The BMC of one VM while other containers take all CPU: rounds, and
+    #: requests of each kind in a round.
+    contention_rounds: int = 3
+    contention_answers: int = 100
     #: The web page: first views of each kind, and pairs of pods whose memory
     #: is compared.
     views: int = 21
@@ -105,6 +110,7 @@ QUICK = Sizes(rounds=1, get=20, get_parallel=20, reset=2, reset_parallel=2,
               nodes=3, declarations=1, clusters=(5,),
               enrolled=2, vms=(50,), shared=3, placed=(10,),
               bmc_rounds=2, bmc_gets=24, bmc_clients=8, bmc_starts=1,
+              contention_rounds=1, contention_answers=3,
               views=1, page_starts=1, sandbox_rounds=1,
               sandbox_requests=20, sandbox_listed=2, sandbox_watches=2,
               sandbox_starts=2, sandbox_vms=10)
@@ -308,7 +314,8 @@ def emulators(sizes, only, say):
 
 
 #: What is measured besides the emulators.
-OTHERS = {'bmc': bmc.measure, 'web': viewing.measure, 'scale': scale.measure,
+OTHERS = {'bmc': bmc.measure, 'contention': contending.measure,
+          'web': viewing.measure, 'scale': scale.measure,
           'sandbox': sandboxing.measure, 'shared': sharing.measure,
           'operator': operating.measure, 'placement': placing.measure,
           'cluster': declaring.measure}

@@ -106,7 +106,7 @@ def rows(result):
     """
     if 'turns' in result:
         yield from _emulators(result)
-    for part in 'bmc', 'web', 'sandbox':
+    for part in 'bmc', 'contention', 'web', 'sandbox':
         yield from result.get(part, ())
     for figures in result.get('scale', ()):
         yield from _scale(**figures)

@@ -10,6 +10,7 @@ namespace, the BMC has a Role there; see `rbac`.
 
 import collections
 
+from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
@@ -21,11 +22,11 @@ from sushy_kubevirt.operator.shared import placement
 #: Name of the container.
 CONTAINER = 'bmc'
 
-#: MiB of memory and thousandths of a CPU that a pod requests, and the limit of
-#: its memory: for the process, and for each BMC that it has room for.
+#: MiB of memory that a pod requests, and the limit of its memory: for the
+#: process, and for each BMC that it has room for.
 _MEMORY, _MEMORY_PER_BMC = 48, 1
 _LIMIT, _LIMIT_PER_BMC = 160, 2
-_CPU = 10
+#: A pod requests the CPU of one BMC and a thousandth more for this many.
 _BMCS_PER_MILLICPU = 5
 
 #: Upload of images and sessions.
@@ -189,7 +190,8 @@ def deployment(namespace, shard, defaults, bmcs_per_pod, uid):
     container = deployments.container(
         CONTAINER, defaults.image, defaults, ['sushy-kubevirt-bmc'],
         [{'name': 'VIRTBMC_SHARED', 'value': f'{namespace}/{name}'}],
-        mounts, [], deployments.HEALTH_PORT, _resources(bmcs_per_pod))
+        mounts, [], deployments.HEALTH_PORT,
+        _resources(bmcs_per_pod, defaults.cpu))
     return deployments.whole(
         metadata(namespace, shard), naming.shared_selector(shard),
         {'labels': {**defaults.labels, **naming.shared_labels(shard)},
@@ -197,9 +199,9 @@ def deployment(namespace, shard, defaults, bmcs_per_pod, uid):
         deployments.pod_spec(name, defaults, [container], volumes))
 
 
-def _resources(bmcs):
+def _resources(bmcs: int, cpu: str) -> dict:
     return {
         'requests': {
-            'cpu': f'{_CPU + bmcs // _BMCS_PER_MILLICPU}m',
+            'cpu': quantity.total([cpu, f'{bmcs // _BMCS_PER_MILLICPU}m']),
             'memory': f'{_MEMORY + bmcs * _MEMORY_PER_BMC}Mi'},
         'limits': {'memory': f'{_LIMIT + bmcs * _LIMIT_PER_BMC}Mi'}}

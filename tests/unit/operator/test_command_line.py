@@ -118,6 +118,10 @@ class OptionsTestCase(base.BaseTestCase):
         self.assertEqual(1, parse('--max-unavailable', '1').max_unavailable)
         for text in ('0', '-1', 'x', '1.5'):
             self.refused('--max-unavailable=' + text)
+        for text in '30m', '0.5', '2':
+            self.assertEqual(text, parse('--bmc-cpu', text).bmc_cpu)
+        for text in ('0', '0m', '-1', 'x', '', '1 2'):
+            self.refused('--bmc-cpu=' + text)
 
     def test_pull_secrets(self):
         self.assertEqual((), parse().pull_secrets)

@@ -155,28 +155,31 @@ class DeploymentTestCase(base.BaseTestCase):
 
     def test_parts_of_the_resources(self):
         defaults = deployments.Defaults('any', {
-            'redfish': {'requests': {'cpu': '5m', 'memory': '32Mi'},
+            'redfish': {'requests': {'memory': '32Mi'},
                         'limits': {'memory': '160Mi'}},
-            'ipmi': {'requests': {'cpu': '2m', 'memory': '16Mi'},
-                     'limits': {'memory': '64Mi'}}})
+            'ipmi': {'requests': {'memory': '16Mi'},
+                     'limits': {'memory': '64Mi'}}}, cpu='40m')
+        redfish = {'requests': {'cpu': '40m', 'memory': '32Mi'},
+                   'limits': {'memory': '160Mi'}}
         off = {'enabled': False}
         for fields, expected in (
-                ({}, {'requests': {'cpu': '7m', 'memory': '48Mi'},
+                ({}, {'requests': {'cpu': '40m', 'memory': '48Mi'},
                       'limits': {'memory': '224Mi'}}),
-                ({'ipmi': off}, defaults.resources['redfish']),
-                ({'redfish': off}, defaults.resources['ipmi']),
+                ({'ipmi': off}, redfish),
+                ({'redfish': off},
+                 {'requests': {'cpu': '40m', 'memory': '16Mi'},
+                  'limits': {'memory': '64Mi'}}),
                 ({'resources': {'redfish': {'limits': {'memory': '1Gi'}}}},
-                 {'requests': {'cpu': '2m', 'memory': '1040Mi'},
+                 {'requests': {'cpu': '40m', 'memory': '1040Mi'},
                   'limits': {'memory': '1088Mi'}}),
                 # IPMI's part has no limit.
                 ({'resources': {'ipmi': {'requests': {'cpu': 1}}}},
-                 {'requests': {'cpu': '1005m', 'memory': '32Mi'}}),
+                 {'requests': {'cpu': 1, 'memory': '32Mi'}}),
                 ({'resources': {'ipmi': {'requests': {'cpu': 1}},
                                 'redfish': {'requests': {'cpu': '2'}}}},
                  {'requests': {'cpu': '3'}}),
                 ({'ipmi': off, 'resources': {
-                    'ipmi': {'requests': {'cpu': '1'}}}},
-                 defaults.resources['redfish']),
+                    'ipmi': {'requests': {'cpu': '1'}}}}, redfish),
                 ({'resources': {'bmc': {'requests': {'cpu': '1'}},
                                 'ipmi': {'requests': {'cpu': '1'}}}},
                  {'requests': {'cpu': '1'}})):

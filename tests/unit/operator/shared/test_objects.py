@@ -169,8 +169,9 @@ class ObjectsTestCase(base.BaseTestCase):
         self.assertEqual(NAME, pod['serviceAccountName'])
         self.assertIn({'name': 'VIRTBMC_SHARED', 'value': f'lab/{NAME}'},
                       container['env'])
-        self.assertEqual('298Mi', container['resources']['requests'][
-            'memory'])
+        # The CPU of one BMC, and 1m for each 5 that it has room for.
+        self.assertEqual({'memory': '298Mi', 'cpu': '80m'},
+                         container['resources']['requests'])
         self.assertEqual({'tmp', 'config'}, {
             one['name'] for one in pod['volumes']})
         without = objects.deployment('lab', 3, dataclasses.replace(

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The BMC of one VM while other containers take all CPU.
+
+Each has a cgroup with the weight that the kubelet gives a container for its
+CPU request, as siblings below one parent. Clients and the cluster run outside
+of it and are not slowed down.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import timeit
+
+import fixtures
+import psutil
+
+from kubevirt_sandbox.testing import machines
+from tests.bench import agent
+from tests.bench import bmc
+from tests.bench import commanding
+from tests.bench import report
+from tests.fixtures import sandbox
+
+#: CPU requests of the BMC that are compared, in thousandths of a CPU.
+REQUESTS = 7, 20, 30, 50
+
+#: CPU request of each of the other containers. There is one for each CPU, so
+#: that all is requested, the worst that a scheduler allows, with this many
+#: processes.
+GUEST, BUSY = 1000, 2
+
+#: CPU shares of the parent: those of one process outside of it.
+_PARENT = 1024
+
+_V1, _V2 = pathlib.Path('/sys/fs/cgroup/cpu'), pathlib.Path('/sys/fs/cgroup')
+
+
+def shares(request: int) -> int:
+    """Return the CPU shares of a container (kubelet, MilliCPUToShares).
+
+    :param request: in thousandths of a CPU
+    """
+    return max(2, request * 1024 // 1000)
+
+
+def _root() -> pathlib.Path:
+    """Return the folder of the cgroup hierarchy with the CPU controller."""
+    return _V1 if _V1.is_dir() else _V2
+
+
+def unavailable() -> str | None:
+    """Return why no cgroup can be made, or None."""
+    root = _root()
+    if not os.access(root, os.W_OK):
+        return f'no right to make a cgroup in {root}: run it as root'
+    if root == _V2 and 'cpu' not in (
+            root / 'cgroup.subtree_control').read_text().split():
+        return f'the CPU controller is not enabled in {root}'
+    return None
+
+
+class Group(fixtures.Fixture):
+    """A cgroup with a weight.
+
+    :param path: its folder, which is made and removed
+    :param weight: CPU shares
+    """
+
+    def __init__(self, path: pathlib.Path, weight: int) -> None:
+        super().__init__()
+        self.path = path
+        self._weight = weight
+
+    def _setUp(self) -> None:
+        self.path.mkdir()
+        self.addCleanup(self._remove)
+        if self.path.parent == _V2:
+            (self.path / 'cgroup.subtree_control').write_text('+cpu')
+        self.weigh(self._weight)
+
+    def _remove(self) -> None:
+        # The processes of the group have just been ended.
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                return self.path.rmdir()
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
+    def weigh(self, weight: int) -> None:
+        """Set the CPU shares; cgroup v2 gets the kubelet's weight of them."""
+        if _root() == _V1:
+            (self.path / 'cpu.shares').write_text(str(weight))
+        else:
+            (self.path / 'cpu.weight').write_text(
+                str(1 + (weight - 2) * 9999 // 262142))
+
+    def add(self, pid: int) -> None:
+        """Move a process and its descendants into the group."""
+        parent = psutil.Process(pid)
+        for process in parent, *parent.children(recursive=True):
+            (self.path / 'cgroup.procs').write_text(str(process.pid))
+
+
+class Guests(fixtures.Fixture):
+    """Containers that compute for ever, stopped until they `compute`."""
+
+    def __init__(self, parent: pathlib.Path) -> None:
+        super().__init__()
+        self._parent = parent
+
+    def _setUp(self) -> None:
+        self._processes = []
+        for number in range(os.cpu_count()):
+            group = self.useFixture(
+                Group(self._parent / f'guest-{number}', shares(GUEST)))
+            for _ in range(BUSY):
+                process = subprocess.Popen(
+                    [sys.executable, '-c', 'while True: pass'],
+                    stdin=subprocess.DEVNULL)
+                self.addCleanup(process.wait)
+                self.addCleanup(process.kill)
+                process.send_signal(signal.SIGSTOP)
+                group.add(process.pid)
+                self._processes.append(process)
+
+    @contextlib.contextmanager
+    def compute(self) -> Iterator[None]:
+        """Take all CPU."""
+        for process in self._processes:
+            process.send_signal(signal.SIGCONT)
+        try:
+            yield
+        finally:
+            for process in self._processes:
+                process.send_signal(signal.SIGSTOP)
+
+
+def measure(sizes, say) -> list[report.Row]:
+    """Measure the answers of a BMC for each of `REQUESTS`.
+
+    :param sizes: :class:`tests.bench.plan.Sizes`
+    :param say: function that gets the name of each part when it begins
+    :returns: rows; the neighbour is the same BMC on an idle machine
+    """
+    say('contention: start')
+    if reason := unavailable():
+        return [report.Row('answers while other containers take all CPU',
+                           'ms, p99', None, reason=reason)]
+    with fixtures.CompoundFixture([]) as holder:
+        cluster = holder.useFixture(sandbox.Sandbox(vms=0))
+        cluster.create('virtualmachines', machines.vm('vm', 'Halted'))
+        parent = holder.useFixture(Group(
+            _root() / f'bench-{os.getpid()}', _PARENT)).path
+        group = holder.useFixture(Group(parent / 'bmc', shares(REQUESTS[0])))
+        guests = holder.useFixture(Guests(parent))
+        measured = holder.useFixture(agent.Agent(
+            'ours', bmc.OURS, cluster, 'vm',
+            account=holder.useFixture(agent.Account(cluster)).path)).wait()
+        group.add(measured.process.pid)
+        return list(_rows(measured, group, guests, sizes, say))
+
+
+def _rows(measured, group, guests, sizes, say) -> Iterator[report.Row]:
+    """Yield the rows of each request; each round has a turn of each."""
+    turns = {request: [] for request in (None, *REQUESTS)}
+    for number in range(sizes.contention_rounds):
+        for request in turns:
+            say(f'contention: round {number + 1}, ' + (
+                'idle' if request is None else f'{request}m'))
+            with (guests.compute() if request else contextlib.nullcontext()):
+                group.weigh(shares(request or 1000))
+                turns[request].append(_turn(measured, sizes))
+    for request in REQUESTS:
+        for what, unit in turns[None][0]:
+            yield bmc.row(
+                f'{what}, {request}m of CPU', unit, 'idle machine', *(
+                    [turn[what, unit] for turn in turns[key]]
+                    for key in (request, None)))
+
+
+def _turn(measured, sizes) -> dict[tuple[str, str], float]:
+    """Ask a BMC; return milliseconds by (what, unit)."""
+    with measured.connection('https') as kept:
+        kept.get()
+        gets = _times(kept.get, sizes.contention_answers)
+
+    def connect() -> None:
+        with measured.connection('https') as connection:
+            connection.get()
+
+    connects = _times(connect, max(2, sizes.contention_answers // 10))
+    commands = [1000 * seconds for seconds in commanding.times(
+        measured.bmc, sizes.contention_answers)]
+    return {
+        ('GET system', 'ms, p99'): _p99(gets),
+        ('GET system, new connection', 'ms, p99'): _p99(connects),
+        ('IPMI chassis status', 'ms, p99'): _p99(commands),
+        ('power state', 'ms late'): _late(measured)}
+
+
+def _times(action, count: int) -> list[float]:
+    """Return the milliseconds that each of ``count`` calls takes."""
+    return [1000 * timeit.timeit(action, number=1) for _ in range(count)]
+
+
+def _p99(times: list[float]) -> float:
+    return sorted(times)[int(0.99 * (len(times) - 1))]
+
+
+def _late(measured) -> float:
+    """Start a VM; return milliseconds from its VMI's start to ``On``."""
+    cluster, vm = measured.cluster, measured.vm
+    cluster.do(vm, 'start')
+    cluster.wait_running(vm)
+    begin = time.perf_counter()
+    while measured.power_state() != 'On':
+        pass
+    late = 1000 * (time.perf_counter() - begin)
+    cluster.do(vm, 'stop')
+    cluster.wait_stopped(vm)
+    return late
