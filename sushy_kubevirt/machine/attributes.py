@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of a machine that KubeVirt has no field for.
 
-These are a client's own BIOS attributes, the state of the indicator LED and
-the asset tag. They are kept in annotations of the VM, so that every BMC of the
-VM shows the same values and none needs storage. Attributes that KubeVirt has a
-field for are in `bios`.
+These are a client's own BIOS attributes, the state of the indicator LED, the
+asset tag, and names of IPMI. They are kept in annotations of the VM, so that
+every BMC of the VM shows the same values and none needs storage. Attributes
+that KubeVirt has a field for are in `bios`.
 """
 
 import copy
@@ -25,6 +25,9 @@ BEFORE = api_resources.PREFIX + 'bios-attributes-before'
 INDICATOR = api_resources.PREFIX + 'indicator'
 ASSET_TAG = api_resources.PREFIX + 'asset-tag'
 CONTROLLER_NAME = api_resources.PREFIX + 'controller-name'
+
+#: System info parameters that IPMI clients have written: a JSON object.
+SYSTEM_INFO = api_resources.PREFIX + 'system-info'
 
 #: Maximum length of an asset tag, in characters.
 LONGEST_TAG = 255
@@ -187,11 +190,45 @@ def set_controller_name(machine, name):
     _set_text(machine, CONTROLLER_NAME, name, 'name', 'A name')
 
 
-def _set_text(machine, annotation, text, field, subject):
+def system_info(vm, name):
+    """Return a system info parameter that a client wrote.
+
+    :param vm: the VM
+    :param name: the parameter's name in the annotation `SYSTEM_INFO`
+    :returns: text; '' for none
+    """
+    text = _load(vm, SYSTEM_INFO).get(name)
+    return text if isinstance(text, str) else ''
+
+
+def set_system_info(machine, name, text):
+    """Write a system info parameter.
+
+    :param machine: a `machine.Machine`
+    :param name: see `system_info`
+    :param text: '' removes it
+    :raises: `errors.InvalidValue` if it is longer than `LONGEST_TAG`
+    """
+    _check_length(text, name, 'A system info parameter')
+
+    def texts(vm, vmi):
+        known = {**_load(vm, SYSTEM_INFO), name: text}
+        known = {key: value for key, value in known.items() if value}
+        return {SYSTEM_INFO: json.dumps(known, sort_keys=True)
+                if known else None}
+
+    _annotate(machine, texts)
+
+
+def _check_length(text, field, subject):
     if len(text) > LONGEST_TAG:
         raise errors.InvalidValue(
             field, text,
             message=f'{subject} has at most {LONGEST_TAG} characters')
+
+
+def _set_text(machine, annotation, text, field, subject):
+    _check_length(text, field, subject)
     _annotate(machine, lambda vm, vmi: {annotation: text or None})
 
 

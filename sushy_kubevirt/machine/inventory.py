@@ -89,6 +89,8 @@ class Inventory:
     serial_console: bool = True
     started: str = ''           # when its VMI became Running, RFC 3339
     booted: str = ''            # when its guest agent connected, RFC 3339
+    os_name: str = ''           # of the guest, from its agent
+    os_version: str = ''        # likewise
 
     @property
     def firmware_type(self):
@@ -141,6 +143,7 @@ def of(vm, vmi, kubevirt_version=None, sizes=None):
     status = (vmi or {}).get('status') or {}
     domain = {**(spec.get('domain') or {}), **(sizes or {})}
     firmware = domain.get('firmware') or {}
+    guest = status.get('guestOSInfo') or {}
     return Inventory(
         cpus=_cpus(spec, domain, status),
         memory_bytes=_memory(domain, status),
@@ -159,7 +162,9 @@ def of(vm, vmi, kubevirt_version=None, sizes=None):
         graphics=_attached(domain, 'autoattachGraphicsDevice'),
         serial_console=_attached(domain, 'autoattachSerialConsole'),
         started=_started(status),
-        booted=_booted(status))
+        booted=_booted(status),
+        os_name=guest.get('prettyName') or '',
+        os_version=guest.get('version') or '')
 
 
 def _chassis(chassis):

@@ -437,6 +437,14 @@ class Machine:
         """Name the BMC, see `attributes.set_controller_name`."""
         attributes.set_controller_name(self, name)
 
+    def system_info(self, name):
+        """Return what a client wrote, see `attributes.system_info`."""
+        return attributes.system_info(self.objects()[0], name)
+
+    def set_system_info(self, name, text):
+        """Write a parameter, see `attributes.set_system_info`."""
+        attributes.set_system_info(self, name, text)
+
     def indicator(self):
         """Return the indicator LED: 'Lit', 'Blinking' or 'Off'."""
         return attributes.indicator(self.objects()[0])

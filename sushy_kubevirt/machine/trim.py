@@ -12,7 +12,9 @@ _VMI_SPEC = ('affinity', 'tolerations', 'nodeSelector', 'dnsConfig',
              'topologySpreadConstraints', 'accessCredentials',
              'readinessProbe', 'livenessProbe')
 _VMI_STATUS = ('topologyHints', 'selinuxContext', 'migratedVolumes',
-               'guestOSInfo', 'launcherContainerImageVersion')
+               'launcherContainerImageVersion')
+_GUEST_OS = 'guestOSInfo'
+_GUEST_OS_FIELDS = 'prettyName', 'version'
 _PHASE_TIMES = 'phaseTransitionTimestamps'
 _SECRET_SOURCES = ('cloudInitNoCloud', 'cloudInitConfigDrive', 'sysprep')
 
@@ -42,6 +44,11 @@ def vmi(obj):
     status = obj.get('status') or {}
     for field in _VMI_STATUS:
         status.pop(field, None)
+    guest = status.pop(_GUEST_OS, None) or {}
+    guest = {field: guest[field] for field in _GUEST_OS_FIELDS
+             if guest.get(field)}
+    if guest:
+        status[_GUEST_OS] = guest
     times = [each for each in status.pop(_PHASE_TIMES, None) or ()
              if each.get('phase') == 'Running']
     if times:

@@ -68,7 +68,9 @@ class ClientTestCase(base.FunctionalTestCase):
         vm = machines.vm(NAME, 'Halted', NAMESPACE)
         media_case.drop_medium(vm['spec']['template']['spec'])
         cls.uuid = machines.uuid_of(vm)
-        cls.sandbox.create('virtualmachines', vm)
+        vm = cls.sandbox.create('virtualmachines', vm)
+        cls.serial = vm['spec']['template']['spec']['domain']['firmware'][
+            'serial']
         cls.kubectl = user = admin.within(NAMESPACE)
         password = secrets.token_hex(8)
         cls.host = webserver.own_address()

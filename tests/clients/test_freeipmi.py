@@ -195,6 +195,16 @@ class FreeipmiTestCase(case.ClientTestCase):
                          found['System Firmware Version'])
         self.record('bmc-info')
 
+    def test_system_info(self):
+        for name in ('System Name', 'Primary Operating System Name',
+                     'Operating System Name', 'Present OS Version Number',
+                     'BMC URL', 'Base OS/Hypervisor URL'):
+            option = '--set-' + re.sub('[ /]', '-', name.lower())
+            for text in f'{name} of box', 'x' * 64, '':
+                self.freeipmi('bmc-device', f'{option}={text}')
+                found = self.fields('bmc-info', '--get-system-info')
+                self.assertEqual(text, found[name] if text else '')
+
     def test_bmc_device(self):
         self.assertIn('No Error', self.freeipmi(
             'bmc-device', '--get-self-test-results'))
@@ -205,9 +215,9 @@ class FreeipmiTestCase(case.ClientTestCase):
         image = self.home / 'fru.bin'
         for option in '--read-fru=', '--write-fru=':
             self.freeipmi('bmc-device', '--device-id=0', f'{option}{image}')
-        self.assertIn(self.uuid.encode(), image.read_bytes())
-        self.assertIn(self.uuid, self.freeipmi('ipmi-fru', '--fru-file',
-                                               image))
+        self.assertIn(self.serial.encode(), image.read_bytes())
+        self.assertIn(self.serial, self.freeipmi(
+            'ipmi-fru', '--fru-file', image))
         self.freeipmi('bmc-device', '--warm-reset')
         self.freeipmi('bmc-device', '--cold-reset')
         self.until(lambda: self.freeipmi('bmc-info', code=None).startswith(
@@ -385,7 +395,7 @@ class FreeipmiTestCase(case.ClientTestCase):
 
     def test_fru(self):
         output = self.freeipmi('ipmi-fru')
-        for text in 'KubeVirt', self.uuid, case.NAME:
+        for text in 'KubeVirt', self.serial, case.NAME:
             self.assertIn(text, output)
         self.record('ipmi-fru')
 
@@ -483,11 +493,9 @@ class FreeipmiTestCase(case.ClientTestCase):
             # Without the fields of a request
             self.record(f'{program} {re.sub("=.* .*", "", words[0])}',
                         result='refused: unsupported')
-        # The name of the system is that of the VM.
-        for name in ('system-name', 'primary-operating-system-name',
-                     'operating-system-name', 'bmc-url',
-                     'base-os-hypervisor-url'):
-            self.freeipmi('bmc-device', f'--set-{name}=name', code=1)
+        # KubeVirt brings the firmware.
+        self.freeipmi('bmc-device', '--set-system-firmware-version=2',
+                      code=1)
 
     def test_commands_of_manufacturers(self):
         """No BMC of theirs, but no internal error either."""

@@ -98,7 +98,7 @@ class IpmitoolTestCase(case.ClientTestCase):
         self.contains('sel clear')
 
     def test_inventory(self):
-        self.contains('fru print', 'KubeVirt', self.uuid)
+        self.contains('fru print', 'KubeVirt', self.serial)
 
     def test_lan(self):
         self.contains('lan print', 'IP Address              : 127.',

@@ -70,7 +70,7 @@ class PyghmiTestCase(case.ClientTestCase):
 
     def test_inventory(self):
         (_, system), *_ = self.call('get_inventory')
-        for text in self.uuid, 'KubeVirt':
+        for text in self.serial, 'KubeVirt':
             self.assertIn(text, json.dumps(system))
         self.record('get_inventory')
 

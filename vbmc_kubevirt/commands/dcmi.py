@@ -8,10 +8,10 @@ specification, v1.5 revision 1.0.
 
 import codecs
 import struct
-import weakref
 
 from sushy_kubevirt.bmc import event_log
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import parts
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
@@ -101,35 +101,20 @@ def _part(text, data):
     return bytes((len(text),)) + text[offset:offset + count]
 
 
-class _Writer:
-    """A text that a session writes in parts (sections 6.4.2 and 6.6)."""
+def _add(writer, session, data, most):
+    """Add the part of a request to a text (sections 6.4.2 and 6.6).
 
-    def __init__(self):
-        self._session = None
-        self._text = b''
-
-    def add(self, session, data, most):
-        """Add a part to what its session has written.
-
-        :param data: offset, number of bytes, the part
-        :param most: largest number of bytes of the whole text
-        :returns: the text so far, bytes
-        """
-        offset, count, part = data[0], data[1], data[2:]
-        if count > PART_MAX or offset + count > most:
-            raise completion.RequestError(_CODE.OUT_OF_RANGE)
-        if len(part) < count:
-            raise completion.RequestError(_CODE.LENGTH_INVALID)
-        before = b''
-        if offset:
-            if self._session is None or self._session() is not session:
-                raise completion.RequestError(_CODE.WRONG_STATE)
-            before = self._text
-        if offset > len(before):
-            raise completion.RequestError(_CODE.OUT_OF_RANGE)
-        self._session = weakref.ref(session)
-        self._text = before[:offset] + part[:count]
-        return self._text
+    :param writer: a `parts.Writer`
+    :param data: offset, number of bytes, the part
+    :param most: largest number of bytes of the whole text
+    :returns: the text so far, bytes
+    """
+    offset, count, part = data[0], data[1], data[2:]
+    if count > PART_MAX:
+        raise completion.RequestError(_CODE.OUT_OF_RANGE)
+    if len(part) < count:
+        raise completion.RequestError(_CODE.LENGTH_INVALID)
+    return writer.add(session, offset, part[:count], most)
 
 
 def _decode(data):
@@ -155,7 +140,7 @@ class _Dcmi:
 
     def __init__(self, bmc):
         self._bmc = bmc
-        self._tag, self._identifier = _Writer(), _Writer()
+        self._tag, self._identifier = parts.Writer(), parts.Writer()
 
     def get_capabilities(self, session, data):
         """Get DCMI Capabilities Info (6.1)."""
@@ -174,7 +159,7 @@ class _Dcmi:
 
         NULs at the end are ignored: FreeIPMI writes 63 to remove the tag.
         """
-        text = self._tag.add(session, data, TAG_MAX)
+        text = _add(self._tag, session, data, TAG_MAX)
         self._bmc.machine().set_asset_tag(
             _decode(text.removeprefix(_BOM).rstrip(b'\0')))
         return bytes((len(text),))
@@ -193,7 +178,7 @@ class _Dcmi:
 
         The NUL at the end completes it.
         """
-        text = self._identifier.add(session, data, IDENTIFIER_MAX + 1)
+        text = _add(self._identifier, session, data, IDENTIFIER_MAX + 1)
         name, end, _rest = text.partition(b'\0')
         if end:
             self._bmc.machine().set_controller_name(_decode(name))

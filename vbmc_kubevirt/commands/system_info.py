@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""System info parameters (sections 22.14a and 22.14b): firmware and name.
+"""System info parameters (sections 22.14a and 22.14b): names and versions.
 
-They are for the system's software, which has no interface to this BMC, so
-they cannot be written.
+On a server, the system's firmware and software write them. Here the BMC knows
+most of them from KubeVirt, and clients can write names and URLs.
 """
 
+import dataclasses
+from typing import Callable
+
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.commands import parts
 from vbmc_kubevirt.commands import set_in_progress
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
@@ -13,16 +17,49 @@ from vbmc_kubevirt.ipmi import server
 _LEVEL = constants.Privilege
 _CODE = constants.Completion
 
-#: Strings of table 22-16c that are served, of a `machine.Machine`, and the
-#: revision of the parameters.
-STRINGS = {
-    1: lambda machine: machine.inventory().firmware_version,
-    2: lambda machine: machine.qualified_name,
-}
+#: Revision of the parameters.
 REVISION = 0x11
 
-# Strings (table 22-16c): encoding, bytes in a block, largest number of bytes.
-_UTF_8, _BLOCK, _MAX = 1, 16, 255
+#: Encodings of strings (table 22-16c): ASCII and Latin-1, UTF-8, Unicode.
+ENCODINGS = ('latin-1', 'utf-8', 'utf-16-le')
+_LATIN_1, _UTF_8 = 0, 1
+
+#: Largest length of a string, and length of a block, in bytes (table 22-16c).
+#: The first block begins with encoding and length.
+LENGTH_MAX, _BLOCK, _HEAD = 255, 16, 2
+
+#: Number of blocks of a string. All can be read, whatever the length of the
+#: string: table 22-16c asks for four at least, and ipmitool 1.8.19 reads four
+#: of a string in UTF-8.
+BLOCKS = -(-(_HEAD + LENGTH_MAX) // _BLOCK)
+
+
+@dataclasses.dataclass(frozen=True)
+class String:
+    """A string parameter.
+
+    :param known: function of a `machine.Machine` that returns the value while
+        no client has written one
+    :param name: its name in `attributes.system_info`; '' if it is not kept
+    :param volatile: what a client has written is valid for one run of the VM
+    """
+
+    known: Callable
+    name: str = ''
+    volatile: bool = False
+
+
+#: String parameters of table 22-16c. Those that are neither named nor volatile
+#: are read-only.
+STRINGS = {
+    1: String(lambda machine: machine.inventory().firmware_version),
+    2: String(lambda machine: machine.qualified_name, 'systemName'),
+    3: String(lambda machine: machine.inventory().os_name, 'primaryOsName'),
+    4: String(lambda machine: machine.inventory().os_name, volatile=True),
+    5: String(lambda machine: machine.inventory().os_version, volatile=True),
+    6: String(lambda machine: '', 'bmcUrl'),
+    7: String(lambda machine: '', 'hypervisorUrl'),
+}
 
 
 def commands(bmc):
@@ -34,26 +71,48 @@ def commands(bmc):
     bmc.on_reset.append(info.set_in_progress.release)
     return {
         (constants.APPLICATION, 0x58): server.Command(
-            'Set System Info Parameters',
-            completion.without_machine(info.set_parameter),
-            _LEVEL.ADMINISTRATOR, min_length=1, inline=True),
+            'Set System Info Parameters', bmc.map_errors(info.set_parameter),
+            _LEVEL.ADMINISTRATOR, min_length=1, modifies=True),
         (constants.APPLICATION, 0x59): server.Command(
             'Get System Info Parameters',
             bmc.map_errors(info.get_parameter), _LEVEL.USER, min_length=4),
     }
 
 
-def blocks(text):
-    """Divide a string into blocks (table 22-16c).
+def encode(text):
+    """Encode a string with its head (table 22-16c).
 
-    :param text: str
-    :returns: list of bytes, `_BLOCK` each; the first begins with encoding and
-        length
+    :param text: str; control characters, which a guest may have chosen, are
+        replaced
+    :returns: encoding, length, and the string, as bytes
     """
-    data = text.encode()[:_MAX].decode(errors='ignore').encode()
-    data = bytes((_UTF_8, len(data))) + data
-    return [data[start:start + _BLOCK].ljust(_BLOCK, b'\0')
-            for start in range(0, len(data), _BLOCK)]
+    text = ''.join(character if character.isprintable() else '?'
+                   for character in text)
+    data = text.encode()[:LENGTH_MAX].decode(errors='ignore').encode()
+    return bytes((_LATIN_1 if text.isascii() else _UTF_8, len(data))) + data
+
+
+def decode(data):
+    """Decode a string with its head (table 22-16c).
+
+    :param data: bytes from `_HEAD` on
+    :returns: str; None while the string is incomplete
+    :raises: `completion.RequestError` for another encoding, and characters
+        that are not printable
+    """
+    encoding, length = data[0] & 0x0f, data[1]
+    if encoding >= len(ENCODINGS):
+        raise completion.RequestError(_CODE.INVALID_FIELD)
+    if len(data) < _HEAD + length:
+        return None
+    try:
+        text = data[_HEAD:_HEAD + length].decode(ENCODINGS[encoding])
+    except UnicodeDecodeError:
+        raise completion.RequestError(_CODE.INVALID_FIELD) from None
+    text = text.rstrip('\0')
+    if not text.isprintable():
+        raise completion.RequestError(_CODE.INVALID_FIELD)
+    return text
 
 
 class _SystemInfo:
@@ -61,15 +120,40 @@ class _SystemInfo:
     def __init__(self, bmc):
         self._bmc = bmc
         self.set_in_progress = set_in_progress.SetInProgress()
+        self._writers = {number: parts.Writer() for number in STRINGS}
+        # Volatile strings: the run of the VM in which they were written, and
+        # the text.
+        self._volatile = {}
 
     def set_parameter(self, session, data):
-        """Set System Info Parameters (22.14a)."""
-        self._check(data[0])
-        if data[0] != set_in_progress.PARAMETER:
-            raise completion.RequestError(_CODE.READ_ONLY)
+        """Set System Info Parameters (22.14a).
+
+        A string takes effect when its last block has been written.
+        """
+        number = data[0]
+        self._check(number)
         if len(data) < 2:
             raise completion.RequestError(_CODE.LENGTH_INVALID)
-        self.set_in_progress.set(session, data[1])
+        if number == set_in_progress.PARAMETER:
+            self.set_in_progress.set(session, data[1])
+            return
+        string = STRINGS[number]
+        if not (string.name or string.volatile):
+            raise completion.RequestError(_CODE.READ_ONLY)
+        selector, block = data[1], data[2:2 + _BLOCK]
+        if not selector and len(block) < _HEAD or not block:
+            raise completion.RequestError(_CODE.LENGTH_INVALID)
+        if selector >= BLOCKS:
+            raise completion.RequestError(_CODE.OUT_OF_RANGE)
+        text = decode(self._writers[number].add(
+            session, selector * _BLOCK, block, BLOCKS * _BLOCK))
+        if text is None:
+            return
+        machine = self._bmc.machine()
+        if string.volatile:
+            self._volatile[number] = _run(machine), text
+        else:
+            machine.set_system_info(string.name, text)
 
     def get_parameter(self, session, data):
         """Get System Info Parameters (22.14b)."""
@@ -79,11 +163,27 @@ class _SystemInfo:
             return bytes((REVISION,))
         if data[1] == set_in_progress.PARAMETER:
             return bytes((REVISION,)) + self.set_in_progress.data()
-        found = blocks(STRINGS[data[1]](self._bmc.machine()))
-        if data[2] >= len(found):
+        if data[2] >= BLOCKS:
             raise completion.RequestError(_CODE.OUT_OF_RANGE)
-        return bytes((REVISION, data[2])) + found[data[2]]
+        text = encode(self._text(data[1])).ljust(BLOCKS * _BLOCK, b'\0')
+        start = data[2] * _BLOCK
+        return bytes((REVISION, data[2])) + text[start:start + _BLOCK]
+
+    def _text(self, number):
+        machine, string = self._bmc.machine(), STRINGS[number]
+        if string.volatile:
+            run, text = self._volatile.get(number, (None, ''))
+            written = text if run == _run(machine) else ''
+        else:
+            written = string.name and machine.system_info(string.name)
+        return written or string.known(machine)
 
     def _check(self, parameter):
         if parameter not in (set_in_progress.PARAMETER, *STRINGS):
             raise completion.RequestError(_CODE.PARAMETER_NOT_SUPPORTED)
+
+
+def _run(machine):
+    """Return the uid of a machine's VMI, '' while it has none."""
+    _vm, vmi = machine.objects()
+    return vmi['metadata']['uid'] if vmi else ''

@@ -6,8 +6,13 @@ The guest's boot record decides whether a boot step worked.
 
 import time
 
+from kubevirt_sandbox.testing import given_cluster
 from tests.fixtures import ipmi_case
+from tests.fixtures import sandbox
 from tests.fixtures import vbmcd
+
+# A guest with the QEMU guest agent.
+AGENT = {'sandbox.sushy-kubevirt/guest-agent': 'true'}
 
 
 class IpmiTestCase(ipmi_case.IpmiTestCase):
@@ -200,6 +205,36 @@ class DeviceTest(IpmiTestCase):
         firmware = self.vm['spec']['template']['spec']['domain']['firmware']
         self.assertRegex(self.ipmi('mc', 'guid'),
                          f"System GUID +: {firmware['uuid']}")
+
+    @given_cluster.needs_sandbox('a guest agent')
+    def test_system_info(self):
+        """Each name that ipmitool reads, known, written and too long."""
+        name = self.bmc('RerunOnFailure', AGENT)
+        known = {'system_name': f'{sandbox.NAMESPACE}/{name}',
+                 'primary_os_name': 'Debian GNU/Linux 13 (trixie)',
+                 'os_name': 'Debian GNU/Linux 13 (trixie)'}
+        for parameter, text in known.items():
+            self.until(lambda: self.ipmi('mc', 'getsysinfo', parameter)
+                       == text)
+            # ipmitool writes at most 62 bytes.
+            for written in 'node-7', 'n' * 14, 'n' * 15, 'n' * 62:
+                self.ipmi('mc', 'setsysinfo', parameter, written)
+                self.assertEqual(written, self.ipmi(
+                    'mc', 'getsysinfo', parameter))
+        self.assertRegex(self.ipmi('mc', 'getsysinfo', 'system_fw_version'),
+                         r'^BIOS of KubeVirt')
+        # The exit code is 0 even so.
+        self.assertIn('parameter not supported', self.ipmi(
+            'mc', 'getsysinfo', 'delloem_url'))
+        # Names last, the name of the running system does not.
+        self.ipmi('power', 'off')
+        self.sandbox.wait_stopped(name)
+        self.wait_power('off')
+        self.assertEqual(['n' * 62, 'n' * 62, ''], [
+            self.ipmi('mc', 'getsysinfo', parameter) for parameter in known])
+        self.ipmi('mc', 'setsysinfo', 'system_name', '')
+        self.assertEqual(known['system_name'], self.ipmi(
+            'mc', 'getsysinfo', 'system_name'))
 
     def test_cold_reset(self):
         self.bmc('RerunOnFailure')

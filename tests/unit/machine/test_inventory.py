@@ -217,6 +217,19 @@ class MachineTestCase(base.BaseTestCase):
         facts = inventory.of(a, made)
         self.assertEqual(('', ''), (facts.started, facts.booted))
 
+    def test_operating_system_of_guest(self):
+        a = vm()
+        for info, expected in (
+                (None, ('', '')), ({}, ('', '')),
+                ({'prettyName': 'Debian 13', 'version': '13 (trixie)',
+                  'name': 'Debian', 'kernelVersion': '#1'},
+                 ('Debian 13', '13 (trixie)'))):
+            cached = trim.vmi(dict(vmi(a, {'guestOSInfo': info}),
+                                   metadata={}))
+            self.assertNotIn('kernelVersion', str(cached))
+            facts = inventory.of(a, cached)
+            self.assertEqual(expected, (facts.os_name, facts.os_version))
+
     def test_mac_in_guest_and_link_state(self):
         a = vm({'devices': {'interfaces': [
             {'name': 'default', 'macAddress': '02-00-00-00-00-AA',

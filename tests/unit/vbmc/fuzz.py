@@ -110,6 +110,8 @@ def virtual_machine():
     found.indicator.return_value = 'Off'
     found.asset_tag.return_value = 'rack 7'
     found.controller_name.return_value = ''
+    found.system_info.return_value = ''
+    found.serial.return_value = 'serial-7'
     found.objects.return_value = {'metadata': {}}, None
     found.inventory.return_value.started = ''
     found.gates.version = 'v1.6.0'

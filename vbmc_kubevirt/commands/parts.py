@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts that a client writes in several requests."""
+
+import weakref
+
+from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.ipmi import constants
+
+
+class Writer:
+    """A text that a session writes in parts, from its beginning."""
+
+    def __init__(self):
+        self._session = None
+        self._text = b''
+
+    def add(self, session, offset, part, most):
+        """Add a part to what its session has written.
+
+        :param session: the session
+        :param offset: position of the part in bytes; 0 begins a new text
+        :param part: bytes
+        :param most: largest number of bytes of the whole text
+        :returns: the text so far, bytes
+        :raises: `completion.RequestError` if the session has not written what
+            precedes the part, or the text is too long
+        """
+        if offset + len(part) > most:
+            raise completion.RequestError(constants.Completion.OUT_OF_RANGE)
+        before = b''
+        if offset:
+            if self._session is None or self._session() is not session:
+                raise completion.RequestError(
+                    constants.Completion.WRONG_STATE)
+            before = self._text
+        if offset > len(before):
+            raise completion.RequestError(constants.Completion.OUT_OF_RANGE)
+        self._session = weakref.ref(session)
+        self._text = before[:offset] + part
+        return self._text
