@@ -82,7 +82,7 @@ class SamplesTestCase(base.BaseTestCase):
         self.assertEqual(('virtio', '/dev/vda'), (
             disk['disk']['bus'], self.inventory['primaryDisk']))
         # One-time boots of Seeder's jobs are legacy boots.
-        self.assertNotIn('firmware', template['domain'])
+        self.assertNotIn('efi', template['domain']['firmware']['bootloader'])
 
     def test_claims_of_vm(self):
         [claim] = json.loads(self.vm['metadata']['annotations'][
