@@ -38,10 +38,10 @@ def parse(argv):
         '--list', action='store_true',
         help='print the suites, in the order in which they run, and exit')
     parser.add_argument(
-        '--conformance', metavar='DIR',
-        help='also run DIR/test_kubevirt_api.py and DIR/test_cdi_api.py, '
-             "recorded cases of KubeVirt's and CDI's APIs, against a "
-             'sandbox')
+        '--conformance', metavar='DIR', action='append', default=[],
+        help='also run the modules DIR/test_*.py against a sandbox: recorded '
+             "cases of Kubernetes', KubeVirt's and CDI's APIs; may be "
+             'repeated')
     parser.add_argument(
         '--cluster', metavar='KUBECONFIG',
         help='run the functional tests against the cluster with KubeVirt and '

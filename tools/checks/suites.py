@@ -39,8 +39,8 @@ CLUSTER_TIMEOUT = 12 * 60 * 60
 # machine, most of it to install packages or to compile.
 FINDING_TIMEOUT = 15 * 60
 
-# Matches the sandbox's tests that check what KubeVirt and CDI do.
-API_TESTS = r'\.test_(kubevirt|cdi)_'
+# Matches the sandbox's tests that check what Kubernetes, KubeVirt and CDI do.
+API_TESTS = r'\.test_(kubernetes|kubevirt|cdi)_'
 
 # Matches the names of test modules whose guests run in QEMU.
 QEMU_TESTS = r'\.test_qemu_'
@@ -378,7 +378,7 @@ def functional_on_cluster(folder, options):
 
 
 def sandbox_functional_on_cluster(folder, options):
-    """Run the sandbox's tests of KubeVirt's and CDI's APIs likewise."""
+    """Run the sandbox's tests of other projects' APIs likewise."""
     return _on_cluster(folder, options, API_TESTS, project=SANDBOX)
 
 
@@ -571,18 +571,19 @@ def junit(report, code, lines=()):
 
 
 def conformance(folder, cases):
-    """Run recorded cases of KubeVirt's and CDI's APIs against a sandbox.
+    """Run recorded cases of other projects' APIs against a sandbox.
 
-    :param cases: folder with ``test_kubevirt_api.py`` and optionally
-        ``test_cdi_api.py``. The head of the first documents the environment
-        variables with the API's address.
+    :param cases: folders with modules ``test_*.py``. The head of
+        ``test_kubevirt_api.py`` documents the environment variables with the
+        API's address.
     :returns: :class:`Result`
     """
     report = os.path.join(folder, 'report.xml')
-    cases = os.path.abspath(cases)
-    files = [os.path.join(cases, 'test_kubevirt_api.py')]
-    if os.path.exists(more := os.path.join(cases, 'test_cdi_api.py')):
-        files.append(more)
+    files = [module.resolve() for each in cases
+             for module in sorted(pathlib.Path(each).glob('test_*.py'))]
+    if not files:
+        return Result(failed=1, failures=(
+            f"no modules test_*.py in {', '.join(cases)}",))
     lines = []
     with sandbox.Sandbox(vms=0) as running:
         code = run(

@@ -16,10 +16,12 @@ from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import escalation
 from kubevirt_sandbox.api import event_columns
 from kubevirt_sandbox.api import event_rules
+from kubevirt_sandbox.api import field_rules
 from kubevirt_sandbox.api import garbage
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import metadata
 from kubevirt_sandbox.api import namespaces
+from kubevirt_sandbox.api import pod_rules
 from kubevirt_sandbox.api import pod_schemas
 from kubevirt_sandbox.api import policy_admission
 from kubevirt_sandbox.api import quotas
@@ -107,6 +109,17 @@ def _pod_grace(pod, wanted):
     return wanted if wanted >= 0 else 1
 
 
+def _lease_faults(new, old):
+    """List what is wrong with a Lease (pkg/apis/coordination/validation)."""
+    found, spec = [], new.get('spec') or {}
+    for name, least, why in (
+            ('leaseDurationSeconds', 1, 'must be greater than 0'),
+            ('leaseTransitions', 0, 'must be greater than or equal to 0')):
+        if spec.get(name) is not None and spec[name] < least:
+            field_rules.invalid(found, f'spec.{name}', spec[name], why)
+    return found
+
+
 def _pod_status(pod):
     """Return the text of column STATUS, in the format of ``kubectl``."""
     if 'deletionTimestamp' in pod['metadata']:
@@ -188,7 +201,7 @@ SERVICE = _kind(
     short_names=('svc',), categories=('all',), status=True,
     schema=services.SCHEMA, omits=True, default=services.default,
     mutate=services.complete,
-    validate=services.validator(lambda: SERVICE),
+    validate=field_rules.checker(lambda: SERVICE, services.faults),
     selectable_fields=('spec.clusterIP', 'spec.type'))
 POD = _kind(
     '', 'v1', 'Pod', 'pods', (
@@ -200,6 +213,7 @@ POD = _kind(
     short_names=('po',), categories=('all',), status=True,
     generation=True, schema=pod_schemas.POD, omits=True, grace=_pod_grace,
     mutate=_complete_pod,
+    validate=field_rules.checker(lambda: POD, pod_rules.pod_faults),
     selectable_fields=('spec.nodeName', 'spec.restartPolicy',
                        'spec.schedulerName', 'spec.serviceAccountName',
                        'status.phase', 'status.podIP'))
@@ -226,7 +240,8 @@ EVENT = _kind(
 EVENT.columns = event_columns.COLUMNS
 LEASE = _kind(
     'coordination.k8s.io', 'v1', 'Lease', 'leases',
-    (_text('Holder', '.spec.holderIdentity'),), schema=core_schemas.LEASE)
+    (_text('Holder', '.spec.holderIdentity'),), schema=core_schemas.LEASE,
+    validate=field_rules.checker(lambda: LEASE, _lease_faults))
 
 KINDS = (NAMESPACE, SECRET, CONFIG_MAP, SERVICE_ACCOUNT, SERVICE, POD, NODE,
          CLAIM, volumes.STORAGE_CLASS, quotas.QUOTA, EVENT, LEASE,

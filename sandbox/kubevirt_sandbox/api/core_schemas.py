@@ -128,9 +128,10 @@ NODE = about(strict(
     'Node is a worker node in Kubernetes.')
 
 LEASE = about(strict(spec=strict(
-    holderIdentity=STRING, leaseDurationSeconds=INTEGER, acquireTime=TIME,
-    renewTime=TIME, leaseTransitions=INTEGER, preferredHolder=STRING,
-    strategy=STRING)), 'Lease defines a lease concept.')
+    holderIdentity=STRING, leaseDurationSeconds=INTEGER,
+    acquireTime=MICRO_TIME, renewTime=MICRO_TIME, leaseTransitions=INTEGER,
+    preferredHolder=STRING, strategy=STRING)),
+    'Lease defines a lease concept.')
 
 _NAMES = strict(plural=STRING, singular=STRING, kind=STRING, listKind=STRING,
                 shortNames=STRINGS, categories=STRINGS)

@@ -91,7 +91,8 @@ def _bad(field, value, why):
                         field)
 
 
-def _key_fault(key):
+def key_fault(key):
+    """Describe why the key of a label is not allowed, or return None."""
     prefix, slash, name = key.rpartition('/')
     if slash and (not prefix or name_fault(prefix)):
         return 'prefix part ' + (SUBDOMAIN_RULE if prefix
@@ -102,7 +103,8 @@ def _key_fault(key):
     return None if _QUALIFIED.fullmatch(name) else QUALIFIED_RULE
 
 
-def _value_fault(value):
+def value_fault(value):
+    """Describe why the value of a label is not allowed, or return None."""
     if len(value) > 63:
         return 'must be no more than 63 bytes'
     return None if not value or _QUALIFIED.fullmatch(value) else VALUE_RULE
@@ -246,15 +248,15 @@ def causes(kind, obj, old=None):
         if why:
             found.append(_bad('metadata.name', name, why))
     for key, value in meta.get('labels', {}).items():
-        why = _key_fault(key)
+        why = key_fault(key)
         if why:
             found.append(_bad('metadata.labels', key, why))
-        why = _value_fault(value)
+        why = value_fault(value)
         if why:
             found.append(_bad('metadata.labels', value, why))
     size = 0
     for key, value in meta.get('annotations', {}).items():
-        why = _key_fault(key.lower())
+        why = key_fault(key.lower())
         if why:
             found.append(_bad('metadata.annotations', key, why))
         size += len(key) + len(value)
@@ -270,9 +272,9 @@ def causes(kind, obj, old=None):
                     f'{field if field != "apiVersion" else "version"} must '
                     'not be empty'))
     for finalizer in meta.get('finalizers', []):
-        if _key_fault(finalizer):
+        if key_fault(finalizer):
             found.append(_bad('metadata.finalizers', finalizer,
-                              _key_fault(finalizer)))
+                              key_fault(finalizer)))
     if old is not None and 'deletionTimestamp' in old['metadata']:
         known = old['metadata'].get('finalizers', [])
         fresh = [f for f in meta.get('finalizers', []) if f not in known]

@@ -3,6 +3,7 @@
 from kubevirt_sandbox.api import bodies
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import json_copy
+from kubevirt_sandbox.api import json_patch
 from kubevirt_sandbox.api import managed_fields
 from kubevirt_sandbox.api import metadata
 from kubevirt_sandbox.api import patches
@@ -30,7 +31,7 @@ async def patch(call, validation):
     body = bodies.parse_json(raw, validation.duplicates)
     old = _as_seen(kind, call.store.get(kind, target.namespace, target.name))
     if media == patches.JSON_PATCH:
-        new = patches.json_patch(old, body)
+        new = json_patch.apply(old, body)
     else:
         if not isinstance(body, dict):
             raise errors.bad_request('a merge patch must be an object')

@@ -4,17 +4,28 @@
 :mod:`workloads.services` assigns addresses and ports.
 
 Source: kubernetes/pkg/apis/core/v1/defaults.go, pkg/apis/core/validation and
-pkg/registry/core/service/strategy.go (1.36).
+pkg/registry/core/service/strategy.go (1.37).
 """
 import itertools
-import re
+import json
 
 from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import field_rules
+from kubevirt_sandbox.api import metadata
 
 _TYPES = ('ClusterIP', 'ExternalName', 'LoadBalancer', 'NodePort')
 _PROTOCOLS = ('SCTP', 'TCP', 'UDP')
-_LABEL = re.compile(r'[a-z]([-a-z0-9]*[a-z0-9])?')
+_POLICIES = {
+    'sessionAffinity': ('ClientIP', 'None'),
+    'externalTrafficPolicy': ('Cluster', 'Local'),
+    'internalTrafficPolicy': ('Cluster', 'Local'),
+    'ipFamilyPolicy': ('PreferDualStack', 'RequireDualStack', 'SingleStack'),
+    'trafficDistribution': ('PreferClose', 'PreferSameNode',
+                            'PreferSameZone')}
+
+#: Annotation in place of ``loadBalancerSourceRanges``.
+_RANGES = 'service.beta.kubernetes.io/load-balancer-source-ranges'
 
 _ATOMIC = {'type': 'array', 'items': core_schemas.STRING,
            'x-kubernetes-list-type': 'atomic'}
@@ -120,77 +131,113 @@ def _drop(field, spec, old):
         del spec[field]
 
 
-def _fault(found, field, value, why, reason='FieldValueInvalid'):
-    shown = f'"{value}"' if isinstance(value, str) else value
-    found.append(errors.Cause(reason, f'Invalid value: {shown}: {why}',
-                              field))
-
-
-def validator(kind):
-    """Make the hook that refuses invalid Services.
-
-    :param kind: function that returns the Kind.
-    """
-    def check(admission):
-        new = admission.new
-        if new is None or admission.subresource:
-            return
-        found = faults(new, admission.old)
-        if found:
-            raise errors.invalid(kind(), new['metadata'].get('name'), found)
-    return check
-
-
 def faults(new, old):
     """List what is wrong with a Service, as :class:`errors.Cause`."""
-    found, spec, name = [], new['spec'], new['metadata'].get('name', '')
+    found, spec = [], new['spec']
     before = (old or {}).get('spec', {})
-    if not _LABEL.fullmatch(name) or len(name) > 63:
-        _fault(found, 'metadata.name', name, 'a DNS-1035 label must consist '
-               'of lower case alphanumeric characters or \'-\', start with '
-               'an alphabetic character, and end with an alphanumeric '
-               'character (e.g. \'my-name\',  or \'abc-123\', regex used for '
-               'validation is \'[a-z]([-a-z0-9]*[a-z0-9])?\')')
     kind, ports = spec.get('type'), spec.get('ports') or []
+    field_rules.check(found, 'metadata.name', new['metadata'].get('name', ''),
+                      field_rules.label)
     if kind not in _TYPES:
-        found.append(errors.Cause(
-            'FieldValueNotSupported', f'Unsupported value: "{kind}": '
-            'supported values: ' + ', '.join(f'"{t}"' for t in _TYPES),
-            'spec.type'))
+        field_rules.unsupported(found, 'spec.type', kind, _TYPES)
     if not ports and kind != 'ExternalName' and (
             spec.get('clusterIP') != 'None'):
-        found.append(errors.Cause('FieldValueRequired', 'Required value',
-                                  'spec.ports'))
+        field_rules.required(found, 'spec.ports')
     names = set()
     for index, port in enumerate(ports):
-        where = f'spec.ports[{index}]'
-        called = port.get('name', '')
-        if not called and len(ports) > 1:
-            found.append(errors.Cause('FieldValueRequired', 'Required value',
-                                      where + '.name'))
-        elif called and called in names:
-            found.append(errors.Cause(
-                'FieldValueDuplicate', f'Duplicate value: "{called}"',
-                where + '.name'))
-        names.add(called)
-        for field in ('port', 'targetPort'):
-            value = port.get(field, 0)
-            if isinstance(value, int) and not 0 < value < 65536:
-                _fault(found, f'{where}.{field}', value,
-                       'must be between 1 and 65535, inclusive')
-        if port.get('protocol') not in _PROTOCOLS:
-            found.append(errors.Cause(
-                'FieldValueNotSupported', 'Unsupported value: '
-                f'"{port.get("protocol")}": supported values: '
-                + ', '.join(f'"{p}"' for p in _PROTOCOLS),
-                where + '.protocol'))
-    chosen = spec.get('loadBalancerClass')
+        _port(found, f'spec.ports[{index}]', port, names, len(ports) > 1)
+        if kind == 'ClusterIP' and port.get('nodePort'):
+            field_rules.forbidden(
+                found, f'spec.ports[{index}].nodePort',
+                "may not be used when `type` is 'ClusterIP'")
+    for field, where in ('nodePort', '.nodePort'), ('port', ''):
+        _duplicates(found, ports, field, where)
+    field_rules.labels(found, 'spec.selector', spec.get('selector'))
+    for field, supported in _POLICIES.items():
+        value = spec.get(field)
+        if value is not None and value not in supported:
+            field_rules.unsupported(found, f'spec.{field}', value, supported)
+    for index, address in enumerate(spec.get('externalIPs') or ()):
+        if address not in (before.get('externalIPs') or ()):
+            field_rules.check(found, f'spec.externalIPs[{index}]', address,
+                              field_rules.ip)
+    _source_ranges(found, new, before)
+    _class(found, spec, before)
+    return found
+
+
+def _port(found, where, port, names, named):
+    """Check a port of a Service.
+
+    :param names: set of the names before it; the port's is added
+    :param named: whether the port must have a name
+    """
+    name = port.get('name', '')
+    if not name:
+        if named:
+            field_rules.required(found, where + '.name')
+    else:
+        field_rules.check(found, where + '.name', name, field_rules.label)
+        if name in names:
+            _duplicate(found, where + '.name', name)
+    names.add(name)
+    field_rules.check(found, where + '.port', port.get('port', 0),
+                      field_rules.port)
+    field_rules.check(found, where + '.targetPort', port.get('targetPort', 0),
+                      field_rules.port_or_name)
+    if port.get('protocol') not in _PROTOCOLS:
+        field_rules.unsupported(found, where + '.protocol',
+                                port.get('protocol'), _PROTOCOLS)
+    if port.get('appProtocol') is not None:
+        field_rules.check(found, where + '.appProtocol', port['appProtocol'],
+                          metadata.key_fault)
+
+
+def _duplicate(found, field, value):
+    found.append(errors.Cause(
+        'FieldValueDuplicate', f'Duplicate value: {json.dumps(value)}',
+        field))
+
+
+def _duplicates(found, ports, field, where):
+    """Check that no two ports of a protocol have the same number."""
+    known = set()
+    for index, port in enumerate(ports):
+        key = port.get(field), port.get('protocol')
+        if key[0] and key in known:
+            _duplicate(found, f'spec.ports[{index}]{where}', key[0])
+        known.add(key)
+
+
+def _source_ranges(found, new, before):
+    """Check the clients of a load balancer, by field or annotation."""
+    spec, field = new['spec'], 'spec.LoadBalancerSourceRanges'
+    ranges = spec.get('loadBalancerSourceRanges') or []
+    text = (new['metadata'].get('annotations') or {}).get(_RANGES)
+    if not ranges:
+        if text is None:
+            return
+        field = f'metadata.annotations[{_RANGES}]'
+        ranges = text.split(',') if text.strip() else []
+    if spec.get('type') != 'LoadBalancer':
+        field_rules.forbidden(found, field, "may only be used when `type` is "
+                              "'LoadBalancer'")
+    for network in ranges:
+        if network not in (before.get('loadBalancerSourceRanges') or ()):
+            field_rules.check(found, field, network.strip(),
+                              field_rules.cidr)
+
+
+def _class(found, spec, before):
+    chosen, kind = spec.get('loadBalancerClass'), spec.get('type')
     if chosen and kind != 'LoadBalancer':
-        found.append(errors.Cause(
-            'FieldValueForbidden', 'Forbidden: may only be used when `type` '
-            'is \'LoadBalancer\'', 'spec.loadBalancerClass'))
+        field_rules.forbidden(
+            found, 'spec.loadBalancerClass',
+            "may only be used when `type` is 'LoadBalancer'")
+    elif chosen:
+        field_rules.check(found, 'spec.loadBalancerClass', chosen,
+                          metadata.key_fault)
     if kind == before.get('type') == 'LoadBalancer' and (
             chosen != before.get('loadBalancerClass')):
-        _fault(found, 'spec.loadBalancerClass', chosen or '',
-               'may not change once set')
-    return found
+        field_rules.invalid(found, 'spec.loadBalancerClass', chosen or '',
+                            'may not change once set')

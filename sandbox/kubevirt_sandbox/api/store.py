@@ -9,6 +9,7 @@ patches and the syntax of selectors are in ``resources``, garbage collection in
 """
 import collections
 import logging
+import re
 
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import go_types
@@ -472,6 +473,12 @@ class Store:
         ) and managed_fields.same(new_meta, old_meta)
 
 
+# Matches the messages about times that Go does not parse. Only times have a
+# pattern in the schemas of Kubernetes' own kinds.
+_UNREADABLE = re.compile(
+    ' in body (must be of type date-time:|should match )')
+
+
 def decode(kind, obj, same=()):
     """Refuse an object with values of wrong types.
 
@@ -485,7 +492,8 @@ def decode(kind, obj, same=()):
     if kind.crd or kind.schema is None:
         return
     for cause in schemas.causes(kind.schema, obj, same):
-        if cause.reason == 'FieldValueTypeInvalid':
+        if (cause.reason == 'FieldValueTypeInvalid'
+                or _UNREADABLE.search(cause.message)):
             raise errors.bad_request(
                 f'{kind.kind} in version "{kind.version}" cannot be handled '
                 f'as a {kind.kind}: json: cannot unmarshal: {cause}')

@@ -49,6 +49,34 @@ def targets(slices):
     return found
 
 
+def _keep_node_ports(ports, old):
+    """Give ports without a node port what they had before, in place."""
+    before = {(p.get('port'), p.get('protocol', 'TCP')): p.get('nodePort')
+              for p in old.get('ports') or ()}
+    taken = {port.get('nodePort') for port in ports}
+    for port in ports:
+        kept = before.get((port.get('port'), port.get('protocol', 'TCP')))
+        if kept and not port.get('nodePort') and kept not in taken:
+            port['nodePort'] = kept
+
+
+def _check_node_port(service, index, number, used):
+    """Refuse the node port of a Service's port if it cannot have it.
+
+    :param used: the node ports of others
+    :raises errors.ApiError: 422
+    """
+    if number in NODE_PORTS and number not in used:
+        return
+    why = ('provided port is already allocated' if number in NODE_PORTS
+           else 'provided port is not in the valid range. The range of valid '
+           f'ports is {NODE_PORTS.start}-{NODE_PORTS.stop - 1}')
+    raise errors.invalid(
+        core.SERVICE, service['metadata'].get('name', ''), [errors.Cause(
+            'FieldValueInvalid', f'Invalid value: {number}: {why}',
+            f'spec.ports[{index}].nodePort')])
+
+
 class Services:
     """Assigns addresses and opens ports.
 
@@ -143,40 +171,37 @@ class Services:
     def _assign_node_ports(self, new, old):
         spec = new['spec']
         if spec.get('type') not in ('NodePort', 'LoadBalancer'):
+            # Those of the former type; validation refuses others.
+            former = {p.get('nodePort') for p in old.get('ports') or ()}
             for port in spec.get('ports') or ():
-                if isinstance(port, dict):
+                if isinstance(port, dict) and port.get('nodePort') in former:
                     port.pop('nodePort', None)
             return
         if spec['type'] == 'LoadBalancer' and spec.get(
                 'allocateLoadBalancerNodePorts') is False:
             return
         uid = new['metadata'].get('uid')
-        used = {(p.get('nodePort'), p.get('protocol', 'TCP'))
-                for s in self._store.list(core.SERVICE)
+        used = {p.get('nodePort') for s in self._store.list(core.SERVICE)
                 if s['metadata']['uid'] != uid
                 for p in s['spec'].get('ports') or ()}
-        before = {(p.get('port'), p.get('protocol', 'TCP')):
-                  p.get('nodePort') for p in old.get('ports') or ()}
-        for at, port in enumerate(spec.get('ports') or ()):
-            if not isinstance(port, dict):
-                continue
-            protocol = port.get('protocol', 'TCP')
-            wanted = port.get('nodePort') or before.get(
-                (port.get('port'), protocol))
-            if wanted and (wanted not in NODE_PORTS
-                           or (wanted, protocol) in used):
-                why = ('provided port is already allocated'
-                       if wanted in NODE_PORTS else 'provided port is not '
-                       'in the valid range. The range of valid ports is '
-                       f'{NODE_PORTS.start}-{NODE_PORTS.stop - 1}')
-                raise errors.invalid(
-                    core.SERVICE, new['metadata'].get('name', ''), [
-                        errors.Cause('FieldValueInvalid',
-                                     f'Invalid value: {wanted}: {why}',
-                                     f'spec.ports[{at}].nodePort')])
+        ports = [port for port in spec.get('ports') or ()
+                 if isinstance(port, dict)]
+        _keep_node_ports(ports, old)
+        before = {p.get('nodePort') for p in old.get('ports') or ()}
+        taken, by_port = set(), {}
+        for at, port in enumerate(ports):
+            # Two protocols of a port share its node port if one is to be
+            # chosen; an update may say so of any two ports.
+            same = [p['nodePort'] for p in ports if p.get('nodePort')
+                    and p.get('port') == port.get('port')]
+            wanted = port.get('nodePort') or (same[0] if same else None)
+            shared = taken if old else {by_port.get(port.get('port'))}
+            if wanted and wanted not in before | shared:
+                _check_node_port(new, at, wanted, used | taken)
             port['nodePort'] = wanted or next(
-                n for n in NODE_PORTS if (n, protocol) not in used)
-            used.add((port['nodePort'], protocol))
+                n for n in NODE_PORTS if n not in used | before | taken)
+            taken.add(port['nodePort'])
+            by_port.setdefault(port.get('port'), port['nodePort'])
 
     # -- open ports -------------------------------------------------------
 

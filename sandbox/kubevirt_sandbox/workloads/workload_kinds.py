@@ -8,8 +8,11 @@ kubernetes/pkg/apis/apps (1.36).
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import field_rules
 from kubevirt_sandbox.api import kinds
 from kubevirt_sandbox.api import labels
+from kubevirt_sandbox.api import network_rules
+from kubevirt_sandbox.api import pod_rules
 from kubevirt_sandbox.api import pod_schemas
 
 _AGE = kinds.Column('Age', 'date', '.metadata.creationTimestamp')
@@ -95,10 +98,7 @@ def _check(kind):
             causes.append(errors.Cause(
                 'FieldValueInvalid', f'Invalid value: {selector}: field is '
                 'immutable', 'spec.selector'))
-        if not (template.get('spec') or {}).get('containers'):
-            causes.append(errors.Cause(
-                'FieldValueRequired', 'Required value',
-                'spec.template.spec.containers'))
+        pod_rules.template(causes, 'spec.template', template)
         policy = (template.get('spec') or {}).get('restartPolicy')
         if policy not in (None, 'Always'):
             causes.append(errors.Cause(
@@ -216,6 +216,22 @@ ENDPOINT_SLICE = kinds.Kind(
                             ports=_ANY_LIST),
         'EndpointSlice represents a set of service endpoints.'))
 
+_POLICY_PORTS = {'type': 'array', 'items': core_schemas.strict(
+    protocol={**core_schemas.STRING, 'default': 'TCP'},
+    port=_NUMBER_OR_SHARE, endPort=core_schemas.INTEGER)}
+_PEERS = {'type': 'array', 'items': core_schemas.strict(
+    podSelector=core_schemas.SELECTOR,
+    namespaceSelector=core_schemas.SELECTOR,
+    ipBlock=core_schemas.strict(**{
+        'cidr': core_schemas.STRING, 'except': core_schemas.STRINGS}))}
+
+
+def _policy_rules(side):
+    return {'type': 'array', 'x-kubernetes-list-type': 'atomic',
+            'items': core_schemas.strict(
+                **{'ports': _POLICY_PORTS, side: _PEERS})}
+
+
 # An object only: nothing between processes of one machine is kept apart.
 NETWORK_POLICY = kinds.Kind(
     'networking.k8s.io', 'v1', 'NetworkPolicy', 'networkpolicies',
@@ -224,12 +240,15 @@ NETWORK_POLICY = kinds.Kind(
         (obj.get('spec') or {}).get('podSelector'))), _AGE),
     schema=core_schemas.about(
         core_schemas.strict(spec=core_schemas.strict(
-            podSelector=core_schemas.SELECTOR, ingress=_ANY_LIST,
-            egress=_ANY_LIST, policyTypes={
+            podSelector=core_schemas.SELECTOR, ingress=_policy_rules('from'),
+            egress=_policy_rules('to'), policyTypes={
                 'type': 'array', 'items': core_schemas.STRING,
                 'x-kubernetes-list-type': 'atomic'})),
         'NetworkPolicy describes what network traffic is allowed for a set '
-        'of Pods'))
+        'of Pods'),
+    default=network_rules.default_policy,
+    validate=field_rules.checker(lambda: NETWORK_POLICY,
+                                 network_rules.policy_faults))
 
 
 def _hosts(obj):
@@ -251,7 +270,9 @@ INGRESS = kinds.Kind(
                 tls=_ANY_LIST),
             status=core_schemas.thing()),
         'Ingress is a collection of rules that allow inbound connections to '
-        'reach the endpoints defined by a backend.'))
+        'reach the endpoints defined by a backend.'),
+    validate=field_rules.checker(lambda: INGRESS,
+                                 network_rules.ingress_faults))
 
 
 def _bound(name):

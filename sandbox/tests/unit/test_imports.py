@@ -14,8 +14,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 # the layer itself are always allowed.
 ALLOWED = {
     'kubevirt_sandbox.api': {
-        'cel', 'cryptography', 'httptools', 'jsonpatch', 'jsonpointer',
-        'multidict', 'websockets', 'yaml'},
+        'cel', 'cryptography', 'httptools', 'multidict', 'websockets',
+        'yaml'},
     'kubevirt_sandbox.testing': {
         'aiohttp', 'fixtures', 'kubernetes', 'kubevirt_sandbox.api',
         'kubevirt_sandbox.kubevirt.firmware', 'oslotest', 'requests',

@@ -126,7 +126,8 @@ class TokenTestCase(AccountTestCase):
     async def test_token_bound_to_a_pod(self):
         self.store.create(core.POD, {
             'metadata': {'name': 'p', 'namespace': 'default'},
-            'spec': {'serviceAccountName': 'bmc', 'containers': []}})
+            'spec': {'serviceAccountName': 'bmc', 'containers': [
+                {'name': 'c', 'image': 'i'}]}})
         token = await self.token(boundObjectRef={
             'kind': 'Pod', 'apiVersion': 'v1', 'name': 'p'})
         info = await self.whoami(token)

@@ -138,8 +138,8 @@ class BuiltinWritesTestCase(base.BaseTestCase):
                 self.assertIn(field, [
                     c['field'] for c in exc.status()['details']['causes']])
         exc = self.assertRaises(errors.ApiError, self.make, core.SERVICE,
-                                {'ports': [port]}, '1a')
-        self.assertIn('DNS-1035', str(exc))
+                                {'ports': [port]}, 'a.b')
+        self.assertIn('RFC 1123 label', str(exc))
 
     def test_rejects_invalid_secrets_and_config_maps(self):
         def put(kind, name='s', **fields):

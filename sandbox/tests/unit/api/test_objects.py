@@ -129,8 +129,7 @@ class ObjectTestCase(base.ServerTestCase):
                       [{'op': 'remove', 'path': '/spec/none'}]):
             body = await self.call('PATCH', path, patch, 422, base.JSON_PATCH)
             self.assertEqual('Invalid', body['reason'])
-        for patch in ({'op': 'test'}, [{'op': 'nix', 'path': '/a'}], [1],
-                      [{'op': 'add'}]):
+        for patch in {'op': 'test'}, [1]:
             await self.call('PATCH', path, patch, 400, base.JSON_PATCH)
         await self.call('PATCH', path, [
             {'op': 'add', 'path': '/spec/free/x', 'value': ['y' * 100]}, *[
