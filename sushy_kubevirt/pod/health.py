@@ -17,9 +17,12 @@ import socket
 import threading
 import time
 
+from sushy_kubevirt.bmc import shares
+
 LOG = logging.getLogger(__name__)
 
-#: Maximum number of connections; another one closes the oldest.
+#: Maximum number of connections. One more closes the oldest of the network
+#: that has most.
 MAX_CONNECTIONS = 32
 
 #: Seconds for a connection from accept to the end of the response.
@@ -119,14 +122,15 @@ class Server:
 
     def _accept(self, selector, clients):
         try:
-            sock, _address = self._listener.accept()
+            sock, address = self._listener.accept()
         except OSError:
             return      # closed by the client, or no file descriptor left
         sock.setblocking(False)
-        if len(clients) >= MAX_CONNECTIONS:
-            _close(selector, clients, [next(iter(clients))])
-        clients[sock] = _Client()
+        clients[sock] = _Client(shares.network(address[0]))
         selector.register(sock, selectors.EVENT_READ)
+        if len(clients) > MAX_CONNECTIONS:
+            _close(selector, clients, [shares.surplus(
+                clients, sock, lambda one: clients[one].network)])
         # The request has usually arrived by now.
         self._serve(selector, clients, sock)
 
@@ -191,7 +195,8 @@ class Server:
 class _Client:
     """State of a connection: received request, remaining response."""
 
-    def __init__(self):
+    def __init__(self, network):
+        self.network = network
         self.request = b''
         self.answer = None
         self.end = time.monotonic() + TIMEOUT_SECONDS

@@ -21,7 +21,9 @@ from urllib import parse
 import httptools
 from uvicorn.protocols.http import httptools_impl
 
+from sushy_kubevirt.bmc import shares
 from sushy_kubevirt.pod import fairness
+from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import server_errors
 
 LOG = logging.getLogger(__name__)
@@ -83,7 +85,10 @@ class Connection(httptools_impl.HttpToolsProtocol):
     :ivar client_turn: whether the client, not the server, must act next
     :ivar since: when that began, `loop.time`
     :ivar end: when to disconnect; None for a stream
-    :ivar served: whether a request was answered
+    :ivar opened: when it was accepted, `loop.time`
+    :ivar local_port: TCP port of a client in this pod; 0 for others
+    :ivar network: network of the client, see `shares.network`
+    :ivar account: name of the account that has sent a request last, or ''
     :ivar lost: whether the connection was closed
     :ivar serving: task that serves it as a WebSocket, or None
     """
@@ -95,7 +100,12 @@ class Connection(httptools_impl.HttpToolsProtocol):
         self._sock = sock
         self.address = address[0]
         self._peer = address
-        self.served = self.lost = False
+        self.local_port = (
+            address[1] if address[0] == sock.getsockname()[0] else 0)
+        self.network = shares.network(self.address)
+        self.account = ''
+        self.opened = loop.time()
+        self.lost = False
         self._receiving = True
         self._refused = False
         self._lines = 0
@@ -137,6 +147,13 @@ class Connection(httptools_impl.HttpToolsProtocol):
             # The TLS handshake ends when it reads the end of the stream.
             with contextlib.suppress(OSError):
                 self._sock.shutdown(socket.SHUT_RDWR)
+
+    def _identify(self, account):
+        """Note whose connection it is. Thread-safe.
+
+        :param account: name of the account that has sent a request
+        """
+        self.account = account
 
     # asyncio.Protocol
 
@@ -301,7 +318,6 @@ class Connection(httptools_impl.HttpToolsProtocol):
         self._wait_for_request()
 
     def _wait_for_request(self):
-        self.served = True
         if not self.pipeline:
             self.wait_for_client(SEND_SECONDS)
 
@@ -357,6 +373,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
             'wsgi.multiprocess': False,
             'wsgi.run_once': False,
             'sushy_kubevirt.socket': self._sock,
+            authentication.IDENTIFY: self._identify,
         }
         for name, value in self.headers:
             key = _key(name)

@@ -21,6 +21,7 @@ import email.utils
 import functools
 import io
 import logging
+import operator
 import socket
 import threading
 import time
@@ -28,6 +29,7 @@ import time
 import uvicorn
 from uvicorn import server as uvicorn_server
 
+from sushy_kubevirt.bmc import shares
 from sushy_kubevirt.pod import fairness
 from sushy_kubevirt.pod import http_connection
 from sushy_kubevirt.pod import request_body
@@ -35,8 +37,8 @@ from sushy_kubevirt.redfish.protocol import server_errors
 
 LOG = logging.getLogger(__name__)
 
-#: Maximum number of connections. One more closes the one whose client has
-#: made the server wait longest.
+#: Maximum number of connections. One more closes another, see
+#: `Server._make_room`.
 MAX_CONNECTIONS = 64
 
 #: Maximum bytes of a body that is read before the application is called. The
@@ -94,6 +96,9 @@ class Server:
         self.port = self.socket.getsockname()[1]
         self.find = find
         self.fairness = fairness
+        #: TCP port from which `redfish_probe` connects, whose connection does
+        #: not count.
+        self.probe_port = None
         self._app = app
         self._certificate = certificate
         self._max_connections = max_connections
@@ -168,22 +173,16 @@ class Server:
             self._loop.remove_reader(self.socket)
             self._loop.call_later(_ACCEPT_PAUSE_SECONDS, self._accept_again)
             return
-        if len(self._connections) >= (
-                self._max_connections or MAX_CONNECTIONS):
-            waiting = [one for one in self._connections if one.client_turn]
-            if not waiting:
-                sock.close()
-                return
-            # Those that have sent no request yet come first.
-            slowest = min(waiting, key=lambda one: (one.served, one.since))
-            self._connections.discard(slowest)
-            slowest.abort()
+        protocol = http_connection.Connection(self, sock, address)
+        self._connections.add(protocol)
+        if not self._make_room(protocol):
+            self._connections.discard(protocol)
+            sock.close()
+            return
         if self.fairness is not None and self.tls:
             self._loop.remove_reader(self.socket)
             self._loop.call_later(fairness.ACCEPT_SECONDS, self._accept_again)
         sock.setblocking(False)
-        protocol = http_connection.Connection(self, sock, address)
-        self._connections.add(protocol)
         options = {} if self._certificate is None else {
             'ssl': self._certificate.context(),
             'ssl_shutdown_timeout': _TLS_END_SECONDS}
@@ -192,6 +191,37 @@ class Server:
         # The loop itself has only weak references to tasks.
         self.state.tasks.add(task)
         task.add_done_callback(functools.partial(self._connected, protocol))
+
+    def _make_room(self, newcomer):
+        """Close a connection if there are too many.
+
+        Clients that are logged in have half of the connections, those that
+        are not the other half; either may use what the other does not. Of
+        the former, the account with most connections loses one, of the
+        latter the network; of these first one that waits for its client: of
+        an account's the one that waits longest, else the oldest, so that
+        requests do not keep a connection alive, and a new one has time to
+        log in.
+
+        :returns: whether the newcomer may stay
+        """
+        most = self._max_connections or MAX_CONNECTIONS
+        clients = [one for one in self._connections
+                   if one.local_port != self.probe_port]
+        if len(clients) <= most:
+            return True
+        guests = [one for one in clients if not one.account]
+        if len(guests) > most // 2:
+            guests.sort(key=lambda one: (not one.client_turn, one.opened))
+            closed = shares.surplus(guests, newcomer, _network)
+        else:
+            known = [one for one in clients if one.account]
+            known.sort(key=lambda one: (not one.client_turn, one.since))
+            closed = shares.surplus(known, newcomer, _account, _network)
+        if closed is not newcomer:
+            self._connections.discard(closed)
+            closed.abort()
+        return closed is not newcomer
 
     def _accept_again(self):
         if not self._stopped.is_set():
@@ -363,6 +393,10 @@ class Server:
             wait({'type': 'http.response.body', 'body': chunk,
                   'more_body': True})
         wait({'type': 'http.response.body'})
+
+
+_account = operator.attrgetter('account')
+_network = operator.attrgetter('network')
 
 
 def run(*servers):

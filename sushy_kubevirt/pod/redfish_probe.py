@@ -35,10 +35,13 @@ class Probe:
     :param address: IP address that the server listens on
     :param port: its TCP port
     :param tls: whether it serves HTTPS
+    :param announce: function of the TCP port from which the probe is about
+        to connect
     """
 
-    def __init__(self, address, port, tls):
+    def __init__(self, address, port, tls, announce=lambda port: None):
         self._where = (address, port)
+        self._announce = announce
         self._context = self._session = None
         if tls:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -84,8 +87,13 @@ class Probe:
         """:returns: status line of the response, bytes"""
         end = time.monotonic() + TIMEOUT_SECONDS
         with contextlib.ExitStack() as stack:
-            sock = stack.enter_context(
-                socket.create_connection(self._where, TIMEOUT_SECONDS))
+            sock = stack.enter_context(socket.socket(
+                socket.AF_INET6 if ':' in self._where[0]
+                else socket.AF_INET))
+            sock.settimeout(TIMEOUT_SECONDS)
+            sock.bind((self._where[0], 0))
+            self._announce(sock.getsockname()[1])
+            sock.connect(self._where)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._context is not None:
                 sock = stack.enter_context(self._context.wrap_socket(

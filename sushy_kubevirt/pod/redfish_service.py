@@ -6,6 +6,7 @@ it, its signals and its port for probes are `vbmc_kubevirt.bmc_pod`'s.
 """
 
 import asyncio
+import functools
 import ipaddress
 import logging
 import os
@@ -51,8 +52,10 @@ class RedfishService:
             self._servers.append(http_server.Server(
                 listen, http_port, app, max_connections=most // 2,
                 **options))
-        self._probes = [redfish_probe.Probe(self.address, one.port, one.tls)
-                        for one in self._servers]
+        self._probes = [redfish_probe.Probe(
+            self.address, one.port, one.tls,
+            functools.partial(setattr, one, 'probe_port'))
+            for one in self._servers]
         self._metrics = metrics.Metrics(app, lambda: sum(
             one.connections for one in self._servers))
         self.url = self._url(self._servers[0])

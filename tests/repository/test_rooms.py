@@ -39,8 +39,8 @@ ALLOWED = {
         'sushy_kubevirt.kube', 'sushy_kubevirt.operator',
         'sushy_kubevirt.cluster', 'cliff'},
     'sushy_kubevirt.pod': {
-        'sushy_kubevirt.kube', 'sushy_kubevirt.redfish', 'flask',
-        'httptools', 'uvicorn'},
+        'sushy_kubevirt.kube', 'sushy_kubevirt.bmc.shares',
+        'sushy_kubevirt.redfish', 'flask', 'httptools', 'uvicorn'},
     # The operator shares the probes and metrics of the pods, and names the
     # Secret in which a BMC keeps its state.
     'sushy_kubevirt.operator': {
@@ -61,7 +61,7 @@ ALLOWED = {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.operator.naming', 'cliff', 'keystoneauth1',
         'openstack', 'requests', 'sushy', 'yaml'},
-    'vbmc_kubevirt.ipmi': {'Cryptodome'},
+    'vbmc_kubevirt.ipmi': {'sushy_kubevirt.bmc.shares', 'Cryptodome'},
     'vbmc_kubevirt': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.bmc', 'sushy_kubevirt.pod', 'sushy_kubevirt.emulator',

@@ -30,6 +30,10 @@ _UNAUTHENTICATED = {
     '': ('GET', 'HEAD'),
 }
 
+#: WSGI environ key of a function of the name of an account, which tells the
+#: server who has sent the request. Only `pod.http_server` has it.
+IDENTIFY = 'sushy_kubevirt.identify'
+
 #: Start of the paths of the web page's files, which need no login either.
 WEB_FILES = '/web/'
 
@@ -59,6 +63,7 @@ def authenticate():
             # None is not stored: an internal request made within this one
             # may need a login.
             environ[_ACCOUNT_KEY] = found
+            identify(environ, found)
     flask.g.account = found
 
 
@@ -170,6 +175,17 @@ def _parse_basic(header):
 def _invalid_header(why):
     return error_responses.RedfishError(401, messages.message(
         'HeaderInvalid', 'Authorization', detail=why), headers=_CHALLENGE)
+
+
+def identify(environ, account):
+    """Tell the server whose connection it is.
+
+    :param environ: WSGI environ of a request
+    :param account: its `account_files.Account`
+    """
+    tell = environ.get(IDENTIFY)
+    if tell is not None:
+        tell(account.name)
 
 
 def check_password(name, password):

@@ -105,6 +105,8 @@ class ResponseCache:
                 return None
         except blocking.WouldBlock:
             return None
+        if found.conditions.account is not None:
+            authentication.identify(environ, found.conditions.account)
         for observe in self.observers:
             observe(environ, found)
         return found
@@ -184,13 +186,13 @@ class _Conditions:
     :param rule: URL rule of its route
     """
 
-    __slots__ = ('rule', '_services', '_account', '_token', '_machine',
+    __slots__ = ('rule', '_services', 'account', '_token', '_machine',
                  '_version')
 
     def __init__(self, rule):
         self.rule = rule
         self._services = authentication.services()
-        self._account = flask.g.account
+        self.account = flask.g.account
         self._token = flask.request.environ.get('HTTP_X_AUTH_TOKEN')
         self._machine = flask.g.machine
         self._version = self._machine_version()
@@ -211,7 +213,7 @@ class _Conditions:
         return machine and machine.cluster.version(machine)
 
     def _authorized(self):
-        account = self._account
+        account = self.account
         if account is None:
             return True
         name = account.name

@@ -118,6 +118,7 @@ def _login():
         account = authentication.check_password(
             user, values['Password'].encode(errors='surrogatepass')
         )
+        authentication.identify(flask.request.environ, account)
     try:
         session, token = services.sessions.open(
             user,

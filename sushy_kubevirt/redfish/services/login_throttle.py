@@ -20,9 +20,10 @@ time, where the limit for an idle BMC pod is 64 MiB.
 import collections
 import dataclasses
 import hashlib
-import ipaddress
 import threading
 import time
+
+from sushy_kubevirt.bmc import shares
 
 #: Seconds after the last failure when a count is reset.
 FORGET_SECONDS = 900
@@ -53,23 +54,6 @@ class Limit:
 
 
 PAIR, SOURCE, ACCOUNT = Limit(3), Limit(20), Limit(50)
-
-
-def network(source):
-    """Map an address to the network that is counted as one source.
-
-    :param source: text, an IP address
-    :returns: text: the IPv4 address or the IPv6 /64; ``source`` itself if it
-        is not an IP address
-    """
-    try:
-        address = ipaddress.ip_address(source.partition('%')[0])
-    except ValueError:
-        return source
-    address = getattr(address, 'ipv4_mapped', None) or address
-    if address.version == 6:
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return str(address)
 
 
 @dataclasses.dataclass
@@ -105,7 +89,7 @@ class Throttle:
         :param source: text, the client's IP address
         """
         with self._lock:
-            return self._count((None, network(source)),
+            return self._count((None, shares.network(source)),
                                self._clock()).failures
 
     def failed(self, account, source):
@@ -118,7 +102,7 @@ class Throttle:
             source, the first, second, fourth and so on are reported, unless
             there were too many reports.
         """
-        account, source = _short(account), network(source)
+        account, source = _short(account), shares.network(source)
         keys = ((PAIR, (account, source)), (SOURCE, (None, source)),
                 (ACCOUNT, (account, None)))
         now = self._clock()

@@ -32,9 +32,9 @@ class HealthTestCase(base.BaseTestCase):
         self.content_type = response.getheader('Content-Type')
         return response.status, response.read()
 
-    def connect(self):
+    def connect(self, source=None):
         found = socket.create_connection(
-            (self.ADDRESS, self.server.port), timeout=10)
+            (self.ADDRESS, self.server.port), 10, (source or self.ADDRESS, 0))
         self.addCleanup(found.close)
         return found
 
@@ -115,6 +115,16 @@ class HealthTestCase(base.BaseTestCase):
             self.assertEqual(b'', many[0].recv(1))
             self.assertEqual(200, self.ask('/livez')[0])
 
+    def test_flood_from_another_address(self):
+        with mock.patch.multiple(health, MAX_CONNECTIONS=3,
+                                 TIMEOUT_SECONDS=600):
+            kept = self.connect()
+            many = [self.connect('127.0.0.2') for _ in range(8)]
+            for sock in many[:-2]:
+                self.assertEqual(b'', sock.recv(1))
+            kept.sendall(b'GET /livez HTTP/1.1\r\n\r\n')
+            self.assertTrue(kept.recv(100).startswith(b'HTTP/1.1 200'))
+
     def test_close_ends_connections_and_listener(self):
         sock = self.connect()
         self.ask('/livez')
@@ -134,3 +144,6 @@ class HealthTestCase(base.BaseTestCase):
 class HealthIPv6TestCase(HealthTestCase):
 
     ADDRESS = '::1'
+
+    # There is one IPv6 loopback address.
+    test_flood_from_another_address = None

@@ -24,9 +24,13 @@ from sushy_kubevirt.pod import http_connection
 from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.pod import redfish_probe
 from sushy_kubevirt.pod import request_body
+from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import websocket
 
 TIMEOUT = 30
+
+GET = b'GET /x HTTP/1.1\r\n\r\n'
+LOGIN = b'GET /login/%s HTTP/1.1\r\n\r\n'
 
 
 class Application:
@@ -49,6 +53,8 @@ class Application:
             self.receive(environ['wsgi.input'])
         if path == '/receive and wait':
             self.unblock.wait(TIMEOUT)
+        if path.startswith('/login/'):
+            environ[authentication.IDENTIFY](path.rpartition('/')[2])
         if path == '/refuse':
             length = ''
         if path == '/fail':
@@ -130,9 +136,10 @@ class HttpServerTestCase(base.BaseTestCase):
                                    request_body) if hasattr(one, name))
         self.useFixture(fixtures.MockPatchObject(module, name, value))
 
-    def connect(self):
+    def connect(self, source='127.0.0.1'):
         found = socket.create_connection(
-            ('127.0.0.1', self.server.port), timeout=TIMEOUT)
+            ('127.0.0.1', self.server.port), timeout=TIMEOUT,
+            source_address=(source, 0))
         self.addCleanup(found.close)
         return found
 
@@ -572,6 +579,104 @@ class LimitsTestCase(HttpServerTestCase):
         self.assert_closed(silent[0])
         self.app.unblock.set()
         self.assertEqual(200, self.answer(busy)[0])
+
+    def crowd(self, count, source, *requests):
+        """Open connections; wait until each request is answered."""
+        found = []
+        for _ in range(count):
+            sock = self.connect(source)
+            for request in requests:
+                sock.sendall(request)
+                self.assertEqual(200, self.answer(sock)[0])
+            found.append(sock)
+        return found
+
+    def test_network_with_most_connections_loses_one(self):
+        self.set('MAX_CONNECTIONS', 6)
+        kept, = self.crowd(1, '127.0.0.3', GET)
+        crowd = self.crowd(20, '127.0.0.2', GET)
+        bare = self.crowd(20, '127.0.0.2')
+        for sock in crowd:
+            self.assert_closed(sock)
+        fresh, = self.crowd(1, '127.0.0.4')
+        self.assert_closed(bare[-5])
+        for sock in kept, fresh, bare[-1]:
+            sock.sendall(GET)
+            self.assertEqual(200, self.answer(sock)[0])
+
+    def test_new_client_has_time_to_log_in(self):
+        """Reading without login keeps no connection of one network alive."""
+        self.set('MAX_CONNECTIONS', 4)
+        reading = self.crowd(4, '127.0.0.2', GET)
+        fresh, = self.crowd(1, '127.0.0.2')
+        for sock in reading[1:]:
+            sock.sendall(GET)
+            self.assertEqual(200, self.answer(sock)[0])
+        self.crowd(3, '127.0.0.2')
+        fresh.sendall(GET)
+        self.assertEqual(200, self.answer(fresh)[0])
+
+    def test_accounts_and_others_have_half_each(self):
+        self.set('MAX_CONNECTIONS', 8)
+        kept = self.crowd(2, '127.0.0.2', LOGIN % b'owner')
+        guests = self.crowd(20, '127.0.0.2', GET)
+        for sock in guests[:-6]:
+            self.assert_closed(sock)
+        # The account with most connections gives.
+        many = self.crowd(20, '127.0.0.2', LOGIN % b'other')
+        for sock in (*guests[:-3], *many[:-3]):
+            self.assert_closed(sock)
+        for sock in (*kept, *guests[-3:], *many[-3:]):
+            sock.sendall(GET)
+            self.assertEqual(200, self.answer(sock)[0])
+
+    def test_address_with_most_connections_of_an_account_loses_one(self):
+        self.set('MAX_CONNECTIONS', 4)
+        kept, = self.crowd(1, '127.0.0.3', LOGIN % b'owner')
+        leaking = self.crowd(3, '127.0.0.2', LOGIN % b'owner')
+        self.crowd(1, '127.0.0.3')
+        self.assert_closed(leaking[0])
+        kept.sendall(GET)
+        self.assertEqual(200, self.answer(kept)[0])
+
+    def test_requests_of_one_network_do_not_block_others(self):
+        self.set('MAX_CONNECTIONS', 2)
+        busy = [self.connect('127.0.0.2') for _ in range(2)]
+        for sock in busy:
+            sock.sendall(b'GET /wait HTTP/1.1\r\n\r\n')
+            self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        self.assertEqual(200, self.get()[0])
+        self.assert_closed(busy[0])
+        self.app.unblock.set()
+        self.assertEqual(200, self.answer(busy[1])[0])
+
+    def test_probe_has_a_place(self):
+        self.set('MAX_CONNECTIONS', 2)
+        self.useFixture(fixtures.MockPatchObject(
+            redfish_probe, '_READY_SECONDS', -1))
+        connected = threading.Event()
+
+        def announce(port):
+            self.server.probe_port = port
+            connected.set()
+
+        probe = redfish_probe.Probe('127.0.0.1', self.server.port, False,
+                                    announce)
+        self.useFixture(fixtures.MockPatchObject(
+            redfish_probe, '_REQUEST', b'GET /wait HTTP/1.1\r\n\r\n'))
+        problems = []
+        thread = threading.Thread(
+            target=lambda: problems.append(probe.ready()))
+        thread.start()
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        clients = self.crowd(3, '127.0.0.1')
+        self.assert_closed(clients[0])
+        self.assertEqual(3, self.server.connections)
+        self.app.unblock.set()
+        # The probe reads until the connection ends.
+        self.server.stop()
+        thread.join(TIMEOUT)
+        self.assertEqual([''], problems)
 
     def test_rejects_connection_when_all_are_busy(self):
         self.set('MAX_CONNECTIONS', 2)
