@@ -104,6 +104,10 @@ def parser():
         help='KubeVirt feature gates to enable (default: RebootPolicy, '
         'DeclarativeHotplugVolumes); an empty string enables none')
     result.add_argument(
+        '--deploying', action='store_true', help='show a KubeVirt object of '
+        'phase Deploying, without observedKubeVirtVersion, as until all '
+        'components of KubeVirt are ready; VMs run all the same')
+    result.add_argument(
         '--storage', metavar='DIR', help='folder for the data of claims '
         'and DataVolumes, one sparse file each; kept when the sandbox ends '
         '(default: a temporary folder, which is removed)')

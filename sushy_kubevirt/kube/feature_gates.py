@@ -29,6 +29,21 @@ VERSION_SECONDS = 300
 UNKNOWN_SECONDS = 60
 
 
+def version(status):
+    """Read KubeVirt's version.
+
+    The observed version is written when all components are ready, which may
+    be long after VMs run; on a first deployment it is the target
+    (``SetObservedDeploymentConfig`` in pkg/virt-operator/util/config.go of
+    1.9). During an update it is the former one, of components that still run.
+
+    :param status: dict, of a KubeVirt object
+    :returns: such as ``v1.9.0``; None while not known
+    """
+    return (status.get('observedKubeVirtVersion')
+            or status.get('targetKubeVirtVersion') or None)
+
+
 class Gates:
     """The KubeVirt object's feature gates and version.
 
@@ -125,8 +140,7 @@ class Gates:
         developer = config.get('developerConfiguration') or {}
         self._named = tuple(developer.get('featureGates') or ())
         self._disabled = tuple(developer.get('disabledFeatureGates') or ())
-        self._version = (kubevirt.get('status') or {}).get(
-            'observedKubeVirtVersion')
+        self._version = version(kubevirt.get('status') or {})
         self._read_at = self._tried_at = time.monotonic()
 
 

@@ -38,6 +38,8 @@ class Options:
     :param qemu: the :class:`sandbox.qemu.settings.Settings` of guests that
         are real; None for simulated ones.
     :param lag: maximum delay of each reconciliation in seconds.
+    :param deploying: whether KubeVirt's operator goes on deploying, although
+        all works.
     """
 
     boot_seconds: float = DEFAULT_BOOT_SECONDS
@@ -46,6 +48,38 @@ class Options:
     version: str = DEFAULT_VERSION
     qemu: object = None
     lag: float = 0
+    deploying: bool = False
+
+
+_READY = 'AllComponentsReady', 'All components are ready.'
+_DEPLOYING = ('DeploymentInProgress',
+              'Deploying version {} with registry quay.io/kubevirt')
+
+#: By whether KubeVirt is being deployed: conditions of the KubeVirt object,
+#: as (type, status, reason, message).
+_CONDITIONS = {
+    False: (('Available', True, *_READY), ('Progressing', False, *_READY),
+            ('Degraded', False, *_READY),
+            ('Created', True, 'AllResourcesCreated',
+             'All resources were created.')),
+    True: (('Available', False, *_DEPLOYING),
+           ('Progressing', True, *_DEPLOYING),
+           ('Degraded', False, *_DEPLOYING))}
+
+
+def _status(version, deploying):
+    """Return the status of the KubeVirt object, without conditions."""
+    status = {'phase': 'Deploying' if deploying else 'Deployed',
+              'operatorVersion': version, 'targetKubeVirtVersion': version,
+              'targetKubeVirtRegistry': 'quay.io/kubevirt',
+              'defaultArchitecture': 'amd64',
+              'outdatedVirtualMachineInstanceWorkloads': 0}
+    if not deploying:
+        # Written when all components are ready.
+        status.update(observedKubeVirtVersion=version,
+                      observedKubeVirtRegistry='quay.io/kubevirt',
+                      observedGeneration=1)
+    return status
 
 
 class ControlPlane:
@@ -119,29 +153,14 @@ class ControlPlane:
             'metadata': {'name': config.NAME, 'namespace': config.NAMESPACE},
             'spec': {'configuration': {'developerConfiguration': developer},
                      'imagePullPolicy': 'IfNotPresent'}})
-        version = self._options.version
 
         def change(kubevirt):
-            status = kubevirt.setdefault('status', {})
-            status.update(
-                phase='Deployed', operatorVersion=version,
-                observedKubeVirtVersion=version,
-                targetKubeVirtVersion=version,
-                observedKubeVirtRegistry='quay.io/kubevirt',
-                targetKubeVirtRegistry='quay.io/kubevirt',
-                defaultArchitecture='amd64', observedGeneration=1,
-                outdatedVirtualMachineInstanceWorkloads=0)
-            for kind, value, reason, message in (
-                    ('Available', True, 'AllComponentsReady',
-                     'All components are ready.'),
-                    ('Progressing', False, 'AllComponentsReady',
-                     'All components are ready.'),
-                    ('Degraded', False, 'AllComponentsReady',
-                     'All components are ready.'),
-                    ('Created', True, 'AllResourcesCreated',
-                     'All resources were created.')):
-                conditions.put(kubevirt, kind, value, reason, message,
-                               probed=True)
+            kubevirt['status'] = _status(self._options.version,
+                                         self._options.deploying)
+            for kind, value, reason, message in _CONDITIONS[
+                    self._options.deploying]:
+                conditions.put(kubevirt, kind, value, reason, message.format(
+                    self._options.version), probed=True)
         self.store.change(self.kinds.kubevirt, config.NAMESPACE, config.NAME,
                           change, subresource='status')
 

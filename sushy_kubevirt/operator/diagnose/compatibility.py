@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Versions of Kubernetes, KubeVirt and CDI that this version is made for.
 
+A newer one than was tested is no reason to refuse it: `versions` warns.
+
 doc/source/operator/compatibility.rst has the same table, with what was tested.
 """
 
 import re
 
-#: Oldest and newest Kubernetes, (major, minor). ValidatingAdmissionPolicies
-#: are served as v1 from 1.30 on.
-KUBERNETES = (1, 30), (1, 36)
+#: Oldest Kubernetes, and newest that was tested, (major, minor). Validating-
+#: AdmissionPolicies are served as v1 from 1.30 on.
+KUBERNETES = (1, 30), (1, 37)
 
 #: By KubeVirt version: the oldest and the newest Kubernetes that KubeVirt
-#: supports (kubevirt/sig-release, releases/k8s-support-matrix.md, 2026-07).
+#: supports (kubevirt/sig-release, releases/k8s-support-matrix.md, 2026-07), or
+#: that it was tested with: 1.9 on 1.37.
 KUBEVIRT = {
     (1, 5): ((1, 30), (1, 32)),
     (1, 6): ((1, 31), (1, 33)),
     (1, 7): ((1, 32), (1, 34)),
     (1, 8): ((1, 33), (1, 35)),
-    (1, 9): ((1, 34), (1, 36)),
+    (1, 9): ((1, 34), (1, 37)),
 }
 
 #: Oldest and newest CDI.
@@ -42,5 +45,5 @@ def text(version):
 
 
 def span(versions):
-    """:returns: ``1.30 to 1.36``"""
+    """:returns: ``1.30 to 1.37``"""
     return f'{text(versions[0])} to {text(versions[-1])}'

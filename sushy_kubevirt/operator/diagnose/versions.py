@@ -21,6 +21,10 @@ _GATES = {
 }
 
 
+_WAIT = ("Wait until its operator is done; if that lasts, see that operator's "
+         'log.')
+
+
 def kubernetes(reader):
     """Check the version of Kubernetes.
 
@@ -66,7 +70,7 @@ def kubevirt(reader):
             'deploy.', 'Create one, as in KubeVirt\'s installation guide.')
         return
     status = objects[0].get('status') or {}
-    version = status.get('observedKubeVirtVersion') or ''
+    version = feature_gates.version(status) or ''
     yield _version(KUBEVIRT, version, tuple(compatibility.KUBEVIRT))
     yield from _pair(reader.version(), version)
     yield from _deployed(KUBEVIRT, status)
@@ -89,8 +93,9 @@ def cdi(reader):
             'nothing to deploy.', "Create one, as in CDI's guide.")
         return
     status = objects[0].get('status') or {}
-    yield _version(CDI, status.get('observedVersion') or '',
-                   compatibility.CDI)
+    # As KubeVirt, CDI writes the observed version when it is deployed.
+    yield _version(CDI, status.get('observedVersion')
+                   or status.get('targetVersion') or '', compatibility.CDI)
     yield from _deployed(CDI, status)
 
 
@@ -104,30 +109,45 @@ def _version(area, version, known):
     if known[0] <= found <= known[-1]:
         return findings.ok(area, 'VersionSupported',
                            f'The version is {version}.')
-    older = found < known[0]
+    if found < known[0]:
+        return findings.warning(
+            area, 'VersionTooOld', f'The version is {version}; this program '
+            f'is made for {compatibility.span(known)}.', f'Upgrade {area}.')
     return findings.warning(
-        area, 'VersionTooOld' if older else 'VersionTooNew',
-        f'The version is {version}; this program is made for '
-        f'{compatibility.span(known)}.',
-        f'Upgrade {area}.' if older else 'See whether there is a newer '
-        'version of sushy-kubevirt.')
+        area, 'VersionNotTested', f'The version is {version}; the newest '
+        f'that this program was tested with is '
+        f'{compatibility.text(known[-1])}. It uses stable parts of the API, '
+        'so a newer version should work.')
 
 
 def _pair(kubernetes, kubevirt):
-    """Check whether KubeVirt supports this Kubernetes."""
+    """Check whether KubeVirt is known to work with this Kubernetes."""
     supported = compatibility.KUBEVIRT.get(compatibility.number(kubevirt))
     found = compatibility.number(kubernetes)
     if supported and found and not supported[0] <= found <= supported[1]:
         yield findings.warning(
             KUBEVIRT, 'KubernetesNotSupported',
-            f'KubeVirt {kubevirt} supports Kubernetes '
-            f'{compatibility.span(supported)}, and this is {kubernetes}.',
+            f'KubeVirt {kubevirt} is supported by its project, or was tested, '
+            f'with Kubernetes {compatibility.span(supported)}, and this is '
+            f'{kubernetes}.',
             "Upgrade the older of the two; see KubeVirt's support matrix.")
 
 
 def _deployed(area, status):
-    """Check the conditions that the operators of KubeVirt and CDI write."""
+    """Check the conditions that the operators of KubeVirt and CDI write.
+
+    While they deploy or update, with condition Progressing, Available may be
+    False and Degraded True though VMs run (``UpdateConditionsDeploying`` and
+    ``UpdateConditionsUpdating`` in pkg/virt-operator/util/client.go of
+    KubeVirt 1.9).
+    """
     said = {one.get('type'): one for one in status.get('conditions') or ()}
+    progress = said.get('Progressing') or {}
+    if progress.get('status') == 'True':
+        yield findings.warning(
+            area, 'NotDeployed', 'Its operator is at work: '
+            f"{progress.get('message', '')}", _WAIT)
+        return
     for type_, bad in (('Available', 'False'), ('Degraded', 'True')):
         one = said.get(type_) or {}
         if one.get('status') == bad:
@@ -142,8 +162,7 @@ def _deployed(area, status):
     else:
         yield findings.warning(
             area, 'NotDeployed', f'Its phase is {phase or "not known"}, not '
-            'Deployed.', 'Wait until its operator is done; if that lasts, '
-            "see that operator's log.")
+            'Deployed.', _WAIT)
 
 
 def _gates(reader, version):

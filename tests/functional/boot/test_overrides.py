@@ -453,3 +453,19 @@ LateOnceTestCase = lagging_controllers.lagging(
     'test_restores_previous_boot_order',
     'test_restores_after_power_off_in_one_time_boot',
     'test_sets_next_override_in_one_time_boot')
+
+
+class DeployingTestCase(boot_case.BootTestCase):
+    """KubeVirt runs VMs long before its operator calls it deployed."""
+
+    SANDBOX_ARGUMENTS = ('--deploying',)
+
+    def test_gates_that_are_on_by_default_count(self):
+        # A given cluster may be deployed.
+        self.sandbox.set_gates()
+        machine = self.machine('RerunOnFailure')
+        spec = self.spec(machine.name)
+        machine.set_boot(PXE, ONCE)
+        self.assertEqual('Pxe', self.boot_new_vmi(machine, R.ON)['class'])
+        self.assertEqual('Hdd', self.guest_reboots(machine, True)['class'])
+        self.wait_restored(machine.name, spec)

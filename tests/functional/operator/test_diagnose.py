@@ -304,3 +304,18 @@ class WithoutOperatorTestCase(DiagnoseCase):
         self.assert_found('problem', 'OperatorMissing')
         self.admin('delete', 'crd', 'virtualmachinebmcs.bmc.kubevirt.io')
         self.assert_found('problem', 'DefinitionMissing')
+
+
+@given_cluster.needs_sandbox(NEEDS)
+class DeployingTestCase(DiagnoseCase):
+
+    SANDBOX = ('--deploying',)
+
+    def test_kubevirt_that_is_being_deployed(self):
+        self.sandbox.set_gates()
+        found = self.assert_found('warning', 'NotDeployed')
+        self.assertIn('Deploying version v1.9.0', found['message'])
+        code, findings = self.diagnose()
+        self.assertEqual(0, code)
+        self.assertEqual('ok', findings['FeatureGateOn']['status'])
+        self.assertNotIn('VersionUnknown', findings)

@@ -53,6 +53,19 @@ class GatesTestCase(base.BaseTestCase):
                           (version, named, disabled))
             self.assertEqual(version, gates.version)
 
+    def test_target_version_until_kubevirt_is_deployed(self):
+        for status, version, on in (
+                ({'targetKubeVirtVersion': 'v1.9.0'}, 'v1.9.0', True),
+                ({'targetKubeVirtVersion': 'v1.9.0',
+                  'observedKubeVirtVersion': 'v1.8.0'}, 'v1.8.0', False),
+                ({}, None, False)):
+            self.api.put('kubevirts', {
+                'metadata': {'name': 'kubevirt', 'namespace': 'kubevirt'},
+                'spec': {}, 'status': status})
+            gates = self.gates()
+            self.assertIs(on, gates.enabled('RebootPolicy'), status)
+            self.assertEqual(version, gates.version)
+
     def test_disabled_if_reading_is_forbidden(self):
         self.kubevirt('v1.9.0')
         self.api.rule('GET', 'kubevirts', (403, {'message': 'no'}), 9)

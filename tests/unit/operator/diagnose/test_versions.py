@@ -29,8 +29,8 @@ class VersionsTestCase(base.BaseTestCase):
         for version, expected in (
                 ('v1.29.9', ('problem', 'VersionTooOld')),
                 ('v1.30.0', ('ok', 'VersionSupported')),
-                ('v1.36.1+k3s1', ('ok', 'VersionSupported')),
-                ('v1.37.0', ('warning', 'VersionTooNew')),
+                ('v1.37.2+k3s1', ('ok', 'VersionSupported')),
+                ('v1.38.0', ('warning', 'VersionNotTested')),
                 ('devel', ('warning', 'VersionUnknown'))):
             self.assertEqual([expected], self.kubernetes(version))
 
@@ -53,7 +53,7 @@ class VersionsTestCase(base.BaseTestCase):
         self.assertEqual([*ready, *GATES_ON], self.kubevirt())
         self.assertEqual(('warning', 'VersionTooOld'),
                          self.kubevirt(version='v1.4.1')[0])
-        self.assertEqual(('warning', 'VersionTooNew'),
+        self.assertEqual(('warning', 'VersionNotTested'),
                          self.kubevirt(version='v1.10.0')[0])
         self.assertEqual(('warning', 'VersionUnknown'),
                          self.kubevirt(version='v0.0.0')[0])
@@ -62,6 +62,7 @@ class VersionsTestCase(base.BaseTestCase):
         for kubernetes, version, fits in (
                 ('v1.32.1', 'v1.5.3', True), ('v1.33.0', 'v1.5.3', False),
                 ('v1.34.0', 'v1.9.0', True), ('v1.33.9', 'v1.9.0', False),
+                ('v1.37.2', 'v1.9.0', True), ('v1.38.0', 'v1.9.0', False),
                 # Not in KubeVirt's table.
                 ('v1.33.0', 'v1.4.0', True)):
             self.assertIs(fits, (
@@ -80,6 +81,29 @@ class VersionsTestCase(base.BaseTestCase):
                 ('problem', 'NotAvailable'), self.kubevirt(
                     conditions=[{'type': type_, 'status': status,
                                  'message': 'virt-api is down'}]))
+
+    def test_kubevirt_and_cdi_that_are_being_deployed(self):
+        """The version is known, and what KubeVirt says is no problem.
+
+        While it deploys, Available is False; while it updates, Degraded True.
+        """
+        for available, degraded in (('False', 'False'), ('True', 'True')):
+            status = {
+                'targetKubeVirtVersion': 'v1.9.0', 'targetVersion': 'v1.65.0',
+                'phase': 'Deploying', 'conditions': [
+                    {'type': 'Available', 'status': available},
+                    {'type': 'Degraded', 'status': degraded},
+                    {'type': 'Progressing', 'status': 'True',
+                     'message': 'Deploying version v1.9.0'}]}
+            expected = [('ok', 'VersionSupported'),
+                        ('warning', 'NotDeployed')]
+            client = fakes.Client().put(fakes.KUBEVIRT, {
+                **fakes.kubevirt(), 'status': status})
+            self.assertEqual([*expected, *GATES_ON], fakes.brief(
+                versions.kubevirt(fakes.reading(client))))
+            client.put(kinds.CDI, fakes.named('cdi', status=status))
+            self.assertEqual(expected, fakes.brief(
+                versions.cdi(fakes.reading(client))))
 
     def test_gates(self):
         self.assertEqual(
