@@ -7,13 +7,12 @@ every BMC of the VM shows the same values and none needs storage. Attributes
 that KubeVirt has a field for are in `bios`.
 """
 
-import copy
 import json
 import math
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.kube import json_patch
+from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import run_strategy
 
 ATTRIBUTES = api_resources.PREFIX + 'bios-attributes'
@@ -87,21 +86,21 @@ def _is_primitive(value):
         isinstance(value, float) and math.isfinite(value))
 
 
-def set(machine, values):
-    """Change some BIOS attributes, from the next boot on.
+def change(values):
+    """Return a change of some BIOS attributes, see `changes`.
 
-    :param machine: a `machine.Machine`
+    It takes effect from the next boot on.
+
     :param values: dict: name: string, number or boolean; None removes the
         attribute
-    :raises: `errors.InvalidValue` for a value of another type, or if all
-        attributes together exceed `LARGEST`
+    :raises: `errors.InvalidValue` for a value of another type; when it is
+        called, if all attributes together exceed `LARGEST`
     """
     for name, value in values.items():
         if not isinstance(name, str) or not isinstance(
                 value, (str, int, float, bool, type(None))):
             raise errors.InvalidValue(str(name), value)
-
-    _change(machine, lambda known: {**known, **values})
+    return lambda vm, vmi: _replace(vm, vmi, {**get(vm), **values})
 
 
 def reset(machine):
@@ -109,32 +108,28 @@ def reset(machine):
 
     :param machine: a `machine.Machine`
     """
-    _change(machine, lambda known: {})
+    changes.write(machine, (lambda vm, vmi: _replace(vm, vmi, {}),))
 
 
-def _change(machine, changed):
-    """Change the attributes that apply from the next boot on.
+def _replace(vm, vmi, values):
+    """Replace the attributes that apply from the next boot on.
 
-    :param machine: a `machine.Machine`
-    :param changed: function of the present attributes, a dict; returns the new
-        ones, in which None removes an attribute
+    :param vm: the VM, which is changed
+    :param vmi: its VMI, or None
+    :param values: dict of all attributes; one that is None is removed
     """
-    def texts(vm, vmi):
-        known = get(vm)
-        new = {name: value for name, value in changed(known).items()
-               if value is not None}
-        text = json.dumps(new, sort_keys=True)
-        if len(text) > LARGEST:
-            raise errors.InvalidValue(
-                'Attributes', '...', message='All attributes together are '
-                f'larger than {LARGEST} bytes')
-        before = None
-        if run_strategy.is_active(vmi) and current(vm, vmi) != new:
-            before = json.dumps({'vmi': vmi['metadata']['uid'],
-                                 'values': current(vm, vmi)}, sort_keys=True)
-        return {ATTRIBUTES: text if new else None, BEFORE: before}
-
-    _annotate(machine, texts)
+    new = {name: value for name, value in values.items() if value is not None}
+    text = json.dumps(new, sort_keys=True)
+    if len(text) > LARGEST:
+        raise errors.InvalidValue(
+            'Attributes', '...', message='All attributes together are '
+            f'larger than {LARGEST} bytes')
+    before = None
+    if run_strategy.is_active(vmi) and current(vm, vmi) != new:
+        before = json.dumps({'vmi': vmi['metadata']['uid'],
+                             'values': current(vm, vmi)}, sort_keys=True)
+    _annotate(vm, ATTRIBUTES, text if new else None)
+    _annotate(vm, BEFORE, before)
 
 
 def indicator(vm):
@@ -147,17 +142,16 @@ def indicator(vm):
     return state if state in INDICATORS else OFF
 
 
-def set_indicator(machine, state):
-    """Set the state of the indicator LED.
+def indicator_change(state):
+    """Return a change of the state of the indicator LED, see `changes`.
 
-    :param machine: a `machine.Machine`
     :param state: one of `INDICATORS`
     :raises: `errors.InvalidValue` for another state
     """
     if state not in INDICATORS:
         raise errors.InvalidValue('IndicatorLED', state, INDICATORS)
-    _annotate(machine, lambda vm, vmi: {
-        INDICATOR: None if state == OFF else state})
+    return lambda vm, vmi: _annotate(
+        vm, INDICATOR, None if state == OFF else state)
 
 
 def asset_tag(vm):
@@ -165,14 +159,13 @@ def asset_tag(vm):
     return _annotations(vm).get(ASSET_TAG, '')
 
 
-def set_asset_tag(machine, tag):
-    """Set the asset tag.
+def asset_tag_change(tag):
+    """Return a change of the asset tag, see `changes`.
 
-    :param machine: a `machine.Machine`
     :param tag: text; '' removes the tag
     :raises: `errors.InvalidValue` if it is longer than `LONGEST_TAG`
     """
-    _set_text(machine, ASSET_TAG, tag, 'AssetTag', 'An asset tag')
+    return _text_change(ASSET_TAG, tag, 'AssetTag', 'An asset tag')
 
 
 def controller_name(vm):
@@ -180,14 +173,13 @@ def controller_name(vm):
     return _annotations(vm).get(CONTROLLER_NAME, '')
 
 
-def set_controller_name(machine, name):
-    """Set the name of the BMC.
+def controller_name_change(name):
+    """Return a change of the name of the BMC, see `changes`.
 
-    :param machine: a `machine.Machine`
     :param name: text; '' removes the name
     :raises: `errors.InvalidValue` if it is longer than `LONGEST_TAG`
     """
-    _set_text(machine, CONTROLLER_NAME, name, 'name', 'A name')
+    return _text_change(CONTROLLER_NAME, name, 'name', 'A name')
 
 
 def system_info(vm, name):
@@ -201,23 +193,22 @@ def system_info(vm, name):
     return text if isinstance(text, str) else ''
 
 
-def set_system_info(machine, name, text):
-    """Write a system info parameter.
+def system_info_change(name, text):
+    """Return a change of a system info parameter, see `changes`.
 
-    :param machine: a `machine.Machine`
     :param name: see `system_info`
     :param text: '' removes it
     :raises: `errors.InvalidValue` if it is longer than `LONGEST_TAG`
     """
     _check_length(text, name, 'A system info parameter')
 
-    def texts(vm, vmi):
+    def change(vm, vmi):
         known = {**_load(vm, SYSTEM_INFO), name: text}
         known = {key: value for key, value in known.items() if value}
-        return {SYSTEM_INFO: json.dumps(known, sort_keys=True)
-                if known else None}
+        _annotate(vm, SYSTEM_INFO, json.dumps(known, sort_keys=True)
+                  if known else None)
 
-    _annotate(machine, texts)
+    return change
 
 
 def _check_length(text, field, subject):
@@ -227,33 +218,25 @@ def _check_length(text, field, subject):
             message=f'{subject} has at most {LONGEST_TAG} characters')
 
 
-def _set_text(machine, annotation, text, field, subject):
+def _text_change(annotation, text, field, subject):
     _check_length(text, field, subject)
-    _annotate(machine, lambda vm, vmi: {annotation: text or None})
+    return lambda vm, vmi: _annotate(vm, annotation, text or None)
 
 
 def _annotations(vm):
     return vm['metadata'].get('annotations') or {}
 
 
-def _annotate(machine, texts_of):
-    """Set or remove annotations of a machine's VM.
+def _annotate(vm, annotation, text):
+    """Set or remove an annotation.
 
-    :param machine: a `machine.Machine`
-    :param texts_of: function of (vm, vmi) that returns a dict: annotation:
-        its text, or None to remove it
+    :param vm: the VM, which is changed
+    :param annotation: its name
+    :param text: its text; None removes it
     """
-    def step(vm, vmi):
-        new = copy.copy(vm)
-        new['metadata'] = dict(vm['metadata'])
-        annotations = dict(_annotations(vm))
-        for key, text in texts_of(vm, vmi).items():
-            annotations.pop(key, None)
-            if text is not None:
-                annotations[key] = text
-        if annotations == _annotations(vm):
-            return
-        new['metadata']['annotations'] = annotations
-        machine.patch(json_patch.diff(vm, new), guard=vm)
-
-    machine.write(step)
+    if text is not None:
+        if not vm['metadata'].get('annotations'):
+            vm['metadata']['annotations'] = {}
+        vm['metadata']['annotations'][annotation] = text
+    else:
+        _annotations(vm).pop(annotation, None)

@@ -12,6 +12,7 @@ import dataclasses
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import attributes
 from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine import run_strategy
 
@@ -108,7 +109,7 @@ def set(machine, values):
     :raises: `errors.InvalidValue` for a value that an attribute cannot have,
         for a change of a read-only one and for secure boot in Legacy mode;
         `errors.WrongState` if the VM turns out to be in Legacy mode when
-        secure boot is switched on, see `boot.set_secure_boot`
+        secure boot is switched on, see `boot.secure_boot_change`
     """
     chosen = {name: value for name, value in values.items()
               if name in _BY_NAME}
@@ -129,12 +130,17 @@ def set(machine, values):
             message='Secure Boot needs Boot Mode UEFI')
     others = {name: value for name, value in values.items()
               if name not in _BY_NAME}
+    parts = []
     if others:
-        attributes.set(machine, others)
-    if mode is not None and mode != present[BOOT_MODE]:
-        boot.set(machine, mode=firmware.Mode(mode))
+        parts.append(attributes.change(others))
+    if mode == present[BOOT_MODE]:
+        mode = None
+    boot_change = boot.Change(machine, mode=mode and firmware.Mode(mode))
+    if mode is not None:
+        parts.append(boot_change)
     if secure is not None:
-        boot.set_secure_boot(machine, secure == 'Enabled')
+        parts.append(boot.secure_boot_change(secure == 'Enabled'))
+    boot.write(boot_change, lambda: changes.write(machine, parts))
 
 
 def reset(machine):

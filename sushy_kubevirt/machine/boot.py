@@ -19,6 +19,7 @@ from sushy_kubevirt.machine import boot_options
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import firmware
+from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine import run_strategy
 
 Mode = firmware.Mode
@@ -42,6 +43,9 @@ class Target(enum.Enum):
 
     CD = 'Cd'
     """CD-ROMs first."""
+
+    USB = 'Usb'
+    """Disks on the USB bus first."""
 
     UEFI_HTTP = 'UefiHttp'
     """The image of ``HttpBootUri`` first, in a separate CD-ROM."""
@@ -110,8 +114,8 @@ def booted_from(vmi):
     if (not run_strategy.is_active(vmi)
             or run_strategy.phase(vmi) not in ('Running', 'Unknown')):
         return None
-    class_ = boot_order.first({'spec': vmi['spec']})
-    return Target.NONE if class_ is None else Target(class_.value)
+    device = boot_order.first({'spec': vmi['spec']})
+    return Target.NONE if device is None else Target(device.class_.value)
 
 
 def targets(vm, vmi=None):
@@ -120,11 +124,27 @@ def targets(vm, vmi=None):
                  for class_ in boot_order.classes(vm['spec']['template']))
 
 
-def set(machine, target=None, enabled=None, mode=None, order=None,
-        media_targets=()):
-    """Set the boot override, the mode or the order of the next VMI.
+def write(change, send):
+    """Write a change; again without the reboot policy if that is refused.
 
-    None leaves a setting unchanged.
+    :param change: a `Change`
+    :param send: function without arguments that writes it
+    :returns: what it returned
+    :raises: `errors.InvalidValue`, `errors.WrongState`, see `Change`;
+        `errors.Rejected` by admission
+    """
+    try:
+        return send()
+    except errors.Rejected as e:
+        # The feature gate was disabled after it was read.
+        if not change.terminates or GATE.lower() not in str(e).lower():
+            raise
+        change.terminates = False
+        return send()
+
+
+class Change:
+    """A change of boot settings, see `changes`. None leaves a setting.
 
     :param machine: a `machine.Machine`
     :param target: a `Target`; without `enabled` it means
@@ -135,33 +155,69 @@ def set(machine, target=None, enabled=None, mode=None, order=None,
         target
     :param mode: a `Mode`
     :param order: the persistent boot order, see `boot_options.edit`
+    :param http_uri: URL of the image that `Target.UEFI_HTTP` boots; '' for
+        none
     :param media_targets: each `Target` whose device is added when a medium is
         inserted, and which is therefore valid without a device
-    :raises: `errors.InvalidValue` if the VM has no device for the target, or
-        no such boot options
+    :raises: when it is called, `errors.InvalidValue` if the VM has no device
+        for the target, or no such boot options; `errors.WrongState` for HTTP
+        boot in Legacy mode
     """
-    id_ = boot_overrides.new_id()
 
-    def step(vm, vmi):
+    def __init__(self, machine, target=None, enabled=None, mode=None,
+                 order=None, http_uri=None, media_targets=()):
+        self.machine = machine
+        self.target = target
+        self.enabled = enabled
+        self.http_uri = http_uri
+        #: Whether a one-time boot may get KubeVirt's reboot policy.
+        self.terminates = True
+        self._mode = mode
+        self._order = order
+        self._media_targets = media_targets
+        self._id = boot_overrides.new_id()
+
+    def __call__(self, vm, vmi):
         pending = boot_overrides.once(vm)
-        if pending is not None and pending['id'] == id_:
-            return True     # an earlier attempt was applied, its response lost
-        terminate = (_needs_once(pending, target, enabled, mode)
-                     and _may_terminate(machine, vm))
-        try:
-            return _apply(machine, vm, vmi, target, enabled, mode, order, id_,
-                          terminate, media_targets)
-        except errors.Rejected as e:
-            # The feature gate was disabled after it was read.
-            if not terminate or GATE.lower() not in str(e).lower():
-                raise
-            return _apply(machine, vm, vmi, target, enabled, mode, order, id_,
-                          False, media_targets)
+        if pending is not None and pending['id'] == self._id:
+            return      # an earlier attempt was applied, its response lost
+        terminate = (
+            self.terminates
+            and _needs_once(pending, self.target, self.enabled, self._mode)
+            and _may_terminate(self.machine, vm))
+        http = _is_http(vm)
+        if self._order is not None:
+            boot_options.edit(vm, vmi, self._order)
+        _edit(vm, vmi, self.target, self.enabled, self._mode, self._id,
+              terminate, self._media_targets)
+        if self.http_uri is not None:
+            record = media_annotation.read(vm)
+            record.http_uri = self.http_uri
+            media_annotation.write(vm, record)
+        if _is_http(vm):
+            self._check_http(vm, vmi)
+        elif http:
+            boot_overrides.remove_unused_http_drive(vm)
 
-    # The VMI, which no guard covers, matters to pending overrides and orders.
-    machine.write(step, lambda vm, vmi: (
-        order is None and boot_overrides.once(vm) is None
-        and step(vm, None)))
+    def _check_http(self, vm, vmi):
+        if not media_annotation.read(vm).http_uri:
+            raise errors.InvalidValue(
+                'BootSourceOverrideTarget', Target.UEFI_HTTP,
+                message='UefiHttp needs an HttpBootUri; set both in one '
+                'request')
+        if firmware.mode(vm, vmi) is not Mode.UEFI:
+            raise errors.WrongState(
+                f'HTTP boot needs UEFI, and {self.machine.qualified_name} '
+                'boots in Legacy mode; set its BootSourceOverrideMode to UEFI '
+                'too')
+
+    def needs_vmi(self, vm):
+        """Return whether the change depends on the VMI.
+
+        It does if an override may have started to boot, or an order is set.
+        """
+        return (self._order is not None
+                or boot_overrides.once(vm) is not None)
 
 
 def set_default_order(machine):
@@ -180,32 +236,31 @@ def set_default_order(machine):
     machine.write(step)
 
 
-def set_secure_boot(machine, enabled):
-    """Switch secure boot on or off, from the next start on.
+def secure_boot_change(enabled):
+    """Return a change that switches secure boot on or off, see `changes`.
 
-    Switching it on also switches on SMM, which it needs.
+    It takes effect from the next start on. Switching it on also switches on
+    SMM, which it needs.
 
-    :param machine: a `machine.Machine`
     :param enabled: True switches it on
-    :raises: `errors.WrongState` if it is switched on in Legacy mode
+    :raises: when it is called, `errors.WrongState` if it is switched on in
+        Legacy mode
     """
-    def step(vm, vmi):
-        edited = copy.deepcopy(vm)
+    def change(vm, vmi):
         pending = boot_overrides.once(vm)
         if pending is None or not pending.get('mode'):
-            firmware.edit_secure_boot(edited, enabled, vmi)
-        else:
-            # The pending override changes the mode for one boot; secure boot
-            # belongs to the mode that is restored after it.
-            boot_overrides.remove_once(edited)
-            firmware.edit_secure_boot(edited, enabled, vmi)
-            if not boot_overrides.boot_started(vm, vmi):
-                boot_overrides.reapply_once(
-                    edited, vmi, pending, boot_overrides.ends_at_reboot(vm)
-                )
-        json_patch.send(machine, vm, edited)
+            firmware.edit_secure_boot(vm, enabled, vmi)
+            return
+        # The pending override changes the mode for one boot; secure boot
+        # belongs to the mode that is restored after it.
+        started = boot_overrides.boot_started(vm, vmi)
+        terminate = boot_overrides.ends_at_reboot(vm)
+        boot_overrides.remove_once(vm)
+        firmware.edit_secure_boot(vm, enabled, vmi)
+        if not started:
+            boot_overrides.reapply_once(vm, vmi, pending, terminate)
 
-    machine.write(step)
+    return change
 
 
 def _needs_once(pending, target, enabled, mode):
@@ -220,19 +275,6 @@ def _may_terminate(machine, vm):
             and run_strategy.of(vm) not in (run_strategy.ONCE,
                                             run_strategy.WAIT_AS_RECEIVER)
             and machine.gates.enabled(GATE))
-
-
-def _apply(machine, vm, vmi, target, enabled, mode, order, id_, terminate,
-           media_targets):
-    """Edit and patch a VM; returns whether that changed it."""
-    edited = copy.deepcopy(vm)
-    http = _is_http(edited)
-    if order is not None:
-        boot_options.edit(edited, vmi, order)
-    _edit(edited, vmi, target, enabled, mode, id_, terminate, media_targets)
-    if http:
-        boot_overrides.remove_unused_http_drive(edited)
-    return json_patch.send(machine, vm, edited) is not vm
 
 
 def _is_http(vm):

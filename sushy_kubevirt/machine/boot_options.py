@@ -68,8 +68,8 @@ def order(vm):
     found = _options(_without_overrides(vm))
     tried = [option for option in found if option.device.order is not None]
     if not tried:
-        tried = [option for option in found
-                 if option.class_ is boot_order.Class.HDD][:1]
+        tried = [option for option in found if option.class_ in (
+            boot_order.Class.HDD, boot_order.Class.USB)][:1]
     if not tried:
         tried = [option for option in found
                  if option.class_ is boot_order.Class.CD]

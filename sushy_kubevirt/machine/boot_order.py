@@ -28,6 +28,9 @@ class Class(enum.Enum):
     CD = 'Cd'
     """A CD-ROM, with or without a medium."""
 
+    USB = 'Usb'
+    """A disk on the USB bus, such as a USB stick with a virtual medium."""
+
     HTTP = 'UefiHttp'
     """The CD-ROM with the image of HTTP boot."""
 
@@ -49,6 +52,11 @@ _ENCRYPTED = frozenset(('sev', 'snp', 'tdx'))
 #: Name of the CD-ROM drive that HTTP boot adds.
 HTTP_DRIVE = 'bmc-http'
 
+#: Name of the USB stick that virtual media add, which may have a number as
+#: suffix. It is no hard disk, while a disk of the VM's owner on the USB bus
+#: is both.
+USB_STICK = 'bmc-usb'
+
 
 @dataclasses.dataclass(frozen=True)
 class Device:
@@ -61,6 +69,7 @@ class Device:
     :param bootable: False for a data disk that its owner numbered
     :param written: False for a disk that the template does not contain and
         that KubeVirt adds for a volume without one
+    :param usb: whether it is on the USB bus
     """
 
     list: str
@@ -69,6 +78,11 @@ class Device:
     order: int | None
     bootable: bool = True
     written: bool = True
+    usb: bool = False
+
+    def is_a(self, class_):
+        """Return whether a boot target of this `Class` means the device."""
+        return class_ is self.class_ or class_ is Class.USB and self.usb
 
 
 def devices(template):
@@ -90,11 +104,9 @@ def devices(template):
         order = disk.get('bootOrder')
         bootable = not _DATA_VOLUMES & volume.keys()
         if bootable or order is not None:
-            class_ = Class.CD if 'cdrom' in disk else Class.HDD
-            if class_ is Class.CD and disk['name'] == HTTP_DRIVE:
-                class_ = Class.HTTP
-            found.append(Device('disks', disk['name'], class_, order,
-                                bootable))
+            usb = (disk.get('disk') or {}).get('bus') == 'usb'
+            found.append(Device('disks', disk['name'], _class(disk, usb),
+                                order, bootable, usb=usb))
     used = {item['name'] for kind in ('disks', 'filesystems')
             for item in hardware.get(kind) or ()}
     for name, volume in sources.items():
@@ -116,41 +128,52 @@ def devices(template):
         device.order is None, device.order or 0))
 
 
+def _class(disk, usb):
+    if 'cdrom' in disk:
+        return Class.HTTP if disk['name'] == HTTP_DRIVE else Class.CD
+    if usb and disk['name'].startswith(USB_STICK):
+        return Class.USB
+    return Class.HDD
+
+
 def classes(template):
     """Return a tuple of the classes that the VM has a bootable device of.
 
     :param template: the VM's ``spec.template``
     """
-    present = {device.class_ for device in devices(template)
-               if device.bootable}
-    return tuple(class_ for class_ in Class if class_ in present)
+    present = [device for device in devices(template) if device.bootable]
+    return tuple(class_ for class_ in Class
+                 if any(device.is_a(class_) for device in present))
 
 
 def first(template):
-    """Return the `Class` of the device that is tried first; None if no device
-    has a number, in which case KubeVirt chooses.
+    """Return the `Device` that is tried first; None if no device has a
+    number, in which case KubeVirt chooses.
 
     :param template: the VM's ``spec.template``
     """
     for device in devices(template):
         if device.order is not None:
-            return device.class_
+            return device
     return None
 
 
-def prioritize(template, class_):
+def prioritize(template, class_, media=()):
     """Number the devices of one class first, then all others.
 
-    Within both groups devices keep their present order.
+    Within both groups devices keep their present order, but drives with
+    virtual media come first in the class.
 
     :param template: a VM's ``spec.template``, which is changed
     :param class_: a `Class`
+    :param media: names of the drives with virtual media
     :returns: record for `restore`: {``disks``: {name: [old, new]},
         ``interfaces``: …, ``added``: [names]}, without empty members
     """
     before = devices(template)
-    chosen = [device for device in before
-              if device.class_ is class_ and device.bootable]
+    chosen = sorted((device for device in before
+                     if device.is_a(class_) and device.bootable),
+                    key=lambda device: device.name not in media)
     return _number(template, chosen + [
         device for device in before if device not in chosen])
 

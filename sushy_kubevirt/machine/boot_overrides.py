@@ -14,6 +14,7 @@ import uuid
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import firmware
+from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine import run_strategy
 
 TERMINATE = 'Terminate'
@@ -22,7 +23,8 @@ _TARGETS = tuple(each.value for each in boot_order.Class)
 _MODES = tuple(each.value for each in firmware.Mode)
 
 #: Classes of devices that a VM may have only while a medium is inserted.
-_REMOVABLE_CLASSES = (boot_order.Class.CD, boot_order.Class.HTTP)
+_REMOVABLE_CLASSES = (boot_order.Class.CD, boot_order.Class.USB,
+                      boot_order.Class.HTTP)
 
 
 def once(vm):
@@ -49,9 +51,9 @@ def active_continuous(vm):
     if layer is not None:
         template = vm['spec']['template']
         first = boot_order.first(template)
-        if first is not None and first.value == layer['target']:
-            return layer
         class_ = boot_order.Class(layer['target'])
+        if first is not None and first.is_a(class_):
+            return layer
         if (class_ in _REMOVABLE_CLASSES
                 and class_ not in boot_order.classes(template)):
             return layer
@@ -135,13 +137,18 @@ def apply_once(vm, id_, target=None, mode=None, terminate=False):
             changes['bootloader'] = change
     if target:
         layer['target'] = target.value
-        changes.update(boot_order.prioritize(template, target))
+        changes.update(_prioritize(vm, target))
     if terminate:
         domain = template['spec']['domain']
         changes['rebootPolicy'] = [domain.get('rebootPolicy'), TERMINATE]
         domain['rebootPolicy'] = TERMINATE
     annotations.set_boot_once_id(template, id_)
     _write(vm, 'once', layer)
+
+
+def _prioritize(vm, target):
+    return boot_order.prioritize(vm['spec']['template'], target,
+                                 media_annotation.drives(vm))
 
 
 def restore_generation(vm, layer):
@@ -162,7 +169,7 @@ def apply_continuous(vm, target):
     """
     _write(vm, 'continuous', {
         'target': target.value,
-        'changes': boot_order.prioritize(vm['spec']['template'], target)})
+        'changes': _prioritize(vm, target)})
 
 
 def apply_order(vm, devices):

@@ -15,6 +15,7 @@ from sushy_kubevirt.machine import attributes
 from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_options
+from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine import inventory
 from sushy_kubevirt.machine import media
@@ -237,29 +238,45 @@ class Machine:
 
     def set_boot(self, target=None, enabled=None, mode=None, http_uri=None,
                  order=None):
-        """Set the boot source override. None leaves a value unchanged.
+        """Set the boot source override, the mode or the boot order.
 
-        :param target: a `boot.Target`
-        :param enabled: a `boot.Enabled`
-        :param mode: a `boot.Mode`
-        :param http_uri: URL that `boot.Target.UEFI_HTTP` boots
-        :param order: the persistent boot order, which the override precedes:
-            references of `boot_options`
+        The parameters are those of `boot.Change`.
         """
-        http_boot.prepare(self, target, enabled, mode, http_uri)
-        try:
-            boot.set(self, target=target, enabled=enabled, mode=mode,
-                     order=order, media_targets=self._media_targets())
-        except errors.MachineError:
-            if target is boot.Target.UEFI_HTTP:
-                http_boot.undo(self)
-            raise
+        self.change(boot_settings={
+            'target': target, 'enabled': enabled, 'mode': mode,
+            'http_uri': http_uri, 'order': order})
+
+    def change(self, boot_settings=None, policy=None, asset_tag=None,
+               indicator=None):
+        """Change several settings at once; None leaves a setting.
+
+        An error means that nothing was changed.
+
+        :param boot_settings: dict of the parameters of `boot.Change`
+        :param policy: a `power_restore_policy.Policy`
+        :param asset_tag: see `set_asset_tag`
+        :param indicator: see `set_indicator`
+        :raises: see the methods for single settings
+        """
+        parts = []
+        if policy is not None:
+            parts.append(power_restore_policy.change(self, policy))
+        if asset_tag is not None:
+            parts.append(attributes.asset_tag_change(asset_tag))
+        if indicator is not None:
+            parts.append(attributes.indicator_change(indicator))
+        if boot_settings is None:
+            changes.write(self, parts, waits=policy is not None)
+        else:
+            http_boot.write(self, boot.Change(
+                self, media_targets=self._media_targets(), **boot_settings),
+                parts)
 
     def _media_targets(self):
         """Return the targets whose devices are added with a medium."""
         if not self.cluster.media.cdi_available:
             return ()
-        return boot.Target.CD, boot.Target.UEFI_HTTP
+        return boot.Target.CD, boot.Target.USB, boot.Target.UEFI_HTTP
 
     def boot_options(self):
         """Return a tuple of `boot_options.Option`."""
@@ -297,8 +314,8 @@ class Machine:
         return firmware.secure_boot(vm, vmi)
 
     def set_secure_boot(self, enabled):
-        """Switch secure boot on or off, see `boot.set_secure_boot`."""
-        boot.set_secure_boot(self, enabled)
+        """Switch secure boot on or off, see `boot.secure_boot_change`."""
+        changes.write(self, (boot.secure_boot_change(enabled),))
 
     # Virtual media
 
@@ -314,7 +331,7 @@ class Machine:
         """
         return self.cluster.media.medium(self, _device(device_id))
 
-    def insert_media(self, device_id, source, wait=None):
+    def insert_media(self, device_id, source, wait=None, verify=None):
         """Insert an image into a device, replacing the present medium.
 
         Starts, stops and reboots nothing. Returns when the import has
@@ -325,6 +342,7 @@ class Machine:
         :param source: a `media.Source`
         :param wait: True to wait for the end of the import; None for
             `options.MediaOptions.wait`
+        :param verify: new value of `media_verify`; None leaves it
         :returns: the `media.Medium`
         :raises: `errors.Unsupported` without CDI, `errors.InvalidValue` for
             a URL that is not allowed, `errors.Rejected` by quota or
@@ -332,7 +350,9 @@ class Machine:
             refuses or does not respond, `errors.WrongState` if the medium
             was ejected or replaced in the meantime
         """
-        return insert.insert(self, _device(device_id), source, wait)
+        device = _device(device_id)
+        return insert.insert(self, device, source, wait,
+                             self._verify_changes(device, verify))
 
     def require_media_upload(self):
         """Check that a client can upload an image.
@@ -359,9 +379,17 @@ class Machine:
         return insert.upload_image(self, _device(device_id), image, probe,
                                    write_protected, wait)
 
-    def eject_media(self, device_id):
-        """Eject the medium of a device; an empty device is no error."""
-        eject.eject(self, _device(device_id))
+    def eject_media(self, device_id, verify=None):
+        """Eject the medium of a device; an empty device is no error.
+
+        :param verify: new value of `media_verify`; None leaves it
+        """
+        device = _device(device_id)
+        eject.eject(self, device, self._verify_changes(device, verify))
+
+    def _verify_changes(self, device, verify):
+        return () if verify is None else (
+            ca_certificates.verify_change(self, device, verify),)
 
     def media_certificates(self, device_id):
         """Return a tuple of the `media.Certificate` of a device."""
@@ -389,7 +417,7 @@ class Machine:
 
     def set_media_verify(self, device_id, verify):
         """Set the default returned by `media_verify`."""
-        ca_certificates.set_verify(self, _device(device_id), verify)
+        changes.write(self, self._verify_changes(_device(device_id), verify))
 
     # Inventory, attributes, indicator
 
@@ -426,32 +454,32 @@ class Machine:
         return attributes.asset_tag(self.objects()[0])
 
     def set_asset_tag(self, tag):
-        """Set the asset tag, see `attributes.set_asset_tag`."""
-        attributes.set_asset_tag(self, tag)
+        """Set the asset tag, see `attributes.asset_tag_change`."""
+        self.change(asset_tag=tag)
 
     def controller_name(self):
         """Return the name that a client gave to the BMC, or ''."""
         return attributes.controller_name(self.objects()[0])
 
     def set_controller_name(self, name):
-        """Name the BMC, see `attributes.set_controller_name`."""
-        attributes.set_controller_name(self, name)
+        """Name the BMC, see `attributes.controller_name_change`."""
+        changes.write(self, (attributes.controller_name_change(name),))
 
     def system_info(self, name):
         """Return what a client wrote, see `attributes.system_info`."""
         return attributes.system_info(self.objects()[0], name)
 
     def set_system_info(self, name, text):
-        """Write a parameter, see `attributes.set_system_info`."""
-        attributes.set_system_info(self, name, text)
+        """Write a parameter, see `attributes.system_info_change`."""
+        changes.write(self, (attributes.system_info_change(name, text),))
 
     def indicator(self):
         """Return the indicator LED: 'Lit', 'Blinking' or 'Off'."""
         return attributes.indicator(self.objects()[0])
 
     def set_indicator(self, state):
-        """Set the indicator LED, see `attributes.set_indicator`."""
-        attributes.set_indicator(self, state)
+        """Set the indicator LED, see `attributes.indicator_change`."""
+        self.change(indicator=state)
 
     def __repr__(self):
         return f'Machine({self.qualified_name}, {self.uuid})'

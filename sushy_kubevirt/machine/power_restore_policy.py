@@ -25,9 +25,9 @@ afterwards.
 import copy
 import enum
 
-from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import power_action
 from sushy_kubevirt.machine import run_strategy
 
@@ -87,23 +87,32 @@ def set(machine, policy):
         `errors.Unavailable` if a start in progress does not create a VMI
         within the write deadline
     """
-    strategy_to_set = _STRATEGY[policy]
-    power_action.run(
-        machine, lambda vm, vmi: _step(machine, vm, vmi, strategy_to_set))
+    changes.write(machine, (change(machine, policy),), waits=True)
 
 
-def _step(machine, vm, vmi, strategy_to_set):
+def change(machine, policy):
+    """Return a change that sets the policy, see `changes`.
+
+    :param machine: a `machine.Machine`
+    :param policy: a `Policy`
+    :raises: when it is called, `errors.WrongState` for the target of a
+        migration
+    """
+    return lambda vm, vmi: _change(machine, vm, vmi, _STRATEGY[policy])
+
+
+def _change(machine, vm, vmi, strategy_to_set):
     strategy = run_strategy.of(vm)
     if strategy == run_strategy.WAIT_AS_RECEIVER:
         raise power_action.migration_target_error(machine)
     if run_strategy.restarting(vm):
         return power_action.WaitCondition(
             'it to restart', lambda vm, vmi: not run_strategy.restarting(vm))
-    edited = copy.deepcopy(vm)
+    before = copy.deepcopy(vm)
     if run_strategy.is_active(vmi) and not run_strategy.stopping(vm, vmi):
-        _while_on(edited, vmi, strategy_to_set)
+        _while_on(vm, vmi, strategy_to_set)
     elif not run_strategy.starting(vm, vmi):
-        _while_off(edited, vmi, strategy_to_set)
+        _while_off(vm, vmi, strategy_to_set)
     elif (strategy_to_set != strategy
             and strategy_to_set in run_strategy.OFF_AFTER_SHUTDOWN
             and run_strategy.saved(vm)[0] != strategy_to_set):
@@ -112,9 +121,8 @@ def _step(machine, vm, vmi, strategy_to_set):
             run_strategy.is_active(vmi) and not run_strategy.stopping(vm, vmi)
             or not run_strategy.starting(vm, vmi)))
     elif strategy_to_set == run_strategy.ALWAYS:
-        _set_strategy(edited, strategy_to_set)
-    run_strategy.tell_harvester(vm, edited)
-    json_patch.send(machine, vm, edited)
+        _set_strategy(vm, strategy_to_set)
+    run_strategy.tell_harvester(before, vm)
     return None
 
 

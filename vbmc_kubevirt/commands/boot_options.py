@@ -11,16 +11,26 @@ from vbmc_kubevirt.ipmi import server
 
 LOG = logging.getLogger(__name__)
 
-#: Boot device selector (table 28-14).
+#: Boot device selector (table 28-14). Virtual media are what it calls
+#: remotely connected.
 BOOT_DEVICES = {
     0: boot.Target.NONE,
     1: boot.Target.PXE,
     2: boot.Target.HDD,
     5: boot.Target.CD,
+    7: boot.Target.USB,
+    8: boot.Target.CD,
+    15: boot.Target.USB,
 }
-_SELECTORS = {target: number for number, target in BOOT_DEVICES.items()}
-# "Remotely connected CD/DVD". Only Redfish can set this override.
-_SELECTORS[boot.Target.UEFI_HTTP] = 8
+_SELECTORS = {
+    boot.Target.NONE: 0,
+    boot.Target.PXE: 1,
+    boot.Target.HDD: 2,
+    boot.Target.CD: 5,
+    boot.Target.USB: 15,
+    # Only Redfish can set this override.
+    boot.Target.UEFI_HTTP: 8,
+}
 
 # Boot flags, first byte (table 28-14).
 _VALID = 0x80

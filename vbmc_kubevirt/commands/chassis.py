@@ -147,14 +147,12 @@ class _Chassis:
         """Chassis Identify (28.5): Redfish's indicator LED."""
         seconds = data[0] if data else IDENTIFY_SECONDS
         forced = data[1:] and data[1] & _FORCE_ON
+        state = (attributes.LIT if forced else attributes.BLINKING if seconds
+                 else attributes.OFF)
+        self._bmc.machine().set_indicator(state)
+        # Not before: a timer of an earlier request still has to end it.
         self._stop_identify_timer()
-        machine = self._bmc.machine()
-        if forced:
-            machine.set_indicator(attributes.LIT)
-        elif not seconds:
-            machine.set_indicator(attributes.OFF)
-        else:
-            machine.set_indicator(attributes.BLINKING)
+        if state == attributes.BLINKING:
             self._identify_timer = self._bmc.server.run_later(
                 seconds, self._end_identify)
 

@@ -40,7 +40,7 @@ TO_POWER_OFF = 2
 
 #: Sensor type Base OS Boot: offset for each device.
 _BOOTED = {boot.Target.NONE: 6, boot.Target.PXE: 2, boot.Target.HDD: 1,
-           boot.Target.CD: 4, boot.Target.UEFI_HTTP: 4}
+           boot.Target.USB: 1, boot.Target.CD: 4, boot.Target.UEFI_HTTP: 4}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,7 @@ class Boot:
 
     :param device: 'disk:NAME', 'cdrom:NAME', 'interface:NAME', or None when
         nothing would boot.
-    :param class_: 'Hdd', 'Cd', 'Pxe' or None.
+    :param class_: 'Hdd', 'Usb', 'Cd', 'Pxe' or None.
     :param firmware: 'bios', 'efi' or 'efi-secure'.
     :param tried: the devices that were tried, the one that booted last.
     """
@@ -70,16 +70,18 @@ def _order(spec):
     found = []
     for disk in paths.disks(spec):
         drive = disk.get('cdrom') is not None
+        usb = paths.at(disk, 'disk', 'bus') == 'usb'
         found.append((disk.get('bootOrder'),
                       f'{"cdrom" if drive else "disk"}:{disk["name"]}',
-                      'Cd' if drive else 'Hdd', disk['name']))
+                      'Cd' if drive else 'Usb' if usb else 'Hdd',
+                      disk['name']))
     for card in paths.interfaces(spec):
         found.append((card.get('bootOrder'), f'interface:{card["name"]}',
                       'Pxe', card['name']))
     numbered = sorted(item for item in found if item[0] is not None)
     if numbered:
         return [item[1:] for item in numbered]
-    return [item[1:] for item in found if item[2] == 'Hdd'][:1]
+    return [item[1:] for item in found if item[2] in ('Hdd', 'Usb')][:1]
 
 
 def _media(vmi):

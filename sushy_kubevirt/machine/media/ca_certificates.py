@@ -33,19 +33,21 @@ def verify(machine, device):
     return record.verify.get(device.id, machine.options.media.verify)
 
 
-def set_verify(machine, device, value):
-    """See `machine.Machine.set_media_verify`."""
-    def step(vm, _vmi):
-        record = media_annotation.read(vm)
-        if record.verify.get(device.id) == value:
-            return
-        if device.id not in record.verify and (
-                value == machine.options.media.verify):
-            return
-        record.verify[device.id] = value
-        _write(machine, vm, record)
+def verify_change(machine, device, value):
+    """Return a change of the default of `verify`, see `machine.changes`.
 
-    machine.write(step)
+    :param machine: a `machine.Machine`
+    :param device: a `model.Device`
+    :param value: whether certificates are verified
+    """
+    def change(vm, _vmi):
+        record = media_annotation.read(vm)
+        if (device.id in record.verify
+                or value != machine.options.media.verify):
+            record.verify[device.id] = value
+            media_annotation.write(vm, record)
+
+    return change
 
 
 def certificates(machine, device):
@@ -70,7 +72,7 @@ def add(machine, device, text):
     """See `machine.Machine.add_media_certificate`."""
     text = _checked(text)
     digest = _digest(text)
-    number = []
+    number, added = [], []
 
     def step(vm, _vmi):
         record = media_annotation.read(vm)
@@ -86,10 +88,17 @@ def add(machine, device, text):
         number[:] = [str(next(n for n in range(1, MAX_CERTIFICATES + 1)
                               if str(n) not in kept))]
         kept[number[0]] = digest
+        added[:] = number
         _write(machine, vm, record)
 
     machine.write(step)
-    _put(machine, device, number[0] + '.pem', text)
+    try:
+        _put(machine, device, number[0] + '.pem', text)
+    except errors.MachineError:
+        if added:
+            machine.write(lambda vm, _vmi: _drop(
+                machine, device, vm, number[0]))
+        raise
     machine.cluster.media.certificates[digest] = text
     return model.Certificate(number[0], text)
 
@@ -103,13 +112,15 @@ def delete(machine, device, number):
             message=f'{device.id} of {machine.qualified_name} has no '
             f'certificate {number}')
 
-    def step(vm, _vmi):
-        record = media_annotation.read(vm)
-        if record.certificates.get(device.id, {}).pop(number, None):
-            _write(machine, vm, record)
-
-    machine.write(step)
+    machine.write(lambda vm, _vmi: _drop(machine, device, vm, number))
     _remove(machine, device, number + '.pem')
+
+
+def _drop(machine, device, vm, number):
+    """Remove a certificate from the record, if it is there."""
+    record = media_annotation.read(vm)
+    if record.certificates.get(device.id, {}).pop(number, None):
+        _write(machine, vm, record)
 
 
 def publish(machine, device):

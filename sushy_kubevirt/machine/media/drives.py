@@ -21,7 +21,8 @@ from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import run_strategy
 
 #: Names of the drives that are added: {device ID: name}.
-ADDED_DRIVES = {model.CD.id: 'bmc-cd', model.USB_STICK.id: 'bmc-usb',
+ADDED_DRIVES = {model.CD.id: 'bmc-cd',
+                model.USB_STICK.id: boot_order.USB_STICK,
                 model.HTTP_BOOT.id: boot_order.HTTP_DRIVE}
 
 
@@ -95,7 +96,7 @@ def can_hotplug(vm, vmi, device, drive):
 def fill(vm, vmi, device, drive, volume, hotplug, write_protected=True):
     """Insert a medium into a drive; add the drive if it does not exist.
 
-    :param vm: the VM, which is changed
+    :param vm: the VM, which is changed; call it in `edit`
     :param vmi: its VMI or None
     :param device: a `model.Device`
     :param drive: name of the drive
@@ -111,9 +112,8 @@ def fill(vm, vmi, device, drive, volume, hotplug, write_protected=True):
             disk = {'name': drive, 'disk': {'bus': 'usb'}}
             if write_protected:
                 disk['disk']['readonly'] = True
-        _without_overrides(vm, vmi, lambda: spec.setdefault(
-            'domain', {}).setdefault('devices', {}).setdefault(
-            'disks', []).append(disk))
+        spec.setdefault('domain', {}).setdefault('devices', {}).setdefault(
+            'disks', []).append(disk)
     source = {'name': volume}
     if hotplug and can_hotplug(vm, vmi, device, drive):
         source['hotpluggable'] = True
@@ -142,15 +142,14 @@ def _cdrom(vm):
     return {}
 
 
-def empty(vm, vmi, device, drive, volume, keep):
+def empty(vm, device, drive, volume, keep):
     """Remove a medium from its drive, if it is there.
 
     A drive that was added stays, empty, where KubeVirt allows it: the running
     guest can then get the next medium at once, and removing the drive would
     set RestartRequired. A drive of the VM's owner always stays.
 
-    :param vm: the VM, which is changed
-    :param vmi: its VMI or None
+    :param vm: the VM, which is changed; call it in `edit`
     :param device: a `model.Device`
     :param drive: name of the drive
     :param volume: name of the DataVolume
@@ -162,7 +161,7 @@ def empty(vm, vmi, device, drive, volume, keep):
     spec['volumes'] = [each for each in spec['volumes']
                        if each['name'] != drive]
     if device is not model.CD or not keep and _is_added(device, drive):
-        remove(vm, vmi, drive)
+        remove(vm, drive)
 
 
 def _is_added(device, drive):
@@ -170,22 +169,16 @@ def _is_added(device, drive):
         ADDED_DRIVES[device.id] + '-')
 
 
-def remove(vm, vmi, drive):
-    """Remove a drive that has no medium.
+def remove(vm, drive):
+    """Remove a drive that has no medium, if there is one.
 
-    :param vm: the VM, which is changed
-    :param vmi: its VMI or None
+    :param vm: the VM, which is changed; call it in `edit`
     :param drive: name of the drive
     """
     spec = vm['spec']['template']['spec']
-    devices = spec['domain']['devices']
-
-    def drop():
-        devices['disks'] = [disk for disk in _disks(spec)
-                            if disk['name'] != drive]
-
-    if drive in {disk['name'] for disk in _disks(spec)}:
-        _without_overrides(vm, vmi, drop)
+    if has_drive(spec, drive):
+        spec['domain']['devices']['disks'] = [
+            disk for disk in _disks(spec) if disk['name'] != drive]
 
 
 def disable_hotplug(vm, drive):
@@ -256,11 +249,16 @@ def waits_for_start(vm, vmi, drive, volume):
     return not present.get('hotpluggable')
 
 
-def _without_overrides(vm, vmi, edit):
-    """Add or remove a drive below the boot overrides.
+def edit(vm, vmi, change):
+    """Change drives and media below the boot overrides.
 
-    Overrides record device numbers, so they are removed before the edit and
-    applied again after it.
+    Overrides record device numbers, and put virtual media first, so they are
+    removed before the change and applied again after it.
+
+    :param vm: the VM, which is changed
+    :param vmi: its VMI or None
+    :param change: function without arguments that changes the VM, and the
+        record of its media
     """
     once = copy.deepcopy(boot_overrides.once(vm))
     if once is not None and boot_overrides.boot_started(vm, vmi):
@@ -270,7 +268,7 @@ def _without_overrides(vm, vmi, edit):
     boot_overrides.remove_once(vm)
     continuous = boot_overrides.active_continuous(vm)
     boot_overrides.remove_all(vm)
-    edit()
+    change()
     if continuous is not None:
         boot_overrides.apply_continuous(
             vm, boot_order.Class(continuous['target']))

@@ -13,6 +13,7 @@ import logging
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
+from sushy_kubevirt.machine import changes as vm_changes
 from sushy_kubevirt.machine.media import drives
 from sushy_kubevirt.machine.media import insert
 from sushy_kubevirt.machine.media import media_annotation
@@ -23,11 +24,13 @@ LOG = logging.getLogger(__name__)
 _GATE = 'DeclarativeHotplugVolumes'
 
 
-def eject(machine, device):
+def eject(machine, device, changes=()):
     """Eject a medium, see `machine.Machine.eject_media`.
 
     :param machine: a `machine.Machine`
     :param device: a `model.Device`
+    :param changes: changes of the VM to make in the same patch, see
+        `machine.changes`
     """
     media = machine.cluster.media
     ejected = []
@@ -36,18 +39,20 @@ def eject(machine, device):
         record = media_annotation.read(vm)
         entry = record.media.pop(device.id, None)
         reserved = record.reservations.pop(device.id, None)
-        if entry is None and reserved is None:
+        if entry is None and reserved is None and not changes:
             return
         record.discard(reserved)
         record.discard(entry)
         keep = machine.gates.enabled(_GATE)
         try:
-            _patch_vm(machine, device, vm, vmi, entry, record, keep)
+            _patch_vm(machine, device, vm, vmi, entry, record, keep,
+                      changes=changes)
         except errors.Rejected as e:
             # The feature gate was disabled: drives may not be empty.
             if _GATE not in str(e):
                 raise
-            _patch_vm(machine, device, vm, vmi, entry, record, False, True)
+            _patch_vm(machine, device, vm, vmi, entry, record, False, True,
+                      changes)
         ejected.extend(each for each in (entry, reserved) if each)
 
     machine.write(step)
@@ -61,17 +66,24 @@ def eject(machine, device):
     insert.delete_obsolete(machine)
 
 
-def _patch_vm(machine, device, vm, vmi, entry, record, keep, any_drive=False):
+def _patch_vm(machine, device, vm, vmi, entry, record, keep, any_drive=False,
+              changes=()):
     """Remove a medium from its drive and write the media record.
 
     :param keep: whether a drive may be empty
     :param any_drive: True to remove the drive even if the VM's owner added it
+    :param changes: see `eject`
     """
     edited = copy.deepcopy(vm)
-    if entry is not None:
-        drives.empty(edited, vmi, device, entry.drive, entry.volume, keep)
-        if any_drive and not drives.source_of(
-                edited['spec']['template']['spec'], entry.drive):
-            drives.remove(edited, vmi, entry.drive)
-    media_annotation.write(edited, record)
+
+    def change():
+        if entry is not None:
+            drives.empty(edited, device, entry.drive, entry.volume, keep)
+            if any_drive and not drives.source_of(
+                    edited['spec']['template']['spec'], entry.drive):
+                drives.remove(edited, entry.drive)
+        media_annotation.write(edited, record)
+
+    drives.edit(edited, vmi, change)
+    vm_changes.apply(changes, edited, vmi)
     json_patch.send(machine, vm, edited)

@@ -22,6 +22,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine import changes as vm_changes
 from sushy_kubevirt.machine.media import ca_certificates
 from sushy_kubevirt.machine.media import datavolume_cleanup
 from sushy_kubevirt.machine.media import datavolumes
@@ -57,13 +58,15 @@ class _NameBusy(Exception):
     """The claim of an earlier DataVolume of this name still exists."""
 
 
-def insert(machine, device, source, wait=None):
+def insert(machine, device, source, wait=None, changes=()):
     """Insert a medium, see `machine.Machine.insert_media`.
 
     :param machine: a `machine.Machine`
     :param device: a `model.Device`
     :param source: a `model.Source`
     :param wait: whether to wait for the import; None for the option's value
+    :param changes: changes of the VM to make in the same patch, see
+        `machine.changes`
     :returns: `model.Medium`
     """
     media = machine.cluster.media
@@ -77,7 +80,9 @@ def insert(machine, device, source, wait=None):
     media.require_cdi()
     medium = _present_medium(machine, device, source)
     if medium is None:
-        medium = _Insertion(machine, device, source).run()
+        medium = _Insertion(machine, device, source, changes=changes).run()
+    elif changes:
+        vm_changes.write(machine, changes, waits=True)
     if machine.options.media.wait if wait is None else wait:
         medium = _wait(machine, device, medium)
     return medium
@@ -183,9 +188,12 @@ class _Insertion:
         set
     :param image: a `model.ClientImage`; None for an image at a URL
     :param probe: `image_size.Probe` of ``image``
+    :param changes: see `insert`
     """
 
-    def __init__(self, machine, device, source, image=None, probe=None):
+    def __init__(self, machine, device, source, image=None, probe=None,
+                 changes=()):
+        self._changes = changes
         self._image = image
         self._probe = probe
         self._machine = machine
@@ -503,16 +511,33 @@ class _Insertion:
         if reservation is None or reservation.id != self._entry.id:
             raise _superseded(self._machine, self._device)
         edited = copy.deepcopy(vm)
+        drives.edit(edited, vmi, lambda: self._fill(
+            edited, vmi, before, record, hotplug))
+        awaited = vm_changes.apply(self._changes, edited, vmi)
+        if awaited is not None:
+            raise errors.Conflict(
+                f'{self._machine.qualified_name} still waits for '
+                f'{awaited.what}; try again later')
+        json_patch.send(self._machine, vm, edited, strict)
+
+    def _fill(self, vm, vmi, before, record, hotplug):
+        """Put the medium into its drive and into the record.
+
+        :param vm: the VM, which is changed
+        :param vmi: its VMI, or None
+        :param before: `media_annotation.Entry` of the previous medium or None
+        :param record: the `media_annotation.Record`, which is changed
+        :param hotplug: see `drives.fill`
+        """
         drive = None
         if before is not None and drives.holds(vm, before.drive,
                                                before.volume):
             drive = before.drive
         if drive is not None and drives.would_migrate(vm, vmi, drive):
-            drives.empty(edited, vmi, self._device, drive, before.volume,
-                         False)
+            drives.empty(vm, self._device, drive, before.volume, False)
             drive = None
         if drive is None:
-            drive = drives.choose(edited, vmi, self._device)
+            drive = drives.choose(vm, vmi, self._device)
         if (self._device is model.HTTP_BOOT
                 and drive != drives.ADDED_DRIVES[self._device.id]):
             raise errors.WrongState(
@@ -521,15 +546,13 @@ class _Insertion:
                 'and try again')
         if self._device is model.USB_STICK and before is not None:
             # Replace the disk too: write protection may differ.
-            drives.empty(edited, vmi, self._device, drive, before.volume,
-                         False)
-        drives.fill(edited, vmi, self._device, drive, self._entry.volume,
+            drives.empty(vm, self._device, drive, before.volume, False)
+        drives.fill(vm, vmi, self._device, drive, self._entry.volume,
                     hotplug, self._entry.write_protected)
         record.discard(before)
         self._entry = record.media[self._device.id] = dataclasses.replace(
             self._entry, uid=self._uid, drive=drive)
-        media_annotation.write(edited, record)
-        json_patch.send(self._machine, vm, edited, strict)
+        media_annotation.write(vm, record)
 
     # After a failure
 

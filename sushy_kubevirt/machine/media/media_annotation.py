@@ -187,6 +187,18 @@ def write(vm, record):
         member: content for member, content in value.items() if content})
 
 
+def drives(vm):
+    """Return a set of the names of the drives with virtual media.
+
+    :param vm: a VM; media that a user removed from its template do not count
+    """
+    volumes = {volume.get('name'): (volume.get('dataVolume') or {}).get('name')
+               for volume in (vm['spec']['template'].get('spec') or {}).get(
+                   'volumes') or ()}
+    return {entry.drive for entry in read(vm).media.values()
+            if volumes.get(entry.drive) == entry.volume}
+
+
 def _json(entry):
     return {field: value for field, value in
             dataclasses.asdict(entry).items()

@@ -116,8 +116,8 @@ def desired_vm(vm, vmi, context):
             continue
         if (id_ == model.HTTP_BOOT.id and not _http_boot_requested(vm)
                 and context.due(('http', entry.id), context.lapse)):
-            drives.empty(edited, vmi, model.HTTP_BOOT, entry.drive,
-                         entry.volume, False)
+            drives.edit(edited, vmi, lambda entry=entry: drives.empty(
+                edited, model.HTTP_BOOT, entry.drive, entry.volume, False))
             continue
         source = drives.source_of(vm['spec']['template']['spec'],
                                   entry.drive)

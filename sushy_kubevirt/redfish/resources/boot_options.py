@@ -26,7 +26,8 @@ _NO_HTTP_BOOT = payload.ReadOnly(
 
 _TITLES = {boot_order.Class.PXE: 'Network interface ',
            boot_order.Class.HDD: 'Disk ',
-           boot_order.Class.CD: 'CD-ROM drive '}
+           boot_order.Class.CD: 'CD-ROM drive ',
+           boot_order.Class.USB: 'USB stick '}
 
 
 # Boot of the system
@@ -115,12 +116,11 @@ def validate(machine, chosen):
                 related=[f'#/Boot/BootOrder/{place}']))
 
 
-def apply(machine, chosen):
-    """Apply ``Boot`` of a PATCH as one change of the VM.
+def settings(chosen):
+    """Convert ``Boot`` of a PATCH to boot settings.
 
-    :param machine: the VM
     :param chosen: validated properties, dict
-    :raises: `error_responses.RedfishError`, 400 invalid value, 409 wrong state
+    :returns: dict of the parameters of `boot.Change`
     """
     target = chosen.get('BootSourceOverrideTarget')
     enabled = chosen.get('BootSourceOverrideEnabled')
@@ -130,12 +130,17 @@ def apply(machine, chosen):
         more['http_uri'] = chosen['HttpBootUri'] or ''
     if 'BootOrder' in chosen:
         more['order'] = tuple(chosen['BootOrder'])
-    name = next(iter(chosen))
-    with resource_paths.property_errors(machine, 'Boot/' + name, chosen[name]):
-        machine.set_boot(
-            target=boot.Target(target) if target else None,
-            enabled=boot.Enabled(enabled) if enabled else None,
-            mode=boot.Mode(mode) if mode else None, **more)
+    return {'target': boot.Target(target) if target else None,
+            'enabled': boot.Enabled(enabled) if enabled else None,
+            'mode': boot.Mode(mode) if mode else None, **more}
+
+
+def log(machine, chosen):
+    """Log that ``Boot`` was changed.
+
+    :param machine: the VM
+    :param chosen: properties of the PATCH, dict
+    """
     flask.current_app.logger.info(
         'Boot of %s set to %s', machine.qualified_name,
         ', '.join(f'{name}={value}' for name, value in sorted(chosen.items())

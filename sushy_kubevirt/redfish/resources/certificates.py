@@ -293,7 +293,11 @@ def replace():
     made = machine.add_media_certificate(device.id,
                                          _certificate_string(values, _REPLACE))
     if made.id != cert_id:
-        _delete(machine, device, cert_id)
+        try:
+            _delete(machine, device, cert_id)
+        except errors.MachineError:
+            machine.delete_media_certificate(device.id, made.id)
+            raise
     answer = responses.no_content()
     place = resource_paths.system
     if collection == resource_paths.MANAGERS:

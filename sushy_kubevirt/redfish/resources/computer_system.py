@@ -7,8 +7,11 @@ those that it accepts. Replaces sushy-emulator's view, which always shows the
 boot override as Continuous and links to resources that do not exist.
 """
 
+import contextlib
+
 import flask
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.redfish.protocol import error_responses
@@ -246,30 +249,45 @@ def _patch(machine):
     chosen = values.get('Boot')
     if chosen:
         boot_options.validate(machine, chosen)
-        boot_options.apply(machine, chosen)
-    _change(machine, 'PowerRestorePolicy',
-            values.get('PowerRestorePolicy'),
-            lambda value: machine.set_power_restore_policy(
-                power_restore_policy.Policy(value)))
-    _change(machine, 'AssetTag', values.get('AssetTag'),
-            machine.set_asset_tag)
-    _change(machine, 'IndicatorLED', indicator, machine.set_indicator)
+    policy = values.get('PowerRestorePolicy')
+    others = {name: value for name, value in (
+        ('PowerRestorePolicy', policy), ('AssetTag', values.get('AssetTag')),
+        ('IndicatorLED', indicator)) if value is not None}
+    if chosen or others:
+        with _property_errors(machine, chosen, others):
+            machine.change(
+                boot_settings=boot_options.settings(chosen) if chosen
+                else None,
+                policy=policy and power_restore_policy.Policy(policy),
+                asset_tag=values.get('AssetTag'), indicator=indicator)
+    if chosen:
+        boot_options.log(machine, chosen)
+    for name, value in others.items():
+        flask.current_app.logger.info(
+            '%s of %s set to %r', name, machine.qualified_name, value)
     return responses.no_content()
 
 
-def _change(machine, name, value, change):
-    """Change one property, unless its value is None.
+@contextlib.contextmanager
+def _property_errors(machine, chosen, others):
+    """Convert errors of a change of several properties.
 
-    :param name: property, for errors and the log
-    :param value: new value or None
-    :param change: function that applies the value
+    :param chosen: changed properties of Boot, dict
+    :param others: other changed properties, dict
+    :raises: see `resource_paths.property_errors`
     """
-    if value is None:
-        return
-    with resource_paths.property_errors(machine, name, value):
-        change(value)
-    flask.current_app.logger.info(
-        '%s of %s set to %r', name, machine.qualified_name, value)
+    try:
+        yield
+    except errors.MachineError as exc:
+        name = getattr(exc, 'property', None)
+        if not chosen or name in others:
+            name = name if name in others else next(iter(others))
+            pointer, value = name, others[name]
+        else:
+            name = next(iter(chosen))
+            pointer, value = 'Boot/' + name, chosen[name]
+        with resource_paths.property_errors(machine, pointer, value):
+            raise
 
 
 def _indicator(machine, values):

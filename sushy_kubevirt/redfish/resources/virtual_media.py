@@ -245,7 +245,8 @@ def _insert(machine, device, values):
         verify=values.get('VerifyCertificate'),
         method=values.get('TransferMethod'),
         protocol=values.get('TransferProtocolType')),
-        wait=False if wants_task else None)
+        wait=False if wants_task else None,
+        verify=values.get('VerifyCertificate'))
     return _inserted(machine, device, medium, wants_task)
 
 
@@ -316,8 +317,8 @@ def _upload(machine, device):
     return _inserted(machine, device, medium, _serves_tasks())
 
 
-def _eject(machine, device):
-    machine.eject_media(device.id)
+def _eject(machine, device, verify=None):
+    machine.eject_media(device.id, verify)
     flask.current_app.logger.info('%s of %s ejected', device.id,
                                   machine.qualified_name)
     return responses.no_content()
@@ -344,17 +345,19 @@ def _patch(machine, device):
     if wrong:
         raise error_responses.RedfishError(400, *wrong)
     verify = values.get('VerifyCertificate')
+    response = responses.no_content()
     with _parameter_errors(image):
-        if verify is not None:
-            machine.set_media_verify(device.id, verify)
-            flask.current_app.logger.info(
-                'VerifyCertificate of %s of %s set to %s', device.id,
-                machine.qualified_name, verify)
         if image:
-            return _insert(machine, device, values)
-        if out:
-            return _eject(machine, device)
-    return responses.no_content()
+            response = _insert(machine, device, values)
+        elif out:
+            response = _eject(machine, device, verify)
+        elif verify is not None:
+            machine.set_media_verify(device.id, verify)
+    if verify is not None:
+        flask.current_app.logger.info(
+            'VerifyCertificate of %s of %s set to %s', device.id,
+            machine.qualified_name, verify)
+    return response
 
 
 def _without_image(machine, device, values):

@@ -168,10 +168,15 @@ class BootTest(IpmiTestCase):
 
     def test_unsupported_devices_are_refused(self):
         self.bmc()
-        for device in 'safe', 'diag', 'bios', 'floppy':
+        for device in 'safe', 'diag', 'bios':
             self.assertIn('Invalid data field in request',
                           self.refused('chassis', 'bootdev', device))
         self.assertEqual((0, 0), self.flags())
+
+    def test_floppy_is_the_usb_stick(self):
+        self.bmc()
+        self.ipmi('chassis', 'bootdev', 'floppy')
+        self.assertEqual((0x80, 15), self.flags())
 
     def test_missing_device_is_refused(self):
         name = self.bmc()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Virtual media: the effect of insert and eject on a VM and its guest."""
 
+from kubevirt_sandbox.testing import machines
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_state
 from tests.fixtures import lagging_controllers
@@ -120,6 +121,63 @@ class DriveTestCase(media_case.MediaTestCase):
                 machine.name, 2)['class'])
             machine.eject_media('Cd')
             self.wait_clean(machine)
+
+    def test_boots_the_inserted_medium_and_not_the_owners(self):
+        def add_tools(spec):
+            media_case.drop_medium(spec)
+            spec['domain']['devices']['disks'].insert(
+                1, {'name': 'tools', 'cdrom': {'bus': 'sata'}})
+            spec['volumes'].append({'name': 'tools', 'containerDisk': {
+                'image': machines.MEDIUM}})
+
+        for insert_first in True, False:
+            machine = self.machine('Halted', change=add_tools)
+            spec = self.sandbox.vm(machine.name)['spec']
+            actions = [lambda: machine.insert_media('Cd', self.source()),
+                       lambda: machine.set_boot(boot.Target.CD,
+                                                boot.Enabled.CONTINUOUS)]
+            for action in actions if insert_first else reversed(actions):
+                action()
+            self.wait_state(machine, S.READY)
+            machine.reset(R.ON)
+            self.assertEqual('cdrom:cd', self.sandbox.wait_boot(
+                machine.name, 1)['device'])
+            self.becomes(machine, ON)
+            machine.reset(R.FORCE_OFF)
+            machine.eject_media('Cd')
+            # In its owner's order when there is no medium.
+            disks = self.sandbox.vm(machine.name)['spec']['template']['spec'][
+                'domain']['devices']['disks']
+            self.assertEqual({'tools': 1, 'cd': 2, 'root': 3}, {
+                disk['name']: disk['bootOrder'] for disk in disks})
+            machine.set_boot(enabled=boot.Enabled.DISABLED)
+            self.wait_clean(machine)
+            after = self.sandbox.vm(machine.name)['spec']
+            self.assertEqual(spec['template'], after['template'])
+
+    def test_boots_the_usb_stick_once(self):
+        machine = self.machine('Halted')
+        self.until('CDI', lambda: machine.cluster.media.cdi_available)
+        self.assertIn(boot.Target.USB, machine.boot_targets())
+        machine.set_boot(boot.Target.USB, boot.Enabled.ONCE)
+        machine.insert_media('USBStick', self.source())
+        self.wait_state(machine, S.READY, 'USBStick')
+        machine.reset(R.ON)
+        booted = self.sandbox.wait_boot(machine.name, 1)
+        self.assertEqual(('disk:bmc-usb', 'Usb'),
+                         (booted['device'], booted['class']))
+        self.becomes(machine, ON)
+        self.assertIs(boot.Target.USB, machine.booted_from())
+        self.wait_override_removed(machine.name)
+        # A hard disk is never the stick.
+        machine.set_boot(boot.Target.HDD, boot.Enabled.ONCE)
+        machine.reset(R.FORCE_RESTART)
+        self.assertEqual('disk:root', self.sandbox.wait_boot(
+            machine.name, 2)['device'])
+        self.becomes(machine, ON)
+        machine.reset(R.FORCE_OFF)
+        machine.eject_media('USBStick')
+        self.wait_clean(machine)
 
     def test_continuous_override_survives_eject(self):
         machine = self.machine('Halted', change=media_case.drop_drive)

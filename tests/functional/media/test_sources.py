@@ -229,6 +229,42 @@ class HttpBootTestCase(media_case.MediaTestCase):
                           boot.Enabled.ONCE, http_uri=self.url())
         self.assertEqual([], self.data_volumes())
 
+    def test_refused_change_keeps_pending_http_boot(self):
+        machine = self.uefi()
+        machine.set_boot(HTTP, boot.Enabled.ONCE, http_uri=self.url())
+        medium = self.wait_state(machine, S.READY, 'HttpBoot')
+        self.until('completion in the record', lambda: '"ready":true' in (
+            self.annotation(machine)))
+        before = self.sandbox.vm(machine.name)
+        for error, change in (
+                (errors.MediaUnreachable,
+                 {'http_uri': self.images.url + '/missing'}),
+                (errors.InvalidValue,
+                 {'http_uri': self.url(), 'order': ('Boot9999',)}),
+                (errors.WrongState, {'http_uri': self.url(),
+                                     'mode': boot.Mode.LEGACY}),
+                (errors.WrongState, {'mode': boot.Mode.LEGACY}),
+                (errors.InvalidValue, {'http_uri': ''})):
+            self.assertRaises(error, machine.set_boot, **change)
+            after = self.sandbox.vm(machine.name)
+            self.assertEqual((before['spec'], before['metadata'][
+                'annotations']), (after['spec'], after['metadata'][
+                    'annotations']), change)
+        self.assertEqual([medium.data_volume], self.data_volumes(machine))
+
+    def test_image_goes_if_the_override_is_refused(self):
+        machine = self.uefi()
+        before = self.sandbox.vm(machine.name)['spec']
+        # The reservation of a name is a patch, too.
+        self.sandbox.fault(403, verb='PATCH', where='/virtualmachines/',
+                           after=1)
+        self.assertRaises(errors.AccessDenied, machine.set_boot, HTTP,
+                          boot.Enabled.ONCE, http_uri=self.url())
+        self.assertEqual('', machine.boot().http_uri)
+        self.assertEqual([1], self.fault_hits())
+        self.assertEqual(before, self.sandbox.vm(machine.name)['spec'])
+        self.wait_clean(machine)
+
     def test_deletes_image_without_override(self):
         # A BMC killed before it sets the override leaves this state.
         machine = self.uefi()
@@ -287,6 +323,7 @@ class CertificateTestCase(media_case.MediaTestCase):
                           'Cd', self.certificate())
         self.assertEqual({'a': 'b'}, self.sandbox.get(
             'configmaps', machine.name + '-bmc-cd-ca')['data'])
+        self.assertIsNone(self.annotation(machine))
 
     def test_verification_of_servers(self):
         machine = self.machine('Halted')

@@ -288,6 +288,67 @@ class TestHttpBoot(virtual_media_case.MediaTestCase):
         body = self.emulator.system(self.uuid)['Boot']
         self.assertEqual('None', body['BootSourceOverrideTarget'])
 
+    def test_refused_change_leaves_nothing(self):
+        self.make()
+        uri = self.url()
+        legacy = {'BootSourceOverrideTarget': 'UefiHttp',
+                  'BootSourceOverrideEnabled': 'Once', 'HttpBootUri': uri}
+        pxe = {'BootSourceOverrideTarget': 'Pxe'}
+        long = 'x' * 300
+        for path, body, code in (
+            ('', {'Boot': legacy}, 409),
+            ('', {'Boot': legacy, 'IndicatorLED': 'Lit'}, 409),
+            ('', {'Boot': pxe, 'AssetTag': long}, 400),
+            ('', {'Boot': {**pxe, 'BootOrder': ['Boot9999']}}, 400),
+            ('', {'Boot': {'BootSourceOverrideMode': 'UEFI',
+                           'HttpBootUri': uri}, 'AssetTag': long}, 400),
+            ('', {'Boot': {**legacy, 'BootSourceOverrideMode': 'UEFI'},
+                  'AssetTag': long}, 400),
+            ('', {'PowerRestorePolicy': 'AlwaysOff', 'AssetTag': long,
+                  'IndicatorLED': 'Lit'}, 400),
+            ('/Bios/Settings', {'Attributes': {
+                'BootMode': 'UEFI', 'Mine': 'x' * 20000}}, 400),
+            ('/VirtualMedia/Cd', {'VerifyCertificate': False,
+                                  'Image': self.url('none')}, 400),
+        ):
+            before = self.sandbox.vm(self.name)
+            self.emulator.request('PATCH', self.path + path, body,
+                                  expect=code)
+            after = self.sandbox.vm(self.name)
+            for member in 'spec', 'metadata':
+                for vm in before, after:
+                    for changing in 'resourceVersion', 'managedFields':
+                        vm[member].pop(changing, None)
+                self.assertEqual(before[member], after[member], body)
+        self.assertIsNone(
+            self.emulator.system(self.uuid)['Boot']['HttpBootUri'])
+        self.assertEqual([], self.sandbox.list('datavolumes'))
+
+    def test_several_properties_are_one_patch(self):
+        self.make()
+        # A second patch would be refused.
+        self.sandbox.fault(403, verb='PATCH', where='/virtualmachines/',
+                           after=1)
+        self.addCleanup(self.sandbox.clear_faults)
+        self.emulator.request('PATCH', self.path, {
+            'Boot': {'BootSourceOverrideTarget': 'Pxe'}, 'AssetTag': 'x',
+            'IndicatorLED': 'Lit', 'PowerRestorePolicy': 'AlwaysOff'},
+            expect=204)
+        body = self.emulator.system(self.uuid)
+        self.assertEqual(('Pxe', 'x', 'Lit', 'AlwaysOff'), (
+            body['Boot']['BootSourceOverrideTarget'], body['AssetTag'],
+            body['IndicatorLED'], body['PowerRestorePolicy']))
+        self.sandbox.clear_faults()
+        self.sandbox.fault(403, verb='PATCH', where='/virtualmachines/',
+                           after=1)
+        where = self.path + '/Bios/Settings'
+        attributes = {'BootMode': 'UEFI', 'SecureBoot': 'Enabled', 'Mine': 1}
+        self.emulator.request('PATCH', where, {'Attributes': attributes},
+                              expect=204)
+        found = self.emulator.request('GET', where).json()['Attributes']
+        self.assertEqual(attributes, {name: found.get(name)
+                                      for name in attributes})
+
 
 class TestTasks(virtual_media_case.MediaTestCase):
 

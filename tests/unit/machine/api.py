@@ -30,7 +30,7 @@ def vm(name, namespace='default', version='1', uid=None, firmware=None,
     return {
         'metadata': {'name': name, 'namespace': namespace,
                      'uid': uid or str(uuid.uuid4()),
-                     'resourceVersion': version,
+                     'resourceVersion': version, 'generation': 1,
                      'annotations': annotations,
                      'managedFields': [{'manager': 'x'}]},
         'spec': {'runStrategy': 'Halted', 'template': {'spec': {

@@ -8,6 +8,8 @@ import jsonpatch
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
+from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import options
 
 
@@ -74,6 +76,13 @@ def condition(type_, status='False', reason='', message=''):
 
 STOP = {'action': 'Stop', 'uid': 'u0'}
 START = {'action': 'Start'}
+
+
+def set_boot(machine, *settings, **named):
+    """Change boot settings, with the parameters of `boot.Change`."""
+    change = boot.Change(machine, *settings, **named)
+    boot.write(change, lambda: changes.write(machine, (change,),
+                                             change.needs_vmi))
 
 
 class Gates:

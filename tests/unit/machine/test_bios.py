@@ -5,6 +5,7 @@ from oslotest import base
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import attributes
 from sushy_kubevirt.machine import bios
+from sushy_kubevirt.machine import changes
 from tests.unit.machine import fakes
 
 DEFAULTS = {'BootMode': 'Legacy', 'SecureBoot': 'Disabled',
@@ -107,10 +108,10 @@ class AssetTagTestCase(base.BaseTestCase):
     def test_tag(self):
         machine = fakes.Machine(fakes.vm())
         self.assertEqual('', attributes.asset_tag(machine.vm))
-        attributes.set_asset_tag(machine, 'rack 7')
+        changes.write(machine, (attributes.asset_tag_change('rack 7'),))
         self.assertEqual('rack 7', attributes.asset_tag(machine.vm))
-        attributes.set_asset_tag(machine, '')
+        changes.write(machine, (attributes.asset_tag_change(''),))
         self.assertEqual({'other': 'kept'},
                          machine.vm['metadata']['annotations'])
-        self.assertRaises(errors.InvalidValue, attributes.set_asset_tag,
-                          machine, 'x' * 256)
+        self.assertRaises(errors.InvalidValue, attributes.asset_tag_change,
+                          'x' * 256)

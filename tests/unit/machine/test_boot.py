@@ -9,6 +9,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine import one_time_boot
 from tests.unit.machine import fakes
@@ -61,7 +62,7 @@ class BootedFromTestCase(BootTestCase):
         self.assertIsNone(boot.booted_from(None))
         self.start(machine, phase='Running')
         self.assertIs(boot.Target.NONE, boot.booted_from(machine.vmi))
-        boot.set(machine, boot.Target.CD, boot.Enabled.CONTINUOUS)
+        fakes.set_boot(machine, boot.Target.CD, boot.Enabled.CONTINUOUS)
         # The override is for the next VMI.
         self.assertIs(boot.Target.NONE, boot.booted_from(machine.vmi))
         for phase, target in (('Scheduled', None), ('Failed', None),
@@ -79,7 +80,7 @@ class SetTestCase(BootTestCase):
 
     def test_once_changes_order_and_keeps_strategy(self):
         machine = self.machine()
-        boot.set(machine, PXE, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
         self.assertEqual(['patch'], machine.actions)
         self.assert_state(machine, PXE, ONCE)
         self.assertEqual(['default', 'root', 'cd'], self.order(machine))
@@ -87,40 +88,40 @@ class SetTestCase(BootTestCase):
 
     def test_target_alone_is_continuous(self):
         machine = self.machine()
-        boot.set(machine, CD)
+        fakes.set_boot(machine, CD)
         self.assert_state(machine, CD, CONTINUOUS)
         self.assertEqual(['cd', 'root', 'default'], self.order(machine))
 
     def test_target_alone_replaces_pending_once(self):
         machine = self.machine()
-        boot.set(machine, CD, ONCE)
-        boot.set(machine, PXE)
+        fakes.set_boot(machine, CD, ONCE)
+        fakes.set_boot(machine, PXE)
         self.assert_state(machine, PXE, ONCE)
         self.start(machine)
-        boot.set(machine, CD)
+        fakes.set_boot(machine, CD)
         self.assert_state(machine, CD, CONTINUOUS)
 
     def test_enabled_alone_applies_to_current_target(self):
         machine = self.machine()
-        boot.set(machine, CD)
-        boot.set(machine, enabled=ONCE)
+        fakes.set_boot(machine, CD)
+        fakes.set_boot(machine, enabled=ONCE)
         self.assert_state(machine, CD, ONCE)
-        boot.set(machine, enabled=CONTINUOUS)
+        fakes.set_boot(machine, enabled=CONTINUOUS)
         self.assert_state(machine, CD, CONTINUOUS)
-        boot.set(machine, enabled=DISABLED)
+        fakes.set_boot(machine, enabled=DISABLED)
         self.assert_state(machine, NONE, DISABLED)
 
     def test_enabled_alone_without_target_writes_nothing(self):
         machine = self.machine()
         for enabled in boot.Enabled:
-            boot.set(machine, enabled=enabled)
+            fakes.set_boot(machine, enabled=enabled)
         self.assertEqual([], machine.writes)
 
     def test_target_without_device_is_refused(self):
         machine = self.machine(disks=[{'name': 'root', 'disk': {}}])
         for enabled in (None, ONCE, CONTINUOUS):
-            e = self.assertRaises(errors.InvalidValue, boot.set, machine, CD,
-                                  enabled)
+            e = self.assertRaises(errors.InvalidValue, fakes.set_boot,
+                                  machine, CD, enabled)
             self.assertEqual(('None', 'Pxe', 'Hdd'), e.allowed)
             self.assertEqual('BootSourceOverrideTarget', e.property)
         self.assertEqual([], machine.writes)
@@ -136,22 +137,22 @@ class SetTestCase(BootTestCase):
                     {'name': 'root', 'disk': {}, 'bootOrder': 2},
                     {'name': 'cd', 'cdrom': {}}])
                 before = self.owner_settings(machine)
-                boot.set(machine, **first)
-                boot.set(machine, **second)
+                fakes.set_boot(machine, **first)
+                fakes.set_boot(machine, **second)
                 mode = second.get('mode')
                 if second['enabled'] is ONCE and mode is None:
                     mode = first.get('mode')    # unchanged
                 self.assert_state(machine, second['target'],
                                   second['enabled'], mode or LEGACY)
-                boot.set(machine, **end)
+                fakes.set_boot(machine, **end)
                 self.assert_state(machine, NONE, DISABLED)
                 self.assertEqual(before, self.owner_settings(machine))
 
     def test_once_replaces_continuous(self):
         machine = self.machine()
         before = copy.deepcopy(machine.vm['spec'])
-        boot.set(machine, PXE, CONTINUOUS)
-        boot.set(machine, CD, ONCE)
+        fakes.set_boot(machine, PXE, CONTINUOUS)
+        fakes.set_boot(machine, CD, ONCE)
         self.assert_state(machine, CD, ONCE)
         self.assertEqual(['cd', 'root', 'default'], self.order(machine))
         self.start(machine)
@@ -163,28 +164,28 @@ class SetTestCase(BootTestCase):
 
     def test_once_keeps_target_of_continuous(self):
         machine = self.machine()
-        boot.set(machine, PXE, CONTINUOUS)
-        boot.set(machine, enabled=ONCE)
+        fakes.set_boot(machine, PXE, CONTINUOUS)
+        fakes.set_boot(machine, enabled=ONCE)
         self.assert_state(machine, PXE, ONCE)
         self.start(machine)
         self.assert_state(machine, NONE, DISABLED)
 
     def test_same_override_writes_nothing(self):
         machine = self.machine()
-        boot.set(machine, PXE, ONCE)
-        boot.set(machine, PXE, ONCE)
-        boot.set(machine, PXE, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
         self.assertEqual(1, len(machine.writes))
-        boot.set(machine, PXE, CONTINUOUS)
-        boot.set(machine, PXE)
+        fakes.set_boot(machine, PXE, CONTINUOUS)
+        fakes.set_boot(machine, PXE)
         self.assertEqual(2, len(machine.writes))
 
     def test_same_override_gets_new_id_when_vmi_has_it(self):
         machine = self.machine()
-        boot.set(machine, PXE, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
         self.start(machine, phase='Scheduling')
         self.assert_state(machine, PXE, ONCE)
-        boot.set(machine, PXE, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
         self.assertNotEqual(
             annotations.boot_once_id(machine.vmi),
             annotations.boot_once_id(machine.vm['spec']['template']))
@@ -193,17 +194,17 @@ class SetTestCase(BootTestCase):
 
     def test_foreign_boot_order_ends_continuous_override(self):
         machine = self.machine()
-        boot.set(machine, PXE)
+        fakes.set_boot(machine, PXE)
         devices = machine.vm['spec']['template']['spec']['domain']['devices']
         devices['interfaces'][0]['bootOrder'] = 9
         self.assert_state(machine, NONE, DISABLED)
-        boot.set(machine, target=NONE)
+        fakes.set_boot(machine, target=NONE)
         self.assertEqual(['default'], self.order(machine))
 
     def test_lost_response_writes_once(self):
         machine = self.machine()
         machine.faults = [(errors.ConnectionLost('x', maybe_done=True), True)]
-        boot.set(machine, PXE, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
         self.assertEqual(['patch'], machine.actions)
         self.assert_state(machine, PXE, ONCE)
 
@@ -212,49 +213,49 @@ class SetTestCase(BootTestCase):
                       errors.ServerError('x')):
             machine = self.machine()
             machine.faults = [fault, fault]
-            boot.set(machine, PXE, ONCE)
+            fakes.set_boot(machine, PXE, ONCE)
             self.assertEqual(['patch'], machine.actions)
 
     def test_vm_that_changed_meanwhile_is_read(self):
         machine = self.machine()
         machine.cached = copy.deepcopy((machine.vm, None))
-        boot.set(machine, CD, ONCE)
+        fakes.set_boot(machine, CD, ONCE)
         machine.vm['metadata']['generation'] += 1
         machine.writes.clear()
-        boot.set(machine, PXE, CONTINUOUS)
+        fakes.set_boot(machine, PXE, CONTINUOUS)
         self.assertEqual((['patch'], 1),
                          (machine.actions, machine.fetch_count))
         self.assert_state(machine, PXE, CONTINUOUS)
         # Nothing is left of the override that the cache lacked.
         machine.cached = None
-        boot.set(machine, target=NONE)
+        fakes.set_boot(machine, target=NONE)
         self.assertEqual([], self.order(machine))
 
     def test_nothing_to_do_and_refusals_are_confirmed(self):
         machine = self.machine()
-        boot.set(machine, PXE, CONTINUOUS)
+        fakes.set_boot(machine, PXE, CONTINUOUS)
         machine.cached = self.machine().vm, None
         machine.cached[0]['metadata']['generation'] = 1
-        boot.set(machine, target=NONE)
+        fakes.set_boot(machine, target=NONE)
         self.assertEqual([], self.order(machine))
         machine.cached = self.machine(interfaces=[]).vm, None
-        boot.set(machine, PXE, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
         self.assert_state(machine, PXE, ONCE)
 
     def test_pending_override_and_order_are_read(self):
         machine = self.machine()
-        boot.set(machine, PXE, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
         self.assertEqual(0, machine.fetch_count)
-        boot.set(machine, CD, ONCE)
+        fakes.set_boot(machine, CD, ONCE)
         self.assertEqual(1, machine.fetch_count)
 
     def test_never_changes_power(self):
         for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Halted',
                          'Once'):
             machine = self.machine(strategy)
-            boot.set(machine, PXE, ONCE)
-            boot.set(machine, CD, CONTINUOUS)
-            boot.set(machine, target=NONE)
+            fakes.set_boot(machine, PXE, ONCE)
+            fakes.set_boot(machine, CD, CONTINUOUS)
+            fakes.set_boot(machine, target=NONE)
             self.assertEqual(strategy, machine.strategy)
             self.assertEqual({'patch'}, set(machine.actions))
 
@@ -263,22 +264,22 @@ class ModeTestCase(BootTestCase):
 
     def test_mode_alone_is_permanent(self):
         machine = self.machine()
-        boot.set(machine, mode=UEFI)
+        fakes.set_boot(machine, mode=UEFI)
         self.assert_state(machine, NONE, DISABLED, UEFI)
-        boot.set(machine, mode=UEFI)
+        fakes.set_boot(machine, mode=UEFI)
         self.assertEqual(1, len(machine.writes))
 
     def test_mode_with_continuous_is_permanent(self):
         machine = self.machine()
-        boot.set(machine, PXE, CONTINUOUS, UEFI)
+        fakes.set_boot(machine, PXE, CONTINUOUS, UEFI)
         self.assert_state(machine, PXE, CONTINUOUS, UEFI)
-        boot.set(machine, target=NONE)
+        fakes.set_boot(machine, target=NONE)
         self.assert_state(machine, NONE, DISABLED, UEFI)
 
     def test_mode_with_once_lasts_one_boot(self):
         efi = {'efi': {'secureBoot': False, 'persistent': True}}
         machine = self.machine(domain={'firmware': {'bootloader': efi}})
-        boot.set(machine, PXE, ONCE, LEGACY)
+        fakes.set_boot(machine, PXE, ONCE, LEGACY)
         self.assert_state(machine, PXE, ONCE, LEGACY)
         self.start(machine)
         self.assertEqual({'bios': {}}, firmware.bootloader(machine.vmi))
@@ -289,7 +290,7 @@ class ModeTestCase(BootTestCase):
 
     def test_mode_with_once_and_no_target(self):
         machine = self.machine()
-        boot.set(machine, enabled=ONCE, mode=UEFI)
+        fakes.set_boot(machine, enabled=ONCE, mode=UEFI)
         self.assert_state(machine, NONE, ONCE, UEFI)
         self.start(machine)
         self.reconcile(machine)
@@ -297,8 +298,8 @@ class ModeTestCase(BootTestCase):
 
     def test_mode_alone_while_once_is_pending(self):
         machine = self.machine()
-        boot.set(machine, PXE, ONCE)
-        boot.set(machine, mode=UEFI)
+        fakes.set_boot(machine, PXE, ONCE)
+        fakes.set_boot(machine, mode=UEFI)
         self.assert_state(machine, PXE, ONCE, UEFI)
         self.start(machine)
         self.reconcile(machine)
@@ -306,23 +307,23 @@ class ModeTestCase(BootTestCase):
 
     def test_once_without_mode_keeps_pending_mode(self):
         machine = self.machine()
-        boot.set(machine, PXE, ONCE, UEFI)
-        boot.set(machine, CD, ONCE)
+        fakes.set_boot(machine, PXE, ONCE, UEFI)
+        fakes.set_boot(machine, CD, ONCE)
         self.assert_state(machine, CD, ONCE, UEFI)
 
     def test_secure_boot_while_once_changes_mode(self):
         machine = self.machine(domain={'firmware': {'bootloader': {
             'efi': {'secureBoot': False}}}})
-        boot.set(machine, PXE, ONCE, LEGACY)
-        boot.set_secure_boot(machine, True)
+        fakes.set_boot(machine, PXE, ONCE, LEGACY)
+        changes.write(machine, (boot.secure_boot_change(True),))
         self.assert_state(machine, PXE, ONCE, LEGACY)
         self.start(machine)
         self.reconcile(machine)
         self.assertTrue(firmware.secure_boot(machine.vm))
         machine = self.machine()
-        boot.set(machine, PXE, ONCE, UEFI)
-        self.assertRaises(errors.WrongState, boot.set_secure_boot, machine,
-                          True)
+        fakes.set_boot(machine, PXE, ONCE, UEFI)
+        self.assertRaises(errors.WrongState, changes.write, machine,
+                          (boot.secure_boot_change(True),))
 
 
 class RebootPolicyTestCase(BootTestCase):
@@ -335,30 +336,30 @@ class RebootPolicyTestCase(BootTestCase):
         for own in (None, 'Reboot', 'Terminate'):
             machine = self.machine(
                 domain={'rebootPolicy': own} if own else {})
-            boot.set(machine, PXE, ONCE)
+            fakes.set_boot(machine, PXE, ONCE)
             self.assertEqual('Terminate', self.policy(machine))
-            boot.set(machine, enabled=DISABLED)
+            fakes.set_boot(machine, enabled=DISABLED)
             self.assertEqual(own, self.policy(machine))
 
     def test_unchanged_without_gate(self):
         machine = self.machine()
         machine.gates.on.clear()
-        boot.set(machine, PXE, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
         self.assertIsNone(self.policy(machine))
 
     def test_unchanged_if_option_is_off(self):
         machine = fakes.Machine(fakes.vm(), reboot_policy=False)
-        boot.set(machine, PXE, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
         self.assertIsNone(self.policy(machine))
 
     def test_unchanged_by_continuous_override(self):
         machine = self.machine()
-        boot.set(machine, PXE)
+        fakes.set_boot(machine, PXE)
         self.assertIsNone(self.policy(machine))
 
     def test_unchanged_under_strategy_once(self):
         machine = self.machine('Once')
-        boot.set(machine, PXE, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
         self.assertIsNone(self.policy(machine))
 
     def test_omitted_if_gate_was_just_disabled(self):
@@ -366,7 +367,7 @@ class RebootPolicyTestCase(BootTestCase):
         machine.faults = [errors.Rejected(
             'RebootPolicy is specified but the RebootPolicy feature gate is '
             'not enabled')]
-        boot.set(machine, PXE, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
         self.assertIsNone(self.policy(machine))
         self.assert_state(machine, PXE, ONCE)
 
@@ -374,7 +375,7 @@ class RebootPolicyTestCase(BootTestCase):
         machine = self.machine()
         machine.faults = [errors.Rejected('SEV does not work along with '
                                           'bootable NICs')]
-        self.assertRaises(errors.Rejected, boot.set, machine, PXE, ONCE)
+        self.assertRaises(errors.Rejected, fakes.set_boot, machine, PXE, ONCE)
 
 
 class BootStartedTestCase(BootTestCase):
@@ -382,7 +383,7 @@ class BootStartedTestCase(BootTestCase):
     def pending(self, vmi=None):
         machine = self.machine('Always')
         machine.vmi = vmi
-        boot.set(machine, PXE, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
         return machine
 
     def test_not_started_by_previous_vmi(self):

@@ -198,7 +198,7 @@ class TestEdit(base.BaseTestCase):
 
     def test_new_order_removes_http_drive_with_override(self):
         for change in (
-                lambda machine: boot.set(machine, order=(FIRST,)),
+                lambda machine: fakes.set_boot(machine, order=(FIRST,)),
                 boot.set_default_order):
             machine = fakes.Machine(self.with_http_boot())
             machine.vmi = fakes.vmi(of=machine.vm)

@@ -9,6 +9,7 @@ from sushy_kubevirt.machine import boot_order
 from tests.unit.machine import fakes
 
 PXE, HDD, CD = boot_order.Class.PXE, boot_order.Class.HDD, boot_order.Class.CD
+USB = boot_order.Class.USB
 
 
 def template(disks=(), interfaces=(), volumes=None, **devices):
@@ -122,7 +123,8 @@ class DevicesTestCase(base.BaseTestCase):
 
     def test_class_of_first_device(self):
         self.assertIsNone(boot_order.first(template(['a'], ['net'])))
-        self.assertIs(PXE, boot_order.first(template(['a:2'], ['net:1'])))
+        self.assertIs(PXE, boot_order.first(
+            template(['a:2'], ['net:1'])).class_)
 
 
 class PrioritizeTestCase(base.BaseTestCase):
@@ -164,6 +166,26 @@ class PrioritizeTestCase(base.BaseTestCase):
             'bus': 'virtio'}
         boot_order.restore(made, record)
         self.assertEqual(before, made)
+
+    def test_drives_with_media_come_first_in_their_class(self):
+        for class_, expected in (
+                (CD, ['cd2', 'cd1', 'root', 'net']),
+                (HDD, ['root', 'cd1', 'cd2', 'net'])):
+            made = template(['root', 'cd1', 'cd2'], ['net'])
+            boot_order.prioritize(made, class_, {'cd2'})
+            self.assertEqual(expected, order(made))
+
+    def test_usb(self):
+        made = template(['root', 'mine', 'bmc-usb', 'cd'], ['net'])
+        for disk in made['spec']['domain']['devices']['disks'][1:3]:
+            disk['disk']['bus'] = 'usb'
+        self.assertEqual((PXE, HDD, CD, USB), boot_order.classes(made))
+        for class_, expected in (
+                (USB, ['bmc-usb', 'mine', 'root', 'cd', 'net']),
+                (HDD, ['root', 'mine', 'bmc-usb', 'cd', 'net'])):
+            changed = copy.deepcopy(made)
+            boot_order.prioritize(changed, class_, {'bmc-usb'})
+            self.assertEqual(expected, order(changed))
 
     def test_same_order_changes_nothing(self):
         made = template(['a:2'], ['net:1'])

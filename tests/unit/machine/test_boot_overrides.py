@@ -67,11 +67,12 @@ class InvalidAnnotationTestCase(base.BaseTestCase):
                          [name for name, _ in machine.writes
                           if name != 'patch'])
         machine.vmi = None
-        boot.set(machine, boot.Target.CD, boot.Enabled.ONCE, boot.Mode.UEFI)
+        fakes.set_boot(machine, boot.Target.CD, boot.Enabled.ONCE,
+                       boot.Mode.UEFI)
         self.assertEqual(
             boot.BootState(boot.Target.CD, boot.Enabled.ONCE,
                            boot.Mode.UEFI), boot.state(*machine.objects()))
-        boot.set(machine, enabled=boot.Enabled.DISABLED)
+        fakes.set_boot(machine, enabled=boot.Enabled.DISABLED)
         self.assertEqual(fakes.vm('Manual')['spec'], machine.vm['spec'])
 
     def test_invalid_overrides_are_ignored(self):
@@ -102,7 +103,7 @@ class InvalidAnnotationTestCase(base.BaseTestCase):
         for text in (DEEP, '[]', '{"efi":5,"bios":"x"}', '{"efi":[]}'):
             machine = self.machine(annotations.BOOTLOADERS, text)
             self.assert_bmc_works(machine)
-            boot.set(machine, mode=boot.Mode.UEFI)
+            fakes.set_boot(machine, mode=boot.Mode.UEFI)
             self.assertEqual({'efi': {'secureBoot': False}},
                              firmware.bootloader(
                                  machine.vm['spec']['template']))

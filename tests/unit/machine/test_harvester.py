@@ -74,7 +74,7 @@ class HarvesterTestCase(base.BaseTestCase):
 
     def test_one_time_boot_runs_under_always(self):
         one = machine('Halted', 'RerunOnFailure')
-        boot.set(one, boot.Target.PXE, boot.Enabled.ONCE)
+        fakes.set_boot(one, boot.Target.PXE, boot.Enabled.ONCE)
         reset.reset(one, power_state.ResetType.ON)
         self.assertEqual(('Always', 'Always'), (one.strategy, one.note))
         self.assertEqual('RerunOnFailure', run_strategy.saved(one.vm)[0])

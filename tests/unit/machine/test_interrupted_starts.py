@@ -79,7 +79,7 @@ class RestartTestCase(test_reset.ResetTestCase):
     def test_one_time_boot_of_starting_machine(self):
         # The reconciler sets Always, after it has restored the strategy.
         machine = self.machine('RerunOnFailure', STARTING)
-        boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
+        fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.ONCE)
         machine.writes.clear()
         reset.reset(machine, R.FORCE_RESTART)
         self.assertEqual([SET, 'restart 0'], sent(machine))

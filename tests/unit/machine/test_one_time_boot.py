@@ -20,7 +20,7 @@ class ReconcileTestCase(base.BaseTestCase):
 
     def pending(self, strategy, gates=('RebootPolicy',)):
         machine = fakes.Machine(fakes.vm(strategy), gates=gates)
-        boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
+        fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.ONCE)
         return machine
 
     def start(self, machine, uid='u1', phase='Running'):
@@ -81,7 +81,7 @@ class OneTimeBootTestCase(ReconcileTestCase):
 
     def test_keeps_running_field(self):
         machine = fakes.Machine(fakes.vm(running=True))
-        boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
+        fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.ONCE)
         self.start(machine)
         self.reconcile(machine)
         self.assertEqual(fakes.vm(running=True)['spec'], machine.vm['spec'])
@@ -90,7 +90,7 @@ class OneTimeBootTestCase(ReconcileTestCase):
         for own in ('Terminate', 'Reboot'):
             machine = fakes.Machine(fakes.vm(
                 'Manual', domain={'rebootPolicy': own}))
-            boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
+            fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.ONCE)
             self.start(machine)
             self.reconcile(machine)
             self.assertEqual(own, machine.vm['spec']['template']['spec'][
@@ -138,7 +138,7 @@ class OneTimeBootTestCase(ReconcileTestCase):
     def test_restores_strategy_of_removed_override(self):
         machine = self.pending('Manual')
         reset.reset(machine, power_state.ResetType.ON)
-        boot.set(machine, enabled=boot.Enabled.DISABLED)
+        fakes.set_boot(machine, enabled=boot.Enabled.DISABLED)
         self.assertEqual('Always', machine.strategy)
         self.start(machine)
         self.reconcile(machine)
@@ -148,7 +148,7 @@ class OneTimeBootTestCase(ReconcileTestCase):
         machine = self.pending('Manual')
         self.start(machine)
         self.reconcile(machine)
-        boot.set(machine, boot.Target.CD, boot.Enabled.ONCE)
+        fakes.set_boot(machine, boot.Target.CD, boot.Enabled.ONCE)
         self.assertFalse(self.reconcile(machine))
         self.start(machine, 'u2')
         self.reconcile(machine)
@@ -365,7 +365,7 @@ class RemovalTestCase(ReconcileTestCase):
     def test_removes_pending_override_of_running_vm(self):
         machine = fakes.Machine(fakes.vm('RerunOnFailure'))
         machine.vmi = fakes.vmi('Running', 'u0', of=machine.vm)
-        boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
+        fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.ONCE)
         self.assertTrue(self.remove(machine))
         self.assert_restored(machine, 'RerunOnFailure')
 
@@ -414,7 +414,7 @@ class RemovalTestCase(ReconcileTestCase):
 
     def test_continuous_override_stays(self):
         machine = fakes.Machine(fakes.vm('RerunOnFailure'))
-        boot.set(machine, boot.Target.PXE, boot.Enabled.CONTINUOUS)
+        fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.CONTINUOUS)
         self.assertEqual(
             (None, True), one_time_boot.desired_vm_on_removal(
                 *machine.objects()))

@@ -168,7 +168,7 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
     def test_one_time_boot_continues_under_always(self):
         # The restarted VMI belongs to a VM with a pending one-time boot.
         machine = self.machine('RerunOnFailure', test_reset.STARTING)
-        boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
+        fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.ONCE)
         reset.reset(machine, R.FORCE_RESTART)
         machine.vmi = fakes.vmi('Running', 'u1', of=machine.vm)
         self.assertTrue(self.reconcile(machine))
@@ -272,7 +272,7 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
 
     def one_time_boot(self):
         machine = self.machine('Always', test_reset.NO_VMI)
-        boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
+        fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.ONCE)
         machine.vmi = fakes.vmi(of=machine.vm)
         machine.vmi['metadata']['annotations'][
             run_strategy.VM_GENERATION] = str(
@@ -292,7 +292,7 @@ class ReconcilerTestCase(test_reset.ResetTestCase):
     def test_generation_is_kept_while_another_boot_is_pending(self):
         machine = self.one_time_boot()
         self.reconcile(machine)
-        boot.set(machine, boot.Target.CD, boot.Enabled.ONCE)
+        fakes.set_boot(machine, boot.Target.CD, boot.Enabled.ONCE)
         machine.writes.clear()
         self.reconcile(machine)
         self.assertEqual([], machine.writes)

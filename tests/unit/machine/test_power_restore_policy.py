@@ -142,7 +142,7 @@ class SetTestCase(PolicyTestCase):
         for before in ('RerunOnFailure', 'Manual', 'Always'):
             for policy, strategy in STRATEGIES.items():
                 machine = self.machine(before)
-                boot.set(machine, boot.Target.CD, boot.Enabled.ONCE)
+                fakes.set_boot(machine, boot.Target.CD, boot.Enabled.ONCE)
                 machine.vmi = fakes.vmi('Running', 'u1', of=machine.vm)
                 self.set_and_reboot(machine, policy, strategy)
 

@@ -416,7 +416,7 @@ class CachedTestCase(ResetTestCase):
         self.assert_reset(machine, R.ON, [SET], 0)
         self.assertEqual('Always', machine.strategy)
         machine = self.idle('Halted')
-        boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
+        fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.ONCE)
         machine.writes.clear()
         self.assert_reset(machine, R.ON, [SET], 0)
         self.assertEqual(('Always', 'RerunOnFailure'), (
@@ -472,7 +472,7 @@ class CachedTestCase(ResetTestCase):
 
     def test_used_override_is_restored_first(self):
         machine = self.idle('Halted')
-        boot.set(machine, boot.Target.PXE, boot.Enabled.ONCE)
+        fakes.set_boot(machine, boot.Target.PXE, boot.Enabled.ONCE)
         machine.vm['status']['observedGeneration'] = 100
         machine.writes.clear()
         reset.reset(machine, R.ON)
@@ -507,7 +507,7 @@ class OneTimeBootTestCase(ResetTestCase):
 
     def machine(self, *args, **kwargs):
         made = super().machine(*args, **kwargs)
-        boot.set(made, boot.Target.PXE, boot.Enabled.ONCE)
+        fakes.set_boot(made, boot.Target.PXE, boot.Enabled.ONCE)
         made.writes.clear()
         return made
 

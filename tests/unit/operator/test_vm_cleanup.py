@@ -74,7 +74,7 @@ class VmCleanupTestCase(unittest.IsolatedAsyncioTestCase):
         self.addCleanup(task.cancel)
 
     def pending(self):
-        boot.set(self.machine, boot.Target.PXE, boot.Enabled.ONCE)
+        fakes.set_boot(self.machine, boot.Target.PXE, boot.Enabled.ONCE)
 
     def start(self, uid='u1', phase='Running'):
         self.machine.vmi = fakes.vmi(phase, uid, of=self.machine.vm)

@@ -116,9 +116,11 @@ class Machine:
     def medium(self, device_id):
         return self.media.get(device_id)
 
-    def insert_media(self, device_id, source, wait=None):
+    def insert_media(self, device_id, source, wait=None, verify=None):
         self._call('insert_media', device_id, source,
                    *([] if wait is None else [wait]))
+        if verify is not None:
+            self.verify[device_id] = verify
         self.media[device_id] = dataclasses.replace(
             MEDIUM, url=source.url,
             write_protected=source.write_protected, method=source.method)
@@ -138,8 +140,10 @@ class Machine:
             MEDIUM, url=image.url, image_name=image.name, method='Upload')
         return self.media[device_id]
 
-    def eject_media(self, device_id):
+    def eject_media(self, device_id, verify=None):
         self._call('eject_media', device_id)
+        if verify is not None:
+            self.verify[device_id] = verify
         self.media.pop(device_id, None)
 
     def media_verify(self, device_id):
@@ -186,6 +190,17 @@ class Machine:
     def set_boot(self, target=None, enabled=None, mode=None, **more):
         self._call('set_boot', target, enabled, mode,
                    *([more] if more else []))
+
+    def change(self, boot_settings=None, policy=None, asset_tag=None,
+               indicator=None):
+        for value, set_ in (
+                (policy, self.set_power_restore_policy),
+                (asset_tag, self.set_asset_tag),
+                (indicator, self.set_indicator)):
+            if value is not None:
+                set_(value)
+        if boot_settings is not None:
+            self.set_boot(**boot_settings)
 
     def boot_options(self):
         return BOOT_OPTIONS

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import media
 from tests.fixtures import file_servers
 from tests.unit.redfish import base
@@ -83,6 +84,21 @@ class TestCertificates(base.RedfishTestCase):
         managers = self.path.replace('Systems', 'Managers')
         answer = self.replace({'@odata.id': managers + '/2'}, text=PEM)
         self.assertEqual(managers + '/3', answer.headers['Location'])
+
+    def test_refused_replacement_leaves_nothing(self):
+        self.post()
+        before = self.machine.media_certificates('Cd')
+        delete = self.machine.delete_media_certificate
+        calls = iter((errors.AccessDenied('no'),))
+
+        def fail_once(*args):
+            for error in calls:
+                raise error
+            delete(*args)
+
+        self.machine.delete_media_certificate = fail_once
+        self.replace(self.path + '/1', 500)
+        self.assertEqual(before, self.machine.media_certificates('Cd'))
 
     def test_replace_with_single_vm(self):
         app = fakes.application(self, self.cluster,

@@ -110,7 +110,8 @@ class BootTest(bmc_case.BmcTestCase):
             mode=mode and boot.Mode(mode))
 
     def test_sets_boot_devices(self):
-        for device, target in ((1, 'Pxe'), (2, 'Hdd'), (5, 'Cd')):
+        for device, target in ((1, 'Pxe'), (2, 'Hdd'), (5, 'Cd'), (8, 'Cd'),
+                               (7, 'Usb'), (15, 'Usb')):
             self.assertEqual(0, self.set_flags(0x80, device << 2, 0, 0, 0))
             self.assert_boot_set(target, 'Once')
             self.assertEqual(0, self.set_flags(0xC0, device << 2, 0, 0, 0))
@@ -127,7 +128,7 @@ class BootTest(bmc_case.BmcTestCase):
             self.assert_boot_set('None', 'Disabled')
 
     def test_rejects_other_boot_devices(self):
-        for device in set(range(16)) - {0, 1, 2, 5}:
+        for device in set(range(16)) - {0, 1, 2, 5, 7, 8, 15}:
             self.assertEqual(0xCC, self.set_flags(0x80, device << 2, 0, 0, 0))
             self.machine.set_boot.assert_not_called()
 
@@ -151,6 +152,7 @@ class BootTest(bmc_case.BmcTestCase):
                 ('Pxe', 'Once', 'Legacy', 0x80, 1),
                 ('Hdd', 'Continuous', 'UEFI', 0xE0, 2),
                 ('Cd', 'Continuous', 'Legacy', 0xC0, 5),
+                ('Usb', 'Once', 'Legacy', 0x80, 15),
                 # Set by Redfish: a remotely connected CD.
                 ('UefiHttp', 'Once', 'UEFI', 0xA0, 8)):
             self.machine.boot.return_value = boot.BootState(

@@ -91,29 +91,37 @@ class ChooseTestCase(base.BaseTestCase):
         self.assertEqual('bmc-cd', drives.choose(vm, None, CD))
 
 
+def fill(vm, vmi, *args):
+    drives.edit(vm, vmi, lambda: drives.fill(vm, vmi, *args))
+
+
+def empty(vm, vmi, *args):
+    drives.edit(vm, vmi, lambda: drives.empty(vm, *args))
+
+
 class FillAndEmptyTestCase(base.BaseTestCase):
 
     def test_fills_and_empties_existing_drive(self):
         vm = fakes.vm()
         before = copy.deepcopy(disks(vm))
-        drives.fill(vm, None, CD, 'cd', 'dv', True)
+        fill(vm, None, CD, 'cd', 'dv', True)
         self.assertEqual(volume('cd', 'dv', True), volumes(vm)[-1])
         self.assertEqual(before, disks(vm))
         self.assertTrue(drives.holds(vm, 'cd', 'dv'))
-        drives.fill(vm, None, CD, 'cd', 'other', False)
+        fill(vm, None, CD, 'cd', 'other', False)
         self.assertEqual([volume('cd', 'other')], volumes(vm)[1:])
-        drives.empty(vm, None, CD, 'cd', 'dv', True)
+        empty(vm, None, CD, 'cd', 'dv', True)
         self.assertTrue(drives.holds(vm, 'cd', 'other'))
-        drives.empty(vm, None, CD, 'cd', 'other', True)
+        empty(vm, None, CD, 'cd', 'other', True)
         self.assertEqual(1, len(volumes(vm)))
         self.assertEqual(before, disks(vm))
 
     def test_adds_drive(self):
         for keep in (True, False):
             vm = vm_with(ROOT)
-            drives.fill(vm, None, CD, 'bmc-cd', 'dv', True)
+            fill(vm, None, CD, 'bmc-cd', 'dv', True)
             self.assertEqual({'name': 'bmc-cd', 'cdrom': {}}, disks(vm)[-1])
-            drives.empty(vm, None, CD, 'bmc-cd', 'dv', keep)
+            empty(vm, None, CD, 'bmc-cd', 'dv', keep)
             self.assertEqual(2 if keep else 1, len(disks(vm)))
 
     def test_added_drive_names_the_bus_that_kubevirt_would_choose(self):
@@ -124,31 +132,31 @@ class FillAndEmptyTestCase(base.BaseTestCase):
             vm['spec']['template']['spec']['architecture'] = architecture
             if preference:
                 vm['spec']['preference'] = preference
-            drives.fill(vm, None, CD, 'bmc-cd', 'dv', True)
+            fill(vm, None, CD, 'bmc-cd', 'dv', True)
             self.assertEqual({'name': 'bmc-cd', 'cdrom': cdrom},
                              disks(vm)[-1])
 
     def test_drive_of_owner_stays(self):
         vm = fakes.vm()
-        drives.fill(vm, None, CD, 'cd', 'dv', False)
-        drives.empty(vm, None, CD, 'cd', 'dv', False)
+        fill(vm, None, CD, 'cd', 'dv', False)
+        empty(vm, None, CD, 'cd', 'dv', False)
         self.assertEqual([ROOT, EMPTY], disks(vm))
 
     def test_usb_stick_is_added_and_removed(self):
         for protected in (True, False):
             vm = fakes.vm()
-            drives.fill(vm, None, USB, 'bmc-usb', 'dv', True, protected)
+            fill(vm, None, USB, 'bmc-usb', 'dv', True, protected)
             self.assertEqual('usb', disks(vm)[-1]['disk']['bus'])
             self.assertEqual(protected,
                              disks(vm)[-1]['disk'].get('readonly', False))
             self.assertEqual(volume('bmc-usb', 'dv'), volumes(vm)[-1])
-            drives.empty(vm, None, USB, 'bmc-usb', 'dv', True)
+            empty(vm, None, USB, 'bmc-usb', 'dv', True)
             self.assertEqual(fakes.vm()['spec'], vm['spec'])
 
     def test_does_not_hotplug_into_missing_drive(self):
         vm = vm_with(ROOT)
         vmi = fakes.vmi(of=vm)
-        drives.fill(vm, vmi, CD, 'bmc-cd', 'dv', True)
+        fill(vm, vmi, CD, 'bmc-cd', 'dv', True)
         self.assertEqual(volume('bmc-cd', 'dv'), volumes(vm)[-1])
         self.assertTrue(drives.waits_for_start(vm, vmi, 'bmc-cd', 'dv'))
 
@@ -165,11 +173,11 @@ class FillAndEmptyTestCase(base.BaseTestCase):
                 boot_overrides.apply_once(vm, 'id', class_, terminate=True)
 
             override(first)
-            drives.fill(first, None, CD, 'bmc-cd', 'dv', True)
-            drives.fill(second, None, CD, 'bmc-cd', 'dv', True)
+            fill(first, None, CD, 'bmc-cd', 'dv', True)
+            fill(second, None, CD, 'bmc-cd', 'dv', True)
             override(second)
             self.assertEqual(second, first)
-            drives.empty(first, None, CD, 'bmc-cd', 'dv', False)
+            empty(first, None, CD, 'bmc-cd', 'dv', False)
             boot_overrides.remove_all(first)
             self.assertEqual(vm_with(ROOT), first)
 
@@ -177,7 +185,7 @@ class FillAndEmptyTestCase(base.BaseTestCase):
         vm = vm_with(ROOT)
         boot_overrides.apply_once(vm, 'id', boot_order.Class.PXE)
         vmi = fakes.vmi(of=vm)
-        drives.fill(vm, vmi, CD, 'bmc-cd', 'dv', True)
+        fill(vm, vmi, CD, 'bmc-cd', 'dv', True)
         self.assertIsNone(boot_overrides.once(vm))
         self.assertFalse([disk for disk in disks(vm) if 'bootOrder' in disk])
 
@@ -186,7 +194,7 @@ class FillAndEmptyTestCase(base.BaseTestCase):
         boot_overrides.apply_once(vm, 'id', boot_order.Class.CD)
         override_before = boot_overrides.once(vm)
         vmi = fakes.vmi('Pending', of=vm)
-        drives.fill(vm, vmi, CD, 'bmc-cd', 'dv', True)
+        fill(vm, vmi, CD, 'bmc-cd', 'dv', True)
         self.assertEqual(override_before['id'], boot_overrides.once(vm)['id'])
         self.assertEqual(1, disks(vm)[-1]['bootOrder'])
 

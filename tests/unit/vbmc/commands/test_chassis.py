@@ -99,6 +99,13 @@ class IdentifyTest(bmc_case.BmcTestCase):
         first.cancel.assert_called_once_with()
         self.assertEqual(0x60, self.state())
 
+    def test_refused_identify_leaves_the_timer(self):
+        self.ask(0, 4, 5)
+        self.machine.set_indicator.side_effect = errors.Unavailable('away')
+        self.assertNotEqual(0, self.ask(0, 4, 0)[0])
+        self.run_later.return_value.cancel.assert_not_called()
+        self.assertEqual(0x50, self.state())
+
     def test_end_keeps_what_another_client_set(self):
         self.ask(0, 4, 5)
         self.indicator = 'Lit'

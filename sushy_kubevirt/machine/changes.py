@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several changes of a VM in one patch, so that a refusal changes nothing.
+
+A change is a function of (vm, vmi) that edits the VM in place. It raises an
+`errors.MachineError` to refuse, and returns a `power_action.WaitCondition` if
+KubeVirt has to finish an operation first, else None. It is called again, with
+a fresh VM, when the patch has to be repeated.
+"""
+
+import copy
+
+from sushy_kubevirt.kube import json_patch
+from sushy_kubevirt.machine import power_action
+
+
+def apply(changes, vm, vmi):
+    """Make changes of a VM in place.
+
+    :param changes: sequence of changes
+    :param vm: the VM, which is changed
+    :param vmi: its VMI, or None
+    :returns: the first `power_action.WaitCondition`, or None
+    :raises: `errors.MachineError` if a change is refused
+    """
+    for change in changes:
+        awaited = change(vm, vmi)
+        if awaited is not None:
+            return awaited
+    return None
+
+
+def write(machine, changes, needs_vmi=lambda vm: True, waits=False):
+    """Make all changes by one patch, or none.
+
+    :param machine: a `machine.Machine`
+    :param changes: sequence of changes
+    :param needs_vmi: function of a VM that tells whether a change depends on
+        its VMI, which no guard covers; else the first attempt uses the cached
+        VM
+    :param waits: whether a change may return a wait condition
+    :raises: `errors.MachineError` if a change is refused; see
+        `machine.Machine.write`
+    """
+    def attempt(vm, vmi):
+        """:returns: (a wait condition or None, whether the VM was patched)"""
+        edited = copy.deepcopy(vm)
+        awaited = apply(changes, edited, vmi)
+        if awaited is not None:
+            return awaited, False
+        return None, json_patch.send(machine, vm, edited) is not vm
+
+    def step(vm, vmi):
+        return attempt(vm, vmi)[0]
+
+    if waits:
+        power_action.run(machine, step)
+    else:
+        machine.write(step, lambda vm, vmi: (
+            not needs_vmi(vm) and attempt(vm, None)[1]))
