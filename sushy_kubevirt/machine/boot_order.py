@@ -235,7 +235,8 @@ def restore(template, record):
     for name in record.get('added') or ():
         disk = _find(template, 'disks', name)
         if disk is not None and name in volumes and not (
-                disk.keys() - {'name', 'bootOrder', 'disk'}):
+                disk.keys() - {'name', 'bootOrder', 'disk'}
+                or disk.get('disk')):
             _hardware(template)['disks'].remove(disk)
     returned = []
     for list_ in ('disks', 'interfaces'):

@@ -17,6 +17,7 @@ from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from tests.fixtures import access_case
 from tests.fixtures import image_server
@@ -88,6 +89,7 @@ class PodAccountTestCase(access_case.AccessTestCase):
         self.sandbox.wait_running('box', self.namespace)
         machine.reset(R.FORCE_OFF)
         self.sandbox.wait_stopped('box', self.namespace)
+        self.change_settings(machine)
         self.use_media(box, machine)
         self.use_rare_functions(machine)
 
@@ -103,6 +105,33 @@ class PodAccountTestCase(access_case.AccessTestCase):
                     == vm['metadata']['generation'])
 
         self.until('observed generation', observed, True)
+
+    def change_settings(self, machine):
+        """Change everything of the VM that a BMC changes."""
+        machine.set_boot(mode=boot.Mode.UEFI)
+        for enabled in (True, False):
+            machine.set_secure_boot(enabled)
+        machine.set_boot(mode=boot.Mode.LEGACY)
+        machine.set_boot(boot.Target.PXE, boot.Enabled.CONTINUOUS)
+        machine.set_boot(enabled=boot.Enabled.DISABLED)
+        machine.set_boot(order=machine.boot_order()[::-1])
+        machine.set_default_boot_order()
+        machine.set_attributes({'ProcTurbo': 'Enabled'})
+        machine.set_asset_tag('rack 1')
+        machine.set_controller_name('bmc-1')
+        for state in ('Lit', 'Off'):
+            machine.set_indicator(state)
+        # The last one leaves no run strategy to restore.
+        for policy in reversed(power_restore_policy.Policy):
+            machine.set_power_restore_policy(policy)
+        for device in ('Cd', 'USBStick'):
+            for name in ('a.iso', 'b.iso'):
+                machine.insert_media(device, media.Source(
+                    self.images.url + '/' + name), wait=True)
+            machine.eject_media(device)
+        machine.set_boot(boot.Target.UEFI_HTTP, boot.Enabled.ONCE,
+                         boot.Mode.UEFI, self.images.url + '/a.iso')
+        machine.set_boot(enabled=boot.Enabled.DISABLED, mode=boot.Mode.LEGACY)
 
     def use_console(self, box):
         """Request the serial console and the display, without WebSocket.
@@ -283,18 +312,37 @@ class PodAccountTestCase(access_case.AccessTestCase):
                             sandbox.JSON_PATCH).json()['message']
 
         # Get the token of another account.
-        self.assertIn('only Secrets of type', attack('secrets', {
-            'apiVersion': 'v1', 'kind': 'Secret',
-            'type': 'kubernetes.io/service-account-token',
-            'metadata': {'name': 'box-bmc-cd-0', 'annotations': {
-                'kubernetes.io/service-account.name': 'default'}}}))
+        secret = {'apiVersion': 'v1', 'kind': 'Secret',
+                  'type': 'kubernetes.io/service-account-token',
+                  'metadata': {'name': 'box-bmc-cd-0'}}
+        self.assertIn('only Secrets of type', attack('secrets', secret))
+        # Have a controller of the cluster act.
+        for field, value in (('annotations', {
+                'kubernetes.io/service-account.name': 'default'}),
+                ('labels', {'argocd.argoproj.io/secret-type': 'cluster'})):
+            self.assertIn('its own ' + field, attack('secrets', {
+                **secret, 'type': 'sushy-kubevirt.openstack.org/image-server',
+                'metadata': {'name': 'box-bmc-cd-0', field: value}}))
+        self.assertIn('its own labels', attack('configmaps', {
+            'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {
+                'name': 'box-bmc-cd-ca', 'labels': {
+                    'grafana_dashboard': '1'}}}))
+        self.assertIn('only ConfigMaps with certificates', attack(
+            'configmaps', {'apiVersion': 'v1', 'kind': 'ConfigMap',
+                           'metadata': {'name': 'box-bmc-cd-ca'},
+                           'data': {'1.sh': '#!/bin/sh'}}))
+        self.assertIn('no finalizers', self.ask(
+            box, 'PATCH', sandbox.path('secrets', 'box-bmc-state',
+                                       self.namespace),
+            [{'op': 'add', 'path': '/metadata/finalizers', 'value': ['a/b']}],
+            sandbox.JSON_PATCH).json()['message'])
         # Read a foreign Secret or volume through CDI.
         http = {'url': 'http://evil.test/'}
         volume = {'apiVersion': 'cdi.kubevirt.io/v1beta1',
                   'kind': 'DataVolume', 'metadata': {'name': 'box-bmc-cd-0'}}
         storage = {'resources': {'requests': {'storage': '1Gi'}}}
         for said, source, notes in (
-                ('may not set secretExtraHeaders', {'http': {
+                ('only url, secretRef', {'http': {
                     **http, 'secretExtraHeaders': ['private']}}, {}),
                 ("DataVolume's own Secret", {'http': {
                     **http, 'secretRef': 'private'}}, {}),
@@ -308,44 +356,64 @@ class PodAccountTestCase(access_case.AccessTestCase):
             made['spec'] = {'source': source, 'storage': storage}
             self.assertIn(said, attack('datavolumes', made))
         # Read it through the guest.
-        volumes = '/spec/template/spec/volumes/-'
+        spec = '/spec/template/spec/'
+        volumes, disks = spec + 'volumes/-', spec + 'domain/devices/disks/-'
         for value in ({'secret': {'secretName': 'private'}},
                       {'serviceAccount': {'serviceAccountName': 'default'}},
                       {'persistentVolumeClaim': {'claimName': 'other'}},
                       {'configMap': {'name': 'other'}},
-                      {'dataVolume': {'name': 'other-bmc-cd-0'}}):
-            self.assertIn('add only volumes', patch(
+                      {'dataVolume': {'name': 'other-bmc-cd-0'}},
+                      {'dataVolume': {'name': 'box-bmc-data'}}):
+            self.assertIn('only volumes of its virtual media', patch(
                 {'op': 'add', 'path': volumes, 'value': {
-                    'name': 'x', **value}},
-                {'op': 'add', 'path':
-                 '/spec/template/spec/domain/devices/disks/-',
-                 'value': {'name': 'x', 'disk': {'bus': 'virtio'}}}))
-        self.assertIn('change dataVolumeTemplates', patch(
+                    'name': 'bmc-cd', **value}},
+                {'op': 'add', 'path': disks, 'value': {
+                    'name': 'bmc-cd', 'cdrom': {}}}))
+        self.assertIn('remove dataVolumeTemplates', patch(
             {'op': 'add', 'path': volumes, 'value': {
                 'name': 'x', 'dataVolume': {'name': 'box-bmc-x'}}},
             {'op': 'add', 'path': '/spec/dataVolumeTemplates', 'value': [{
                 'metadata': {'name': 'box-bmc-x'}, 'spec': {
                     'storage': storage, 'source': {'http': {
                         **http, 'secretExtraHeaders': ['private']}}}}]}))
+        notes = '/metadata/annotations/'
+        interface = spec + 'domain/devices/interfaces/0/'
+        owners = 'labels, finalizers and ownerReferences'
+        network = "bootOrder of a guest's interfaces"
         for said, path, value in (
-                ('of bmc.kubevirt.io', '/metadata/annotations', {
-                    'bmc.kubevirt.io/allow-from': 'evil'}),
-                ('change labels', '/spec/template/metadata/annotations', {
+                ('only its own annotations',
+                 notes + 'bmc.kubevirt.io~1allow-from', 'evil'),
+                # Harvester makes claims of the first and deletes the second.
+                *(('only its own annotations', notes + name, '[]')
+                  for name in (
+                      'harvesterhci.io~1volumeClaimTemplates',
+                      'harvesterhci.io~1removedPersistentVolumeClaims')),
+                ('boot-once', '/spec/template/metadata/annotations', {
                     'hooks.kubevirt.io/hookSidecars': '[]'}),
-                ('ownerReferences or', '/metadata/ownerReferences', [{
+                ('boot-once', '/spec/template/metadata/labels', {'a': 'b'}),
+                (owners, '/metadata/labels', {'a': 'b'}),
+                (owners, '/metadata/finalizers', ['a/b']),
+                (owners, '/metadata/ownerReferences', [{
                     'apiVersion': 'v1', 'kind': 'ConfigMap', 'name': 'none',
-                    'uid': uid}])):
+                    'uid': uid}]),
+                (network, interface + 'macAddress', '02:00:00:00:00:01'),
+                (network, interface + 'model', 'e1000'),
+                ('only bootloader', spec + 'domain/cpu/cores', 4),
+                ('only bootloader', spec + 'domain/memory/guest', '2Gi'),
+                ('only disks and interfaces',
+                 spec + 'domain/devices/autoattachInputDevice', True),
+                ('only domain and volumes', spec + 'serviceAccountName',
+                 'default'),
+                ("bootOrder of a guest's disks",
+                 spec + 'domain/devices/disks/0/serial', 'a')):
             self.assertIn(said, patch(
-                {'op': 'add', 'path': path, 'value': value}))
+                {'op': 'add', 'path': path, 'value': value}), path)
         self.assertIn('only remove stateChangeRequests', patch({
             'op': 'add', 'path': '/status/volumeRequests', 'value': [{
                 'addVolumeOptions': {
                     'name': 'x', 'disk': {'disk': {}}, 'volumeSource': {
                         'persistentVolumeClaim': {
                             'claimName': 'other'}}}}]}, sub='/status'))
-        self.assertIn("guest's credentials, service account", patch({
-            'op': 'add', 'path': '/spec/template/spec/serviceAccountName',
-            'value': 'default'}))
         # Write Events about other objects, and delete Events.
         events = sandbox.path('events', namespace=self.namespace)
         found = self.ask(box, 'GET', events).json()['items']

@@ -243,13 +243,15 @@ class RestoreTestCase(base.BaseTestCase):
             for disk in made['spec']['domain']['devices']['disks']})
 
     def test_keeps_added_disk_that_owner_edited(self):
-        made = template([], ['net'], volumes=[
-            {'name': 'root', 'dataVolume': {}}])
-        record = boot_order.prioritize(made, PXE)
-        disk = made['spec']['domain']['devices']['disks'][0]
-        disk['serial'] = 'mine'
-        boot_order.restore(made, record)
-        self.assertEqual([disk], made['spec']['domain']['devices']['disks'])
+        for edit in {'serial': 'mine'}, {'disk': {'bus': 'sata'}}:
+            made = template([], ['net'], volumes=[
+                {'name': 'root', 'dataVolume': {}}])
+            record = boot_order.prioritize(made, PXE)
+            disk = made['spec']['domain']['devices']['disks'][0]
+            disk.update(edit)
+            boot_order.restore(made, record)
+            self.assertEqual([disk],
+                             made['spec']['domain']['devices']['disks'])
 
 
 class FakesTestCase(base.BaseTestCase):

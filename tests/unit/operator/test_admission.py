@@ -34,11 +34,13 @@ SOURCES = (
     ({'http': {**HTTP, 'secretRef': SLOT}}, None),
     ({'http': {**HTTP, 'secretRef': SLOT + '-1a2b'}}, None),
     ({'http': {**HTTP, 'secretRef': 'admins-token'}}, 'own Secret as'),
-    ({'http': {**HTTP, 'secretExtraHeaders': ['admins-token']}},
-     'may not set secretExtraHeaders'),
+    *(({'http': {**HTTP, field: ['admins-token']}}, 'only url, secretRef')
+      for field in ('secretExtraHeaders', 'extraHeaders', 'checksum')),
+    ({'http': {**HTTP, 'insecureSkipVerify': True}}, None),
     ({'http': {**HTTP, 'certConfigMap': media_annotation.ca_config_map(
         'vm', model.CD.id)}}, None),
-    ({'http': {**HTTP, 'certConfigMap': 'settings'}}, 'as certConfigMap'),
+    *(({'http': {**HTTP, 'certConfigMap': name}}, 'as certConfigMap')
+      for name in ('settings', 'vm-bmc-x-ca', 'vm-bmc-cd-ca-x')),
     ({'pvc': {'namespace': 'lab', 'name': 'other'}}, 'source http or upload'),
     ({'registry': {'url': 'docker://a.test/a', 'secretRef': 'b'}},
      'source http or upload'),
@@ -56,24 +58,88 @@ VOLUMES = (
      'volumeMode'),
     ({'spec': {'storage': {**STORAGE, 'dataSourceRef': {}}}}, 'volumeMode'),
     ({'spec': {'storage': {**STORAGE, 'volumeName': 'a'}}}, 'volumeMode'),
-    ({'spec': {'pvc': {}}}, 'volumeMode'),
-    ({'spec': {'priorityClassName': 'system-node-critical'}}, 'volumeMode'),
-    ({'spec': {'sourceRef': {'kind': 'DataSource', 'name': 'a'}}},
-     'source http or upload'),
-    ({'annotations': {
+    *(({'spec': {field: value}}, 'source http or upload')
+      for field, value in (
+          ('pvc', {}), ('priorityClassName', 'system-node-critical'),
+          ('preallocation', True), ('contentType', 'archive'),
+          ('checkpoints', []),
+          ('sourceRef', {'kind': 'DataSource', 'name': 'a'}))),
+    ({'old': {}}, None),
+    ({'old': {}, 'spec': {'source': {'http': {**HTTP, 'url': 'http://b'}}}},
+     'may not change'),
+)
+
+OWN = 'sushy-kubevirt.openstack.org/'
+FOREIGN = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'name': 'a', 'uid': 'b'}
+VM_OWNER = {'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachine',
+            'name': 'vm', 'uid': 'b'}
+VOLUME_OWNER = {'apiVersion': 'cdi.kubevirt.io/v1beta1',
+                'kind': 'DataVolume', 'name': SLOT, 'uid': 'b'}
+
+# (plural, metadata before or None, metadata after, part of the denial or None)
+METADATA = (
+    ('secrets', None, {'labels': {OWN + 'media': 'Cd'}, 'annotations': {
+        OWN + 'media-attempt': '1'}, 'ownerReferences': [VOLUME_OWNER]},
+     None),
+    ('configmaps', None, {'ownerReferences': [VM_OWNER]}, None),
+    ('configmaps', {'labels': {'a': 'b'}}, {'labels': {'a': 'b'}}, None),
+    ('datavolumes', {'annotations': {'cdi.kubevirt.io/a': 'b'}},
+     {'annotations': {'cdi.kubevirt.io/a': 'b', OWN + 'upload': '{}'}}, None),
+    ('datavolumes', None, {'annotations': {
+        'cdi.kubevirt.io/storage.deleteAfterCompletion': 'false'}}, None),
+    ('secrets', {'labels': {'app.kubernetes.io/managed-by': 'a'}},
+     {'labels': {'app.kubernetes.io/managed-by': 'a'},
+      'ownerReferences': [VM_OWNER]}, None),
+    # A Secret of a repository for Argo CD; a dashboard for Grafana.
+    ('secrets', None, {'labels': {
+        'argocd.argoproj.io/secret-type': 'cluster'}}, 'its own labels'),
+    ('configmaps', None, {'labels': {'grafana_dashboard': '1'}},
+     'its own labels'),
+    ('configmaps', {'labels': {'a': 'b'}}, {}, 'its own labels'),
+    ('configmaps', {'labels': {'a': 'b'}}, {'labels': {'a': 'c'}},
+     'its own labels'),
+    ('events', None, {'labels': {'a': 'b'}}, 'its own labels'),
+    ('datavolumes', None, {'labels': {'a': 'b'}}, 'its own labels'),
+    # A copy of the Secret in all namespaces.
+    ('secrets', {}, {'annotations': {
+        'reflector.v1.k8s.emberstack.com/reflection-auto-enabled': 'true'}},
+     'its own annotations'),
+    ('secrets', None, {'annotations': {
+        'cdi.kubevirt.io/storage.deleteAfterCompletion': 'false'}},
+     'its own annotations'),
+    ('datavolumes', None, {'annotations': {
         'cdi.kubevirt.io/storage.import.secretExtraHeaders.0': 'a'}},
      'its own annotations'),
-    ({'annotations': {'cdi.kubevirt.io/storage.checkStaticVolume': 'a'}},
+    ('datavolumes', None, {'annotations': {
+        'cdi.kubevirt.io/storage.checkStaticVolume': 'a'}},
      'its own annotations'),
-    # CDI's annotations stay when a BMC records its progress.
-    ({'annotations': {'cdi.kubevirt.io/a': 'b'}, 'old': {
-        'cdi.kubevirt.io/a': 'b'}}, None),
-    ({'annotations': {'cdi.kubevirt.io/a': 'c'}, 'old': {
-        'cdi.kubevirt.io/a': 'b'}}, 'its own annotations'),
+    ('datavolumes', {'annotations': {'cdi.kubevirt.io/a': 'b'}},
+     {'annotations': {'cdi.kubevirt.io/a': 'c'}}, 'its own annotations'),
+    ('datavolumes', {'annotations': {'cdi.kubevirt.io/a': 'b'}}, {},
+     'its own annotations'),
+    ('secrets', None, {'ownerReferences': [FOREIGN]}, 'no finalizers'),
+    ('configmaps', None, {'ownerReferences': [VOLUME_OWNER]},
+     'no finalizers'),
+    ('secrets', {}, {'finalizers': ['a']}, 'no finalizers'),
+    ('datavolumes', {'finalizers': ['a']}, {}, 'no finalizers'),
+)
+
+PEM = '-----BEGIN CERTIFICATE-----\na\n-----END CERTIFICATE-----\n'
+
+# (name of a ConfigMap, other members, whether a BMC may write it)
+CONFIG_MAPS = (
+    ('vm-bmc-cd-ca', {'data': {'1.pem': PEM, 'operator.pem': PEM}}, True),
+    ('vm-bmc-usb-ca', {}, True),
+    ('vm-bmc-cd-ca', {'data': {'1.sh': PEM}}, False),
+    ('vm-bmc-cd-ca', {'data': {'1.pem': '#!/bin/sh'}}, False),
+    ('vm-bmc-cd-ca', {'binaryData': {'1.pem': 'AA=='}}, False),
+    ('vm-virtbmc', {'data': {'1.pem': PEM}}, False),
+    ('coredns', {}, False),
 )
 
 DISK = {'name': 'root', 'persistentVolumeClaim': {'claimName': 'root'}}
-MEDIUM = {'name': 'cd', 'dataVolume': {'name': SLOT}}
+MEDIUM = {'name': 'bmc-cd', 'dataVolume': {'name': SLOT}}
+DRIVE = {'name': 'bmc-cd', 'cdrom': {'bus': 'sata'}}
 STOLEN = {'name': 'x', 'secret': {'secretName': 'admins-token'}}
 KEYS = [{'sshPublicKey': {'source': {'secret': {'secretName': 'a'}}}}]
 LONG = 'v' * 60
@@ -103,7 +169,7 @@ def template(**fields):
 
 def templates(*sources):
     return {'spec': {**spec()['spec'], 'dataVolumeTemplates': [
-        {'metadata': {'name': 'a'}, 'spec': {**STORAGE, **source}}
+        {'metadata': {'name': 'a'}, 'spec': {'storage': STORAGE, **source}}
         for source in sources]}}
 
 
@@ -117,10 +183,34 @@ def kind(**fields):
     return {'spec': {**spec()['spec'], **fields}}
 
 
+def disks(*items, volumes=()):
+    return spec(domain={'devices': {'disks': list(items)}},
+                volumes=list(volumes))
+
+
+def media(name, *volumes, drive=DRIVE):
+    """Return a VM of this name with media in its first drive."""
+    return {'metadata': {'name': name}, **disks(
+        *([drive] if volumes else []), volumes=volumes)}
+
+
+def medium(volume, **fields):
+    return {'name': 'bmc-cd', 'dataVolume': {'name': volume, **fields}}
+
+
+def interface(**fields):
+    return devices(interfaces=[{'name': 'b', 'bridge': {}, **fields}])
+
+
 HTTP_SOURCE = {'source': {'http': HTTP}}
 CLONE = {'source': {'pvc': {'name': 'other', 'namespace': 'lab'}}}
 BOOT_ONCE = 'sushy-kubevirt.openstack.org/boot-once'
 SIDECAR = 'hooks.kubevirt.io/hookSidecars'
+HARVESTER = 'harvesterhci.io/'
+TIMESTAMP = 'kubemacpool.io/transaction-timestamp'
+LONG_SLOT = media_annotation.slots(LONG, model.USB_STICK.id)[2]
+FOREIGN_SLOT = media_annotation.slots(
+    'v' * 59 + 'w', model.USB_STICK.id)[2]
 
 # (VM before, VM after, part of the denial or None)
 MACHINES = (
@@ -128,7 +218,12 @@ MACHINES = (
     # Changes that a BMC makes.
     (kind(runStrategy='Halted'), kind(runStrategy='Always'), None),
     (kind(running=True), kind(runStrategy='Always'), None),
+    (kind(runStrategy='Manual'), kind(running=True), None),
     (firmware(), firmware(bootloader={'efi': {'secureBoot': False}}), None),
+    (firmware(bootloader={'bios': {}}), spec(), None),
+    (spec(), spec(domain={'rebootPolicy': 'Terminate'}), None),
+    (spec(domain={'rebootPolicy': 'Terminate'}), spec(), None),
+    (spec(), spec(domain={'features': {'smm': {'enabled': True}}}), None),
     (
         devices(disks=[{'name': 'a'}], interfaces=[{'name': 'b'}]),
         devices(
@@ -139,6 +234,11 @@ MACHINES = (
     ),
     (metadata(), metadata(annotations={BOOT_ONCE: '1'}), None),
     (metadata(annotations={BOOT_ONCE: '1'}), metadata(), None),
+    (
+        metadata(),
+        metadata(annotations={HARVESTER + 'vmRunStrategy': 'Manual'}),
+        None,
+    ),
     (template(), template(annotations={BOOT_ONCE: '1'}), None),
     (
         template(annotations={BOOT_ONCE: '1', 'a': 'b'}),
@@ -146,68 +246,113 @@ MACHINES = (
         None,
     ),
     (spec(), template(annotations={BOOT_ONCE: '1'}), None),
-    (spec(volumes=[DISK]), spec(volumes=[DISK, MEDIUM]), None),
-    (spec(volumes=[DISK, MEDIUM]), spec(volumes=[DISK]), None),
-    (spec(), spec(volumes=[MEDIUM]), None),
+    # A medium in a drive that is added, kept and removed.
     (
-        {'metadata': {'name': LONG}, **spec()},
-        {
-            'metadata': {'name': LONG},
-            **(
-                spec(
-                    volumes=[
-                        {
-                            'name': 'cd',
-                            'dataVolume': {
-                                'name': media_annotation.slots(
-                                    LONG, model.USB_STICK.id
-                                )[2]
-                            },
-                        }
-                    ]
-                )
-            ),
-        },
+        disks({'name': 'root'}, volumes=[DISK]),
+        disks({'name': 'root'}, DRIVE, volumes=[DISK, MEDIUM]),
         None,
     ),
+    (
+        disks({'name': 'root'}, DRIVE, volumes=[DISK, MEDIUM]),
+        disks({'name': 'root'}, volumes=[DISK]),
+        None,
+    ),
+    (media('vm', MEDIUM), disks(DRIVE), None),
+    (media('vm', MEDIUM), media('vm', medium(SLOT, hotpluggable=True)), None),
+    (
+        media('vm', MEDIUM),
+        media(
+            'vm',
+            MEDIUM,
+            drive={
+                'name': 'bmc-usb-2',
+                'bootOrder': 3,
+                'disk': {'bus': 'usb', 'readonly': True},
+            },
+        ),
+        None,
+    ),
+    # A medium in a CD-ROM drive of the VM's owner.
+    (
+        disks({'name': 'x', 'cdrom': {}}),
+        disks({'name': 'x', 'cdrom': {}}, volumes=[{**MEDIUM, 'name': 'x'}]),
+        None,
+    ),
+    # A disk that KubeVirt would add gets a number, and loses it.
+    (
+        spec(volumes=[DISK]),
+        disks({'name': 'root', 'bootOrder': 1}, volumes=[DISK]),
+        None,
+    ),
+    (
+        disks({'name': 'root', 'bootOrder': 1}, volumes=[DISK]),
+        spec(volumes=[DISK]),
+        None,
+    ),
+    (media(LONG), media(LONG, medium(LONG_SLOT)), None),
     # Names of VMs around the length from which names of volumes are
     # shortened.
     *(
-        (
-            {'metadata': {'name': name}, **spec()},
-            {
-                'metadata': {'name': name},
-                **spec(volumes=[{'name': 'cd', 'dataVolume': {'name': slot}}]),
-            },
-            None,
-        )
+        (media(name), media(name, medium(slot)), None)
         for name in ('v' * size for size in range(48, 54))
         for device in (model.CD, model.USB_STICK, model.HTTP_BOOT)
         for slot in media_annotation.slots(name, device.id)
     ),
-    # Fields that users set and KubeVirt fills in are kept.
-    (spec(volumes=[STOLEN]), spec(volumes=[STOLEN, MEDIUM]), None),
+    # Fields that users set are kept, and webhooks fill some in: KubeVirt's,
+    # kubemacpool's.
+    (
+        spec(volumes=[STOLEN]),
+        disks(DRIVE, volumes=[STOLEN, MEDIUM]),
+        None,
+    ),
     (spec(accessCredentials=KEYS), spec(accessCredentials=KEYS), None),
     (firmware(kernelBoot={'a': 'b'}), firmware(kernelBoot={'a': 'b'}), None),
+    (kind(runStrategy='WaitAsReceiver'), kind(runStrategy='WaitAsReceiver'),
+     None),
     (spec(), spec(architecture='amd64'), None),
+    (spec(), spec(domain={'machine': {'type': 'q35'}}), None),
+    (
+        spec(),
+        spec(domain={'features': {'acpi': {}, 'smm': {'enabled': True}}}),
+        None,
+    ),
     (templates(CLONE), templates(CLONE), None),
     (
-        templates(CLONE),
-        templates({**CLONE, 'storage': {'storageClassName': 'a'}}),
+        kind(**templates(CLONE)['spec'], preference={'name': 'a'}),
+        kind(
+            **templates(
+                {**CLONE, 'storage': {**STORAGE, 'storageClassName': 'a'}}
+            )['spec'],
+            preference={'name': 'a'},
+        ),
         None,
     ),
     (named(name='a', creationTimestamp=None), named(name='a'), None),
     (named(name='a'), named(name='a', creationTimestamp=None), None),
-    (metadata(annotations={'a': 'b'}), metadata(annotations={'a': 'c'}), None),
+    (
+        template(),
+        template(creationTimestamp=None),
+        None,
+    ),
+    (
+        metadata(annotations={TIMESTAMP: '2026-11-28T10:00:00.1Z'}),
+        metadata(annotations={TIMESTAMP: '2026-11-28T10:00:01.234567Z'}),
+        None,
+    ),
     # Changes that a BMC must not make.
-    (spec(volumes=[DISK]), spec(volumes=[DISK, STOLEN]), 'add only volumes'),
-    (spec(), spec(volumes=[STOLEN]), 'add only volumes'),
+    (kind(runStrategy='Halted'), kind(runStrategy='WaitAsReceiver'),
+     'only runStrategy'),
+    (spec(volumes=[DISK]), spec(volumes=[DISK, STOLEN]), 'only volumes'),
+    (spec(volumes=[DISK]), spec(), 'only volumes'),
+    (spec(volumes=[DISK, STOLEN]), spec(volumes=[STOLEN, DISK]),
+     'only volumes'),
+    (spec(), spec(volumes=[STOLEN]), 'only volumes'),
     (
         spec(volumes=[DISK]),
         spec(
             volumes=[{**DISK, 'persistentVolumeClaim': {'claimName': 'other'}}]
         ),
-        'add only volumes',
+        'only volumes',
     ),
     (
         spec(volumes=[DISK]),
@@ -220,124 +365,270 @@ MACHINES = (
                 },
             ]
         ),
-        'add only volumes',
+        'only volumes',
     ),
+    # Names that only look like those of the VM's media.
+    *(
+        (spec(), media('vm', medium(volume)), 'only volumes')
+        for volume in (
+            'other-bmc-cd-0',
+            'vm-bmc-cd-3',
+            'vm-bmc-cd-00',
+            'vm-bmc-data',
+            'vm-bmc-cd-0-x',
+            'vm-bmc-http',
+            media_annotation.slots(LONG, model.CD.id)[0],
+        )
+    ),
+    (media(LONG), media(LONG, medium(FOREIGN_SLOT)), 'only volumes'),
+    (spec(), media('vm', {**MEDIUM, 'serial': 'a'}), 'only volumes'),
     (
         spec(),
-        spec(
-            volumes=[{'name': 'a', 'dataVolume': {'name': 'other-bmc-cd-0'}}]
-        ),
-        'add only volumes',
+        media('vm', {'name': 'bmc-cd', 'persistentVolumeClaim': {
+            'claimName': SLOT}}),
+        'only volumes',
     ),
+    # Neither in a disk of the VM's owner nor without a drive.
     (
-        spec(),
-        spec(
-            volumes=[
-                {
-                    'name': 'a',
-                    'dataVolume': {
-                        'name': media_annotation.slots(LONG, model.CD.id)[0]
-                    },
-                }
-            ]
-        ),
-        'add only volumes',
+        disks({'name': 'x', 'disk': {}}),
+        disks({'name': 'x', 'disk': {}}, volumes=[{**MEDIUM, 'name': 'x'}]),
+        'only volumes',
     ),
-    (spec(), spec(accessCredentials=KEYS), 'credentials'),
-    (spec(accessCredentials=KEYS), spec(), 'credentials'),
+    (spec(), spec(volumes=[MEDIUM]), 'only volumes'),
+    *(
+        (spec(), spec(**{field: value}), 'only domain and volumes')
+        for field, value in (
+            ('accessCredentials', KEYS),
+            ('networks', [{'multus': {'networkName': 'secret'}}]),
+            ('nodeSelector', {'a': 'b'}),
+            ('affinity', {}),
+            ('tolerations', [{'operator': 'Exists'}]),
+            ('utilityVolumes', [{'claimName': 'other'}]),
+            ('topologySpreadConstraints', [{'maxSkew': 1}]),
+            ('serviceAccountName', 'admin'),
+            ('priorityClassName', 'system-node-critical'),
+            ('schedulerName', 'a'),
+            ('readinessProbe', {
+                'httpGet': {'host': '169.254.169.254', 'port': 80}}),
+            ('dnsConfig', {'nameservers': ['192.0.2.1']}),
+            ('hostname', 'a'),
+            ('subdomain', 'a'),
+            ('evictionStrategy', 'LiveMigrate'),
+            ('terminationGracePeriodSeconds', 0),
+            ('resourceClaims', [{'name': 'a'}]),
+        )
+    ),
+    (spec(accessCredentials=KEYS), spec(), 'only domain and volumes'),
     (
-        spec(),
-        spec(networks=[{'multus': {'networkName': 'secret'}}]),
-        'networks',
+        spec(architecture='amd64'),
+        spec(architecture='arm64'),
+        'only domain and volumes',
     ),
-    (spec(), spec(nodeSelector={'a': 'b'}), 'scheduling'),
-    (spec(), spec(tolerations=[{'operator': 'Exists'}]), 'scheduling'),
-    (spec(), spec(utilityVolumes=[{'claimName': 'other'}]), 'claims'),
-    (spec(), spec(topologySpreadConstraints=[{'maxSkew': 1}]), 'scheduling'),
-    (spec(), spec(serviceAccountName='admin'), 'account'),
-    (spec(serviceAccountName='a'), spec(serviceAccountName='b'), 'account'),
+    (spec(serviceAccountName='a'), spec(serviceAccountName='b'),
+     'only domain and volumes'),
     (spec(serviceAccountName='a'), spec(serviceAccountName='a'), None),
-    (
-        spec(),
-        spec(
-            readinessProbe={'httpGet': {'host': '169.254.169.254', 'port': 80}}
-        ),
-        'probes',
-    ),
     (
         spec(livenessProbe={'tcpSocket': {'port': 1}}),
         spec(livenessProbe={'exec': {'command': ['a']}}),
-        'probes',
+        'only domain and volumes',
     ),
-    (spec(), spec(dnsConfig={'nameservers': ['192.0.2.1']}), 'networks'),
-    (devices(), devices(downwardMetrics={}), 'host devices'),
-    (devices(), devices(autoattachVSOCK=True), 'host devices'),
-    (devices(), devices(clientPassthrough={}), 'host devices'),
-    (devices(autoattachPodInterface=False), devices(), 'host devices'),
-    (devices(), devices(hostDevices=[{'deviceName': 'a'}]), 'host devices'),
-    (devices(), devices(gpus=[{'deviceName': 'a'}]), 'host devices'),
-    (spec(), devices(filesystems=[{'name': 'a'}]), 'host devices'),
+    *(
+        (spec(), spec(domain={field: value}), 'only bootloader')
+        for field, value in (
+            ('resources', {'requests': {'memory': '1Ti'}}),
+            ('cpu', {'cores': 64}),
+            ('memory', {'guest': '1Ti'}),
+            ('clock', {'utc': {}}),
+            ('ioThreadsPolicy', 'auto'),
+            ('launchSecurity', {'sev': {}}),
+            ('chassis', {'serial': 'a'}),
+            ('features', {'hypervPassthrough': {}}),
+            ('features', {'acpi': {'enabled': False}}),
+            ('features', {'smm': {'enabled': False}}),
+            ('firmware', {'uuid': 'a'}),
+            ('firmware', {'serial': 'a'}),
+            ('firmware', {'kernelBoot': {'container': {'image': 'a'}}}),
+            ('firmware', {'acpi': {'slicNameRef': 'a'}}),
+        )
+    ),
     (
-        devices(interfaces=[{'name': 'a', 'bridge': {}}]),
-        devices(interfaces=[{'name': 'a', 'binding': {'name': 'b'}}]),
-        'host devices',
+        spec(domain={'machine': {'type': 'q35'}}),
+        spec(domain={'machine': {'type': 'pc'}}),
+        'only bootloader',
     ),
     (
-        firmware(),
-        firmware(kernelBoot={'container': {'image': 'a'}}),
-        'kernelBoot',
+        spec(domain={'features': {'kvm': {'hidden': True}}}),
+        spec(),
+        'only bootloader',
     ),
-    (spec(), firmware(acpi={'slicNameRef': 'a'}), 'kernelBoot'),
-    (kind(), kind(instancetype={'name': 'gpu'}), 'instance type'),
+    (firmware(uuid='a'), spec(), 'only bootloader'),
+    (spec(domain={'cpu': {'cores': 1}}), spec(), 'only bootloader'),
+    *(
+        (devices(), devices(**{field: value}), 'only disks and interfaces')
+        for field, value in (
+            ('downwardMetrics', {}),
+            ('autoattachVSOCK', True),
+            ('autoattachSerialConsole', False),
+            ('clientPassthrough', {}),
+            ('hostDevices', [{'deviceName': 'a'}]),
+            ('gpus', [{'deviceName': 'a'}]),
+            ('filesystems', [{'name': 'a'}]),
+            ('tpm', {}),
+            ('rng', {}),
+            ('watchdog', {'name': 'a'}),
+        )
+    ),
+    (devices(autoattachPodInterface=False), devices(),
+     'only disks and interfaces'),
+    # The network of a guest.
+    *(
+        (interface(), interface(**fields), "bootOrder of a guest's interfaces")
+        for fields in (
+            {'macAddress': '02:00:00:00:00:01'},
+            {'binding': {'name': 'b'}},
+            {'model': 'e1000'},
+            {'state': 'absent'},
+            {'bridge': {}, 'ports': [{'port': 22}]},
+            {'name': 'c'},
+        )
+    ),
+    (
+        interface(macAddress='02:00:00:00:00:01'),
+        interface(macAddress='02:00:00:00:00:02'),
+        "bootOrder of a guest's interfaces",
+    ),
+    (
+        interface(),
+        devices(interfaces=[{'name': 'b', 'masquerade': {}}]),
+        "bootOrder of a guest's interfaces",
+    ),
+    (interface(), devices(), "bootOrder of a guest's interfaces"),
+    # Disks.
+    *(
+        (
+            disks({'name': 'root', 'disk': {'bus': 'sata'}}, volumes=[DISK]),
+            disks(*changed, volumes=[DISK]),
+            "bootOrder of a guest's disks",
+        )
+        for changed in (
+            [{'name': 'root', 'disk': {'bus': 'virtio'}}],
+            [{'name': 'root', 'lun': {}}],
+            [{'name': 'root', 'disk': {'bus': 'sata'}, 'serial': 'a'}],
+            [{'name': 'root', 'disk': {'bus': 'sata'}, 'shareable': True}],
+            [],
+            [
+                {'name': 'root', 'disk': {'bus': 'sata'}},
+                {'name': 'x', 'disk': {}},
+            ],
+            [
+                {'name': 'root', 'disk': {'bus': 'sata'}},
+                {'name': 'bmc-cd', 'lun': {'reservation': True}},
+            ],
+            [
+                {'name': 'root', 'disk': {'bus': 'sata'}},
+                {'name': 'bmc-usb', 'disk': {'bus': 'usb'}, 'cache': 'a'},
+            ],
+        )
+    ),
+    (
+        disks({'name': 'a', 'disk': {}}, {'name': 'b', 'disk': {}}),
+        disks({'name': 'b', 'disk': {}}, {'name': 'a', 'disk': {}}),
+        "bootOrder of a guest's disks",
+    ),
+    *(
+        (kind(), kind(**{field: value}), 'only runStrategy')
+        for field, value in (
+            ('instancetype', {'name': 'gpu'}),
+            ('preference', {'name': 'a'}),
+            ('updateVolumesStrategy', 'Migration'),
+        )
+    ),
     (
         kind(preference={'name': 'a'}),
         kind(preference={'name': 'b'}),
-        'preference',
+        'only runStrategy',
     ),
-    (templates(), templates(CLONE), 'dataVolumeTemplates'),
-    (templates(HTTP_SOURCE), templates(CLONE), 'dataVolumeTemplates'),
-    (
-        templates(HTTP_SOURCE),
-        templates({'source': {'http': {**HTTP, 'secretExtraHeaders': ['a']}}}),
-        'dataVolumeTemplates',
+    *(
+        (old, new, 'dataVolumeTemplates')
+        for old, new in (
+            (templates(), templates(CLONE)),
+            (templates(CLONE), templates()),
+            (templates(HTTP_SOURCE), templates(CLONE)),
+            (
+                templates(HTTP_SOURCE),
+                templates(
+                    {'source': {'http': {**HTTP, 'secretExtraHeaders': ['a']}}}
+                ),
+            ),
+            (spec(), templates(CLONE)),
+            (templates(CLONE), spec()),
+            (templates(CLONE), templates(CLONE, CLONE)),
+            (
+                templates(CLONE),
+                templates({**CLONE, 'storage': {
+                    **STORAGE, 'storageClassName': 'a'}}),
+            ),
+            (named(name='a'), named(name='b')),
+            (named(name='a'), named(name='a', annotations={'a': 'b'})),
+            (
+                named(name='a', annotations={'a': 'b'}),
+                named(name='a', creationTimestamp=None),
+            ),
+        )
     ),
-    (spec(), templates(CLONE), 'dataVolumeTemplates'),
-    (named(name='a'), named(name='b'), 'dataVolumeTemplates'),
-    (
-        named(name='a'),
-        named(name='a', annotations={'a': 'b'}),
-        'dataVolumeTemplates',
+    *(
+        (old, new, 'boot-once')
+        for old, new in (
+            (template(), template(annotations={SIDECAR: '[]'})),
+            (
+                template(annotations={SIDECAR: '[]'}),
+                template(annotations={SIDECAR: '[{}]'}),
+            ),
+            (template(annotations={SIDECAR: '[]'}), template()),
+            (template(), template(annotations={OWN + 'x': 'a'})),
+            (template(), template(labels={'app': 'database'})),
+            (template(labels={'a': 'b'}), template()),
+        )
     ),
-    (
-        named(name='a', annotations={'a': 'b'}),
-        named(name='a', creationTimestamp=None),
-        'dataVolumeTemplates',
+    *(
+        (
+            metadata(annotations=old),
+            metadata(annotations=new),
+            'only its own annotations',
+        )
+        for old, new in (
+            ({}, {'bmc.kubevirt.io/allow-from': 'x'}),
+            (
+                {'bmc.kubevirt.io/allow-from': 'x'},
+                {'bmc.kubevirt.io/allow-from': 'x, y'},
+            ),
+            ({'bmc.kubevirt.io/allow-from': 'x'}, {}),
+            ({'a': 'b'}, {'a': 'c'}),
+            # Harvester creates these claims, and deletes those.
+            ({}, {HARVESTER + 'volumeClaimTemplates': '[]'}),
+            ({HARVESTER + 'volumeClaimTemplates': '[]'}, {}),
+            ({}, {HARVESTER + 'removedPersistentVolumeClaims': 'root'}),
+            ({}, {HARVESTER + 'reservedMemory': '1Gi'}),
+            ({}, {HARVESTER + 'mac-address': '{}'}),
+            ({}, {HARVESTER + 'vmRunStrategy': 'a'}),
+            ({}, {'kubevirt.io/allow-pod-bridge-network-live-migration': ''}),
+            ({}, {TIMESTAMP: 'a'}),
+            ({}, {'cluster.sushy-kubevirt.openstack.org/hash': 'a'}),
+        )
     ),
-    (template(), template(annotations={SIDECAR: '[]'}), 'nor annotations'),
-    (
-        template(annotations={SIDECAR: '[]'}),
-        template(annotations={SIDECAR: '[{}]'}),
-        'nor annotations',
+    *(
+        (metadata(**old), metadata(**new), 'labels, finalizers and owner')
+        for old, new in (
+            ({}, {'ownerReferences': [{'uid': 'gone'}]}),
+            ({'finalizers': ['a']}, {}),
+            ({}, {'finalizers': ['a']}),
+            ({}, {'labels': {'a': 'b'}}),
+            ({'labels': {'a': 'b'}}, {'labels': {'a': 'c'}}),
+            ({'labels': {'a': 'b'}}, {}),
+        )
     ),
-    (template(), template(labels={'app': 'database'}), 'change labels'),
-    (template(labels={'a': 'b'}), template(), 'change labels'),
-    (
-        metadata(),
-        metadata(annotations={'bmc.kubevirt.io/allow-from': 'x'}),
-        'of bmc.kubevirt.io',
-    ),
-    (
-        metadata(annotations={'bmc.kubevirt.io/allow-from': 'x'}),
-        metadata(annotations={'bmc.kubevirt.io/allow-from': 'x, y'}),
-        'of bmc.kubevirt.io',
-    ),
-    (
-        metadata(),
-        metadata(ownerReferences=[{'uid': 'gone'}]),
-        'ownerReferences or finalizers',
-    ),
-    (metadata(finalizers=['a']), metadata(), 'ownerReferences or finalizers'),
 )
+
 
 START = [{'action': 'Start'}]
 STOP = [{'action': 'Stop'}]
@@ -426,7 +717,7 @@ class AdmissionTestCase(base.BaseTestCase):
                     self.assertEqual([expected], [
                         cel.evaluate(one['expression'], {'request': {
                             'userInfo': {'username': user}}})
-                        for one in policy['matchConditions']])
+                        for one in policy['matchConditions'][:1]])
 
     def test_sources_of_datavolumes(self):
         for source, expected in SOURCES:
@@ -458,15 +749,12 @@ class AdmissionTestCase(base.BaseTestCase):
     def test_fields_of_datavolumes(self):
         for fields, expected in VOLUMES:
             with self.subTest(fields=fields):
-                meta = {'name': SLOT, 'annotations': fields.get(
-                    'annotations', {})}
-                old = None
-                if 'old' in fields:
-                    old = {'metadata': {'annotations': fields['old']}}
-                new = {'metadata': meta, 'spec': {
-                    'source': {'http': HTTP}, **fields.get('spec', {})}}
+                before = {'source': {'http': HTTP}}
                 self.assert_denied(expected, self.denials(
-                    'virtbmc-datavolumes', new, old))
+                    'virtbmc-datavolumes', {
+                        'metadata': {'name': SLOT},
+                        'spec': {**before, **fields.get('spec', {})}},
+                    {'spec': before} if 'old' in fields else None))
 
     def test_types_of_secrets(self):
         for type_, allowed in (
@@ -476,6 +764,11 @@ class AdmissionTestCase(base.BaseTestCase):
                 self.assert_denied(
                     None if allowed else 'only Secrets of type',
                     self.denials('virtbmc-secrets', {'type': type_}))
+        for key, allowed in (('secretKey', True), ('kubeconfig', False)):
+            self.assert_denied(
+                None if allowed else 'only Secrets of type',
+                self.denials('virtbmc-secrets', {
+                    'type': image_credentials.TYPE, 'data': {key: 'YQ=='}}))
 
     def test_changes_of_virtual_machines(self):
         for old, new, expected in MACHINES:
@@ -483,7 +776,25 @@ class AdmissionTestCase(base.BaseTestCase):
                         for one in (old, new))
             with self.subTest(old=old, new=new):
                 self.assert_denied(expected, self.denials(
-                    'virtbmc-virtualmachines', new, old))
+                    'virtbmc-virtualmachines', new, old,
+                    request={'namespace': 'lab'}, authorizer=lambda wanted: (
+                        wanted.name != FOREIGN_SLOT, '')))
+
+    def test_metadata_of_objects(self):
+        for plural, old, new, expected in METADATA:
+            with self.subTest(plural=plural, old=old, new=new):
+                self.assert_denied(expected, self.denials(
+                    'virtbmc-metadata', {'metadata': new},
+                    None if old is None else {'metadata': old},
+                    request={'resource': {'resource': plural}}))
+
+    def test_config_maps(self):
+        for name, fields, allowed in CONFIG_MAPS:
+            with self.subTest(name=name, fields=fields):
+                self.assert_denied(
+                    None if allowed else 'only ConfigMaps with certificates',
+                    self.denials('virtbmc-configmaps', {
+                        'metadata': {'name': name}, **fields}))
 
     def test_changes_of_virtual_machine_status(self):
         for old, new, allowed in STATUSES:
