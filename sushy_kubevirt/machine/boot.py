@@ -108,14 +108,16 @@ def booted_from(vmi):
     """Return the class of the device that the running VMI tried first.
 
     :param vmi: the VMI, or None
-    :returns: a `Target`; `Target.NONE` if KubeVirt chose the device; None if
-        no guest runs
+    :returns: a `Target`; `Target.NONE` if there is no device; None if no
+        guest runs
     """
     if (not run_strategy.is_active(vmi)
             or run_strategy.phase(vmi) not in ('Running', 'Unknown')):
         return None
-    device = boot_order.first({'spec': vmi['spec']})
-    return Target.NONE if device is None else Target(device.class_.value)
+    template = {'spec': vmi['spec']}
+    device = boot_order.first(template)
+    class_ = device.class_ if device else boot_order.unnumbered(template)
+    return Target.NONE if class_ is None else Target(class_.value)
 
 
 def targets(vm, vmi=None):

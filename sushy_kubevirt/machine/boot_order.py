@@ -158,6 +158,21 @@ def first(template):
     return None
 
 
+def unnumbered(template):
+    """Return the `Class` that a guest boots from if no device has a number.
+
+    libvirt then takes the first disk (its ``<boot dev='hd'/>``, as KubeVirt's
+    converter sets none), and without one the firmware looks at CD-ROMs and the
+    network.
+
+    :param template: the VM's ``spec.template``
+    :returns: None if there is no such device
+    """
+    present = classes(template)
+    return next((class_ for class_ in (Class.HDD, Class.CD, Class.PXE)
+                 if class_ in present), None)
+
+
 def prioritize(template, class_, media=()):
     """Number the devices of one class first, then all others.
 

@@ -8,15 +8,11 @@ error" and stop; no command may do that here.
 import os
 import re
 import signal
-import subprocess
 
 from kubevirt_sandbox.testing import process
 from tests.clients import case
+from tests.clients import freeipmi
 from tests.fixtures import processes
-
-#: Commands that do not read the SDR repository. The others cache it.
-WITHOUT_SDR = ('bmc-info', 'ipmi-chassis', 'ipmi-dcmi', 'ipmi-raw',
-               'ipmiconsole', 'ipmipower')
 
 #: The remaining options that read, or change nothing here; a line is a
 #: command.
@@ -136,44 +132,9 @@ def commands(table):
                             for word in WORDS.get(part, (part,))]
 
 
-class FreeipmiTestCase(case.ClientTestCase):
+class FreeipmiTestCase(freeipmi.FreeipmiTestCase):
 
     CLIENT = 'FreeIPMI'
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.cache = cls.home / 'sdr-cache'
-        cls.cache.mkdir()
-        cls.config = cls.home / 'freeipmi.conf'
-        cls.config.write_text(
-            f'driver-type LAN_2_0\nusername {cls.bmc.username}\n'
-            f'password {cls.bmc.password}\n')
-        cls.config.chmod(0o600)
-
-    @classmethod
-    def version(cls):
-        # "bmc-info - 1.6.10"
-        return subprocess.run(
-            ['bmc-info', '--version'], env=cls.environment(),
-            stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            check=True).stdout.split()[2]
-
-    @classmethod
-    def environment(cls):
-        found = super().environment()
-        return found | {'PATH': os.pathsep.join((found['PATH'], '/usr/sbin'))}
-
-    def freeipmi(self, program, *words, **options):
-        """Run a command of FreeIPMI as the operator's administrator."""
-        # Not in the home folder, whatever HOME is.
-        cache = ([] if program in WITHOUT_SDR
-                 else ['--sdr-cache-directory', self.cache])
-        output = self.run_command(
-            program, '--config-file', self.config, '--hostname',
-            self.address, *cache, *words, **options)
-        self.assertNotIn('internal IPMI error', output)
-        return output
 
     def fields(self, program, *words):
         """Run a command and parse its lines ``Name : value``."""

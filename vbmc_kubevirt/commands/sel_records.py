@@ -38,9 +38,9 @@ _EVENTS = {message.id: event for message, event in (
     (registry.POWERED_OFF, (table.POWER, table.POWER_OFF, False)),
     (registry.POWERING_ON,
      (table.RESTART, table.INITIATED_BY_POWER_UP, False)),
-    (registry.POWERING_OFF, (table.STOPPING, table.TO_POWER_OFF, False)),
+    (registry.POWERING_OFF, (table.POWER_CHANGE, table.INFORMATIONAL, False)),
     (registry.PAUSED, (table.ACPI, table.G1_SLEEPING, False)),
-    (registry.HEALTH_OK, (table.POWER, table.POWER_CONTROL_FAILURE, True)),
+    (registry.HEALTH_OK, (table.POWER_CHANGE, table.OK, False)),
     (registry.START_FAILED,
      (table.POWER, table.POWER_CONTROL_FAILURE, False)),
     (registry.CREATED, (table.VM, table.PRESENT, False)),
@@ -55,7 +55,7 @@ _EVENTS = {message.id: event for message, event in (
     (registry.TASK_ABORTED, (table.TASK, table.CRITICAL, False)),
     (registry.LOGIN_FAILED,
      (table.LOGIN, table.OUT_OF_BAND_PASSWORD, False)),
-    (registry.STARTED, (table.BMC, table.CONTROLLER_OFFLINE, True)),
+    (registry.STARTED, (table.BMC, table.INFORMATIONAL, False)),
 )}
 
 # Messages about a medium, whose third argument is the device.

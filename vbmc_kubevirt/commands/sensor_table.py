@@ -15,8 +15,8 @@ from sushy_kubevirt.machine import power_state
 from vbmc_kubevirt.commands import chassis
 
 #: Event/reading type codes (table 42-1): offsets of the sensor type itself,
-#: of severities, and of availability.
-SPECIFIC, SEVERITY, AVAILABILITY = 0x6F, 0x07, 0x0A
+#: and of severities.
+SPECIFIC, SEVERITY = 0x6F, 0x07
 
 #: Offsets of `SEVERITY`.
 OK, NON_CRITICAL, CRITICAL, INFORMATIONAL = 0, 1, 2, 8
@@ -32,14 +32,13 @@ _POWER_UNIT, _CHASSIS, _OPERATING_SYSTEM = 0x13, 0x17, 0x23
 POWER_OFF, POWER_CONTROL_FAILURE = 0, 5
 S0_WORKING, S5_SOFT_OFF, G1_SLEEPING, ACPI_UNKNOWN = 0, 5, 9, 14
 FAULT, INSTALLED = 0, 2
-ACCESS_DEGRADED, CONTROLLER_OFFLINE = 1, 2
+ACCESS_DEGRADED = 1
 PRESENT, ABSENT = 0, 1
 INITIATED_BY_POWER_UP, REQUESTED_PXE_BOOT = 0, 3
 OUT_OF_BAND_PASSWORD = 5
-TO_POWER_OFF = 2
 
 #: Sensor type Base OS Boot: offset for each device.
-_BOOTED = {boot.Target.NONE: 6, boot.Target.PXE: 2, boot.Target.HDD: 1,
+_BOOTED = {boot.Target.PXE: 2, boot.Target.HDD: 1,
            boot.Target.USB: 1, boot.Target.CD: 4, boot.Target.UEFI_HTTP: 4}
 
 
@@ -88,7 +87,7 @@ def _acpi(bmc):
 
 def _os_boot(bmc):
     target = bmc.machine().booted_from()
-    if target is not None:
+    if target in _BOOTED:
         yield _BOOTED[target]
 
 
@@ -114,7 +113,7 @@ POWER = Sensor(1, 'Power', 0x09, _POWER_UNIT,
                (POWER_OFF, POWER_CONTROL_FAILURE), _power)
 ACPI = Sensor(2, 'ACPI State', 0x22, _BOARD,
               (S0_WORKING, S5_SOFT_OFF, G1_SLEEPING, ACPI_UNKNOWN), _acpi)
-OS_BOOT = Sensor(3, 'OS Boot', 0x1F, _OPERATING_SYSTEM, (1, 2, 4, 6),
+OS_BOOT = Sensor(3, 'OS Boot', 0x1F, _OPERATING_SYSTEM, (1, 2, 4),
                  _os_boot)
 WATCHDOG = Sensor(4, 'Watchdog', 0x23, _BMC, (0, 1, 2, 3, 8), _watchdog)
 CD = Sensor(5, 'CD', 0x21, _BAY, (FAULT, INSTALLED), _medium(media.CD))
@@ -125,14 +124,11 @@ NODE = Sensor(7, 'Node', 0x28, _CHASSIS, (ACCESS_DEGRADED,), _node)
 #: Sensors with a state.
 READABLE = (POWER, ACPI, OS_BOOT, WATCHDOG, CD, USB_STICK, NODE)
 
-BMC = Sensor(0x20, 'BMC', 0x28, _BMC, (CONTROLLER_OFFLINE,))
 VM = Sensor(0x21, 'VM', 0x25, _BOARD, (PRESENT, ABSENT))
 LOGIN = Sensor(0x22, 'Redfish Login', 0x06, _BMC, (OUT_OF_BAND_PASSWORD,))
 RESTART = Sensor(0x23, 'Boot', 0x1D, _BOARD,
                  (INITIATED_BY_POWER_UP, REQUESTED_PXE_BOOT))
 HTTP_BOOT = Sensor(0x24, 'HTTP Boot', 0x21, _BAY, (FAULT, INSTALLED))
-STOPPING = Sensor(0x25, 'Power Change', 0x09, _POWER_UNIT, (TO_POWER_OFF,),
-                  reading_type=AVAILABILITY)
 
 
 def _severity(number, name, type_=0x12, entity=_BOARD):
@@ -141,9 +137,15 @@ def _severity(number, name, type_=0x12, entity=_BOARD):
                   reading_type=SEVERITY)
 
 
-BOOT_SET = _severity(0x26, 'Next Boot Set', 0x1D)
-BOOT_USED = _severity(0x27, 'Next Boot Used', 0x1D)
-BOOT_REMOVED = _severity(0x28, 'Next Boot Unset', 0x1D)
+# FreeIPMI rates entries by tables that lack some combinations of sensor type
+# and reading type, and that mostly ignore whether a state ended
+# (libfreeipmi/interpret/ipmi-interpret-config-sel.c of 1.6.10). These have
+# types with which it rates a severity as what it is.
+BMC = _severity(0x20, 'BMC', 0x28, _BMC)
+POWER_CHANGE = _severity(0x25, 'Power Change', 0x09, _POWER_UNIT)
+BOOT_SET = _severity(0x26, 'Next Boot Set')
+BOOT_USED = _severity(0x27, 'Next Boot Used')
+BOOT_REMOVED = _severity(0x28, 'Next Boot Unset')
 IMPORTED = _severity(0x29, 'Image Imported', 0x21, _BAY)
 TASK = _severity(0x2A, 'Image Task', 0x12, _BAY)
 EVENT = _severity(0x2B, 'Event')
@@ -165,7 +167,7 @@ REASONS = {reason: _severity(0x40 + number, reason) for number, reason in
                'UploadReady', 'UploadSucceeded', 'UploadFailed', 'Error'))}
 
 #: Sensors that only appear in entries of the log.
-EVENT_ONLY = (BMC, VM, LOGIN, RESTART, HTTP_BOOT, STOPPING, BOOT_SET,
+EVENT_ONLY = (BMC, VM, LOGIN, RESTART, HTTP_BOOT, POWER_CHANGE, BOOT_SET,
               BOOT_USED, BOOT_REMOVED, IMPORTED, TASK, EVENT, KUBERNETES,
               *REASONS.values())
 

@@ -61,10 +61,10 @@ class BootedFromTestCase(BootTestCase):
         machine = self.machine()
         self.assertIsNone(boot.booted_from(None))
         self.start(machine, phase='Running')
-        self.assertIs(boot.Target.NONE, boot.booted_from(machine.vmi))
+        self.assertIs(boot.Target.HDD, boot.booted_from(machine.vmi))
         fakes.set_boot(machine, boot.Target.CD, boot.Enabled.CONTINUOUS)
         # The override is for the next VMI.
-        self.assertIs(boot.Target.NONE, boot.booted_from(machine.vmi))
+        self.assertIs(boot.Target.HDD, boot.booted_from(machine.vmi))
         for phase, target in (('Scheduled', None), ('Failed', None),
                               ('Running', boot.Target.CD),
                               ('Unknown', boot.Target.CD)):

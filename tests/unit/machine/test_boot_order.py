@@ -126,6 +126,13 @@ class DevicesTestCase(base.BaseTestCase):
         self.assertIs(PXE, boot_order.first(
             template(['a:2'], ['net:1'])).class_)
 
+    def test_class_without_numbers(self):
+        for disks, interfaces, class_ in (
+                (['cd', 'a'], ['net'], HDD), (['cd'], ['net'], CD),
+                ([], ['net'], PXE), ([], [], None)):
+            self.assertIs(class_, boot_order.unnumbered(
+                template(disks, interfaces)))
+
 
 class PrioritizeTestCase(base.BaseTestCase):
 

@@ -14,7 +14,7 @@ ILLEGAL = (0xCD, b'')
 
 
 #: What the records and `sdr.CHANGED` were when both were changed last.
-RECORDS = ('ad099bda9d5a9286', 1795392000)
+RECORDS = ('637ce86f9bdc7039', 1795824000)
 
 
 class SensorsTestCase(bmc_case.BmcTestCase):
@@ -55,10 +55,12 @@ class SensorsTestCase(bmc_case.BmcTestCase):
     def test_os_boot_has_the_device(self):
         self.assertEqual([], self.offsets('OS Boot'))
         for target, offset in ((boot.Target.PXE, 2), (boot.Target.HDD, 1),
-                               (boot.Target.CD, 4), (boot.Target.NONE, 6),
+                               (boot.Target.CD, 4),
                                (boot.Target.UEFI_HTTP, 4)):
             self.machine.booted_from.return_value = target
             self.assertEqual([offset], self.offsets('OS Boot'))
+        self.machine.booted_from.return_value = boot.Target.NONE
+        self.assertEqual([], self.offsets('OS Boot'))
 
     def test_media(self):
         for name, device in (('CD', 'Cd'), ('USB Stick', 'USBStick')):
