@@ -169,8 +169,7 @@ class PrioritizeTestCase(base.BaseTestCase):
         record = boot_order.prioritize(made, PXE)
         self.assertEqual(['net', 'root'], order(made))
         # KubeVirt fills in the kind of disk.
-        made['spec']['domain']['devices']['disks'][0]['disk'] = {
-            'bus': 'virtio'}
+        made['spec']['domain']['devices']['disks'][0]['disk'] = {}
         boot_order.restore(made, record)
         self.assertEqual(before, made)
 
