@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reservations of the SEL and the SDR repository (31.4 and 33.11)."""
 
+import operator
 import struct
 import threading
 
+from sushy_kubevirt.bmc import shares
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.ipmi import constants
+
+#: Maximum number of valid reservations.
+MAX = 64
+
+_user, _network = operator.itemgetter(1), operator.itemgetter(2)
 
 
 class Reservations:
@@ -13,18 +20,28 @@ class Reservations:
 
     A reservation is cancelled when another client clears the records, but not
     by the reservation of another client, so several can read at the same time.
+    Of too many, the user with most loses the oldest.
     """
 
     def __init__(self):
         self._lock = threading.Lock()
+        # Of (id, name of the user, network), the oldest first.
         self._valid = []
         self._last = 0
 
-    def reserve(self):
-        """Make a reservation. :returns: its id, two bytes"""
+    def reserve(self, session):
+        """Make a reservation.
+
+        :param session: session of the client
+        :returns: its id, two bytes
+        """
         with self._lock:
             self._last = self._last % 0xFFFF + 1
-            self._valid = [*self._valid, self._last][-64:]
+            made = self._last, session.user.name, session.network
+            valid = [*self._valid, made]
+            if len(valid) > MAX:
+                valid.remove(shares.surplus(valid, made, _user, _network))
+            self._valid = valid
             return struct.pack('<H', self._last)
 
     def cancel(self, but=None):
@@ -33,14 +50,14 @@ class Reservations:
         :param but: id of one that remains valid
         """
         with self._lock:
-            self._valid = [one for one in self._valid if one == but]
+            self._valid = [one for one in self._valid if one[0] == but]
 
     def check(self, number):
         """Check a reservation id of a request.
 
         :raises: `completion.RequestError` if it is not valid
         """
-        if number not in self._valid:
+        if all(number != one[0] for one in self._valid):
             raise completion.RequestError(
                 constants.Completion.RESERVATION_CANCELED)
 

@@ -126,7 +126,7 @@ class _Repository:
 
     def reserve(self, session, data):
         """Reserve SDR Repository (33.11)."""
-        return self._reservations.reserve()
+        return self._reservations.reserve(session)
 
     def get(self, session, data):
         """Get SDR (33.12)."""

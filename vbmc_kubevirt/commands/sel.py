@@ -166,7 +166,7 @@ class _Sel:
         """Reserve SEL (31.4)."""
         # Only a later erasure cancels it.
         self._notice_erasure(self._bmc.machine())
-        return self._reservations.reserve()
+        return self._reservations.reserve(session)
 
     def get(self, session, data):
         """Get SEL Entry (31.5)."""

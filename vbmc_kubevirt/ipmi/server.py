@@ -23,8 +23,10 @@ from vbmc_kubevirt.ipmi import timer
 
 LOG = logging.getLogger(__name__)
 
-#: Maximum number of concurrent requests of one session.
+#: Maximum number of concurrent requests of one session, and of all sessions
+#: of one user: those of other users wait behind these at most.
 PENDING_MAX = 4
+USER_PENDING_MAX = 16
 
 #: Maximum number of threads for commands of a BMC that read. The executor may
 #: be that of many BMCs.
@@ -491,13 +493,19 @@ class Server:
         elif command.inline:
             self._respond(session, request,
                           command.handler(session, request.data))
-        elif len(session.pending) >= PENDING_MAX:
+        elif not self._may_wait(session):
             self._respond(session, request,
                           (constants.Completion.NODE_BUSY, b''))
         elif command.modifies or not self._attempted(
                 session, request, command):
             session.pending.add(request)
             self._task(self._execute(session, request, command))
+
+    def _may_wait(self, session):
+        """Return whether a session may have a further request in progress."""
+        return len(session.pending) < PENDING_MAX and sum(
+            len(one.pending) for one in self._sessions.established.values()
+            if one.user.name == session.user.name) < USER_PENDING_MAX
 
     def _attempted(self, session, request, command):
         """Respond to a command without a thread. :returns: whether it did"""

@@ -14,6 +14,7 @@ import hmac
 import os
 import struct
 
+from sushy_kubevirt.bmc import shares
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import session20
@@ -55,13 +56,14 @@ class Session:
     rmcpp = False
     sol = None
 
-    __slots__ = ('address', 'session_id', 'used', 'user', 'handle', 'pending',
-                 'response_cache', 'requester', 'privilege',
+    __slots__ = ('address', 'network', 'session_id', 'used', 'user', 'handle',
+                 'pending', 'response_cache', 'requester', 'privilege',
                  'privilege_limit', 'challenge', '_key', '_sent', '_window',
                  '__weakref__')
 
     def __init__(self, address, session_id, user):
         self.address = address
+        self.network = shares.network(address[0])
         self.session_id = session_id
         self.used = 0.0
         self.user = user

@@ -12,6 +12,7 @@ import struct
 
 from Cryptodome.Cipher import AES
 
+from sushy_kubevirt.bmc import shares
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
 
@@ -128,6 +129,7 @@ class Session:
     :param session_id: managed system's session id, not 0
     :param request: payload of the RMCP+ Open Session Request (table 13-9)
     :raises: `HandshakeRefused`, `packet.Malformed`
+    :ivar network: that of the client, see `shares.network`
     :ivar used: loop time of the last valid packet; maintained by the server
     :ivar user: `users.User`; None before RAKP message 1
     :ivar handle: session handle (22.20), 1 and up once established; maintained
@@ -139,12 +141,12 @@ class Session:
     :ivar sol: `sol.Sol` while Serial over LAN is active, else None
     """
 
-    __slots__ = ('address', 'session_id', 'used', 'user', 'handle', 'pending',
-                 'response_cache', 'requester', 'sol',
-                 'privilege', 'privilege_limit', '_console_id', '_suite',
-                 '_role', '_username', '_key', '_guid', '_client_random',
-                 '_random', '_rakp3', '_rakp4', '_signer', '_encryptor',
-                 '_decryptor', '_sent', '_window', '__weakref__')
+    __slots__ = ('address', 'network', 'session_id', 'used', 'user', 'handle',
+                 'pending', 'response_cache', 'requester', 'sol', 'privilege',
+                 'privilege_limit', '_console_id', '_suite', '_role',
+                 '_username', '_key', '_guid', '_client_random', '_random',
+                 '_rakp3', '_rakp4', '_signer', '_encryptor', '_decryptor',
+                 '_sent', '_window', '__weakref__')
 
     #: True for the RMCP+ packet format, False for IPMI v1.5.
     rmcpp = True
@@ -153,6 +155,7 @@ class Session:
         if len(request) != 32:
             raise packet.Malformed()
         self.address = address
+        self.network = shares.network(address[0])
         self.session_id = session_id
         self.used = 0.0
         self.user = None

@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of the sessions of one BMC, by progress of the login.
 
-Every table is bounded and evicts its oldest session when full, so that
-clients without the password cannot lock out others:
+Every table is bounded, and divided by `shares.surplus` when it is full, so
+that no client can lock out others:
 
 * requested: after an Open Session Request or, with IPMI v1.5, a Get Session
   Challenge. Costs the sender one packet, and its address may be forged.
+  Divided among networks.
 * authenticating: after RAKP message 1 with a valid user name, from the address
   that received the session id. Requested sessions do not evict these.
-* established: the client proved that it knows the password.
+  Divided among networks.
+* established: the client proved that it knows the password. Divided among
+  users, and the sessions of each user among its networks.
 """
 
 import asyncio
 import collections
 import logging
+import operator
 import os
 import struct
 
+from sushy_kubevirt.bmc import shares
 from vbmc_kubevirt.ipmi import packet
 
 LOG = logging.getLogger(__name__)
@@ -33,6 +38,9 @@ HANDSHAKE_SECONDS = 10.0
 REQUESTED_MAX = 512
 AUTHENTICATING_MAX = 256
 ESTABLISHED_MAX = 64
+
+_network = operator.attrgetter('network')
+_user = operator.attrgetter('user.name')
 
 
 class SessionTables:
@@ -53,9 +61,11 @@ class SessionTables:
         self.authenticating = collections.OrderedDict()
         self.established = collections.OrderedDict()
         self._limits = (
-            (self.requested, REQUESTED_MAX, HANDSHAKE_SECONDS),
-            (self.authenticating, AUTHENTICATING_MAX, HANDSHAKE_SECONDS),
-            (self.established, ESTABLISHED_MAX, IDLE_SECONDS),
+            (self.requested, REQUESTED_MAX, HANDSHAKE_SECONDS, _network),
+            (self.authenticating, AUTHENTICATING_MAX, HANDSHAKE_SECONDS,
+             _network),
+            (self.established, ESTABLISHED_MAX, IDLE_SECONDS, _user,
+             _network),
         )
         self._sweep = None
         self._ended = asyncio.Event()
@@ -65,8 +75,7 @@ class SessionTables:
         while True:
             number, = struct.unpack('<I', os.urandom(4))
             if number and not any(number in table
-                                  for table, _limit, _seconds
-                                  in self._limits):
+                                  for table, *_ in self._limits):
                 return number
 
     @staticmethod
@@ -85,16 +94,17 @@ class SessionTables:
         raise packet.Malformed()
 
     def store(self, table, session):
-        """Move a session to a table as its newest; evict the oldest."""
+        """Move a session to a table as its newest; evict one if it is full.
+        """
         session.used = self._now()
         if session.session_id in table:
             table.move_to_end(session.session_id)
             return
         self._remove(session)
         table[session.session_id] = session
-        for one, limit, _seconds in self._limits:
+        for one, limit, _seconds, *owners in self._limits:
             if one is table and len(table) > limit:
-                self.end(next(iter(table.values())))
+                self.end(shares.surplus(table.values(), session, *owners))
         if self._sweep is None:
             self._sweep_later()
 
@@ -114,7 +124,7 @@ class SessionTables:
 
     def end_all(self):
         """Drop all sessions without notice."""
-        for table, _limit, _seconds in self._limits:
+        for table, *_ in self._limits:
             for session in list(table.values()):
                 self.end(session)
 
@@ -131,7 +141,7 @@ class SessionTables:
             self._sweep.cancel()
 
     def _remove(self, session):
-        for table, _limit, _seconds in self._limits:
+        for table, *_ in self._limits:
             table.pop(session.session_id, None)
 
     def _expire(self):
@@ -148,11 +158,11 @@ class SessionTables:
             LOG.exception('The search for sessions to end has failed; it is '
                           'repeated every second')
         self._sweep = None
-        if any(table for table, _limit, _seconds in self._limits):
+        if any(table for table, *_ in self._limits):
             self._sweep_later()
 
     def _drop_timed_out(self):
-        for table, _limit, seconds in self._limits:
+        for table, _limit, seconds, *_ in self._limits:
             while table:
                 session = next(iter(table.values()))
                 if session.pending:

@@ -21,12 +21,14 @@ class Session:
 
     def __init__(self, handle=1, session_id=0x01020304, user_id=2,
                  privilege=constants.Privilege.ADMINISTRATOR,
-                 address=('127.0.0.1', 0x1234), rmcpp=True):
+                 address=('127.0.0.1', 0x1234), rmcpp=True,
+                 name=b'name'):
         self.handle = handle
         self.session_id = session_id
-        self.user = users.User(user_id, b'name', b'password')
+        self.user = users.User(user_id, name, b'password')
         self.privilege = privilege
         self.address = address
+        self.network = address[0]
         self.rmcpp = rmcpp
         self.requester = 0x81
 

@@ -9,6 +9,7 @@ from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import event_registry as registry
 from sushy_kubevirt.kube import blocking
 from tests.unit.vbmc import bmc_case
+from vbmc_kubevirt.commands import reservation
 from vbmc_kubevirt.commands import sel
 from vbmc_kubevirt.commands import sel_records
 from vbmc_kubevirt.commands import sensor_table as table
@@ -54,6 +55,15 @@ class SelTestCase(bmc_case.BmcTestCase):
 
     def ids(self):
         return [number for number, _ in self.walk()]
+
+    def test_reservations_of_one_user_do_not_cancel_those_of_others(self):
+        kept = self.ask(0x0A, 0x42)[1]
+        guest = bmc_case.Session(name=b'guest')
+        first, *_, last = [self.ask(0x0A, 0x42, session=guest)[1]
+                           for _ in range(reservation.MAX)]
+        self.assertEqual((0xC5, b''), self.record(0, 4, 4, first))
+        for reserved in kept, last:
+            self.assertEqual((0xCB, b''), self.record(0, 4, 4, reserved))
 
     def test_empty(self):
         self.assertEqual((0xCB, b''), self.record(0))

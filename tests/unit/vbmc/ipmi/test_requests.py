@@ -188,6 +188,17 @@ class RequestTest(base.ServerTestCase):
         self.assertEqual([(0xC0, b'')], self.one.request(0, 2, b'\x09'))
         self.assertEqual([(0xC0, b'')], self.one.request(0, 1))
 
+    async def test_requests_of_one_user_leave_room_to_others(self):
+        self.others = [users.User(3, b'other', b'other')]
+        self.unblock.clear()
+        for _ in range(server.USER_PENDING_MAX // server.PENDING_MAX):
+            one = self.client().login()
+            for _ in range(server.PENDING_MAX):
+                self.assertEqual([], one.request(0, 1))
+        self.assertEqual([(0xC0, b'')], self.one.request(0, 1))
+        other = self.client(username=b'other', password=b'other').login()
+        self.assertEqual([], other.request(0, 1))
+
     async def test_limits_cached_responses(self):
         for number in range(40):
             await self.one.command(0, 2, bytes((number,)))
