@@ -56,6 +56,7 @@ from sushy_tools import error
 from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.emulator import system_driver
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.redfish.protocol import http_framing
 from sushy_kubevirt.redfish.protocol import request_validation
 from sushy_kubevirt.redfish.protocol import response_cache
 from sushy_kubevirt.redfish.protocol import routing
@@ -146,6 +147,15 @@ def enable():
         if found is not None:
             start_response(found.status, found.headers)
             return [found.body]
+        code = http_framing.check(environ)
+        if code is not None:
+            phrase, headers, body = server_errors.response(code)
+            start_response(f'{code} {phrase}', list(headers.items()))
+            return [body]
+        if ('gunicorn.socket' in environ
+                and 'HTTP_TRANSFER_ENCODING' in environ):
+            environ['wsgi.input'] = http_framing.CheckedBody(
+                environ['wsgi.input'])
         system_access.restore_encoded_slash(environ)
         request_validation.strip_members_segment(environ)
         return responses.call(upstream, environ, start_response)

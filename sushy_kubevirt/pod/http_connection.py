@@ -24,6 +24,7 @@ from uvicorn.protocols.http import httptools_impl
 from sushy_kubevirt.bmc import shares
 from sushy_kubevirt.pod import fairness
 from sushy_kubevirt.redfish.protocol import authentication
+from sushy_kubevirt.redfish.protocol import http_framing
 from sushy_kubevirt.redfish.protocol import server_errors
 
 LOG = logging.getLogger(__name__)
@@ -261,13 +262,18 @@ class Connection(httptools_impl.HttpToolsProtocol):
         """Answer an invalid request and close the connection."""
         LOG.info('%s: refused with status %d', self.address, code)
         self._refused = True
-        if self.cycle is not None and not self.cycle.response_complete:
-            if self.cycle.more_body:
-                self.abort()
-            else:
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            if not cycle.more_body:
                 # Behind a request, which is answered first.
-                self.cycle.keep_alive = False
-            return
+                cycle.keep_alive = False
+                return
+            if self.pipeline or cycle.response_started:
+                self.abort()
+                return
+            # Ends the application, if it was called already.
+            cycle.disconnected = True
+            cycle.message_event.set()
         phrase, headers, body = server_errors.response(code)
         self.transport.write(head(
             f'{code} {phrase}', self._server.headers(), headers.items())
@@ -299,6 +305,9 @@ class Connection(httptools_impl.HttpToolsProtocol):
             if found is not None:
                 self._answer(environ, found, version)
                 return
+        code = http_framing.check(environ)
+        if code is not None:
+            raise _Refused(code)
         self._server.headers()      # sets the date
         self.scope[CONNECTION], self.scope[ENVIRON] = self, environ
         super().on_headers_complete()
@@ -308,6 +317,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self):
+        self._check_lines()     # with the trailers
         self._receiving = False
         self._completed = True
         super().on_message_complete()

@@ -7,9 +7,8 @@ property name to type (`bool`, `str`, `int`, `list` ...), to a tuple of allowed
 strings, to another shape, or to `ReadOnly`.
 """
 
-import contextlib
+import errno
 import functools
-import io
 import time
 
 import flask
@@ -58,11 +57,6 @@ def check():
     request = flask.request
     if request.method in _WITHOUT_BODY or not _has_body(request):
         return
-    if isinstance(request.environ.get('wsgi.input'), io.RawIOBase):
-        # Werkzeug's server treats a truncated chunk as complete and returns
-        # the memory behind it. A BufferedReader detects that.
-        request.environ['wsgi.input'] = io.BufferedReader(
-            request.environ['wsgi.input'])
     media = flask.current_app.extensions['sushy_kubevirt.bodies'].get(
         request.endpoint, _JSON)
     if media != _JSON:
@@ -120,12 +114,19 @@ def drain(request, response):
 
 
 def _discard(connection, stream):
-    """Read a body for `_DISCARD_SECONDS`, after the response was sent."""
+    """Read a body for `_DISCARD_SECONDS`, after the response was sent.
+
+    :raises: BrokenPipeError if its end is not known, which makes gunicorn
+        close the connection without a line in the log
+    """
     end = time.monotonic() + _DISCARD_SECONDS
-    with contextlib.suppress(OSError, ValueError):
+    try:
         connection.settimeout(_DISCARD_SECONDS)
         while stream.read(2 ** 16) and time.monotonic() < end:
             pass
+    except (OSError, ValueError):
+        raise BrokenPipeError(
+            errno.EPIPE, 'The rest of the body was not received') from None
 
 
 def body():

@@ -6,6 +6,7 @@ import time
 
 from werkzeug import serving
 
+from sushy_kubevirt.redfish.protocol import http_framing
 from sushy_kubevirt.redfish.protocol import server_errors
 
 #: Seconds and bytes to wait for the rest of a refused request. To close the
@@ -15,8 +16,42 @@ _DRAIN_BYTES = 2 ** 20
 _PAUSE_SECONDS = 0.1
 
 
+class _Lines:
+    """A stream that remembers the lines that were read."""
+
+    def __init__(self, stream):
+        self._stream = stream
+        self.lines = []
+
+    def readline(self, limit):
+        """See `io.BufferedIOBase.readline`."""
+        line = self._stream.readline(limit)
+        self.lines.append(line)
+        return line
+
+
 class RequestHandler(serving.WSGIRequestHandler):
     """Reads requests and calls the application, in a thread of each."""
+
+    def parse_request(self):
+        """Read the header.
+
+        :returns: whether it is valid; if not, an error was sent
+        """
+        stream = self.rfile
+        lines = self.rfile = _Lines(stream)
+        try:
+            if not super().parse_request():
+                return False
+        finally:
+            self.rfile = stream
+        # `http.server` gives the header to a parser of e-mail.
+        if (http_framing.check_lines([self.raw_requestline, *lines.lines])
+                and not any(len(self.headers.get_all(name, ())) > 1
+                            for name in ('Host', 'Content-Length'))):
+            return True
+        self.send_error(400)
+        return False
 
     def make_environ(self):
         """Make the WSGI environment.
@@ -24,10 +59,14 @@ class RequestHandler(serving.WSGIRequestHandler):
         :raises: ConnectionError, after an error response
         """
         try:
-            return super().make_environ()
+            environ = super().make_environ()
         except ValueError:
             # For example an invalid IPv6 address in the URL.
             self.reject(400)
+        if 'wsgi.input_terminated' in environ:
+            # Werkzeug's reads what is no chunked body, too.
+            environ['wsgi.input'] = http_framing.ChunkedBody(self.rfile)
+        return environ
 
     def reject(self, code):
         """Send an error response and end the request.

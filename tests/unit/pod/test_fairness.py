@@ -36,7 +36,7 @@ class FairnessTestCase(test_http_server.HttpServerTestCase):
 
     def test_requests_beyond_the_share_wait_and_are_answered(self):
         self.set('_SHARE_SECONDS', 1e-9)     # one at a time
-        socks = [self.send(b'GET /%d HTTP/1.1\r\n\r\n' % number)
+        socks = [self.send(b'GET /%d HTTP/1.1\r\nHost: x\r\n\r\n' % number)
                  for number in range(20)]
         for number, sock in enumerate(socks):
             code, body = self.answer(sock)
@@ -56,7 +56,7 @@ class FairnessTestCase(test_http_server.HttpServerTestCase):
         sent = threading.Event()
         self.server._loop.call_soon_threadsafe(sent.wait, TIMEOUT)
         for path, sock in zip((b'x', b'fail', b'y', b'fail', b'z'), socks):
-            sock.sendall(b'GET /%s HTTP/1.1\r\n\r\n' % path)
+            sock.sendall(b'GET /%s HTTP/1.1\r\nHost: x\r\n\r\n' % path)
         sent.set()
         for path, sock in zip('x-y-z', socks):
             if path == '-':
@@ -74,9 +74,9 @@ class FairnessTestCase(test_http_server.HttpServerTestCase):
 
     def test_one_call_at_a_time_unless_it_takes_long(self):
         self.set('_TURN_SECONDS', TIMEOUT)
-        waiting = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        waiting = self.send(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
         self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
-        second = self.send(b'GET /second HTTP/1.1\r\n\r\n')
+        second = self.send(b'GET /second HTTP/1.1\r\nHost: x\r\n\r\n')
         self.wait_for(lambda: len(self.order) == 2)
         # Another server's clients are not concerned.
         self.server = self.servers[1]
@@ -89,6 +89,6 @@ class FairnessTestCase(test_http_server.HttpServerTestCase):
 
     def test_next_call_does_not_wait_for_a_slow_one(self):
         self.set('_TURN_SECONDS', 0.01)
-        self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        self.send(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
         self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         self.assertEqual(200, self.get('/second')[0])

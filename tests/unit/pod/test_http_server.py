@@ -29,8 +29,8 @@ from sushy_kubevirt.redfish.protocol import websocket
 
 TIMEOUT = 30
 
-GET = b'GET /x HTTP/1.1\r\n\r\n'
-LOGIN = b'GET /login/%s HTTP/1.1\r\n\r\n'
+GET = b'GET /x HTTP/1.1\r\nHost: x\r\n\r\n'
+LOGIN = b'GET /login/%s HTTP/1.1\r\nHost: x\r\n\r\n'
 
 
 class Application:
@@ -151,7 +151,8 @@ class HttpServerTestCase(base.BaseTestCase):
 
     def receiving(self, path=b'/receive', length=2 ** 30):
         self.set('_MAX_BODY_BYTES', 3)
-        return self.send(b'POST %s HTTP/1.1\r\nContent-Length: %d\r\n\r\n'
+        return self.send(b'POST %s HTTP/1.1\r\nHost: x\r\n'
+                         b'Content-Length: %d\r\n\r\n'
                          % (path.replace(b' ', b'%20'), length))
 
     def answer(self, sock):
@@ -207,8 +208,8 @@ class RequestTestCase(HttpServerTestCase):
         self.assertEqual(200, self.answer(sock)[0])
 
     def test_answers_expect_100_continue(self):
-        sock = self.send(b'POST /x HTTP/1.1\r\nContent-Length: 4\r\n'
-                         b'Expect: 100-continue\r\n\r\n')
+        sock = self.send(b'POST /x HTTP/1.1\r\nHost: x\r\n'
+                         b'Content-Length: 4\r\nExpect: 100-continue\r\n\r\n')
         self.assertEqual(b'HTTP/1.1 100 Continue\r\n\r\n',
                          sock.recv(100).partition(b'\r\n\r\n')[0]
                          + b'\r\n\r\n')
@@ -220,8 +221,8 @@ class RequestTestCase(HttpServerTestCase):
                            (b'Content-Length: \xb2', b''),
                            (b'Content-Length: x', b''),
                            (b'Transfer-Encoding: chunked', b'no chunk\r\n')):
-            sock = self.send(b'POST /x HTTP/1.1\r\n' + head + b'\r\n\r\n'
-                             + body)
+            sock = self.send(b'POST /x HTTP/1.1\r\nHost: x\r\n' + head
+                             + b'\r\n\r\n' + body)
             sock.shutdown(socket.SHUT_WR)
             sock.makefile('rb').read()
         self.assertEqual(200, self.get()[0])
@@ -242,11 +243,11 @@ class RequestTestCase(HttpServerTestCase):
         for head, data in ((b'Content-Length: %d' % len(body), body),
                            (b'Transfer-Encoding: chunked',
                             b'%x\r\n%s\r\n0\r\n\r\n' % (len(body), body))):
-            sock = self.send(b'POST /refuse HTTP/1.1\r\n%s\r\n\r\n' % head,
-                             data)
+            sock = self.send(b'POST /refuse HTTP/1.1\r\nHost: x\r\n'
+                             b'%s\r\n\r\n' % head, data)
             self.assertEqual(200, self.answer(sock)[0])
             # The next request begins behind it.
-            sock.sendall(b'GET /y HTTP/1.1\r\n\r\n')
+            sock.sendall(b'GET /y HTTP/1.1\r\nHost: x\r\n\r\n')
             self.assertIn(b'/y', self.answer(sock)[1])
 
     def test_long_body_is_passed_on_while_it_arrives(self):
@@ -259,12 +260,12 @@ class RequestTestCase(HttpServerTestCase):
             self.assertEqual(len(piece), self.app.pieces.get(timeout=TIMEOUT))
         self.assertEqual(200, self.answer(sock)[0])
         self.assertEqual(0, self.app.pieces.get(timeout=TIMEOUT))
-        sock.sendall(b'GET /y HTTP/1.1\r\n\r\n')
+        sock.sendall(b'GET /y HTTP/1.1\r\nHost: x\r\n\r\n')
         self.assertIn(b'/y', self.answer(sock)[1])
 
     def test_long_chunked_body_is_passed_on(self):
         self.set('_MAX_BODY_BYTES', 3)
-        sock = self.send(b'POST /receive HTTP/1.1\r\n'
+        sock = self.send(b'POST /receive HTTP/1.1\r\nHost: x\r\n'
                          b'Transfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n')
         self.assertEqual(4, self.app.pieces.get(timeout=TIMEOUT))
         sock.sendall(b'5\r\nabcde\r\n0\r\n\r\n')
@@ -322,7 +323,7 @@ class RequestTestCase(HttpServerTestCase):
 
     def test_other_connections_make_way_for_a_long_body(self):
         self.server._max_connections = 2
-        idle = self.send(b'GET /x HTTP/1.1\r\n\r\n')
+        idle = self.send(b'GET /x HTTP/1.1\r\nHost: x\r\n\r\n')
         self.answer(idle)
         sock = self.receiving(length=8)
         sock.sendall(b'abcd')
@@ -335,22 +336,26 @@ class RequestTestCase(HttpServerTestCase):
     def test_limits_request_head(self):
         line = b'X: ' + b'x' * 2000 + b'\r\n'
         self.assertEqual(200, self.answer(self.send(
-            b'GET /x HTTP/1.1\r\n' + line * 8 + b'\r\n'))[0])
+            b'GET /x HTTP/1.1\r\nHost: x\r\n' + line * 8 + b'\r\n'))[0])
         for head, code in ((b'GET /x HTTP/1.1\r\n' + line * 20, 431),
                            (b'GET /x HTTP/1.1\r\nX: ' + b'x' * 50000, 431),
                            (b'GET /' + b'x' * 50000, 414)):
             self.assert_refused(code, head)
         # The limit counts lines of chunks as well.
-        self.assert_closed(self.send(
-            b'POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n',
-            b'1\r\nx\r\n' * http_connection._MAX_LINE_BYTES))
+        chunked = (b'POST /x HTTP/1.1\r\nHost: x\r\n'
+                   b'Transfer-Encoding: chunked\r\n\r\n')
+        sock = self.send(chunked, b'1\r\nx\r\n' * 2 ** 15)
+        self.assertEqual(431, self.answer(sock)[0])
+        self.assert_closed(sock)
+        self.assert_refused(
+            431, chunked + b'0\r\n' + b'X: y\r\n' * 200 + b'\r\n')
         self.assertNotIn('Traceback', self.log.output)
         self.assertEqual(200, self.get()[0])
 
     def test_truncated_chunk_closes_connection(self):
         # Werkzeug would return uninitialized memory instead.
         for number in 4, 40, 10 ** 6:
-            sock = self.send(b'POST /x HTTP/1.1\r\n'
+            sock = self.send(b'POST /x HTTP/1.1\r\nHost: x\r\n'
                              b'Transfer-Encoding: chunked\r\n\r\n'
                              b'%x\r\nabc' % number)
             sock.shutdown(socket.SHUT_WR)
@@ -373,7 +378,7 @@ class RequestTestCase(HttpServerTestCase):
                 (b'GET /x HTTP/1.x', 400), (b'POST /x', 400),
                 (b'GET /x HTTP/2.0', 505), (b'MADEUP /x HTTP/1.1', 501),
                 (b'MADEUP /x', 400),
-                (b'GET /x HTTP/1.1\r\n' + b'X: y\r\n' * 200, 431)):
+                (b'GET /x HTTP/1.1\r\nHost: x\r\n' + b'X: y\r\n' * 200, 431)):
             self.assert_refused(code, head + b'\r\n\r\n')
         self.assertFalse(self.app.called.acquire(blocking=False))
         self.assertNotIn('Traceback', self.log.output)
@@ -385,23 +390,24 @@ class RequestTestCase(HttpServerTestCase):
         self.assertEqual(200, self.get()[0])
 
     def test_server_header_has_no_version(self):
-        sock = self.send(b'GET / HTTP/1.1\r\n'
+        sock = self.send(b'GET / HTTP/1.1\r\nHost: x\r\n'
                          b'Connection: close\r\n\r\n')
         self.assertIn(b'\r\nserver: sushy-kubevirt\r\n',
                       sock.makefile('rb').read())
 
     def test_control_characters_are_refused_and_not_logged(self):
         for character in '\x1b', '\x9b', '\x7f':
-            self.assert_refused(400, b'GET /%s[31m HTTP/1.1\r\n\r\n'
+            self.assert_refused(400, b'GET /%s[31m HTTP/1.1\r\nHost: x\r\n\r\n'
                                 % character.encode('latin-1'))
             self.assertNotIn(character, self.log.output)
 
     def test_keeps_connection(self):
         sock = self.connect()
         for number in range(3):
-            sock.sendall(b'GET /%d HTTP/1.1\r\n\r\n' % number)
+            sock.sendall(b'GET /%d HTTP/1.1\r\nHost: x\r\n\r\n' % number)
             self.assertIn(b'/%d' % number, self.answer(sock)[1])
-        sock.sendall(b'GET /a HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n\r\n')
+        sock.sendall(b'GET /a HTTP/1.1\r\nHost: x\r\n\r\n'
+                     b'GET /b HTTP/1.1\r\nHost: x\r\n\r\n')
         received = b''
         while b'/b' not in received:
             received += sock.recv(4096)
@@ -417,7 +423,8 @@ class RequestTestCase(HttpServerTestCase):
         found = []
         self.server.find = lambda environ: found.append(environ)
         self.answer(self.send(
-            b'GET /a%2Fb%C3%A9?c=%20 HTTP/1.1\r\nX_Y: 1\r\nX-Y: 2\r\n'
+            b'GET /a%2Fb%C3%A9?c=%20 HTTP/1.1\r\nHost: x\r\n'
+            b'X_Y: 1\r\nX-Y: 2\r\n'
             b'x-y: 3\r\nContent-Type: t\r\n\r\n'))
         [environ] = found
         self.assertEqual(
@@ -433,7 +440,7 @@ class RequestTestCase(HttpServerTestCase):
             known if environ['PATH_INFO'] == '/known' else None)
         sock = self.connect()
         for path in '/known', '/x', '/known', '/known':
-            sock.sendall(b'GET %s HTTP/1.1\r\n\r\n' % path.encode())
+            sock.sendall(b'GET %s HTTP/1.1\r\nHost: x\r\n\r\n' % path.encode())
             code, body = self.answer(sock)
             self.assertEqual(path == '/known', body == b'{}')
         self.assertTrue(self.app.called.acquire(blocking=False))
@@ -441,8 +448,9 @@ class RequestTestCase(HttpServerTestCase):
         self.assertEqual(
             3, self.log.output.count('"GET /known HTTP/1.1" 200'))
         # Behind a request that the application has not answered yet.
-        sock.sendall(b'GET /wait HTTP/1.1\r\n\r\n'
-                     b'GET /known HTTP/1.1\r\nConnection: close\r\n\r\n')
+        sock.sendall(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n'
+                     b'GET /known HTTP/1.1\r\nHost: x\r\n'
+                     b'Connection: close\r\n\r\n')
         self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         self.app.unblock.set()
         self.assertIn(b'/wait', self.answer(sock)[1])
@@ -454,7 +462,8 @@ class RequestTestCase(HttpServerTestCase):
         for answer in known, None:
             self.server.find = lambda environ, answer=answer: answer
             sock = self.send(
-                b'GET /x HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\n'
+                b'GET /x HTTP/1.1\r\nHost: x\r\n'
+                b'Connection: Upgrade, HTTP2-Settings\r\n'
                 b'Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n')
             response = client.HTTPResponse(sock)
             response.begin()
@@ -505,7 +514,8 @@ class RequestTestCase(HttpServerTestCase):
         self.wait_for(lambda: self.server.connections == 0)
 
     def test_slow_request_delays_no_other(self):
-        busy = [self.send(b'GET /wait HTTP/1.1\r\n\r\n') for _ in range(20)]
+        busy = [self.send(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
+                for _ in range(20)]
         for _ in busy:
             self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         self.assertEqual(200, self.get()[0])
@@ -536,20 +546,22 @@ class LimitsTestCase(HttpServerTestCase):
 
     def test_disconnects_client_that_does_not_send_body(self):
         self.set('REQUEST_SECONDS', 0.2)
-        sock = self.send(b'POST /x HTTP/1.1\r\nContent-Length: 9\r\n\r\nab')
+        sock = self.send(b'POST /x HTTP/1.1\r\nHost: x\r\n'
+                         b'Content-Length: 9\r\n\r\nab')
         self.assert_closed(sock)
         # The application was not called.
         self.assertFalse(self.app.called.acquire(blocking=False))
 
     def test_truncated_body_closes_connection(self):
-        sock = self.send(b'POST /x HTTP/1.1\r\nContent-Length: 9\r\n\r\nab')
+        sock = self.send(b'POST /x HTTP/1.1\r\nHost: x\r\n'
+                         b'Content-Length: 9\r\n\r\nab')
         sock.shutdown(socket.SHUT_WR)
         self.assert_closed(sock)
         self.assertFalse(self.app.called.acquire(blocking=False))
 
     def test_request_timeout_does_not_apply_to_response(self):
         self.set('REQUEST_SECONDS', 1)
-        sock = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        sock = self.send(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
         self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         time.sleep(1.2)
         self.app.unblock.set()
@@ -557,13 +569,13 @@ class LimitsTestCase(HttpServerTestCase):
 
     def test_slow_response_closes_connection(self):
         self.set('ANSWER_SECONDS', 0.1)
-        sock = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        sock = self.send(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
         self.assert_closed(sock)
 
     def test_timeouts_do_not_apply_to_streams(self):
         self.set('ANSWER_SECONDS', 1)
         self.set('REQUEST_SECONDS', 1)
-        sock = self.send(b'GET /stream HTTP/1.1\r\n\r\n')
+        sock = self.send(b'GET /stream HTTP/1.1\r\nHost: x\r\n\r\n')
         # About 30 lines, fewer on a busy machine.
         time.sleep(1.5)
         self.app.unblock.set()
@@ -571,7 +583,7 @@ class LimitsTestCase(HttpServerTestCase):
 
     def test_closes_oldest_idle_connection_above_limit(self):
         self.set('MAX_CONNECTIONS', 3)
-        busy = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        busy = self.send(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
         self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         silent = [self.connect() for _ in range(2)]
         self.wait_for(lambda: self.server.connections == 3)
@@ -643,7 +655,7 @@ class LimitsTestCase(HttpServerTestCase):
         self.set('MAX_CONNECTIONS', 2)
         busy = [self.connect('127.0.0.2') for _ in range(2)]
         for sock in busy:
-            sock.sendall(b'GET /wait HTTP/1.1\r\n\r\n')
+            sock.sendall(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
             self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         self.assertEqual(200, self.get()[0])
         self.assert_closed(busy[0])
@@ -663,7 +675,8 @@ class LimitsTestCase(HttpServerTestCase):
         probe = redfish_probe.Probe('127.0.0.1', self.server.port, False,
                                     announce)
         self.useFixture(fixtures.MockPatchObject(
-            redfish_probe, '_REQUEST', b'GET /wait HTTP/1.1\r\n\r\n'))
+            redfish_probe, '_REQUEST',
+            b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n'))
         problems = []
         thread = threading.Thread(
             target=lambda: problems.append(probe.ready()))
@@ -680,7 +693,8 @@ class LimitsTestCase(HttpServerTestCase):
 
     def test_rejects_connection_when_all_are_busy(self):
         self.set('MAX_CONNECTIONS', 2)
-        busy = [self.send(b'GET /wait HTTP/1.1\r\n\r\n') for _ in range(2)]
+        busy = [self.send(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
+                for _ in range(2)]
         for _ in busy:
             self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         self.assert_closed(self.connect())
@@ -691,7 +705,7 @@ class LimitsTestCase(HttpServerTestCase):
 
     def test_disconnects_client_that_does_not_read_response(self):
         self.set('SEND_SECONDS', 0.2)
-        sock = self.send(b'GET /large HTTP/1.1\r\n\r\n')
+        sock = self.send(b'GET /large HTTP/1.1\r\nHost: x\r\n\r\n')
         self.wait_for(lambda: self.server.connections == 1)
         self.wait_for(lambda: self.server.connections == 0)
         sock.close()
@@ -703,7 +717,7 @@ class LimitsTestCase(HttpServerTestCase):
         self.server.find = lambda environ: known
         sock = self.connect()
         sock.settimeout(1)
-        request = b'GET /x HTTP/1.1\r\n\r\n' * 1000
+        request = b'GET /x HTTP/1.1\r\nHost: x\r\n\r\n' * 1000
         # The server reads no further requests.
         self.assertRaises(TimeoutError, sock.sendall, request * 1000)
         [connection] = self.server._connections
@@ -712,12 +726,12 @@ class LimitsTestCase(HttpServerTestCase):
     def test_unread_responses_do_not_block_new_connections(self):
         self.set('MAX_CONNECTIONS', 2)
         for _ in range(5):
-            sock = self.send(b'GET /large HTTP/1.1\r\n\r\n')
+            sock = self.send(b'GET /large HTTP/1.1\r\nHost: x\r\n\r\n')
             self.assertEqual(b'H', sock.recv(1))
         self.assertEqual(200, self.get()[0])
 
     def test_client_that_keeps_sending_is_closed(self):
-        sock = self.send(b'GET /x HTTP/1.1\r\n\r\n', b'x' * 100)
+        sock = self.send(b'GET /x HTTP/1.1\r\nHost: x\r\n\r\n', b'x' * 100)
         self.assertEqual(200, self.answer(sock)[0])
         self.wait_for(lambda: self.server.connections == 0)
 
@@ -731,7 +745,7 @@ class LimitsTestCase(HttpServerTestCase):
 class StopTestCase(HttpServerTestCase):
 
     def test_stop_completes_running_requests(self):
-        busy = self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        busy = self.send(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
         silent = self.connect()
         self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         self.wait_for(lambda: self.server.connections == 2)
@@ -746,7 +760,7 @@ class StopTestCase(HttpServerTestCase):
 
     def test_stop_abandons_requests_after_grace_period(self):
         self.set('GRACE_SECONDS', 0.1)
-        self.send(b'GET /wait HTTP/1.1\r\n\r\n')
+        self.send(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
         self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         self.server.stop()
         self.thread.join(TIMEOUT)
@@ -755,7 +769,7 @@ class StopTestCase(HttpServerTestCase):
         self.assertNotIn('Traceback', self.log.output)
 
     def test_stop_ends_streams(self):
-        sock = self.send(b'GET /stream HTTP/1.1\r\n\r\n')
+        sock = self.send(b'GET /stream HTTP/1.1\r\nHost: x\r\n\r\n')
         self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
         sock.recv(1)
         begin = time.monotonic()
@@ -784,7 +798,7 @@ class TLSTestCase(HttpServerTestCase):
         sock = self.context.wrap_socket(
             self.connect(), server_hostname='localhost')
         self.addCleanup(sock.close)
-        sock.sendall(b'GET /x HTTP/1.1\r\n\r\n')
+        sock.sendall(b'GET /x HTTP/1.1\r\nHost: x\r\n\r\n')
         code, body = self.answer(sock)
         self.assertEqual(200, code)
         self.assertIn(b'"scheme": "https"', body)
@@ -798,7 +812,7 @@ class TLSTestCase(HttpServerTestCase):
         self.assert_closed(self.connect())
 
     def test_plain_http_is_not_served(self):
-        sock = self.send(b'GET / HTTP/1.1\r\n\r\n')
+        sock = self.send(b'GET / HTTP/1.1\r\nHost: x\r\n\r\n')
         self.assertNotIn(b'200', sock.makefile('rb').read())
         self.test_serves_get_request()
 
@@ -838,12 +852,14 @@ class ProbeTestCase(HttpServerTestCase):
 
     def test_unready_after_status_500(self):
         with mock.patch.object(
-            redfish_probe, '_REQUEST', b'GET /fail HTTP/1.1\r\n' b'\r\n'
+            redfish_probe, '_REQUEST',
+            b'GET /fail HTTP/1.1\r\nHost: x\r\n\r\n'
         ):
             self.assertIn('answers with HTTP/1.1 500', self.ask().ready())
 
     def test_unready_after_timeout(self):
         with mock.patch.object(
-            redfish_probe, '_REQUEST', b'GET /wait HTTP/1.1\r\n' b'\r\n'
+            redfish_probe, '_REQUEST',
+            b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n'
         ), mock.patch.object(redfish_probe, 'TIMEOUT_SECONDS', 0.1):
             self.assertIn('does not answer', self.ask().ready())

@@ -5,9 +5,9 @@ import json
 
 import flask
 from werkzeug import exceptions
-from werkzeug import serving
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.redfish.protocol import http_framing
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from tests.unit.redfish import base
@@ -167,13 +167,12 @@ class TestRequests(base.RedfishTestCase):
         self.assertIn('PayloadTooLarge', error['code'])
 
     def test_truncated_chunk_gets_400(self):
-        # Werkzeug would return uninitialized memory as the body.
         with self.app.test_request_context(
                 self.path, method='PATCH', content_type='application/json',
                 environ_overrides={
                     'HTTP_TRANSFER_ENCODING': 'chunked',
                     'wsgi.input_terminated': True,
-                    'wsgi.input': serving.DechunkedInput(
+                    'wsgi.input': http_framing.ChunkedBody(
                         io.BytesIO(b'FFFFFF\r\n{}'))}):
             self.assertRaises(exceptions.BadRequest, payload.check)
             self.assertRaises(exceptions.BadRequest, flask.request.get_data)

@@ -120,11 +120,12 @@ class TestNegotiation(base.RedfishTestCase):
         for method in 'TRACE', 'FAKE', 'PROPFIND', 'CONNECT':
             self.assertEqual(501, self.code(method=method))
 
-    def test_ignores_invalid_content_length(self):
+    def test_invalid_content_length_gets_400(self):
         for length in '\xb2', 'x', '-1':
             answer = self.client.get('/redfish/v1/', environ_overrides={
                 'CONTENT_LENGTH': length})
-            self.assertEqual(200, answer.status_code)
+            self.assertEqual(400, answer.status_code)
+            self.check_error(answer)
 
     def test_rejects_cross_site_writes(self):
         path = self.path + '/LogServices/Events/Actions/LogService.ClearLog'

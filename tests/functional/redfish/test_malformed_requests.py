@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that are no HTTP, or that two servers can read differently."""
+
+from urllib import parse
+
+from tests.fixtures import base
+from tests.fixtures import malformed_requests
+
+
+class MalformedRequestsMixin:
+
+    VMS = 0
+
+    def setUp(self):
+        super().setUp()
+        self.port = parse.urlsplit(self.emulator.url).port
+
+    def test_refuses_malformed_requests(self):
+        for name, request in malformed_requests.REFUSED.items():
+            found = malformed_requests.codes(self.port, request)
+            self.assertIn(found, ([400], [501], [431], [505]), name)
+        self.assert_works()
+
+    def test_refuses_wrong_hosts(self):
+        for name, request in malformed_requests.WRONG_HOSTS.items():
+            found = malformed_requests.codes(self.port, request)
+            self.assertIn(found, ([400], [400, 404]), name)
+        self.assert_works()
+
+    def test_accepts_unusual_requests(self):
+        for name, request in malformed_requests.ACCEPTED.items():
+            found = malformed_requests.codes(self.port, request)
+            self.assertEqual(
+                400 if request.startswith(b'POST') else 200, found[0], name)
+        self.assert_works()
+
+    def assert_works(self):
+        self.emulator.request('GET', '/redfish/v1/', expect=200)
+        for word in 'Traceback', ' 500 ', 'Unexpected':
+            self.assertNotIn(word, self.emulator.process.output)
+
+
+class TestWerkzeug(MalformedRequestsMixin, base.EmulatorTestCase):
+    pass
+
+
+class TestGunicorn(MalformedRequestsMixin, base.EmulatorTestCase):
+    SERVER = 'gunicorn'
+
+
+class TestPod(MalformedRequestsMixin, base.EmulatorTestCase):
+    SERVER = 'pod'
