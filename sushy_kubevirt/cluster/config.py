@@ -17,6 +17,7 @@ from sushy_kubevirt.cluster.ironic import nodes as ironic_nodes
 from sushy_kubevirt.cluster import model
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cluster import wording
+from sushy_kubevirt.machine import architecture
 
 #: Most nodes in one file.
 MAX_NODES = 10_000
@@ -183,12 +184,30 @@ class _Nodes:
             self._checker.problem(where, f'node type "{kind.name}" has '
                                   '"secure_boot", which needs the boot mode '
                                   f'uefi, not {kind.boot_mode}')
+        self._check_architecture(where, kind)
         if (spec['count'] or 0) > 1 and any(
                 one.source == 'claim' and '{' not in one.location
                 for one in kind.volumes):
             self._checker.problem(
                 where, f'nodes of the type "{kind.name}" cannot share one '
                 'claim; put {node} or {index} into its name')
+
+    def _check_architecture(self, where, kind):
+        has = architecture.named(kind.architecture)
+        buses = ('virtio', 'scsi') if not has.usb else (
+            'virtio', 'scsi', 'sata', 'usb')
+        for key, value, valid in (
+                ('boot_mode', kind.boot_mode,
+                 {'uefi': 'efi'}.get(kind.boot_mode, 'bios') in has.firmware),
+                ('secure_boot', 'true',
+                 has.secure_boot or not kind.secure_boot),
+                *(('bus', volume.bus, volume.bus in (None, *buses))
+                  for volume in kind.volumes)):
+            if not valid:
+                self._checker.problem(
+                    where, f'node type "{kind.name}" has "{key}" {value}, '
+                    'which KubeVirt does not have for the architecture '
+                    f'{kind.architecture}')
 
     def _volume_prefix(self, spec):
         return spec['vol_name_prefix'] or self._values['vol_name_prefix']

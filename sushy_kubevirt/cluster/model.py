@@ -136,6 +136,14 @@ class NodeType:
     vm: dict = dataclasses.field(default_factory=dict)
     bmc: dict = dataclasses.field(default_factory=dict)
 
+    @property
+    def architecture(self):
+        """KubeVirt's name of the architecture; 'amd64' if ``vm`` has none."""
+        found = self.vm
+        for key in 'spec', 'template', 'spec', 'architecture':
+            found = found.get(key) if isinstance(found, dict) else None
+        return found or 'amd64'
+
 
 @dataclasses.dataclass(frozen=True)
 class IronicConfig:

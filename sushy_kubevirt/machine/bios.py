@@ -76,6 +76,19 @@ VM_ATTRIBUTES = (
 _BY_NAME = {attribute.name: attribute for attribute in VM_ATTRIBUTES}
 
 
+def values_of(attribute, vm):
+    """Return a tuple of the values that an attribute can have in a VM.
+
+    :param attribute: a `VmAttribute`
+    :param vm: the VM, whose architecture may lack some
+    """
+    if attribute.name == BOOT_MODE:
+        return tuple(mode.value for mode in firmware.modes(vm))
+    if attribute.name == SECURE_BOOT and not firmware.has_secure_boot(vm):
+        return _OFF_ON[:1]
+    return attribute.values
+
+
 def pending(vm, vmi):
     """Return the attributes that apply from the next boot on.
 
@@ -117,8 +130,9 @@ def set(machine, values):
     present = pending(vm, vmi)
     for name, value in chosen.items():
         attribute = _BY_NAME[name]
-        if value not in attribute.values:
-            raise errors.InvalidValue(name, value, attribute.values)
+        allowed = values_of(attribute, vm)
+        if value not in allowed:
+            raise errors.InvalidValue(name, value, allowed)
         if attribute.read_only and value != present[name]:
             raise errors.InvalidValue(
                 name, value, message=f'{name} cannot be changed by a BMC')

@@ -162,8 +162,8 @@ class Change:
     :param media_targets: each `Target` whose device is added when a medium is
         inserted, and which is therefore valid without a device
     :raises: when it is called, `errors.InvalidValue` if the VM has no device
-        for the target, or no such boot options; `errors.WrongState` for HTTP
-        boot in Legacy mode
+        for the target, its architecture lacks the mode, or there are no such
+        boot options; `errors.WrongState` for HTTP boot in Legacy mode
     """
 
     def __init__(self, machine, target=None, enabled=None, mode=None,
@@ -187,6 +187,10 @@ class Change:
             self.terminates
             and _needs_once(pending, self.target, self.enabled, self._mode)
             and _may_terminate(self.machine, vm))
+        modes = firmware.modes(vm)
+        if self._mode not in (None, *modes):
+            raise errors.InvalidValue(
+                'BootSourceOverrideMode', self._mode, modes)
         http = _is_http(vm)
         if self._order is not None:
             boot_options.edit(vm, vmi, self._order)

@@ -17,6 +17,7 @@ import enum
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import architecture
 
 
 class Mode(enum.Enum):
@@ -34,10 +35,6 @@ _KIND = {Mode.UEFI: 'efi', Mode.LEGACY: 'bios'}
 #: Bootloaders to write if the annotation has none. In KubeVirt an ``efi``
 #: without ``secureBoot`` has secure boot on.
 _FRESH = {'efi': {'secureBoot': False}, 'bios': {}}
-
-#: Architectures for which KubeVirt uses UEFI if the VM has no bootloader
-#: (``pkg/defaults``, KubeVirt 1.9).
-_UEFI_ONLY = ('arm64',)
 
 
 def bootloader(template):
@@ -81,9 +78,19 @@ def mode(vm, vmi=None):
             and annotations.boot_once_id(vmi) is None):
         chosen = bootloader_type(bootloader(vmi))
     if chosen is None:
-        architecture = (template.get('spec') or {}).get('architecture')
-        chosen = 'efi' if architecture in _UEFI_ONLY else 'bios'
+        chosen = architecture.of(vm).firmware[0]
     return Mode.UEFI if chosen == 'efi' else Mode.LEGACY
+
+
+def modes(vm):
+    """Return a tuple of each `Mode` that the VM's architecture has."""
+    return tuple(mode_ for mode_ in Mode
+                 if _KIND[mode_] in architecture.of(vm).firmware)
+
+
+def has_secure_boot(vm):
+    """Return whether the VM's architecture has secure boot."""
+    return architecture.of(vm).secure_boot
 
 
 def set_mode(vm, mode_):
@@ -109,7 +116,7 @@ def set_mode(vm, mode_):
         annotations.write(vm, annotations.BOOTLOADERS, remembered)
     new = {type_: copy.deepcopy(remembered.get(type_, _FRESH[type_]))}
     _put(template, new)
-    if _secure(new):
+    if _secure(vm, new):
         _switch_on_smm(template)
     return [old or None, new]
 
@@ -127,7 +134,7 @@ def restore_mode(vm, change):
         return
     if bootloader_type(old) != bootloader_type(new):
         _put(template, copy.deepcopy(old))
-    if old and _secure(old):
+    if old and _secure(vm, old):
         _switch_on_smm(template)
 
 
@@ -141,7 +148,7 @@ def secure_boot(vm, vmi=None):
     if (not loader and vmi is not None and vm['spec'].get('preference')
             and annotations.boot_once_id(vmi) is None):
         loader = bootloader(vmi)
-    return _secure(loader)
+    return _secure(vm, loader)
 
 
 def edit_secure_boot(vm, enabled, vmi=None):
@@ -150,16 +157,22 @@ def edit_secure_boot(vm, enabled, vmi=None):
     :param vm: a VM, which is changed
     :param enabled: True switches it on
     :param vmi: its VMI or None, see `mode`
-    :raises: `errors.WrongState` if it is switched on in Legacy mode
+    :raises: `errors.WrongState` if it is switched on in Legacy mode, or on an
+        architecture without it
     """
     if secure_boot(vm, vmi) == enabled:
         return
-    if mode(vm, vmi) is Mode.LEGACY:
+    why = None
+    if enabled and not has_secure_boot(vm):
+        why = (f'KubeVirt has none for {architecture.name(vm)}, as it needs '
+               'System Management Mode')
+    elif mode(vm, vmi) is Mode.LEGACY:
+        why = 'it boots in Legacy mode; set its boot mode to UEFI first'
+    if why:
         metadata = vm['metadata']
         raise errors.WrongState(
             f'Secure boot of {metadata.get("namespace")}/{metadata["name"]} '
-            'cannot be switched on: it boots in Legacy mode; set its boot '
-            'mode to UEFI first')
+            f'cannot be switched on: {why}')
     template = vm['spec']['template']
     new = copy.deepcopy(bootloader(template)) or {'efi': {}}
     new['efi']['secureBoot'] = enabled
@@ -168,9 +181,10 @@ def edit_secure_boot(vm, enabled, vmi=None):
         _switch_on_smm(template)
 
 
-def _secure(loader):
+def _secure(vm, loader):
     efi = loader.get('efi')
-    return efi is not None and efi.get('secureBoot', True) is not False
+    return efi is not None and efi.get(
+        'secureBoot', has_secure_boot(vm)) is not False
 
 
 def _put(template, loader):
@@ -184,7 +198,11 @@ def _put(template, loader):
 
 
 def _switch_on_smm(template):
-    features = template['spec']['domain'].setdefault('features', {})
+    domain = template['spec']['domain']
+    if 'tdx' in (domain.get('launchSecurity') or {}):
+        # Its firmware needs no SMM, and KubeVirt refuses it (amd64.go of 1.9).
+        return
+    features = domain.setdefault('features', {})
     smm = features.get('smm')
     if smm is None or smm.get('enabled') is False:
         features['smm'] = {'enabled': True}

@@ -11,6 +11,7 @@ import dataclasses
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
+from sushy_kubevirt.machine import architecture
 from sushy_kubevirt.machine import attributes
 from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import boot
@@ -276,7 +277,11 @@ class Machine:
         """Return the targets whose devices are added with a medium."""
         if not self.cluster.media.cdi_available:
             return ()
-        return boot.Target.CD, boot.Target.USB, boot.Target.UEFI_HTTP
+        vm = self.objects()[0]
+        return (boot.Target.CD,
+                *([boot.Target.USB] if architecture.of(vm).usb else []),
+                *([boot.Target.UEFI_HTTP] if boot.Mode.UEFI in firmware.modes(
+                    vm) else []))
 
     def boot_options(self):
         """Return a tuple of `boot_options.Option`."""
@@ -299,6 +304,14 @@ class Machine:
         found = {*boot.targets(*self.objects()), *self._media_targets()}
         return tuple(target for target in boot.Target if target in found)
 
+    def boot_modes(self):
+        """Return a tuple of each `boot.Mode` that the architecture has."""
+        return firmware.modes(self.objects()[0])
+
+    def has_secure_boot(self):
+        """Return whether the architecture has secure boot."""
+        return firmware.has_secure_boot(self.objects()[0])
+
     def secure_boot(self):
         """Return True if the next boot has secure boot."""
         return firmware.secure_boot(*self.objects())
@@ -320,8 +333,12 @@ class Machine:
     # Virtual media
 
     def media_devices(self):
-        """Return a tuple of all `media.Device`."""
-        return media.DEVICES
+        """Return a tuple of each `media.Device` that the architecture has."""
+        if architecture.of(self.objects()[0]).usb:
+            return media.DEVICES
+        # A stick of an earlier version keeps the VM from starting.
+        return tuple(device for device in media.DEVICES if
+                     device is not media.USB_STICK or self.medium(device.id))
 
     def medium(self, device_id):
         """Return the medium in a device, without an API call.
@@ -440,6 +457,10 @@ class Machine:
     def current_attributes(self):
         """Return the BIOS attributes of the current boot as a dict."""
         return bios.current(*self.objects())
+
+    def attribute_values(self, attribute):
+        """Return the values of a `bios.VmAttribute`, see `bios.values_of`."""
+        return bios.values_of(attribute, self.objects()[0])
 
     def set_attributes(self, values):
         """Change the BIOS attributes given, see `bios.set`."""

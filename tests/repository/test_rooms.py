@@ -52,7 +52,8 @@ ALLOWED = {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.operator', 'cryptography', 'yaml'},
     'sushy_kubevirt.cluster.objects': {
-        'sushy_kubevirt.kube', 'sushy_kubevirt.cluster.identity',
+        'sushy_kubevirt.kube', 'sushy_kubevirt.machine.architecture',
+        'sushy_kubevirt.cluster.identity',
         'sushy_kubevirt.cluster.model', 'sushy_kubevirt.operator.naming',
         'sushy_kubevirt.operator.credentials',
         'sushy_kubevirt.operator.bmc_resources'},

@@ -20,6 +20,7 @@ VMI_FINALIZER = 'kubevirt.io/foregroundDeleteVirtualMachine'
 PCI_TOPOLOGY = 'kubevirt.io/pci-topology-version'
 
 _MOST_VCPUS = 512
+_DISK_BUSES = {'arm64': 'virtio', 's390x': 'virtio'}
 _TIMERS = ('hpet', 'kvm', 'pit', 'rtc', 'hyperv')
 
 
@@ -155,7 +156,8 @@ def fill_vmi(vmi, config):
     fill_spec(spec, config)
     _fill_devices(spec)
     domain = spec['domain']
-    domain['cpu'].setdefault('model', config.cpu_model)
+    domain['cpu'].setdefault('model', 'host-passthrough' if spec[
+        'architecture'] == 'arm64' else config.cpu_model)
     status = vmi['status'] = {
         'phase': 'Pending', 'guestOSInfo': {}, 'runtimeUser': 107,
         'phaseTransitionTimestamps': [{
@@ -181,8 +183,15 @@ def fill_vmi(vmi, config):
 def _fill_devices(spec):
     domain = spec['domain']
     domain.setdefault('firmware', {}).setdefault('uuid', str(uuid.uuid4()))
+    architecture = spec['architecture']
+    if architecture == 'arm64':
+        efi = domain['firmware'].setdefault('bootloader', {'efi': {}}).get(
+            'efi')
+        if efi is not None:
+            efi.setdefault('secureBoot', False)
     features = domain.setdefault('features', {})
-    features.setdefault('acpi', {})
+    features.setdefault('acpi', {'enabled': False}
+                        if architecture == 's390x' else {})
     for name in ('acpi', 'apic', 'smm', 'pvspinlock', 'hypervPassthrough'):
         if features.get(name) is not None:
             features[name].setdefault('enabled', True)
@@ -198,7 +207,7 @@ def _fill_devices(spec):
             kinds = ['disk']
         for kind in kinds:
             if not disk[kind].get('bus'):
-                disk[kind]['bus'] = 'sata'
+                disk[kind]['bus'] = _DISK_BUSES.get(architecture, 'sata')
         if 'cdrom' in kinds:
             disk['cdrom'].setdefault('readonly', True)
             disk['cdrom'].setdefault('tray', 'closed')
@@ -206,8 +215,9 @@ def _fill_devices(spec):
     for device in devices.get('inputs') or ():
         device.setdefault('bus', 'usb')
     watchdog = devices.get('watchdog')
-    if watchdog is not None:
-        watchdog.setdefault('i6300esb', {}).setdefault('action', 'reset')
+    if watchdog is not None and architecture != 'arm64':
+        watchdog.setdefault('diag288' if architecture == 's390x' else
+                            'i6300esb', {}).setdefault('action', 'reset')
     for kind in ('readinessProbe', 'livenessProbe'):
         probe = spec.get(kind)
         for key, least in (('timeoutSeconds', 1), ('periodSeconds', 10),

@@ -65,6 +65,21 @@ def kind(spec):
     return 'bios'
 
 
+def missing(vmi):
+    """Return why virt-launcher finds no firmware for a VMI, or ''.
+
+    Its images have no UEFI for s390x, and none with secure boot for arm64
+    (virtwrap/efi/efi.go and manager.go).
+    """
+    firmware, architecture = kind(vmi['spec']), vmi['spec'].get('architecture')
+    if firmware == 'bios' or architecture not in ('arm64', 's390x') or (
+            firmware == 'efi' and architecture == 'arm64'):
+        return ''
+    secure = str(firmware == 'efi-secure').lower()
+    return ('EFI OVMF roms missing for booting in EFI mode with SecureBoot='
+            f'{secure}, SEV/SEV-ES=false, SEV-SNP=false, TDX=false')
+
+
 def _order(spec):
     """Return (device, class, name) of devices in boot order."""
     found = []

@@ -71,9 +71,9 @@ class Guests:
     def missing_image(self, _vmi):
         """Return the first unavailable container image, or None."""
 
-    def refusal(self, _vmi):
-        """Return why a VMI cannot run here, or ''."""
-        return ''
+    def refusal(self, vmi):
+        """Return why virt-launcher cannot start a VMI, or ''."""
+        return firmware.missing(vmi)
 
     # -- requests of the controller --------------------------------------
 

@@ -11,6 +11,7 @@ from sushy_kubevirt.cluster.objects import networks
 from sushy_kubevirt.cluster.objects import stamp
 from sushy_kubevirt.cluster.objects import volumes
 from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.machine import architecture
 
 #: Name of the CD-ROM drive for virtual media.
 DRIVE = 'cd'
@@ -74,9 +75,10 @@ def without_drive(body):
 
 def _domain(node):
     kind = node.type
+    has = architecture.named(kind.architecture)
     devices = {
         'disks': [*volumes.disks(node),
-                  {'name': DRIVE, 'cdrom': {'bus': 'sata'}}],
+                  {'name': DRIVE, 'cdrom': {'bus': has.cdrom_bus}}],
         'interfaces': networks.interfaces(node)}
     if not node.interfaces:
         # KubeVirt would add one in the pod network.
@@ -86,9 +88,11 @@ def _domain(node):
     if kind.tpm:
         devices['tpm'] = (
             {'persistent': True} if kind.tpm == 'persistent' else {})
-    domain = {'devices': devices, 'firmware': {'bootloader': (
-        {'bios': {'useSerial': True}} if kind.boot_mode == 'bios'
-        else {'efi': {'secureBoot': kind.secure_boot}})}}
+    domain = {'devices': devices}
+    if len(has.firmware) > 1 or kind.boot_mode != 'bios':
+        domain['firmware'] = {'bootloader': (
+            {'bios': {'useSerial': True}} if kind.boot_mode == 'bios'
+            else {'efi': {'secureBoot': kind.secure_boot}})}
     if kind.secure_boot:
         # Secure boot needs System Management Mode.
         domain['features'] = {'smm': {'enabled': True}}

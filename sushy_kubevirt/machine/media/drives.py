@@ -15,6 +15,7 @@ running guest (``storagehotplug.go``).
 
 import copy
 
+from sushy_kubevirt.machine import architecture
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine.media import model
@@ -134,12 +135,14 @@ def _cdrom(vm):
     Harvester refuses changes of interfaces, and its user interface cannot
     insert images, while an empty drive does not name that bus
     (SupportInsertCdRomVolume in pkg/util/virtualmachine/virtualmachine.go of
-    1.9).
+    1.9). On other architectures KubeVirt would choose virtio, and refuse it.
     """
-    architecture = vm['spec']['template']['spec'].get('architecture')
-    if architecture == 'amd64' and not vm['spec'].get('preference'):
-        return {'bus': 'sata'}
-    return {}
+    spec = vm['spec']
+    if architecture.name(vm) == 'amd64' and (
+            spec.get('preference')
+            or not spec['template']['spec'].get('architecture')):
+        return {}
+    return {'bus': architecture.of(vm).cdrom_bus}
 
 
 def empty(vm, device, drive, volume, keep):

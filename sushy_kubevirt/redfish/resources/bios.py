@@ -165,8 +165,9 @@ def _attribute(machine, name, value):
     if not isinstance(value, str):
         return [messages.message('PropertyValueTypeError', value, name,
                                  related=[where])]
-    if value not in attribute.values:
-        return [payload.not_in_list(name, value, attribute.values, where)]
+    allowed = machine.attribute_values(attribute)
+    if value not in allowed:
+        return [payload.not_in_list(name, value, allowed, where)]
     return []
 
 
@@ -201,7 +202,8 @@ def secure_boot(machine):
         'SecureBootCurrentBoot': 'Enabled' if now else 'Disabled',
     }
     attributes = machine.current_attributes()
-    if (attributes[bios.BOOT_MODE] == boot.Mode.UEFI.value
+    if (machine.has_secure_boot()
+            and attributes[bios.BOOT_MODE] == boot.Mode.UEFI.value
             and attributes[bios.PERSISTENT_NVRAM] != 'Enabled'):
         # KubeVirt's OVMF has enrolled keys only with secure boot. Left out
         # with a persistent NVRAM, whose keys the guest can change.

@@ -19,7 +19,6 @@ from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.resources import storage
 
 _ENABLED = tuple(value.value for value in boot.Enabled)
-_MODES = tuple(value.value for value in boot.Mode)
 
 _NO_HTTP_BOOT = payload.ReadOnly(
     'This VM cannot be booted from a URI by HTTP.')
@@ -48,7 +47,8 @@ def boot_property(machine, full):
         'BootSourceOverrideTarget@Redfish.AllowableValues':
             _targets(found),
         'BootSourceOverrideMode': state.mode.value,
-        'BootSourceOverrideMode@Redfish.AllowableValues': list(_MODES),
+        'BootSourceOverrideMode@Redfish.AllowableValues': [
+            mode.value for mode in machine.boot_modes()],
     }
     if boot.Target.UEFI_HTTP in found:
         body['HttpBootUri'] = state.http_uri or None
@@ -83,7 +83,8 @@ def patch_shape(machine, full):
     taken = {
         'BootSourceOverrideTarget': tuple(targets(machine)),
         'BootSourceOverrideEnabled': _ENABLED,
-        'BootSourceOverrideMode': _MODES,
+        'BootSourceOverrideMode': tuple(
+            mode.value for mode in machine.boot_modes()),
         # sushy sends null with every other target.
         'HttpBootUri': str | None if http else _NO_HTTP_BOOT,
     }

@@ -218,6 +218,18 @@ class ProblemsTestCase(base.BaseTestCase):
         self.check(
             (text % 'boot_mode: bios, secure_boot: true' + spec,
              '"secure_boot", which needs the boot mode uefi, not bios'),
+            *((text % ('vm: {spec: {template: {spec: {architecture: %s}}}}, '
+                       % name + more) + spec,
+               f'has "{wrong}, which KubeVirt does not have for the '
+               f'architecture {name}')
+              for name, more, wrong in (
+                  ('arm64', 'boot_mode: bios', 'boot_mode" bios'),
+                  ('arm64', 'secure_boot: true', 'secure_boot" true'),
+                  ('arm64', 'volumes: [{capacity: 1G, bus: sata}]',
+                   'bus" sata'),
+                  ('s390x', 'tpm: persistent', 'boot_mode" uefi'),
+                  ('s390x', 'boot_mode: bios, volumes: [{capacity: 1G, '
+                   'bus: usb}]', 'bus" usb'))),
             (text % 'placement: {numa: true, dedicated_cpus: true}',
              '"numa" needs "huge_pages"'),
             ('node_types: {a: {instancetype: {name: x}, vcpus: 1}}',

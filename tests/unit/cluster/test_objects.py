@@ -57,6 +57,17 @@ class VirtualMachineTestCase(base.BaseTestCase):
             {'bios': {'useSerial': True}},
             self.domain(boot_mode='bios')['firmware']['bootloader'])
 
+    def test_architectures(self):
+        for name, mode, loader in (
+                ('arm64', 'uefi', {'efi': {'secureBoot': False}}),
+                ('s390x', 'bios', None)):
+            domain = self.domain(boot_mode=mode, vm={'spec': {'template': {
+                'spec': {'architecture': name}}}})
+            self.assertEqual({'name': 'cd', 'cdrom': {'bus': 'scsi'}},
+                             domain['devices']['disks'][-1])
+            self.assertEqual(loader, domain.get('firmware', {}).get(
+                'bootloader'))
+
     def test_instance_type_leaves_out_size(self):
         made = self.make(vcpus=None, memory_mb=None,
                          instancetype={'name': 'u1.small'},

@@ -7,6 +7,7 @@ from oslotest import base
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import changes
@@ -324,6 +325,25 @@ class ModeTestCase(BootTestCase):
         fakes.set_boot(machine, PXE, ONCE, UEFI)
         self.assertRaises(errors.WrongState, changes.write, machine,
                           (boot.secure_boot_change(True),))
+
+
+class ArchitectureTestCase(BootTestCase):
+
+    def test_refuses_modes_that_it_lacks(self):
+        for architecture, mode, allowed in (('arm64', LEGACY, 'UEFI'),
+                                            ('s390x', UEFI, 'Legacy')):
+            machine = self.machine()
+            machine.vm['spec']['template']['spec'][
+                'architecture'] = architecture
+            for settings in (NONE, DISABLED), (PXE, ONCE), (None, None):
+                e = self.assertRaises(errors.InvalidValue, fakes.set_boot,
+                                      machine, *settings, mode)
+                self.assertEqual((allowed,), e.allowed)
+            self.assertRaises(errors.InvalidValue, bios.set, machine,
+                              {'BootMode': mode.value, 'Mine': 1})
+            self.assertRaises(errors.InvalidValue, bios.set, machine,
+                              {'SecureBoot': 'Enabled', 'Mine': 1})
+            self.assertEqual([], machine.writes)
 
 
 class RebootPolicyTestCase(BootTestCase):

@@ -91,6 +91,50 @@ class ModeTestCase(base.BaseTestCase):
         self.assertEqual(before, made)
 
 
+class ArchitectureTestCase(base.BaseTestCase):
+
+    def vm(self, architecture, loader=None, **domain):
+        made = vm(loader, **domain)
+        made['spec']['template']['spec']['architecture'] = architecture
+        return made
+
+    def test_modes(self):
+        for architecture, default, modes, secure in (
+                ('amd64', LEGACY, (UEFI, LEGACY), True),
+                ('arm64', UEFI, (UEFI,), False),
+                ('s390x', LEGACY, (LEGACY,), False),
+                (None, LEGACY, (UEFI, LEGACY), True)):
+            made = self.vm(architecture)
+            self.assertEqual(
+                (default, modes, secure),
+                (firmware.mode(made), firmware.modes(made),
+                 firmware.has_secure_boot(made)))
+
+    def test_secure_boot_needs_amd64(self):
+        for architecture, loader in (
+                ('arm64', None), ('s390x', None),
+                ('arm64', {'efi': {'secureBoot': False}})):
+            made = self.vm(architecture, loader)
+            before = copy.deepcopy(made)
+            error = self.assertRaises(errors.WrongState,
+                                      firmware.edit_secure_boot, made, True)
+            self.assertIn(architecture, str(error))
+            self.assertEqual(before, made)
+
+    def test_uefi_of_arm64_has_no_secure_boot(self):
+        made = self.vm('arm64', {'efi': {}})
+        self.assertFalse(firmware.secure_boot(made))
+        firmware.edit_secure_boot(made, False)
+        self.assertEqual({'efi': {}}, loader_of(made))
+
+    def test_tdx_gets_no_smm(self):
+        made = self.vm('amd64', {'efi': {'secureBoot': False}},
+                       launchSecurity={'tdx': {}})
+        firmware.edit_secure_boot(made, True)
+        self.assertNotIn('features',
+                         made['spec']['template']['spec']['domain'])
+
+
 class SecureBootTestCase(base.BaseTestCase):
 
     def test_efi_has_secure_boot_by_default(self):

@@ -229,6 +229,15 @@ class Machine:
     def boot_targets(self):
         return (boot.Target.PXE, boot.Target.HDD, boot.Target.CD)
 
+    def boot_modes(self):
+        return tuple(boot.Mode)
+
+    def attribute_values(self, attribute):
+        return attribute.values
+
+    def has_secure_boot(self):
+        return True
+
     def secure_boot(self):
         return self._secure
 

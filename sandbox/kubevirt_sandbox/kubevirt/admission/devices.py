@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission of firmware and of devices other than disks and NICs.
 
-Source: vmi-create-admitter.go, pkg/virt-api/webhooks/amd64.go
-(KubeVirt 1.9).
+Source: vmi-create-admitter.go, pkg/virt-api/webhooks (KubeVirt 1.9).
 """
 
 from kubevirt_sandbox.kubevirt.admission import causes
 from kubevirt_sandbox.kubevirt.admission import storage
 from kubevirt_sandbox.kubevirt import paths
 
-_VIDEOS = ('vga', 'cirrus', 'virtio', 'ramfb', 'bochs')
+_VIDEOS = {'amd64': ('vga', 'cirrus', 'virtio', 'ramfb', 'bochs'),
+           'arm64': ('virtio', 'ramfb'), 's390x': ('virtio',)}
+# Member of ``watchdog``, and its name in messages.
+_WATCHDOGS = {'amd64': ('i6300esb', 'I6300ESB'), 'arm64': (None, ''),
+              's390x': ('diag288', 'Diag288')}
 
 
 def check(field, spec, config):
@@ -20,6 +23,7 @@ def check(field, spec, config):
     devices = paths.at(spec, 'domain', 'devices') or {}
     return [*_check_inputs(field, devices), *_check_threads(field, spec),
             *_check_sound(field, devices), *_check_video(field, devices),
+            *_check_panic(field, spec),
             *_check_gated(field, spec, config)]
 
 
@@ -71,6 +75,14 @@ def _check_video(field, devices):
                            f'{field}.video')
 
 
+def _check_panic(field, spec):
+    if (spec.get('architecture') == 's390x'
+            and paths.at(spec, 'domain', 'devices', 'panicDevices')):
+        yield causes.Cause('custom panic devices are not supported on s390x '
+                           'architecture',
+                           f'{field}.domain.devices.panicDevices')
+
+
 def _check_gated(field, spec, config):
     devices = paths.at(spec, 'domain', 'devices') or {}
     if devices.get('hostDevices') and not config.enabled('HostDevices'):
@@ -102,26 +114,61 @@ def _check_gated(field, spec, config):
 
 
 def check_architecture(field, spec):
-    """Check a VMI's devices against its architecture."""
-    devices = paths.at(spec, 'domain', 'devices') or {}
+    """Check a VMI's devices against its architecture.
+
+    Source: amd64.go, arm64.go, s390x.go of pkg/virt-api/webhooks.
+    """
     architecture = spec.get('architecture', '')
-    if architecture not in ('amd64', 'arm64', 's390x'):
+    if architecture not in _VIDEOS:
         yield causes.Cause(f'unsupported architecture: {architecture}',
                            f'{field}.architecture')
-    if architecture != 'amd64':
         return
-    watchdog = devices.get('watchdog')
-    if watchdog is not None and (watchdog.get('i6300esb') is None
-                                 or watchdog.get('diag288') is not None):
-        yield causes.Cause('amd64 only supports I6300ESB watchdog device',
-                           f'{field}.domain.devices.watchdog',
-                           causes.NOT_SUPPORTED)
-    video = devices.get('video')
-    if video is not None and video.get('type', '') not in _VIDEOS:
+    if architecture == 'arm64':
+        yield from _check_arm64(field, spec)
+    yield from _check_watchdog(field, spec, architecture)
+    video = paths.at(spec, 'domain', 'devices', 'video')
+    if video is not None and video.get('type', '') not in _VIDEOS[
+            architecture]:
         yield causes.Cause(f"video model '{video.get('type', '')}' is not "
-                           'supported on amd64 architecture',
+                           f'supported on {architecture} architecture',
                            f'{field}.domain.devices.video.type',
                            causes.NOT_SUPPORTED)
+
+
+def _check_watchdog(field, spec, architecture):
+    watchdog = paths.at(spec, 'domain', 'devices', 'watchdog')
+    kind, name = _WATCHDOGS[architecture]
+    if watchdog is None or kind and [
+            key for key in ('i6300esb', 'diag288')
+            if watchdog.get(key) is not None] == [kind]:
+        return
+    yield causes.Cause(
+        f'{architecture} only supports {name} watchdog device' if kind
+        else 'Arm64 not support Watchdog device',
+        f'{field}.domain.devices.watchdog', causes.NOT_SUPPORTED)
+
+
+def _check_arm64(field, spec):
+    domain = f'{field}.domain'
+    if paths.at(spec, 'domain', 'firmware', 'bootloader', 'bios') is not None:
+        yield causes.Cause(
+            'Arm64 does not support bios boot, please change to uefi boot',
+            f'{domain}.firmware.bootloader.bios', causes.NOT_SUPPORTED)
+    model = paths.at(spec, 'domain', 'cpu', 'model')
+    if model and model != 'host-passthrough':
+        yield causes.Cause('currently, host-passthrough is the only model '
+                           'supported on Arm64', f'{domain}.cpu.model',
+                           causes.NOT_SUPPORTED)
+    for index, disk in enumerate(paths.disks(spec)):
+        kind = storage.kind_of(disk)
+        if (paths.at(disk, kind, 'bus') or '') not in ('', 'virtio', 'scsi'):
+            yield causes.Cause(
+                'Arm64 not support this disk bus type, please use virtio or '
+                'scsi', f'{domain}.devices.disks[{index}].{kind}.bus',
+                causes.NOT_SUPPORTED)
+    if paths.at(spec, 'domain', 'devices', 'sound') is not None:
+        yield causes.Cause('Arm64 not support sound device',
+                           f'{domain}.devices.sound', causes.NOT_SUPPORTED)
 
 
 def secure_boot(domain):

@@ -28,6 +28,7 @@ def check(field, spec, config):
     return [*_check_memory(field, spec), *_check_hugepages(field, spec),
             *_check_guest(field, spec, config),
             *_check_machine(field, spec, config), *_check_cpu(field, spec),
+            *_check_threads(field, spec),
             *_check_pinning(field, spec), *_check_numa(field, spec),
             *_check_topology(field, spec)]
 
@@ -117,6 +118,15 @@ def _check_cpu(field, spec):
             f"{where}.requests.cpu '{asked_text}' is greater than "
             f"{where}.limits.cpu '{limit_text}'",
             f'{where}.requests.cpu')
+
+
+def _check_threads(field, spec):
+    threads = paths.at(spec, 'domain', 'cpu', 'threads') or 0
+    if spec.get('architecture') == 'arm64' and threads > 1:
+        yield causes.Cause(
+            f'threads must not be greater than 1 at {field}.domain.cpu.threads'
+            f' (got {threads}) when {field}.architecture is arm64',
+            f'{field}.architecture')
 
 
 def vcpus(cpu):

@@ -124,9 +124,12 @@ class FillAndEmptyTestCase(base.BaseTestCase):
             empty(vm, None, CD, 'bmc-cd', 'dv', keep)
             self.assertEqual(2 if keep else 1, len(disks(vm)))
 
-    def test_added_drive_names_the_bus_that_kubevirt_would_choose(self):
+    def test_added_drive_is_on_a_bus_that_kubevirt_accepts(self):
         for architecture, preference, cdrom in (
-                ('amd64', None, {'bus': 'sata'}), ('arm64', None, {}),
+                ('amd64', None, {'bus': 'sata'}),
+                ('arm64', None, {'bus': 'scsi'}),
+                ('s390x', None, {'bus': 'scsi'}),
+                ('arm64', {'name': 'fedora'}, {'bus': 'scsi'}),
                 ('amd64', {'name': 'windows'}, {})):
             vm = vm_with(ROOT)
             vm['spec']['template']['spec']['architecture'] = architecture

@@ -141,6 +141,77 @@ class VmiTest(WebhookTestCase):
                          self.vmi['metadata']['finalizers'])
         self.ask(self.hooks.validate, self.vmi)
 
+    def architecture(self, name, change=None):
+        """Admit a VMI of an architecture; return its spec."""
+        made = objects.vmi()
+        spec = made['spec']
+        spec['architecture'] = name
+        spec['domain'].pop('machine', None)
+        spec['domain']['cpu'] = {'cores': 1}
+        for disk in spec['domain']['devices']['disks']:
+            for kind in disk.keys() & {'disk', 'cdrom'}:
+                disk[kind] = {'bus': 'scsi'}
+        if change:
+            change(spec['domain'])
+        self.ask(self.hooks.mutate, made)
+        self.ask(self.hooks.validate, made)
+        return made['spec']
+
+    def test_defaults_of_architectures(self):
+        def no_bus(domain):
+            domain['firmware'] = {}
+            domain['devices']['disks'][0]['disk'] = {}
+
+        for name, bus, loader, acpi in (
+                ('amd64', 'sata', None, True),
+                ('s390x', 'virtio', None, False),
+                ('arm64', 'virtio', {'efi': {'secureBoot': False}}, True)):
+            domain = self.architecture(name, no_bus)['domain']
+            self.assertEqual(
+                (bus, loader, acpi),
+                (domain['devices']['disks'][0]['disk']['bus'],
+                 domain['firmware'].get('bootloader'),
+                 domain['features']['acpi']['enabled']))
+            self.assertEqual('host-passthrough' if name == 'arm64'
+                             else 'host-model', domain['cpu']['model'])
+
+    def test_settings_that_architectures_lack(self):
+        def drive(bus):
+            return lambda domain: domain['devices']['disks'][1].update(
+                cdrom={'bus': bus} if bus else {})
+
+        def device(**devices):
+            return lambda domain: domain['devices'].update(devices)
+
+        def loader(**kinds):
+            return lambda domain: domain.update(
+                firmware={'bootloader': kinds})
+
+        for names, change, message in (
+                ('arm64', loader(bios={}), 'does not support bios boot'),
+                ('arm64', drive('sata'), 'disk bus type'),
+                ('arm64', drive('usb'), 'disk bus type'),
+                # The default is virtio, which is for disks.
+                ('arm64 s390x', drive(None), 'invalid for CD-ROM'),
+                ('arm64', device(watchdog={
+                    'name': 'dog', 'i6300esb': {}}), 'Watchdog'),
+                ('amd64', device(watchdog={
+                    'name': 'dog', 'diag288': {}}), 'only supports'),
+                ('s390x', device(watchdog={
+                    'name': 'dog', 'i6300esb': {}}), 'only supports'),
+                ('arm64 s390x', device(video={'type': 'vga'}), 'video model'),
+                ('arm64', device(sound={'name': 'a'}), 'sound'),
+                ('arm64', lambda domain: domain['cpu'].update(threads=2),
+                 'threads must not'),
+                ('arm64', lambda domain: domain['cpu'].update(
+                    model='Haswell'), 'host-passthrough'),
+                ('s390x', device(panicDevices=[{'model': 'isa'}]), 'panic'),
+                ('riscv64', None, 'unsupported architecture')):
+            for name in names.split():
+                error = self.assertRaises(
+                    errors.ApiError, self.architecture, name, change)
+                self.assertIn(message, str(error))
+
     def test_users_cannot_change_spec_or_status_of_vmi(self):
         new = copy.deepcopy(self.vmi)
         new['status']['phase'] = 'Failed'
