@@ -60,6 +60,7 @@ from sushy_kubevirt.redfish.protocol import http_framing
 from sushy_kubevirt.redfish.protocol import request_validation
 from sushy_kubevirt.redfish.protocol import response_cache
 from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.protocol import served_hosts
 from sushy_kubevirt.redfish.protocol import server_errors
 from sushy_kubevirt.redfish.protocol import system_access
 from sushy_kubevirt.redfish import routes
@@ -147,7 +148,7 @@ def enable():
         if found is not None:
             start_response(found.status, found.headers)
             return [found.body]
-        code = http_framing.check(environ)
+        code = http_framing.check(environ) or _state(app).refusal(environ)
         if code is not None:
             phrase, headers, body = server_errors.response(code)
             start_response(f'{code} {phrase}', list(headers.items()))
@@ -333,6 +334,16 @@ class _State:
                         routes.install(self._app)
                     self._serves_kubevirt = selected
         return self._serves_kubevirt
+
+    def refusal(self, environ):
+        """Check the host of a request, if no accounts are configured.
+
+        :returns: HTTP status code with which to refuse it, or None
+        """
+        if self.services.login.required or served_hosts.serves(
+                environ, self.services.settings.host_names):
+            return None
+        return 421
 
     def kubevirt_selected(self):
         """Return whether the current options name the kubevirt driver.

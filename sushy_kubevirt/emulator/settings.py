@@ -62,6 +62,7 @@ class Settings:
     :param account_management: whether clients may create accounts
     :param session_timeout: seconds
     :param trusted_proxies: tuple of `ipaddress` networks
+    :param host_names: tuple of names, see `served_hosts.serves`
     :param state_secret: 'namespace/name' of the Secret that stores
         subscriptions and the services' settings; None for the default name
     :param service_ports: tuple of (protocol, port), as clients use them; empty
@@ -83,6 +84,7 @@ class Settings:
     account_management: bool = True
     session_timeout: int = 1800
     trusted_proxies: tuple = ()
+    host_names: tuple = ()
     state_secret: str | None = None
     service_ports: tuple = ()
     web_page: bool = True
@@ -223,6 +225,16 @@ def _networks(value):
             f'must contain addresses or networks: {exc}') from None
 
 
+def _host_names(value):
+    if not isinstance(value, (list, tuple)) or not all(
+            isinstance(name, str) and (
+                name == ALL or _NAME.fullmatch(name.removeprefix('*.')))
+            for name in value):
+        raise ValueError("must be a list of names in lower case and "
+                         "'*.domain', or ['*'] for all")
+    return tuple(value)
+
+
 def _service_ports(value):
     if not isinstance(value, dict) or not all(
             name in PROTOCOLS and isinstance(port, int)
@@ -255,6 +267,7 @@ _SERVICES = {
     'ACCOUNT_MANAGEMENT': ('account_management', _true_or_false),
     'SESSION_TIMEOUT': ('session_timeout', _session_timeout),
     'TRUSTED_PROXIES': ('trusted_proxies', _networks),
+    'HOST_NAMES': ('host_names', _host_names),
     'SERVICE_PORTS': ('service_ports', _service_ports),
     'WEB_PAGE': ('web_page', _true_or_false),
     'WEB_MODULES': ('web_modules', _text),

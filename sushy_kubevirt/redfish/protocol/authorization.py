@@ -33,6 +33,8 @@ _PRIVILEGES = tuple((re.compile(pattern), reads, writes)
     (r'[^/]+/[^/]+/VirtualMedia(/.*)?', (LOGIN,), (MANAGER,)),
     (r'Systems/[^/]+/(Serial|Graphical)Console', (COMPONENTS,), (COMPONENTS,)),
     (r'(Systems|Chassis|UpdateService)(/.*)?', (LOGIN,), (COMPONENTS,)),
+    # The registry wants ConfigureManager. It is the log of the system.
+    (r'Managers/[^/]+/LogServices(/.*)?', (LOGIN,), (COMPONENTS,)),
     # With ConfigureSelf alone, the view lets an account change its password.
     (r'AccountService/Accounts/[^/]+', (MANAGER, USERS, SELF), (USERS, SELF)),
     (r'AccountService(/Accounts)?', (LOGIN,), (USERS,)),

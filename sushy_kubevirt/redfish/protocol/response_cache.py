@@ -41,7 +41,7 @@ _CONDITIONS = internal_requests.PREFIX + 'conditions'
 
 # What a request consists of, besides its headers.
 _PARTS = ('REQUEST_METHOD', 'SCRIPT_NAME', 'PATH_INFO', 'QUERY_STRING',
-          'REQUEST_URI', 'RAW_URI', 'SERVER_PROTOCOL')
+          'REQUEST_URI', 'RAW_URI', 'SERVER_PROTOCOL', 'wsgi.url_scheme')
 
 # Makes digests, which contain passwords and tokens, useless elsewhere.
 _KEY = secrets.token_bytes(32)

@@ -16,6 +16,8 @@ _RESOLUTIONS = {
     400: 'Send a valid HTTP request.',
     413: 'Send a shorter body.',
     414: 'Send a shorter URI.',
+    421: 'Use an address of the service. Its administrator can add the name '
+    'to SUSHY_EMULATOR_KUBEVIRT_HOST_NAMES, or configure accounts.',
     431: 'Send fewer or shorter headers.',
     501: 'Use a method of Redfish; send a body with Content-Length, or '
     'chunked.',

@@ -34,6 +34,17 @@ class MalformedRequestsMixin:
                 400 if request.startswith(b'POST') else 200, found[0], name)
         self.assert_works()
 
+    def test_refuses_names_of_others(self):
+        # What a browser sends after DNS rebinding.
+        for path in '/', '/redfish/v1/', '/redfish/v1/Systems':
+            for _ in range(2):
+                answer = self.emulator.request(
+                    'GET', path, expect=421, headers={
+                        'Host': f'attacker.test:{self.port}'})
+                self.assertIn('HOST_NAMES', answer.text)
+                self.emulator.request('GET', path, expect=200, headers={
+                    'Host': f'localhost:{self.port}'})
+
     def assert_works(self):
         self.emulator.request('GET', '/redfish/v1/', expect=200)
         for word in 'Traceback', ' 500 ', 'Unexpected':

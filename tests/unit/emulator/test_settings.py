@@ -95,6 +95,15 @@ class TestSettings(base.BaseTestCase):
         for value in ('proxy', 7, ['10.0.0.1/8'], [''], {'a': 1}):
             self.refused(**{name: value})
 
+    def test_host_names(self):
+        name = 'SUSHY_EMULATOR_KUBEVIRT_HOST_NAMES'
+        self.assertEqual((), self.read().host_names)
+        for value in ['bmc.example.org', '*.svc'], ['*'], []:
+            self.assertEqual(tuple(value),
+                             self.read(**{name: value}).host_names)
+        for value in 'bmc', 7, [7], [''], ['*.'], ['*x'], ['x:80'], ['a b']:
+            self.refused(**{name: value})
+
     def test_service_ports(self):
         name = 'SUSHY_EMULATOR_KUBEVIRT_SERVICE_PORTS'
         self.assertEqual((('HTTPS', 443), ('IPMI', 623)), self.read(

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Privileges of each role, by route."""
 
+import re
+
 from sushy_kubevirt.redfish.protocol import authorization
 from sushy_kubevirt.redfish.services import account_files
 from tests.unit.redfish import base
@@ -20,6 +22,7 @@ EXPECTED = (
     ('Systems/<identity>/Actions/ComputerSystem.Reset', 'POST', OPERATORS),
     ('Systems/<identity>/BIOS/Settings', 'PATCH', OPERATORS),
     ('Systems/<identity>/LogServices/Log', 'PATCH', OPERATORS),
+    ('Managers/<identity>/LogServices/Log', 'PATCH', OPERATORS),
     ('Systems/<identity>/VirtualMedia/<device>', 'GET', ALL_ROLES),
     ('Systems/<identity>/VirtualMedia/<device>', 'PATCH', ADMINISTRATOR),
     ('<string:resource>/<identity>/VirtualMedia/<device>', 'PATCH',
@@ -85,6 +88,20 @@ class TestPrivileges(base.AccountsTestCase):
                     self.assertNotIn('WWW-Authenticate', answer.headers)
                 self.ask(self.path, 200, headers=headers)
         self.assertEqual(4, len(self.machine.calls))
+
+    def test_resources_of_system_and_manager_need_the_same_privileges(self):
+        # Interfaces of both are different ones.
+        compared = 0
+        for rule in self.app.url_map.iter_rules():
+            if re.match('/redfish/v1/Managers/<identity>/'
+                        '(LogServices|VirtualMedia)', rule.rule):
+                for method in rule.methods:
+                    compared += 1
+                    self.assertEqual(*(
+                        authorization.required_privileges(path, method)
+                        for path in (rule.rule, rule.rule.replace(
+                            '/Managers/', '/Systems/'))), rule.rule)
+        self.assertGreater(compared, 20)
 
     def test_privilege_is_checked_before_lookup_and_body(self):
         for path in self.path, '/redfish/v1/Systems/none':

@@ -460,19 +460,19 @@ class TestManager(base.RedfishTestCase):
     def test_ports_of_the_request(self):
         path = self.manager + '/NetworkProtocol'
         for url, host, name, port in (
-                ('http://bmc:8000', None, 'HTTP', 8000),
-                ('https://bmc', None, 'HTTPS', 443),
-                ('http://bmc:8000', 'proxy.test:81', 'HTTP', 81),
-                ('http://bmc:8000', '[2001:db8::8]', 'HTTP', 80),
-                ('http://bmc:8000', '[2001:db8::8]:8080', 'HTTP', 8080),
-                ('https://bmc:8443', 'proxy.test', 'HTTPS', 443)):
+                ('http://127.0.0.1:8000', None, 'HTTP', 8000),
+                ('https://127.0.0.1', None, 'HTTPS', 443),
+                ('http://127.0.0.1:8000', '192.0.2.8:81', 'HTTP', 81),
+                ('http://127.0.0.1:8000', '[2001:db8::8]', 'HTTP', 80),
+                ('http://127.0.0.1:8000', '[2001:db8::8]:8080', 'HTTP', 8080),
+                ('https://127.0.0.1:8443', '192.0.2.8', 'HTTPS', 443)):
             body = self.client.get(
                 path, base_url=url,
                 headers={'Host': host} if host else {}).json
             self.assertEqual({'ProtocolEnabled': True, 'Port': port},
                              body[name], (url, host))
         for host in '', 'a b', 'bmc:99999':
-            answer = self.client.get(path, base_url='http://bmc:8000',
+            answer = self.client.get(path, base_url='http://127.0.0.1:8000',
                                      environ_overrides={'HTTP_HOST': host})
             self.assertEqual(400, answer.status_code)
 

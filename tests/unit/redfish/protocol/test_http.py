@@ -76,6 +76,25 @@ class TestHeaders(base.RedfishTestCase):
                 self.client.get(path.rstrip('/') + '/').data)
 
 
+class TestTransportSecurity(base.AccountsTestCase):
+
+    def header(self, url, path='/redfish/v1/'):
+        return self.client.get(path, base_url=url).headers.get(
+            'Strict-Transport-Security')
+
+    def test_only_over_tls(self):
+        for path in '/redfish/v1/', '/', self.path, '/redfish/v1/nonsense':
+            # The second may be a response that is sent again.
+            for _ in range(2):
+                self.assertEqual('max-age=31536000',
+                                 self.header('https://bmc:8443', path))
+                self.assertIsNone(self.header('http://bmc:8443', path))
+
+    def test_not_for_all_ports_of_the_browsers_host(self):
+        for host in 'localhost', 'localhost:8443', 'bmc.localhost':
+            self.assertIsNone(self.header('https://' + host))
+
+
 class TestNegotiation(base.RedfishTestCase):
 
     def code(self, path=ROOT, method='GET', **headers):
