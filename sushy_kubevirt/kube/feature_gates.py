@@ -97,12 +97,12 @@ class Gates:
         if _is_over(self._read_at, self._options.gates_seconds):
             self._refresh()
         alpha, beta = GATES[name]
-        version = _number(self._version)
+        current = number(self._version)
         if name in self._named:
             # Listing a gate that this version does not have has no effect.
-            return version is None or version >= alpha
+            return current is None or current >= alpha
         return (name not in self._disabled
-                and None not in (version, beta) and version >= beta)
+                and None not in (current, beta) and current >= beta)
 
     def hotplugs_cdroms(self):
         """Return whether CD-ROM media of running guests can be changed.
@@ -148,11 +148,13 @@ def _is_over(since, seconds):
     return since is None or time.monotonic() - since > seconds
 
 
-def _number(version):
-    """Return (major, minor) of a version, or None if it is unknown.
+def number(version):
+    """Parse a version of KubeVirt, CDI or Kubernetes.
 
-    A KubeVirt built without its own build tools reports v0.0.0.
+    :param version: such as ``v1.34.4+k3s1``; or None
+    :returns: (major, minor); None if it is not known, as of a KubeVirt that
+        was built without its own build tools (v0.0.0)
     """
     match = re.match(r'v?(\d+)\.(\d+)', version or '')
-    number = match and (int(match[1]), int(match[2]))
-    return None if number == (0, 0) else number
+    found = match and (int(match[1]), int(match[2]))
+    return None if found == (0, 0) else found

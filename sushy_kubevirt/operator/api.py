@@ -11,6 +11,7 @@ import contextlib
 import contextvars
 import queue
 import threading
+import time
 
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import errors
@@ -36,6 +37,9 @@ WATCH_SILENCE = 70
 
 #: Type of the event that follows a complete list; see `Api.watch`.
 LISTED = 'LISTED'
+
+#: Seconds until `Api.version` is read again: a cluster may be upgraded.
+_VERSION_SECONDS = 600
 
 #: HTTP methods of Kubernetes' verbs.
 _METHODS = {'get': 'GET', 'list': 'GET', 'watch': 'GET', 'create': 'POST',
@@ -64,6 +68,8 @@ class Api:
             before_write, WATCH_SILENCE)
         self._reading = threading.Semaphore(PAGES)
         self._writes = set()
+        #: What `version` returns, and until when.
+        self._version = '', 0.0
 
     def close(self):
         """Close idle connections."""
@@ -132,6 +138,18 @@ class Api:
         """See `client.Client.serves_group`."""
         return await self._complete(in_thread(
             self._client.serves_group, group))
+
+    async def version(self):
+        """Return the version of the API server, read at most every 10 min.
+
+        :returns: such as ``v1.34.4``
+        """
+        version, expiry = self._version
+        if time.monotonic() >= expiry:
+            answer = await self._complete(in_thread(self._client.version))
+            version = answer.get('gitVersion', '')
+            self._version = version, time.monotonic() + _VERSION_SECONDS
+        return version
 
     async def serves(self, resource):
         """See `client.Client.serves`."""

@@ -31,6 +31,7 @@ OWNED_BY_HOST = 'SecretOwnedByHost'
 NAME_TAKEN = 'NameTaken'
 REFUSED = 'Refused'
 SECOND_NAME_TAKEN = 'SecondServiceNameTaken'
+SECOND_NAME_INVALID = 'SecondServiceNameInvalid'
 
 #: Reasons of `EMULATOR` that follow from another condition.
 WAITING = ('WaitingForVirtualMachine', 'WaitingForSecret',
@@ -81,6 +82,7 @@ class BmcState:
     :param service: of the pod
     :param vm_service: name of the Service of `naming.vm_service`; None if the
         BMC needs none, or the name is taken
+    :param unnamable: whether this Kubernetes refuses that Service's name
     :param route: of the BMC
     :param route_problem: why it cannot have a Route: `routes.MISSING`,
         `routes.FORBIDDEN` or None
@@ -111,6 +113,7 @@ class BmcState:
     deployment: dict | None = None
     service: dict | None = None
     vm_service: str | None = None
+    unnamable: bool = False
     route: dict | None = None
     route_problem: str | None = None
     route_conflict: bool = False
@@ -410,12 +413,19 @@ def _endpoint(bmc, state):
     for what, why in state.refused:
         if what in _endpoint_objects(bmc):
             return _refused(ENDPOINT, what, why)
-    wrong = (_certificate_problem(bmc, state) or _validity_problem(bmc, state)
-             or _route_problem(bmc, state))
+    wrong = (_policy_problem(bmc) or _certificate_problem(bmc, state)
+             or _validity_problem(bmc, state) or _route_problem(bmc, state))
     if wrong is not None:
         return wrong
     at = state.service and endpoints.host(bmc, state.service)
     second = naming.vm_service(bmc)
+    if at and state.unnamable:
+        return Condition(
+            ENDPOINT, True, SECOND_NAME_INVALID,
+            f'The address of the BMC is {at}. Kubernetes before '
+            f"{'.'.join(map(str, naming.DIGITS_SINCE))} can have no Service "
+            f'{second}, at which clients of KubeVirtBMC look for it, as the '
+            f'name begins with a digit. Have them use Service {name}.')
     if at and second and not state.vm_service:
         return Condition(
             ENDPOINT, True, SECOND_NAME_TAKEN,
@@ -434,6 +444,22 @@ def _endpoint(bmc, state):
     return Condition(ENDPOINT, False, 'ServicePending',
                      f'Service {name} has no address yet. If this lasts, see '
                      "the operator's log.")
+
+
+def _policy_problem(bmc):
+    """Check the networks of the NetworkPolicy.
+
+    :returns: `Condition`; None if Kubernetes accepts them
+    """
+    if not bmc.refused_networks:
+        return None
+    return Condition(
+        ENDPOINT, False, 'AllowedCIDRsInvalid',
+        'spec.networkPolicy.allowedCIDRs: Kubernetes refuses '
+        f"{', '.join(bmc.refused_networks)}. The NetworkPolicy does not have "
+        'them, so clients there cannot connect. Write the first address of '
+        'the network, such as 10.0.0.0/8 or 2001:db8::/32, without leading '
+        'zeros, and IPv4 as such.')
 
 
 def _certificate_problem(bmc, state):

@@ -80,7 +80,29 @@ class Executor:
         :raises: `PlanOutdated`, `errors.MachineError`
         """
         LOG.debug('%s: %s', type(step).__name__, subject(step, bmc))
-        await self._handlers[type(step)](bmc, step, seen, tried)
+        try:
+            await self._handlers[type(step)](bmc, step, seen, tried)
+        except errors.NamespaceTerminating:
+            raise
+        except errors.Rejected:
+            if getattr(step, 'body', {}).get('kind') == 'NetworkPolicy':
+                await self._close(step)
+            raise
+
+    async def _close(self, step):
+        """Admit no clients in place of a NetworkPolicy that was rejected.
+
+        The former one, or none, may admit more than its author now wants.
+        """
+        resource, *names = at = _ref(step.body)
+        body = {**step.body, 'spec': {**step.body['spec'], 'ingress': []}}
+        if isinstance(step, plan.Create):
+            closed = await self._api.create(*at[:2], body)
+        else:
+            closed = await self._api.apply(*at, body)
+        self._put_in_cache(resource, closed)
+        LOG.warning('NetworkPolicy %s/%s admits no clients, as the API server '
+                    'rejects the one that is wanted', *names)
 
     async def _create(self, bmc, step, seen, tried):
         resource, namespace, name = _ref(step.body)

@@ -71,6 +71,10 @@ _MAX_LENGTH = 63 - len('-auth')
 
 _LABEL = re.compile(r'[a-z]([-a-z0-9]*[a-z0-9])?')
 
+#: Oldest Kubernetes, (major, minor), of which names of Services may begin with
+#: a digit (feature RelaxedServiceNameValidation).
+DIGITS_SINCE = (1, 36)
+
 _MAX_LABEL_LENGTH = 63
 
 
@@ -110,13 +114,22 @@ def possible_vm_service(bmc):
 
     :param bmc: a `spec.Bmc`
     :returns: None if KubeVirtBMC cannot have made a Service for the VM, or the
-        BMC's own Service has the name
+        BMC's own Service has the name. A name that begins with a digit is
+        valid from `DIGITS_SINCE` on.
     """
     name = bmc.vm.name + _SUFFIX
     if (name == base(bmc.name) or len(name) > _MAX_LABEL_LENGTH
-            or not _LABEL.fullmatch(name)):
+            or not (name[0].isalnum() and _LABEL.fullmatch('a' + name))):
         return None
     return name
+
+
+def begins_with_digit(name):
+    """Tell whether a Service may have a name from `DIGITS_SINCE` on only.
+
+    :param name: of `vm_service`, or None
+    """
+    return bool(name) and name[0].isdigit()
 
 
 def auth(name):

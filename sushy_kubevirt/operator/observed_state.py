@@ -145,8 +145,8 @@ def secret_refs(bmc):
 
 
 def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
-             refused=(), now=None, reserved=False, route_problem=None,
-             placed=placement.Placement()):
+             refused=(), now=None, reserved=False, digits=True,
+             route_problem=None, placed=placement.Placement()):
     """Assemble the observed state.
 
     :param bmc: a `spec.Bmc`
@@ -162,6 +162,7 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
     :param now: aware `datetime.datetime`; default: the present
     :param reserved: whether another BMC needs the name of `naming.vm_service`
         for its own Service
+    :param digits: whether names of Services may begin with a digit
     :param route_problem: as in `conditions.BmcState`
     :param placed: the same
     :returns: `ObservedState`
@@ -190,7 +191,8 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
         return _owned_object(bmc, live.get((kind, bmc.namespace, name)))
     deployment = owned('Deployment')
     second = naming.vm_service(bmc)
-    if second and (reserved or f'Service {second}' in foreign):
+    unnamable = naming.begins_with_digit(second) and not digits
+    if second and (reserved or unnamable or f'Service {second}' in foreign):
         second = None
     bmc_state = conditions.BmcState(
         vm=vm, secret=secret and secret.obj,
@@ -198,7 +200,7 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
         unusable_keys=secret.unusable_keys if secret else (),
         copied=_owned_secret(bmc, auth) is not None,
         account=owned('ServiceAccount'), deployment=deployment,
-        service=owned('Service'), vm_service=second,
+        service=owned('Service'), vm_service=second, unnamable=unnamable,
         route=owned('Route', naming.route(bmc)), route_problem=route_problem,
         certificate=bool(served and served.certificate),
         certificate_fault=user_tls.fault if user_tls else '',

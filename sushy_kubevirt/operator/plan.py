@@ -204,7 +204,11 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     if bmc.route and not withdrawn and not seen.bmc_state.route_problem:
         route.append(routes.route(bmc, seen.authority.bundle if seen.authority
                                   else seen.bmc_state.user_authority or ''))
-    first, *others = objects
+    # Before all that lets clients in, which stops here if it is refused.
+    for obj in objects:
+        if obj['kind'] == 'NetworkPolicy':
+            found += _change_steps(bmc, obj, seen, tried)
+    first, *others = (obj for obj in objects if obj['kind'] != 'NetworkPolicy')
     found += _change_steps(bmc, first, seen, tried)
     found += _credentials_steps(bmc, seen, withdrawn)
     found += _certificate_steps(bmc, seen, withdrawn, now)

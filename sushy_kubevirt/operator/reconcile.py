@@ -11,6 +11,7 @@ import datetime
 import logging
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import feature_gates
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import deployments
@@ -175,6 +176,8 @@ class Reconciler:
                  seen)
         images = self._allowed, self._defaults.image
         cluster = {'reserved': cache.reserves_vm_service(bmc),
+                   'digits': not naming.begins_with_digit(
+                       naming.vm_service(bmc)) or await self._has_digits(),
                    'route_problem': cache.route_problem(bmc.namespace),
                    'placed': self._shards.placement(bmc)}
         if bmc.deleting or not observed_state.needs_authority(bmc):
@@ -190,6 +193,11 @@ class Reconciler:
                         str(e)[:_MAX_MESSAGE_LENGTH])], **cluster).bmc_state)
             raise
         return observed_state.assemble(*parts, authority, *images, **cluster)
+
+    async def _has_digits(self):
+        """Tell whether names of Services may begin with a digit."""
+        version = feature_gates.number(await self._api.version())
+        return version is None or version >= naming.DIGITS_SINCE
 
     async def _read_bmc(self, key):
         """Read a BMC.

@@ -8,6 +8,8 @@ resources) are in `deployments.Defaults`.
 """
 
 import dataclasses
+import ipaddress
+import re
 
 from sushy_kubevirt.machine.media import url_policy
 
@@ -87,7 +89,8 @@ class Route:
 class NetworkPolicy:
     """
     :param enabled: whether the BMC has a NetworkPolicy
-    :param networks: tuple of CIDRs whose clients may connect
+    :param networks: tuple of CIDRs whose clients may connect, without those
+        that Kubernetes refuses: see `refused_networks`
     :param namespaces: tuple of namespaces whose pods may connect
     """
 
@@ -140,6 +143,8 @@ class Bmc:
     :param service: `Service`
     :param route: `Route`, or None
     :param network_policy: `NetworkPolicy`
+    :param refused_networks: those of its networks that Kubernetes refuses, so
+        that clients there cannot connect
     :param media: `Media`
     :param host: `Host`
     :param run_strategy: or None for the emulator's default
@@ -164,6 +169,7 @@ class Bmc:
     service: Service = Service()
     route: Route | None = None
     network_policy: NetworkPolicy = NetworkPolicy()
+    refused_networks: tuple = ()
     media: Media = Media()
     host: Host = Host()
     run_strategy: str | None = None
@@ -206,6 +212,7 @@ def read(body):
         service=_service(spec.get('service') or {}, redfish.plain),
         route=_route(spec.get('route')),
         network_policy=_policy(spec.get('networkPolicy') or {}),
+        refused_networks=_refused_networks(spec.get('networkPolicy') or {}),
         media=_media(spec.get('virtualMedia') or {}),
         host=_host(spec.get('bareMetalHost') or {}),
         run_strategy=spec.get('runStrategy'),
@@ -262,8 +269,36 @@ def _route(given):
 def _policy(given):
     return NetworkPolicy(
         enabled=given.get('enabled', False),
-        networks=tuple(given.get('allowedCIDRs') or ()),
+        networks=tuple(filter(is_network, given.get('allowedCIDRs') or ())),
         namespaces=tuple(given.get('allowedNamespaces') or ()))
+
+
+def _refused_networks(given):
+    """:returns: tuple of texts; () without a NetworkPolicy"""
+    if not given.get('enabled', False):
+        return ()
+    return tuple(text for text in given.get('allowedCIDRs') or ()
+                 if not is_network(text))
+
+
+def is_network(text):
+    """Tell whether a NetworkPolicy may have a CIDR.
+
+    Not with bits behind the prefix, leading zeros or IPv4 in IPv6:
+    ``IsValidCIDRForLegacyField`` of Kubernetes 1.36 and later. The definition
+    accepts some of these, and did so of all when older BMCs were stored.
+
+    :param text: such as ``10.0.0.0/8``
+    """
+    address, _, length = text.partition('/')
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError:
+        return False
+    return bool('%' not in address
+                and re.fullmatch('0|[1-9][0-9]{0,2}', length)
+                and not (network.version == 6
+                         and network.network_address.ipv4_mapped))
 
 
 def _media(given):

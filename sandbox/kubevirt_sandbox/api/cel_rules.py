@@ -5,9 +5,10 @@
 ``apiextensions-apiserver/pkg/apiserver/schema/cel`` (1.36), evaluated for
 objects that the schema allows. Not supported are cost limits, type checking (a
 rule that compares a string with a number fails when it is evaluated, not when
-it is created), ``messageExpression``, ``fieldPath``, ``optionalOldSelf``,
-Kubernetes' CEL libraries, old values within lists, and ratcheting of unchanged
-values.
+it is created), ``messageExpression``, ``fieldPath``, ``optionalOldSelf``, most
+of Kubernetes' CEL libraries, and old values within lists. A rule without
+``oldSelf`` is not applied to a value that an update leaves as it is
+(ratcheting).
 """
 import functools
 from importlib import machinery
@@ -16,6 +17,7 @@ import re
 import sys
 
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import quantity
 
 RULES = 'x-kubernetes-validations'
 
@@ -28,6 +30,12 @@ _ESCAPES = {'__': '__underscores__', '.': '__dot__', '-': '__dash__',
             '/': '__slash__'}
 
 _OLD = re.compile(r'\boldSelf\b')
+
+# Of cel-go's strings and Kubernetes' quantities.
+_FUNCTIONS = {
+    'split': lambda text, separator: text.split(separator),
+    'quantity': lambda text: float(quantity.value(text)),
+    'compareTo': lambda one, other: (one > other) - (one < other)}
 
 
 def problems(schema):
@@ -94,11 +102,11 @@ def _check(schema, new, old, path):
     values = None
     for rule in schema.get(RULES) or ():
         text = rule['rule']
-        if _OLD.search(text) and old is None:
+        if (old is None if _OLD.search(text) else old == new):
             continue
         said = rule.get('message', '').strip()
         if values is None:
-            values = {'self': _value(schema, new)}
+            values = {**_FUNCTIONS, 'self': _value(schema, new)}
             if old is not None:
                 values['oldSelf'] = _value(schema, old)
         try:
@@ -121,7 +129,8 @@ def _check(schema, new, old, path):
             if isinstance(below, dict):
                 yield from _check(below, value, before.get(name),
                                   prefix + name)
-    elif isinstance(new, list) and isinstance(schema.get('items'), dict):
+    elif (isinstance(new, list) and new != old
+          and isinstance(schema.get('items'), dict)):
         for at, value in enumerate(new):
             yield from _check(schema['items'], value, None, f'{path}[{at}]')
 

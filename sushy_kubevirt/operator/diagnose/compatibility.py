@@ -6,8 +6,6 @@ A newer one than was tested is no reason to refuse it: `versions` warns.
 doc/source/operator/compatibility.rst has the same table, with what was tested.
 """
 
-import re
-
 #: Oldest Kubernetes, and newest that was tested, (major, minor). Validating-
 #: AdmissionPolicies are served as v1 from 1.30 on.
 KUBERNETES = (1, 30), (1, 37)
@@ -25,18 +23,6 @@ KUBEVIRT = {
 
 #: Oldest and newest CDI.
 CDI = (1, 63), (1, 66)
-
-
-def number(version):
-    """Parse a version.
-
-    :param version: such as ``v1.34.4+k3s1``
-    :returns: (major, minor); None if it is not known, as of a KubeVirt that
-        was built without its own build tools (v0.0.0)
-    """
-    match = re.match(r'v?(\d+)\.(\d+)', version or '')
-    found = match and (int(match[1]), int(match[2]))
-    return None if found == (0, 0) else found
 
 
 def text(version):

@@ -37,7 +37,7 @@ def kubernetes(reader):
     except errors.AccessDenied as e:
         # Everybody may read it: the credentials are refused.
         raise errors.Unavailable(str(e)) from None
-    found = compatibility.number(version)
+    found = feature_gates.number(version)
     oldest, newest = compatibility.KUBERNETES
     if found is not None and found < oldest:
         yield findings.problem(
@@ -101,7 +101,7 @@ def cdi(reader):
 
 def _version(area, version, known):
     """Compare a version with the first and the last of those known."""
-    found = compatibility.number(version)
+    found = feature_gates.number(version)
     if found is None:
         return findings.warning(
             area, 'VersionUnknown', f'The version is {version or "not known"}'
@@ -122,8 +122,8 @@ def _version(area, version, known):
 
 def _pair(kubernetes, kubevirt):
     """Check whether KubeVirt is known to work with this Kubernetes."""
-    supported = compatibility.KUBEVIRT.get(compatibility.number(kubevirt))
-    found = compatibility.number(kubernetes)
+    supported = compatibility.KUBEVIRT.get(feature_gates.number(kubevirt))
+    found = feature_gates.number(kubernetes)
     if supported and found and not supported[0] <= found <= supported[1]:
         yield findings.warning(
             KUBEVIRT, 'KubernetesNotSupported',
@@ -167,7 +167,7 @@ def _deployed(area, status):
 
 def _gates(reader, version):
     gates = feature_gates.Gates(reader.client, options.Options())
-    found = compatibility.number(version)
+    found = feature_gates.number(version)
     for name, consequence in _GATES.items():
         alpha, _ = feature_gates.GATES[name]
         if gates.enabled(name):

@@ -6,6 +6,7 @@ import json
 import ssl
 
 from kubevirt_sandbox.testing import certificates
+from kubevirt_sandbox.testing import given_cluster
 from kubevirt_sandbox.testing import webserver
 from sushy_kubevirt.operator import pki
 from tests.fixtures import image_server
@@ -462,6 +463,40 @@ class SpecTestCase(operator.OperatorTestCase):
             0]['from']), 1)
         self.box.patch(networkPolicy=None)
         self.until('gone', policies, [])
+
+    @given_cluster.needs_sandbox('a definition that it may change')
+    def test_network_that_kubernetes_refuses(self):
+        """A BMC that was stored before stays closed to it, and says so."""
+        crd = 'virtualmachinebmcs.bmc.kubevirt.io'
+        said = self.kubectl.refused(
+            'patch', 'vmbmc', 'box', '--type=merge', '-p', json.dumps(
+                {'spec': {'networkPolicy': {'enabled': True,
+                                            'allowedCIDRs': ['10.0.0.1/8']}}}))
+        self.assertIn('has bits behind its prefix', said)
+        place = ('/spec/versions/0/schema/openAPIV3Schema/properties/spec/'
+                 'properties/networkPolicy/properties/allowedCIDRs/items')
+        items = self.admin.get('crd', crd)
+        for part in place.split('/')[1:]:
+            items = items[int(part) if part.isdigit() else part]
+
+        def define(value):
+            self.admin('patch', 'crd', crd, '--type=json', '-p', json.dumps(
+                [{'op': 'replace', 'path': place, 'value': value}]))
+        self.addCleanup(define, items)
+        define({'type': 'string'})
+        self.box.patch(networkPolicy={'enabled': True, 'allowedCIDRs': [
+            '10.0.0.1/8', 'fd00::1/8', 'fd01::/16']})
+        define(items)
+        self.until('said', self.box.condition,
+                   ('False', 'AllowedCIDRsInvalid'))
+        self.assertIn('refuses 10.0.0.1/8, fd00::1/8. ', self.box.message())
+        [policy] = self.kubectl.get('networkpolicies')['items']
+        self.assertEqual([{'ipBlock': {'cidr': 'fd01::/16'}}],
+                         policy['spec']['ingress'][0]['from'])
+        self.box.patch(networkPolicy={'allowedCIDRs': ['10.0.0.0/8']})
+        self.box.current()
+        self.box.patch(networkPolicy=None)
+        self.box.current()
 
     def test_vm_reference_is_immutable(self):
         said = self.kubectl.refused(

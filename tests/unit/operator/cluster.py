@@ -27,6 +27,7 @@ class Cluster:
     :attr objects: {(kind, namespace, name): object}
     :attr writes: list of (verb, kind, name) of the operator's writes that
         took effect
+    :attr kubernetes: version of the API server
     :attr groups: set of optional API groups that are served
     :attr faults: functions of (verb, kind, name), called before each request
         of the operator; a returned exception is raised
@@ -39,6 +40,7 @@ class Cluster:
         self.writes = []
         self.kill_after = None
         self.groups = set()
+        self.kubernetes = 'v1.37.2'
         self.faults = []
         self._count = itertools.count(1)
         self._watchers = []
@@ -82,6 +84,9 @@ class Cluster:
 
     async def serves_group(self, group):
         return group in self.groups
+
+    async def version(self):
+        return self.kubernetes
 
     async def serves(self, resource):
         return resource.group in self.groups

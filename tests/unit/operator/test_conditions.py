@@ -8,6 +8,10 @@ from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 
+# Its VM's Service would begin with a digit.
+SEVEN = bodies.body(virtualMachineRef={'name': '7up'})
+del SEVEN['spec']['virtualMachine']
+
 GOOD = conditions.BmcState(
     vm=bodies.vm(), secret=bodies.secret(),
     account=bodies.account(), deployment=bodies.deployment(),
@@ -152,6 +156,15 @@ CASES = (
     (bodies.by_ref(), GOOD, ENDPOINT, True, 'SecondServiceNameTaken',
      'Service vm-virtbmc, at which clients of KubeVirtBMC look'),
     (bodies.by_ref(), GOOD, READY, True, 'ServiceReady', ''),
+    (SEVEN, state(unnamable=True),
+     ENDPOINT, True, 'SecondServiceNameInvalid',
+     'Kubernetes before 1.36 can have no Service 7up-virtbmc'),
+    *((bodies.body(networkPolicy={
+        'enabled': True, 'allowedCIDRs': ['10.0.0.1/8', 'fd00::/8']}), GOOD,
+       type_, False, 'AllowedCIDRsInvalid', 'Kubernetes refuses 10.0.0.1/8. ')
+      for type_ in (ENDPOINT, READY)),
+    (bodies.body(networkPolicy={'allowedCIDRs': ['10.0.0.1/8']}), GOOD, READY,
+     True, 'ServiceReady', ''),
     (bodies.by_ref(), state(refused=(('Service vm-virtbmc', 'quota'),)),
      ENDPOINT, False, 'Refused', 'Service vm-virtbmc: quota'),
     (bodies.body(), state(refused=(('Service node-virtbmc', 'port'),)),

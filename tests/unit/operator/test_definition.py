@@ -19,6 +19,8 @@ BMCS = f'/apis/{naming.API_VERSION}/namespaces/default/{naming.PLURAL}'
 VM = {'virtualMachineRef': {'name': 'vm'}}
 OLD = {'virtualMachine': {'name': 'vm', 'namespace': 'far'}}
 
+RANGES = 'service.beta.kubernetes.io/load-balancer-source-ranges'
+
 # (spec, part of the error message)
 REFUSED = (
     ({}, 'give either virtualMachineRef or virtualMachine'),
@@ -56,6 +58,14 @@ REFUSED = (
         '', '10.0.0.0', '10.0.0.0/33', '10.0.0/8', 'fd00::/129', 'everyone')),
     ({**VM, 'networkPolicy': {'allowedCIDRs': ['010.0.0.0/8']}},
      'allowedCIDRs[0] in body should match'),
+    *(({**VM, 'networkPolicy': {'allowedCIDRs': [text]}}, 'should match')
+      for text in ('10.0.0.0/08', '::ffff:10.0.0.0/104', 'fd00::/064')),
+    *(({**VM, 'networkPolicy': {'allowedCIDRs': ['::/0', text]}},
+       'allowedCIDRs[1]: Invalid value: "string": has bits behind its prefix')
+      for text in ('10.0.0.1/8', '10.128.0.0/8', '10.1.1.128/24', '0.0.0.1/0',
+                   '10.0.0.1/31', '2001:db8::1/64', '2001:db8::f:a/112')),
+    *(({**VM, 'networkPolicy': {'allowedCIDRs': [text]}}, 'an IPv4 network')
+      for text in ('::ffff:a00:0/104', '::FFFF:0:0/96')),
     *(({**VM, 'networkPolicy': {'allowedNamespaces': [text]}}, 'should match')
       for text in ('Lab', 'a.b', '*')),
     *(({**VM, 'virtualMedia': {'storageClassName': text}}, 'should match')
@@ -71,13 +81,70 @@ REFUSED = (
       for text in ('', 'ReadOnlyMany', 'Auto')),
     ({**VM, 'runStrategy': 'Halted'}, 'Unsupported value'),
     ({**VM, 'resources': {'ipmi': {'requests': {'cpu': 'much'}}}}, 'match'),
+    *(({**VM, 'resources': {'bmc': {'requests': {'memory': text}}}}, 'match')
+      for text in ('1K', '1e100', '-1', '1mi', '')),
+    ({**VM, 'resources': {'bmc': {'limits': {'cpu': -1}}}},
+     'greater than or equal to 0'),
+    *(({**VM, 'resources': {'bmc': {'limits': {name: '1'}}}},
+       'a container has no such resource')
+      for name in ('cpus', 'storage', 'a b', 'a/b/c', '/b')),
+    *(({**VM, 'resources': {'ipmi': resources}},
+       'a request is at most its limit') for resources in (
+        {'requests': {'cpu': 1}, 'limits': {'cpu': '999m'}},
+        {'requests': {'memory': '1Gi'}, 'limits': {'memory': '1G'}},
+        {'requests': {'example.test/gpu': 1}},
+        {'requests': {'hugepages-2Mi': '2Mi'},
+         'limits': {'hugepages-2Mi': '4Mi'}})),
     ({**VM, 'image': ''}, 'at least 1 chars'),
+    *(({**VM, 'image': text}, 'should match') for text in (' a', 'a ', 'a b')),
+    *(({**VM, 'nodeSelector': {'a': text}}, 'should match')
+      for text in ('b c', '-', 'ä')),
+    ({**VM, 'nodeSelector': {'a': 'x' * 64}}, 'more than 63'),
+    *(({**VM, 'nodeSelector': {key: ''}}, 'keys of labels are names')
+      for key in ('a b', 'a/b/c', '/a', 'A.test/b', 'x' * 64, '')),
     ({**VM, 'tolerations': [{'effect': 'Maybe'}]}, 'Unsupported value'),
+    *(({**VM, 'tolerations': [{'operator': 'Exists'}, toleration]}, message)
+      for toleration, message in (
+        ({'value': 'a'}, 'without key needs operator Exists'),
+        ({'key': '', 'operator': 'Equal'}, 'without key needs operator Exi'),
+        ({'key': 'a', 'operator': 'Exists', 'value': 'b'}, 'has no value'),
+        ({'key': 'a', 'tolerationSeconds': 1}, 'needs effect NoExecute'),
+        ({'key': 'a', 'tolerationSeconds': 1, 'effect': 'NoSchedule'},
+         'needs effect NoExecute'),
+        ({'key': 'a b'}, 'should match'),
+        ({'key': 'a', 'value': 'b c'}, 'should match'))),
+    *(({**VM, 'service': {'annotations': {key: ''}}}, 'keys of annotations')
+      for key in ('no name!', 'a/b/c', '', 'x' * 64)),
+    ({**VM, 'service': {'annotations': {RANGES: '10.0.0.0/8'}}},
+     'needs type LoadBalancer'),
+    ({**VM, 'service': {'type': 'LoadBalancer', 'loadBalancerClass': 'a b'}},
+     'should match'),
+    *(({**VM, 'service': {'type': 'NodePort', **ports}},
+       'a node port serves one port') for ports in (
+        {'nodePorts': {'redfish': 30443, 'ipmi': 30443}},
+        {'nodePorts': {'redfish': 30443, 'ipmi': 30443},
+         'ports': {'redfish': 8443}})),
+    *(({**VM, 'route': {'termination': 'passthrough', part: {'a b': 'c'}}},
+       f'keys of {part}') for part in ('annotations', 'labels')),
+    ({**VM, 'route': {'termination': 'passthrough', 'labels': {'a': 'b c'}}},
+     'should match'),
+    *(({**VM, 'authSecretRef': {'name': text}}, 'should match')
+      for text in ('A', 'a/b', 'a..b', '-a')),
+    ({**OLD, 'authSecret': {'name': 'a', 'namespace': 'a.b'}},
+     'should match'),
+    ({**VM, 'redfish': {'tls': {'secretName': 'a_b'}}}, 'should match'),
+    ({'virtualMachineRef': {'name': 'a..b'}}, 'should match'),
+    ({'virtualMachine': {'name': 'a', 'namespace': 'A'}}, 'should match'),
 )
 
 # Every form of an entry that the emulator accepts.
 HOSTS = ['*', '*.example.com', 'images', 'Images.Example.com.', 'my_host',
          'a-1.b-2', '1.2.3.4', 'fd00::1', '10.0.0.0/8', 'fd00::/8', '3com.com']
+
+NETWORKS = ('0.0.0.0/0', '128.0.0.0/1', '10.0.0.0/8', '172.16.0.0/12',
+            '10.1.1.128/25', '10.1.2.3/32', '255.255.255.254/31', '::/0',
+            '2001:DB8::/32', 'fd00:1:2:3::/64', '::1/128',
+            '2001:db8:0:1:2:3:4:0/112', '2001:db8::f:a/127')
 
 ACCEPTED = (
     VM,
@@ -109,6 +176,16 @@ ACCEPTED = (
     {**VM, 'networkPolicy': {'allowedCIDRs': ['0.0.0.0/0', '::/0',
                                               'fd00:1::/64', '10.1.2.3/32'],
                              'allowedNamespaces': ['kube-system', '0']},
+     'service': {'type': 'LoadBalancer', 'annotations': {
+         RANGES: '10.0.0.0/8', 'a.test/B_c.d': ''},
+         'ports': {'redfish': 623},
+         'nodePorts': {'redfish': 30623, 'ipmi': 30623}},
+     'resources': {'bmc': {
+         'requests': {'cpu': '1.5', 'example.test/gpu': 1},
+         'limits': {'cpu': 2, 'memory': '1e9', 'example.test/gpu': '1'}}},
+     'nodeSelector': {'kubernetes.io/arch': 'amd64', 'a.test/role': ''},
+     'tolerations': [{'key': 'a.test/b', 'value': 'c', 'effect': 'NoExecute',
+                      'tolerationSeconds': 0}, {'operator': 'Exists'}],
      'virtualMedia': {
          'storageClassName': 'ceph.block-1', 'defaultSize': '4Gi',
          'allowLoopback': True, 'allowedHosts': HOSTS}},
@@ -241,6 +318,13 @@ class DefinitionTestCase(server.ServerTestCase):
     def test_emulator_accepts_valid_hosts(self):
         self.assertEqual('', spec.wrong_hosts(bodies.bmc(
             virtualMedia={'allowedHosts': HOSTS})))
+
+    async def test_networks_that_the_operator_accepts(self):
+        for number, text in enumerate(NETWORKS):
+            with self.subTest(text):
+                self.assertTrue(spec.is_network(text))
+                await self.make({**VM, 'networkPolicy': {
+                    'allowedCIDRs': [text]}}, 201, f'node-{number}')
 
     def test_names(self):
         found = self.definition['spec']

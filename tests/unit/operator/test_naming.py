@@ -50,7 +50,12 @@ class NamingTestCase(base.BaseTestCase):
         # The BMC's own Service has the name.
         self.assertIsNone(name('vm', 'vm'))
         self.assertIsNone(name('vm', by_ref=False))
-        for odd in ('7up', 'a.b', 'x' * 56):
+        # Not all versions of Kubernetes allow this one.
+        self.assertEqual('7up-virtbmc', name('7up'))
+        self.assertTrue(naming.begins_with_digit(name('7up')))
+        self.assertFalse(naming.begins_with_digit(name('vm')))
+        self.assertFalse(naming.begins_with_digit(None))
+        for odd in ('a.b', '7.b', 'x' * 56):
             self.assertIsNone(name(odd), odd)
 
     def test_is_ours(self):

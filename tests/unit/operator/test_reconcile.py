@@ -382,6 +382,63 @@ class ReconcileTestCase(base.BaseTestCase):
         self.assertEqual(('True', 'ServiceReady'),
                          harness.conditions(kube)['Ready'])
 
+    def test_rejected_network_policy_admits_no_clients(self):
+        """The former policy would go on to admit what is no longer wanted."""
+        kube = harness.cluster_with(bodies.body())
+        operator = harness.Operator(kube)
+        operator.run()
+        policy = 'NetworkPolicy', 'lab', 'node-virtbmc'
+        self.assertNotIn(policy, kube.objects)
+        for before in (), ('10.0.0.0/8',):
+            def want(body, networks=('fd00::/8',)):
+                body['spec']['networkPolicy'] = {
+                    'enabled': True, 'allowedCIDRs': list(networks)}
+            if before:
+                kube.change('VirtualMachineBMC', *KEY,
+                            lambda body: want(body, before))
+                operator.sync()
+                operator.run()
+                self.assertTrue(kube.objects[policy]['spec']['ingress'])
+            kube.change('VirtualMachineBMC', *KEY, want)
+            kube.writes.clear()
+            # An apply is followed by a replacement.
+            rejections = ['create'] if not before else ['apply', 'patch']
+
+            def reject(verb, kind, name, rejections=rejections):
+                if kind == 'NetworkPolicy' and verb in rejections:
+                    rejections.remove(verb)
+                    return errors.Rejected('no such network')
+            kube.faults.append(reject)
+            operator.sync()
+            self.assertRaises(workqueue.Failure, asyncio.run,
+                              operator.reconciler.reconcile(KEY))
+            self.assertEqual([], kube.objects[policy]['spec']['ingress'])
+            # Nothing else was written before.
+            self.assertEqual({'NetworkPolicy', 'VirtualMachineBMC', 'Event'},
+                             {kind for _, kind, _ in kube.writes})
+            self.assertEqual(('False', 'Refused'),
+                             harness.conditions(kube)['Ready'])
+            kube.faults.clear()
+            operator.sync()
+            operator.run()
+            self.assertTrue(kube.objects[policy]['spec']['ingress'])
+
+    def test_service_whose_name_begins_with_a_digit(self):
+        body = bodies.by_ref()
+        body['spec']['virtualMachineRef'] = {'name': '7up'}
+        service = 'Service', 'lab', '7up-virtbmc'
+        for version, reason in (
+                ('v1.35.4', 'SecondServiceNameInvalid'),
+                ('v1.36.0', 'EndpointAssigned')):
+            kube = harness.cluster_with(body)
+            kube.add(cluster.vm(name='7up'))
+            kube.kubernetes = version
+            harness.Operator(kube).run()
+            self.assertEqual(('True', reason),
+                             harness.conditions(kube)['EndpointReady'])
+            self.assertEqual(reason == 'EndpointAssigned',
+                             service in kube.objects)
+
     def test_unusable_certificate_authority(self):
         kube = harness.cluster_with(bodies.body())
         kube.add({'kind': 'Secret', 'data': {}, 'metadata': {

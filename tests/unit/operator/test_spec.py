@@ -9,6 +9,14 @@ from tests.unit.operator import bodies
 LAB = bodies.NAMESPACE
 
 
+#: Networks that a NetworkPolicy may have, and others.
+NETWORKS = ('0.0.0.0/0', '10.1.2.3/32', '::/0', '2001:DB8::/32', '::1/128',
+            '2001:db8:0:1:2:3:4:0/112')
+NO_NETWORKS = ('10.0.0.1/8', '010.0.0.0/8', '10.0.0.0/08', '10.0.0.0',
+               '10.0.0.0/255.0.0.0', '2001:db8::1/64', 'fd00:1:2:3::/48',
+               '::ffff:10.0.0.0/104', '::ffff:a00:0/104', 'fe80::%eth0/64',
+               '10.0.0.0/33', 'everyone', '')
+
 # (field of `spec.Bmc`, VirtualMachineBMC, expected value)
 CASES = (
     ('vm', bodies.body(), spec.Reference(LAB, 'vm')),
@@ -61,6 +69,16 @@ CASES = (
         'enabled': True, 'allowedCIDRs': ['10.0.0.0/8'],
         'allowedNamespaces': ['a']}),
      spec.NetworkPolicy(True, ('10.0.0.0/8',), ('a',))),
+    # What Kubernetes refuses is not in the NetworkPolicy.
+    ('network_policy', bodies.body(networkPolicy={
+        'enabled': True, 'allowedCIDRs': [*NO_NETWORKS, '10.0.0.0/8']}),
+     spec.NetworkPolicy(True, ('10.0.0.0/8',))),
+    ('refused_networks', bodies.body(), ()),
+    ('refused_networks', bodies.body(networkPolicy={
+        'enabled': True, 'allowedCIDRs': [*NO_NETWORKS, *NETWORKS]}),
+     NO_NETWORKS),
+    ('refused_networks', bodies.body(networkPolicy={
+        'allowedCIDRs': ['10.0.0.1/8']}), ()),
     ('media', bodies.body(), spec.Media()),
     ('host', bodies.body(), spec.Host()),
     ('host', bodies.body(bareMetalHost={'enabled': False,
