@@ -19,6 +19,7 @@ from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.pod import fairness
 from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.pod import metrics
+from sushy_kubevirt.pod import options_file
 from sushy_kubevirt.pod import secret_values
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import service_context
@@ -119,7 +120,7 @@ class SharedBmc:
 
     def _make(self):
         common, entry = self._common, self._entry
-        config = {**entry['options'],
+        config = {**options_file.check(entry['options']),
                   'SUSHY_EMULATOR_KUBEVIRT_VM': entry['vm']}
         given = settings.read(config)
         self._cluster = cluster.Cluster(

@@ -1,28 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ConfigMap with the config file of the emulator in a BMC's pod.
+"""The ConfigMap with the options of the emulator in a BMC's pod.
 
-The file is Python; values from the resource are written as literals. It has
-neither passwords nor keys: they are mounted, and environment variables name
-the folders.
+They are data, which the pod checks: see `options_file`. They have neither
+passwords nor keys: they are mounted, and environment variables name the
+folders.
 """
 
 import dataclasses
 import hashlib
+import json
 
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import spec
+from sushy_kubevirt.pod import options_file
 
-#: Keys of the ConfigMap, and the folders in which it and the Secrets are
-#: mounted.
-FILE = 'emulator.conf'
-PROXY_FILE = 'upload-proxy.crt'
-FOLDER = '/etc/virtbmc/config'
+#: Folders in which the Secrets are mounted.
 AUTH_FOLDER = '/etc/virtbmc/auth'
 TLS_FOLDER = '/etc/virtbmc/tls'
-
-#: Environment variables with the last two.
-AUTH_VARIABLE = 'VIRTBMC_AUTH_FOLDER'
-TLS_VARIABLE = 'VIRTBMC_TLS_FOLDER'
 
 #: TCP port of Redfish in the pod, which runs without privileges, and that of
 #: HTTP beside HTTPS.
@@ -35,7 +29,7 @@ HTTP_VARIABLE = 'VIRTBMC_HTTP_PORT'
 #: thousands of pods. A lost connection is noticed sooner.
 WATCH_SECONDS = 300
 
-_OURS = 'SUSHY_EMULATOR_KUBEVIRT_'
+_OURS = options_file.PREFIX
 
 #: Option without which the web page is served.
 WEB_PAGE = _OURS + 'WEB_PAGE'
@@ -72,79 +66,46 @@ def config_map(bmc, proxy=None):
     :param bmc: a `spec.Bmc`
     :param proxy: `Proxy`, or None
     """
-    data = {FILE: text(bmc, proxy)}
+    data = {options_file.FILE: text(bmc, proxy)}
     if proxy and proxy.authorities:
         # The pod reads it for each upload.
-        data[PROXY_FILE] = proxy.authorities
+        data[options_file.PROXY_FILE] = proxy.authorities
     return {'apiVersion': 'v1', 'kind': 'ConfigMap',
             'metadata': naming.metadata(bmc, naming.base(bmc.name)),
             'data': data}
 
 
 def digest(bmc, proxy=None):
-    """:returns: short text that changes with the config file"""
+    """:returns: short text that changes with the options"""
     return hashlib.sha256(text(bmc, proxy).encode()).hexdigest()[:16]
 
 
 def text(bmc, proxy=None):
-    """Make the config file.
+    """Make the file with the options.
 
     :param bmc: a `spec.Bmc`
     :param proxy: `Proxy`, or None
     """
-    lines = _head(bmc)
-    lines += [f'{name} = {value!r}' for name, value in _options(bmc)]
-    if proxy:
-        lines.append(f'{_OURS}MEDIA_UPLOAD_PROXY_URL = {proxy.url!r}')
-        if proxy.authorities:
-            lines.append(
-                f'{_OURS}MEDIA_UPLOAD_PROXY_CA = os.path.join(os.path.dirname('
-                f"os.environ['SUSHY_EMULATOR_CONFIG']), {PROXY_FILE!r})")
-    return '\n'.join(lines) + '\n'
+    return json.dumps({options_file.PORT: PORT, **options(bmc, proxy)},
+                      indent=1, sort_keys=True) + '\n'
 
 
-def shared_options(bmc, proxy=None):
-    """Make the emulator's options for a BMC in a shared pod.
+def options(bmc, proxy=None):
+    """Make the emulator's options for a BMC.
 
     :param bmc: a `spec.Bmc`
     :param proxy: `Proxy`, or None
     :returns: dict, without the port
     """
     found = dict(_options(bmc))
-    del found['SUSHY_EMULATOR_LISTEN_PORT']
     if proxy:
         found[_OURS + 'MEDIA_UPLOAD_PROXY_URL'] = proxy.url
         if proxy.authorities:
-            found[_OURS + 'MEDIA_UPLOAD_PROXY_CA'] = f'{FOLDER}/{PROXY_FILE}'
+            found[_OURS + 'MEDIA_UPLOAD_PROXY_CA'] = options_file.PROXY_FILE
     return found
 
 
-def _head(bmc):
-    lines = [
-        f'# Made by {naming.OPERATOR} from {naming.KIND} '
-        f'{bmc.namespace}/{bmc.name}.',
-        'import os',
-        '',
-        'from sushy_kubevirt import plugin',
-        '',
-        'plugin.enable()',
-        '',
-        "SUSHY_EMULATOR_LISTEN_IP = os.environ['POD_IP']",
-        # An emptyDir has mode 777: sessions get a folder in it.
-        "SUSHY_EMULATOR_STATE_DIR = os.path.join(os.environ.get('TMPDIR', "
-        "'/tmp'), 'redfish')",
-        f'{_OURS}ACCOUNTS = os.environ[{AUTH_VARIABLE!r}]']
-    if not bmc.redfish.plain:
-        lines += [
-            f'SUSHY_EMULATOR_SSL_{name} = '
-            f'os.environ[{TLS_VARIABLE!r}] + {file!r}' for name, file in (
-                ('CERT', '/tls.crt'), ('KEY', '/tls.key'))]
-    return lines
-
-
 def _options(bmc):
-    yield 'SUSHY_EMULATOR_LISTEN_PORT', PORT
-    yield 'SUSHY_EMULATOR_SYSTEM_DRIVER', 'kubevirt'
     yield _OURS + 'VM', str(bmc.vm)
     yield _OURS + 'WATCH_SECONDS', WATCH_SECONDS
     yield _OURS + 'SERVICE_PORTS', _ports(bmc)

@@ -10,6 +10,7 @@ import dataclasses
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.pod import options_file
 
 #: Name of the container.
 BMC = 'bmc'
@@ -24,7 +25,7 @@ HTTP = 'redfish-http'
 IPMI_PORT = 6230
 HEALTH_PORT = 8081
 
-#: Annotation of the pod: digest of its config file.
+#: Annotation of the pod: digest of its options.
 CONFIGURATION = naming.GROUP + '/configuration'
 
 #: Annotation of the pod: uid of its ServiceAccount. Tokens of an account that
@@ -120,7 +121,7 @@ def deployment(bmc, defaults, account=''):
     :param defaults: `Defaults`
     :param account: uid of the ServiceAccount
     """
-    env = [{'name': config_map.AUTH_VARIABLE,
+    env = [{'name': options_file.AUTH_VARIABLE,
             'value': config_map.AUTH_FOLDER}]
     mounts = [mount('auth', config_map.AUTH_FOLDER)]
     ports = []
@@ -276,12 +277,12 @@ def tls_secret(bmc):
 
 def _redfish(bmc, env, mounts, ports):
     """Add Redfish's part of the container to three lists."""
-    mounts.append(mount('config', config_map.FOLDER))
-    env.append({'name': 'SUSHY_EMULATOR_CONFIG',
-                'value': f'{config_map.FOLDER}/{config_map.FILE}'})
+    mounts.append(mount('config', options_file.FOLDER))
+    env.append({'name': options_file.VARIABLE,
+                'value': f'{options_file.FOLDER}/{options_file.FILE}'})
     if tls_secret(bmc):
         mounts.append(mount('tls', config_map.TLS_FOLDER))
-        env.append({'name': config_map.TLS_VARIABLE,
+        env.append({'name': options_file.TLS_VARIABLE,
                     'value': config_map.TLS_FOLDER})
     ports.append(_port(REDFISH, config_map.PORT))
     if bmc.redfish.both:

@@ -41,11 +41,12 @@ ALLOWED = {
     'sushy_kubevirt.pod': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.bmc.shares',
         'sushy_kubevirt.redfish', 'flask', 'httptools', 'uvicorn'},
-    # The operator shares the probes and metrics of the pods, and names the
-    # Secret in which a BMC keeps its state.
+    # The operator shares the probes and metrics of the pods, names the Secret
+    # in which a BMC keeps its state, and writes its options.
     'sushy_kubevirt.operator': {
         'sushy_kubevirt.kube', 'sushy_kubevirt.machine',
         'sushy_kubevirt.pod.prometheus', 'sushy_kubevirt.pod.health',
+        'sushy_kubevirt.pod.options_file',
         'sushy_kubevirt.bmc.state_secret', 'cryptography', 're2'},
     # A process of its own, not part of the operator's.
     'sushy_kubevirt.operator.diagnose': {

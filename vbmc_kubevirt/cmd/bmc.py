@@ -14,11 +14,15 @@ import sys
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import kubeconfig
+from sushy_kubevirt.pod import options_file
 from sushy_kubevirt.pod import rare_modules
 
 _REDFISH = """\
   SUSHY_EMULATOR_CONFIG
-                        path of a config file of sushy-emulator
+                        path of a config file of sushy-emulator, which is
+                        Python; or
+  VIRTBMC_OPTIONS       path of a JSON file with options of a BMC, which the
+                        operator writes
   VIRTBMC_HTTP_PORT     TCP port of HTTP beside HTTPS (default: none)
 """
 
@@ -67,6 +71,14 @@ _NAME = r'[a-z0-9]([-.a-z0-9]*[a-z0-9])?'
 _VM = re.compile(f'{_NAME}/{_NAME}')
 
 
+#: Environment variables with the path of Redfish's options.
+_CONFIGS = 'SUSHY_EMULATOR_CONFIG', options_file.VARIABLE
+
+#: Config file of sushy-emulator that reads the second.
+EMULATOR_CONFIG = os.path.join(
+    os.path.dirname(os.path.dirname(__file__)), 'emulator_config.py')
+
+
 class Invalid(ValueError):
     """An environment variable is missing or has an invalid value."""
 
@@ -79,8 +91,8 @@ def main(argv=None):
     """
     return _main(
         'sushy-kubevirt-bmc', 'Serve Redfish, IPMI or both for one KubeVirt '
-        'VM until SIGTERM.', 'Redfish is served if this is set:\n\n'
-        + _REDFISH + '\nIPMI is served if VIRTBMC_PORT is set:\n\n'
+        'VM until SIGTERM.', 'Redfish is served if one of the first two is '
+        'set:\n\n' + _REDFISH + '\nIPMI is served if VIRTBMC_PORT is set:\n\n'
         + _IPMI.format(default='', beside=',\n' + ' ' * 24
                        + 'unless Redfish is served, whose config file has it')
         + '\nFor both:\n\n'
@@ -88,7 +100,7 @@ def main(argv=None):
                          + 'its own in its config file')
         + _SHARED,
         argv, lambda environ: (
-            bool(environ.get('SUSHY_EMULATOR_CONFIG')),
+            any(map(environ.get, _CONFIGS)),
             bool(environ.get('VIRTBMC_PORT'))))
 
 
@@ -215,7 +227,7 @@ def _pod(environ, with_redfish, with_ipmi):
     :raises: `Invalid`, OSError
     """
     if not with_redfish and not with_ipmi:
-        raise Invalid('set SUSHY_EMULATOR_CONFIG to serve Redfish, '
+        raise Invalid(f"set {' or '.join(_CONFIGS)} to serve Redfish, "
                       'VIRTBMC_PORT to serve IPMI, or both')
     health_port = port(environ, 'VIRTBMC_HEALTH_PORT', HEALTH_PORT)
     ipmi_settings = read(environ) if with_ipmi else None
@@ -229,7 +241,7 @@ def _pod(environ, with_redfish, with_ipmi):
                 served.settings.vm != ipmi_settings.vm):
             raise Invalid(
                 f'VIRTBMC_VM is {ipmi_settings.vm!r}, but the VM in '
-                f"{environ['SUSHY_EMULATOR_CONFIG']} is "
+                f'{next(filter(None, map(environ.get, _CONFIGS)))} is '
                 f'{served.settings.vm!r}')
     if with_ipmi:
         # The modules of a protocol that is not served cost memory.
@@ -262,9 +274,11 @@ def _redfish(environ):
 
     :raises: `Invalid`
     """
-    if not environ.get('SUSHY_EMULATOR_CONFIG'):
-        raise Invalid('SUSHY_EMULATOR_CONFIG has to name a config file')
+    if not any(map(environ.get, _CONFIGS)):
+        raise Invalid(f"{' or '.join(_CONFIGS)} has to name a config file")
     http_port = port(environ, 'VIRTBMC_HTTP_PORT', None)
+    if not environ.get('SUSHY_EMULATOR_CONFIG'):
+        environ['SUSHY_EMULATOR_CONFIG'] = EMULATOR_CONFIG
     # The import reads the config file and starts the watches.
     from sushy_tools.emulator import main as emulator
 

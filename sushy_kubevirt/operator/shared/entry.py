@@ -30,7 +30,7 @@ def entry(bmc, slot, auth, tls, proxy=None):
                    'tls': secret and {'secret': secret, 'version': tls}}
     return _text({
         'uid': bmc.uid, 'slot': slot, 'vm': str(bmc.vm),
-        'options': config_map.shared_options(bmc, proxy),
+        'options': config_map.options(bmc, proxy),
         'redfish': redfish,
         'ipmi': {'port': deployments.client_port(bmc)} if bmc.ipmi else None,
         'account_management': bmc.account_management,

@@ -12,12 +12,12 @@ import collections
 
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.operator import bmc_resources
-from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator.shared import placement
+from sushy_kubevirt.pod import options_file
 
 #: Name of the container.
 CONTAINER = 'bmc'
@@ -169,7 +169,7 @@ def config_maps(namespace, shard, proxy):
         made.append({
             'apiVersion': 'v1', 'kind': 'ConfigMap',
             'metadata': metadata(namespace, shard, config(name)),
-            'data': {config_map.PROXY_FILE: proxy.authorities}})
+            'data': {options_file.PROXY_FILE: proxy.authorities}})
     return made
 
 
@@ -184,7 +184,7 @@ def deployment(namespace, shard, defaults, bmcs_per_pod, uid):
     mounts, volumes = [], [{'name': 'tmp', 'emptyDir': {
         'medium': 'Memory', 'sizeLimit': _TMP}}]
     if defaults.proxy and defaults.proxy.authorities:
-        mounts.append(deployments.mount('config', config_map.FOLDER))
+        mounts.append(deployments.mount('config', options_file.FOLDER))
         volumes.append({'name': 'config',
                         'configMap': {'name': config(name)}})
     container = deployments.container(

@@ -118,7 +118,7 @@ class RepairTestCase(operator.OperatorTestCase):
                 ('rolebinding', 'patch', {'subjects': [{
                     'kind': 'User', 'name': 'mallory',
                     'apiGroup': 'rbac.authorization.k8s.io'}]}),
-                ('configmap', 'patch', {'data': {'emulator.conf': 'x = 1'}}),
+                ('configmap', 'patch', {'data': {'options.json': '{}'}}),
                 ('configmap', 'patch', {'data': None}),
                 ('networkpolicy', 'patch', {'spec': {'ingress': [{}]}}),
                 ('networkpolicy', 'edit', 's/127.0.0.0/0.0.0.0/'),

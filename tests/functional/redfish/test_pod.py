@@ -2,9 +2,11 @@
 """``sushy-kubevirt-redfish`` as it runs in a BMC pod, with real clients."""
 
 import json
+import pathlib
 import signal
 import socket
 import ssl
+import subprocess
 import time
 
 import fixtures
@@ -409,6 +411,26 @@ class StartTestCase(base.SandboxTestCase):
     def test_invalid_option_prevents_start(self):
         self.assertIn('SUSHY_EMULATOR_KUBEVIRT_VM', self.start(
             "SUSHY_EMULATOR_KUBEVIRT_VM = 'no name'\n"))
+
+    def test_options_are_not_executed(self):
+        """A user who may change the ConfigMap writes Python into it."""
+        home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        options, proof = home / 'options.json', home / 'executed'
+        for text, said in (
+                (f'import pathlib; pathlib.Path({str(proof)!r}).touch()',
+                 f'{options} cannot be read: Expecting value'),
+                (json.dumps({'SUSHY_EMULATOR_KUBEVIRT_KUBECONFIG': str(
+                    home / 'kubeconfig')}), 'cannot be set in a BMC')):
+            options.write_text(text)
+            found = subprocess.run(
+                [process.BIN / 'sushy-kubevirt-bmc'], capture_output=True,
+                text=True, timeout=60, env=process.environment(home, {
+                    'VIRTBMC_OPTIONS': options, 'POD_IP': '127.0.0.1',
+                    'VIRTBMC_AUTH_FOLDER': home}))
+            self.assertEqual(2, found.returncode, found.stderr)
+            self.assertIn(said, found.stderr)
+            self.assertNotIn('Traceback', found.stderr)
+        self.assertFalse(proof.exists())
 
     def test_missing_certificate_prevents_start(self):
         self.assertIn('No such file', self.start(

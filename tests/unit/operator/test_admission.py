@@ -859,6 +859,8 @@ class AdmissionTestCase(base.BaseTestCase):
         for at, user, operation, allowed in (
                 (name, 'jane', 'UPDATE', False),
                 (name, own, 'UPDATE', False),
+                ('node-virtbmc', 'jane', 'CREATE', False),
+                ('node-virtbmc', own, 'UPDATE', False),
                 (name + '-config', own, 'UPDATE', False),
                 (name + '-served', own, 'UPDATE', True),
                 (name + '-served', own, 'CREATE', False),
@@ -878,7 +880,7 @@ class AdmissionTestCase(base.BaseTestCase):
             ('patch', 'bmc.kubevirt.io', 'virtualmachinebmcs', 'status',
              'lab'), tuple(asked[0])[:5])
         self.assertFalse(cel.evaluate(matching['expression'], {
-            'object': {'metadata': {'name': 'node-virtbmc'}}}))
+            'object': {'metadata': {'name': 'node-virtbmc-mine'}}}))
         self.assertEqual([], self.denials(
             'virtbmc-shared', {'metadata': {'name': name}}, {},
             authorizer=lambda wanted: (True, ''), request={

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import dataclasses
+import json
 import os
 import pathlib
+import tempfile
 from unittest import mock
 
 import fixtures
 from oslotest import base
 
 from sushy_kubevirt.emulator import settings
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import spec
+from sushy_kubevirt.pod import options_file
 from sushy_kubevirt.redfish.services import shared_directory
 from tests.unit.operator import bodies
 
@@ -24,20 +29,22 @@ ENVIRON = {'POD_IP': '10.1.2.3',
            'VIRTBMC_TLS_FOLDER': '/etc/virtbmc/tls'}
 
 
-def options(bmc, proxy=None, folder='/etc/virtbmc/config'):
-    """Return the options that the config file sets in a pod.
+def options(bmc, proxy=None, folder=None):
+    """Return the options of the emulator in a pod.
 
-    The file is executed, as `ast.parse` fails in Python 3.11 if another thread
-    of the process makes a syntax tree at the same time.
+    :param bmc: a `spec.Bmc`
+    :param proxy: a `config_map.Proxy`
+    :param folder: where the ConfigMap is mounted; None for a temporary one
     """
-    pod = mock.Mock(spec_set=['environ', 'path'], path=os.path, environ={
-        **ENVIRON, 'SUSHY_EMULATOR_CONFIG': folder + '/emulator.conf'})
-    modules = {'os': pod, 'sushy_kubevirt': mock.Mock()}
-    found = {'__builtins__': {
-        '__import__': lambda name, *_args: modules[name]}}
-    exec(config_map.text(bmc, proxy), found)
-    return {name: value for name, value in found.items()
-            if name.startswith('SUSHY_')}
+    with contextlib.ExitStack() as stack:
+        folder = folder or stack.enter_context(tempfile.TemporaryDirectory())
+        for name, text in config_map.config_map(bmc, proxy)['data'].items():
+            (pathlib.Path(folder) / name).write_text(text)
+        environ = {**ENVIRON, options_file.VARIABLE: os.path.join(
+            folder, options_file.FILE)}
+        if bmc.redfish.plain:
+            del environ[options_file.TLS_VARIABLE]
+        return options_file.config(environ)
 
 
 # (fields of the spec, attribute of the emulator's settings, its value)
@@ -143,21 +150,40 @@ class ConfigMapTestCase(base.BaseTestCase):
         folder = self.useFixture(fixtures.TempDir()).path
         certificate = pki.make('a').certificate
         proxy = config_map.Proxy('https://proxy.test', certificate)
-        made = config_map.config_map(bodies.bmc(), proxy)
-        for name, content in made['data'].items():
-            (pathlib.Path(folder) / name).write_text(content)
         found = settings.read(options(bodies.bmc(), proxy, folder)).machine
         self.assertEqual('https://proxy.test', found.media.upload_proxy_url)
         self.assertEqual(certificate, pathlib.Path(
             found.media.upload_proxy_ca).read_text())
         # A proxy whose certificate the system's CAs have signed.
         public_proxy = config_map.Proxy('https://proxy.test')
-        self.assertEqual(['emulator.conf'], list(config_map.config_map(
+        self.assertEqual(['options.json'], list(config_map.config_map(
             bodies.bmc(), public_proxy)['data']))
         self.assertIsNone(settings.read(options(
             bodies.bmc(), public_proxy)).machine.media.upload_proxy_ca)
         self.assertEqual(3, len({config_map.digest(bodies.bmc(), one)
                                  for one in (None, public_proxy, proxy)}))
+
+    def test_only_options_of_the_operator_are_read(self):
+        """Others name files, which may have commands in them."""
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).join(
+            options_file.FILE))
+        own = json.loads(config_map.text(bodies.bmc()))
+        for text in (
+                'import os', '[]', '"', '',
+                *(json.dumps({**own, name: '/etc/virtbmc/config/x'})
+                  for name in (
+                      'SUSHY_EMULATOR_KUBEVIRT_KUBECONFIG',
+                      'SUSHY_EMULATOR_KUBEVIRT_WEB_MODULES',
+                      'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS',
+                      'SUSHY_EMULATOR_KUBEVIRT_MEDIA_CA_FILE',
+                      'SUSHY_EMULATOR_KUBEVIRT_MEDIA_UPLOAD_PROXY_CA',
+                      'SUSHY_EMULATOR_AUTH_FILE', 'SUSHY_EMULATOR_SSL_KEY',
+                      'SUSHY_EMULATOR_SYSTEM_DRIVER', 'TESTING'))):
+            path.write_text(text)
+            self.assertRaises(errors.ConfigError, options_file.read,
+                              str(path))
+        path.write_text(json.dumps(own))
+        self.assertEqual(own, options_file.read(str(path)))
 
     def test_fields_are_escaped(self):
         injection = "x'; import os; os.abort() #\n'''\\"

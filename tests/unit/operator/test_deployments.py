@@ -110,7 +110,7 @@ class DeploymentTestCase(base.BaseTestCase):
                     {port['name'] for port in found['ports']})
                 names = {one['name'] for one in found['env']}
                 self.assertEqual('redfish' in expected,
-                                 'SUSHY_EMULATOR_CONFIG' in names)
+                                 'VIRTBMC_OPTIONS' in names)
                 self.assertEqual('ipmi' in expected, 'VIRTBMC_PORT' in names)
 
     def test_mounted_secrets(self):
@@ -309,10 +309,10 @@ class DeploymentTestCase(base.BaseTestCase):
 
     def test_path_of_config_file(self):
         redfish = containers(bodies.body())['bmc']
-        self.assertIn({'name': 'SUSHY_EMULATOR_CONFIG',
-                       'value': '/etc/virtbmc/config/emulator.conf'},
+        self.assertIn({'name': 'VIRTBMC_OPTIONS',
+                       'value': '/etc/virtbmc/config/options.json'},
                       redfish['env'])
-        self.assertEqual([config_map.FILE], list(
+        self.assertEqual(['options.json'], list(
             config_map.config_map(bodies.bmc())['data']))
 
     def test_port_that_ipmi_reports(self):

@@ -49,7 +49,6 @@ class EntryTestCase(base.BaseTestCase):
     def test_of_both_protocols(self):
         found = json.loads(entry.entry(bodies.bmc(), 4, '7', '8'))
         options = found.pop('options')
-        self.assertEqual('kubevirt', options['SUSHY_EMULATOR_SYSTEM_DRIVER'])
         self.assertNotIn('SUSHY_EMULATOR_LISTEN_PORT', options)
         self.assertEqual({
             'uid': bodies.UID, 'slot': 4, 'vm': 'lab/vm',
@@ -72,7 +71,7 @@ class EntryTestCase(base.BaseTestCase):
         found = json.loads(entry.entry(
             bodies.bmc(), 0, '7', '8', config_map.Proxy('https://p', 'PEM')))
         self.assertEqual(
-            ['https://p', '/etc/virtbmc/config/upload-proxy.crt'],
+            ['https://p', 'upload-proxy.crt'],
             [found['options']['SUSHY_EMULATOR_KUBEVIRT_MEDIA_UPLOAD_PROXY_'
                               + name] for name in ('URL', 'CA')])
 

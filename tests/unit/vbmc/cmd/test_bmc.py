@@ -98,7 +98,7 @@ class MainTest(base.BaseTestCase):
             'VIRTBMC_SERVICE_PORT', 'VIRTBMC_RUN_STRATEGY',
             'VIRTBMC_ACCOUNT_MANAGEMENT', *REQUIRED}
     REDFISH = {'POD_IP', 'VIRTBMC_HEALTH_PORT', 'VIRTBMC_HTTP_PORT',
-               'SUSHY_EMULATOR_CONFIG'}
+               'SUSHY_EMULATOR_CONFIG', 'VIRTBMC_OPTIONS'}
 
     def setUp(self):
         super().setUp()
@@ -144,7 +144,7 @@ class MainTest(base.BaseTestCase):
         code, out, err = self.main('sushy-kubevirt-bmc')
         self.assertEqual((2, ''), (code, out))
         self.assertIn('VIRTBMC_PORT', err)
-        self.assertIn('SUSHY_EMULATOR_CONFIG', err)
+        self.assertIn('SUSHY_EMULATOR_CONFIG or VIRTBMC_OPTIONS', err)
 
     def test_invalid_environment_is_an_error(self):
         for program, environ, name in (

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of a BMC's pod: data that the operator writes into a ConfigMap.
+
+A config file of sushy-emulator is Python, so whoever may change it can run
+code in the pod. The operator therefore writes JSON, and the pod takes only the
+options that the operator sets: others name files, such as a kubeconfig with a
+command in it.
+"""
+
+import json
+import os
+
+from sushy_kubevirt.kube import errors
+
+#: Environment variable with the path of the file.
+VARIABLE = 'VIRTBMC_OPTIONS'
+
+#: Keys of the ConfigMap, and the folder in which it is mounted.
+FILE = 'options.json'
+PROXY_FILE = 'upload-proxy.crt'
+FOLDER = '/etc/virtbmc/config'
+
+#: Environment variables with the folders of the mounted Secrets: login, and
+#: certificate of HTTPS.
+AUTH_VARIABLE = 'VIRTBMC_AUTH_FOLDER'
+TLS_VARIABLE = 'VIRTBMC_TLS_FOLDER'
+
+#: Prefix of the driver's options.
+PREFIX = 'SUSHY_EMULATOR_KUBEVIRT_'
+
+#: TCP port of Redfish.
+PORT = 'SUSHY_EMULATOR_LISTEN_PORT'
+
+#: Options that the file may set.
+NAMES = frozenset((PORT, *(PREFIX + name for name in (
+    'VM', 'WATCH_SECONDS', 'SERVICE_PORTS', 'OPTION_NAMES',
+    'ACCOUNT_MANAGEMENT', 'WEB_PAGE', 'RUN_STRATEGY', 'MEDIA_STORAGE_CLASS',
+    'MEDIA_ACCESS_MODE', 'MEDIA_MODE', 'MEDIA_DEFAULT_SIZE', 'MEDIA_VERIFY',
+    'MEDIA_ALLOW_LOOPBACK', 'MEDIA_ALLOWED_HOSTS',
+    'MEDIA_UPLOAD_PROXY_URL', 'MEDIA_UPLOAD_PROXY_CA'))))
+
+#: The one of them that is a file's name, `PROXY_FILE`.
+_AUTHORITIES = PREFIX + 'MEDIA_UPLOAD_PROXY_CA'
+
+
+def check(options: object, folder: str = FOLDER) -> dict[str, object]:
+    """Check the names of options; their values are checked by the emulator.
+
+    :param options: of the file, or of an entry of a shared pod's list
+    :param folder: where the ConfigMap is mounted
+    :returns: the options, with the path of the upload proxy's certificates
+    :raises: `errors.ConfigError`
+    """
+    if not isinstance(options, dict):
+        raise errors.ConfigError('The options are no JSON object')
+    unknown = sorted(options.keys() - NAMES)
+    if unknown:
+        raise errors.ConfigError('These options cannot be set in a BMC\'s '
+                                 f"pod: {', '.join(unknown)[:200]}")
+    if _AUTHORITIES not in options:
+        return options
+    if options[_AUTHORITIES] != PROXY_FILE:
+        raise errors.ConfigError(f'{_AUTHORITIES} must be {PROXY_FILE}')
+    return {**options, _AUTHORITIES: os.path.join(folder, PROXY_FILE)}
+
+
+def read(path: str) -> dict[str, object]:
+    """Read the file.
+
+    :param path: of the file
+    :returns: its options, see `check`
+    :raises: `errors.ConfigError`
+    """
+    try:
+        with open(path, encoding='utf-8') as stream:
+            options = json.load(stream)
+    except (OSError, ValueError, RecursionError) as e:
+        raise errors.ConfigError(f'{path} cannot be read: {e}') from None
+    return check(options, os.path.dirname(path))
+
+
+def config(environ: dict[str, str]) -> dict[str, object]:
+    """Return the options of sushy-emulator in a BMC's pod.
+
+    :param environ: environment variables of the pod
+    :returns: those of the file and those that every pod has
+    :raises: `errors.ConfigError`
+    """
+    options = {
+        'SUSHY_EMULATOR_SYSTEM_DRIVER': 'kubevirt',
+        'SUSHY_EMULATOR_LISTEN_IP': environ.get('POD_IP'),
+        # An emptyDir has mode 777: sessions get a folder in it.
+        'SUSHY_EMULATOR_STATE_DIR': os.path.join(
+            environ.get('TMPDIR', '/tmp'), 'redfish'),
+        PREFIX + 'ACCOUNTS': environ.get(AUTH_VARIABLE)}
+    folder = environ.get(TLS_VARIABLE)
+    if folder:
+        options.update({
+            'SUSHY_EMULATOR_SSL_CERT': os.path.join(folder, 'tls.crt'),
+            'SUSHY_EMULATOR_SSL_KEY': os.path.join(folder, 'tls.key')})
+    return {**options, **read(environ[VARIABLE])}
