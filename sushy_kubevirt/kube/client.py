@@ -587,8 +587,8 @@ def _connection_error(call, server, error):
                           e.ProxyError, e.LocationValueError)):
         return errors.Unavailable(message)
     if isinstance(error, e.TimeoutError):
-        return errors.Unavailable(message, maybe_done=True)
-    return errors.ConnectionLost(message, maybe_done=True)
+        return errors.Unavailable(message, maybe_done=call.verb != 'get')
+    return errors.ConnectionLost(message, maybe_done=call.verb != 'get')
 
 
 def _reason(error):

@@ -5,7 +5,8 @@ A write is a function (a step) that reads fresh state, returns if nothing is
 left to do, and otherwise sends one request. It is repeated after
 `errors.Unavailable`: conflicts, a busy or failing server, a lost connection.
 As each attempt reads first, a request that was carried out although its
-response was lost is not sent twice.
+response was lost is not sent twice. Where a watch shows the effect, not even
+that read is needed: under load it may be as late as the response.
 
 urllib3's retries cannot do this, as they repeat the same request. With the
 tenacity package the server's Retry-After and the shorter pause after conflicts
@@ -23,6 +24,10 @@ from sushy_kubevirt.kube import errors
 #: After a conflict a fifth of that: the other write is already complete.
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
+
+#: Seconds beyond the deadline in which the effect of a request without a
+#: response may show.
+LATE_SECONDS = 0.5
 
 
 def pause(tries, first, longest, least=None):
@@ -68,22 +73,34 @@ def after_first(first, step):
     return attempt
 
 
-def run(step, options, closing):
+def run(step, options, closing, shown=None):
     """Repeat a step until it succeeds or the deadline has passed.
 
     :param step: function without arguments
     :param options: an `options.Options`: ``write_deadline`` in seconds
     :param closing: `threading.Event` that ends the waiting when set
+    :param shown: function of a number of seconds, in which it waits for the
+        effect of a request whose response was lost to show. Returns a tuple
+        with what the step would return then; None if it has not shown
     :returns: what the step returned
     :raises: the last `errors.Unavailable`; other errors at once
     """
     deadline = time.monotonic() + options.write_deadline
+    lost = False
     for tries in itertools.count():
         try:
             return step()
         except errors.Unavailable as e:
+            lost = lost or e.maybe_done
             share = 1 / 5 if isinstance(e, errors.Conflict) else 1
             wait = pause(tries, FIRST_PAUSE * share, LONGEST_PAUSE * share,
                          e.retry_after)
-            if time.monotonic() + wait >= deadline or closing.wait(wait):
+            late = time.monotonic() + wait >= deadline
+            if lost and shown is not None:
+                result = shown(LATE_SECONDS if late else wait)
+                if result is not None:
+                    return result[0]
+                if late or closing.is_set():
+                    raise
+            elif late or closing.wait(wait):
                 raise

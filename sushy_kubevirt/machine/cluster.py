@@ -482,6 +482,32 @@ class Cluster:
             # At most 1 s, as `objects` calls the API while a watch is down.
             self._cache.wait_change(seen, min(left, 1.0))
 
+    def shown(self, machine, step, seconds):
+        """Wait until the watches show that nothing is left for a step to do.
+
+        The step has sent a request whose response was lost. The cache is not
+        older than what it was computed from, so it shows the effect, or the
+        step would have to send the request again.
+
+        :param step: see `machine.Machine.write`
+        :param seconds: longest wait
+        :returns: tuple with what the step returned; None if it has something
+            left to do
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            seen = self._cache.changes
+            vm, vmi = self.cached_objects(machine)
+            try:
+                if vm is not None:
+                    return blocking.attempt(step, vm, vmi),
+            except (blocking.WouldBlock, errors.MachineError):
+                pass
+            left = deadline - time.monotonic()
+            if left <= 0 or self.closing.is_set():
+                return None
+            self._cache.wait_change(seen, left)
+
     def call(self, machine, action, body, resource):
         """See `machine.Machine.call`."""
         key = (machine.namespace, machine.name)

@@ -114,7 +114,9 @@ class Machine:
         if from_cache is not None:
             attempt = retry.after_first(lambda: self._first(from_cache),
                                         attempt)
-        return retry.run(attempt, self.cluster.options, self.cluster.closing)
+        return retry.run(
+            attempt, self.cluster.options, self.cluster.closing,
+            lambda seconds: self.cluster.shown(self, step, seconds))
 
     def _first(self, from_cache):
         vm, vmi = self.cluster.current_objects(self)
@@ -211,6 +213,19 @@ class Machine:
             powers it on
         """
         reset.reset(self, reset_type, restart_powers_on)
+
+    def running_uid(self):
+        """Return the uid of the VMI that has not ended, or None."""
+        _vm, vmi = self.objects()
+        return vmi['metadata']['uid'] if run_strategy.is_active(vmi) else None
+
+    def shows(self, reset_type, before):
+        """Return whether a reset has had an effect, see `reset.shows`.
+
+        :param reset_type: a `power_state.ResetType`
+        :param before: `running_uid` before it was requested
+        """
+        return reset.shows(reset_type, before, *self.objects())
 
     def power_restore_policy(self):
         """Return the `power_restore_policy.Policy`, or None."""

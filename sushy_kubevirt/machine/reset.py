@@ -12,6 +12,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_on_off
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import restart
+from sushy_kubevirt.machine import run_strategy
 
 LOG = logging.getLogger(__name__)
 
@@ -37,6 +38,22 @@ def reset(machine, reset_type, restart_powers_on=True):
         restart.restart(machine, _RESTARTS[reset_type], restart_powers_on)
     else:
         _ACTIONS[reset_type](machine)
+
+
+def shows(reset_type, before, vm, vmi):
+    """Return whether the objects of a machine show the effect of `reset`.
+
+    :param reset_type: a `power_state.ResetType` of IPMI's Chassis Control
+    :param before: uid of the active VMI before it was requested, or None
+    """
+    if reset_type in _RESTARTS:
+        return run_strategy.shows('restart', vm, vmi, before)
+    state = power_state.state(vm, vmi)
+    if (reset_type is power_state.ResetType.FORCE_OFF
+            and state is power_state.PowerState.POWERING_OFF):
+        # It may have been shutting down before.
+        return power_on_off.grace_period(vmi) == 0
+    return state in _REACHED.get(reset_type, ())
 
 
 def _push_power_button(machine):
@@ -89,6 +106,15 @@ _ACTIONS = {
     power_state.ResetType.PUSH_POWER_BUTTON: _push_power_button,
     power_state.ResetType.PAUSE: _pause,
     power_state.ResetType.RESUME: _resume,
+}
+
+# Types that do not restart a machine: its states when they have begun.
+_REACHED = {
+    power_state.ResetType.ON: (power_state.PowerState.POWERING_ON,
+                               power_state.PowerState.ON),
+    power_state.ResetType.FORCE_OFF: (power_state.PowerState.OFF,),
+    power_state.ResetType.GRACEFUL_SHUTDOWN: (
+        power_state.PowerState.POWERING_OFF, power_state.PowerState.OFF),
 }
 
 # Types that restart a machine: whether at once.

@@ -88,7 +88,7 @@ def commands(bmc):
         (constants.CHASSIS, 0x02): server.Command(
             'Chassis Control',
             bmc.map_errors(chassis.chassis_control), _LEVEL.OPERATOR,
-            min_length=1, modifies=True),
+            min_length=1, modifies=True, begun=chassis.control_begun),
         (constants.CHASSIS, 0x04): server.Command(
             'Chassis Identify', bmc.map_errors(chassis.identify),
             _LEVEL.OPERATOR, modifies=True),
@@ -134,6 +134,7 @@ class _Chassis:
         # Ends a timed identify; None before the first one.
         self._identify_timer = None
         self._status = None, b''    # what it was made from, and its bytes
+        self._controlled = None     # uid of the VMI before the last control
 
     def get_capabilities(self, session, data):
         return constants.Completion.OK, CAPABILITIES
@@ -225,12 +226,22 @@ class _Chassis:
         if reset_type is None:
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
         machine = self._bmc.machine()
+        self._controlled = machine.running_uid()
         with self._bmc.restart_cause.request(
                 restart_cause.Cause.CHASSIS_CONTROL, machine, reset_type):
             # Power cycle and hard reset have no effect on a chassis that is
             # off (section 28.3).
             machine.reset(reset_type, restart_powers_on=False)
         LOG.info('%s: %s', self._bmc.name, reset_type.value)
+
+    def control_begun(self, session, data):
+        """Return whether the cluster shows the effect of `chassis_control`.
+
+        The response to Chassis Control (28.3) does not wait for the end of
+        what it has begun.
+        """
+        return self._bmc.machine().shows(
+            CHASSIS_CONTROL[data[0] & 0x0f], self._controlled)
 
     def set_restore_policy(self, session, data):
         """Set Power Restore Policy (section 28.8)."""

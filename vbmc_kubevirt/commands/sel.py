@@ -7,6 +7,7 @@ API calls for a thousand entries as for one.
 """
 
 import dataclasses
+import math
 import struct
 import threading
 import time
@@ -14,6 +15,7 @@ import time
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import blocking
+from sushy_kubevirt.kube import errors
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import reservation
 from vbmc_kubevirt.commands import sel_clock
@@ -201,7 +203,15 @@ class _Sel:
         if raw[2] != sel_records.SYSTEM_EVENT and (
                 raw[2] < sel_records.OEM_FIRST):
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
-        return struct.pack('<H', self._add(raw))
+        name = self._add(raw)
+        try:
+            keys = self._read(0).keys
+        except errors.Unavailable as exc:
+            # The entry exists; its id is known but for a collision.
+            self._bmc.record_error(exc)
+            keys = {}
+        key = f'{name}/1'
+        return struct.pack('<H', keys.get(key) or sel_records.id_of(key))
 
     def platform_event(self, session, data):
         """Platform Event (29.3): log an event of the client's.
@@ -215,12 +225,21 @@ class _Sel:
                 channel.CHANNEL << _CHANNEL_SHIFT | session.requester)))
 
     def _add(self, raw):
-        """Log a record. :returns: its record id"""
+        """Log a record. :returns: id of the log's entry"""
         machine = self._bmc.machine()
         name = self._bmc.log().add(
             machine, event_registry.SEL_ENTRY,
             (machine.qualified_name, raw[2:].hex()), raw)
-        return self._read(0).keys.get(f'{name}/1', 0)
+        self._expire()
+        return name
+
+    def _expire(self):
+        """Have the log read again by the next command that needs it."""
+        with self._lock:
+            period, records = self._known
+            if records is not None:
+                self._known = period, dataclasses.replace(
+                    records, at=-math.inf)
 
     def delete(self, session, data):
         """Delete SEL Entry (31.8)."""
@@ -237,7 +256,7 @@ class _Sel:
             self._erased = log.erased_at(machine)
             self._reservations.cancel(but=reserved)
         # The other records keep their ids.
-        self._read(0)
+        self._expire()
         return struct.pack('<H', number)
 
     def clear(self, session, data):

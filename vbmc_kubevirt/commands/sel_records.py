@@ -151,7 +151,12 @@ def first_id(entry):
     It depends on the Event and its count alone, so a restarted BMC, and
     another one beside it, give the same.
     """
-    digest = hashlib.sha256(key(entry).encode()).digest()
+    return id_of(key(entry))
+
+
+def id_of(text):
+    """Return the record id that follows from a `key`."""
+    digest = hashlib.sha256(text.encode()).digest()
     return int.from_bytes(digest[:2]) % ID_MAX + 1
 
 

@@ -13,8 +13,8 @@ PASSWORD_MAX = 20
 #: Seconds that serving a command may take to write to and to read from the
 #: cluster, as machine options. ``ipmitool`` sends a request four times in ten
 #: seconds and then reports the BMC as unreachable; "node busy" before that is
-#: more useful.
-CLUSTER_DEADLINES = {'write_deadline': 8.0, 'read_deadline': 4.0}
+#: more useful. On a busy node packets are a second or two under way.
+CLUSTER_DEADLINES = {'write_deadline': 7.0, 'read_deadline': 4.0}
 
 
 class Completion(enum.IntEnum):

@@ -37,9 +37,10 @@ READS_MAX = 4
 CACHED_RESPONSES_MAX = 8
 CACHED_RESPONSE_SECONDS = 30.0
 
-#: Commands that take longer get completion code C3h; the operation
+#: Commands that take longer are answered before they have ended: with success
+#: if their effect shows, else with completion code C3h. The operation
 #: continues. ``ipmitool`` gives up after ten seconds in total.
-RESPONSE_SECONDS = 9.0
+RESPONSE_SECONDS = 8.0
 
 #: Seconds that `Server.finish` waits for Close Session from clients. Without
 #: a response to it ``ipmitool`` retries for another ten seconds.
@@ -53,8 +54,8 @@ DATAGRAM_MAX = 1024
 
 
 class Command(collections.namedtuple(
-        'Command', 'name handler privilege min_length modifies inline',
-        defaults=(0, False, False))):
+        'Command', 'name handler privilege min_length modifies inline begun',
+        defaults=(0, False, False, None))):
     """An IPMI command that the BMC supports.
 
     :ivar name: name in the specification (appendix G); label in metrics
@@ -69,6 +70,9 @@ class Command(collections.namedtuple(
         request is repeated, and never two at a time
     :ivar inline: the handler does not block and is not attempted: run it in
         the event loop
+    :ivar begun: function of (session, data) that returns whether the effect of
+        a command that changes the VM shows, for one that has not ended in
+        time; it must not block
     """
 
     __slots__ = ()
@@ -121,6 +125,8 @@ class Server:
         self._loop = None
         self._socket = None
         self._write_lock = self._reads = None
+        # The last request for a change whose command was run.
+        self._writing = None
         self._finishing = False
         self._stopped = False
         self._tasks = set()
@@ -522,16 +528,29 @@ class Server:
         work = self._task(self._run_handler(session, request, command))
         done, _pending = await asyncio.wait({work}, timeout=RESPONSE_SECONDS)
         session.pending.discard(request)
+        answer = work.result() if done else self._early_answer(
+            session, request, command)
         if session.session_id in self._sessions.established:
-            answer = work.result() if done else (constants.Completion.TIMEOUT,
-                                                 b'')
             self._respond(session, request, answer, keep=command.modifies)
+        if (not done and command.modifies
+                and answer[0] == constants.Completion.TIMEOUT):
+            # A client that repeats its request gets the result.
+            self._keep(session, request, await work)
+
+    def _early_answer(self, session, request, command):
+        """Return the answer to a command that has not ended in time."""
+        if command.begun is not None and self._writing is request:
+            with contextlib.suppress(Exception):
+                if self._attempt(command.begun, session, request.data):
+                    return constants.Completion.OK, b''
+        return constants.Completion.TIMEOUT, b''
 
     async def _run_handler(self, session, request, command):
         """:returns: (completion code, data)"""
         try:
             if command.modifies:
                 async with self._write_lock:
+                    self._writing = request
                     return await self._loop.run_in_executor(
                         self._writers, command.handler, session, request.data)
             async with self._reads:
@@ -559,10 +578,15 @@ class Server:
             message = packet.response(request, *answer)
         self._count(request, answer)
         if keep:
-            session.response_cache[request] = self._loop.time(), message
-            if len(session.response_cache) > CACHED_RESPONSES_MAX:
-                session.response_cache.popitem(last=False)
+            self._keep(session, request, answer)
         self._send(session.wrap(message), session.address)
+
+    def _keep(self, session, request, answer):
+        """Keep the answer for repetitions of a request."""
+        session.response_cache[request] = (
+            self._loop.time(), packet.response(request, *answer))
+        if len(session.response_cache) > CACHED_RESPONSES_MAX:
+            session.response_cache.popitem(last=False)
 
     def _count(self, request, answer):
         code = request.netfn, request.command

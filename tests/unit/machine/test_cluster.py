@@ -662,6 +662,22 @@ class ClusterTestCase(base.BaseTestCase):
         machine.set_indicator('Lit')
         self.assertEqual('Lit', machine.indicator())
 
+    def test_effect_of_write_without_response(self):
+        """The watch shows it, while the API answers no reads."""
+        machine = self.cluster().machine('a')
+        self.api.rule('PATCH', '', 'drop-after')
+        self.api.rule('GET', '/virtualmachines/a$', 'hang', times=99)
+
+        def step(vm, vmi):
+            if vm['metadata']['annotations'].get('mark'):
+                return 'done'
+            return machine.patch([{
+                'op': 'add', 'path': '/metadata/annotations/mark',
+                'value': 'x'}], guard=vm)
+
+        self.assertEqual('done', machine.write(step, step))
+        self.assertEqual(1, self.api.count('PATCH'))
+
     def test_rejected_write_is_not_retried(self):
         machine = self.cluster().machine('a')
         self.api.rule('PATCH', '', (422, {'message': 'no'}))

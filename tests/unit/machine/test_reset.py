@@ -502,6 +502,30 @@ class EffectTestCase(base.BaseTestCase):
                 for each in (before, after)])
 
 
+class ShownTestCase(base.BaseTestCase):
+
+    def test_effect_of_a_reset(self):
+        running, stopping = fakes.vmi(), fakes.vmi(deleting=True)
+        killed = fakes.vmi(deleting=True, grace=0)
+        ended = fakes.vmi('Succeeded')
+        for kind, before, vmi, shown in (
+                (R.ON, None, None, False), (R.ON, None, running, True),
+                (R.ON, 'u0', stopping, False),
+                (R.FORCE_OFF, 'u0', running, False),
+                (R.FORCE_OFF, 'u0', stopping, False),
+                (R.FORCE_OFF, 'u0', killed, True),
+                (R.FORCE_OFF, 'u0', ended, True),
+                (R.FORCE_OFF, 'u0', None, True),
+                (R.GRACEFUL_SHUTDOWN, 'u0', running, False),
+                (R.GRACEFUL_SHUTDOWN, 'u0', stopping, True),
+                (R.FORCE_RESTART, 'u0', running, False),
+                (R.FORCE_RESTART, 'u0', stopping, True),
+                (R.POWER_CYCLE, 'u9', running, True),
+                (R.NMI, 'u0', running, False)):
+            self.assertIs(shown, reset.shows(kind, before, fakes.vm(
+                'Manual'), vmi), (kind, vmi))
+
+
 class OneTimeBootTestCase(ResetTestCase):
     """A pending one-time override, with the gate RebootPolicy."""
 

@@ -18,7 +18,7 @@ class SettingsTest(base.BaseTestCase):
             loaded = config.load()
         self.assertEqual(config.Settings(), loaded)
         self.assertEqual(
-            (None, 'RerunOnFailure', 8.0),
+            (None, 'RerunOnFailure', 7.0),
             (
                 loaded.kubeconfig,
                 loaded.machine_options.run_strategy,

@@ -30,7 +30,7 @@ class ReadTest(base.BaseTestCase):
         self.assertEqual(
             'RerunOnFailure',
             settings.machine_options.run_strategy)
-        self.assertEqual(8, settings.machine_options.write_deadline)
+        self.assertEqual(7, settings.machine_options.write_deadline)
         self.assertEqual(300, settings.machine_options.watch_seconds)
         self.assertTrue(settings.machine_options.reconcile)
 

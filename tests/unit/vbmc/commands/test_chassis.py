@@ -39,6 +39,16 @@ class ChassisTest(bmc_case.BmcTestCase):
             self.assertEqual((0, bytes((1, minutes, 0, 0, 0))),
                              self.ask(0, 0x0F))
 
+    def test_control_has_begun_when_the_machine_shows_it(self):
+        self.machine.running_uid.return_value = 'u0'
+        self.ask(0, 2, 3)
+        command = self.bmc.commands[0, 2]
+        for shown in True, False:
+            self.machine.shows.return_value = shown
+            self.assertIs(shown, command.begun(self.session, b'\3'))
+        self.machine.shows.assert_called_with(
+            power_state.ResetType.FORCE_RESTART, 'u0')
+
 
 class StatusTest(bmc_case.BmcTestCase):
 

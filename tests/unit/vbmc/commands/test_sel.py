@@ -8,6 +8,7 @@ import fixtures
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import event_registry as registry
 from sushy_kubevirt.kube import blocking
+from sushy_kubevirt.kube import errors
 from tests.unit.vbmc import bmc_case
 from vbmc_kubevirt.commands import reservation
 from vbmc_kubevirt.commands import sel
@@ -339,6 +340,22 @@ class SelTestCase(bmc_case.BmcTestCase):
         # The BMC sets id and time.
         self.assertEqual(struct.pack('<HBI', number, 2, NOW) + raw[7:],
                          record)
+
+    def test_what_was_written_succeeds_although_nothing_can_be_read(self):
+        raw = struct.pack('<HBIHB6B', 0, 2, 0, 0x41, 4, 1, 0x30, 1, 9, 80, 70)
+        self.add(raw)
+        [number] = self.ids()
+        number = struct.pack('<H', number)
+        reserved = self.ask(0x0A, 0x42)[1]
+        self.log.entries.side_effect = errors.Unavailable('busy')
+        self.assertEqual((0, number), self.ask(0x0A, 0x46, *reserved, *number))
+        self.log.delete.assert_called_once()
+        self.assertEqual((0, b''), self.ask(4, 2, 4, 1, 0x30, 1, 9, 80, 70))
+        self.assertEqual((0, number), self.ask(0x0A, 0x44, *raw))
+        # The deleted record is not listed from memory.
+        self.log.entries.side_effect = None
+        self.log.entries.return_value = ()
+        self.assertEqual(0xCB, self.record(*struct.unpack('<H', number))[0])
 
     def test_types_of_added_entries(self):
         for type_, stamped in ((0xC0, True), (0xDF, True), (0xE0, False),

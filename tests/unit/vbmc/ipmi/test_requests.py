@@ -176,6 +176,34 @@ class RequestTest(base.ServerTestCase):
         self.assertEqual([('write', b'\1'), ('write', b'\2')],
                          self.calls)
 
+    async def test_late_result_is_kept_for_repetitions(self):
+        self.set_response_timeout(0.05)
+        self.unblock.clear()
+        self.assertEqual((0xC3, b''), await self.one.command(
+            0, 2, b'\1', rq=9))
+        self.unblock.set()
+        await self.wait_for_tasks()
+        self.assertEqual([(0, b'\1')], self.one.request(0, 2, b'\1', rq=9))
+        self.assertEqual([('write', b'\1')], self.calls)
+
+    async def test_slow_command_whose_effect_shows_has_succeeded(self):
+        shown = []
+        command = self.commands[0, 2]
+        self.commands[0, 2] = command._replace(
+            begun=lambda session, data: shown.append(data) or data == b'\1')
+        self.server._attempt = lambda handler, *args: handler(*args)
+        self.set_response_timeout(0.05)
+        self.unblock.clear()
+        self.assertEqual((0, b''), await self.one.command(0, 2, b'\1', rq=9))
+        # This one has not begun: it waits for the first.
+        self.assertEqual((0xC3, b''), await self.one.command(0, 2, b'\1'))
+        self.unblock.set()
+        await self.wait_for_tasks()
+        self.assertEqual([(0, b'')], self.one.request(0, 2, b'\1', rq=9))
+        self.unblock.clear()
+        self.assertEqual((0xC3, b''), await self.one.command(0, 2, b'\2'))
+        self.assertEqual([b'\1', b'\2'], shown)
+
     def set_response_timeout(self, seconds):
         patch = mock.patch.object(server, 'RESPONSE_SECONDS', seconds)
         patch.start()
