@@ -10,6 +10,7 @@ guarantees this order within a resource.)
 
 import dataclasses
 import datetime
+import json
 
 from sushy_kubevirt.kube import errors
 
@@ -22,6 +23,10 @@ MAX_MACHINES = 2000
 
 #: Largest number of Events of a machine that are deleted one by one.
 MAX_DELETED = 1000
+
+#: Characters of the section, as JSON, up to which Events may be deleted one by
+#: one. What is left is for logs that are cleared.
+MAX_LENGTH = 300 * 1024
 
 
 def seconds(text):
@@ -165,12 +170,21 @@ class ClearedLogs:
                     'clear the log')
             return dataclasses.replace(old, deleted=deleted, deleted_at=at)
 
-        self._update(machine, change)
+        self._update(machine, change, MAX_LENGTH)
 
-    def _update(self, machine, change):
+    def _update(self, machine, change, most=None):
+        """Change what is stored of a machine.
+
+        :param change: function of its `Cleared` that returns the new one
+        :param most: characters of the section, as JSON
+        """
         def edit(section):
             section[machine.uid] = dataclasses.asdict(
                 change(_decode(section.get(machine.uid))))
+            if most is not None and len(json.dumps(section)) > most:
+                raise errors.Rejected(
+                    'Too many entries of logs were deleted one by one; clear '
+                    'the logs')
             for uid in sorted(section, key=lambda uid: _latest(
                     section[uid]))[:-MAX_MACHINES]:
                 del section[uid]

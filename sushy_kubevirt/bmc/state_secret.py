@@ -48,9 +48,13 @@ RETRY_SECONDS = 2
 # Shared, so that callers recognize an absent section as unchanged.
 _EMPTY = {}
 
-#: Largest number of bytes of all sections; Kubernetes limits a Secret to
-#: 1 MiB.
-MAX_BYTES = 700 * 1024
+#: Largest number of bytes of a section, as stored (base64 has a third more
+#: than what it stands for), so that no section takes the room of another.
+#: Kubernetes limits a Secret to 1 MiB without base64.
+MAX_BYTES = 64 * 1024
+
+#: That of larger sections, by name.
+LARGE_SECTIONS = {'subscriptions': 450 * 1024, 'log': 500 * 1024}
 
 _TOPIC = 'state'
 
@@ -231,9 +235,10 @@ class StateSecret:
             return secret, False
         sections[section] = after
         data = {name: _encode(value) for name, value in sections.items()}
-        if sum(map(len, data.values())) > MAX_BYTES:
+        if len(data[section]) > max(LARGE_SECTIONS.get(section, MAX_BYTES),
+                                    len(_encode(before))):
             raise errors.Rejected(
-                f'{self} is full; delete subscriptions first')
+                f'{self} has no room for more {section}; delete some first')
         if secret is None:
             return self._create(data, owner), True
         return self._patch(secret, data, owner), True

@@ -14,6 +14,7 @@ import ipaddress
 
 import flask
 
+from sushy_kubevirt.bmc import shares
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.services import account_files
@@ -111,6 +112,16 @@ def still_authorized():
                 and (secret is None or sessions.find(secret) is not None))
 
     return authorized
+
+
+def owner():
+    """Return to whose share the request belongs, see `shares`.
+
+    :returns: name of its account; without one, the network of the client
+    """
+    account = flask.g.account
+    return shares.network(client_address()) if account is None else (
+        account.name)
 
 
 def services():

@@ -227,11 +227,6 @@ _MESSAGES = {
         'Critical',
         "The requested resource of type %1 named '%2' was not found.",
         'Look the resource up in its collection.'),
-    'SessionLimitExceeded': (
-        'Critical',
-        'The session establishment failed due to the number of simultaneous '
-        'sessions exceeding the limit of the implementation.',
-        'Delete sessions that are not needed, or wait until some end.'),
     'ServiceTemporarilyUnavailable': (
         'Critical',
         'The service is temporarily unavailable.  Retry in %1 seconds.',

@@ -75,7 +75,8 @@ def _open(name, machine):
         functools.partial(app.systems.machine, machine.qualified_name),
         console.SERIAL if name == SERIAL else console.DISPLAY,
         authentication.still_authorized(),
-        authentication.services().consoles)
+        functools.partial(authentication.services().consoles.take,
+                          authentication.owner()))
     return websocket.Upgrade(relay.run)
 
 

@@ -179,7 +179,7 @@ def stream():
     _events().wait_observing(_OBSERVE_SECONDS)
     try:
         answer.response = _events().streams.open(
-            expression, _client(request),
+            authentication.owner(), expression, _client(request),
             request.headers.get('Last-Event-ID'),
             _connected(request.environ), authentication.still_authorized(),
             _disconnect(request.environ))

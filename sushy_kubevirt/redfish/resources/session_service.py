@@ -119,17 +119,8 @@ def _login():
             user, values['Password'].encode(errors='surrogatepass')
         )
         authentication.identify(flask.request.environ, account)
-    try:
-        session, token = services.sessions.open(
-            user,
-            account,
-            authentication.client_address(),
-            values.get('Context'),
-        )
-    except sessions.TooMany:
-        raise error_responses.RedfishError(503, messages.message(
-            'SessionLimitExceeded'), headers={
-                'Retry-After': str(error_responses.RETRY_AFTER)}) from None
+    session, token = services.sessions.open(
+        user, account, authentication.client_address(), values.get('Context'))
     body = _body(session)
     if account is not None and account.change_required:
         body['@Message.ExtendedInfo'] = [

@@ -285,7 +285,8 @@ def upload(machine, device):
     if not flask.current_app.systems.settings.web_page:
         raise error_responses.uri_not_found()
     machine.require_media_upload()
-    slot = authentication.services().uploads.take()
+    slot = authentication.services().uploads.take(
+        authentication.owner())
     if slot is None:
         raise error_responses.unavailable(
             'The maximum number of images is being uploaded.', 30)

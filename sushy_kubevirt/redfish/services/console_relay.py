@@ -43,15 +43,15 @@ class Relay:
     :param port: `console.SERIAL` or `console.DISPLAY`
     :param authorized: function that tells whether the client is still logged
         in; may block
-    :param slots: `server_threads.Slots`
+    :param take: function that reserves a slot, see `server_threads.Slots`
     """
 
-    def __init__(self, name, find, port, authorized, slots):
+    def __init__(self, name, find, port, authorized, take):
         self._name = name
         self._find = find
         self._port = port
         self._authorized = authorized
-        self._slots = slots
+        self._take = take
 
     async def run(self, socket):
         """Relay until one side ends, and close the connection.
@@ -61,7 +61,7 @@ class Relay:
 
         :param socket: `websocket.WebSocket`
         """
-        slot = self._slots.take()
+        slot = self._take()
         if slot is None:
             LOG.warning('%s: refused: %s', self._name, _TOO_MANY[1])
             await socket.end(*_TOO_MANY)

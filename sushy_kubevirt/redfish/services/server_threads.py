@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is known of the WSGI server's threads, which waiting answers occupy."""
 
+import collections
 import contextlib
 import signal
 import threading
+
+from sushy_kubevirt.bmc import shares
 
 
 def _worker():
@@ -43,41 +46,46 @@ class Slots:
     """Limits the answers of one kind that last, as a stream does. Thread-safe.
 
     All kinds of a process together get half of the threads of a gunicorn
-    worker; the other half serves requests.
+    worker, which are not divided among owners; the other half serves requests.
 
-    :param most: maximum number at a time
+    :param share: maximum number at a time of one owner
     """
 
     _lock = threading.Lock()
     _all_used = 0
 
-    def __init__(self, most):
-        self.most = most
-        self._used = 0
+    def __init__(self, share: int) -> None:
+        self.share = share
+        self._used: collections.Counter[str] = collections.Counter()
 
-    def take(self):
+    def take(self, owner: str) -> contextlib.ExitStack | None:
         """Reserve a slot.
 
+        :param owner: see `shares`
         :returns: context manager that releases it at its end or by
-            ``close()``, once; None if no slot is free
+            ``close()``, once; None if the owner has no slot left
         """
         threads = _threads()
         with Slots._lock:
-            if self._used >= self.most or threads is not None and (
-                    Slots._all_used >= max(1, threads // 2)):
+            if not shares.fits(
+                    self._used[owner], self._used.total(),
+                    shares.total(self.share)) or threads is not None and (
+                        Slots._all_used >= max(1, threads // 2)):
                 return None
-            self._count(1)
+            self._count(owner, 1)
         slot = contextlib.ExitStack()
-        slot.callback(self._release)
+        slot.callback(self._release, owner)
         return slot
 
-    def _release(self):
+    def _release(self, owner: str) -> None:
         with Slots._lock:
-            self._count(-1)
+            self._count(owner, -1)
 
-    def _count(self, number):
-        self._used += number
+    def _count(self, owner: str, number: int) -> None:
         Slots._all_used += number
+        self._used[owner] += number
+        if not self._used[owner]:
+            del self._used[owner]
 
 
 def limit(most, share):

@@ -16,10 +16,10 @@ from sushy_kubevirt.redfish.services import server_threads
 from sushy_kubevirt.redfish.services import sessions
 from sushy_kubevirt.redfish.services import workers
 
-#: Maximum number of open consoles, and of images that clients upload, of a
-#: service of one VM; each BMC of a process with many has its own. KubeVirt
-#: serves one client of each device. Consoles take at most a quarter of the
-#: connections of a pod's smallest HTTP server.
+#: Maximum number of open consoles, and of images that are uploaded, of one
+#: account of a service of one VM; each BMC of a process with many has its own.
+#: KubeVirt serves one client of each device. Consoles of an account take at
+#: most a quarter of the connections of a pod's smallest HTTP server.
 MAX_CONSOLES, MAX_UPLOADS = 8, 4
 
 #: How many times as much a service of several VMs has.

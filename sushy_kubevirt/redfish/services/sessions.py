@@ -25,6 +25,7 @@ import secrets
 import tempfile
 import time
 
+from sushy_kubevirt.bmc import shares
 from sushy_kubevirt.kube import blocking
 
 LOG = logging.getLogger(__name__)
@@ -33,8 +34,7 @@ LOG = logging.getLogger(__name__)
 #: value, and the default.
 MIN_TIMEOUT, MAX_TIMEOUT, DEFAULT_TIMEOUT = 30, 86400, 1800
 
-#: Largest number of sessions of one account, where a further one ends the
-#: least recently used, and of all, where a further one is refused.
+#: Largest number of sessions of one account, and of all.
 MAX_PER_ACCOUNT, MAX_SESSIONS = 64, 1000
 
 _SECTION = 'sessions'
@@ -45,10 +45,6 @@ _SETTLE_SECONDS = 0.2
 
 _FOLDER = 'sessions'
 _ID_LENGTH = 16
-
-
-class TooMany(Exception):
-    """The largest number of sessions, `MAX_SESSIONS`, is reached."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,14 +117,13 @@ class Sessions:
         :param source: text, the client's IP address
         :param context: text that the client chose, or None
         :returns: (`Session`, token)
-        :raises: `TooMany`
         """
         token = secrets.token_urlsafe(32)
         digest = _digest(token)
         session = Session(
             id=_id(digest), user=user, source=source, created=time.time(),
             context=context, digest=digest, signature=_signature(account))
-        self._limit_number(user)
+        self._limit_number(session)
         self._local.make()
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._write(session)
@@ -208,19 +203,29 @@ class Sessions:
         finally:
             os.close(fd)
 
-    def _limit_number(self, user):
-        """End the user's least recently used sessions above the limit.
+    def _limit_number(self, newest):
+        """End the least recently used sessions above the limits.
 
-        :raises: `TooMany`
+        :param newest: `Session` that is being opened
         """
-        found_sessions = self._valid_sessions()
-        own = sorted((one for one in found_sessions if one[1].user == user),
-                     key=lambda one: one[0])
-        surplus = max(0, len(own) - MAX_PER_ACCOUNT + 1)
-        for _used, session in own[:surplus]:
-            self.close(session)
-        if len(found_sessions) - surplus >= MAX_SESSIONS:
-            raise TooMany()
+        sessions = [session for _used, session in sorted(
+            self._valid_sessions(), key=lambda one: one[0])] + [newest]
+        owner = self._owner(newest)
+        for most, entries in (
+                (MAX_PER_ACCOUNT, [one for one in sessions
+                                   if self._owner(one) == owner]),
+                (MAX_SESSIONS, sessions)):
+            while len(entries) > most:
+                ended = shares.surplus(entries, newest, self._owner, _network)
+                self.close(ended)
+                entries.remove(ended)
+                if entries is not sessions:
+                    sessions.remove(ended)
+
+    def _owner(self, session):
+        """Return to whose share a session belongs, see `shares`."""
+        # Without accounts clients choose any name.
+        return session.user if self._login.required else _network(session)
 
     def _write(self, session, replace=False):
         """Write a session's file.
@@ -356,6 +361,10 @@ class Sessions:
         except BlockingIOError:
             return True
         return False
+
+
+def _network(session):
+    return shares.network(session.source)
 
 
 def _digest(token):

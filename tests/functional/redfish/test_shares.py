@@ -11,6 +11,10 @@ from tests.fixtures import base
 from tests.fixtures import redfish_pod
 
 ROOT, SYSTEM = '/redfish/v1/', '/redfish/v1/Systems/1'
+ACCOUNTS = '/redfish/v1/AccountService/Accounts'
+SESSIONS = '/redfish/v1/SessionService/Sessions'
+SUBSCRIPTIONS = '/redfish/v1/EventService/Subscriptions'
+STREAM = '/redfish/v1/EventService/SSE'
 
 #: Connections that read the service root, and bare ones per second.
 KEPT, BARE_PER_SECOND = 66, 100
@@ -76,6 +80,79 @@ class Flood:
             thread.join()
         for one in self._bare:
             one.close()
+
+
+class AccountsTestCase(base.SandboxTestCase):
+    """What an account fills, others can still use."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.pod = cls.share(redfish_pod.RedfishPod(cls.sandbox))
+
+    def setUp(self):
+        super().setUp()
+        self.account = self.pod.request('POST', ACCOUNTS, {
+            'UserName': 'bob', 'Password': 'secret-of-bob',
+            'RoleId': 'Operator'}, expect=201).json()['@odata.id']
+        self.addCleanup(self.pod.request, 'DELETE', self.account)
+
+    def request(self, *arguments, **options):
+        """Send a request as the Operator."""
+        return self.pod.request(*arguments, auth=('bob', 'secret-of-bob'),
+                                **options)
+
+    def fill(self, request):
+        """Repeat a request as the Operator until it is refused.
+
+        :param request: function that returns a `requests.Response`
+        :returns: the refusal
+        """
+        for _ in range(1000):
+            response = request()
+            if response.status_code >= 400:
+                return response
+        raise AssertionError('there is no limit')
+
+    def subscription(self, length=0):
+        return {'Destination': 'http://192.0.2.1/', 'OriginResources': [
+            {'@odata.id': f'/redfish/v1/{number:0{length}}'}
+            for number in range(100 if length else 0)]}
+
+    def test_subscriptions_leave_room(self):
+        for length in 800, 100, 0:
+            refused = self.fill(lambda: self.request(
+                'POST', SUBSCRIPTIONS, self.subscription(length)))
+            self.assertEqual(409, refused.status_code, refused.text)
+        self.pod.request('PATCH', self.account, {'RoleId': 'ReadOnly'},
+                         expect=200)
+        self.pod.request('PATCH', '/redfish/v1/SessionService',
+                         {'SessionTimeout': 600}, expect=200)
+        self.pod.request('POST', SUBSCRIPTIONS, self.subscription(100),
+                         expect=201)
+        for member in self.pod.request('GET', SUBSCRIPTIONS).json()['Members']:
+            self.pod.request('DELETE', member['@odata.id'], expect=204)
+
+    def test_streams(self):
+        def opened(request):
+            response = request('GET', STREAM, stream=True)
+            self.addCleanup(response.close)
+            return response
+
+        refused = self.fill(lambda: opened(self.request))
+        self.assertEqual(503, refused.status_code)
+        self.assertEqual(200, opened(self.pod.request).status_code)
+
+    def test_sessions(self):
+        _user, session = (self.pod.request('POST', SESSIONS, {
+            'UserName': name, 'Password': password}, expect=201)
+            for name, password in (('bob', 'secret-of-bob'), (
+                redfish_pod.USER, self.pod.password)))
+        for _ in range(70):
+            self.pod.request('POST', SESSIONS, {
+                'UserName': 'bob', 'Password': 'secret-of-bob'}, expect=201)
+        self.pod.request('GET', session.headers['Location'].removeprefix(
+            self.pod.url), expect=200)
 
 
 class ConnectionsTestCase(base.SandboxTestCase):

@@ -262,6 +262,16 @@ class LogTestCase(base.BaseTestCase):
         self.assertIn('clear the log', str(error))
         self.assertEqual(['C'], self.reasons())
 
+    def test_deleted_entries_leave_room_for_cleared_logs(self):
+        self.client.put(other('A'))
+        self.useFixture(fixtures.MockPatchObject(
+            cleared_log, 'MAX_LENGTH', 50))
+        error = self.assertRaises(errors.Rejected, self.log.delete,
+                                  self.machine, 'A')
+        self.assertIn('clear the logs', str(error))
+        self.log.clear(self.machine)
+        self.assertEqual([], self.reasons())
+
     def test_section_is_bounded_and_survives_invalid_values(self):
         self.state.sections['log'] = {
             f'uid-{number}': {'at': number, 'host': '', 'version': 1,

@@ -206,11 +206,35 @@ class TestStateSecret(base.BaseTestCase):
         self.assertRaises(errors.Unavailable, self.state.read, 'a')
         self.assertEqual({}, self.state.cached('a'))
 
-    def test_refuses_update_of_full_secret(self):
+    def test_refuses_update_of_full_section(self):
         self.write(x=1)
         self.assertRaises(errors.Rejected, self.write,
                           y='y' * state_secret.MAX_BYTES)
         self.assertEqual({'x': 1}, self.state.read('a', fresh=True))
+
+    def test_full_section_leaves_room_to_others(self):
+        for section, most in state_secret.LARGE_SECTIONS.items():
+            self.state.update(section, lambda section: section.update(
+                x='x' * (most * 3 // 4 - 10)))
+            self.assertRaises(
+                errors.Rejected, self.state.update, section,
+                lambda section: section.update(y='y' * 10))
+        for section in 'accounts', 'events', 'sessions', 'other':
+            self.state.update(section, lambda section: section.update(
+                x='x' * (state_secret.MAX_BYTES * 3 // 4 - 10)))
+        # What Kubernetes accepts, without base64.
+        self.assertLess(sum(
+            len(base64.b64decode(data)) for data
+            in self.client.secret['data'].values()), 2 ** 20)
+
+    def test_section_that_is_too_large_can_be_made_smaller(self):
+        """An earlier release has stored it."""
+        self.write(x='x' * 100, y='y' * 100)
+        self.useFixture(fixtures.MockPatchObject(
+            state_secret, 'MAX_BYTES', 50))
+        self.state.update('a', lambda section: section.pop('y'))
+        self.assertEqual(['x'], list(self.state.read('a', fresh=True)))
+        self.assertRaises(errors.Rejected, self.write, z=1)
 
     def test_ignores_invalid_section(self):
         self.write(x=1)

@@ -6,6 +6,7 @@ What happens then is in ``tests/functional/redfish/test_consoles.py``.
 
 import asyncio
 import dataclasses
+import functools
 import logging
 import socket
 from unittest import mock
@@ -142,9 +143,9 @@ class LimitTestCase(base.RedfishTestCase):
 
     CONNECTIONS = redfish_service.MAX_CONNECTIONS
 
-    def test_consoles_take_at_most_a_quarter_of_the_connections(self):
+    def test_consoles_of_an_account_take_at_most_a_quarter(self):
         # HTTP beside HTTPS has half of the connections.
-        self.assertLessEqual(self.app.sushy_kubevirt.services.consoles.most,
+        self.assertLessEqual(self.app.sushy_kubevirt.services.consoles.share,
                              self.CONNECTIONS // 2 // 4)
 
 
@@ -171,10 +172,10 @@ class RelayTestCase(test_base.BaseTestCase):
         self.socket.receive.side_effect = asyncio.Event().wait
         await console_relay.Relay(
             'Console of vm-a', find, console.SERIAL, lambda: True,
-            self.slots).run(self.socket)
+            functools.partial(self.slots.take, 'admin')).run(self.socket)
 
     def test_console_too_many_is_closed(self):
-        with self.slots.take():
+        with self.slots.take('admin'):
             code, reason = self.run_()
         self.assertEqual(1013, code)
         self.assertIn('try again', reason)

@@ -4,9 +4,6 @@
 import base64
 import json
 
-import fixtures
-
-from sushy_kubevirt.redfish.services import sessions
 from tests.unit.redfish import base
 
 ROOT = '/redfish/v1/SessionService'
@@ -78,13 +75,6 @@ class TestLogin(base.AccountsTestCase):
         for data in b'', b'{', b'[]', b'7':
             self.ask(base.SESSIONS, 400, 'POST', data=data,
                      content_type='application/json')
-
-    def test_session_limit_gets_503(self):
-        self.useFixture(fixtures.MockPatchObject(sessions, 'MAX_SESSIONS', 1))
-        self.log_in()
-        answer = self.log_in(code=503)
-        self.assertIn('SessionLimitExceeded', answer.text)
-        self.assertIn('Retry-After', answer.headers)
 
     def test_log_out(self):
         headers = self.token()

@@ -159,8 +159,9 @@ class TestUpload(MediaTestCase):
 
     def test_counts_while_the_body_is_read(self):
         uploads = self.app.sushy_kubevirt.services.uploads
-        for _ in range(uploads.most - 1):
-            self.addCleanup(uploads.take().close)
+        owner = '127.0.0.1'
+        for _ in range(uploads.share - 1):
+            self.addCleanup(uploads.take(owner).close)
 
         class Body(io.BytesIO):
             def readinto(body, buffer):

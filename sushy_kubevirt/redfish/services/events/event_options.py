@@ -23,7 +23,7 @@ class EventOptions:
     allow_loopback: bool = False
     allow_link_local: bool = False
 
-    #: Largest number of subscriptions, and of open streams.
+    #: Largest number of subscriptions, and of open streams, of one account.
     subscriptions: int = 200
     streams: int = 8
 

@@ -19,6 +19,7 @@ import threading
 import time
 
 from sushy_kubevirt.bmc import event_registry
+from sushy_kubevirt.bmc import shares
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services import server_threads
 
@@ -45,7 +46,7 @@ _CLOSE = 'stream-close'
 
 
 class TooMany(Exception):
-    """The largest number of open streams is reached."""
+    """The owner has no stream left."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,12 +54,14 @@ class StreamInfo:
     """An open stream, shown as a subscription.
 
     :param id: subscription id
+    :param owner: to whose share it belongs, see `shares`
     :param client: address and port of the client
     :param context: generated text, Context of its events
     :param filter: text of its ``$filter``
     """
 
     id: str
+    owner: str
     client: str
     context: str
     filter: str
@@ -84,10 +87,12 @@ class Streams:
         self._open = {}
         worker_messages.subscribe(_CLOSE, self._close)
 
-    def open(self, expression, client, last=None, connected=lambda: True,
-             authorized=lambda: True, disconnect=lambda: None):
+    def open(self, owner, expression, client, last=None,
+             connected=lambda: True, authorized=lambda: True,
+             disconnect=lambda: None):
         """Open a stream.
 
+        :param owner: to whose share it belongs, see `shares`
         :param expression: a `filters.Expression`
         :param client: address and port of the client
         :param last: EventId after which to continue, or None
@@ -100,14 +105,16 @@ class Streams:
         :returns: a `Stream`
         :raises: `TooMany`
         """
-        slot = self._slots.take()
+        slot = self._slots.take(owner)
         if slot is None:
             raise TooMany
         with slot, self._lock:
-            if len(self._files()) >= self._options.streams:
+            owners = [one.owner for one in self.all()]
+            if not shares.fits(owners.count(owner), len(owners),
+                               shares.total(self._options.streams)):
                 raise TooMany
-            stream = Stream(self, expression, client, connected, authorized,
-                            disconnect)
+            stream = Stream(self, owner, expression, client, connected,
+                            authorized, disconnect)
             path = self._path(stream.info.id)
             stream.descriptor = os.open(
                 path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
@@ -210,8 +217,8 @@ class Streams:
 class Stream:
     """An iterable of bytes to send to a client; a WSGI response body."""
 
-    def __init__(self, streams, expression, client, connected, authorized,
-                 disconnect):
+    def __init__(self, streams, owner, expression, client, connected,
+                 authorized, disconnect):
         self._streams = streams
         self._expression = expression
         self._connected = connected
@@ -222,7 +229,7 @@ class Stream:
         self._ended = False
         self._first = True
         self.descriptor = self.slot = None
-        self.info = StreamInfo(secrets.token_hex(8), client,
+        self.info = StreamInfo(secrets.token_hex(8), owner, client,
                                secrets.token_urlsafe(12), expression.text)
 
     def take(self, record):

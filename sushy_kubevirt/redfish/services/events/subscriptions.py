@@ -7,9 +7,11 @@ events.
 
 import dataclasses
 import enum
+import json
 import re
 import uuid
 
+from sushy_kubevirt.bmc import shares
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.redfish.services.events import event_record
@@ -30,6 +32,9 @@ _RESERVED = ('host', 'content-length', 'content-type', 'transfer-encoding',
 _MAX_HEADERS = 16
 _MAX_HEADER_LENGTH = 8192
 
+#: Characters of all subscriptions as JSON, which are divided among accounts.
+MAX_LENGTH = 300 * 1024
+
 
 class Policy(enum.Enum):
     """Redfish's ``DeliveryRetryPolicy``: reaction to a failed delivery."""
@@ -48,7 +53,7 @@ class Policy(enum.Enum):
 
 
 class LimitReached(errors.Rejected):
-    """The largest number of subscriptions is reached."""
+    """An account has no room for more subscriptions, or for larger ones."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +142,16 @@ def _parse_filter_field(field, value):
     return value if isinstance(value, bool) else tuple(value)
 
 
+def _owner(data):
+    """Return the owner of a subscription in the Secret, '' if unknown."""
+    return (data.get('owner') if isinstance(data, dict) else None) or ''
+
+
+def _length(data):
+    """Return the number of characters of a subscription in the Secret."""
+    return len(json.dumps(data))
+
+
 def _is_text(value):
     return isinstance(value, str)
 
@@ -202,12 +217,7 @@ class Subscriptions:
                             created=event_record.now(), **fields)
 
         def edit(section):
-            if (len(section) >= self._options.subscriptions
-                    and made.id not in section):
-                raise LimitReached(
-                    f'The maximum of {self._options.subscriptions} '
-                    'subscriptions is reached; delete one first')
-            section[made.id] = made.to_dict()
+            self._store(section, made)
 
         self._state.update(_SECTION, edit)
         return made
@@ -227,11 +237,38 @@ class Subscriptions:
             one = _parse_valid(id_, section.get(id_))
             if one is not None:
                 one = dataclasses.replace(one, **fields)
+                self._store(section, one)
                 changed.append(one)
-                section[id_] = one.to_dict()
 
         self._state.update(_SECTION, edit)
         return changed[0] if changed else None
+
+    def _store(self, section, one):
+        """Add or replace a subscription, within its owner's share.
+
+        :param section: dict of id to dict
+        :param one: `Subscription`
+        :raises: `LimitReached`
+        """
+        before, after = section.get(one.id), one.to_dict()
+        others = [other for id_, other in section.items() if id_ != one.id]
+        own = [other for other in others if _owner(other) == one.owner]
+        if before is None and not shares.fits(
+                len(own), len(others),
+                shares.total(self._options.subscriptions)):
+            raise LimitReached(
+                f'The maximum of {self._options.subscriptions} subscriptions '
+                'of an account, or half of those that are left, is reached; '
+                'delete one first')
+        length = _length(after)
+        if length > _length(before) and not shares.fits(
+                sum(map(_length, own)),
+                sum(map(_length, others)) + length, MAX_LENGTH, length):
+            raise LimitReached(
+                'The subscriptions of an account may take at most half of '
+                'the room that is left; delete one first, or use shorter '
+                'lists and headers')
+        section[one.id] = after
 
     def remove(self, id_):
         """Delete a subscription.

@@ -74,9 +74,9 @@ class SessionsTestCase(base.BaseTestCase):
         folder.make()
         return sessions.Sessions(folder, self.login, self.state)
 
-    def open(self, who=None, worker=None):
+    def open(self, who=None, worker=None, source=HERE):
         who = who or self.admin
-        return (worker or self.sessions).open(who.name, who, HERE)
+        return (worker or self.sessions).open(who.name, who, source)
 
     def age(self, session, seconds):
         path = self.files / session.id
@@ -360,12 +360,36 @@ class SessionsTestCase(base.BaseTestCase):
         self.assertIsNotNone(self.sessions.find(token))
         self.assertIsNotNone(self.sessions.find(others))
 
-    def test_limits_all_sessions(self):
+    def test_address_with_most_sessions_of_a_user_loses_one(self):
+        kept, token = self.open()
+        self.age(kept, 20)
+        first = self.open(source='192.0.2.2')[1]
+        for _ in range(sessions.MAX_PER_ACCOUNT):
+            self.open(source='192.0.2.2')
+        self.assertIsNone(self.sessions.find(first))
+        self.assertIsNotNone(self.sessions.find(token))
+
+    def test_account_with_most_sessions_loses_one(self):
         self.useFixture(fixtures.MockPatchObject(sessions, 'MAX_SESSIONS', 5))
-        found = [self.open(self.bob) for _ in range(5)]
-        self.assertRaises(sessions.TooMany, self.open)
-        self.sessions.close(found[0][0])
-        self.open()
+        kept = [self.open() for _ in range(2)]
+        for session, _token in kept:
+            self.age(session, 20)
+        found = [self.open(self.bob)[1] for _ in range(5)]
+        for _session, token in kept:
+            self.assertIsNotNone(self.sessions.find(token))
+        self.assertEqual([True, True, False, False, False], [
+            self.sessions.find(token) is None for token in found])
+
+    def test_without_accounts_addresses_have_shares(self):
+        """Clients choose any name."""
+        self.login.required = False
+        self.useFixture(fixtures.MockPatchObject(
+            sessions, 'MAX_PER_ACCOUNT', 3))
+        kept = self.sessions.open('admin', None, '192.0.2.1')[1]
+        for number in range(5):
+            self.sessions.open(f'name-{number}', None, '192.0.2.2')
+        self.assertIsNotNone(self.sessions.find(kept))
+        self.assertEqual(4, len(self.sessions.all()))
 
     def test_removes_broken_file(self):
         session, token = self.open()

@@ -255,7 +255,8 @@ class StreamsTestCase(DispatcherTestCase):
                                           event_options.EventOptions(**more))
 
     def open(self, all_, **more):
-        return all_.open(filters.Expression(''), '192.0.2.1:5', **more)
+        return all_.open(more.pop('owner', 'admin'), filters.Expression(''),
+                         '192.0.2.1:5', **more)
 
     def test_stream(self):
         all_ = self.streams()
@@ -288,6 +289,17 @@ class StreamsTestCase(DispatcherTestCase):
         self.assertRaises(server_sent_events.TooMany, self.open, all_)
         first.close()
         self.open(all_)
+
+    def test_streams_of_one_account_leave_some_to_others(self):
+        # Those of another worker count as well.
+        here, there = self.streams(streams=2), self.streams(streams=2)
+        for all_ in here, there:
+            self.open(all_)
+        self.assertRaises(server_sent_events.TooMany, self.open, here)
+        for owner in 'bob', 'eve':
+            self.open(here, owner=owner)
+        self.assertRaises(server_sent_events.TooMany, self.open, here,
+                          owner='mallory')
 
     def test_ends_for_disconnected_or_unauthorized_client(self):
         self.useFixture(

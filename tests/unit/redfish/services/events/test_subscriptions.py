@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Subscriptions in the state Secret, which others can edit."""
 
+import copy
+import json
+
 from oslotest import base
 
 from sushy_kubevirt.redfish.services.events import event_options
@@ -23,7 +26,51 @@ class State:
     cached = read
 
     def update(self, section, edit):
-        edit(self.sections.setdefault(section, {}))
+        changed = copy.deepcopy(self.sections.get(section) or {})
+        edit(changed)
+        self.sections[section] = json.loads(json.dumps(changed))
+
+
+class SharesTestCase(base.BaseTestCase):
+
+    def subscriptions(self, **options):
+        return subscriptions.Subscriptions(
+            State(), event_options.EventOptions(**options))
+
+    def add(self, to, owner, context=''):
+        return to.add('https://192.0.2.1/', owner=owner, context=context)
+
+    def test_number_of_each_account(self):
+        all_ = self.subscriptions(subscriptions=2)
+        first = self.add(all_, 'operator')
+        self.add(all_, 'operator')
+        error = self.assertRaises(subscriptions.LimitReached, self.add, all_,
+                                  'operator')
+        self.assertIn('2 subscriptions', str(error))
+        self.add(all_, 'admin')
+        self.add(all_, 'other')
+        self.assertRaises(subscriptions.LimitReached, self.add, all_, 'next')
+        all_.remove(first.id)
+        self.add(all_, 'next')
+
+    def test_length_of_each_account(self):
+        all_ = self.subscriptions()
+        context = 'x' * (subscriptions.MAX_LENGTH // 5)
+        for _ in range(2):
+            first = self.add(all_, 'operator', context)
+        self.assertRaises(subscriptions.LimitReached, self.add, all_,
+                          'operator', context)
+        self.assertRaises(subscriptions.LimitReached, all_.change, first.id,
+                          context=2 * context)
+        self.assertEqual(context, all_.get(first.id).context)
+        one = self.add(all_, 'admin', context)
+        self.assertRaises(subscriptions.LimitReached, self.add, all_,
+                          'other', context)
+        self.add(all_, 'other')
+        # To make it shorter is always possible.
+        for subscription in first, one:
+            all_.change(subscription.id, context='')
+        self.add(all_, 'other', context)
 
 
 class StoredDataTestCase(base.BaseTestCase):
