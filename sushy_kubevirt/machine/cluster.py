@@ -25,6 +25,7 @@ from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine.media import manager
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import options
+from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_cache
 
@@ -315,8 +316,9 @@ class Cluster:
     def version(self, machine):
         """Return a value that changes when what is read of a machine does.
 
-        That is its VM and VMI, its media, whether there is CDI, KubeVirt's
-        version, and the sizes of its instance type.
+        That is its VM and VMI, whether a failed start is a problem by now,
+        its media, whether there is CDI, KubeVirt's version, and the sizes of
+        its instance type.
 
         :returns: tuple to be compared; None while a read would call the API
         """
@@ -334,8 +336,8 @@ class Cluster:
             sizes = self._sizes.get(machine.uid)
             if sizes is None or sizes[0] != vm['metadata'].get('generation'):
                 return None
-        return (*found, self.gates.version, self.media.cdi_available,
-                self.media.changes, sizes)
+        return (*found, power_state.problem(vm, vmi), self.gates.version,
+                self.media.cdi_available, self.media.changes, sizes)
 
     def cached_objects(self, machine):
         """Return a machine's VM and VMI from the cache, even if it is stale.

@@ -5,7 +5,9 @@ Reads only; `reset` changes the state.
 """
 
 import dataclasses
+import datetime
 import enum
+import time
 
 from sushy_kubevirt.machine import run_strategy
 
@@ -85,16 +87,43 @@ class Problem:
     message: str
 
 
-# printableStatus of a VM whose VMI cannot start, and the condition of the VMI
-# that it is derived from: type and reason (setPrintableStatus in
-# pkg/virt-controller/watch/vm/vm.go, KubeVirt 1.9). The VMI's condition is
-# read, as the VM's printableStatus may still describe the previous VMI.
-_STUCK = {
-    'ErrorUnschedulable': ('PodScheduled', 'Unschedulable'),
-    'ErrImagePull': ('Synchronized', 'ErrImagePull'),
-    'ImagePullBackOff': ('Synchronized', 'ImagePullBackOff'),
-    'ErrorPvcNotFound': ('Synchronized', 'FailedPvcNotFound'),
-}
+#: Age, in seconds, at which a failed start is a `Problem`. The scheduler
+#: repeats a failed attempt after 1 s, then 2 s (podInitialBackoffSeconds), and
+#: KubeVirt's controllers after 5 ms, doubled at each attempt: what they
+#: resolve by that is a step of a start.
+GRACE_SECONDS = 5.0
+
+#: Reasons of the VMI's condition ``Synchronized`` that describe a step of a
+#: start that is not finished. All others are failures: virt-controller's
+#: (pkg/controller/controller.go, KubeVirt 1.9) and `_SYNC_FAILED`.
+_STEPS = ('', 'BackendStorageNotReady', 'PVCNotReady', 'MissingAttachmentPod',
+          'UtilityVolumeMigrationPending')
+
+#: virt-handler's reason for each failed synchronization, for example a guest
+#: that libvirt cannot define or start (pkg/virt-handler/vm.go, KubeVirt 1.9).
+_SYNC_FAILED = 'Synchronizing with the Domain failed.'
+
+#: Reasons of `Problem` by that of the condition, where they differ:
+#: printableStatus, or the reason of the Event.
+_REASONS = {'FailedPvcNotFound': 'ErrorPvcNotFound',
+            'Unschedulable': 'ErrorUnschedulable',
+            _SYNC_FAILED: 'SyncFailed'}
+
+#: The kubelet alternates between these while it repeats a download.
+_IMAGE_FAILURES = ('ErrImagePull', 'ImagePullBackOff')
+
+
+@dataclasses.dataclass(frozen=True)
+class _Failure:
+    """A failed attempt to start.
+
+    :param problem: the `Problem` that it is after `GRACE_SECONDS`
+    :param since: when it failed first, in seconds since the epoch; 0 if
+        KubeVirt has repeated the start already
+    """
+
+    problem: Problem
+    since: float = 0.0
 
 
 def state(vm, vmi):
@@ -150,34 +179,86 @@ def node_lost(vmi):
 def problem(vm, vmi):
     """Return why a VM that was started cannot run.
 
+    A start that failed is repeated by KubeVirt, and becomes a problem if it
+    still fails after `GRACE_SECONDS`.
+
     :param vm: the VM
     :param vmi: its VMI, or None
     :returns: a `Problem`; None for a VM that runs, is off or may still start
     """
+    failure = _failure(vm, vmi)
+    if failure is None or _remaining(failure) > 0:
+        return None
+    return failure.problem
+
+
+def seconds_until_problem(vm, vmi):
+    """Return when a failed start will be a `problem`, by time alone.
+
+    :param vm: the VM
+    :param vmi: its VMI, or None
+    :returns: seconds; None if nothing has failed, or it is a problem already
+    """
+    failure = _failure(vm, vmi)
+    seconds = failure and _remaining(failure)
+    return seconds if seconds and seconds > 0 else None
+
+
+def _remaining(failure):
+    # By the clock of the cluster's controllers; the difference to this host's
+    # clock shortens or prolongs the time.
+    return failure.since + GRACE_SECONDS - time.time()
+
+
+def _failure(vm, vmi):
+    """Return the `_Failure` of a VM that was started, or None."""
     if run_strategy.is_active(vmi):
         if (run_strategy.phase(vmi) in ('Running', 'Unknown')
                 or run_strategy.stopping(vm, vmi)):
             return None
-        return _vmi_problem(vm, vmi)
+        return _vmi_failure(vm, vmi)
     if not run_strategy.starting(vm, vmi):
         return None
-    return _vm_problem(vm)
+    return _vm_failure(vm)
 
 
-def _vmi_problem(vm, vmi):
-    for reason, (type_, cause) in _STUCK.items():
-        condition = _condition(vmi, type_, 'False')
-        if condition and condition.get('reason') == cause:
-            return Problem(reason, _message(condition, reason))
-    condition = _condition(vmi, 'Synchronized', 'False')
-    if condition and (condition.get('reason') or '').startswith('Failed'):
-        # Other reasons describe steps of a start that are not finished.
-        return Problem(condition['reason'],
-                       _message(condition, condition['reason']))
-    return _volume_problem(vm)
+def _vmi_failure(vm, vmi):
+    """Return the failure that KubeVirt's ``printableStatus`` prefers.
+
+    The order is that of setPrintableStatus in
+    pkg/virt-controller/watch/vm/vm.go, KubeVirt 1.9. Conditions of the VMI
+    are read, as the VM's status may still describe the previous VMI.
+    """
+    synchronized = _condition(vmi, 'Synchronized', 'False') or {}
+    reason = synchronized.get('reason') or ''
+    if reason == 'FailedPvcNotFound':
+        return _condition_failure(synchronized, vmi)
+    volume = _volume_failure(vm)
+    if volume is not None:
+        return volume
+    scheduled = _condition(vmi, 'PodScheduled', 'False') or {}
+    if (scheduled.get('reason') == 'Unschedulable'
+            and not _is_outdated(scheduled, vmi)):
+        return _condition_failure(scheduled, vmi)
+    if reason not in _STEPS:
+        return _condition_failure(synchronized, vmi)
+    return None
 
 
-def _vm_problem(vm):
+def _is_outdated(scheduled, vmi):
+    """Return True for an ``Unschedulable`` of a PVC that exists by now.
+
+    virt-controller sets it, without a time, while a PVC is missing, and keeps
+    it until there is a pod to schedule.
+    """
+    return (run_strategy.phase(vmi) in ('', 'Pending')
+            and scheduled.get('lastTransitionTime', '') is None)
+
+
+def _vm_failure(vm):
+    volume = _volume_failure(vm)
+    if volume is not None:
+        return volume
     failure = _condition(vm, 'Failure', 'True')
     status = vm.get('status') or {}
     failures = status.get('startFailure')
@@ -187,22 +268,37 @@ def _vm_problem(vm):
                    f'(consecutive failures: {count})')
         if failure:
             message += ': ' + _message(failure, 'Failure')
-        return Problem('CrashLoopBackOff', message)
-    if failure:
-        reason = failure.get('reason') or 'Failure'
-        return Problem(reason, _message(failure, reason))
-    return _volume_problem(vm)
+        return _Failure(Problem('CrashLoopBackOff', message))
+    return _condition_failure(failure, vm) if failure else None
 
 
-def _volume_problem(vm):
+def _volume_failure(vm):
     # The only such status without a condition of the VMI.
     status = (vm.get('status') or {}).get('printableStatus')
     if status != 'DataVolumeError':
         return None
     condition = _condition(vm, 'DataVolumesReady', 'False')
     message = _message(condition or {}, status).rstrip('.')
-    return Problem(status, f'{message}. See the VM\'s virtual media and '
-                   'kubectl get datavolumes for the volume and the reason')
+    return _Failure(Problem(
+        status, f'{message}. See the VM\'s virtual media and '
+        'kubectl get datavolumes for the volume and the reason'))
+
+
+def _condition_failure(condition, obj):
+    """Return the `_Failure` that a condition describes.
+
+    :param condition: the condition
+    :param obj: the VM or VMI that has it
+    """
+    cause = condition.get('reason') or condition['type']
+    reason = _REASONS.get(cause, cause)
+    since = None
+    if cause not in _IMAGE_FAILURES:
+        since = condition.get('lastTransitionTime')
+    since = since or obj['metadata'].get('creationTimestamp')
+    return _Failure(
+        Problem(reason, _message(condition, reason)),
+        datetime.datetime.fromisoformat(since).timestamp() if since else 0.0)
 
 
 def _condition(obj, type_, status):

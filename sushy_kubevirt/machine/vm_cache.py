@@ -11,6 +11,7 @@ that owns it.
 """
 
 import collections
+import heapq
 import logging
 import queue
 import threading
@@ -22,6 +23,7 @@ from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import watcher
+from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import trim
 
@@ -467,8 +469,10 @@ class VmCache:
     def subscribe(self, callback, key=None):
         """Call a function for each VM that exists, then for each change.
 
-        One thread makes all calls, in the order of the changes. Writes of
-        this process do not wait for them.
+        A failed start that becomes a problem with time
+        (`power_state.seconds_until_problem`) counts as a change. One thread
+        makes all calls, in the order of the changes. Writes of this process
+        do not wait for them.
 
         :param callback: function of (key, vm, vmi), the objects as of that
             change; vm is None when the VM was deleted. It must not block.
@@ -526,10 +530,24 @@ class VmCache:
 
     def _notify(self):
         """Call the subscribers. Runs in its own thread."""
-        while (notification := self._notifications.get()) is not None:
+        problems = []       # heap of (time.monotonic(), key)
+        while True:
+            wait = None
+            if problems:
+                wait = max(problems[0][0] - time.monotonic(), 0.0)
+            try:
+                notification = self._notifications.get(timeout=wait)
+            except queue.Empty:
+                self._queue_notifications([heapq.heappop(problems)[1]])
+                continue
+            if notification is None:
+                return
             key, entries, callbacks = notification
             with self._lock:
                 vm, vmi = self._unpack_pair(*entries)
+            seconds = vm and power_state.seconds_until_problem(vm, vmi)
+            if seconds:
+                heapq.heappush(problems, (time.monotonic() + seconds, key))
             for callback in callbacks:
                 try:
                     callback(key, vm, vmi)

@@ -22,6 +22,9 @@ IGNORE_ACPI = 'sandbox.sushy-kubevirt/ignore-acpi'
 AGENT = 'sandbox.sushy-kubevirt/guest-agent'
 """Annotation of a VMI: 'true' makes a guest with the QEMU guest agent."""
 
+REFUSE_START = 'sandbox.sushy-kubevirt/refuse-start'
+"""Annotation of a VMI: why its launcher cannot start the guest."""
+
 SHUTDOWN, CRASH = 'shutdown', 'crash'
 """How a guest goes down: in order, or not."""
 
@@ -73,7 +76,8 @@ class Guests:
 
     def refusal(self, vmi):
         """Return why virt-launcher cannot start a VMI, or ''."""
-        return firmware.missing(vmi)
+        return (vmi['metadata'].get('annotations') or {}).get(
+            REFUSE_START, '') or firmware.missing(vmi)
 
     # -- requests of the controller --------------------------------------
 

@@ -20,6 +20,9 @@ FAIL_START = 'sandbox.sushy-kubevirt/fail-start'
 MISSING_IMAGE = 'example.test/missing'
 """Container images below this name cannot be pulled."""
 
+_DEFAULT_GRACE = 30     # seconds of a VMI that has none
+_GRACE_PADDING = 15     # seconds that a launcher grants in addition
+
 _PODS = ipaddress.IPv4Network('10.244.0.0/16')
 
 
@@ -28,7 +31,8 @@ class Pod:
     """A launcher pod, alive from Scheduling to the end of the VMI.
 
     ``manifest`` is made from the VMI when the pod is made: a node selector
-    that is changed later reaches the VMI, but no pod that is there.
+    that is changed later reaches the VMI, but no pod that is there. ``grace``
+    is how long the launcher waits for its guest to end, in seconds.
     """
 
     name: str
@@ -37,6 +41,7 @@ class Pod:
     ip: str
     moved: float
     manifest: dict
+    grace: int
 
 
 class Launchers:
@@ -74,7 +79,7 @@ class Launchers:
         self._quotas.check(core.POD, manifest)
         pod = self._pods[meta['uid']] = Pod(
             name, uid, None, str(_PODS[next(self._numbers)]), self._clock(),
-            manifest)
+            manifest, grace(vmi) + _GRACE_PADDING)
         return pod
 
     def _manifests(self, namespace):
@@ -109,6 +114,12 @@ class Launchers:
         pod.node = None
         return self._scheduler.no_node(
             'pod has unbound immediate PersistentVolumeClaims')
+
+
+def grace(vmi):
+    """Return the grace period of a VMI in seconds."""
+    seconds = vmi['spec'].get('terminationGracePeriodSeconds')
+    return _DEFAULT_GRACE if seconds is None else seconds
 
 
 def missing_image(vmi):

@@ -6,8 +6,11 @@ Scheduling until its pod has a node and its images, Scheduled until the guest
 starts, Running until the guest ends. It simulates virt-controller and the
 virt-handler of every node; :mod:`guests` runs the guests.
 
-Source: pkg/virt-controller/watch/vmi, pkg/virt-handler/vm.go (KubeVirt 1.9).
+Source: pkg/virt-controller/watch/vmi, pkg/virt-handler/vm.go,
+pkg/virt-launcher/monitor.go (KubeVirt 1.9).
 """
+
+import json
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
@@ -28,12 +31,14 @@ from kubevirt_sandbox.scheduling import scheduler
 
 VM_FINALIZER = 'kubevirt.io/virtualMachineControllerFinalize'
 NODE_LABEL = 'kubevirt.io/nodeName'
-DEFAULT_GRACE = 30
 
 _FAILED_CREATE = 'FailedCreate'
 _CONTROLLER, _HANDLER = 'virtualmachine-controller', 'virt-handler'
 _POD_SHARE = 0.4  # the pod's share of the start time; the guest has the rest
 _ASK_AGAIN = 5
+#: libvirt's error for a request to a guest whose CPUs are stopped
+_PAUSED_ERROR = ("LibvirtError(Code=55, Domain=10, Message='Requested "
+                 "operation is not valid: domain is not running')")
 
 
 class Controller:
@@ -72,6 +77,9 @@ class Controller:
                 loop, self._find, self._guest_ended, seconds / 2))
         self._pods = launcher.Launchers(nodes, quotas, loop.time)
         self._ended = {}
+        #: {uid: when the launcher was told to end}
+        self._ending = {}
+        #: {uid: when the guest was asked to shut down}
         self._stopping = {}
         self._homeless = set()
         self._failed = set()
@@ -141,6 +149,7 @@ class Controller:
         self.guests.kill(uid)
         self._pods.remove(uid)
         self._ended.pop(uid, None)
+        self._ending.pop(uid, None)
         self._stopping.pop(uid, None)
 
     # -- reconciliation --------------------------------------------------
@@ -210,9 +219,7 @@ class Controller:
         if missing:
             message = (f'PVC {namespace}/{missing} does not exist, waiting '
                        'for it to appear')
-            conditions.put(vmi, 'PodScheduled', False, 'Unschedulable',
-                           message)
-            vmi_status.set_synchronized(vmi, 'FailedPvcNotFound', message)
+            vmi_status.set_claim_missing(vmi, message)
             self._record(vmi, events.NORMAL, 'FailedPvcNotFound', message,
                          _CONTROLLER)
             return
@@ -221,7 +228,6 @@ class Controller:
         self._bind_claims(namespace, volumes, self._some_node())
         if not claims.ready(self._store, namespace, volumes):
             return
-        conditions.drop(vmi, 'PodScheduled')
         pod = self._create_pod(key, vmi)
         if pod is None:
             return
@@ -354,10 +360,10 @@ class Controller:
             self._queue.add_after(key, self._seconds / 10)
             return
         why = self.guests.refusal(vmi)
-        vmi_status.set_synchronized(
-            vmi, why and 'Synchronizing with the Domain failed.', why)
         if why:
+            self._sync_failed(key, vmi, 'SyncVMI', why)
             return
+        vmi_status.set_synchronized(vmi)
         self._record(vmi, events.NORMAL, 'Created',
                      'VirtualMachineInstance defined.')
         vmi_status.move(vmi, vmi_status.RUNNING)
@@ -399,7 +405,9 @@ class Controller:
         volumes = paths.volumes(vmi['spec'])
         gone = claims.orphaned(self._store, namespace, volumes)
         if gone is None:
-            vmi_status.set_synchronized(vmi)
+            if not conditions.has(vmi, 'Synchronized', 'False',
+                                  vmi_status.SYNC_FAILED):
+                vmi_status.set_synchronized(vmi)
             return False
         why = f'unable to find datavolume {namespace}/{gone}'
         if not conditions.has(vmi, 'Synchronized', 'False',
@@ -422,22 +430,42 @@ class Controller:
                             else vmi_status.FAILED)
             self._finish(key, vmi)
             return
-        if 'deletionTimestamp' in vmi['metadata']:
-            if self._stop(key, vmi):
-                self._finish(key, vmi)
-                return
         self._observe(key, vmi, pod)
+        if 'deletionTimestamp' in vmi['metadata'] and self._stop(
+                key, vmi, pod):
+            self._finish(key, vmi)
 
-    def _stop(self, key, vmi):
+    def _sync_failed(self, key, vmi, command, why):
+        """Report that a launcher has failed to carry out a command.
+
+        virt-handler repeats it, for ever.
+        """
+        message = f'server error. command {command} failed: {json.dumps(why)}'
+        vmi_status.set_synchronized(vmi, vmi_status.SYNC_FAILED, message)
+        self._record(vmi, events.WARNING, 'SyncFailed', message)
+        self._failed.add(key)
+
+    def _stop(self, key, vmi, pod):
         """Shut down a guest, or kill it after its grace period.
+
+        A paused guest cannot be asked to shut down. Then its grace period
+        does not begin; the launcher ends it by its own, which is longer.
 
         :returns: whether the guest has ended.
         """
         uid = vmi['metadata']['uid']
-        grace = vmi['spec'].get('terminationGracePeriodSeconds')
-        grace = DEFAULT_GRACE if grace is None else grace
+        grace = launcher.grace(vmi)
         now = self._loop.time()
-        if grace > 0:
+        ending = self._ending.setdefault(uid, now)
+        if (grace > 0 and uid not in self._stopping
+                and self.guests.paused(uid)):
+            left = ending + pod.grace - now
+            if left > 0:
+                self._sync_failed(key, vmi, 'Shutdown', _PAUSED_ERROR)
+                self._queue.add_after(key, left)
+                return False
+        elif grace > 0:
+            vmi_status.set_synchronized(vmi)
             if uid not in self._stopping:
                 self._stopping[uid] = now
                 self._record(vmi, events.NORMAL, 'ShuttingDown',

@@ -20,6 +20,9 @@ from kubevirt_sandbox.kubevirt import paths
 PENDING, SCHEDULING, SCHEDULED, RUNNING, SUCCEEDED, FAILED = (
     'Pending', 'Scheduling', 'Scheduled', 'Running', 'Succeeded', 'Failed')
 
+SYNC_FAILED = 'Synchronizing with the Domain failed.'
+"""Reason of the condition Synchronized while virt-handler fails."""
+
 _LETTERS = 'abcdefghijklmnopqrstuvwxyz'
 _OS = {'id': 'debian', 'kernelRelease': '6.12.0', 'kernelVersion': '#1 SMP',
        'machine': 'x86_64', 'name': 'Debian GNU/Linux',
@@ -88,6 +91,20 @@ def set_synchronized(vmi, reason='', message=''):
         conditions.put(vmi, 'Synchronized', False, reason, message)
     else:
         conditions.drop(vmi, 'Synchronized')
+
+
+def set_claim_missing(vmi, message):
+    """Set the conditions of a VMI that waits for a claim to appear.
+
+    The condition PodScheduled has no time, and stays when the claim is there,
+    until the pod has a node.
+    """
+    set_synchronized(vmi, 'FailedPvcNotFound', message)
+    conditions.drop(vmi, 'PodScheduled')
+    conditions.copy(vmi, {
+        'type': 'PodScheduled', 'status': 'False', 'reason': 'Unschedulable',
+        'message': message, 'lastProbeTime': None,
+        'lastTransitionTime': None})
 
 
 def mac_of(vmi, card):

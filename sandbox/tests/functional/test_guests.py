@@ -23,6 +23,22 @@ class SandboxGuestsTestCase(kubevirt.KubeVirtTestCase):
         super().setUp()
         self.need_guests()
 
+    def sync_failure(self, name):
+        """Wait until virt-handler fails; return its condition and Events."""
+        vmi = self.wait_vmi(name, lambda vmi: self.state(
+            vmi, 'Synchronized') == 'False')
+        condition = [each for each in vmi['status']['conditions']
+                     if each['type'] == 'Synchronized'][0]
+        self.assertEqual('Synchronizing with the Domain failed.',
+                         condition['reason'])
+        events = [event for event in self.cluster.list('events')
+                  if event['involvedObject'].get('uid')
+                  == vmi['metadata']['uid']
+                  and event['reason'] == 'SyncFailed']
+        self.assertEqual(['Warning'], [event['type'] for event in events])
+        self.assertEqual(condition['message'], events[0]['message'])
+        return condition, vmi
+
 
 class BootsTest(SandboxGuestsTestCase):
 
@@ -145,6 +161,40 @@ class BootsTest(SandboxGuestsTestCase):
         self.verb(name, 'unpause', 200, vmi=True)
         self.wait_word(name, 'Running')
 
+    def test_forced_restart_of_paused_guest(self):
+        name, uid = self.make_running()
+        self.verb(name, 'pause', 200, vmi=True)
+        self.wait_word(name, 'Paused')
+        self.cluster.do(name, 'restart', {'gracePeriodSeconds': 0})
+        condition, vmi = self.sync_failure(name)
+        self.assertIn('command Shutdown failed', condition['message'])
+        self.assertIn('domain is not running', condition['message'])
+        self.assertEqual('Running', vmi['status']['phase'])
+        self.assertEqual('True', self.state(vmi, 'Paused'))
+        self.assertEqual(1, vmi['spec']['terminationGracePeriodSeconds'])
+        self.verb(name, 'unpause', 200, vmi=True)
+        self.assertNotEqual(uid, self.uid(name, other_than=uid))
+
+    def test_forced_stop_of_paused_guest(self):
+        name, _ = self.make_running()
+        self.verb(name, 'pause', 200, vmi=True)
+        self.wait_word(name, 'Paused')
+        began = time.monotonic()
+        self.cluster.do(name, 'stop', {'gracePeriod': 0})
+        self.cluster.wait_stopped(name)
+        self.assertLess(time.monotonic() - began, 10)
+
+    def test_launcher_ends_paused_guest(self):
+        def change(vm, spec):
+            spec['terminationGracePeriodSeconds'] = 1
+        name, _ = self.make_running(change=change)
+        self.verb(name, 'pause', 200, vmi=True)
+        self.wait_word(name, 'Paused')
+        began = time.monotonic()
+        self.cluster.do(name, 'stop')
+        self.cluster.wait_stopped(name, timeout=40)
+        self.assertGreaterEqual(time.monotonic() - began, 15)
+
     def test_unknown_guest_has_no_record(self):
         self.cluster.request('GET', '/sandbox/guests/default/nobody',
                              expect=404)
@@ -167,6 +217,41 @@ class FailuresTest(SandboxGuestsTestCase):
                          self.cluster.vmi(name)['status']['phase'])
         self.cluster.do(name, 'stop')
         self.cluster.wait_stopped(name)
+
+    def test_guest_that_launcher_cannot_start(self):
+        name = self.make('Always', _annotate(refuse_start='no "q35" here'))
+        condition, vmi = self.sync_failure(name)
+        self.assertEqual('server error. command SyncVMI failed: '
+                         '"no \\"q35\\" here"', condition['message'])
+        self.assertEqual('Scheduled', vmi['status']['phase'])
+        self.assertEqual('Starting', self.cluster.vm(name)['status'][
+            'printableStatus'])
+        self.cluster.patch('virtualmachineinstances', name, {'metadata': {
+            'annotations': {_ANNOTATION + 'refuse-start': None}}})
+        self.cluster.wait_running(name)
+        self.assertIsNone(self.state(self.cluster.vmi(name), 'Synchronized'))
+
+    def test_missing_claim(self):
+        """KubeVirt keeps PodScheduled until the pod has a node."""
+        def change(vm, spec):
+            spec['volumes'].append({'name': 'data', 'persistentVolumeClaim': {
+                'claimName': vm['metadata']['name']}})
+            spec['domain']['devices']['disks'].append(
+                {'name': 'data', 'disk': {}})
+        name = self.make('Always', change)
+        self.wait_word(name, 'ErrorPvcNotFound')
+        found = {each['type']: each for each in self.cluster.vmi(name)[
+            'status']['conditions']}
+        self.assertEqual('FailedPvcNotFound', found['Synchronized']['reason'])
+        self.assertEqual('Unschedulable', found['PodScheduled']['reason'])
+        self.assertIsNone(found['PodScheduled']['lastTransitionTime'])
+        self.cluster.create('persistentvolumeclaims', {
+            'apiVersion': 'v1', 'kind': 'PersistentVolumeClaim',
+            'metadata': {'name': name}, 'spec': {
+                'accessModes': ['ReadWriteOnce'],
+                'resources': {'requests': {'storage': '1Gi'}}}})
+        self.cluster.wait_running(name)
+        self.assertIsNone(self.state(self.cluster.vmi(name), 'PodScheduled'))
 
     def test_unschedulable(self):
         for change in (

@@ -341,6 +341,20 @@ class FaultTest(IpmiTestCase):
             self.assertLess(time.monotonic(), deadline, status)
         self.assertIn('System Power         : off', status)
 
+    def test_guest_that_the_launcher_cannot_start_is_power_fault(self):
+        self.bmc()
+        self.sandbox.patch('virtualmachines', self.name, {
+            'spec': {'template': {'metadata': {'annotations': {
+                'sandbox.sushy-kubevirt/refuse-start': 'no such CPU'}}}}})
+        self.ipmi('power', 'on')
+        deadline = time.monotonic() + 40
+        while 'Power Control Fault  : true' not in (
+                status := self.ipmi('chassis', 'status')):
+            self.assertLess(time.monotonic(), deadline, status)
+        self.assertIn('System Power         : off', status)
+        self.assertIn('[Soft-power control failure]',
+                      self.ipmi('sensor', 'get', 'Power'))
+
     def test_cached_reads_make_no_api_call(self):
         self.bmc('RerunOnFailure')
         self.wait_power('on')

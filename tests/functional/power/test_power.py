@@ -7,6 +7,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
 from tests.fixtures import lagging_controllers
 from tests.fixtures import machine_case
+from tests.fixtures import power_history
 
 R = power_state.ResetType
 ON, OFF = power_state.PowerState.ON, power_state.PowerState.OFF
@@ -23,6 +24,16 @@ IGNORES_ACPI = {machine_case.IGNORE_ACPI: 'true'}
 
 def unschedulable(spec):
     spec['nodeSelector'] = {'no': 'such-node'}
+
+
+def with_claim(name):
+    """Return a change that adds a disk of a PVC."""
+    def change(spec):
+        spec['volumes'].append({
+            'name': 'data', 'persistentVolumeClaim': {'claimName': name}})
+        spec['domain']['devices']['disks'].append(
+            {'name': 'data', 'disk': {'bus': 'virtio'}})
+    return change
 
 
 def without_image(spec):
@@ -345,6 +356,50 @@ class ProblemTestCase(machine_case.MachineTestCase):
             machine.reset(R.ON)
             self.becomes(machine, ON)
             self.assertEqual(strategy, self.strategy(machine.name))
+
+    def create_claim(self, name):
+        self.addCleanup(self.sandbox.delete, 'persistentvolumeclaims', name)
+        self.sandbox.create('persistentvolumeclaims', {
+            'apiVersion': 'v1', 'kind': 'PersistentVolumeClaim',
+            'metadata': {'name': name}, 'spec': {
+                'accessModes': ['ReadWriteOnce'],
+                'resources': {'requests': {'storage': '1Gi'}}}})
+
+    def test_missing_claim(self):
+        """The VMI also has ``PodScheduled`` with ``Unschedulable``."""
+        machine = self.make_failing(
+            'RerunOnFailure', ('ErrorPvcNotFound',), self.bmc(),
+            change=with_claim('missing'))
+        self.assertIn('default/missing', machine.problem().message)
+        self.create_claim('missing')
+        self.becomes(machine, ON)
+        self.assertIsNone(machine.problem())
+
+    def test_failure_that_is_resolved_soon(self):
+        bmc = self.bmc()
+        name = self.make('Manual', change=with_claim('late'))
+        machine = self.handle(bmc, name)
+        history = power_history.History(bmc)
+        machine.reset(R.ON)
+        self.assertTrue(machine.wait(lambda vm, vmi: any(
+            condition['reason'] == 'FailedPvcNotFound'
+            for condition in (vmi or {'status': {}})['status'].get(
+                'conditions', ())), 15), machine.objects())
+        self.assertIs(UP, machine.power_state())
+        self.create_claim('late')
+        self.becomes(machine, ON)
+        self.until('both states', lambda: ON in history.states(name))
+        self.assertEqual([UP, ON], history.since_power_on(name))
+
+    def test_guest_that_the_launcher_cannot_start(self):
+        for strategy in ('RerunOnFailure', 'Manual'):
+            machine = self.make_failing(
+                strategy, ('SyncFailed',), self.bmc(), annotations={
+                    machine_case.REFUSE_START: 'unsupported machine type'})
+            self.assertEqual('server error. command SyncVMI failed: '
+                             '"unsupported machine type"',
+                             machine.problem().message)
+            self.assert_force_off_ends_start(machine)
 
     def test_image_pull_failure(self):
         machine = self.make_failing('RerunOnFailure',

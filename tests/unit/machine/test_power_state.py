@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import datetime
+import itertools
+
 from oslotest import base
 
 from sushy_kubevirt.machine import power_state
@@ -166,6 +169,88 @@ class StateTestCase(base.BaseTestCase):
             vm, fakes.vmi('Failed', deleting=True)))
 
 
+SYNC_FAILED = 'Synchronizing with the Domain failed.'
+
+# Reasons of failed starts and their conditions, in the order of
+# setPrintableStatus in KubeVirt's pkg/virt-controller/watch/vm/vm.go, and
+# last those for which it has no status.
+PRECEDENCE = [
+    ('ErrorPvcNotFound', ('Synchronized', 'False', 'FailedPvcNotFound')),
+    ('DataVolumeError', None),
+    ('ErrorUnschedulable', ('PodScheduled', 'False', 'Unschedulable')),
+    ('ErrImagePull', ('Synchronized', 'False', 'ErrImagePull')),
+    ('ImagePullBackOff', ('Synchronized', 'False', 'ImagePullBackOff')),
+    ('FailedCreate', ('Synchronized', 'False', 'FailedCreate')),
+    ('SyncFailed', ('Synchronized', 'False', SYNC_FAILED)),
+]
+
+
+def timestamp(seconds_ago):
+    """Return a time as KubeVirt writes it."""
+    moment = datetime.datetime.now(datetime.timezone.utc)
+    moment -= datetime.timedelta(seconds=seconds_ago)
+    return moment.strftime('%Y-%m-%dT%H:%M:%SZ')
+
+
+class GraceTestCase(base.BaseTestCase):
+    """A failed start is a problem if KubeVirt's retries fail, too."""
+
+    def failing(self, type_, reason, seconds_ago):
+        return {**fakes.condition(type_, 'False', reason, 'this is why'),
+                'lastTransitionTime': timestamp(seconds_ago)}
+
+    def test_failure_becomes_a_problem(self):
+        old = power_state.GRACE_SECONDS + 1
+        for type_, reason in (('PodScheduled', 'Unschedulable'),
+                              ('Synchronized', 'FailedPvcNotFound'),
+                              ('Synchronized', 'FailedCreate'),
+                              ('Synchronized', SYNC_FAILED)):
+            vmi = fakes.vmi('Scheduled', conditions=[
+                self.failing(type_, reason, 1)])
+            self.assertIsNone(power_state.problem(fakes.vm(), vmi))
+            self.assertIs(UP, power_state.state(fakes.vm(), vmi))
+            seconds = power_state.seconds_until_problem(fakes.vm(), vmi)
+            self.assertTrue(0 < seconds < power_state.GRACE_SECONDS, seconds)
+            vmi['status']['conditions'] = [self.failing(type_, reason, old)]
+            self.assertIsNotNone(power_state.problem(fakes.vm(), vmi))
+            self.assertIs(OFF, power_state.state(fakes.vm(), vmi))
+            self.assertIsNone(
+                power_state.seconds_until_problem(fakes.vm(), vmi))
+
+    def test_image_that_cannot_be_pulled(self):
+        """Its two reasons alternate: the age of the VMI decides."""
+        vmi = fakes.vmi('Scheduling', conditions=[
+            self.failing('Synchronized', 'ErrImagePull', 1)])
+        vmi['metadata']['creationTimestamp'] = timestamp(2)
+        self.assertIsNone(power_state.problem(fakes.vm(), vmi))
+        vmi['metadata']['creationTimestamp'] = timestamp(20)
+        self.assertEqual('ErrImagePull',
+                         power_state.problem(fakes.vm(), vmi).reason)
+
+    def test_condition_without_time(self):
+        condition = fakes.condition('PodScheduled', 'False', 'Unschedulable')
+        vmi = fakes.vmi('Scheduling', conditions=[
+            {**condition, 'lastTransitionTime': None}])
+        vmi['metadata']['creationTimestamp'] = timestamp(1)
+        self.assertIsNone(power_state.problem(fakes.vm(), vmi))
+        vmi['metadata']['creationTimestamp'] = timestamp(20)
+        self.assertIsNotNone(power_state.problem(fakes.vm(), vmi))
+
+    def test_vmi_that_cannot_be_created(self):
+        failure = {**fakes.condition('Failure', 'True', 'FailedCreate', 'no'),
+                   'lastTransitionTime': timestamp(1)}
+        vm = fakes.vm('Always', conditions=[failure])
+        self.assertIsNone(power_state.problem(vm, None))
+        self.assertIs(UP, power_state.state(vm, None))
+        failure['lastTransitionTime'] = timestamp(20)
+        self.assertIsNotNone(power_state.problem(vm, None))
+
+    def test_nothing_failed(self):
+        for vmi in None, fakes.vmi(), fakes.vmi('Scheduling'):
+            self.assertIsNone(
+                power_state.seconds_until_problem(fakes.vm(), vmi))
+
+
 class ProblemTestCase(base.BaseTestCase):
 
     def test_vmi_that_cannot_be_scheduled_or_created(self):
@@ -190,11 +275,69 @@ class ProblemTestCase(base.BaseTestCase):
             self.assertIs(UP, power_state.state(fakes.vm(), vmi))
 
     def test_running_or_stopping_vmi_has_no_problem(self):
-        trouble = [fakes.condition('Synchronized', 'False', 'FailedCreate')]
-        for vmi in (fakes.vmi(conditions=trouble),
-                    fakes.vmi('Scheduling', conditions=trouble,
-                              deleting=True)):
-            self.assertIsNone(power_state.problem(fakes.vm(), vmi))
+        for reason in 'FailedCreate', SYNC_FAILED:
+            trouble = [fakes.condition('Synchronized', 'False', reason)]
+            for vmi, state in (
+                    (fakes.vmi(conditions=trouble), ON),
+                    (fakes.vmi('Unknown', conditions=trouble), ON),
+                    (fakes.vmi('Scheduled', conditions=trouble,
+                               deleting=True), DOWN)):
+                self.assertIsNone(power_state.problem(fakes.vm(), vmi))
+                self.assertIs(state, power_state.state(fakes.vm(), vmi))
+
+    def test_guest_that_the_launcher_cannot_start(self):
+        message = 'server error. command SyncVMI failed: "no such machine"'
+        vmi = fakes.vmi('Scheduled', conditions=[fakes.condition(
+            'Synchronized', 'False', SYNC_FAILED, message)])
+        self.assertEqual(power_state.Problem('SyncFailed', message),
+                         power_state.problem(fakes.vm(), vmi))
+        self.assertIs(OFF, power_state.state(fakes.vm(), vmi))
+
+    def test_reasons_of_virt_controller(self):
+        """Whatever they begin with."""
+        for reason in ('ContainerPathVolumesDisabled',
+                       'MissingVirtiofsContainers',
+                       'Failed deleting backend storage',
+                       'FailedGuaranteeResources', 'AReasonOfTheFuture'):
+            vmi = fakes.vmi('Scheduling', conditions=[fakes.condition(
+                'Synchronized', 'False', reason, 'this is why')])
+            self.assertEqual(power_state.Problem(reason, 'this is why'),
+                             power_state.problem(fakes.vm(), vmi))
+
+    def test_reasons_that_hold_together(self):
+        """The one that KubeVirt's printableStatus prefers is shown."""
+        for first, second in itertools.combinations(PRECEDENCE, 2):
+            conditions, fields = [], {}
+            for reason, cause in (first, second):
+                if reason == 'DataVolumeError':
+                    fields = {'printableStatus': reason}
+                else:
+                    conditions.append(fakes.condition(*cause))
+            if len({each['type'] for each in conditions}) < len(conditions):
+                continue    # a condition has one reason
+            for order in (1, -1):
+                vmi = fakes.vmi('Scheduling', conditions=conditions[::order])
+                self.assertEqual(first[0], power_state.problem(
+                    fakes.vm(**fields), vmi).reason, (first, second))
+
+    def test_missing_pvc(self):
+        """virt-controller gives the condition PodScheduled no time, and
+        keeps it when the PVC is there.
+        """
+        message = 'PVC default/disk does not exist, waiting for it to appear'
+        scheduled = {**fakes.condition('PodScheduled', 'False',
+                                       'Unschedulable', message),
+                     'lastTransitionTime': None}
+        vmi = fakes.vmi('Pending', conditions=[scheduled, fakes.condition(
+            'Synchronized', 'False', 'FailedPvcNotFound', message)])
+        self.assertEqual(power_state.Problem('ErrorPvcNotFound', message),
+                         power_state.problem(fakes.vm(), vmi))
+        del vmi['status']['conditions'][1]
+        self.assertIsNone(power_state.problem(fakes.vm(), vmi))
+        self.assertIs(UP, power_state.state(fakes.vm(), vmi))
+        vmi['status']['phase'] = 'Scheduling'
+        self.assertEqual('ErrorUnschedulable',
+                         power_state.problem(fakes.vm(), vmi).reason)
 
     def test_vm_whose_vmi_cannot_be_created(self):
         failure = fakes.condition('Failure', 'True', 'FailedCreate',

@@ -2,7 +2,10 @@
 """Watches of VMs and VMIs that deliver the same moment at different times."""
 
 import copy
+import datetime
+import queue
 import types
+from unittest import mock
 
 from oslotest import base
 
@@ -16,15 +19,11 @@ from tests.unit.machine import fakes
 KEY = ('default', 'node')
 
 
-class StoppedTestCase(base.BaseTestCase):
-    """The VM's status ceases to count a VMI whose end is not delivered yet.
-    """
+class CacheTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
         self.cache = vm_cache.VmCache(None, options.Options())
-        self.deliver(11, self.vm())
-        self.deliver(12, self.vmi())
 
     def vm(self, created=True):
         made = fakes.vm()
@@ -33,8 +32,8 @@ class StoppedTestCase(base.BaseTestCase):
             del made['status']['created']
         return made
 
-    def vmi(self, uid='u0', deleting=False):
-        made = fakes.vmi(uid=uid, deleting=deleting)
+    def vmi(self, phase='Running', **kwargs):
+        made = fakes.vmi(phase, **kwargs)
         made['metadata']['ownerReferences'] = [
             {'kind': 'VirtualMachine', 'uid': 'vm-uid', 'controller': True}]
         return made
@@ -46,6 +45,37 @@ class StoppedTestCase(base.BaseTestCase):
             resource=api_resources.VM if 'runStrategy' in obj['spec']
             else api_resources.VMI)
         self.cache.event(source, kind, obj)
+
+
+class FailedStartTestCase(CacheTestCase):
+
+    def test_notifies_when_a_failed_start_becomes_a_problem(self):
+        self.cache._watchers = []
+        self.cache.start()
+        self.addCleanup(self.cache.close)
+        self.cache.changed()
+        problems = queue.SimpleQueue()
+        failed = {**fakes.condition('PodScheduled', 'False', 'Unschedulable'),
+                  'lastTransitionTime': datetime.datetime.now(
+                      datetime.timezone.utc).isoformat()}
+        with mock.patch.object(power_state, 'GRACE_SECONDS', 0.5):
+            self.deliver(11, self.vm())
+            self.deliver(12, self.vmi('Scheduling', conditions=[failed]))
+            self.cache.subscribe(lambda key, vm, vmi: problems.put(
+                power_state.problem(vm, vmi)))
+            self.assertIsNone(problems.get(timeout=10))
+            self.assertEqual('ErrorUnschedulable',
+                             problems.get(timeout=10).reason)
+
+
+class StoppedTestCase(CacheTestCase):
+    """The VM's status ceases to count a VMI whose end is not delivered yet.
+    """
+
+    def setUp(self):
+        super().setUp()
+        self.deliver(11, self.vm())
+        self.deliver(12, self.vmi())
 
     def state(self):
         return power_state.state(*self.cache.objects(KEY))
@@ -63,7 +93,7 @@ class StoppedTestCase(base.BaseTestCase):
 
     def test_next_vmi(self):
         self.deliver(15, self.vm(created=False))
-        self.deliver(16, self.vmi('u1'))
+        self.deliver(16, self.vmi(uid='u1'))
         self.assertEqual('u1', self.cache.objects(KEY)[1]['metadata']['uid'])
         self.assertIs(power_state.PowerState.ON, self.state())
 
@@ -74,6 +104,6 @@ class StoppedTestCase(base.BaseTestCase):
 
     def test_start_that_is_not_counted_yet(self):
         self.deliver(15, self.vm(created=False))
-        self.deliver(16, self.vmi('u1'))
+        self.deliver(16, self.vmi(uid='u1'))
         self.deliver(17, self.vm(created=False))
         self.assertIs(power_state.PowerState.ON, self.state())

@@ -62,6 +62,20 @@ class VmStatusTest(base.BaseTestCase):
         self.assertEqual('Terminating',
                          self._update(None)['printableStatus'])
 
+    def test_states_that_hold_together(self):
+        missing = 'Synchronized', False, 'FailedPvcNotFound'
+        unschedulable = 'PodScheduled', False, 'Unschedulable'
+        for found, word in (
+                ((missing, unschedulable), 'ErrorPvcNotFound'),
+                ((unschedulable, ('Synchronized', False, 'ErrImagePull')),
+                 'ErrorUnschedulable'),
+                ((unschedulable, ('Synchronized', False, 'FailedCreate')),
+                 'ErrorUnschedulable')):
+            for order in (1, -1):
+                self.assertEqual(word, self._update(
+                    self._vmi('Scheduling', *found[::order]), 'Always')[
+                        'printableStatus'])
+
     def test_start_request_ends_when_vmi_exists(self):
         self.vm['status'] = {'stateChangeRequests': [{'action': 'Start'}]}
         for vmi in (None, self._vmi('Succeeded'),
