@@ -48,8 +48,10 @@ precedence and the annotation is discarded.
 
 ``sushy-kubevirt.openstack.org/restart``
     A restart for which the BMC has set ``Manual``, a JSON object with ``vmi``
-    (uid of the VMI to restart), ``force`` and ``runStrategy`` (the run
-    strategy to restore when the next VMI exists; null for ``running: true``).
+    (uid of the VMI to restart), ``force``, ``runStrategy`` (the run strategy
+    to restore when the next VMI exists; null for ``running: true``) and
+    ``startPending`` (true until the BMC, which stops the VMI itself, has
+    requested the start behind the stop).
 
     Under ``Manual`` KubeVirt does not count a VMI that is restarted before
     its guest ran as a failed start, and it restarts a VM that had ``Once``.

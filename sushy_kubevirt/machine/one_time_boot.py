@@ -38,6 +38,7 @@ from sushy_kubevirt.machine import observed_generation
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reconcile_loop
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vmi_replacement
 
 LOG = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ def desired_vm(vm, vmi):
     edited = copy.deepcopy(vm)
     run_strategy.end_restart(edited, vmi)
     if run_strategy.restarting(edited):
-        return None
+        return None if edited == vm else edited
     if boot_started:
         boot_overrides.remove_once(edited)
         if once.get('target') == boot_order.Class.HTTP.value:
@@ -248,11 +249,12 @@ class OneTimeBootReconciler:
         edited = desired_vm(vm, vmi)
         if edited is not None:
             vm = machine.patch(patch(vm, edited))
-            LOG.info('%s: boot settings and run strategy restored',
-                     machine.qualified_name)
+            if not run_strategy.restarting(vm):
+                LOG.info('%s: boot settings and run strategy restored',
+                         machine.qualified_name)
         if self._generation_lags(machine, vm, vmi):
             self._update_generation(machine, vm, vmi)
-        self._finish_restart(machine, vm)
+        self._finish_restart(machine, vm, vmi)
 
     def _generation_lags(self, machine, vm, vmi):
         return (observed_generation.lags(vm, vmi)
@@ -267,10 +269,11 @@ class OneTimeBootReconciler:
             LOG.info('%s: status.observedGeneration stays behind until the '
                      'VMI ends: %s', machine.qualified_name, e)
 
-    def _finish_restart(self, machine, vm):
+    def _finish_restart(self, machine, vm, vmi):
         """Request a restart that a killed BMC process has not requested."""
         pending = run_strategy.restarting(vm)
-        if not pending or run_strategy.requests(vm):
+        start_pending = run_strategy.start_pending(vm)
+        if not pending or run_strategy.requests(vm) and not start_pending:
             self._restarts.pop(machine.uid, None)
             return
         since = self._restarts.setdefault(machine.uid, time.monotonic())
@@ -279,7 +282,10 @@ class OneTimeBootReconciler:
             # The process that began it may be about to request it.
             self._loop.add(machine, left)
             return
-        machine.call('restart',
-                     run_strategy.restart_options(pending.get('force')))
+        if not start_pending:
+            machine.call('restart',
+                         run_strategy.restart_options(pending.get('force')))
+        elif not vmi_replacement.carry_on(machine, vm, vmi):
+            return      # the next change of the VMI queues it again
         LOG.info('%s: restart of an earlier BMC process requested',
                  machine.qualified_name)

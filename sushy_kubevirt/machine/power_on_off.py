@@ -175,6 +175,8 @@ def force_off(machine):
 def shut_down(machine):
     """Ask the guest to shut down within its own grace period.
 
+    A paused guest is resumed for it.
+
     :param machine: a `machine.Machine`
     :raises: see `force_off`
     """
@@ -191,6 +193,10 @@ class _Off:
 
     def step(self, vm, vmi):
         machine = self._machine
+        if run_strategy.start_pending(vm):
+            edited = copy.deepcopy(vm)
+            run_strategy.cancel_pending_start(edited)
+            vm = json_patch.send(machine, vm, edited)
         if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:
             if vmi is None:
                 return None
@@ -199,7 +205,8 @@ class _Off:
             return self._cancel_start(vm, vmi)
         if (run_strategy.stopping(vm, vmi)
                 and not run_strategy.starting(vm, vmi)
-                and (not self._force or grace_period(vmi) == 0)):
+                and (not self._force or run_strategy.grace_period(vmi) == 0)):
+            self._resume(vmi)
             return None
         vm, awaited = _prepare_stop(machine, vm, vmi)
         if awaited is not None:
@@ -212,7 +219,12 @@ class _Off:
             _replace_requests(machine, vm)
         # A forced stop shortens the grace period of a stop in progress.
         machine.call('stop', {'gracePeriod': 0} if self._force else None)
+        self._resume(vmi)
         return None
+
+    def _resume(self, vmi):
+        if not self._force:
+            resume(self._machine, vmi)
 
     def _cancel_start(self, vm, vmi):
         """Cancel the start of a VM that has no active VMI.
@@ -301,6 +313,17 @@ def _prepare_stop(machine, vm, vmi):
     return vm, None
 
 
-def grace_period(vmi):
-    """Return the VMI's grace period in seconds; None for the default."""
-    return vmi['spec'].get('terminationGracePeriodSeconds')
+def resume(machine, vmi):
+    """Resume a paused guest that was asked to shut down.
+
+    A request to shut down fails while a guest is paused, its grace period
+    does not begin, and the launcher ends it only after its own one, half a
+    minute longer (SignalShutdownVMI in pkg/virt-launcher/virtwrap/manager.go,
+    hasGracePeriodExpired in pkg/virt-handler/vm.go, KubeVirt 1.9).
+    virt-handler repeats the request.
+
+    :param machine: a `machine.Machine`
+    :param vmi: its VMI
+    """
+    if power_state.paused(vmi):
+        machine.call('unpause', resource=api_resources.VMI)

@@ -155,12 +155,21 @@ def state(vm, vmi):
         return PowerState.POWERING_OFF
     if run_strategy.phase(vmi) in ('Running', 'Unknown'):
         # Unknown: its node does not respond; the guest may still run.
-        if _condition(vmi, 'Paused', 'True'):
+        if paused(vmi):
             return PowerState.PAUSED
         return PowerState.ON
     if problem(vm, vmi):
         return PowerState.OFF
     return PowerState.POWERING_ON
+
+
+def paused(vmi):
+    """Return whether a guest's vCPUs are paused, by a client or by an error
+    of its storage; also while the guest is being stopped.
+
+    :param vmi: the VMI
+    """
+    return _condition(vmi, 'Paused', 'True') is not None
 
 
 def node_lost(vmi):

@@ -10,6 +10,9 @@ A VMI that ends before its guest ran is a failed start for KubeVirt: under
 Under ``Manual`` it does not, and so a machine that is still starting is
 restarted under ``Manual``. The one-time boot reconciler restores the run
 strategy when the next VMI exists.
+
+A forced restart of a guest that is paused or shutting down is a
+`vmi_replacement`.
 """
 
 import copy
@@ -21,6 +24,7 @@ from sushy_kubevirt.machine import power_action
 from sushy_kubevirt.machine import power_on_off
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import vmi_replacement
 
 #: Grace period, in seconds, that virt-api sets before a forced restart.
 _FORCED_GRACE_SECONDS = 1
@@ -41,9 +45,7 @@ def restart(machine, force, power_on):
     """
     restart = _Restart(machine, force, power_on)
     power_action.run(machine, restart.step)
-    if restart.power_cycle:
-        power_on_off.force_off(machine)
-    if restart.power_cycle or restart.power_on:
+    if restart.power_on:
         power_on_off.on(machine)
     elif restart.one_time_boot:
         machine.write(
@@ -65,8 +67,7 @@ class _Restart:
         self._uid = None
         self._awaited_vmi = False
         self._refused_once = False
-        #: True if a forced stop and a start are needed instead.
-        self.power_cycle = False
+        self._replacing = False
         #: True if a start is needed instead.
         self.power_on = False
         #: True if a one-time boot starts that ends with the guest's reboot.
@@ -75,6 +76,8 @@ class _Restart:
     def step(self, vm, vmi):
         uid = vmi['metadata']['uid'] if run_strategy.is_active(vmi) else None
         coming = uid is None and run_strategy.starting(vm, vmi)
+        if self._replacing and uid in (None, self._uid):
+            return self._replace(vm, vmi)
         if self._uid not in (None, uid) and (uid or coming):
             return None     # already restarted
         problem = power_state.problem(vm, vmi)
@@ -89,10 +92,11 @@ class _Restart:
         if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:
             raise power_action.migration_target_error(self._machine)
         if run_strategy.stopping(vm, vmi):
-            self._restart_stopping(vm, vmi)
-            return None
+            return self._restart_stopping(vm, vmi)
         if not run_strategy.vmi_seen(vm):
             return power_action.vmi_seen()
+        if self._force and power_state.paused(vmi):
+            return self._replace(vm, vmi)
         self._uid = uid
         self._restart(vm, vmi)
         return None
@@ -119,18 +123,23 @@ class _Restart:
         """Restart a machine whose VMI is being stopped."""
         if run_strategy.starting(vm, vmi):
             # A restart is in progress. If it hangs it may be forced.
-            grace = power_on_off.grace_period(vmi)
-            self.power_cycle = (
-                self._force and self._uid is None
-                and run_strategy.has_run(vmi)
-                and (grace is None or grace > _FORCED_GRACE_SECONDS))
-        elif self._force and self._uid is None:
+            grace = run_strategy.grace_period(vmi)
+            hangs = (grace is None or grace > _FORCED_GRACE_SECONDS
+                     or grace > 0 and power_state.paused(vmi))
+            if (self._force and self._uid is None
+                    and run_strategy.has_run(vmi) and hangs):
+                return self._replace(vm, vmi)
+            if not self._force:
+                power_on_off.resume(self._machine, vmi)
+        elif (self._force and self._uid is None
+                and not run_strategy.is_deleting(vm)):
             # A forced restart of a machine that hangs while shutting down.
-            self.power_cycle = True
+            return self._replace(vm, vmi)
         else:
             self._refuse(errors.WrongState(
                 f'{self._machine.qualified_name} is shutting down and cannot '
                 'be restarted'))
+        return None
 
     def _restart(self, vm, vmi):
         strategy = run_strategy.of(vm)
@@ -145,6 +154,36 @@ class _Restart:
                               and not run_strategy.restarting(vm))
         self._machine.call('restart',
                            run_strategy.restart_options(self._force))
+        if not self._force:
+            power_on_off.resume(self._machine, vmi)
+
+    def _replace(self, vm, vmi):
+        if not self._replacing:
+            self._replacing = True
+            self._uid = vmi['metadata']['uid']
+        machine = self._machine
+        if run_strategy.is_active(vmi) and not (
+                run_strategy.start_pending(vm)
+                or vmi_replacement.is_complete(vm, vmi)):
+            vm = self._begin_replacement(vm, vmi)
+        if vmi_replacement.carry_on(machine, vm, vmi):
+            return None
+        return power_action.WaitCondition(
+            'KubeVirt to stop the VMI', vmi_replacement.is_ending)
+
+    def _begin_replacement(self, vm, vmi):
+        edited = copy.deepcopy(vm)
+        boot_overrides.preserve_once(edited, vmi)
+        if (run_strategy.of(vm) == run_strategy.HALTED
+                and not run_strategy.uses_running_field(vm)):
+            # The VMI was stopped under Always or Once.
+            edited['spec']['runStrategy'] = run_strategy.of_next_start(
+                vm, self._machine.options.run_strategy)
+            run_strategy.clear_saved(edited)
+        run_strategy.begin_restart(edited, self._uid, True,
+                                   start_pending=True)
+        run_strategy.tell_harvester(vm, edited)
+        return json_patch.send(self._machine, vm, edited)
 
     def _refuse(self, error):
         if self._refused_once:

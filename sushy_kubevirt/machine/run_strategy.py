@@ -140,6 +140,11 @@ def is_deleting(obj):
     return bool(obj['metadata'].get('deletionTimestamp'))
 
 
+def grace_period(vmi):
+    """Return the VMI's grace period in seconds; None for the default."""
+    return vmi['spec'].get('terminationGracePeriodSeconds')
+
+
 def stopping(vm, vmi):
     """Return True for an active VMI that is being stopped."""
     return is_active(vmi) and (
@@ -156,7 +161,7 @@ def starting(vm, vmi):
     """
     if is_deleting(vm):
         return False
-    if start_requested(vm):
+    if start_requested(vm) or start_pending(vm):
         return True
     strategy = of(vm)
     if strategy == ALWAYS:
@@ -337,26 +342,46 @@ def restart_options(force):
 def restarting(vm):
     """Return the restart that has not been completed, see `annotations`.
 
-    :returns: dict with ``vmi``, ``force`` and ``runStrategy``; {} if there is
-        none
+    :returns: dict with ``vmi``, ``force``, ``runStrategy`` and, if it is
+        true, ``startPending``; {} if there is none
     """
     found = annotations.read(vm, annotations.RESTART)
     if of(vm) != MANUAL or found.get('runStrategy') not in (
-            None, ALWAYS, RERUN_ON_FAILURE, ONCE):
+            None, ALWAYS, RERUN_ON_FAILURE, MANUAL, ONCE):
         return {}
     return found
 
 
-def begin_restart(vm, uid, force):
-    """Set ``Manual`` for a restart and record the present run strategy.
+def start_pending(vm):
+    """Return True if a BMC stops the VMI for a restart and is about to
+    request the next one, see `vmi_replacement`.
+    """
+    return bool(restarting(vm).get('startPending'))
+
+
+def cancel_pending_start(vm):
+    """Keep the BMC that restarts a VM, or its successor, from starting it.
+
+    :param vm: a copy of the VM, changed in place
+    """
+    restart = restarting(vm)
+    restart.pop('startPending', None)
+    annotations.write(vm, annotations.RESTART, restart)
+
+
+def begin_restart(vm, uid, force, start_pending=False):
+    """Set ``Manual`` for a restart and record the run strategy to restore:
+    the present one, or that of a restart which is not complete.
 
     :param vm: a copy of the VM, changed in place
     :param uid: uid of the VMI to restart
     :param force: whether with grace period 0
+    :param start_pending: see `start_pending`
     """
     annotations.write(vm, annotations.RESTART, {
         'vmi': uid, 'force': force,
-        'runStrategy': vm['spec'].get('runStrategy')})
+        'runStrategy': (restarting(vm) or vm['spec']).get('runStrategy'),
+        **({'startPending': True} if start_pending else {})})
     vm['spec'].pop('running', None)
     vm['spec']['runStrategy'] = MANUAL
 
@@ -380,7 +405,12 @@ def end_restart(vm, vmi, abandon=False):
         annotations.write(vm, annotations.RESTART, {})
         return
     off = not is_active(vmi)
-    due = off or vmi['metadata']['uid'] != found.get('vmi')
+    other = not off and vmi['metadata']['uid'] != found.get('vmi')
+    if start_pending(vm) and not (other or abandon):
+        if start_requested(vm):
+            cancel_pending_start(vm)
+        return
+    due = off or other
     if off and requests(vm) or not (due or abandon and not requests(vm)):
         return
     strategy = found['runStrategy']

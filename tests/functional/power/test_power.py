@@ -284,6 +284,38 @@ class RestartTestCase(machine_case.MachineTestCase):
         machine.reset(R.FORCE_RESTART)
         self.sandbox.wait_running(machine.name, other_than=uid)
 
+    def test_force_restart_does_not_wait_for_the_end_of_a_vmi(self):
+        """After its guest a VMI may take half a minute to go."""
+        bmc = self.bmc()
+        history = power_history.History(bmc)
+        for strategy in ('Always', 'RerunOnFailure', 'Manual'):
+            machine = self.machine(strategy, bmc, off=False, grace=600,
+                                   annotations=IGNORES_ACPI)
+            uid = self.uid(machine.name)
+            self.sandbox.patch('virtualmachineinstances', machine.name, [{
+                'op': 'add', 'path': '/metadata/finalizers/-',
+                'value': 'example.test/hold'}])
+            machine.reset(R.GRACEFUL_SHUTDOWN)
+            self.becomes(machine, DOWN)
+            machine.reset(R.FORCE_RESTART)
+            self.assertEqual(uid, self.uid(machine.name))
+            self.assertIn(machine.power_state(), (DOWN, UP))
+            finalizers = self.sandbox.vmi(machine.name)['metadata'][
+                'finalizers']
+            self.sandbox.patch('virtualmachineinstances', machine.name, {
+                'metadata': {'finalizers': [
+                    name for name in finalizers
+                    if name != 'example.test/hold']}})
+            self.sandbox.wait_running(machine.name, other_than=uid)
+            self.becomes(machine, ON)
+            self.until('both states',
+                       lambda: history.states(machine.name)[-1:] == [ON])
+            states = history.states(machine.name)
+            self.assertEqual([DOWN, UP, ON],
+                             states[states.index(DOWN):], strategy)
+            self.until('run strategy', lambda: self.strategy(machine.name)
+                       == strategy)
+
     def test_force_off_ends_hanging_restart(self):
         machine = self.machine('Always', off=False, grace=600,
                                annotations=IGNORES_ACPI)
@@ -310,12 +342,50 @@ class PauseTestCase(machine_case.MachineTestCase):
         self.assertEqual(1, len(self.sandbox.boots(machine.name)))
 
     def test_paused_machine_is_reset(self):
-        for action, state in ((R.FORCE_OFF, OFF), (R.FORCE_RESTART, ON),
-                              (R.GRACEFUL_SHUTDOWN, OFF)):
-            machine = self.machine('Manual', off=False, grace=1)
-            machine.reset(R.PAUSE)
-            machine.reset(action)
-            self.becomes(machine, state)
+        """A launcher ends a paused guest only 15 s after its grace period.
+        """
+        bmc = self.bmc()
+        history = power_history.History(bmc)
+        for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
+            machine = self.machine(strategy, bmc, off=False, grace=20)
+            for action, state in (
+                    (R.FORCE_OFF, OFF), (R.FORCE_RESTART, ON),
+                    (R.POWER_CYCLE, ON), (R.GRACEFUL_RESTART, ON),
+                    (R.GRACEFUL_SHUTDOWN, OFF)):
+                machine.reset(R.ON)
+                self.becomes(machine, ON)
+                machine.reset(R.PAUSE)
+                uid = self.uid(machine.name)
+                history.clear()
+                machine.reset(action)
+                self.assertTrue(machine.wait(
+                    lambda vm, vmi: power_state.state(vm, vmi) is state
+                    and (vmi is None or vmi['metadata']['uid'] != uid), 12),
+                    (strategy, action, machine.objects()))
+                if state is ON:
+                    self.assertNotIn(OFF, history.states(machine.name))
+            self.assertEqual('Halted' if strategy in ('Always', 'Once')
+                             else strategy, self.strategy(machine.name))
+            machine.reset(R.ON)
+            self.becomes(machine, ON)
+            self.assertEqual(strategy, self.strategy(machine.name))
+            self.until('no annotations',
+                       lambda: not self.annotations(machine.name))
+
+    def test_forced_restart_by_another_client_hangs(self):
+        """KubeVirt's own restart of a paused machine, and the BMC's."""
+        machine = self.machine('RerunOnFailure', off=False, grace=600)
+        machine.reset(R.PAUSE)
+        uid = self.uid(machine.name)
+        self.sandbox.do(machine.name, 'restart', {'gracePeriodSeconds': 0})
+        self.assertTrue(machine.wait(lambda vm, vmi: any(
+            condition['type'] == 'Synchronized'
+            for condition in vmi['status']['conditions']), 15))
+        self.assertIs(DOWN, machine.power_state())
+        self.assertIsNone(machine.problem())
+        machine.reset(R.FORCE_RESTART)
+        self.sandbox.wait_running(machine.name, other_than=uid)
+        self.becomes(machine, ON)
 
     def test_pause_of_machine_that_is_off_is_refused(self):
         machine = self.machine('Manual')

@@ -183,6 +183,31 @@ class KilledTestCase(StartingCase):
             self.assertEqual(CHANGED, self.boots(machine)[-1])
 
 
+class KilledPausedTestCase(machine_case.MachineTestCase):
+    """BMCs that are killed while they restart a paused machine."""
+
+    def test_next_bmc_continues_restart_of_killed_one(self):
+        one = self.bmc(write_deadline=1)
+        history = power_history.History(one)
+        for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
+            # After the record of the restart, the stop, and the request to
+            # start.
+            for writes in (1, 2, 3):
+                machine = self.machine(strategy, one, off=False, grace=1)
+                machine.reset(R.PAUSE)
+                uid = self.uid(machine.name)
+                history.clear()
+                self.assertFalse(self.run_bmc(
+                    machine.name, 'reset', 'ForceRestart', writes=writes))
+                self.sandbox.wait_running(machine.name, other_than=uid)
+                self.becomes(machine, ON)
+                self.assertNotIn(OFF, history.states(machine.name))
+                self.until('run strategy', lambda: self.strategy(machine.name)
+                           == strategy)
+                self.until('no annotations',
+                           lambda: not self.annotations(machine.name))
+
+
 class OffTestCase(machine_case.MachineTestCase):
 
     def test_machine_that_is_off_stays_off(self):

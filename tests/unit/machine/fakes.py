@@ -165,7 +165,13 @@ class Machine:
                            lambda: self._apply(operations, guard))
 
     def call(self, action, body=None, resource=None):
-        return self._write((action, body), lambda: self._effect(action))
+        def carry_out():
+            if body and 'gracePeriod' in body and self.vmi is not None:
+                self.vmi['spec']['terminationGracePeriodSeconds'] = body[
+                    'gracePeriod']
+            self._effect(action)
+
+        return self._write((action, body), carry_out)
 
     def patch_vmi(self, vmi, operations):
         def apply():

@@ -9,6 +9,7 @@ from oslotest import base
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_overrides
+from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
 from sushy_kubevirt.machine import run_strategy
@@ -35,6 +36,9 @@ SET = 'set'         # a patch of the run strategy
 
 # Halts the VM, and waits until KubeVirt has processed that.
 CANCEL = ['status', SET, 'wait']
+
+# Requests a restart of a VMI that ends.
+REPLACE = ['status', 'restart']
 
 # (action, run strategy, VMI, requests sent to KubeVirt in order or REFUSED,
 # run strategy afterwards if it changes). 'wait' stands for a wait.
@@ -85,6 +89,7 @@ TABLE = [
     (R.FORCE_OFF, 'Manual', PAUSED, ['stop 0']),
     (R.FORCE_OFF, 'Always', STARTING, [SAVE, 'stop 0']),
     (R.FORCE_OFF, 'Manual', STARTING, ['stop 0']),
+    (R.FORCE_OFF, 'Always', PAUSED, [SAVE, 'stop 0']),
     # ForceOff: ends the grace period of a VMI that is stopping
     (R.FORCE_OFF, 'Halted', STOPPING, ['stop 0']),
     (R.FORCE_OFF, 'RerunOnFailure', STOPPING, ['stop 0']),
@@ -114,6 +119,11 @@ TABLE = [
     (R.GRACEFUL_SHUTDOWN, 'RerunOnFailure', RUNNING, ['stop']),
     (R.GRACEFUL_SHUTDOWN, 'Manual', RUNNING, ['stop']),
     (R.GRACEFUL_SHUTDOWN, 'Manual', STARTING, ['stop']),
+    # GracefulShutdown: a paused guest can react only if it runs
+    (R.GRACEFUL_SHUTDOWN, 'Always', PAUSED, [SAVE, 'stop', 'unpause']),
+    (R.GRACEFUL_SHUTDOWN, 'Manual', PAUSED, ['stop', 'unpause']),
+    (R.GRACEFUL_SHUTDOWN, 'Manual', dict(PAUSED, deleting=True),
+     ['unpause']),
     (R.GRACEFUL_SHUTDOWN, 'Halted', STOPPING, []),
     (R.GRACEFUL_SHUTDOWN, 'Manual', STOPPING, []),
     (R.GRACEFUL_SHUTDOWN, 'RerunOnFailure', STOPPING, []),
@@ -126,7 +136,6 @@ TABLE = [
     (R.FORCE_RESTART, 'Always', RUNNING, ['restart 0']),
     (R.FORCE_RESTART, 'RerunOnFailure', RUNNING, ['restart 0']),
     (R.FORCE_RESTART, 'Manual', RUNNING, ['restart 0']),
-    (R.FORCE_RESTART, 'Manual', PAUSED, ['restart 0']),
     (R.FORCE_RESTART, 'Manual', STARTING, ['restart 0']),
     (R.FORCE_RESTART, 'Once', RUNNING, [SET, 'restart 0'], 'Manual'),
     (R.GRACEFUL_RESTART, 'Always', RUNNING, ['restart']),
@@ -146,9 +155,24 @@ TABLE = [
     (R.FORCE_RESTART, 'Always', dict(STOPPING, grace=1), []),
     (R.GRACEFUL_RESTART, 'Always', STOPPING, []),
     (R.GRACEFUL_RESTART, 'Manual', STOPPING, REFUSED),
-    (R.FORCE_RESTART, 'Manual', STOPPING, ['stop 0', 'wait', 'start']),
-    (R.FORCE_RESTART, 'Always', STOPPING,
-     [SAVE, 'stop 0', 'wait', SET], 'Always'),
+    # ... that is paused, see `vmi_replacement`
+    *[(action, strategy, PAUSED, [SET, 'stop 0', 'wait', 'start'], 'Manual')
+      for action in (R.FORCE_RESTART, R.POWER_CYCLE)
+      for strategy in ('Always', 'RerunOnFailure', 'Once')],
+    (R.FORCE_RESTART, 'Manual', PAUSED, [SAVE, 'stop 0', 'wait', 'start']),
+    # ... that hangs while shutting down
+    *[(action, strategy, STOPPING, [SET, 'stop 0', *REPLACE], 'Manual')
+      for action in (R.FORCE_RESTART, R.POWER_CYCLE)
+      for strategy in ('Always', 'RerunOnFailure', 'Once', 'Halted')],
+    (R.FORCE_RESTART, 'Manual', STOPPING, [SAVE, 'stop 0', *REPLACE]),
+    (R.FORCE_RESTART, 'Halted', dict(PAUSED, deleting=True),
+     [SET, 'stop 0', *REPLACE], 'Manual'),
+    # ... whose forced restart waits for a paused guest
+    (R.FORCE_RESTART, 'Always', dict(PAUSED, deleting=True, grace=1),
+     [SET, 'stop 0', *REPLACE], 'Manual'),
+    # ... that is paused: the guest can react only if it runs
+    (R.GRACEFUL_RESTART, 'Always', PAUSED, ['restart', 'unpause']),
+    (R.GRACEFUL_RESTART, 'Manual', PAUSED, ['restart', 'unpause']),
     (R.FORCE_RESTART, 'WaitAsReceiver', RUNNING, REFUSED),
     # ... that is off
     *[(action, strategy, state, ['delete'] if strategy == 'Once' else
@@ -283,8 +307,8 @@ class TableTestCase(ResetTestCase):
             if machine.actions and machine.actions[-1] in (
                     'start', 'delete'):
                 continue        # The fake does not carry these out.
-            if sent(machine)[-1:] == ['stop 0']:
-                machine.vmi['spec']['terminationGracePeriodSeconds'] = 0
+            machine.vm = one_time_boot.desired_vm(
+                machine.vm, machine.vmi) or machine.vm
             if 'restart 0' in sent(machine):
                 machine.vmi['spec']['terminationGracePeriodSeconds'] = 1
             machine.writes.clear()
@@ -308,6 +332,114 @@ class TableTestCase(ResetTestCase):
             machine.vm['metadata']['deletionTimestamp'] = 'x'
             self.assertRaises(errors.WrongState, reset.reset, machine,
                               action)
+
+
+class ReplacedTestCase(ResetTestCase):
+    """Forced restarts of guests that are paused or shutting down."""
+
+    def machine(self, *args, **kwargs):
+        machine = super().machine(*args, **kwargs)
+        machine.on_wait = [self.delete_vmi]
+        machine.effects['start'] = self.request_start
+        return machine
+
+    def delete_vmi(self, machine):
+        machine.vmi['metadata']['deletionTimestamp'] = '2026-01-01T00:00:00Z'
+
+    def request_start(self, machine):
+        machine.vm['status']['stateChangeRequests'] = [fakes.START]
+
+    def restart(self, *args, **kwargs):
+        machine = self.machine(*args, **kwargs)
+        reset.reset(machine, R.FORCE_RESTART)
+        return machine
+
+    def state(self, machine):
+        return power_state.state(machine.vm, machine.vmi)
+
+    def test_restart_of_ending_vmi_is_requested(self):
+        machine = self.restart('RerunOnFailure', PAUSED)
+        self.assertEqual([fakes.STOP, fakes.START],
+                         run_strategy.requests(machine.vm))
+        self.assertIs(power_state.PowerState.POWERING_OFF,
+                      self.state(machine))
+        machine.vm = one_time_boot.desired_vm(machine.vm, machine.vmi)
+        self.assertFalse(run_strategy.start_pending(machine.vm))
+        machine.vmi = None
+        self.assertIs(power_state.PowerState.POWERING_ON,
+                      self.state(machine))
+
+    def test_strategy_is_restored_with_the_next_vmi(self):
+        for strategy, state, kwargs, expected in (
+                ('Always', PAUSED, {}, 'Always'),
+                ('RerunOnFailure', PAUSED, {}, 'RerunOnFailure'),
+                ('Manual', PAUSED, {}, 'Manual'),
+                ('Once', STOPPING, {}, 'Once'),
+                ('Halted', STOPPING, {}, 'RerunOnFailure'),
+                ('Halted', STOPPING, {'run_strategy': 'Always'}, 'Always')):
+            machine = self.restart(strategy, state, **kwargs)
+            machine.vm['status']['stateChangeRequests'] = []
+            edited = one_time_boot.desired_vm(
+                machine.vm, fakes.vmi('Pending', uid='u1'))
+            self.assertEqual(expected, run_strategy.of(edited), strategy)
+            self.assertEqual({'other': 'kept'},
+                             edited['metadata']['annotations'])
+
+    def test_vmi_that_ends_before_the_next_is_requested(self):
+        machine = self.machine('RerunOnFailure', PAUSED)
+        machine.on_wait = [end_vmi]
+        reset.reset(machine, R.FORCE_RESTART)
+        self.assertEqual([fakes.START], run_strategy.requests(machine.vm))
+
+    def test_ended_vmi_that_is_still_there(self):
+        """KubeVirt accepts no start while a stop of it is requested."""
+        machine = self.machine('RerunOnFailure', PAUSED)
+
+        def end(machine):
+            machine.vmi['status']['phase'] = 'Succeeded'
+
+        machine.on_wait = [end]
+        reset.reset(machine, R.FORCE_RESTART)
+        self.assertEqual(['set', 'stop 0', 'status', 'restart'],
+                         sent(machine))
+        self.assertEqual([fakes.STOP, fakes.START],
+                         run_strategy.requests(machine.vm))
+
+    def test_restart_in_progress_that_hangs(self):
+        for state in STOPPING, dict(PAUSED, deleting=True, grace=1):
+            machine = self.machine('Manual', state,
+                                   requests=[fakes.STOP, fakes.START])
+            reset.reset(machine, R.FORCE_RESTART)
+            self.assertEqual(['save', 'stop 0', 'status', 'restart'],
+                             sent(machine))
+
+    def test_next_vmi_is_not_requested_yet(self):
+        """The BMC's process, or the next one, does it."""
+        machine = self.restart('RerunOnFailure', PAUSED)
+        machine.vm['status']['stateChangeRequests'] = []
+        machine.vmi = None
+        self.assertIsNone(one_time_boot.desired_vm(machine.vm, None))
+        self.assertIs(power_state.PowerState.POWERING_ON,
+                      self.state(machine))
+        reset.reset(machine, R.FORCE_OFF)
+        self.assertIs(power_state.PowerState.OFF, self.state(machine))
+        edited = one_time_boot.desired_vm(machine.vm, None)
+        self.assertEqual('Halted', run_strategy.of(edited))
+        self.assertEqual('RerunOnFailure', run_strategy.saved(edited)[0])
+
+    def test_running_field(self):
+        machine = self.restart(None, PAUSED, running=True)
+        machine.vm['status']['stateChangeRequests'] = []
+        edited = one_time_boot.desired_vm(
+            machine.vm, fakes.vmi('Pending', uid='u1'))
+        self.assertEqual((True, None), (edited['spec'].get('running'),
+                                        edited['spec'].get('runStrategy')))
+
+    def test_vm_that_is_being_deleted(self):
+        machine = self.machine('Always', STOPPING)
+        machine.vm['metadata']['deletionTimestamp'] = 'x'
+        self.assertRaises(errors.WrongState, reset.reset, machine,
+                          R.FORCE_RESTART)
 
 
 class RunningFieldTestCase(ResetTestCase):

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replacement of a VMI with grace period 0.
+
+KubeVirt's forced restart has grace period 1: it asks the guest to shut down
+and ends it a second later. Both need a guest that runs and that is not
+shutting down already. KubeVirt has no action for a stop with grace period 0
+that a start follows, and refuses both a start and a restart while a stop is
+requested. So the BMC stops the VMI, removes that request when KubeVirt has
+carried it out, and requests a restart of the VMI that is ending. The VM runs
+under ``Manual`` meanwhile, see `run_strategy.begin_restart`.
+"""
+
+from sushy_kubevirt.machine import run_strategy
+
+
+def carry_on(machine, vm, vmi):
+    """Send the next requests of a replacement that is recorded in the VM.
+
+    :param machine: a `machine.Machine`
+    :param vm: the VM
+    :param vmi: the VMI to replace, or None if it is gone
+    :returns: False if it has to be called again when `is_ending` is True;
+        True if KubeVirt completes the replacement without further requests
+    """
+    if is_complete(vm, vmi):
+        return True
+    if not is_ending(vm, vmi):
+        if not (run_strategy.stopping(vm, vmi)
+                and run_strategy.grace_period(vmi) == 0):
+            machine.call('stop', {'gracePeriod': 0})
+        return False
+    if run_strategy.requests(vm):
+        machine.patch_status([
+            {'op': 'remove', 'path': '/status/stateChangeRequests'}], vm)
+    machine.call('start' if vmi is None else 'restart')
+    return True
+
+
+def is_complete(vm, vmi):
+    """Return True if no further requests are needed."""
+    return run_strategy.start_requested(vm) and is_ending(vm, vmi)
+
+
+def is_ending(vm, vmi):
+    """Return True if KubeVirt has carried out the stop of a VMI."""
+    return not run_strategy.is_active(vmi) or (
+        run_strategy.is_deleting(vmi)
+        and run_strategy.grace_period(vmi) == 0)
