@@ -26,6 +26,8 @@ IMAGE = 'Image'
 
 _PORTS = {'http': 80, 'https': 443}
 
+_WRONG_PORT = 'its port is not a number from 1 to 65535'
+
 _ALLOWS = '; set {} to True to allow these'
 
 #: Maximum length of a URL in characters.
@@ -112,14 +114,10 @@ def parse(url):
         # Parsers differ in what they take for the host of such a URL.
         raise _refused('', 'it contains a space, a backslash or a control '
                        'character')
-    try:
-        parts = urllib.parse.urlsplit(url)
-        url.encode()        # JSON can hold unpaired surrogates
-        port = parts.port
-        username = urllib.parse.unquote(parts.username or '', errors='strict')
-        password = urllib.parse.unquote(parts.password or '', errors='strict')
-    except ValueError:
-        raise _refused('', 'it is not a valid URL') from None
+    # JSON can hold unpaired surrogates.
+    _valid(url.encode, 'it contains a character that is not Unicode')
+    parts = _valid(lambda: urllib.parse.urlsplit(url),
+                   'its host is not a valid address in brackets')
     scheme = parts.scheme.lower()
     if url.startswith(model.UPLOAD):
         raise _refused(model.UPLOAD + '…', 'it stands for an image that a '
@@ -128,8 +126,15 @@ def parse(url):
     if scheme not in _PORTS:
         raise _refused(scheme and scheme + ':…',
                        'only http and https are supported')
-    if not parts.hostname or port == 0:
+    if not parts.hostname:
         raise _refused(scheme + ':…', 'it has no host')
+    port = _valid(lambda: parts.port, _WRONG_PORT)
+    if port == 0:
+        raise _refused('', _WRONG_PORT)
+    username, password = _valid(lambda: [
+        urllib.parse.unquote(text or '', errors='strict')
+        for text in (parts.username, parts.password)],
+        'its user name or password is not UTF-8 in percent-encoding')
     host = _host(parts)
     port = port or _PORTS[scheme]
     path = urllib.parse.quote(parts.path, _PATH_SAFE) or '/'
@@ -140,6 +145,17 @@ def parse(url):
         shown += f':{port}'
     return ParsedUrl(f'{scheme}://{shown}{path}', scheme, host, port,
                      path, username, password)
+
+
+def _valid(function, why):
+    """Call a function.
+
+    :raises: `errors.InvalidValue` with this reason if it raises `ValueError`
+    """
+    try:
+        return function()
+    except ValueError:
+        raise _refused('', why) from None
 
 
 def _host(parts):

@@ -101,6 +101,29 @@ class TestParse(base.BaseTestCase):
             self.assertNotIn('s3cret', str(error))
             self.assertNotIn('s3cret', str(error.value))
 
+    def test_reasons(self):
+        for url, reason in (
+                ('http://127.0.0.1:0/a.iso', 'its port'),
+                ('http://h:65536/', 'its port'), ('http://h:-1/', 'its port'),
+                ('http://h:x/', 'its port'), ('http://h:1:2/', 'its port'),
+                ('http://[::1]:0/', 'its port'),
+                ('http:///a', 'no host'), ('http://:80/a', 'no host'),
+                ('http://@/a', 'no host'), ('http:/a', 'no host'),
+                ('http://[::1/a', 'in brackets'),
+                ('http://[fe80::1%25eth0]/a', 'with a zone'),
+                ('http://[fe80::1%eth0]/a', 'with a zone'),
+                ('http://%ff:x@h/', 'percent-encoding'),
+                ('http://h/\ud800', 'not Unicode'),
+                ('http://ex%61mple/', 'not a valid host name'),
+                ('ftp://h/', 'only http and https'),
+                ('h/a.iso', 'only http and https')):
+            error = self.assertRaises(errors.InvalidValue, url_policy.parse,
+                                      url)
+            self.assertIn(reason, str(error), url)
+        # An empty port is the scheme's, and user information may be empty.
+        for url in 'http://h:/a', 'http://@h/a', 'http://:@h/a':
+            self.assertEqual('http://h/a', url_policy.parse(url).text)
+
 
 class TestSeparateCredentials(base.BaseTestCase):
 
