@@ -21,8 +21,8 @@ itself down in its one-time boot is started again, with the restored order.
 
 The reconciler also completes the restart of a machine that was starting, see
 `restart`: it restores the run strategy, and requests the restart if the
-process that began it has ended before. `observed_generation` says what it
-does to VMIs.
+process that began it has ended before. It ends the back-off of a VM that was
+stopped before its guest ran. `observed_generation` says what it does to VMIs.
 """
 
 import copy
@@ -182,6 +182,26 @@ def _restore_run_strategy(vm, vmi):
         run_strategy.clear_saved(vm)
 
 
+def has_needless_back_off(vm, vmi):
+    """Return whether a VM that is off would be started later than requested.
+
+    KubeVirt counts a VMI that was stopped before its guest ran as a failed
+    start, and delays the next one (syncStartFailureStatus in
+    pkg/virt-controller/watch/vm/vm.go, KubeVirt 1.9). It keeps that record
+    under ``RerunOnFailure`` although nothing starts the VM again.
+
+    :param vm: the VM
+    :param vmi: its VMI, or None
+    """
+    status = dict(vm.get('status') or {})
+    if (not status.pop('startFailure', None) or vmi is not None
+            or run_strategy.is_deleting(vm) or run_strategy.starting(vm, vmi)):
+        return False
+    # The record also shows that a one-time boot has not started.
+    return (boot_overrides.once(vm) is None
+            or not boot_overrides.boot_started({**vm, 'status': status}, vmi))
+
+
 class OneTimeBootReconciler:
     """Restores boot settings and run strategies of a cluster's machines.
 
@@ -231,6 +251,7 @@ class OneTimeBootReconciler:
             return
         self._log_problem(machine, vm, vmi)
         if (desired_vm(vm, vmi) is not None or run_strategy.restarting(vm)
+                or has_needless_back_off(vm, vmi)
                 or self._generation_lags(machine, vm, vmi)):
             self._loop.add(machine)
 
@@ -252,6 +273,9 @@ class OneTimeBootReconciler:
             if not run_strategy.restarting(vm):
                 LOG.info('%s: boot settings and run strategy restored',
                          machine.qualified_name)
+        if has_needless_back_off(vm, vmi):
+            vm = machine.patch_status([
+                {'op': 'remove', 'path': '/status/startFailure'}], vm)
         if self._generation_lags(machine, vm, vmi):
             self._update_generation(machine, vm, vmi)
         self._finish_restart(machine, vm, vmi)

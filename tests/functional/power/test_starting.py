@@ -123,6 +123,25 @@ class StartingTestCase(StartingCase):
                            == strategy)
                 machine.reset(R.FORCE_OFF)
 
+    def test_power_off_leaves_no_back_off(self):
+        """Other clients need not wait, either."""
+        for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
+            for action in (R.FORCE_OFF, R.GRACEFUL_SHUTDOWN):
+                machine = self.starting(strategy)
+                machine.reset(action)
+                self.becomes(machine, OFF)
+
+                def stopped():
+                    status = self.sandbox.vm(machine.name)['status']
+                    return ('startFailure' not in status
+                            and status['printableStatus'] == 'Stopped')
+
+                self.until('no back-off', stopped)
+                self.sandbox.patch('virtualmachines', machine.name, {
+                    'spec': {'runStrategy': 'Always'}})
+                self.until('VMI', lambda: self.uid(machine.name), 5)
+                machine.reset(R.FORCE_OFF)
+
     def test_start_in_back_off(self):
         made = [(self.handle(self.one, self.make(strategy, annotations={
             machine_case.FAIL_START: 'true'})), action)

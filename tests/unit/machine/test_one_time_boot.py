@@ -9,6 +9,7 @@ from oslotest import base
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
@@ -252,6 +253,40 @@ class Cluster:
 
     def subscribe(self, callback):
         self.publish = callback
+
+
+class BackOffTestCase(ReconcileTestCase):
+
+    FAILURE = {'consecutiveFailCount': 1}
+
+    def test_stopped_before_the_guest_ran(self):
+        for strategy, vmi, requests, expected in (
+                ('RerunOnFailure', None, [], True),
+                # KubeVirt records it again while it sees the VMI.
+                ('RerunOnFailure', fakes.vmi('Failed', deleting=True), [],
+                 False),
+                # Starts that fail.
+                ('RerunOnFailure', None, [fakes.START], False),
+                ('Always', None, [], False),
+                ('Once', None, [], False)):
+            vm = fakes.vm(strategy, requests=requests,
+                          startFailure=self.FAILURE)
+            self.assertIs(expected,
+                          one_time_boot.has_needless_back_off(vm, vmi))
+            del vm['status']['startFailure']
+            self.assertFalse(one_time_boot.has_needless_back_off(vm, vmi))
+
+    def test_override_that_has_not_booted_is_kept(self):
+        machine = self.pending('RerunOnFailure')
+        status = machine.vm['status']
+        status['startFailure'] = self.FAILURE
+        status['observedGeneration'] = machine.vm['metadata']['generation']
+        self.assertFalse(one_time_boot.has_needless_back_off(
+            machine.vm, None))
+        self.assertFalse(self.reconcile(machine))
+        status['observedGeneration'] = boot_overrides.once(machine.vm)[
+            'generation'] - 1
+        self.assertTrue(one_time_boot.has_needless_back_off(machine.vm, None))
 
 
 class ReconcilerTestCase(ReconcileTestCase):
