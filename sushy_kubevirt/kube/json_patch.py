@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON patches that turn an object into its edited copy.
 
+To Kubernetes' API server a test of null means that a member is absent, where
+its parent exists (``Patch.test`` in gopkg.in/evanphx/json-patch.v4).
+
 Steps edit a copy of the VM and send only the differences. A list is never
 sent whole, because the copy may lack parts that the cache does not keep.
 
@@ -73,9 +76,9 @@ def guarded_diff(vm, edited, strict=False):
     """Return a patch with tests that refuse it after a concurrent change.
 
     The API server refuses the patch (409 or 422, `errors.Conflict`) if the
-    VM's spec, or an annotation that the patch changes, has changed since.
-    KubeVirt's writes to the status, which are frequent while a VM starts, do
-    not matter.
+    VM's spec, or an annotation that the patch changes or adds, has changed
+    since. KubeVirt's writes to the status, which are frequent while a VM
+    starts, do not matter.
 
     :param vm: the VM the copy was made from
     :param edited: the copy
@@ -86,23 +89,20 @@ def guarded_diff(vm, edited, strict=False):
     if not operations:
         return []
     metadata = vm['metadata']
-    alone = all(each['path'].startswith(_ANNOTATIONS) for each in operations)
-    if strict or not metadata.get('annotations') or alone and any(
-            each['op'] == 'add' for each in operations):
-        # A JSON patch cannot test that an annotation is absent, and adding
-        # one does not change the generation.
+    if strict:
         return [{'op': 'test', 'path': '/metadata/resourceVersion',
                  'value': metadata['resourceVersion']}] + operations
     tests = [{'op': 'test', 'path': '/metadata/generation',
               'value': metadata['generation']}]
+    annotations = metadata.get('annotations') or {}
     for operation in operations:
-        if (operation['op'] != 'add'
-                and operation['path'].startswith(_ANNOTATIONS)):
-            name = operation['path'][len(_ANNOTATIONS):]
-            tests.append({
-                'op': 'test', 'path': operation['path'],
-                'value': metadata['annotations'][
-                    name.replace('~1', '/').replace('~0', '~')]})
+        path = operation['path']
+        if path.startswith(_ANNOTATIONS):
+            name = path[len(_ANNOTATIONS):]
+            tests.append({'op': 'test', 'path': path, 'value': annotations.get(
+                name.replace('~1', '/').replace('~0', '~'))})
+        elif path == _ANNOTATIONS[:-1]:
+            tests.append({'op': 'test', 'path': path, 'value': None})
     return tests + operations
 
 

@@ -2,9 +2,9 @@
 
 import copy
 
-import jsonpatch
 from oslotest import base
 
+from kubevirt_sandbox.testing import json_patches
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
 from tests.unit.machine import fakes
@@ -14,7 +14,7 @@ class DiffTestCase(base.BaseTestCase):
 
     def assert_diff(self, old, new, count=None):
         operations = json_patch.diff(old, new)
-        self.assertEqual(new, jsonpatch.apply_patch(old, operations))
+        self.assertEqual(new, json_patches.apply(old, operations))
         if count is not None:
             self.assertEqual(count, len(operations), operations)
         return operations
@@ -81,6 +81,29 @@ class SendTestCase(base.BaseTestCase):
         self.assertRaises(errors.Conflict, self.send, machine, fakes.vm())
         machine = fakes.Machine(fakes.vm(annotations={'other': 'x'}))
         self.assertRaises(errors.Conflict, self.send, machine, fakes.vm())
+
+    def test_other_annotations_that_were_added_meanwhile(self):
+        """An addition neither overwrites nor loses to the status."""
+        for present in ({'other': 'x'}, None):
+            vm = fakes.vm(annotations=present)
+            if present is None:
+                del vm['metadata']['annotations']
+            edited = copy.deepcopy(vm)
+            edited['metadata'].setdefault('annotations', {})['a/b'] = 'mine'
+            for added, wins in (({}, True), ({'a/b': 'theirs'}, False)):
+                machine = fakes.Machine(copy.deepcopy(vm))
+                metadata = machine.vm['metadata']
+                metadata['resourceVersion'] = '11'
+                if added:
+                    metadata.setdefault('annotations', {}).update(added)
+                if wins:
+                    json_patch.send(machine, vm, edited)
+                else:
+                    self.assertRaises(errors.Conflict, json_patch.send,
+                                      machine, vm, edited)
+                self.assertEqual(
+                    'mine' if wins else 'theirs',
+                    machine.vm['metadata']['annotations']['a/b'])
 
     def test_vm_without_annotations(self):
         vm = fakes.vm()

@@ -4,8 +4,8 @@
 import copy
 import threading
 
-import jsonpatch
 
+from kubevirt_sandbox.testing import json_patches
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import boot
@@ -175,7 +175,7 @@ class Machine:
 
     def patch_vmi(self, vmi, operations):
         def apply():
-            self.vmi = jsonpatch.apply_patch(self.vmi, operations)
+            self.vmi = json_patches.apply(self.vmi, operations)
 
         self._write(('vmi', operations), apply)
 
@@ -193,10 +193,8 @@ class Machine:
             raise errors.Conflict('changed')
         spec = copy.deepcopy(self.vm['spec'])
         try:
-            self.vm = jsonpatch.apply_patch(self.vm, operations)
-        except jsonpatch.JsonPatchConflict as e:
-            raise errors.Conflict(str(e)) from e
-        except jsonpatch.JsonPatchTestFailed as e:
+            self.vm = json_patches.apply(self.vm, operations)
+        except json_patches.Refused as e:
             raise errors.Conflict(str(e)) from e
         self.vm['metadata']['resourceVersion'] += '0'
         if self.vm['spec'] != spec:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """VMs of Harvester, whose webhook replaces run strategies."""
 
-import jsonpatch
 from oslotest import base
 
+from kubevirt_sandbox.testing import json_patches
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import power_restore_policy
@@ -25,7 +25,7 @@ class Machine(fakes.Machine):
 
     def _apply(self, operations, guard):
         old = self.strategy
-        new = jsonpatch.apply_patch(self.vm, operations)
+        new = json_patches.apply(self.vm, operations)
         if old == 'Halted' != new['spec'].get('runStrategy'):
             operations = [*operations, {
                 'op': 'replace', 'path': '/spec/runStrategy',
