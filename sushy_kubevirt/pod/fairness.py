@@ -28,7 +28,8 @@ class Fairness:
         self._used = 0.0
         self._scheduled = False
         self._backlog = collections.deque()
-        self._calls = collections.deque()
+        # Owner: those that wait; whose turn is next comes first.
+        self._calls = {}
         self._calling = None
 
     # Requests in the event loop
@@ -74,14 +75,15 @@ class Fairness:
 
     # Calls of the application
 
-    async def turn(self, loop):
-        """Wait until a thread may call the application.
+    async def turn(self, loop, owner):
+        """Wait until a thread may call the application; owners take turns.
 
+        :param owner: see `shares`
         :returns: function without parameters, to be called at its end
         """
         while self._calling is not None:
             waiting = loop.create_future()
-            self._calls.append(waiting)
+            self._calls.setdefault(owner, collections.deque()).append(waiting)
             await waiting
         token = self._calling = object()
         end = functools.partial(self._end_turn, token)
@@ -93,7 +95,11 @@ class Fairness:
             return
         self._calling = None
         while self._calls:
-            waiting = self._calls.popleft()
+            owner = next(iter(self._calls))
+            calls = self._calls.pop(owner)
+            waiting = calls.popleft()
+            if calls:
+                self._calls[owner] = calls      # behind the others
             if not waiting.done():
                 waiting.set_result(None)
                 break

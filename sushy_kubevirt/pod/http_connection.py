@@ -153,8 +153,10 @@ class Connection(httptools_impl.HttpToolsProtocol):
         """Note whose connection it is. Thread-safe.
 
         :param account: name of the account that has sent a request
+        :returns: whether the account may have one more in progress
         """
         self.account = account
+        return True
 
     # asyncio.Protocol
 

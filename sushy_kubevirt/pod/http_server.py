@@ -33,7 +33,9 @@ from sushy_kubevirt.bmc import shares
 from sushy_kubevirt.pod import fairness
 from sushy_kubevirt.pod import http_connection
 from sushy_kubevirt.pod import request_body
+from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import server_errors
+from sushy_kubevirt.redfish.services import server_threads
 
 LOG = logging.getLogger(__name__)
 
@@ -103,6 +105,8 @@ class Server:
         self._certificate = certificate
         self._max_connections = max_connections
         self._connections = set()
+        self._requests = server_threads.Slots(
+            max_connections or MAX_CONNECTIONS)
         self._stopping = False
         self._loop = self._stopped = self._idle = None
         self._timer = None
@@ -306,19 +310,13 @@ class Server:
         environ['wsgi.input'] = rest if more else io.BytesIO(body)
         upgrades = environ[_UPGRADES] = []
         protocol.wait_for_server(http_connection.ANSWER_SECONDS)
-        if self.fairness is not None:
-            end = await self.fairness.turn(self._loop)
-        done = self._loop.create_future()
-        threading.Thread(
-            target=self._call, args=(environ, protocol, send, done),
-            daemon=True, name='request').start()
-        try:
-            answer = await done
-        except asyncio.CancelledError:
-            answer = None       # the server has stopped
-        finally:
-            if self.fairness is not None:
-                end()
+        owner = protocol.account or protocol.network
+        slot = self._requests.take(owner)
+        if slot is None:
+            answer = _refusal()
+            protocol.cycle.keep_alive = False
+        else:
+            answer = await self._answer(environ, protocol, send, owner, [slot])
         if answer is None:
             return      # or a stream, which was sent
         status, headers, body = answer
@@ -339,9 +337,46 @@ class Server:
             body = b''
         await send({'type': 'http.response.body', 'body': body})
 
-    def _call(self, environ, protocol, send, done):
+    async def _answer(self, environ, protocol, send, owner, slots):
+        """Let a thread call the application.
+
+        :param owner: to whose share the request belongs, see `shares`
+        :param slots: list with its slot
+        :returns: see `_call`
+        """
+        environ[authentication.IDENTIFY] = functools.partial(
+            self._identify, protocol, slots)
+        if self.fairness is not None:
+            end = await self.fairness.turn(self._loop, owner)
+        done = self._loop.create_future()
+        threading.Thread(
+            target=self._call, args=(environ, protocol, send, slots, done),
+            daemon=True, name='request').start()
+        try:
+            return await done
+        except asyncio.CancelledError:
+            return None         # the server has stopped
+        finally:
+            if self.fairness is not None:
+                end()
+
+    def _identify(self, protocol, slots, account):
+        """Note whose connection and request it is.
+
+        :param slots: list with the request's slot, which is replaced
+        :param account: name of the account that has sent it
+        :returns: whether the account has a slot left
+        """
+        protocol.account = account
+        slots.pop().close()
+        slot = self._requests.take(account)
+        slots.append(slot or contextlib.ExitStack())
+        return slot is not None
+
+    def _call(self, environ, protocol, send, slots, done):
         """Call the application; runs in a thread of its own.
 
+        :param slots: list with the slot of the request, released at its end
         :param done: future that gets (status line, headers, body), or None if
             an event stream was sent
         """
@@ -366,6 +401,7 @@ class Server:
                 LOG.exception('Request from %s failed', protocol.address)
             phrase, headers, body = server_errors.response(500)
             result = f'500 {phrase}', list(headers.items()), body
+        slots.pop().close()
         with contextlib.suppress(RuntimeError):     # the loop has ended
             self._loop.call_soon_threadsafe(
                 lambda: done.done() or done.set_result(result))
@@ -405,6 +441,14 @@ def run(*servers):
         await asyncio.gather(*(one.run() for one in servers))
 
     asyncio.run(serve())
+
+
+def _refusal():
+    """Return status line, headers and body for one request too many."""
+    phrase, headers, body = server_errors.response(
+        503, 'too many requests of this client are in progress')
+    headers['Retry-After'] = '1'
+    return f'503 {phrase}', list(headers.items()), body
 
 
 def _length(environ):

@@ -189,14 +189,16 @@ def _invalid_header(why):
 
 
 def identify(environ, account):
-    """Tell the server whose connection it is.
+    """Tell the server whose connection and request it is.
 
     :param environ: WSGI environ of a request
     :param account: its `account_files.Account`
+    :raises: `error_responses.RedfishError`, 503 if the account has too many
+        requests in progress
     """
-    tell = environ.get(IDENTIFY)
-    if tell is not None:
-        tell(account.name)
+    if not environ.get(IDENTIFY, lambda name: True)(account.name):
+        raise error_responses.unavailable(
+            'Too many requests of this account are in progress.', 1)
 
 
 def check_password(name, password):

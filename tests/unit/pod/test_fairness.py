@@ -87,6 +87,25 @@ class FairnessTestCase(test_http_server.HttpServerTestCase):
         for sock in waiting, second:
             self.assertEqual(200, self.answer(sock)[0])
 
+    def test_owners_take_turns(self):
+        self.set('_TURN_SECONDS', TIMEOUT)
+        self.send(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')
+        self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+        called = []
+        self.app.observe = called.append
+        socks = []
+        for source, path in (*[('127.0.0.2', b'many')] * 5,
+                             ('127.0.0.3', b'one')):
+            socks.append(self.connect(source))
+            socks[-1].sendall(
+                b'GET /%s HTTP/1.1\r\nHost: x\r\n\r\n' % path)
+            self.wait_for(lambda: len(self.order) == 1 + len(socks))
+        self.app.unblock.set()
+        for sock in socks:
+            self.assertEqual(200, self.answer(sock)[0])
+        self.assertEqual(['/many', '/one', '/many', '/many', '/many', '/many'],
+                         called)
+
     def test_next_call_does_not_wait_for_a_slow_one(self):
         self.set('_TURN_SECONDS', 0.01)
         self.send(b'GET /wait HTTP/1.1\r\nHost: x\r\n\r\n')

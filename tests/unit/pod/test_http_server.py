@@ -26,6 +26,7 @@ from sushy_kubevirt.pod import redfish_probe
 from sushy_kubevirt.pod import request_body
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import websocket
+from sushy_kubevirt.redfish.services import server_threads
 
 TIMEOUT = 30
 
@@ -42,19 +43,23 @@ class Application:
         #: Of a body that is read piece by piece: numbers of bytes, 0 at its
         #: end; or the exception that ended it.
         self.pieces = queue.SimpleQueue()
+        #: Function of the path of each request.
+        self.observe = len
 
     def __call__(self, environ, start_response):
         path = environ['PATH_INFO']
+        self.observe(path)
         length = environ.get('CONTENT_LENGTH', '')
+        if path.startswith('/login/'):
+            self.admitted = environ[authentication.IDENTIFY](
+                path.split('/')[2])
         self.called.release()
-        if path in ('/wait', '/receive later'):
+        if path in ('/wait', '/receive later', '/login/slow'):
             self.unblock.wait(TIMEOUT)
         if path.startswith('/receive'):
             self.receive(environ['wsgi.input'])
         if path == '/receive and wait':
             self.unblock.wait(TIMEOUT)
-        if path.startswith('/login/'):
-            environ[authentication.IDENTIFY](path.rpartition('/')[2])
         if path == '/refuse':
             length = ''
         if path == '/fail':
@@ -661,6 +666,38 @@ class LimitsTestCase(HttpServerTestCase):
         self.assert_closed(busy[0])
         self.app.unblock.set()
         self.assertEqual(200, self.answer(busy[1])[0])
+
+    def abandon(self, path, *sources):
+        """Send requests that take long, and close their connections."""
+        for source in sources:
+            sock = self.connect(source)
+            sock.sendall(GET.replace(b'/x', path))
+            self.assertTrue(self.app.called.acquire(timeout=TIMEOUT))
+            sock.close()
+        self.wait_for(lambda: not self.server.connections)
+
+    def test_requests_without_a_connection_count(self):
+        self.server._requests = server_threads.Slots(2)
+        self.abandon(b'/wait', '127.0.0.2', '127.0.0.2')
+        refused = self.connect('127.0.0.2')
+        refused.sendall(GET)
+        response = client.HTTPResponse(refused)
+        response.begin()
+        self.assertEqual((503, '1'), (
+            response.status, response.getheader('Retry-After')))
+        self.assertIn('in progress', response.read().decode())
+        self.assert_closed(refused)
+        self.assertEqual(200, self.get()[0])
+        self.app.unblock.set()
+        self.wait_for(lambda: not self.server._requests._used)
+        self.crowd(1, '127.0.0.2', GET)
+
+    def test_requests_of_an_account_from_many_addresses_count(self):
+        self.server._requests = server_threads.Slots(2)
+        self.abandon(b'/login/slow', '127.0.0.2', '127.0.0.3')
+        for path, admitted in (b'/login/slow/x', False), (b'/login/x', True):
+            self.crowd(1, '127.0.0.4', GET.replace(b'/x', path))
+            self.assertEqual(admitted, self.app.admitted)
 
     def test_probe_has_a_place(self):
         self.set('MAX_CONNECTIONS', 2)

@@ -41,6 +41,10 @@ MAX_PAUSE_SECONDS = 300.0
 #: subscribers.
 POSITION_SECONDS = 0.1
 
+#: Threads for blocking calls, and how many of them look up names for the
+#: subscriptions of one account.
+_THREADS, _LOOKUPS = 8, 4
+
 
 @dataclasses.dataclass
 class Position:
@@ -78,9 +82,9 @@ class Delivery:
         self._closed = False
         self._loop = asyncio.new_event_loop()
         # For blocking calls: name resolution, changes of subscriptions.
-        self._loop.set_default_executor(
-            concurrent.futures.ThreadPoolExecutor(
-                8, thread_name_prefix='events-blocking'))
+        self._threads = concurrent.futures.ThreadPoolExecutor(
+            _THREADS, thread_name_prefix='events-blocking')
+        self._lookups = {}
         threading.Thread(target=self._run, daemon=True,
                          name='events-push').start()
 
@@ -123,6 +127,7 @@ class Delivery:
                 task.cancel()
             loop.run_until_complete(
                 asyncio.gather(*tasks, return_exceptions=True))
+            self._threads.shutdown(wait=False)
             loop.close()
 
     # Called in the event loop
@@ -174,11 +179,22 @@ class Delivery:
 
     def run_blocking(self, function, *args):
         """Call a blocking function in a thread. :returns: an awaitable"""
-        return self._loop.run_in_executor(None, function, *args)
+        return self._loop.run_in_executor(self._threads, function, *args)
 
-    def addresses(self, url):
-        """See `subscriptions.Subscriptions.addresses`; awaitable."""
-        return self.run_blocking(self._store.addresses, url)
+    async def addresses(self, owner, url):
+        """See `subscriptions.Subscriptions.addresses`.
+
+        Names that are not answered do not keep other accounts from looking
+        up theirs.
+
+        :param owner: of the subscription
+        """
+        lookups = self._lookups.setdefault(owner, asyncio.Semaphore(_LOOKUPS))
+        await lookups.acquire()
+        lookup = self._threads.submit(self._store.addresses, url)
+        # At its end, not when it is no longer waited for.
+        lookup.add_done_callback(lambda _lookup: self._call(lookups.release))
+        return await asyncio.wrap_future(lookup)
 
     def changed(self, subscriber):
         """Schedule a message to other workers about a changed position."""
@@ -266,7 +282,7 @@ class _Subscriber:
         try:
             poster = http_push.Poster(
                 url := subscriptions.read_url(one.destination),
-                lambda: self._delivery.addresses(url),
+                lambda: self._delivery.addresses(one.owner, url),
                 self._delivery.context(one.verify)
                 if url.scheme == 'https' else None)
         except errors.MachineError as e:

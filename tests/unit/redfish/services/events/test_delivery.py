@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queues, batches and failures of deliveries, without HTTP."""
 
+import asyncio
 import json
 import queue
+import threading
 
 import fixtures
 from oslotest import base
@@ -50,6 +52,12 @@ class Store:
     def change(self, id_, **fields):
         self.calls.put(('change', id_, fields))
 
+    def addresses(self, url):
+        self.calls.put(('addresses', url))
+        if isinstance(url, threading.Event):
+            url.wait(30)
+        return ['192.0.2.1']
+
 
 class DeliveryTestCase(base.BaseTestCase):
 
@@ -96,6 +104,27 @@ class DeliveryTestCase(base.BaseTestCase):
         self.assertEqual(('/a', ['1']), self.next_delivery())
         self.assert_no_delivery()
         self.assertEqual({'a': (1, 0)}, self.marks.get(timeout=30))
+
+    def test_names_of_one_account_do_not_block_those_of_others(self):
+        def look_up(owner, url):
+            return asyncio.run_coroutine_threadsafe(
+                self.delivery.addresses(owner, url), self.delivery._loop)
+
+        answered = threading.Event()
+        self.addCleanup(answered.set)
+        many = [look_up('operator', answered) for _ in range(20)]
+        # Those that are not waited for any more count as well.
+        for _ in range(4):
+            self.store.calls.get(timeout=30)
+        for one in many[:4]:
+            one.cancel()
+        self.assertEqual(['192.0.2.1'],
+                         look_up('admin', 'url').result(timeout=30))
+        self.assertEqual(('addresses', 'url'), self.store.calls.get_nowait())
+        self.assertTrue(self.store.calls.empty())
+        answered.set()
+        for one in many[4:]:
+            self.assertEqual(['192.0.2.1'], one.result(timeout=30))
 
     def test_delivers_to_new_subscription(self):
         self.subscribe('a')
