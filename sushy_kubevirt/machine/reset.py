@@ -52,7 +52,7 @@ def shows(reset_type, before, vm, vmi):
     if (reset_type is power_state.ResetType.FORCE_OFF
             and state is power_state.PowerState.POWERING_OFF):
         # It may have been shutting down before.
-        return power_on_off.grace_period(vmi) == 0
+        return run_strategy.grace_period(vmi) == 0
     return state in _REACHED.get(reset_type, ())
 
 
