@@ -25,6 +25,7 @@ import time
 import types
 
 from sushy_kubevirt.bmc import cleared_log
+from sushy_kubevirt.bmc import clock
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
@@ -156,6 +157,8 @@ class Log:
         self._own_writer = None if writer else Writer()
         self._writer = writer or self._own_writer
         self._cleared = cleared_log.ClearedLogs(state)
+        #: `clock.Clocks`
+        self.clocks = clock.Clocks(state)
         self._pause_until = 0
         self._read = {}     # uid: (time, entries)
         # Another worker may have cleared a log.

@@ -24,6 +24,7 @@ ALLOWED = {
     'sushy_kubevirt.redfish.protocol': {
         'sushy_kubevirt.kube.blocking', 'sushy_kubevirt.kube.errors',
         'sushy_kubevirt.bmc.shares',
+        'sushy_kubevirt.redfish.services.account_files',
         'sushy_kubevirt.redfish.services.authenticator',
         'sushy_kubevirt.redfish.services.server_threads',
         'sushy_kubevirt.redfish.services.system_id',

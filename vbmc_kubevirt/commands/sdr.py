@@ -46,16 +46,19 @@ _DISCRETE = 0xC0
 
 _LEVEL = constants.Privilege
 
+_SET_TIME = 0x29
+
 
 def commands(bmc):
     """Return the commands of this module.
 
     :param bmc: a `bmc.Bmc`
     """
-    repository = _Repository()
+    repository, clock = _Repository(), sel_clock.SelClock(bmc)
     return {
         (constants.STORAGE, code): server.Command(
-            name, bmc.map_errors(method), level, min_length=length)
+            name, bmc.map_errors(method), level, min_length=length,
+            modifies=code == _SET_TIME)
         for code, name, method, level, length in (
             (0x20, 'Get SDR Repository Info', repository.info, _LEVEL.USER,
              0),
@@ -64,8 +67,8 @@ def commands(bmc):
             (0x22, 'Reserve SDR Repository', repository.reserve, _LEVEL.USER,
              0),
             (0x23, 'Get SDR', repository.get, _LEVEL.USER, 6),
-            (0x28, 'Get SDR Repository Time', sel_clock.get, _LEVEL.USER, 0),
-            (0x29, 'Set SDR Repository Time', sel_clock.set, _LEVEL.OPERATOR,
+            (0x28, 'Get SDR Repository Time', clock.get, _LEVEL.USER, 0),
+            (_SET_TIME, 'Set SDR Repository Time', clock.set, _LEVEL.OPERATOR,
              4),
             (0x2C, 'Run Initialization Agent', repository.run_initialization,
              _LEVEL.OPERATOR, 1))}

@@ -52,7 +52,7 @@ def commands(bmc):
 
     :param bmc: a `bmc.Bmc`
     """
-    sel = _Sel(bmc)
+    sel, clock = _Sel(bmc), sel_clock.SelClock(bmc)
     bmc.on_reset.append(sel.reset)
     made = {
         (constants.STORAGE, code): server.Command(
@@ -68,12 +68,12 @@ def commands(bmc):
              sel_records.SIZE, True),
             (0x46, 'Delete SEL Entry', sel.delete, _LEVEL.OPERATOR, 4, True),
             (0x47, 'Clear SEL', sel.clear, _LEVEL.OPERATOR, 6, True),
-            (0x48, 'Get SEL Time', sel_clock.get, _LEVEL.USER, 0, False),
-            (0x49, 'Set SEL Time', sel_clock.set, _LEVEL.OPERATOR, 4, False),
-            (0x5C, 'Get SEL Time UTC Offset', sel_clock.get_utc_offset,
+            (0x48, 'Get SEL Time', clock.get, _LEVEL.USER, 0, False),
+            (0x49, 'Set SEL Time', clock.set, _LEVEL.OPERATOR, 4, True),
+            (0x5C, 'Get SEL Time UTC Offset', clock.get_utc_offset,
              _LEVEL.USER, 0, False),
-            (0x5D, 'Set SEL Time UTC Offset', sel_clock.set_utc_offset,
-             _LEVEL.OPERATOR, 2, False))}
+            (0x5D, 'Set SEL Time UTC Offset', clock.set_utc_offset,
+             _LEVEL.OPERATOR, 2, True))}
     made[constants.SENSOR, 0x02] = server.Command(
         'Platform Event', bmc.map_errors(sel.platform_event),
         _LEVEL.OPERATOR, min_length=7, modifies=True)
@@ -89,9 +89,8 @@ class _Records:
     :param ids: {record id: its position}
     :param keys: {`sel_records.key`: record id}
     :param data: all records, 16 bytes each
-    :param added: time of the newest entry, in seconds since the epoch
-    :param erased: when the log was cleared or an entry was deleted, in seconds
-        since the epoch
+    :param added: time of the newest entry, with `clock.Clock.local_shift`
+    :param erased: when the log was cleared or an entry was deleted, likewise
     """
 
     at: float
@@ -135,8 +134,9 @@ class _Sel:
                 entries = log.entries(machine, fresh_seconds=0)
                 # Their age begins here: a listing begins with two commands
                 # that want fresh ones, and reading may take longer.
-                records = _records(entries, records, time.monotonic(),
-                                   log.erased_at(machine))
+                records = _records(
+                    entries, records, time.monotonic(),
+                    log.erased_at(machine), log.clocks.of(machine).local_shift)
                 self._known = period, records
                 self._notice_erasure(machine)
             return records
@@ -277,7 +277,7 @@ class _Sel:
         return bytes((_COMPLETED,))
 
 
-def _records(entries, previous, now, erased):
+def _records(entries, previous, now, erased, shift):
     """Make `_Records` of a log.
 
     An entry keeps its record id as long as this process runs; otherwise it
@@ -285,6 +285,8 @@ def _records(entries, previous, now, erased):
 
     :param entries: tuple of `event_log.Entry`
     :param previous: `_Records` made before, or None
+    :param erased: 0 for never
+    :param shift: `clock.Clock.local_shift`
     """
     known = previous.keys if previous else {}
     keys = {sel_records.key(entry): entry for entry in entries}
@@ -300,5 +302,7 @@ def _records(entries, previous, now, erased):
     ids = tuple(found[key] for key in keys)
     return _Records(
         now, ids, {number: at for at, number in enumerate(ids)}, found,
-        b''.join(map(sel_records.of, keys.values(), ids)),
-        entries[-1].seconds if entries else 0, erased)
+        b''.join(sel_records.of(entry, number, shift)
+                 for entry, number in zip(keys.values(), ids)),
+        entries[-1].seconds + shift if entries else 0,
+        erased + shift if erased else 0)

@@ -1,44 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time of the SEL and the SDR repository (sections 31.10, 31.11 and 33.17).
 
-It is that of the node, in UTC, like the times of Kubernetes' Events. A BMC
-cannot change it.
+It is the BMC's clock, `sushy_kubevirt.bmc.clock`, as local time. Records have
+the time that this clock showed when their events occurred.
 """
 
 import struct
 import time
 
+from sushy_kubevirt.bmc import clock
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.ipmi import constants
 
-#: Seconds by which a client's clock may differ for a set command to succeed.
-TOLERANCE = 2
-
-#: UTC offset "unspecified" (31.11a).
+#: UTC offset "unspecified" (31.11a), taken for none.
 _UNSPECIFIED = 0x07FF
 
 
-def get(session, data):
-    """Get SEL Time, Get SDR Repository Time."""
-    return struct.pack('<I', int(time.time()))
+class SelClock:
+    """The commands.
 
-
-def set(session, data):
-    """Set SEL Time, Set SDR Repository Time.
-
-    Succeeds if it is that time, and is refused otherwise.
+    :param bmc: a `bmc.Bmc`
     """
-    wanted, = struct.unpack_from('<I', data)
-    if abs(wanted - time.time()) > TOLERANCE:
-        raise completion.RequestError(constants.Completion.WRONG_STATE)
 
+    def __init__(self, bmc):
+        self._bmc = bmc
 
-def get_utc_offset(session, data):
-    """Get SEL Time UTC Offset (31.11a)."""
-    return struct.pack('<h', 0)
+    def _clock(self):
+        return self._bmc.log().clocks.of(self._bmc.machine())
 
+    def get(self, session, data):
+        """Get SEL Time, Get SDR Repository Time."""
+        seconds = int(time.time() + self._clock().local_shift)
+        return struct.pack('<I', max(0, min(seconds, clock.MAX_SECONDS)))
 
-def set_utc_offset(session, data):
-    """Set SEL Time UTC Offset (31.11b)."""
-    if struct.unpack_from('<h', data)[0] not in (0, _UNSPECIFIED):
-        raise completion.RequestError(constants.Completion.WRONG_STATE)
+    def set(self, session, data):
+        """Set SEL Time, Set SDR Repository Time."""
+        seconds = struct.unpack_from('<I', data)[0] - 60 * self._clock().offset
+        if not clock.MIN_SECONDS <= seconds <= clock.MAX_SECONDS:
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        self._bmc.log().clocks.set(self._bmc.machine(), seconds=seconds)
+
+    def get_utc_offset(self, session, data):
+        """Get SEL Time UTC Offset (31.11a), in minutes."""
+        return struct.pack('<h', self._clock().offset)
+
+    def set_utc_offset(self, session, data):
+        """Set SEL Time UTC Offset (31.11b), in minutes."""
+        offset, = struct.unpack_from('<h', data)
+        if offset == _UNSPECIFIED:
+            offset = 0
+        if abs(offset) > clock.MAX_OFFSET:
+            raise completion.RequestError(constants.Completion.INVALID_FIELD)
+        self._bmc.log().clocks.set(self._bmc.machine(), offset=offset)

@@ -118,16 +118,17 @@ def timestamp(seconds):
                        else 0xFFFFFFFF)
 
 
-def of(entry, record_id):
+def of(entry, record_id, shift=0.0):
     """Return the 16 bytes of an entry's record.
 
     :param entry: an `event_log.Entry`
     :param record_id: its record id
+    :param shift: `clock.Clock.local_shift`
     """
     raw = entry.raw
     if len(raw) != SIZE:
         raw = raw_system_event(_event(entry))
-    return stamped(raw, record_id, entry.seconds)
+    return stamped(raw, record_id, entry.seconds + shift)
 
 
 def _event(entry):

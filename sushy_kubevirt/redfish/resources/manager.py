@@ -10,6 +10,10 @@ import socket
 
 import flask
 
+from sushy_kubevirt.bmc import clock
+from sushy_kubevirt.redfish.protocol import authentication
+from sushy_kubevirt.redfish.protocol import error_responses
+from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -21,14 +25,22 @@ ROOT = resource_paths.MANAGERS
 
 RESET_TYPES = ('ForceRestart', 'GracefulRestart')
 
-_SHAPE = payload.read_only(
-    'Id', 'Name', 'UUID', 'ManagerType', 'Status', 'PowerState',
-    'FirmwareVersion', 'Model', 'Manufacturer', 'Description', 'Links',
-    'VirtualMedia', 'LogServices', 'EthernetInterfaces', 'NetworkProtocol',
-    'GraphicalConsole',
-    'SerialConsole', 'ServiceEntryPointUUID', 'Actions',
-    # The clock is that of the host this runs on.
-    'DateTime', 'DateTimeLocalOffset')
+_SHAPE = {
+    'DateTime': str,
+    'DateTimeLocalOffset': str,
+    **payload.read_only(
+        'Id', 'Name', 'UUID', 'ManagerType', 'Status', 'PowerState',
+        'FirmwareVersion', 'Model', 'Manufacturer', 'Description', 'Links',
+        'VirtualMedia', 'LogServices', 'EthernetInterfaces',
+        'NetworkProtocol', 'GraphicalConsole', 'SerialConsole',
+        'ServiceEntryPointUUID', 'Actions'),
+}
+
+# DSP0266, "Date-Time values"; the pattern of DateTimeLocalOffset's schema.
+_DATE_TIME = re.compile(
+    r'\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?'
+    r'([Zz]|[-+]\d\d:\d\d)', re.ASCII)
+_OFFSET = re.compile(r'([-+])([01][0-9]):([0-5][0-9])')
 
 
 def collection():
@@ -40,8 +52,51 @@ def collection():
 def resource(machine):
     """GET, PATCH /redfish/v1/Managers/<identity>"""
     if flask.request.method == 'PATCH':
-        payload.properties(_SHAPE)
+        return _patch(machine)
     return responses.resource(_body(machine, flask.current_app))
+
+
+def _clocks():
+    return authentication.services().events.log.clocks
+
+
+def _patch(machine):
+    """Set the clock (`bmc.clock`)."""
+    values = payload.properties(_SHAPE)
+    parsed, wrong = {}, []
+    for name, parse in (('DateTime', _seconds),
+                        ('DateTimeLocalOffset', _minutes)):
+        if name in values:
+            parsed[name] = parse(values[name])
+            if parsed[name] is None:
+                wrong.append(messages.message(
+                    'PropertyValueFormatError', values[name], name,
+                    related=['#/' + name]))
+    if wrong:
+        raise error_responses.RedfishError(400, *wrong)
+    _clocks().set(machine, parsed.get('DateTime'),
+                  parsed.get('DateTimeLocalOffset'))
+    flask.current_app.logger.info(
+        'Clock of the BMC of %s set: %s', machine.qualified_name, values)
+    return responses.no_content()
+
+
+def _seconds(text):
+    """Return a date-time in seconds since the epoch; None if invalid."""
+    if not _DATE_TIME.fullmatch(text):
+        return None
+    try:
+        found = datetime.datetime.fromisoformat(text.upper()).timestamp()
+    except ValueError:
+        return None
+    return found if clock.MIN_SECONDS <= found <= clock.MAX_SECONDS else None
+
+
+def _minutes(text):
+    """Return a UTC offset in minutes; None if invalid."""
+    match = _OFFSET.fullmatch(text)
+    return match and int(match[1] + '1') * (
+        60 * int(match[2]) + int(match[3]))
 
 
 def _body(machine, app):
@@ -62,7 +117,7 @@ def _body(machine, app):
                                 'EthernetInterfaces')),
     }
     if app.feature_set == 'full':
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = _clocks().of(machine).now().isoformat(timespec='seconds')
         chassis = responses.link(resource_paths.chassis(machine))
         found = machine.inventory()
         body.update({
@@ -72,8 +127,8 @@ def _body(machine, app):
             'Model': product.NAME,
             'FirmwareVersion': product.version(),
             'ServiceEntryPointUUID': app.systems.uuid_of_service,
-            'DateTime': now.isoformat(timespec='seconds'),
-            'DateTimeLocalOffset': '+00:00',
+            'DateTime': now,
+            'DateTimeLocalOffset': now[-len('+00:00'):],
             'PowerState': 'On',
             'Status': resource_paths.STATUS_OK,
             'GraphicalConsole': _console(found.graphics),

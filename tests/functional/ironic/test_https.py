@@ -5,6 +5,8 @@ This is the recommended setup: Ironic verifies the certificate, opens and
 reuses sessions, and inserts and ejects an ISO.
 """
 
+import datetime
+
 from kubevirt_sandbox.testing import certificates
 from kubevirt_sandbox.testing import machines
 from tests.fixtures import account_secret
@@ -39,7 +41,8 @@ class IronicHttpsTestCase(base.SandboxTestCase):
             # Ironic passes the URL to the BMC unchanged.
             'deploy': {'ramdisk_image_download_source': 'http'},
             # A refused connection must fail quickly.
-            'redfish': {'connection_attempts': '1'}}))
+            'redfish': {'connection_attempts': '1',
+                        'enable_verify_bmc_clock': 'true'}}))
 
     def driver_info(self, vm, **more):
         return {'redfish_address': self.emulator.url,
@@ -60,6 +63,33 @@ class IronicHttpsTestCase(base.SandboxTestCase):
         return {member['@odata.id'] for member in self.emulator.request(
             'GET', '/redfish/v1/SessionService/Sessions',
             expect=200).json()['Members']}
+
+    def test_sets_the_clock_of_the_bmc(self):
+        vm = self.make('clock')
+        manager = f'/redfish/v1/Managers/{machines.uuid_of(vm)}'
+
+        def read():
+            body = self.emulator.request('GET', manager, expect=200).json()
+            ahead = datetime.datetime.fromisoformat(
+                body['DateTime']) - datetime.datetime.now(
+                    datetime.timezone.utc)
+            return (body['DateTimeLocalOffset'], body['DateTime'][-6:],
+                    ahead.total_seconds())
+
+        self.until(lambda: self.emulator.request(
+            'GET', manager).status_code == 200)
+        self.emulator.request('PATCH', manager, {
+            'DateTime': '2040-01-02T03:04:05Z',
+            'DateTimeLocalOffset': '-01:30'}, expect=204)
+        # Both workers.
+        for _ in range(10):
+            offset, suffix, ahead = read()
+            self.assertEqual(('-01:30', '-01:30'), (offset, suffix))
+            self.assertGreater(ahead, 10 ** 8)
+        self.ironic.enrol('clock', 'redfish', self.driver_info(vm))
+        offset, suffix, ahead = read()
+        self.assertEqual(('+00:00', '+00:00'), (offset, suffix))
+        self.assertLess(abs(ahead), 10)
 
     def test_deploys_and_undeploys_iso(self):
         vm = self.make('deployed')

@@ -14,6 +14,7 @@ from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import options
+from tests.unit.bmc import fake_state
 
 BORN = '2026-11-01T09:00:00Z'
 
@@ -42,25 +43,6 @@ class Events:
             self.kept.items(), key=lambda item: hash(item[0]))
             if event['involvedObject']['name'] == name]
         yield copy.deepcopy(found), str(self.version)
-
-
-class State:
-    """Fake state Secret."""
-
-    def __init__(self):
-        self.sections = {}
-
-    def subscribe(self, callback):
-        self.changed = callback
-
-    def read(self, section, fresh=False):
-        return self.cached(section)
-
-    def cached(self, section):
-        return self.sections.get(section, {})
-
-    def update(self, section, edit):
-        edit(self.sections.setdefault(section, {}))
 
 
 class Machine:
@@ -120,7 +102,7 @@ class LogTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.client, self.state = Events(), State()
+        self.client, self.state = Events(), fake_state.State()
         self.log = self.new_log()
         self.machine = Machine()
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
+import datetime
 
 import fixtures
 
@@ -8,6 +9,7 @@ from sushy_kubevirt.bmc import interfaces
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import inventory
+from tests.unit.bmc import fake_state
 from tests.unit.redfish import base
 from tests.unit.redfish import fakes
 
@@ -362,10 +364,58 @@ class TestManager(base.RedfishTestCase):
         self.assertEqual(self.get(path='/redfish/v1/')['UUID'],
                          body['ServiceEntryPointUUID'])
         self.assertTrue(body['SerialConsole']['ServiceEnabled'])
-        answer = self.client.patch(self.manager, json={
-            'DateTime': '2020-01-01T00:00:00+00:00'})
-        self.assertEqual(400, answer.status_code)
-        self.assertIn('PropertyNotWritable', answer.json['error']['code'])
+
+    def test_clock(self):
+        clocks = self.app.sushy_kubevirt.services.events.log.clocks
+        self.useFixture(fixtures.MockPatchObject(
+            clocks, '_state', fake_state.State()))
+
+        def read():
+            body = self.get(path=self.manager)
+            self.assertTrue(body['DateTime'].endswith(
+                body['DateTimeLocalOffset']))
+            return datetime.datetime.fromisoformat(body['DateTime'])
+
+        now = datetime.datetime.now(datetime.timezone.utc)
+        self.assertLess(abs((read() - now).total_seconds()), 30)
+        wanted = datetime.datetime.fromisoformat('2001-02-03T04:05:06+00:00')
+        for body, offset in (
+                ({'DateTime': '2001-02-03T06:05:06+02:00'}, 0),
+                ({'DateTimeLocalOffset': '-01:30'}, -90),
+                ({'DateTime': '2001-02-03T04:05:06Z'}, -90),
+                ({'DateTime': '2001-02-03T04:05:06.123456+00:00',
+                  'DateTimeLocalOffset': '+14:00'}, 840),
+                ({'DateTimeLocalOffset': '+00:00'}, 0)):
+            tag = self.client.get(self.manager).headers['ETag']
+            answer = self.client.patch(self.manager, json=body,
+                                       headers={'If-Match': tag})
+            self.assertEqual(204, answer.status_code, answer.text)
+            self.assertLess(abs((read() - wanted).total_seconds()), 30)
+            self.assertEqual(datetime.timedelta(minutes=offset),
+                             read().utcoffset())
+        self.assertEqual({self.machine.uid},
+                         {*clocks._state.sections['clock']})
+
+    def test_refused_clock_changes_nothing(self):
+        before = self.get(path=self.manager)
+        for body in (
+                {'DateTime': '2001-02-03T04:05:06'}, {'DateTime': ''},
+                {'DateTime': 'now'}, {'DateTime': '2001-02-30T04:05:06Z'},
+                {'DateTime': '1969-12-31T23:59:59Z'},
+                {'DateTime': '2106-02-07T06:28:15Z'},
+                {'DateTime': '2001-02-03T04:05:06+24:00'},
+                {'DateTime': 5}, {'DateTime': None},
+                {'DateTimeLocalOffset': '02:00'},
+                {'DateTimeLocalOffset': '+20:00'},
+                {'DateTimeLocalOffset': 'Z'}, {'DateTimeLocalOffset': 60},
+                {'DateTime': '2001-02-03T04:05:06Z',
+                 'DateTimeLocalOffset': 'x'},
+                {'DateTime': '2001-02-03T04:05:06Z', 'Id': '2'}):
+            answer = self.client.patch(self.manager, json=body)
+            self.assertEqual(400, answer.status_code, body)
+        after = self.get(path=self.manager)
+        self.assertEqual(before['DateTime'][:13], after['DateTime'][:13])
+        self.assertEqual('+00:00', after['DateTimeLocalOffset'])
 
     def test_serial_over_lan(self):
         driver = self.app.systems

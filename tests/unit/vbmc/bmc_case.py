@@ -5,8 +5,10 @@ from unittest import mock
 
 from oslotest import base
 
+from sushy_kubevirt.bmc import clock
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.machine import machine
+from tests.unit.bmc import fake_state
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
@@ -47,6 +49,8 @@ class BmcTestCase(base.BaseTestCase):
         self.find = mock.Mock(return_value=self.machine)
         self.reset = mock.Mock()
         self.log = mock.create_autospec(event_log.Log, instance=True)
+        self.machine.uid = UUID
+        self.log.clocks = clock.Clocks(fake_state.State())
         self.bmc = bmc.Bmc('vm', self.find, '3.14.2.dev859', self.reset,
                            lambda: self.log)
         self.session = Session()

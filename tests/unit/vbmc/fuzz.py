@@ -15,6 +15,7 @@ import sys
 import time
 from unittest import mock
 
+from sushy_kubevirt.bmc import clock
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import blocking
@@ -22,6 +23,7 @@ from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
+from tests.unit.bmc import fake_state
 from tests.unit.vbmc.ipmi import client
 from tests.unit.vbmc.ipmi import client15
 from tools import ipmi_reference
@@ -124,6 +126,7 @@ def virtual_machine():
 def log():
     """:returns: an `event_log.Log` with some entries"""
     found = mock.create_autospec(event_log.Log, instance=True)
+    found.clocks = clock.Clocks(fake_state.State())
     found.erased_at.return_value = 0
     found.add.return_value = 'entry'
     found.entries.return_value = tuple(event_log.Entry(

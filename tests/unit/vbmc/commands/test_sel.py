@@ -385,15 +385,53 @@ class SelTestCase(bmc_case.BmcTestCase):
                 struct.pack('<HBIHB6B', 0, 2, 0, 0x1000 | requester, 4, 1,
                             0x30, 1, 9, 80, 70), raw)
 
-    def test_time_cannot_be_set(self):
-        for get, set_ in ((0x48, 0x49), (0x28, 0x29)):
-            now, = struct.unpack('<I', self.ask(0x0A, get)[1])
-            self.assertLess(abs(now - time.time()), 2)
-            self.assertEqual((0, b''), self.ask(
-                0x0A, set_, *struct.pack('<I', int(time.time()))))
-            self.assertEqual((0xD5, b''), self.ask(
-                0x0A, set_, *struct.pack('<I', int(time.time()) - 60)))
+    def time(self, command=0x48):
+        code, data = self.ask(0x0A, command)
+        self.assertEqual(0, code)
+        return struct.unpack('<I', data)[0]
+
+    def test_time(self):
+        for get, set_ in (0x48, 0x49), (0x28, 0x29):
+            self.assertLess(abs(self.time(get) - time.time()), 2)
+            for seconds in NOW, 0, 0xFFFFFFFE:
+                self.assertEqual((0, b''), self.ask(
+                    0x0A, set_, *struct.pack('<I', seconds)))
+                # The last one cannot go on.
+                self.assertIn(self.time(get) - seconds, range(30))
+            self.assertEqual((0xCC, b''), self.ask(
+                0x0A, set_, *b'\xFF\xFF\xFF\xFF'))
+            self.assertTrue(self.bmc.commands[0x0A, set_].modifies)
+            self.ask(0x0A, set_, *struct.pack('<I', int(time.time())))
+
+    def test_offset(self):
         self.assertEqual((0, b'\0\0'), self.ask(0x0A, 0x5C))
-        self.assertEqual((0, b''), self.ask(0x0A, 0x5D, 0, 0))
+        for minutes in -1199, 90, 1199:
+            data = struct.pack('<h', minutes)
+            self.assertEqual((0, b''), self.ask(0x0A, 0x5D, *data))
+            self.assertEqual((0, data), self.ask(0x0A, 0x5C))
+            # From UTC to the time of the SEL.
+            self.assertLess(abs(
+                self.time() - 60 * minutes - time.time()), 2)
+            # The local time.
+            self.assertEqual((0, b''), self.ask(
+                0x0A, 0x49, *struct.pack('<I', NOW)))
+            self.assertIn(self.time() - NOW, range(30))
+            self.assertEqual((0, data), self.ask(0x0A, 0x5C))
+            self.ask(0x0A, 0x49, *struct.pack(
+                '<I', int(time.time()) + 60 * minutes))
+        for minutes in -1200, 1440, 0x7FFE:
+            self.assertEqual((0xCC, b''), self.ask(
+                0x0A, 0x5D, *struct.pack('<h', minutes)))
         self.assertEqual((0, b''), self.ask(0x0A, 0x5D, 0xFF, 7))
-        self.assertEqual((0xD5, b''), self.ask(0x0A, 0x5D, 60, 0))
+        self.assertEqual((0, b'\0\0'), self.ask(0x0A, 0x5C))
+        self.assertLess(abs(self.time() - time.time()), 2)
+
+    def test_records_have_the_time_that_was_set(self):
+        self.log.erased_at.return_value = NOW - 9
+        self.entries(entry('a'))
+        self.log.clocks.set(self.machine, offset=60)
+        self.entries(entry('a'))
+        [(_number, raw)] = self.walk()
+        self.assertEqual(NOW + 3600, struct.unpack_from('<I', raw, 3)[0])
+        self.assertEqual((NOW + 3600, NOW + 3591), struct.unpack_from(
+            '<II', self.ask(0x0A, 0x40)[1], 5))

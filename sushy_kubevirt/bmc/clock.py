@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clock of each BMC, which clients can set.
+
+It is that of the host, until a client sets another time or UTC offset. What
+differs is kept in the state Secret, so that all workers and protocols show
+the same. No other time depends on it: log entries and sessions have the
+host's.
+"""
+
+import dataclasses
+import datetime
+import time
+
+#: Name of the section of the Secret: {uid of the VM: `Clock` as a dict}.
+SECTION = 'clock'
+
+#: Largest number of machines in the section. Beyond it those that were set
+#: first are dropped.
+MAX_MACHINES = 2000
+
+#: Times that can be set, in seconds since the epoch: those of IPMI.
+MIN_SECONDS, MAX_SECONDS = 0, 0xFFFFFFFE
+
+#: Offsets that can be set, in minutes: ±19:59, those of Redfish's pattern.
+MAX_OFFSET = 19 * 60 + 59
+
+
+@dataclasses.dataclass(frozen=True)
+class Clock:
+    """How a clock differs from that of the host.
+
+    :param shift: seconds by which it is ahead
+    :param offset: minutes from UTC to the time that it shows
+    :param set_at: when it was set, in seconds since the epoch
+    """
+
+    shift: float = 0.0
+    offset: int = 0
+    set_at: float = 0.0
+
+    def now(self):
+        """Return the time that it shows, a `datetime.datetime`."""
+        return datetime.datetime.fromtimestamp(
+            time.time() + self.shift, datetime.timezone(
+                datetime.timedelta(minutes=self.offset)))
+
+    @property
+    def local_shift(self):
+        """Seconds by which the local time is ahead of the host's in UTC."""
+        return self.shift + 60 * self.offset
+
+
+class Clocks:
+    """The section of a state Secret.
+
+    :param state: a `state_secret.StateSecret`
+    """
+
+    def __init__(self, state):
+        self._state = state
+
+    def of(self, machine):
+        """Return the `Clock` of a machine; from the cache, if that is new."""
+        self._state.catch_up()
+        return _decode(self._state.cached(SECTION).get(machine.uid))
+
+    def set(self, machine, seconds=None, offset=None):
+        """Set the clock of a machine.
+
+        :param seconds: the time now, in seconds since the epoch; None to keep
+            it
+        :param offset: minutes from UTC; None to keep it
+        :raises: `errors.MachineError`
+        """
+        now = time.time()
+
+        def edit(section):
+            clock = _decode(section.get(machine.uid))
+            if seconds is not None:
+                clock = dataclasses.replace(clock, shift=seconds - now)
+            if offset is not None:
+                clock = dataclasses.replace(clock, offset=offset)
+            section[machine.uid] = dataclasses.asdict(
+                dataclasses.replace(clock, set_at=now))
+            for uid in sorted(section, key=lambda uid: _decode(
+                    section[uid]).set_at)[:-MAX_MACHINES]:
+                del section[uid]
+
+        self._state.update(SECTION, edit)
+
+
+def _decode(stored):
+    try:
+        return Clock(float(stored['shift']), int(stored['offset']),
+                     float(stored['set_at']))
+    except (KeyError, TypeError, ValueError):
+        return Clock()
