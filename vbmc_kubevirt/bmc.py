@@ -7,9 +7,11 @@ and privileges by `ipmi.server`, the commands by the modules of `commands`.
 
 import functools
 import logging
+import math
 import uuid
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
 from vbmc_kubevirt.commands import boot_options
 from vbmc_kubevirt.commands import channels
 from vbmc_kubevirt.commands import chassis
@@ -71,6 +73,9 @@ class Bmc:
     :ivar restart_cause: `restart_cause.RestartCause`
     :ivar server: the `server.Server`, for commands about sessions; None before
         it is started
+    :ivar write_deadline: longest time, in seconds, for the retries of a
+        command's request to the cluster, whatever the options of accounts and
+        log, which may be Redfish's
     :ivar client_port: UDP port that clients use
     :ivar sol: `sol_configuration.Parameters`
     :ivar log: see the parameter
@@ -86,6 +91,7 @@ class Bmc:
         self.on_reset = []
         self.restart_cause = restart_cause.RestartCause()
         self.server = None
+        self.write_deadline = math.inf
         self.client_port = constants.PORT
         self.sol = sol_configuration.Parameters(lambda: self.client_port)
         self.log = log
@@ -159,7 +165,8 @@ class Bmc:
         """
         def wrapper(session, data):
             try:
-                answer = handle(session, data)
+                with retry.within(self.write_deadline):
+                    answer = handle(session, data)
             except completion.RequestError as exc:
                 return exc.code, b''
             except errors.MachineError as exc:

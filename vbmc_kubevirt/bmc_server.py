@@ -169,6 +169,7 @@ class BmcServer:
                 raise errors.Unavailable('This BMC was stopped')
             found = self._connect_backend()
             found.attach(self._users)
+            self.bmc.write_deadline = found.cluster.options.write_deadline
             # Last, as it is read without the lock.
             self._backend = found
 

@@ -210,11 +210,26 @@ class StateSecret:
         """
         secret, changed = retry.run(
             lambda: self._update(section, edit), self._cluster.options,
-            self._cluster.closing)
-        self._store(secret, time.monotonic(), in_order=False)
+            self._cluster.closing,
+            lambda seconds: self._shown(section, edit, seconds))
+        if secret is not None:
+            self._store(secret, time.monotonic(), in_order=False)
         if changed:
             self._announce(secret['metadata']['resourceVersion'])
         return self.cached(section)
+
+    def _shown(self, section, edit, seconds):
+        """Wait, and return what `_update` would if the watch shows the edit.
+
+        :returns: ((None, False),), or None if it does not show
+        """
+        self._cluster.closing.wait(seconds)
+        if not self._watched:
+            return None
+        before = self.cached(section)
+        after = copy.deepcopy(before)
+        edit(after)
+        return ((None, False),) if after == before else None
 
     def _announce(self, version):
         """Tell the other workers about a write."""
@@ -226,7 +241,11 @@ class StateSecret:
     def _update(self, section, edit):
         """Try `update` once. :returns: (the Secret, whether it changed)"""
         owner = self._owner()
+        requested_at = time.monotonic()
         secret = self._get()
+        if secret is not None:
+            # So that the cache is not older than what the edit is of.
+            self._store(secret, requested_at)
         sections = self._sections(secret, owner)
         before = sections.get(section) or {}
         after = copy.deepcopy(before)

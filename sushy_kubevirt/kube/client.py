@@ -21,6 +21,7 @@ from sushy_kubevirt.kube import api_responses
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
 
 JSON = 'application/json'
 JSON_PATCH = 'application/json-patch+json'
@@ -409,7 +410,8 @@ class Client:
             url += '?' + parse.urlencode(fields)
         timeout = urllib3.Timeout(
             connect=self._options.connect_timeout,
-            read=read_timeout or self._options.read_timeout)
+            read=min(read_timeout or self._options.read_timeout,
+                     retry.limit() / 2))
         code = 0
         try:
             response = self._pools.get(access).urlopen(

@@ -14,8 +14,11 @@ would still be functions of ours; what it would replace are the ten lines of
 `run`.
 """
 
+import contextlib
 import itertools
+import math
 import random
+import threading
 import time
 
 from sushy_kubevirt.kube import errors
@@ -28,6 +31,33 @@ LONGEST_PAUSE = 2.0
 #: Seconds beyond the deadline in which the effect of a request without a
 #: response may show.
 LATE_SECONDS = 0.5
+
+
+class _Thread(threading.local):
+    limit = math.inf
+
+
+_thread = _Thread()
+
+
+@contextlib.contextmanager
+def within(seconds):
+    """Limit the deadlines of what this thread does meanwhile.
+
+    For a client that waits less long than the options provide for.
+
+    :param seconds: longest ``write_deadline``; a request gets half of it
+    """
+    before, _thread.limit = _thread.limit, seconds
+    try:
+        yield
+    finally:
+        _thread.limit = before
+
+
+def limit():
+    """Return the longest deadline of this thread in seconds."""
+    return _thread.limit
 
 
 def pause(tries, first, longest, least=None):
@@ -85,7 +115,7 @@ def run(step, options, closing, shown=None):
     :returns: what the step returned
     :raises: the last `errors.Unavailable`; other errors at once
     """
-    deadline = time.monotonic() + options.write_deadline
+    deadline = time.monotonic() + min(options.write_deadline, limit())
     lost = False
     for tries in itertools.count():
         try:

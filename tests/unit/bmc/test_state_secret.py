@@ -172,6 +172,21 @@ class TestStateSecret(base.BaseTestCase):
         self.assertEqual({'x': 1, 'y': 2}, self.write(y=2))
         self.assertEqual(['get', 'patch', 'get'], self.client.calls)
 
+    def test_watch_shows_write_after_lost_response(self):
+        self.write(x=1)
+        patch = self.client.patch
+
+        def lost(*args):
+            self.state.event(None, 'MODIFIED', patch(*args))
+            self.client.fails = [errors.ServerError('busy')] * 99
+            raise errors.ConnectionLost('gone', maybe_done=True)
+
+        self.client.patch = lost
+        del self.client.calls[:]
+        with mock.patch.object(state_secret.StateSecret, '_watched', True):
+            self.assertEqual({'x': 1, 'y': 2}, self.write(y=2))
+        self.assertEqual(['get', 'patch'], self.client.calls)
+
     def test_read_without_permission_is_empty(self):
         denied = errors.AccessDenied('no', 'get', 'secrets', 'default')
         self.client.fails = [denied, denied, denied]

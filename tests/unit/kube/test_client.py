@@ -12,6 +12,7 @@ from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import options
 from tests.fixtures import black_hole
 from tests.unit.machine import api
@@ -186,6 +187,20 @@ class ClientTestCase(base.BaseTestCase):
             'a', 'start')
         self.assertFalse(e.maybe_done)
         self.assertIn('no NetworkPolicy or firewall', str(e))
+
+    def test_request_gets_half_of_the_threads_deadline(self):
+        self.api.rule('PATCH', VM, 'hang')
+        with retry.within(0.2):
+            e = self.assertRaises(
+                errors.Unavailable, self.client.patch, api_resources.VM,
+                'default', 'a', [])
+        self.assertTrue(e.maybe_done)
+
+    def test_read_without_response_is_not_maybe_done(self):
+        self.api.rule('GET', VM, 'hang', times=9)
+        with retry.within(0.2):
+            e = self.assertRaises(errors.Unavailable, self.get)
+        self.assertFalse(e.maybe_done)
 
     def test_timeout_is_maybe_done(self):
         self.api.rule('PUT', '/start', 'hang')

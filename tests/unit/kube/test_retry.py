@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import math
 import threading
 from unittest import mock
 
@@ -42,3 +43,16 @@ class LateAnswersTestCase(base.BaseTestCase):
         self.shown.assert_called_once_with(retry.LATE_SECONDS)
         self.assertRaises(errors.ConnectionLost, self.run_step, [LOST],
                           [None], 0.0)
+
+
+class LimitTestCase(base.BaseTestCase):
+
+    def test_thread_has_a_shorter_deadline(self):
+        step = mock.Mock(side_effect=BUSY)
+        with retry.within(0.0):
+            self.assertRaises(
+                errors.ServerError, retry.run, step, options.Options(),
+                threading.Event())
+            self.assertEqual(0.0, retry.limit())
+        step.assert_called_once_with()
+        self.assertEqual(math.inf, retry.limit())
