@@ -23,11 +23,13 @@ import socket
 import threading
 import time
 import types
+import weakref
 
 from sushy_kubevirt.bmc import cleared_log
 from sushy_kubevirt.bmc import clock
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import media
@@ -161,6 +163,9 @@ class Log:
         self.clocks = clock.Clocks(state)
         self._pause_until = 0
         self._read = {}     # uid: (time, entries)
+        self._failed = {}   # uid: (time, error)
+        # uid: lock of those who read
+        self._reading = weakref.WeakValueDictionary()
         # Another worker may have cleared a log.
         state.subscribe(lambda: self._read.clear())
 
@@ -283,6 +288,8 @@ class Log:
     def entries(self, machine, fresh_seconds=FRESH_SECONDS):
         """Read the log of a machine.
 
+        Requests at the same time share one reading: Events are large.
+
         :param machine: a `machine.Machine`
         :param fresh_seconds: seconds for which entries are kept in memory; 0
             for a caller that keeps what it made of them
@@ -291,7 +298,22 @@ class Log:
         """
         known = self._read.get(machine.uid)
         now = time.monotonic()
-        if known is None or now - known[0] > fresh_seconds:
+        if known is not None and now - known[0] <= fresh_seconds:
+            return known[1]
+        with blocking.hold(self._reading.setdefault(
+                machine.uid, threading.Lock())):
+            # What was read since then shows what was written before.
+            began, entries = self._read.get(machine.uid, (0, ()))
+            if began >= now:
+                return entries
+            began, failure = self._failed.get(machine.uid, (0, None))
+            if began >= now:
+                raise failure
+            return self._read_entries(machine, fresh_seconds)
+
+    def _read_entries(self, machine, fresh_seconds):
+        now = time.monotonic()
+        try:
             cleared = self._cleared.of(machine)
             # Of each page only the entries are kept, as Events are large.
             found = sorted(
@@ -299,13 +321,17 @@ class Log:
                  for events, _ in self._pages(machine)
                  for event in events if not cleared.hides(event)),
                 key=operator.itemgetter(0))
-            known = now, tuple(entry for _, entry in found[-MAX_ENTRIES:])
-            for uid in [uid for uid, (at, _) in tuple(self._read.items())
-                        if now - at > FRESH_SECONDS]:
-                self._read.pop(uid, None)
-            if fresh_seconds:
-                self._read[machine.uid] = known
-        return known[1]
+        except errors.MachineError as exc:
+            self._failed[machine.uid] = now, exc
+            raise
+        self._failed.pop(machine.uid, None)
+        entries = tuple(entry for _, entry in found[-MAX_ENTRIES:])
+        for uid in [uid for uid, (at, _) in tuple(self._read.items())
+                    if now - at > FRESH_SECONDS]:
+            self._read.pop(uid, None)
+        if fresh_seconds:
+            self._read[machine.uid] = now, entries
+        return entries
 
     def clear(self, machine):
         """Hide all entries that a machine's log has now.

@@ -118,9 +118,10 @@ def owner():
     """Return to whose share the request belongs, see `shares`.
 
     :returns: name of its account; without one, the network of the client
+        behind a colon, which no name contains
     """
     account = flask.g.account
-    return shares.network(client_address()) if account is None else (
+    return ':' + shares.network(client_address()) if account is None else (
         account.name)
 
 

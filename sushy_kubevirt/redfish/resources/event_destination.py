@@ -5,6 +5,7 @@ import flask
 
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import authorization
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
@@ -184,9 +185,8 @@ def _create():
         raise error_responses.RedfishError(400, *found)
     if values.get('Name'):
         fields['name'] = values['Name'][:_MAX_LENGTH]
-    account = flask.g.account
     made = events().subscriptions.add(
-        values['Destination'], owner=account.name if account else '',
+        values['Destination'], owner=authentication.owner(),
         filter=filters.Filter(
             **filter_fields,
             subordinate=values.get('SubordinateResources', False)),

@@ -202,6 +202,8 @@ class PodTestCase(EveryServer, ConsolesTestCase):
         self.assertEqual(
             (1013, 'The maximum number of consoles is open. Close one, or try '
              'again later.'), one.end())
+        # Another account has some left.
+        self.shell(self.account('Operator')[1], url=self.server.http)
         for _ in range(8):
             self.assertEqual(200, requests.get(
                 self.server.http + '/redfish/v1', timeout=30).status_code)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+from concurrent import futures
 import copy
 import datetime
 import threading
@@ -231,6 +232,61 @@ class LogTestCase(base.BaseTestCase):
         self.assertEqual({}, self.state.sections['log'][self.machine.uid][
             'deleted'])
         self.assertEqual([], self.reasons())
+
+    def read_at_once(self, number):
+        """Read in threads, while the first reading waits for the API.
+
+        :returns: list of entries, or exceptions
+        """
+        began, go_on = threading.Event(), threading.Event()
+        list_ = self.client.pages
+
+        def pages(*args, **options):
+            self.lists += 1
+            began.set()
+            go_on.wait(30)
+            yield from list_(*args, **options)
+
+        def read():
+            try:
+                return self.log.entries(self.machine)
+            except errors.MachineError as exc:
+                return exc
+
+        self.lists = 0
+        self.client.pages = pages
+        waiting = threading.Semaphore(0)
+
+        def hold(lock):
+            waiting.release()
+            return lock
+
+        self.useFixture(fixtures.MockPatchObject(
+            event_log.blocking, 'hold', hold))
+        with futures.ThreadPoolExecutor(number) as pool:
+            found = [pool.submit(read) for _ in range(number)]
+            for event in (waiting,) * number:
+                self.assertTrue(event.acquire(timeout=30))
+            self.assertTrue(began.wait(30))
+            go_on.set()
+            return [one.result(timeout=30) for one in found]
+
+    def test_requests_at_once_share_a_reading(self):
+        self.client.put(other('A'))
+        for entries in self.read_at_once(20):
+            self.assertEqual(['A'], [one.reason for one in entries])
+        # The first has begun before the others came.
+        self.assertEqual(2, self.lists)
+
+    def test_requests_at_once_share_a_failure(self):
+        def fail(*args, **options):
+            raise errors.Unavailable('away')
+            yield
+
+        self.client.pages = fail
+        for failure in self.read_at_once(20):
+            self.assertIsInstance(failure, errors.Unavailable)
+        self.assertEqual(2, self.lists)
 
     def test_number_of_deleted_entries_is_bounded(self):
         self.useFixture(fixtures.MockPatchObject(

@@ -70,7 +70,8 @@ class Subscription:
     :param verify: whether to verify the destination's TLS certificate
     :param suspended: whether no events are sent until it is resumed
     :param created: time of creation, ISO 8601
-    :param owner: name of the account that created it, '' for none
+    :param owner: to whose share it belongs, see `shares`: the name of the
+        account that created it, or ':' and the network of its client
     """
 
     id: str
