@@ -71,6 +71,9 @@ precedence and the annotation is discarded.
         Media that are being inserted and are not in a drive yet, in the same
         format. An insert that takes too long is abandoned by the first BMC
         process that sees it.
+    ``ejecting``
+        Ejected media that the running guest had, in the same format, until
+        it has let go of them.
     ``gone``
         DataVolumes to be deleted: name and uid, '' for one that may not have
         been created.

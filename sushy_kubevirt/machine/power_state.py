@@ -103,11 +103,14 @@ _STEPS = ('', 'BackendStorageNotReady', 'PVCNotReady', 'MissingAttachmentPod',
 #: that libvirt cannot define or start (pkg/virt-handler/vm.go, KubeVirt 1.9).
 _SYNC_FAILED = 'Synchronizing with the Domain failed.'
 
+#: `Problem.reason` of these, and that of `sync_failure`.
+SYNC_FAILED = 'SyncFailed'
+
 #: Reasons of `Problem` by that of the condition, where they differ:
 #: printableStatus, or the reason of the Event.
 _REASONS = {'FailedPvcNotFound': 'ErrorPvcNotFound',
             'Unschedulable': 'ErrorUnschedulable',
-            _SYNC_FAILED: 'SyncFailed'}
+            _SYNC_FAILED: SYNC_FAILED}
 
 #: The kubelet alternates between these while it repeats a download.
 _IMAGE_FAILURES = ('ErrImagePull', 'ImagePullBackOff')
@@ -252,6 +255,18 @@ def _vmi_failure(vm, vmi):
     if reason not in _STEPS:
         return _condition_failure(synchronized, vmi)
     return None
+
+
+def sync_failure(vmi):
+    """Return why virt-launcher fails to carry out a change of a running VMI.
+
+    :param vmi: the VMI
+    :returns: (reason, virt-launcher's message), each '' if it does not fail
+    """
+    synchronized = _condition(vmi, 'Synchronized', 'False') or {}
+    if synchronized.get('reason') != _SYNC_FAILED:
+        return '', ''
+    return SYNC_FAILED, synchronized.get('message') or ''
 
 
 def _is_outdated(scheduled, vmi):

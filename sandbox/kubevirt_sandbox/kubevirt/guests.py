@@ -36,6 +36,8 @@ class _Guest:
     """One guest.
 
     ``booted`` tells whether an operating system runs, not only firmware.
+    ``media`` has the names of the volumes in the drives whose trays the guest
+    has locked; None while they are not locked.
     """
 
     key: tuple[str, str]
@@ -44,6 +46,7 @@ class _Guest:
     paused: bool = False
     pending: object = None
     terminal: object = None
+    media: frozenset[str] | None = None
 
 
 class Guests:
@@ -156,8 +159,23 @@ class Guests:
         """Tell whether a guest has a volume; changes are immediate."""
         guest = self._guests.get(uid)
         vmi = guest and self._look(*guest.key)
-        return vmi is not None and any(
-            v['name'] == volume for v in paths.volumes(vmi['spec']))
+        if vmi is None:
+            return False
+        if guest.media is not None and volume in _cdroms(vmi):
+            return volume in guest.media
+        return any(v['name'] == volume for v in paths.volumes(vmi['spec']))
+
+    def locked(self, vmi):
+        """Return why the media of a guest cannot be changed, or ''."""
+        guest = self._guests.get(vmi['metadata']['uid'])
+        if guest is None or guest.media is None:
+            return ''
+        wanted = {v['name'] for v in paths.volumes(vmi['spec'])}
+        for name in sorted(_cdroms(vmi)):
+            if (name in wanted) != (name in guest.media):
+                return ('internal error: timed out waiting to open tray of '
+                        f"'ua-{name}'")
+        return ''
 
     def serial(self, uid):
         """Return the :class:`serial.Serial` of a guest, or None.
@@ -185,13 +203,19 @@ class Guests:
     def act(self, namespace, name, action):
         """Make the guest of a VM act by itself.
 
-        :param action: 'reboot', 'shutdown' or 'crash'.
+        :param action: 'reboot', 'shutdown', 'crash', 'lock' the trays of its
+            CD-ROM drives, or 'unlock' them.
         :returns: why the action is not possible, or ''.
         """
         guest = self._of((namespace, name))
         if guest is None or guest.paused:
             return f'no guest of {namespace}/{name} runs'
-        if action == 'reboot':
+        if action == 'lock':
+            guest.media = frozenset(v['name'] for v in paths.volumes(
+                self._look(namespace, name)['spec']))
+        elif action == 'unlock':
+            guest.media = None
+        elif action == 'reboot':
             self._restart(guest.uid, 'reboot')
         else:
             self._end(guest.uid, CRASH if action == 'crash' else SHUTDOWN)
@@ -282,3 +306,8 @@ class Guests:
 def _annotated(vmi, annotation):
     return (vmi['metadata'].get('annotations') or {}).get(
         annotation) == 'true'
+
+
+def _cdroms(vmi):
+    return {disk['name'] for disk in paths.disks(vmi['spec'])
+            if disk.get('cdrom') is not None}

@@ -392,6 +392,10 @@ class Controller:
             if self._set_volumes(vmi, running=True):
                 self._queue.add_after(key, self._seconds / 10)
             self.guests.plug(vmi)
+            why = self.guests.locked(vmi)
+            if why:
+                self._sync_failed(key, vmi, 'SyncVMI', why)
+                self._queue.add_after(key, max(self._seconds, 0.1))
         alive = 'deletionTimestamp' not in vmi['metadata']
         vmi_status.set_ready(vmi, pod, alive)
 

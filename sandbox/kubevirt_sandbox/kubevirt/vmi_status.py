@@ -198,8 +198,10 @@ def set_volumes(vmi, store, running, plugged):
         if status.get('hotplugVolume') is None:
             continue
         here = plugged(status['name'])
-        if status.get('phase') == 'Detaching' and here:
-            found.append(status)  # the guest has not released it yet
+        if status.get('phase') in ('Ready', 'Detaching') and here:
+            # The guest has not released it yet: virt-handler sets Ready again
+            # while the domain has the disk.
+            found.append(status)
         elif _unplug(status):
             found.append(status)
             more = True

@@ -102,6 +102,10 @@ class Guests:
             return str(exc)
         return ''
 
+    def locked(self, _vmi):
+        """Return ''. QEMU's guests lock their own trays, see `media`."""
+        return ''
+
     # -- requests of the controller --------------------------------------
 
     def start(self, vmi, paused=False):

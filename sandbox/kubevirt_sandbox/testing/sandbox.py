@@ -387,7 +387,11 @@ class Sandbox(fixtures.Fixture):
                              f'{timeout:g} s, not {count}: {boots}')
 
     def guest_does(self, name, action, namespace=NAMESPACE):
-        """Make a guest ``reboot``, ``shutdown`` or ``crash`` by itself."""
+        """Make a guest act by itself.
+
+        :param action: ``reboot``, ``shutdown``, ``crash``; ``lock`` or
+            ``unlock`` the trays of its CD-ROM drives.
+        """
         self.request(
             'POST', f'/sandbox/guests/{namespace}/{name}/{action}'
         ).raise_for_status()

@@ -48,6 +48,25 @@ def medium(device, entry, vm, vmi, observed):
         protocol=entry.protocol, verify=entry.verify)
 
 
+def ejected(entry, vmi):
+    """Build the `model.Medium` of a device whose medium was ejected.
+
+    :param entry: the `media_annotation.Entry` of the medium, or None
+    :param vmi: the VMI or None
+    :returns: `model.Medium`; None if the guest has let go of it
+    """
+    if entry is None or not drives.guest_keeps(vmi, entry.drive,
+                                               entry.volume):
+        return None
+    reason, message = power_state.sync_failure(vmi)
+    return model.Medium(
+        url=entry.url, image_name=image_name(entry.url),
+        write_protected=entry.write_protected, state=model.State.EJECTING,
+        reason=reason, message=message, data_volume=entry.volume,
+        since=entry.since, method=entry.method, protocol=entry.protocol,
+        verify=entry.verify)
+
+
 def image_name(url):
     """Return the last part of a URL's path; the host if it has none."""
     parts = parse.urlsplit(url)
@@ -88,15 +107,20 @@ def _plugged(entry, vm, vmi):
     source = drives.source_of(vm['spec']['template']['spec'], entry.drive)
     if not source.get('hotpluggable'):
         return None
+    reason = message = ''
     for volume in vmi['status'].get('volumeStatus') or ():
         if volume.get('name') == entry.drive:
-            if volume.get('phase') in _PLUGGED and drives.uses(
-                    vmi, entry.volume):
+            plugged = volume.get('phase') in _PLUGGED
+            if plugged and drives.uses(vmi, entry.volume):
                 return None
-            return datavolumes.Status(
-                model.State.IMPORTING, 100.0, volume.get('reason') or '',
-                volume.get('message') or '')
-    return datavolumes.Status(model.State.IMPORTING, 100.0)
+            if not plugged:
+                reason = volume.get('reason') or ''
+                message = volume.get('message') or ''
+    # virt-launcher repeats an exchange that the guest does not allow.
+    failure = power_state.sync_failure(vmi)
+    if failure[0]:
+        reason, message = failure
+    return datavolumes.Status(model.State.IMPORTING, 100.0, reason, message)
 
 
 def problem(found, vm, vmi):

@@ -221,6 +221,28 @@ def uses(vmi, volume):
         for each in vmi['spec'].get('volumes') or ())
 
 
+def guest_keeps(vmi, drive, volume):
+    """Return whether a running guest has not let go of an ejected medium.
+
+    virt-launcher repeats the eject while the guest has locked the tray; the
+    volume has left the VMI's spec then, and is in its status. A medium that
+    the guest keeps until it ends does not count.
+
+    :param vmi: the VMI, or None
+    :param drive: name of the drive
+    :param volume: name of the DataVolume
+    """
+    if run_strategy.phase(vmi or {}) != 'Running':
+        return False
+    present = source_of(vmi['spec'], drive)
+    if present is not None:
+        return bool(present.get('name') == volume
+                    and present.get('hotpluggable'))
+    return any(status.get('name') == drive
+               and status.get('hotplugVolume') is not None
+               for status in vmi['status'].get('volumeStatus') or ())
+
+
 def is_held(vmi, volume):
     """Return whether a guest needs this DataVolume until it ends.
 

@@ -3,9 +3,10 @@
 
 One patch removes it from its drive and lists its DataVolume as obsolete; then
 the DataVolume is deleted. A running guest loses the medium at once where
-KubeVirt can unplug it; else KubeVirt sets RestartRequired and the next guest
-is without it. A concurrent insert finds its reservation gone and undoes its
-steps.
+KubeVirt can unplug it, unless it has locked the tray; then the device shows
+the medium until the guest has let go of it. Where KubeVirt cannot, it sets
+RestartRequired and the next guest is without it. A concurrent insert finds its
+reservation gone and undoes its steps.
 """
 
 import copy
@@ -19,6 +20,9 @@ from sushy_kubevirt.machine.media import insert
 from sushy_kubevirt.machine.media import media_annotation
 
 LOG = logging.getLogger(__name__)
+
+#: Seconds that an eject waits for the guest to let go of the medium.
+GUEST_SECONDS = 5.0
 
 #: KubeVirt's feature gate for CD-ROMs without a medium.
 _GATE = 'DeclarativeHotplugVolumes'
@@ -43,6 +47,10 @@ def eject(machine, device, changes=()):
             return
         record.discard(reserved)
         record.discard(entry)
+        if entry is not None and drives.guest_keeps(vmi, entry.drive,
+                                                    entry.volume):
+            # What an earlier eject could not take out is still there.
+            record.ejecting.setdefault(device.id, entry)
         keep = machine.gates.enabled(_GATE)
         try:
             _patch_vm(machine, device, vm, vmi, entry, record, keep,
@@ -64,6 +72,10 @@ def eject(machine, device, changes=()):
                  machine.qualified_name, entry.volume, device.id)
     media.refresh(machine)
     insert.delete_obsolete(machine)
+    if ejected:
+        # A guest lets go at once unless it has locked the tray.
+        media.wait(lambda: media.medium(machine, device) is None,
+                   GUEST_SECONDS)
 
 
 def _patch_vm(machine, device, vm, vmi, entry, record, keep, any_drive=False,

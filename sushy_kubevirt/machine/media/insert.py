@@ -132,7 +132,8 @@ def _present_medium(machine, device, source):
     vm, _ = machine.objects()
     entry = media_annotation.read(vm).media.get(device.id)
     medium = media.medium(machine, device)
-    if medium is None or medium.state is model.State.FAILED or (
+    if medium is None or medium.state in (
+            model.State.FAILED, model.State.EJECTING) or (
             entry.url, entry.verify, entry.credentials,
             entry.write_protected) != (
             source.url, source.verify, bool(source.username),

@@ -77,9 +77,11 @@ class Manager:
         return self._medium(device, *machine.objects())
 
     def _medium(self, device, vm, vmi):
-        entry = media_annotation.read(vm).media.get(device.id)
+        record = media_annotation.read(vm)
+        entry = record.media.get(device.id)
         return device_status.medium(
-            device, entry, vm, vmi, self.observed_volume(vm, entry))
+            device, entry, vm, vmi, self.observed_volume(vm, entry)
+        ) or device_status.ejected(record.ejecting.get(device.id), vmi)
 
     def observed_volume(self, vm, entry):
         """Return the `import_watcher.ObservedVolume` of an entry, or None."""

@@ -72,6 +72,8 @@ class Record:
 
     :ivar media: {device id: `Entry`}, what is in the drives
     :ivar reservations: {device id: `Entry`}, media that are being inserted
+    :ivar ejecting: {device id: `Entry`}, ejected media that the running guest
+        had
     :ivar obsolete: {name of a DataVolume: its uid}, obsolete DataVolumes to be
         deleted; the uid is '' if it may not have been created
     :ivar verify: {device id: bool}
@@ -82,6 +84,7 @@ class Record:
     def __init__(self):
         self.media = {}
         self.reservations = {}
+        self.ejecting = {}
         self.obsolete = {}
         self.verify = {}
         self.certificates = {}
@@ -147,7 +150,8 @@ def read(vm):
     for id_ in _KEYS:
         names = slots(vm_name, id_)
         for member, entries in (('media', record.media),
-                                ('next', record.reservations)):
+                                ('next', record.reservations),
+                                ('ejecting', record.ejecting)):
             entry = _entry(_dict(value.get(member)).get(id_))
             if entry is not None and entry.volume in names:
                 entries[id_] = entry
@@ -177,6 +181,8 @@ def write(vm, record):
         'media': {id_: _json(entry) for id_, entry in record.media.items()},
         'next': {id_: _json(entry)
                  for id_, entry in record.reservations.items()},
+        'ejecting': {id_: _json(entry)
+                     for id_, entry in record.ejecting.items()},
         'gone': record.obsolete,
         'verify': record.verify,
         'certificates': {id_: kept for id_, kept in

@@ -52,6 +52,9 @@ class State(enum.Enum):
     """The image is complete; the guest has it, or gets it at its next start.
     """
 
+    EJECTING = 'Ejecting'
+    """Ejected, but the guest still has it: it may have locked the tray."""
+
     FAILED = 'Failed'
     """The image cannot be fetched; `Medium` has the reason and message."""
 

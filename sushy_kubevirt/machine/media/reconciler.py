@@ -127,6 +127,9 @@ def desired_vm(vm, vmi, context):
             # adds no drive to a running guest.
             drives.disable_hotplug(edited, entry.drive)
         record.media[id_] = _updated_entry(entry, context)
+    record.ejecting = {
+        id_: entry for id_, entry in record.ejecting.items()
+        if drives.guest_keeps(vmi, entry.drive, entry.volume)}
     media_annotation.write(edited, record)
     return None if edited == vm else edited
 

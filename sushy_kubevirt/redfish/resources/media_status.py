@@ -3,6 +3,7 @@
 
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.machine import media
+from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.resources import resource_paths
@@ -10,6 +11,11 @@ from sushy_kubevirt.redfish.resources import resource_paths
 #: ResetType after which the guest sees its new medium.
 RESTART = 'PowerCycle'
 
+_EJECTING = event_registry.Message(
+    'ResourceEvent.1.3', 'ResourceErrorsDetected', 'Warning',
+    "The resource property '%1' has detected errors of type '%2'.",
+    'Release the medium in the guest, such as by unmounting it, or restart '
+    'the system.')
 _PROGRESS = event_registry.Message(
     'TaskEvent.1.0', 'TaskProgressChanged', 'OK',
     "The task with Id '%1' has changed to progress %2 percent complete.")
@@ -46,6 +52,12 @@ def extended_info(machine, device_id, medium):
         if medium.message:
             entry['Message'] += ' ' + medium.message
         found.append(entry)
+    elif medium.state is media.State.EJECTING:
+        entry = _entry(_EJECTING, 'Inserted', medium.reason or 'Ejecting')
+        entry['Message'] = (
+            f'The medium of {device_id} was ejected, and the guest has not '
+            'let go of it.' + (medium.message and ' ' + medium.message))
+        found.append(entry)
     if medium.pending_restart and medium.state is not media.State.FAILED:
         found.append(restart_required(machine, device_id))
     return found
@@ -74,6 +86,10 @@ def status(machine, device_id, medium, here):
         return found
     if in_progress(medium):
         found['State'] = 'Updating'
+        if medium.reason == power_state.SYNC_FAILED:
+            found['Health'] = 'Warning'
+    elif medium.state is media.State.EJECTING:
+        found.update(State='Updating', Health='Warning')
     elif medium.state is media.State.FAILED:
         found['Health'] = 'Critical'
     entries = extended_info(machine, device_id, medium)

@@ -322,7 +322,11 @@ def _eject(machine, device, verify=None):
     machine.eject_media(device.id, verify)
     flask.current_app.logger.info('%s of %s ejected', device.id,
                                   machine.qualified_name)
-    return responses.no_content()
+    medium = machine.medium(device.id)
+    if medium is None or medium.state is not media.State.EJECTING:
+        return responses.no_content()
+    return responses.resource(error_responses.error_body(
+        media_status.extended_info(machine, device.id, medium)))
 
 
 # Changes (PATCH)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Virtual media: the effect of insert and eject on a VM and its guest."""
 
+import fixtures
+
 from kubevirt_sandbox.testing import machines
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import power_state
@@ -295,6 +297,42 @@ class DriveTestCase(media_case.MediaTestCase):
             machine.eject_media(device)
         machine.reset(R.FORCE_OFF)
         self.wait_clean(machine)
+
+    def test_locked_tray_is_shown_until_the_guest_lets_go(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'sushy_kubevirt.machine.media.eject.GUEST_SECONDS', 0.3))
+        bmc = self.bmc()
+        machine = self.machine('Always', bmc, change=media_case.drop_medium,
+                               off=False)
+        machine.insert_media('Cd', self.source())
+        url = self.wait_state(machine, S.READY).url
+        self.until('plugged', lambda: machine.medium('Cd').state is S.READY
+                   and machine.objects()[1]['spec']['volumes'][1:])
+        self.sandbox.guest_does(machine.name, 'lock')
+        changes = self.changes(bmc)
+        machine.eject_media('Cd')
+        for process in machine, self.bmc().machine(machine.name):
+            self.until('a reason', lambda: process.medium('Cd').reason)
+            medium = process.medium('Cd')
+            self.assertEqual((S.EJECTING, url, 'SyncFailed'),
+                             (medium.state, medium.url, medium.reason))
+            self.assertIn('timed out waiting to open tray', medium.message)
+        # Another medium waits, too.
+        machine.insert_media('Cd', self.source())
+        self.until('a reason', lambda: machine.medium('Cd').reason
+                   == 'SyncFailed')
+        self.assertEqual(S.IMPORTING, machine.medium('Cd').state)
+        machine.eject_media('Cd')
+        self.assertEqual((S.EJECTING, url), (machine.medium('Cd').state,
+                                             machine.medium('Cd').url))
+        self.sandbox.guest_does(machine.name, 'unlock')
+        self.until('an empty drive', lambda: machine.medium('Cd') is None)
+        self.assertIsNone(changes[-1][3])
+        self.wait_clean(machine)
+        machine.insert_media('Cd', self.source())
+        self.wait_state(machine, S.READY)
+        machine.eject_media('Cd')
+        self.assertIsNone(machine.medium('Cd'))
 
     def test_usb_stick_write_protection_and_restart(self):
         machine = self.machine('Halted')

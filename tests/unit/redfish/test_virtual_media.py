@@ -260,6 +260,24 @@ class TestSystems(MediaTestCase):
         self.assertIn('41 percent', condition['Message'])
         self.assertIn('Import is running', condition['Message'])
 
+    def test_medium_that_the_guest_keeps(self):
+        def keep(device_id, verify=None):
+            self.put_medium(state=media.State.EJECTING, task='',
+                            reason='SyncFailed', message='the tray')
+
+        self.machine.eject_media = keep
+        body = self.send('POST', '/Actions/VirtualMedia.EjectMedia', {},
+                         200)
+        [entry] = body['error']['@Message.ExtendedInfo']
+        self.assertIn('the tray', entry['Message'])
+        found = self.get()
+        self.assertTrue(found['Inserted'])
+        self.assertEqual(('Updating', 'Warning'), (
+            found['Status']['State'], found['Status']['Health']))
+        [condition] = found['Status']['Conditions']
+        self.assertEqual(['Inserted', 'SyncFailed'],
+                         condition['MessageArgs'])
+
     def test_failed_import(self):
         self.put_medium(state=media.State.FAILED, reason='Error',
                         message='expected status code 200, got 404')
