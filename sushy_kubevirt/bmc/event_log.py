@@ -18,6 +18,7 @@ import datetime
 import hashlib
 import json
 import logging
+import math
 import operator
 import socket
 import threading
@@ -315,17 +316,22 @@ class Log:
         now = time.monotonic()
         try:
             cleared = self._cleared.of(machine)
-            # Of each page only the entries are kept, as Events are large.
-            found = sorted(
-                ((_order(event), _entry(event))
-                 for events, _ in self._pages(machine)
-                 for event in events if not cleared.hides(event)),
-                key=operator.itemgetter(0))
+            found, stops = [], {}
+            for events, _ in self._pages(machine):
+                # Only the entries are kept, as Events are large.
+                for event in events:
+                    stops.update(_stop(event))
+                    if not cleared.hides(event):
+                        found.append((_order(event), _entry(event),
+                                      _crashed(event)))
         except errors.MachineError as exc:
             self._failed[machine.uid] = now, exc
             raise
         self._failed.pop(machine.uid, None)
-        entries = tuple(entry for _, entry in found[-MAX_ENTRIES:])
+        found.sort(key=operator.itemgetter(0))
+        entries = tuple(
+            _stopped(entry) if entry.seconds > stops.get(vmi, math.inf)
+            else entry for _, entry, vmi in found[-MAX_ENTRIES:])
         for uid in [uid for uid, (at, _) in tuple(self._read.items())
                     if now - at > FRESH_SECONDS]:
             self._read.pop(uid, None)
@@ -442,6 +448,44 @@ def _ours(event):
             event=str(ours['id']), raw=bytes.fromhex(ours.get('raw', '')))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None     # another client wrote an invalid annotation
+
+
+def _stop(event):
+    """Return which VMI was stopped on request, according to an Event.
+
+    virt-handler records that it ends a guest, after an expired grace period
+    or without one; virt-controller that it has deleted a VMI, which it also
+    does after a crash.
+
+    :returns: {uid of the VMI: seconds since the epoch after which its end is
+        what was requested}
+    """
+    reason, message = event.get('reason'), event.get('message') or ''
+    if reason == 'Deleted' and message == 'VirtualMachineInstance stopping':
+        return {event['involvedObject'].get('uid'): 0.0}
+    if reason == 'SuccessfulDelete' and 'virtual machine instance' in message:
+        return {message.rpartition(' ')[2]: cleared_log.when(event)}
+    return {}
+
+
+def _crashed(event):
+    """Return the uid of the VMI that crashed according to an Event, or None.
+
+    virt-handler also says so of a guest that did not shut down within its
+    grace period, which is 1 s in a forced restart
+    (calculateVmPhaseForStatusReason in pkg/virt-handler/vm.go, KubeVirt 1.9).
+    """
+    if (event.get('reason') == 'Stopped'
+            and event.get('message') == 'The VirtualMachineInstance crashed.'):
+        return event['involvedObject'].get('uid')
+    return None
+
+
+def _stopped(entry):
+    """Return the entry of a "crash" that was requested."""
+    args = (*entry.args[:2], 'The VirtualMachineInstance was stopped.')
+    return dataclasses.replace(entry, severity='OK', args=args,
+                               text=event_registry.KUBERNETES.format(args))
 
 
 def _theirs(event):

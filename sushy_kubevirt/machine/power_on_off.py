@@ -217,9 +217,9 @@ class _Off:
             # The start of a pending restart, which a stop does not remove
             # under these strategies.
             _replace_requests(machine, vm)
+        self._resume(vmi)
         # A forced stop shortens the grace period of a stop in progress.
         machine.call('stop', {'gracePeriod': 0} if self._force else None)
-        self._resume(vmi)
         return None
 
     def _resume(self, vmi):
@@ -314,13 +314,13 @@ def _prepare_stop(machine, vm, vmi):
 
 
 def resume(machine, vmi):
-    """Resume a paused guest that was asked to shut down.
+    """Resume a paused guest that is asked to shut down.
 
     A request to shut down fails while a guest is paused, its grace period
     does not begin, and the launcher ends it only after its own one, half a
     minute longer (SignalShutdownVMI in pkg/virt-launcher/virtwrap/manager.go,
     hasGracePeriodExpired in pkg/virt-handler/vm.go, KubeVirt 1.9).
-    virt-handler repeats the request.
+    virt-handler repeats a request that failed.
 
     :param machine: a `machine.Machine`
     :param vmi: its VMI

@@ -6,6 +6,8 @@ that another began or did not finish because it was killed. The sushy library
 speaks Redfish and ipmitool IPMI; the guest's record shows what was booted.
 """
 
+import re
+
 import sushy
 
 from kubevirt_sandbox.testing import machines
@@ -50,6 +52,52 @@ class PowerTestCase(bmcs_case.BmcsTestCase):
         self.sandbox.wait_boot(self.name, 2)
         self.sandbox.wait_running(self.name)
         self.wait_power(sushy.POWER_STATE_ON, 'on')
+
+    def stopped_entries(self):
+        """List (Severity, Message) of KubeVirt's entries about stops."""
+        return [(entry['Severity'], entry['Message'])
+                for entry in self.emulator.request(
+                    'GET', '/redfish/v1/Systems/'
+                    f'{machines.uuid_of(self.vm)}/LogServices/Events/Entries',
+                    expect=200).json()['Members']
+                if 'VirtualMachineInstance' in entry['Message']
+                and '(Stopped)' in entry['Message']]
+
+    def test_forced_restarts_are_logged_as_no_crash(self):
+        """KubeVirt says "crashed" of a guest that it ends after 1 s."""
+        crash = '(?i)Stopped .*non-critical'
+        self.make()
+        self.sandbox.patch('virtualmachines', self.name, {
+            'spec': {'template': {'metadata': {'annotations': {
+                'sandbox.sushy-kubevirt/ignore-acpi': 'true'}}}}})
+        self.ipmi('power', 'on')
+        self.sandbox.wait_running(self.name)
+        for restart in (
+                lambda: self.system().reset_system(sushy.RESET_FORCE_RESTART),
+                lambda: self.emulator.reset(
+                    machines.uuid_of(self.vm), 'PowerCycle'),
+                lambda: self.ipmi('power', 'reset'),
+                lambda: self.ipmi('power', 'cycle')):
+            uid = self.sandbox.vmi(self.name)['metadata']['uid']
+            restart()
+            self.sandbox.wait_running(self.name, other_than=uid)
+        events = [event for event in self.sandbox.list('events')
+                  if event['involvedObject']['name'] == self.name
+                  and 'crashed' in event['message']]
+        self.assertEqual(['Warning'] * 4, [
+            event['type'] for event in events])
+        self.until(lambda: len(self.stopped_entries()) == 4)
+        for severity, message in self.stopped_entries():
+            self.assertEqual('OK', severity)
+            self.assertNotIn('crashed', message)
+        self.assertNotRegex(self.ipmi('sel', 'elist'), crash)
+        self.sandbox.guest_does(self.name, 'crash')
+        [(severity, message)] = self.until(lambda: [
+            entry for entry in self.stopped_entries()
+            if 'crashed' in entry[1]])
+        self.assertEqual('Warning', severity)
+        self.until(lambda: re.search(crash, self.ipmi('sel', 'elist')),
+                   describe=lambda: self.ipmi('sel', 'elist')[-600:])
 
     def test_paused_is_on_for_ipmi(self):
         self.make()

@@ -147,6 +147,60 @@ class LogTestCase(base.BaseTestCase):
         self.assertEqual(['L0', 'L1', *names, *own], self.reasons())
         self.assertEqual(['L0', 'L1', *names, *own], self.reasons())
 
+    def crash(self, second, uid='u0'):
+        self.client.put(other(
+            'crash-' + uid, second, reason='Stopped', type='Warning',
+            message='The VirtualMachineInstance crashed.', involvedObject={
+                'kind': 'VirtualMachineInstance', 'name': 'vm',
+                'namespace': 'default', 'uid': uid}))
+
+    def stopping(self, second, uid='u0'):
+        self.client.put(other(
+            'stopping-' + uid, second, reason='Deleted',
+            message='VirtualMachineInstance stopping', involvedObject={
+                'kind': 'VirtualMachineInstance', 'name': 'vm',
+                'namespace': 'default', 'uid': uid}))
+
+    def deleted(self, second, uid='u0'):
+        self.client.put(other(
+            'deleted-' + uid, second, reason='SuccessfulDelete',
+            message='Stopped the virtual machine by deleting the virtual '
+            f'machine instance {uid}', involvedObject={
+                'kind': 'VirtualMachine', 'name': 'vm',
+                'namespace': 'default', 'uid': Machine.uid}))
+
+    def assert_crashes(self, severities):
+        self.assertEqual(severities, [
+            entry.severity for entry in self.entries()
+            if entry.reason == 'Stopped'])
+
+    def test_end_of_a_guest_on_request_is_no_crash(self):
+        self.stopping(5, 'forced')
+        self.crash(5, 'forced')
+        # Before its guest ran.
+        self.deleted(6, 'early')
+        self.crash(7, 'early')
+        self.assert_crashes(['OK', 'OK'])
+        for entry in self.entries():
+            self.assertNotIn('crashed', entry.text + str(entry.args))
+
+    def test_crash(self):
+        self.crash(5, 'of-another')
+        self.stopping(5)
+        # virt-controller deletes its VMI then.
+        self.crash(8, 'crashed')
+        self.deleted(8, 'crashed')
+        self.crash(9, 'again')
+        self.deleted(10, 'again')
+        self.assert_crashes(['Warning'] * 3)
+        self.assertIn('crashed', self.entries()[0].text)
+
+    def test_end_on_request_after_the_log_was_cleared(self):
+        self.stopping(5)
+        self.log.clear(self.machine)
+        self.crash(7)
+        self.assert_crashes(['OK'])
+
     def test_repeated_event_moves_to_the_end(self):
         for name in ('A', 'B'):
             self.client.put(other(name))
