@@ -116,10 +116,10 @@ class PoliciesTestCase(base.BaseTestCase):
                          fakes.brief(self.check()))
 
     def test_policy_with_fewer_validations(self):
-        manifests.of_kind(self.objects, kinds.POLICY.kind)[1]['spec'][
-            'validations'].pop()
+        policy = manifests.of_kind(self.objects, kinds.POLICY.kind)[1]
+        policy['spec']['validations'].pop()
         [found] = self.check()
-        self.assertIn('Not as in this version: virtbmc-datavolumes.',
+        self.assertIn(f"Not as in this version: {policy['metadata']['name']}.",
                       found.message)
 
 
