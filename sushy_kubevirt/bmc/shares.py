@@ -12,7 +12,7 @@ its share:
 """
 
 import collections
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable
 import ipaddress
 from typing import TypeVar
 
@@ -58,7 +58,7 @@ def total(limit: int) -> int:
     return 2 * limit
 
 
-def surplus(entries: Iterable[Entry], newest: Entry,
+def surplus(entries: Collection[Entry], newest: Entry,
             *owners: Callable[[Entry], Hashable]) -> Entry:
     """Choose which entry an overfull table loses.
 

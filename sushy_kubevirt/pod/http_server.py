@@ -196,7 +196,7 @@ class Server:
         self.state.tasks.add(task)
         task.add_done_callback(functools.partial(self._connected, protocol))
 
-    def _make_room(self, newcomer):
+    def _make_room(self, newcomer: http_connection.Connection) -> bool:
         """Close a connection if there are too many.
 
         Clients that are logged in have half of the connections, those that

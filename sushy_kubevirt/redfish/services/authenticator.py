@@ -185,7 +185,7 @@ class Authenticator:
                 return False
             self._rejected.move_to_end(cache_key)
             report = (now - rejected[0] > _REPORT_SECONDS
-                      and self._throttle.may_report())
+                      and self._throttle.may_report(rejected[-1]))
             if report:
                 self._rejected[cache_key] = now, *rejected[1:]
         if report:

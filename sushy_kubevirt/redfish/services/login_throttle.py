@@ -75,6 +75,8 @@ class Throttle:
         self._lock = threading.Lock()
         self._counts = collections.OrderedDict()
         self._reports, self._reported_at = _REPORTS, clock()
+        # Reports of each source since there were _REPORTS left.
+        self._reported = collections.Counter()
 
     def _count(self, key, now):
         """Return the count of a key, a new one if it is absent or expired."""
@@ -117,18 +119,26 @@ class Throttle:
             while len(self._counts) > MAX_ENTRIES:
                 self._counts.popitem(last=False)
             pair = self._counts[account, source].failures
-        return delay, pair & pair - 1 == 0 and self.may_report()
+        return delay, pair & pair - 1 == 0 and self.may_report(source)
 
-    def may_report(self):
-        """Ask whether a failure may be logged and sent as an event now."""
+    def may_report(self, source):
+        """Ask whether a failure may be logged and sent as an event now.
+
+        :param source: text, the client's IP address or network
+        """
+        source = shares.network(source)
         with self._lock:
             regained = int((self._clock() - self._reported_at)
                            // _REPORT_SECONDS)
             self._reported_at += regained * _REPORT_SECONDS
             self._reports = min(_REPORTS, self._reports + regained)
-            if not self._reports:
+            if self._reports == _REPORTS:
+                self._reported.clear()
+            if not shares.fits(self._reported[source],
+                               _REPORTS - self._reports, _REPORTS):
                 return False
             self._reports -= 1
+            self._reported[source] += 1
             return True
 
 

@@ -72,6 +72,16 @@ class ThrottleTestCase(base.BaseTestCase):
                     if self.throttle.failed('admin', '10.0.0.1')[1]]
         self.assertEqual([1, 2, 4, 8, 16, 32, 64], reported)
 
+    def test_reports_of_one_source_leave_some_to_others(self):
+        def report(name, source):
+            return self.throttle.failed(name, source)[1]
+
+        self.assertEqual(10, sum(report(f'name-{number}', '192.0.2.1')
+                                 for number in range(100)))
+        self.assertTrue(report('admin', '192.0.2.2'))
+        self.now += 10000
+        self.assertTrue(report('other', '192.0.2.1'))
+
     def test_reports_are_limited(self):
         def reports(sources):
             return sum(self.throttle.failed('admin', f'from-{number}')[1]
