@@ -4,8 +4,11 @@
 The power actions are in ``test_faults``.
 """
 
+from kubevirt_sandbox.testing import machines
 from tests.fixtures import base
 from tests.fixtures import bmc_pod
+from tests.fixtures import emulator
+from tests.fixtures import vbmcd
 
 #: Paths of what a BMC reads and writes.
 OBJECTS = '/(secrets|events|virtualmachines|virtualmachineinstances)'
@@ -32,3 +35,37 @@ class LateAnswersTestCase(base.SandboxTestCase):
         self.assertIn('Temperature', pod.ipmi('sel', 'elist'))
         self.assertIn('Success', pod.ipmi('user', 'test', '3', '20',
                                           'a-long-password'))
+
+    def test_settings_of_redfish(self):
+        bmc = self.useFixture(emulator.Emulator(
+            self.sandbox.bmc_account(),
+            {'SUSHY_EMULATOR_KUBEVIRT_WRITE_DEADLINE': 4}))
+        vm = self.sandbox.create('virtualmachines', machines.vm(
+            'late', 'Halted'))
+        identity = machines.uuid_of(vm)
+        values = {'AssetTag': 'rack 7', 'IndicatorLED': 'Lit',
+                  'PowerRestorePolicy': 'AlwaysOff'}
+        for name, value in values.items():
+            self.sandbox.fault('silence', verb='WRITE', where=OBJECTS)
+            self.sandbox.fault('hang', verb='GET', where=OBJECTS, count=99,
+                               after=2)
+            bmc.patch_system(identity, {name: value})
+            self.sandbox.clear_faults()
+        body = bmc.system(identity)
+        self.assertEqual(values, {name: body[name] for name in values})
+
+    def test_chassis_control_that_has_begun(self):
+        """It is answered in time, whatever it still waits for."""
+        bmc = self.useFixture(vbmcd.Vbmcd(
+            self.sandbox.bmc_account(), {'kubevirt': {'write_deadline': 30}}))
+        self.sandbox.create('virtualmachines', machines.vm(
+            'begun', 'RerunOnFailure'))
+        self.sandbox.wait_running('begun')
+        bmc.add('begun')
+        self.until(lambda: bmc.ipmi('begun', 'power', 'status').endswith(
+            'on'))
+        self.sandbox.fault('silence', verb='PUT', where='/begun/stop')
+        self.assertEqual('Chassis Power Control: Down/Off',
+                         bmc.ipmi('begun', 'power', 'off'))
+        self.sandbox.clear_faults()
+        self.sandbox.wait_stopped('begun')
