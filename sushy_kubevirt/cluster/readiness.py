@@ -112,8 +112,12 @@ def vm_problem(vm):
     :returns: text; '' if it does not
     """
     conditions = _conditions(vm)
-    for name, bad in (('Failure', 'True'), ('PodScheduled', 'False'),
-                      ('Synchronized', 'False')):
+    checks = [('Failure', 'True'), ('PodScheduled', 'False'),
+              ('Synchronized', 'False')]
+    if conditions.get('Synchronized', {}).get('reason') == 'FailedPvcNotFound':
+        # KubeVirt also calls a VM unschedulable whose PVC is missing.
+        checks.reverse()
+    for name, bad in checks:
         one = conditions.get(name)
         if one and one['status'] == bad:
             return _text(vm['kind'], vm['metadata']['name'], one)

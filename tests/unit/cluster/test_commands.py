@@ -232,6 +232,21 @@ class ReadersTestCase(commands_case.CommandsTestCase):
              'VirtualMachine lab-1: Unschedulable: 0/3 nodes'),
             (found[1]['VM'], found[1]['Problem']))
 
+    def test_show_of_a_vm_without_its_pvc(self):
+        message = 'PVC space/root does not exist, waiting for it to appear'
+        conditions = [
+            {'type': 'PodScheduled', 'status': 'False',
+             'reason': 'Unschedulable', 'message': message},
+            {'type': 'Synchronized', 'status': 'False',
+             'reason': 'FailedPvcNotFound', 'message': message}]
+        for order in (1, -1):
+            self.api.objects[VMS, 'lab-1']['status'] = {
+                'printableStatus': 'ErrorPvcNotFound',
+                'conditions': conditions[::order]}
+            self.assertEqual(
+                f'VirtualMachine lab-1: FailedPvcNotFound: {message}',
+                self.json('show', self.file())[1]['Problem'])
+
     def test_nodes_are_in_the_order_of_their_numbers(self):
         names = [f'lab-{index}' for index in range(12)]
         self.assertEqual(names, [
