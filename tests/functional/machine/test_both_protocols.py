@@ -99,6 +99,25 @@ class PowerTestCase(bmcs_case.BmcsTestCase):
         self.until(lambda: re.search(crash, self.ipmi('sel', 'elist')),
                    describe=lambda: self.ipmi('sel', 'elist')[-600:])
 
+    def test_ipmi_ends_a_paused_guest(self):
+        """At once, and not half a minute after its grace period."""
+        self.make()
+        self.sandbox.patch('virtualmachines', self.name, {
+            'spec': {'template': {'spec': {
+                'terminationGracePeriodSeconds': 60}}}})
+        self.ipmi('power', 'on')
+        self.sandbox.wait_running(self.name)
+        for words in ('reset', 'cycle', 'soft', 'off'):
+            uid = self.sandbox.vmi(self.name)['metadata']['uid']
+            self.emulator.reset(machines.uuid_of(self.vm), 'Pause')
+            self.ipmi('power', words)
+            if words in ('soft', 'off'):
+                self.sandbox.wait_stopped(self.name)
+                self.wait_power(sushy.POWER_STATE_OFF, 'off')
+                self.ipmi('power', 'on')
+            self.sandbox.wait_running(self.name, other_than=uid)
+            self.wait_power(sushy.POWER_STATE_ON, 'on')
+
     def test_paused_is_on_for_ipmi(self):
         self.make()
         self.ipmi('power', 'on')
