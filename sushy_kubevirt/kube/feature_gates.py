@@ -64,6 +64,7 @@ class Gates:
         self._read_at = self._tried_at = None
         self._version = None
         self._named = self._disabled = ()
+        self._pod_interface = 'bridge'
 
     @property
     def version(self):
@@ -115,6 +116,15 @@ class Gates:
         return (self.enabled('DeclarativeHotplugVolumes')
                 and not self.enabled('HotplugVolumes'))
 
+    def pod_interface(self):
+        """Return the binding of the interface that a VM without any gets.
+
+        Calls the API like `enabled`; KubeVirt's own default is ``bridge``.
+        """
+        if _is_over(self._read_at, self._options.gates_seconds):
+            self._refresh()
+        return self._pod_interface
+
     def _refresh_quietly(self):
         try:
             self._refresh()
@@ -137,6 +147,8 @@ class Gates:
             found = []
         kubevirt = found[0] if found else {}
         config = kubevirt.get('spec', {}).get('configuration') or {}
+        self._pod_interface = (config.get('network') or {}).get(
+            'defaultNetworkInterface') or 'bridge'
         developer = config.get('developerConfiguration') or {}
         self._named = tuple(developer.get('featureGates') or ())
         self._disabled = tuple(developer.get('disabledFeatureGates') or ())

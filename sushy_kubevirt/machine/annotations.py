@@ -28,6 +28,11 @@ precedence and the annotation is discarded.
     were added to the template for volumes without one), ``bootloader`` and
     ``rebootPolicy`` ([old, new], null for none).
 
+``sushy-kubevirt.openstack.org/pod-interface``
+    Binding of the interface that was added for a boot order of a VM without
+    interfaces, as KubeVirt would have done. The admission policies permit a
+    BMC to remove only an interface with this annotation.
+
 ``sushy-kubevirt.openstack.org/boot-once`` (on the template, and so on VMIs)
     The ``id`` of the one-time override that a VMI was created with. A VMI
     that carries it boots with the override, whether a BMC or another client
@@ -101,6 +106,7 @@ import json
 from sushy_kubevirt.kube import api_resources
 
 BOOT = api_resources.PREFIX + 'boot'
+POD_INTERFACE = api_resources.PREFIX + 'pod-interface'
 BOOT_ONCE = api_resources.PREFIX + 'boot-once'
 RUN_STRATEGY = api_resources.PREFIX + 'run-strategy'
 RESTART = api_resources.PREFIX + 'restart'

@@ -192,6 +192,10 @@ class Change:
             raise errors.InvalidValue(
                 'BootSourceOverrideMode', self._mode, modes)
         http = _is_http(vm)
+        if (self.target is Target.PXE or self._order is not None) and (
+                Target.PXE in targets(vm)):
+            boot_overrides.add_interface(
+                vm, vmi, self.machine.gates.pod_interface)
         if self._order is not None:
             boot_options.edit(vm, vmi, self._order)
         _edit(vm, vmi, self.target, self.enabled, self._mode, self._id,
@@ -204,6 +208,7 @@ class Change:
             self._check_http(vm, vmi)
         elif http:
             boot_overrides.remove_unused_http_drive(vm)
+        boot_overrides.remove_unused_interface(vm)
 
     def _check_http(self, vm, vmi):
         if not media_annotation.read(vm).http_uri:
@@ -220,10 +225,12 @@ class Change:
     def needs_vmi(self, vm):
         """Return whether the change depends on the VMI.
 
-        It does if an override may have started to boot, or an order is set.
+        It does if an override may have started to boot, an order is set, or
+        an interface may be added.
         """
         return (self._order is not None
-                or boot_overrides.once(vm) is not None)
+                or boot_overrides.once(vm) is not None
+                or boot_order.lacks_interfaces(vm['spec']['template']))
 
 
 def set_default_order(machine):
@@ -237,6 +244,7 @@ def set_default_order(machine):
         boot_options.edit(edited, vmi, None)
         if http:
             boot_overrides.remove_unused_http_drive(edited)
+        boot_overrides.remove_unused_interface(edited)
         json_patch.send(machine, vm, edited)
 
     machine.write(step)

@@ -139,6 +139,8 @@ def _options(vm):
     places = {}
     for list_, first in _FIRST.items():
         names = [item['name'] for item in hardware.get(list_) or ()]
+        if list_ == 'interfaces' and boot_order.lacks_interfaces(template):
+            names = [boot_order.POD_INTERFACE]
         if list_ == 'disks':
             implied = {device.name for device in devices
                        if not device.written}

@@ -49,6 +49,10 @@ _DATA_VOLUMES = frozenset((
 _ENCRYPTED = frozenset(('sev', 'snp', 'tdx'))
 
 
+#: Name of the interface that KubeVirt adds to a VM without any
+#: (``pkg/network/vmispec/defaults.go`` of 1.9), and of its network.
+POD_INTERFACE = 'default'
+
 #: Name of the CD-ROM drive that HTTP boot adds.
 HTTP_DRIVE = 'bmc-http'
 
@@ -67,8 +71,9 @@ class Device:
     :param class_: its `Class`
     :param order: its ``bootOrder``, None if it has none
     :param bootable: False for a data disk that its owner numbered
-    :param written: False for a disk that the template does not contain and
-        that KubeVirt adds for a volume without one
+    :param written: False for a device that the template does not contain:
+        the disk that KubeVirt adds for a volume without one, the interface
+        that it adds to a VM without any
     :param usb: whether it is on the USB bus
     """
 
@@ -114,7 +119,8 @@ def devices(template):
             found.append(Device('disks', name, Class.HDD, None,
                                 written=False))
     domain = spec.get('domain') or {}
-    if _ENCRYPTED & (domain.get('launchSecurity') or {}).keys():
+    encrypted = _ENCRYPTED & (domain.get('launchSecurity') or {}).keys()
+    if encrypted:
         hardware = {}
     for interface in hardware.get('interfaces') or ():
         # passt has no device that firmware could boot from; an interface in
@@ -123,9 +129,23 @@ def devices(template):
                 and interface.get('state') != 'absent'):
             found.append(Device('interfaces', interface['name'], Class.PXE,
                                 interface.get('bootOrder')))
+    if not encrypted and lacks_interfaces(template):
+        found.append(Device('interfaces', POD_INTERFACE, Class.PXE, None,
+                            written=False))
     # Sorting is stable: devices without a number keep their order.
     return sorted(found, key=lambda device: (
         device.order is None, device.order or 0))
+
+
+def lacks_interfaces(template):
+    """Return whether KubeVirt adds an interface to the VM's VMIs.
+
+    :param template: the VM's ``spec.template``
+    """
+    hardware = _hardware(template)
+    return not ((template.get('spec') or {}).get('networks')
+                or hardware.get('interfaces')
+                or hardware.get('autoattachPodInterface') is False)
 
 
 def _class(disk, usb):
@@ -216,7 +236,8 @@ def _number(template, ordered, others=()):
     :returns: record for `restore`
     """
     record = {}
-    if any(not device.written for device in ordered):
+    if any(not device.written and device.list == 'disks'
+           for device in ordered):
         everything = {(device.list, device.name): device
                       for device in (*ordered, *others)}
         for volume in template['spec'].get('volumes') or ():

@@ -255,6 +255,57 @@ def remove_all(vm):
         _write(vm, 'continuous', None)
 
 
+def add_interface(vm, vmi, binding):
+    """Write the interface that KubeVirt would add to the VM's VMIs, so that it
+    can have a boot order; nothing if the VM has interfaces.
+
+    :param vm: a VM, which is changed
+    :param vmi: its VMI, or None
+    :param binding: function that returns the cluster's default
+    """
+    spec = vm['spec']['template']['spec']
+    if not boot_order.lacks_interfaces(vm['spec']['template']):
+        return
+    name = boot_order.POD_INTERFACE
+    present = {key for interface in _devices((vmi or {}).get(
+        'spec') or {}).get('interfaces') or ()
+        if interface.get('name') == name for key in interface}
+    binding = next((each for each in ('bridge', 'masquerade')
+                    if each in present), None) or binding()
+    interface = {'name': name, binding: {}}
+    spec.setdefault('domain', {}).setdefault('devices', {})[
+        'interfaces'] = [interface]
+    spec['networks'] = [{'name': name, 'pod': {}}]
+    vm['metadata']['annotations'] = {
+        **(vm['metadata'].get('annotations') or {}),
+        annotations.POD_INTERFACE: binding}
+
+
+def remove_unused_interface(vm):
+    """Remove the interface that `add_interface` wrote, if no override or order
+    is left and nobody has changed it.
+
+    :param vm: a VM, which is changed
+    """
+    notes = vm['metadata'].get('annotations') or {}
+    if annotations.POD_INTERFACE not in notes or _layers(vm):
+        return
+    binding = notes.pop(annotations.POD_INTERFACE)
+    name, spec = boot_order.POD_INTERFACE, vm['spec']['template']['spec']
+    devices = _devices(spec)
+    # Components of the cluster may have given it an address.
+    found = [{key: value for key, value in interface.items()
+              if key != 'macAddress'}
+             for interface in devices.get('interfaces') or ()]
+    if found == [{'name': name, binding: {}}] and spec.get('networks') == [
+            {'name': name, 'pod': {}}]:
+        del devices['interfaces'], spec['networks']
+
+
+def _devices(spec):
+    return (spec.get('domain') or {}).get('devices') or {}
+
+
 def remove_unused_http_drive(vm):
     """Remove the drive of HTTP boot if no override has that target any more.
 
@@ -264,7 +315,7 @@ def remove_unused_http_drive(vm):
            for layer in (once(vm), continuous(vm))):
         return
     spec = vm['spec']['template']['spec']
-    devices = (spec.get('domain') or {}).get('devices') or {}
+    devices = _devices(spec)
     for place, list_ in ((spec, 'volumes'), (devices, 'disks')):
         if any(item.get('name') == boot_order.HTTP_DRIVE
                for item in place.get(list_) or ()):

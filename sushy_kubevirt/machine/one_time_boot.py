@@ -79,6 +79,7 @@ def desired_vm(vm, vmi):
         boot_overrides.remove_once(edited)
         if once.get('target') == boot_order.Class.HTTP.value:
             boot_overrides.remove_unused_http_drive(edited)
+        boot_overrides.remove_unused_interface(edited)
         if vmi is not None and annotations.boot_once_id(vmi) == once['id']:
             _run_under_always(edited, vmi)
     _restore_run_strategy(edited, vmi)
@@ -115,6 +116,7 @@ def desired_vm_on_removal(vm, vmi):
         boot_overrides.remove_once(edited)
         if once.get('target') == boot_order.Class.HTTP.value:
             boot_overrides.remove_unused_http_drive(edited)
+        boot_overrides.remove_unused_interface(edited)
         if vmi is not None and annotations.boot_once_id(vmi) == once['id']:
             _run_under_always(edited, vmi)
     if run_strategy.of(edited) == run_strategy.HALTED:

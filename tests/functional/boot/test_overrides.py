@@ -112,6 +112,25 @@ class OnceTestCase(boot_case.BootTestCase):
         self.guest_reboots(machine, True)
         self.wait_restored(machine.name, spec)
 
+    def test_boots_the_interface_that_kubevirt_adds(self):
+        def drop(spec):
+            del spec['networks'], spec['domain']['devices']['interfaces']
+
+        for off in True, False:
+            machine = self.machine('Manual', change=drop, off=off)
+            spec = self.spec(machine.name)
+            self.assertIn(PXE, machine.boot_targets())
+            machine.set_boot(PXE, ONCE)
+            booted = self.boot_new_vmi(
+                machine, R.ON if off else R.FORCE_RESTART)
+            self.assertEqual('interface:default', booted['device'])
+            # With KubeVirt's default binding.
+            [card] = self.sandbox.vmi(machine.name)['spec']['domain'][
+                'devices']['interfaces']
+            self.assertIn('bridge', card)
+            self.assertEqual('Hdd', self.guest_reboots(machine, True)['class'])
+            self.wait_restored(machine.name, spec)
+
     def test_empty_drive_is_boot_target(self):
         machine = self.machine('Manual', change=remove_medium)
         self.assertIn(CD, machine.boot_targets())
@@ -338,7 +357,7 @@ class ChangedOverrideTestCase(boot_case.BootTestCase):
         self.until('CDI', lambda: machine.cluster.media.cdi_available)
         e = self.assertRaises(errors.InvalidValue, machine.set_boot, PXE,
                               ONCE)
-        self.assertEqual(('None', 'Hdd', 'Cd', 'UefiHttp'), e.allowed)
+        self.assertEqual(('None', 'Hdd', 'Cd', 'Usb', 'UefiHttp'), e.allowed)
 
     def test_set_boot_does_not_start_stop_or_reboot(self):
         bmc = self.bmc()

@@ -53,6 +53,16 @@ class GatesTestCase(base.BaseTestCase):
                           (version, named, disabled))
             self.assertEqual(version, gates.version)
 
+    def test_default_interface(self):
+        self.assertEqual('bridge', self.gates().pod_interface())
+        self.kubevirt('v1.9.0')
+        self.assertEqual('bridge', self.gates().pod_interface())
+        self.api.put('kubevirts', {
+            'metadata': {'name': 'kubevirt', 'namespace': 'kubevirt'},
+            'spec': {'configuration': {'network': {
+                'defaultNetworkInterface': 'masquerade'}}}})
+        self.assertEqual('masquerade', self.gates().pod_interface())
+
     def test_target_version_until_kubevirt_is_deployed(self):
         for status, version, on in (
                 ({'targetKubeVirtVersion': 'v1.9.0'}, 'v1.9.0', True),

@@ -93,6 +93,9 @@ class Gates:
     def __init__(self, *on):
         self.on = set(on)
 
+    def pod_interface(self):
+        return 'masquerade'
+
     def enabled(self, name):
         return name in self.on
 

@@ -9,6 +9,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import boot
+from sushy_kubevirt.machine import boot_options
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import firmware
@@ -325,6 +326,81 @@ class ModeTestCase(BootTestCase):
         fakes.set_boot(machine, PXE, ONCE, UEFI)
         self.assertRaises(errors.WrongState, changes.write, machine,
                           (boot.secure_boot_change(True),))
+
+
+class AddedInterfaceTestCase(BootTestCase):
+    """VMs without interfaces, to which KubeVirt adds one."""
+
+    def devices(self, machine):
+        spec = machine.vm['spec']['template']['spec']
+        return spec['domain']['devices'].get('interfaces'), spec.get(
+            'networks')
+
+    def without(self, **devices):
+        machine = self.machine(interfaces=[])
+        hardware = machine.vm['spec']['template']['spec']['domain']['devices']
+        del hardware['interfaces']
+        hardware.update(devices)
+        return machine
+
+    def test_pxe_is_offered(self):
+        self.assertIn(PXE, boot.targets(self.without().vm))
+        for machine in (self.without(autoattachPodInterface=False),
+                        self.machine(interfaces=[], domain={
+                            'launchSecurity': {'sev': {}}})):
+            self.assertNotIn(PXE, boot.targets(machine.vm))
+            self.assertRaises(errors.InvalidValue, fakes.set_boot, machine,
+                              PXE)
+            self.assertEqual([], machine.writes)
+
+    def test_is_written_while_it_is_needed(self):
+        machine = self.without()
+        before = self.owner_settings(machine)
+        fakes.set_boot(machine, PXE, ONCE)
+        self.assertEqual(
+            ([{'name': 'default', 'masquerade': {}, 'bootOrder': 1}],
+             [{'name': 'default', 'pod': {}}]), self.devices(machine))
+        fakes.set_boot(machine, CD, ONCE)
+        fakes.set_boot(machine, PXE, ONCE)
+        self.start(machine)
+        self.assertTrue(self.reconcile(machine))
+        self.assertEqual((None, None), self.devices(machine))
+        machine = self.without()
+        fakes.set_boot(machine, PXE)
+        fakes.set_boot(machine, enabled=DISABLED)
+        self.assertEqual(before, self.owner_settings(machine))
+
+    def test_has_the_binding_of_the_running_vmi(self):
+        machine = self.without()
+        self.start(machine, phase='Running')
+        machine.vmi['spec']['domain']['devices']['interfaces'] = [
+            {'name': 'default', 'bridge': {}}]
+        fakes.set_boot(machine, PXE)
+        self.assertEqual('bridge', list(self.devices(machine)[0][0])[1])
+
+    def test_order(self):
+        machine = self.without()
+        before = self.owner_settings(machine)
+        self.assertIn('Boot1001', [option.reference for option in
+                                   boot_options.options(machine.vm)])
+        fakes.set_boot(machine, order=('Boot1001', 'Boot0001'))
+        self.assertEqual(('Boot1001', 'Boot0001'),
+                         boot_options.order(machine.vm))
+        fakes.set_boot(machine, CD, ONCE)
+        boot.set_default_order(machine)
+        fakes.set_boot(machine, enabled=DISABLED)
+        self.assertEqual(before, self.owner_settings(machine))
+
+    def test_changed_interface_stays(self):
+        machine = self.without()
+        fakes.set_boot(machine, PXE)
+        devices = machine.vm['spec']['template']['spec']['domain']['devices']
+        devices['interfaces'][0]['model'] = 'e1000e'
+        fakes.set_boot(machine, enabled=DISABLED)
+        self.assertEqual([{'name': 'default', 'masquerade': {},
+                           'model': 'e1000e'}], self.devices(machine)[0])
+        self.assertNotIn(annotations.POD_INTERFACE,
+                         machine.vm['metadata']['annotations'])
 
 
 class ArchitectureTestCase(BootTestCase):

@@ -69,7 +69,8 @@ class TestOptions(base.BaseTestCase):
 
     def test_vm_without_devices(self):
         vm = make_vm()
-        vm['spec']['template']['spec'].update(domain={}, volumes=[])
+        vm['spec']['template']['spec'].update(volumes=[], domain={
+            'devices': {'autoattachPodInterface': False}})
         self.assertEqual((), boot_options.options(vm))
         self.assertEqual((), boot_options.order(vm))
 

@@ -202,6 +202,23 @@ def interface(**fields):
     return devices(interfaces=[{'name': 'b', 'bridge': {}, **fields}])
 
 
+def pod_network(binding=None, networks=({'name': 'default', 'pod': {}},),
+                autoattach=None, **fields):
+    """Return a VM with an interface in the pod network.
+
+    :param binding: that of the annotation; None without
+    :param autoattach: ``autoattachPodInterface``; None without
+    :param fields: of the interface
+    """
+    notes = {} if binding is None else {'annotations': {
+        'sushy-kubevirt.openstack.org/pod-interface': binding}}
+    more = {} if autoattach is None else {
+        'autoattachPodInterface': autoattach}
+    return {'metadata': {'name': 'vm', **notes}, **spec(
+        domain={'devices': {'interfaces': [{'name': 'default', **fields}],
+                            **more}}, networks=list(networks))}
+
+
 HTTP_SOURCE = {'source': {'http': HTTP}}
 CLONE = {'source': {'pvc': {'name': 'other', 'namespace': 'lab'}}}
 BOOT_ONCE = 'sushy-kubevirt.openstack.org/boot-once'
@@ -339,6 +356,12 @@ MACHINES = (
         metadata(annotations={TIMESTAMP: '2026-11-28T10:00:01.234567Z'}),
         None,
     ),
+    # The interface that KubeVirt would add, for a boot order.
+    *((before, after, None) for added in (
+        pod_network('bridge', bridge={}, bootOrder=1),
+        pod_network('masquerade', masquerade={}, macAddress='02:0:0:0:0:1'))
+      for before, after in ((metadata(), added), (added, metadata()))),
+    (pod_network('bridge', bridge={}), pod_network(bridge={}), None),
     # Changes that a BMC must not make.
     (kind(runStrategy='Halted'), kind(runStrategy='WaitAsReceiver'),
      'only runStrategy'),
@@ -676,6 +699,30 @@ STATUSES = (
     ({'ready': False}, {}, False),
 )
 
+# Interfaces (VM before, VM after) that a BMC must not add or remove: not the
+# one that KubeVirt would add, or the owner's.
+FOREIGN_INTERFACES = (
+    (metadata(), pod_network('bridge', masquerade={})),
+    (metadata(), pod_network('bridge', bridge={}, model='e1000')),
+    (metadata(), pod_network('bridge', bridge={}, networks=[
+        {'name': 'default', 'multus': {'networkName': 'a'}}])),
+    (metadata(), pod_network('bridge', bridge={}, networks=[
+        {'name': 'default', 'pod': {'vmNetworkCIDR': 'a'}}])),
+    (metadata(), pod_network('sriov', sriov={})),
+    (metadata(), pod_network(bridge={})),
+    ({'metadata': {'name': 'vm'},
+      **devices(autoattachPodInterface=False)},
+     pod_network('bridge', bridge={}, autoattach=False)),
+    (pod_network(masquerade={}), metadata()),
+    (pod_network('bridge', masquerade={}), metadata()),
+    (pod_network('bridge', bridge={}, ports=[]), metadata()),
+    (pod_network(bridge={}), pod_network('bridge', bridge={})),
+    (metadata(), metadata(annotations={
+        'sushy-kubevirt.openstack.org/pod-interface': 'bridge'})),
+    (pod_network('masquerade', bridge={}),
+     pod_network('bridge', bridge={})),
+)
+
 
 class AdmissionTestCase(base.BaseTestCase):
 
@@ -779,6 +826,13 @@ class AdmissionTestCase(base.BaseTestCase):
                     'virtbmc-virtualmachines', new, old,
                     request={'namespace': 'lab'}, authorizer=lambda wanted: (
                         wanted.name != FOREIGN_SLOT, '')))
+
+    def test_foreign_interfaces(self):
+        for old, new in FOREIGN_INTERFACES:
+            with self.subTest(old=old, new=new):
+                self.assertTrue(self.denials(
+                    'virtbmc-virtualmachines', new, old,
+                    request={'namespace': 'lab'}))
 
     def test_metadata_of_objects(self):
         for plural, old, new, expected in METADATA:
