@@ -85,6 +85,10 @@ _ARGUMENTS = (
      '{{ printf "--default-placement=%s" .Values.defaultPlacement | quote }}'),
     ('if ne (int .Values.bmcsPerPod) 250',
      '{{ printf "--bmcs-per-pod=%d" (int .Values.bmcsPerPod) | quote }}'),
+    ('range .Values.deniedHosts',
+     '{{ printf "--denied-hosts=%s" . | quote }}'),
+    ('range .Values.deniedHostsExcept',
+     '{{ printf "--denied-hosts-except=%s" . | quote }}'),
     ('range .Values.args', '{{ quote . }}'),
 )
 

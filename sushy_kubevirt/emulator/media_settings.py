@@ -55,6 +55,18 @@ def hosts(value):
     return tuple(value)
 
 
+def denied_hosts(value):
+    """Check a list of hosts, networks, and addresses with a port.
+
+    :returns: tuple
+    """
+    if isinstance(value, (list, tuple)):
+        hosts([item for item in value if not isinstance(item, str)
+               or url_policy.address_and_port(item) is None])
+        return tuple(value)
+    return hosts(value)
+
+
 def certificates(value):
     """Check the path of a PEM file."""
     if not isinstance(value, str) or not value:

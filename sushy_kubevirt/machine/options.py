@@ -39,8 +39,12 @@ class MediaOptions:
     allowed_hosts: tuple = ()
 
     #: Hosts of images that are refused even if they are allowed, such as the
-    #: networks of the cluster's own services; same notation.
+    #: networks of the cluster's own services; same notation, and
+    #: ADDRESS:PORT for one port of an address.
     denied_hosts: tuple = ()
+
+    #: Exceptions from `denied_hosts`; same notation.
+    denied_except: tuple = ()
 
     #: True to allow addresses that lead to the BMC's own host or node:
     #: 169.254.0.0/16, fe80::/10 (link-local); 127.0.0.0/8, ::1 (loopback).

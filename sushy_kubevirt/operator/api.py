@@ -134,6 +134,15 @@ class Api:
         await self._complete(in_thread(next, self._client.pages(
             resource, namespace, metadata_only=True)))
 
+    async def list(self, resource):
+        """List the objects of a kind that the cluster has few of.
+
+        :returns: list of dicts
+        """
+        return await self._complete(in_thread(lambda: [
+            obj for page, _version in self._client.pages(resource)
+            for obj in page]))
+
     async def serves_group(self, group):
         """See `client.Client.serves_group`."""
         return await self._complete(in_thread(

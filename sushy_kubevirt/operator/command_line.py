@@ -14,6 +14,7 @@ import re
 from cryptography import x509
 
 from sushy_kubevirt.kube import quantity
+from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator import permissions
@@ -90,6 +91,9 @@ class Options:
     :param upload_proxy_ca: CA certificates that it is checked against, PEM;
         None for those of the image
     :param bmc_cpu: CPU request of BMCs that have none, a quantity
+    :param denied_hosts: tuple of hosts that BMCs may not reach, see
+        `url_policy`
+    :param denied_except: tuple of exceptions from them
     :param max_unavailable: number of BMCs that an upgrade may stop at a time
     :param default_placement: placement of BMCs that name none: see
         `shared.placement`
@@ -119,6 +123,8 @@ class Options:
     upload_proxy_url: str | None = None
     upload_proxy_ca: str | None = None
     bmc_cpu: str = deployments.CPU
+    denied_hosts: tuple = ()
+    denied_except: tuple = ()
     max_unavailable: int = MAX_UNAVAILABLE
     default_placement: str = placement.PER_VM
     bmcs_per_pod: int = placement.BMCS_PER_POD
@@ -145,7 +151,8 @@ def parse(arguments=None, environ=os.environ):
         values['allowed_images'] or [permissions.repository(values['image'])])
     for field in 'pod_labels', 'pod_annotations':
         values[field] = dict(values[field])
-    values['pull_secrets'] = tuple(dict.fromkeys(values['pull_secrets']))
+    for field in 'pull_secrets', 'denied_hosts', 'denied_except':
+        values[field] = tuple(dict.fromkeys(values[field]))
     values['hosts'] = host_options.HostOptions(
         tuple(dict.fromkeys(values.pop('host_labels'))),
         values.pop('host_failure_domain'), values.pop('host_verify'),
@@ -253,6 +260,18 @@ def parser(environ):
         '--upload-proxy-ca', metavar='FILE', type=certificates,
         help='CA certificates that the upload proxy is checked against, PEM '
         '(default: those of the image)')
+
+    group.add_argument(
+        '--denied-hosts', metavar='HOST', type=_denied, action='append',
+        default=[], help='name, *.domain, address, network or ADDRESS:PORT '
+        'from which BMCs may not load images, and to which they may not send '
+        'events, whatever a BMC allows; may be repeated. The API server and '
+        'the Services of the cluster are always among them')
+    group.add_argument(
+        '--denied-hosts-except', metavar='HOST', dest='denied_except',
+        type=_host_entry, action='append', default=[], help='exception from '
+        'them, such as the Service of an image server '
+        '(images.default.svc), or * for all; may be repeated')
 
     group = result.add_argument_group('Metal3')
     group.add_argument(
@@ -454,6 +473,18 @@ def _url(text):
         return text.rstrip('/')
     raise argparse.ArgumentTypeError(
         f'{text!r} is not a URL such as https://cdi-uploadproxy.cdi.svc')
+
+
+def _denied(text):
+    return text if url_policy.address_and_port(text) else _host_entry(text)
+
+
+def _host_entry(text):
+    try:
+        url_policy.network(text)
+        return text
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from None
 
 
 def certificates(path):

@@ -44,7 +44,9 @@ _FIELDS = {
     'MEDIA_ALLOWED_HOSTS': 'spec.virtualMedia.allowedHosts',
     'MEDIA_ALLOW_LOOPBACK': 'spec.virtualMedia.allowLoopback',
 }
-_OPERATOR_OPTIONS = {'MEDIA_UPLOAD_PROXY_URL': '--upload-proxy-url'}
+_OPERATOR_OPTIONS = {'MEDIA_UPLOAD_PROXY_URL': '--upload-proxy-url',
+                     'MEDIA_DENIED_HOSTS': '--denied-hosts',
+                     'EVENT_DENIED_HOSTS': '--denied-hosts'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,13 +62,26 @@ class Proxy:
     authorities: str | None = None
 
 
-def config_map(bmc, proxy=None):
+@dataclasses.dataclass(frozen=True)
+class Denied:
+    """Hosts that BMCs may not reach; entries are those of `url_policy`.
+
+    :param hosts: tuple of the hosts
+    :param excepted: tuple of the exceptions from them
+    """
+
+    hosts: tuple = ()
+    excepted: tuple = ()
+
+
+def config_map(bmc, proxy=None, denied=Denied()):
     """Make the ConfigMap.
 
     :param bmc: a `spec.Bmc`
     :param proxy: `Proxy`, or None
+    :param denied: `Denied`
     """
-    data = {options_file.FILE: text(bmc, proxy)}
+    data = {options_file.FILE: text(bmc, proxy, denied)}
     if proxy and proxy.authorities:
         # The pod reads it for each upload.
         data[options_file.PROXY_FILE] = proxy.authorities
@@ -75,26 +90,28 @@ def config_map(bmc, proxy=None):
             'data': data}
 
 
-def digest(bmc, proxy=None):
+def digest(bmc, proxy=None, denied=Denied()):
     """:returns: short text that changes with the options"""
-    return hashlib.sha256(text(bmc, proxy).encode()).hexdigest()[:16]
+    return hashlib.sha256(text(bmc, proxy, denied).encode()).hexdigest()[:16]
 
 
-def text(bmc, proxy=None):
+def text(bmc, proxy=None, denied=Denied()):
     """Make the file with the options.
 
     :param bmc: a `spec.Bmc`
     :param proxy: `Proxy`, or None
+    :param denied: `Denied`
     """
-    return json.dumps({options_file.PORT: PORT, **options(bmc, proxy)},
+    return json.dumps({options_file.PORT: PORT, **options(bmc, proxy, denied)},
                       indent=1, sort_keys=True) + '\n'
 
 
-def options(bmc, proxy=None):
+def options(bmc, proxy=None, denied=Denied()):
     """Make the emulator's options for a BMC.
 
     :param bmc: a `spec.Bmc`
     :param proxy: `Proxy`, or None
+    :param denied: `Denied`
     :returns: dict, without the port
     """
     found = dict(_options(bmc))
@@ -102,6 +119,12 @@ def options(bmc, proxy=None):
         found[_OURS + 'MEDIA_UPLOAD_PROXY_URL'] = proxy.url
         if proxy.authorities:
             found[_OURS + 'MEDIA_UPLOAD_PROXY_CA'] = options_file.PROXY_FILE
+    for name, hosts in (('DENIED_HOSTS', denied.hosts),
+                        ('DENIED_EXCEPT', denied.excepted)):
+        if hosts:
+            found.update(dict.fromkeys(
+                (f'{_OURS}MEDIA_{name}', f'{_OURS}EVENT_{name}'),
+                list(hosts)))
     return found
 
 

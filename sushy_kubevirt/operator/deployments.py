@@ -81,6 +81,7 @@ class Defaults:
     :param pull_policy: or None for Kubernetes' default
     :param pull_secrets: names of Secrets with which images are pulled
     :param proxy: a `config_map.Proxy`, or None
+    :param denied: a `config_map.Denied`
     :param user: uid and gid of the container and gid of their volumes; None
         if the cluster assigns them
     :param labels: dict of the pods' labels, beside those of `naming.labels`
@@ -93,6 +94,7 @@ class Defaults:
     pull_policy: str | None = None
     pull_secrets: tuple = ()
     proxy: config_map.Proxy | None = None
+    denied: config_map.Denied = config_map.Denied()
     user: int | None = USER
     labels: dict = dataclasses.field(default_factory=MESH_LABELS.copy)
     annotations: dict = dataclasses.field(
@@ -111,7 +113,8 @@ def from_options(options):
         labels={**MESH_LABELS, **options.pod_labels},
         annotations={**MESH_ANNOTATIONS, **options.pod_annotations},
         proxy=options.upload_proxy_url and config_map.Proxy(
-            options.upload_proxy_url, options.upload_proxy_ca))
+            options.upload_proxy_url, options.upload_proxy_ca),
+        denied=config_map.Denied(options.denied_hosts, options.denied_except))
 
 
 def deployment(bmc, defaults, account=''):
@@ -140,7 +143,7 @@ def deployment(bmc, defaults, account=''):
                 'annotations': {**defaults.annotations, ACCOUNT: account}}
     if bmc.redfish.enabled:
         template['annotations'][CONFIGURATION] = config_map.digest(
-            bmc, defaults.proxy)
+            bmc, defaults.proxy, defaults.denied)
     return whole(naming.metadata(bmc, naming.base(bmc.name)),
                  naming.selector(bmc.name), template, pod)
 

@@ -53,7 +53,8 @@ def objects(bmc, state, defaults):
     if keeps_pod(bmc, state):
         return wanted
     if bmc.redfish.enabled:
-        wanted.append(config_map.config_map(bmc, defaults.proxy))
+        wanted.append(config_map.config_map(
+            bmc, defaults.proxy, defaults.denied))
     if bmc.image is None or state.image_allowed:
         wanted.append(deployments.deployment(
             bmc, defaults, state.account['metadata']['uid']))

@@ -358,7 +358,7 @@ def _membership_steps(bmc, seen, defaults, withdrawn):
         bmc) else seen.source
     text = entry.entry(bmc, placed.slot.number, auth.version,
                        seen.served_tls and seen.served_tls.version,
-                       defaults.proxy)
+                       defaults.proxy, defaults.denied)
     if placed.digest == entry.digest(text) and (
             placed.policy, placed.vm) == (bmc.network_policy, entry.vm(bmc)):
         return []

@@ -10,6 +10,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import auto_create
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import cluster_hosts
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import controller
 from sushy_kubevirt.operator import deployments
@@ -111,7 +112,8 @@ class Operator:
             self._options, namespaces=tuple(
                 one for one in self._options.namespaces
                 if one not in denied),
-            pod_user=await self._unless_stopped(self._pod_user()))
+            pod_user=await self._unless_stopped(self._pod_user()),
+            denied_hosts=await self._unless_stopped(self._denied_hosts()))
         self._controller = controller.Controller(
             self._options, self._api, self.metrics)
         try:
@@ -232,6 +234,21 @@ class Operator:
             LOG.info('This is OpenShift: the cluster assigns the user ids of '
                      'pods')
         return None if openshift else deployments.USER
+
+    async def _denied_hosts(self):
+        """Add the cluster's hosts to `command_line.Options.denied_hosts`."""
+        while True:
+            try:
+                found = await cluster_hosts.find(
+                    self._api, self._connection.access().server)
+                break
+            except errors.Unavailable as e:
+                LOG.warning('The networks of Services, which BMCs may not '
+                            'reach, cannot be read yet; retrying every %d s: '
+                            '%s', DEFINITION_SECONDS, e)
+                await asyncio.sleep(DEFINITION_SECONDS)
+        LOG.info('BMCs may not reach: %s', ', '.join(found))
+        return tuple(dict.fromkeys((*self._options.denied_hosts, *found)))
 
     def _problem(self):
         """Tell why this replica is not ready; None if it is."""

@@ -191,3 +191,7 @@ class ControllerManager:
             'endpoints': [{'addresses': [host],
                            'conditions': {'ready': True}}]},
             manager='kube-apiserver')
+        self._store.create(workload_kinds.SERVICE_CIDR, {
+            'metadata': {'name': 'kubernetes'},
+            'spec': {'cidrs': [f'{addresses.SERVICES}.0.0/16']}},
+            manager='kube-apiserver')

@@ -216,6 +216,19 @@ ENDPOINT_SLICE = kinds.Kind(
                             ports=_ANY_LIST),
         'EndpointSlice represents a set of service endpoints.'))
 
+SERVICE_CIDR = kinds.Kind(
+    'networking.k8s.io', 'v1', 'ServiceCIDR', 'servicecidrs', 'servicecidr',
+    namespaced=False, status=True,
+    columns=(kinds.Column('CIDRs', value=lambda obj: ','.join(
+        obj['spec'].get('cidrs') or ())), _AGE),
+    schema=core_schemas.about(
+        core_schemas.strict(
+            spec=core_schemas.strict(cidrs={
+                'type': 'array', 'items': core_schemas.STRING}),
+            status=core_schemas.thing()),
+        'ServiceCIDR defines a range of IP addresses using CIDR format (e.g. '
+        '192.168.0.0/24 or 2001:db2::/64).'))
+
 _POLICY_PORTS = {'type': 'array', 'items': core_schemas.strict(
     protocol={**core_schemas.STRING, 'default': 'TCP'},
     port=_NUMBER_OR_SHARE, endPort=core_schemas.INTEGER)}
@@ -298,4 +311,4 @@ DISRUPTION_BUDGET = kinds.Kind(
         'can be caused to a collection of pods'))
 
 KINDS = (DEPLOYMENT, REPLICA_SET, ENDPOINTS, ENDPOINT_SLICE, NETWORK_POLICY,
-         INGRESS, DISRUPTION_BUDGET)
+         INGRESS, DISRUPTION_BUDGET, SERVICE_CIDR)

@@ -238,13 +238,15 @@ def check(url, options):
         `errors.MediaUnreachable` if the host has none
     """
     found = url if isinstance(url, ParsedUrl) else parse(url)
-    rules = _rules(options.allowed_hosts, options.denied_hosts)
+    rules = _rules(options)
     if rules.denies_name(found.host):
         raise _refused(found.shown, f'{found.host} {_denied(options)}')
-    addresses = _resolve(found)
-    named = rules.allows_name(found.host)
+    addresses, canonical = _resolve(found)
+    if not rules.excepts_name(found.host) and rules.denies_name(canonical):
+        raise _refused(found.shown, f'{canonical} ({found.host}) '
+                       f'{_denied(options)}')
     for address in addresses:
-        why = _reason_to_refuse(address, options, rules, named)
+        why = _reason_to_refuse(address, found, options, rules)
         if why:
             shown = str(address) if str(address) == found.host else (
                 f'{address} ({found.host})')
@@ -258,19 +260,25 @@ def is_allowed_name(url, options):
     CDI may then fetch from it even if the BMC cannot resolve it.
     """
     found = parse(url)
-    rules = _rules(options.allowed_hosts, options.denied_hosts)
+    rules = _rules(options)
     return (bool(options.allowed_hosts) and rules.allows_name(found.host)
             and not rules.denies_name(found.host))
 
 
 def _resolve(found):
+    """Resolve a URL's host.
+
+    :returns: (tuple of addresses, canonical name, which tells a short name of
+        a Service and an alias of one; '' for an address)
+    """
     try:
-        return (ipaddress.ip_address(found.host),)
+        return (ipaddress.ip_address(found.host),), ''
     except ValueError:
         pass
     try:
         answers = socket.getaddrinfo(found.host, found.port,
-                                     type=socket.SOCK_STREAM)
+                                     type=socket.SOCK_STREAM,
+                                     flags=socket.AI_CANONNAME)
     except (OSError, UnicodeError) as e:
         why = getattr(e, 'strerror', None) or e
         if getattr(e, 'errno', None) == socket.EAI_AGAIN:
@@ -279,7 +287,8 @@ def _resolve(found):
             f'The host of {found.shown} cannot be resolved: {why}',
             found.shown) from None
     addresses = dict.fromkeys(answer[4][0] for answer in answers)
-    return tuple(map(ipaddress.ip_address, addresses))
+    return (tuple(map(ipaddress.ip_address, addresses)),
+            answers[0][3].lower().rstrip('.'))
 
 
 def _effective_addresses(address):
@@ -299,8 +308,14 @@ def _within(address, networks):
                if network.version == address.version)
 
 
-def _reason_to_refuse(address, options, rules, named):
-    """Return why an address is not allowed; '' if it is."""
+def _reason_to_refuse(address, found, options, rules):
+    """Return why an address is not allowed; '' if it is.
+
+    :param address: `ipaddress` address of the URL's host
+    :param found: `ParsedUrl`
+    :param options: an `options.MediaOptions`
+    :param rules: `_Rules`
+    """
     if getattr(address, 'scope_id', None):
         return 'has a zone; addresses have to be global'
     for plain in _effective_addresses(address):
@@ -314,10 +329,10 @@ def _reason_to_refuse(address, options, rules, named):
         if _within(plain, LINK_LOCAL) and not options.allow_link_local:
             return 'is a link-local address' + option_hints.hint(
                 options, 'allow_link_local', _ALLOWS)
-        if _within(plain, rules.denied_networks):
+        if rules.denies_address(plain, found):
             return _denied(options)
-    if options.allowed_hosts and not named and not _within(
-            address, rules.allowed_networks):
+    if options.allowed_hosts and not rules.allows_name(
+            found.host) and not _within(address, rules.allowed_networks):
         return option_hints.hint(
             options, 'allowed_hosts', 'is not in {}') or 'is not allowed'
     return ''
@@ -330,18 +345,32 @@ def _denied(options):
 
 @dataclasses.dataclass(frozen=True)
 class _Rules:
-    """The options ALLOWED_HOSTS and DENIED_HOSTS, parsed."""
+    """The options ALLOWED_HOSTS, DENIED_HOSTS and DENIED_EXCEPT, parsed."""
 
     allowed_names: tuple
     allowed_networks: tuple
     denied_names: tuple
     denied_networks: tuple
+    excepted_names: tuple
+    excepted_networks: tuple
+    denied_ports: frozenset
 
     def allows_name(self, host):
         return _matches(host, self.allowed_names)
 
+    def excepts_name(self, host):
+        return _matches(host, self.excepted_names)
+
     def denies_name(self, host):
-        return _matches(host, self.denied_names)
+        return (_matches(host, self.denied_names)
+                and not self.excepts_name(host))
+
+    def denies_address(self, address, found):
+        if self.excepts_name(found.host) or _within(
+                address, self.excepted_networks):
+            return False
+        return (address, found.port) in self.denied_ports or _within(
+            address, self.denied_networks)
 
 
 def _matches(host, names):
@@ -352,10 +381,19 @@ def _matches(host, names):
     return False
 
 
+def _rules(options):
+    return _parsed(options.allowed_hosts, options.denied_hosts,
+                   options.denied_except)
+
+
 @functools.lru_cache(maxsize=4)
-def _rules(allowed, denied):
-    return _Rules(*_names_and_networks(allowed),
-                  *_names_and_networks(denied))
+def _parsed(allowed, denied, excepted):
+    ports = {entry: address_and_port(entry) for entry in denied}
+    return _Rules(
+        *_names_and_networks(allowed),
+        *_names_and_networks(one for one in denied if ports[one] is None),
+        *_names_and_networks(excepted),
+        frozenset(filter(None, ports.values())))
 
 
 def _names_and_networks(entries):
@@ -367,6 +405,23 @@ def _names_and_networks(entries):
         else:
             networks.append(found)
     return tuple(names), tuple(networks)
+
+
+def address_and_port(entry):
+    """Parse an entry of a list of denied hosts that is about one port.
+
+    :param entry: text, such as ``192.0.2.1:6443`` and ``[2001:db8::1]:6443``
+    :returns: (`ipaddress` address, number); None for any other entry
+    """
+    host, _colon, port = entry.rpartition(':')
+    if not re.fullmatch('[1-9][0-9]{0,4}', port) or int(port) > 65535 or (
+            ':' in host) != host.startswith('['):
+        return None
+    try:
+        return ipaddress.ip_address(host.removeprefix('[').removesuffix(']')
+                                    ), int(port)
+    except ValueError:
+        return None
 
 
 def network(entry):

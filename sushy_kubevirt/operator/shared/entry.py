@@ -13,7 +13,7 @@ from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
 
 
-def entry(bmc, slot, auth, tls, proxy=None):
+def entry(bmc, slot, auth, tls, proxy=None, denied=config_map.Denied()):
     """Make an entry.
 
     :param bmc: a `spec.Bmc`
@@ -21,6 +21,7 @@ def entry(bmc, slot, auth, tls, proxy=None):
     :param auth: resourceVersion of the Secret with user name and password
     :param tls: the same of that with the certificate; None without one
     :param proxy: `config_map.Proxy`, or None
+    :param denied: `config_map.Denied`
     :returns: text
     """
     redfish = None
@@ -30,7 +31,7 @@ def entry(bmc, slot, auth, tls, proxy=None):
                    'tls': secret and {'secret': secret, 'version': tls}}
     return _text({
         'uid': bmc.uid, 'slot': slot, 'vm': str(bmc.vm),
-        'options': config_map.options(bmc, proxy),
+        'options': config_map.options(bmc, proxy, denied),
         'redfish': redfish,
         'ipmi': {'port': deployments.client_port(bmc)} if bmc.ipmi else None,
         'account_management': bmc.account_management,

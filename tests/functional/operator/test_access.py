@@ -214,7 +214,10 @@ class NamespacedAccountTestCase(access_case.AccessTestCase):
         self.assert_nothing_denied()
         self.assertEqual([], running.warnings())
         user = kubectl.Kubectl(self.account)
-        self.assertEqual({}, self.can(user, 'kube-public'))
+        self.assertEqual({
+            ('get', 'endpointslices.discovery.k8s.io'): {'kubernetes'},
+            ('list', 'servicecidrs.networking.k8s.io'): set()},
+            self.can(user, 'kube-public'))
         self.assertEqual(self.can(user, 'default'), self.can(user, 'lab'))
         self.assertIn(('patch', 'virtualmachines.kubevirt.io'),
                       self.can(user, 'lab'))

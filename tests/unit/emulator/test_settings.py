@@ -135,7 +135,8 @@ class TestSettings(base.BaseTestCase):
             'STORAGE_CLASS': 'fast', 'ACCESS_MODE': 'ReadWriteMany',
             'MINIMUM_SIZE': '1Gi', 'DEFAULT_SIZE': 5, 'MODE': 'upload',
             'WAIT': 7, 'PROBE_SECONDS': 3, 'ALLOWED_HOSTS': ['*.a', '::1'],
-            'DENIED_HOSTS': ['10.0.0.0/8'], 'ALLOW_LOOPBACK': True,
+            'DENIED_HOSTS': ['10.0.0.0/8', '192.0.2.1:6443'],
+            'DENIED_EXCEPT': ['10.0.0.1'], 'ALLOW_LOOPBACK': True,
             'ALLOW_LINK_LOCAL': True, 'CA_FILE': file, 'VERIFY': False,
             'UPLOAD_PROXY_URL': 'https://a:8443/x', 'UPLOAD_PROXY_CA': file}
         self.assertEqual({prefix + name for name in given}, {
@@ -145,7 +146,9 @@ class TestSettings(base.BaseTestCase):
                 storage_class='fast', access_mode='ReadWriteMany',
                 minimum_size=1 << 30, default_size=5, mode='upload',
                 wait=True, wait_seconds=7, probe_seconds=3,
-                allowed_hosts=('*.a', '::1'), denied_hosts=('10.0.0.0/8',),
+                allowed_hosts=('*.a', '::1'),
+                denied_hosts=('10.0.0.0/8', '192.0.2.1:6443'),
+                denied_except=('10.0.0.1',),
                 allow_loopback=True, allow_link_local=True, ca_file=file,
                 verify=False, upload_proxy_url='https://a:8443/x',
                 upload_proxy_ca=file),

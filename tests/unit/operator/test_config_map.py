@@ -116,10 +116,12 @@ class ConfigMapTestCase(base.BaseTestCase):
             self.assertIn(name.rpartition('.')[2], DEFINITION)
         self.assertEqual('--upload-proxy-url of sushy-kubevirt-operator',
                          names['upload_proxy_url'])
+        denied = '--denied-hosts of sushy-kubevirt-operator'
+        self.assertEqual(denied, names['denied_hosts'])
+        self.assertEqual({'denied_hosts': denied}, found.events.names)
         # Options that a BMC does not have.
-        for field in 'denied_hosts', 'allow_link_local', 'ca_file':
+        for field in 'allow_link_local', 'ca_file':
             self.assertNotIn(field, names)
-        self.assertEqual({}, found.events.names)
 
     def test_state_directory_is_private(self):
         tmp = self.useFixture(fixtures.TempDir()).path
@@ -162,6 +164,19 @@ class ConfigMapTestCase(base.BaseTestCase):
             bodies.bmc(), public_proxy)).machine.media.upload_proxy_ca)
         self.assertEqual(3, len({config_map.digest(bodies.bmc(), one)
                                  for one in (None, public_proxy, proxy)}))
+
+    def test_denied_hosts(self):
+        denied = config_map.Denied(('10.96.0.0/12', '192.0.2.1:6443'),
+                                   ('10.96.0.9',))
+        path = self.useFixture(fixtures.TempDir()).join('options.json')
+        # A BMC cannot widen what its operator denies.
+        pathlib.Path(path).write_text(config_map.text(bodies.bmc(
+            virtualMedia={'allowedHosts': ['*', '10.96.0.0/12']}), None,
+            denied))
+        found = settings.read(options_file.read(path))
+        for one in found.machine.media, found.events:
+            self.assertEqual(denied.hosts, one.denied_hosts)
+            self.assertEqual(denied.excepted, one.denied_except)
 
     def test_only_options_of_the_operator_are_read(self):
         """Others name files, which may have commands in them."""

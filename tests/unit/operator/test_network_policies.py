@@ -56,8 +56,10 @@ def _matches(selector, labels):
 def _is_peer(rule, peer, namespace):
     if 'ipBlock' in rule:
         network = ipaddress.ip_network(rule['ipBlock']['cidr'])
-        return bool(peer.address) and ipaddress.ip_address(
-            peer.address) in network
+        address = peer.address and ipaddress.ip_address(peer.address)
+        return bool(address) and address in network and not any(
+            address in ipaddress.ip_network(one)
+            for one in rule['ipBlock'].get('except') or ())
     if peer.address:
         return False
     if 'namespaceSelector' in rule:
@@ -187,17 +189,17 @@ class NetworkPoliciesTestCase(base.BaseTestCase):
                [('UDP', 53), ('TCP', 53)])
         openshift_dns = (Peer('openshift-dns'), [('UDP', 5353),
                                                  ('TCP', 5353)])
-        api = Peer(address='10.0.0.2'), [('TCP', 6443), ('TCP', 443)]
-        # 6180 and 6183: Ironic's, in Metal3.
-        image = Peer(address='203.0.113.9'), [
-            ('TCP', port) for port in (80, 443, 6180, 6183)]
+        api = Peer(address='10.0.0.2'), [('TCP', 6443)]
+        image = Peer(address='203.0.113.9'), [('TCP', 80), ('TCP', 443)]
+        ironic = Peer('metal3'), [('TCP', 6180), ('TCP', 6183)]
         proxy = Peer('cdi', UPLOAD_PROXY), [('TCP', 8443)]
         importer = Peer(self.bmc.namespace, IMPORTER)
         operator = Peer('sushy-kubevirt-system', self.operator_labels())
         for pod, file, needs in (
-                *((pod, 'bmcs.yaml', (dns, openshift_dns, api, image, proxy))
+                *((pod, 'bmcs.yaml', (dns, openshift_dns, api, image, proxy,
+                                      ironic))
                   for pod in (self.bmc, self.shared)),
-                (importer, 'bmcs.yaml', (dns, openshift_dns, image)),
+                (importer, 'bmcs.yaml', (dns, openshift_dns, image, ironic)),
                 (operator, 'operator.yaml', (dns, openshift_dns, api))):
             for peer, ports in needs:
                 self.egress(pod, [peer], ports, True, file)
@@ -206,6 +208,16 @@ class NetworkPoliciesTestCase(base.BaseTestCase):
                         [('TCP', 5432), ('UDP', 623)], False, file)
         self.ingress(operator, [Peer('openshift-monitoring')],
                      [('TCP', 8080)], True, 'operator.yaml')
+        # Not what a client makes them request from the cluster.
+        for pod in self.bmc, self.shared, importer:
+            self.egress(pod, [
+                Peer('default', {'app': 'database'}),
+                *(Peer(address=one) for one in (
+                    '10.96.0.1', '10.0.0.9', '172.20.0.1', '100.64.0.1',
+                    '169.254.169.254', 'fd00::1', 'fe80::1'))],
+                [('TCP', 80), ('TCP', 443)], False)
+        self.egress(importer, [Peer(address='10.0.0.2')], [('TCP', 6443)],
+                    False)
 
     def operator_labels(self):
         text = (checkout.ROOT / 'etc/kubernetes/base/operator.yaml'

@@ -19,6 +19,9 @@ class EventOptions:
     #: Destinations that are denied, in the same form.
     denied_hosts: tuple = ()
 
+    #: Exceptions from them, in the same form.
+    denied_except: tuple = ()
+
     #: Whether loopback and link-local addresses are allowed.
     allow_loopback: bool = False
     allow_link_local: bool = False

@@ -49,13 +49,17 @@ OPTIONS = options.MediaOptions()
 OPEN = options.MediaOptions(allow_loopback=True, allow_link_local=True)
 
 
-def resolving(**names):
-    """Resolve these names (_ for .) and no others."""
+def resolving(canonical='', **names):
+    """Resolve these names (_ for .) and no others.
+
+    :param canonical: the name that all of them stand for
+    """
     def getaddrinfo(host, port, *_args, **_kwargs):
         found = names.get(host.replace('.', '_'))
         if found is None:
             raise socket.gaierror(-2, 'Name or service not known')
-        return [(None, None, 6, '', (address, port)) for address in found]
+        return [(None, None, 6, canonical, (address, port))
+                for address in found]
     return mock.patch('socket.getaddrinfo', getaddrinfo)
 
 
@@ -256,6 +260,58 @@ class TestCheck(base.BaseTestCase):
                 self.assertIn(' is in denied_hosts', str(error))
             url_policy.check('http://fine/', options.MediaOptions(
                 denied_hosts=denied))
+
+    def test_one_port_of_an_address_is_denied(self):
+        denied = ('192.0.2.1:6443', '[2001:db8::1]:6443')
+        for url in ('https://192.0.2.1:6443/', 'https://[2001:db8::1]:6443/',
+                    'https://[::ffff:192.0.2.1]:6443/'):
+            self.refused(url, denied_hosts=denied)
+        for url in ('https://192.0.2.1/', 'http://[2001:db8::1]/',
+                    'https://192.0.2.2:6443/'):
+            url_policy.check(url, options.MediaOptions(denied_hosts=denied))
+        for entry in ('a:80', '192.0.2.1', '192.0.2.0/24', '2001:db8::1',
+                      '192.0.2.1:0', '192.0.2.1:65536', '192.0.2.1:x',
+                      '[192.0.2.1]:80', '2001:db8::1:', '*'):
+            self.assertIsNone(url_policy.address_and_port(entry), entry)
+
+    def test_exceptions_from_denied_hosts(self):
+        denied = ('*.svc', '10.96.0.0/12')
+        with resolving(ironic_metal3_svc=['10.96.0.9'],
+                       other_metal3_svc=['10.96.0.10'],
+                       sneaky=['10.96.0.9', '10.96.0.10']):
+            for excepted, url, allowed in (
+                    ((), 'http://ironic.metal3.svc/', False),
+                    (('ironic.metal3.svc',), 'http://ironic.metal3.svc/',
+                     True),
+                    (('ironic.metal3.svc',), 'http://other.metal3.svc/',
+                     False),
+                    (('ironic.metal3.svc',), 'http://10.96.0.9/', False),
+                    (('10.96.0.9',), 'http://10.96.0.9/', True),
+                    (('10.96.0.9',), 'http://sneaky/', False),
+                    (('*.metal3.svc',), 'http://other.metal3.svc/', True),
+                    (('*',), 'http://10.96.0.10/', True),
+                    # Other rules stay.
+                    (('*',), 'http://127.0.0.1/', False),
+                    (('*',), 'http://169.254.169.254/', False)):
+                with self.subTest(excepted=excepted, url=url):
+                    given = {'denied_hosts': denied,
+                             'denied_except': excepted}
+                    if allowed:
+                        url_policy.check(url, options.MediaOptions(**given))
+                    else:
+                        self.refused(url, **given)
+
+    def test_canonical_name_is_denied(self):
+        """A short name of a Service without an address of its own."""
+        with resolving('db.lab.svc.cluster.local.', db_lab=['10.1.0.1'],
+                       alias_example=['10.1.0.1']):
+            for host in 'db.lab', 'alias.example':
+                error = self.refused(f'http://{host}/',
+                                     denied_hosts=('*.cluster.local',))
+                self.assertIn('db.lab.svc.cluster.local', str(error))
+                url_policy.check(f'http://{host}/', options.MediaOptions(
+                    denied_hosts=('*.cluster.local',),
+                    denied_except=(host,)))
 
     def test_is_allowed_name(self):
         def trusted(url, **more):

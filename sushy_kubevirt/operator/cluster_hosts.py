@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hosts of a cluster that BMCs may not reach: API server and Services.
+
+A client of a BMC chooses URLs of images and of subscribers to events, which
+the BMC or CDI then request from inside of the cluster.
+"""
+
+import ipaddress
+import logging
+import os
+import urllib.parse
+
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import errors
+
+LOG = logging.getLogger(__name__)
+
+#: Networks of Services; served from Kubernetes 1.33 on.
+SERVICE_CIDR = api_resources.Resource(
+    'networking.k8s.io', 'v1', 'servicecidrs', 'ServiceCIDR')
+ENDPOINT_SLICE = api_resources.Resource(
+    'discovery.k8s.io', 'v1', 'endpointslices', 'EndpointSlice')
+
+#: Names of Services. Shorter ones are known by their canonical name.
+NAMES = '*.svc', '*.cluster.local'
+
+# Namespace and name of the API server's Service, and of its EndpointSlice.
+_SERVER = 'default', 'kubernetes'
+
+
+async def find(client, server, environ=os.environ):
+    """Find the hosts that are denied by default.
+
+    :param client: an `api.Api`
+    :param server: URL of the API server as the operator reaches it
+    :param environ: in a pod, has the address of the API server's Service
+    :returns: tuple of entries as `url_policy` reads them, sorted
+    :raises: `errors.Unavailable` if the API server does not answer
+    """
+    parts = urllib.parse.urlsplit(server)
+    found = {*NAMES, *filter(None, (
+        environ.get('KUBERNETES_SERVICE_HOST'),
+        _endpoint(parts.hostname or '', parts.port or 443)))}
+    try:
+        found |= await _networks(client)
+        found |= _endpoints(await client.get(ENDPOINT_SLICE, *_SERVER))
+    except errors.ObjectNotFound:
+        pass
+    except errors.AccessDenied as e:
+        LOG.warning('The networks of Services, which BMCs may not reach, '
+                    'cannot be read: %s. Name them by --denied-hosts', e)
+    return tuple(sorted(found))
+
+
+async def _networks(client):
+    """:returns: set of the networks of Services"""
+    if not await client.serves(SERVICE_CIDR):
+        LOG.warning('This cluster has no ServiceCIDRs, as before Kubernetes '
+                    '1.33: name the network of its Services by '
+                    '--denied-hosts, as BMCs may not reach it')
+        return set()
+    return {cidr for one in await client.list(SERVICE_CIDR)
+            for cidr in one['spec'].get('cidrs') or ()}
+
+
+def _endpoints(found):
+    """:returns: set of ADDRESS:PORT of an EndpointSlice"""
+    return {_endpoint(address, port['port']) or address
+            for one in found.get('endpoints') or ()
+            for address in one.get('addresses') or ()
+            for port in found.get('ports') or () if port.get('port')}
+
+
+def _endpoint(host, port):
+    """:returns: ADDRESS:PORT; None for a name, which has other servers, too"""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return f'[{address}]:{port}' if address.version == 6 else (
+        f'{address}:{port}')
