@@ -142,6 +142,10 @@ class Connection(httptools_impl.HttpToolsProtocol):
 
     def abort(self):
         """Close the connection at once."""
+        if self.lost:
+            # uvicorn has closed the transport of TLS, maybe again, and CPython
+            # 3.11.8 to 3.12 fails to abort it then.
+            return
         if self.transport is not None:
             self.transport.abort()
         else:
@@ -249,7 +253,8 @@ class Connection(httptools_impl.HttpToolsProtocol):
         self.transport.write(head(status, self._server.headers(), headers))
         self._websocket = upgrade.connect(
             0 if self._server.fairness is None else fairness.PAUSE_SECONDS)
-        self._websocket.connection_made(_Transport(self.transport, self.flow))
+        self._websocket.connection_made(_Transport(
+            self.transport, self.flow, self.abort))
         self._websocket.data_received(self._behind)
         self.serving = self.loop.create_task(upgrade.run(self._websocket))
         await asyncio.wait([self.serving])
@@ -402,12 +407,14 @@ class _Transport:
 
     :param transport: `asyncio.Transport`
     :param flow: uvicorn's ``FlowControl`` of it
+    :param abort: `Connection.abort`
     """
 
-    def __init__(self, transport, flow):
+    def __init__(self, transport, flow, abort):
         self._transport = transport
         self.pause_reading = flow.pause_reading
         self.resume_reading = flow.resume_reading
+        self.abort = abort
 
     def __getattr__(self, name):
         return getattr(self._transport, name)

@@ -103,6 +103,20 @@ class EveryTransport:
     def output(self):
         return self.server.process.output
 
+    def test_damaged_frames(self):
+        """The log has no traceback, whatever a client sends."""
+        token = self.login()[1]
+        for data in console_client.DAMAGED:
+            for abort in False, True:
+                one = self.connect(token)
+                one.transport.write(data)
+                if abort:
+                    one.transport.abort()
+                else:
+                    one.end()
+        self.server.request('GET', self.path, expect=200)
+        self.assertNotIn('Traceback', self.output())
+
     def test_slow_reader(self):
         """It stops the guest's output, and others are served."""
         size = 2 * 10 ** 7

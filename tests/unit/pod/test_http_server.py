@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+from asyncio import sslproto
 import contextlib
 from http import client
 import json
@@ -7,6 +8,7 @@ import pathlib
 import queue
 import socket
 import ssl
+import struct
 import tempfile
 import threading
 import time
@@ -40,6 +42,7 @@ class Application:
     def __init__(self):
         self.unblock = threading.Event()
         self.called = threading.Semaphore(0)
+        self.ended = threading.Semaphore(0)
         #: Of a body that is read piece by piece: numbers of bytes, 0 at its
         #: end; or the exception that ended it.
         self.pieces = queue.SimpleQueue()
@@ -95,6 +98,7 @@ class Application:
         except asyncio.CancelledError:
             end = 1001, 'stopping'
         await connection.end(*end)
+        self.ended.release()
 
     def receive(self, body):
         try:
@@ -170,6 +174,12 @@ class HttpServerTestCase(base.BaseTestCase):
         return self.answer(self.send(
             b'GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
             % path.encode()))
+
+    def accepted(self, sock):
+        head = b''
+        while not head.endswith(b'\r\n\r\n'):
+            head += sock.recv(1)
+        self.assertTrue(head.startswith(b'HTTP/1.1 101 '), head)
 
     def assert_closed(self, sock):
         try:
@@ -482,12 +492,6 @@ class RequestTestCase(HttpServerTestCase):
         return self.send(
             b'GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n'
             b'Upgrade: websocket\r\n\r\n%s' % (path.encode(), behind))
-
-    def accepted(self, sock):
-        head = b''
-        while not head.endswith(b'\r\n\r\n'):
-            head += sock.recv(1)
-        self.assertTrue(head.startswith(b'HTTP/1.1 101 '), head)
 
     def test_websocket_reads_what_came_with_the_request(self):
         sock = self.upgrade('/websocket', frame(0x81, b'one'))
@@ -817,6 +821,15 @@ class StopTestCase(HttpServerTestCase):
         self.assertNotIn('Traceback', self.log.output)
 
 
+_abort = sslproto._SSLProtocolTransport.abort
+
+
+def _force_close(transport):
+    """Abort as CPython 3.11.8 to 3.12 does: fail without a protocol."""
+    transport._ssl_protocol._abort
+    _abort(transport)
+
+
 class TLSTestCase(HttpServerTestCase):
 
     @classmethod
@@ -830,6 +843,27 @@ class TLSTestCase(HttpServerTestCase):
             file.write_bytes(content)
         cls.context = ssl.create_default_context(cadata=made.ca.decode())
         cls.CERTIFICATE = certificate.Certificate(*map(str, files))
+
+    def test_websocket_whose_client_ends(self):
+        # asyncio's transport has no protocol any more after a second `close`.
+        self.useFixture(fixtures.MockPatchObject(
+            sslproto._SSLProtocolTransport, 'abort', _force_close))
+        for data in frame(0x88, b''), frame(0x83, b'x'), b'':
+            for reset in False, True:
+                sock = self.context.wrap_socket(
+                    self.connect(), server_hostname='localhost')
+                self.addCleanup(sock.close)
+                sock.sendall(b'GET /websocket HTTP/1.1\r\nHost: x\r\n'
+                             b'Connection: Upgrade\r\n'
+                             b'Upgrade: websocket\r\n\r\n')
+                self.accepted(sock)
+                sock.sendall(data)
+                if reset:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                                    struct.pack('ii', 1, 0))
+                sock.close()
+                self.assertTrue(self.app.ended.acquire(timeout=TIMEOUT))
+                self.wait_for(lambda: self.server.connections == 0)
 
     def test_serves_get_request(self):
         sock = self.context.wrap_socket(
