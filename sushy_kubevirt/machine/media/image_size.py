@@ -79,7 +79,8 @@ def of_upload(name, head, size, length, options):
     """
     found = image_format.of(head)
     if found.compression and size is not None and size <= (length or 0):
-        size = None         # that of the file
+        # Right if the content cannot be compressed, or that of the file.
+        size = max(size, options.default_size or 0)
     total = max(found.bytes or 0, size or 0) or (
         not found.compression and length) or options.default_size
     if not total:

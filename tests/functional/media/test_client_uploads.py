@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images that clients upload, with each server; CDI really gets them."""
 
+import gzip
 from http import client
 import itertools
 import json
@@ -160,6 +161,14 @@ class UploadTestCase(virtual_media_case.MediaTestCase):
             self.insert('upload:b.iso', expect=400)))
         self.eject()
         self.wait_clean()
+
+    def test_compressed_image_that_is_larger_than_the_disk(self):
+        self.make()
+        self.upload(gzip.compress(CONTENT), 'a.iso.gz',
+                    {'Size': len(CONTENT)},
+                    headers={'Expect': '100-continue'})
+        self.wait_ready()
+        self.assertEqual(CONTENT, self.disk()[:len(CONTENT)])
 
     def test_chunked_body(self):
         self.make()

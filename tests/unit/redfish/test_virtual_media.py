@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
+import gzip
 import io
+import lzma
+import os
 
 import fixtures
 import werkzeug.test
@@ -102,12 +105,15 @@ class TestUpload(MediaTestCase):
         self.assertEqual(2 ** 32, self.uploaded()[-1][1])
         answer = self.upload(('ImageFile', 'a.gz', b'\x1f\x8b'), code=400)
         self.assertIn('as Size in InsertParameters', answer.text)
-        # Clients that send the size of the file.
-        self.upload(('InsertParameters', None, b'{"Size": 2}'),
-                    ('ImageFile', 'a.gz', b'\x1f\x8b'), code=400)
-        self.upload(('InsertParameters', None, b'{"Size": 9000}'),
-                    ('ImageFile', 'a.gz', b'\x1f\x8b'))
-        self.assertEqual(9000, self.uploaded()[-1][1])
+        # Also one that is smaller than the file, whose content cannot be
+        # compressed.
+        content = os.urandom(5000)
+        for size, packed in (
+                (5000, gzip.compress(content)), (5000, lzma.compress(content)),
+                (9000, b'\x1f\x8b'), (2, b'\x1f\x8b')):
+            self.upload(('InsertParameters', None, b'{"Size": %d}' % size),
+                        ('ImageFile', 'a.gz', packed))
+            self.assertEqual(size, self.uploaded()[-1][1])
 
     def test_content_like_a_boundary(self):
         content = (b'\r\n--x' + b'y' * 70000 + b'\r\n\r\n--') * 3
