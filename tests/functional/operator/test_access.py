@@ -131,6 +131,28 @@ class OperatorAccountTestCase(access_case.AccessTestCase):
         self.assertIn('not currently held', user.refused(
             'create', 'rolebinding', 'mine', '--clusterrole=cluster-admin',
             '--serviceaccount=default:default', '-n', self.namespace))
+        # What rights cannot express: the account of a pod, and of a binding.
+        self.kubectl('create', 'role', 'mine', '--verb=get',
+                     '--resource=virtualmachines')
+        metadata = {'name': 'mine', 'namespace': self.namespace}
+        group = 'rbac.authorization.k8s.io'
+        for said, obj in (
+                ('only unprivileged pods with the account of a BMC', {
+                    'apiVersion': 'apps/v1', 'kind': 'Deployment',
+                    'spec': {'selector': {'matchLabels': {'a': 'b'}},
+                             'template': {
+                                 'metadata': {'labels': {'a': 'b'}},
+                                 'spec': {'containers': [
+                                     {'name': 'a', 'image': 'a'}]}}}}),
+                ('bind only Roles, to accounts of BMCs', {
+                    'apiVersion': group + '/v1', 'kind': 'RoleBinding',
+                    'roleRef': {'apiGroup': group, 'kind': 'Role',
+                                'name': 'mine'},
+                    'subjects': [{'kind': 'ServiceAccount', 'name': 'default',
+                                  'namespace': 'default'}]})):
+            self.assertIn(said, user.refused(
+                'create', '-f', '-', stdin=json.dumps(
+                    {**obj, 'metadata': metadata})))
 
 
 @operator.other_platforms

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluate the admission policies for BMC accounts."""
 
+import copy
 import pathlib
 import types
 
@@ -15,7 +16,9 @@ from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import options
+from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import rbac
+from sushy_kubevirt.operator.shared import objects
 from tests.unit.operator import bodies
 
 PATH = (pathlib.Path(__file__).parents[3]
@@ -758,7 +761,7 @@ class AdmissionTestCase(base.BaseTestCase):
                 ('system:serviceaccount:lab:default', False),
                 ('jane-virtbmc', False)):
             for name, policy in self.policies.items():
-                if name == 'virtbmc-shared':
+                if name in ('virtbmc-shared', 'virtbmc-operator'):
                     continue
                 with self.subTest(user=user, policy=name):
                     self.assertEqual([expected], [
@@ -841,6 +844,50 @@ class AdmissionTestCase(base.BaseTestCase):
                     'virtbmc-metadata', {'metadata': new},
                     None if old is None else {'metadata': old},
                     request={'resource': {'resource': plural}}))
+
+    def test_objects_of_the_operator(self):
+        bmc = bodies.bmc()
+        deployment = deployments.deployment(bmc, deployments.Defaults('a'))
+        shared = objects.deployment('lab', 0, deployments.Defaults('a'), 1,
+                                    'uid')
+        binding = rbac.binding(bmc)
+
+        def pod(**fields):
+            changed = copy.deepcopy(deployment)
+            changed['spec']['template']['spec'].update(fields)
+            return changed
+
+        container = deployment['spec']['template']['spec']['containers'][0]
+        for plural, obj, allowed in (
+                ('deployments', deployment, True),
+                ('deployments', shared, True),
+                ('rolebindings', binding, True),
+                ('secrets', rbac.state(bodies.vm()), True),
+                ('secrets', {'type': 'kubernetes.io/tls'}, True),
+                ('deployments', pod(serviceAccountName='admin'), False),
+                ('deployments', pod(hostNetwork=True), False),
+                ('deployments', pod(hostPID=True), False),
+                ('deployments', pod(initContainers=[container]), False),
+                ('deployments', pod(volumes=[
+                    {'name': 'a', 'hostPath': {'path': '/'}}]), False),
+                ('deployments', pod(volumes=[
+                    {'name': 'a', 'projected': {'sources': []}}]), False),
+                ('deployments', pod(containers=[
+                    {**container, 'securityContext': {
+                        'privileged': True}}]), False),
+                ('rolebindings', {**binding, 'roleRef': {
+                    **binding['roleRef'], 'kind': 'ClusterRole'}}, False),
+                ('rolebindings', {**binding, 'subjects': [{
+                    'kind': 'User', 'name': 'jane'}]}, False),
+                ('rolebindings', {**binding, 'subjects': [{
+                    **binding['subjects'][0], 'name': 'default'}]}, False),
+                ('secrets', {'type': 'kubernetes.io/service-account-token'},
+                 False)):
+            with self.subTest(plural=plural, obj=obj):
+                self.assert_denied(
+                    None if allowed else 'the operator may', self.denials(
+                        'virtbmc-operator', obj, None, request={
+                            'resource': {'resource': plural}}))
 
     def test_config_maps(self):
         for name, fields, allowed in CONFIG_MAPS:
