@@ -23,6 +23,7 @@ from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import events
 from sushy_kubevirt.operator import informer
 from sushy_kubevirt.operator import logs
+from sushy_kubevirt.operator.metal3 import boot_macs
 from sushy_kubevirt.operator.metal3 import claims
 from sushy_kubevirt.operator.metal3 import fields
 from sushy_kubevirt.operator.metal3 import host_state
@@ -82,6 +83,7 @@ class HostController:
         # host: uid of its BMC, and its own uid if it was paused when it was
         # seen last, or None
         self._paused = {}
+        self._macs = boot_macs.BootMacs()
         self._told = {}     # BMC: when another refusal may be written
         self._queue = workqueue.Queue(self._reconcile, WORKERS)
         self._orphans = workqueue.Queue(self._release_orphan, 1)
@@ -128,6 +130,7 @@ class HostController:
             finally:
                 watching.cancel()
             # Nothing tells that the hosts are gone with their definition.
+            self._macs = boot_macs.BootMacs()
             self._hosts = self._informer(
                 resources.HOST, self._host_changed)
 
@@ -168,6 +171,8 @@ class HostController:
         BMC is worked on.
         """
         host = self._hosts.get(key)
+        for other in self._macs.put(key, host):
+            self._changed(other)
         its = host and (host['metadata'].get('labels') or {}).get(
             fields.BMC_UID)
         if its:
@@ -185,6 +190,8 @@ class HostController:
             self._queue.forget(key)
             self._paused.pop(key, None)
             self._told.pop(key, None)
+            if self._hosts.get(key) is None:
+                self._want_no_mac(key)
             return
         bmc = spec.read(body)
         if bmc.vm is not None:
@@ -197,6 +204,10 @@ class HostController:
             for ref in self._refs[key]:
                 self._users.setdefault(ref, set()).add(key)
         self._changed(key)
+
+    def _want_no_mac(self, key):
+        for other in self._macs.drop(key):
+            self._changed(other)
 
     def _users_changed(self, resource):
         def changed(key):
@@ -231,6 +242,11 @@ class HostController:
                     else logging.WARNING, '%s', e)
                 raise workqueue.Failure(
                     getattr(e, 'retry_after', None)) from None
+            finally:
+                if self._bmcs.get(key) is None and (
+                        self._hosts.get(key) is None):
+                    # It was deleted meanwhile.
+                    self._want_no_mac(key)
             if refused:
                 raise workqueue.Failure(getattr(refused, 'retry_after', None))
 
@@ -315,8 +331,13 @@ class HostController:
             return host_state.waiting_for_bmc(bmc, at, _is_ready(status))
         whole = await self._whole_vm(bmc.vm)
         mac = fields.boot_mac(whole)
+        key = bmc.namespace, bmc.name
         if mac is None:
+            self._want_no_mac(key)
             return host_state.needs_mac(whole)
+        owner = self._macs.claim(key, mac)
+        if owner != key:
+            return host_state.mac_in_use(bmc, mac, owner)
         had_host = _is_held(vm)
         # Before the Secret, which nothing owns until the host does.
         await self._hold(bmc, body, vm)
@@ -369,6 +390,11 @@ class HostController:
                 host = await self._patch(host, '/spec/bmc/address', at)
             except errors.Rejected as e:
                 return host_state.address_refused(host, at, e)
+        mac = (host.get('spec') or {}).get('bootMACAddress')
+        owner = self._macs.owner(mac)
+        if owner not in (None, (bmc.namespace, bmc.name)):
+            return await self._put_secret(bmc) or host_state.mac_in_use(
+                bmc, mac, owner, host)
         return await self._put_secret(bmc) or host_state.of(host)
 
     async def _patch(self, host, path, value):
@@ -478,6 +504,7 @@ class HostController:
             bmc_resources.VM, self._vms, vm, True)
 
     async def _let_go(self, bmc, body, vm):
+        self._want_no_mac((bmc.namespace, bmc.name))
         await self._delete_secret(bmc)
         if vm is not None:
             await self._let_vm_go(bmc, vm)

@@ -126,6 +126,24 @@ def needs_mac(vm):
                   f"network interface of VM {at['name']} has one. {remedy}")
 
 
+def mac_in_use(bmc, mac, owner, host=None):
+    """:returns: state if another host has the MAC address
+
+    :param mac: text
+    :param owner: (namespace, name) of that host, or of the BMC that gets it
+    :param host: the BMC's own host, if it exists
+    """
+    what = ('Ironic registers one of them only.' if host else
+            'Ironic refuses a second one, so no host is created.')
+    # What other namespaces have is not told.
+    other = (f'BareMetalHost {owner[1]}' if owner[0] == bmc.namespace
+             else 'A BareMetalHost of another namespace')
+    return _state(
+        False, 'HostMACInUse', f'{other} has MAC address {mac}, too. {what} '
+        'Stop one of the two VMs, give its network interface another '
+        'macAddress, and delete its host if there is one.', host)
+
+
 def waiting_for_bmc(bmc, address, ready):
     """:returns: state before the BMC can be used
 

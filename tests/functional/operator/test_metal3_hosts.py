@@ -25,7 +25,7 @@ class HostsTestCase(hosts.Hosts, operator.OperatorTestCase):
         self.kubectl('label', 'vmbmc', 'n0', 'metal3=true')
         self.wait_condition('HostCreated')
         made = self.host()
-        self.assertEqual(hosts.MAC, made['spec']['bootMACAddress'])
+        self.assertEqual(self.mac, made['spec']['bootMACAddress'])
         self.assertEqual('r1', made['metadata']['labels']['rack'])
         self.assertNotIn('other', made['metadata']['labels'])
         self.assertEqual(
@@ -71,8 +71,39 @@ class HostsTestCase(hosts.Hosts, operator.OperatorTestCase):
         self.kubectl('label', 'vmbmc', 'n0', 'metal3=true')
         self.wait_condition('HostNeedsMAC')
         self.assertEqual([], self.hosts())
-        self.set_mac('n0', hosts.MAC)
+        self.set_mac('n0', self.mac)
         self.wait_condition('HostCreated')
+
+    def test_two_vms_with_one_mac(self):
+        """Ironic would refuse the second host."""
+        for name in 'n0', 'n1':
+            self.vm_with_mac(name)
+            self.bmc(name, name, None)
+        self.kubectl('label', 'vmbmc', 'n0', 'metal3=true')
+        self.wait_condition('HostCreated')
+        self.kubectl('label', 'vmbmc', 'n1', 'metal3=true')
+        message = self.wait_condition('HostMACInUse', 'n1')
+        self.assertIn(f'BareMetalHost n0 has MAC address {self.mac}',
+                      message)
+        self.assertEqual(['baremetalhost.metal3.io/n0'], self.hosts())
+        # It gets its host when the other one is gone.
+        self.kubectl('label', 'vmbmc', 'n0', 'metal3-')
+        self.wait_condition('HostNotManaged')
+        self.kubectl('delete', 'bmh', 'n0')
+        self.wait_condition('HostCreated', 'n1')
+        self.assertEqual(['baremetalhost.metal3.io/n1'], self.hosts())
+        # A host of somebody else counts, too, however the address is written.
+        self.kubectl('label', 'vmbmc', 'n1', 'metal3-')
+        self.wait_condition('HostNotManaged', 'n1')
+        self.kubectl('delete', 'bmh', 'n1')
+        self.kubectl.apply({
+            'apiVersion': 'metal3.io/v1alpha1', 'kind': 'BareMetalHost',
+            'metadata': {'name': 'theirs'},
+            'spec': {'bootMACAddress': self.mac.upper(), 'online': False}})
+        self.kubectl('label', 'vmbmc', 'n1', 'metal3=true')
+        self.assertIn('theirs', self.wait_condition('HostMACInUse', 'n1'))
+        self.set_mac('n1', '02:00:00:00:00:99')
+        self.wait_condition('HostCreated', 'n1')
 
     def test_deletion_waits_for_the_host(self):
         self.bmc_with_host()
@@ -149,6 +180,8 @@ class HostsTestCase(hosts.Hosts, operator.OperatorTestCase):
         self.bmc_with_host()
         self.bmc('n1', 'n0', None)
         self.kubectl('label', 'vmbmc', 'n1', 'metal3=true')
+        self.wait_condition('HostMACInUse', 'n1')
+        self.set_mac('n0', '02:00:00:00:00:99')
         self.wait_condition('HostCreated', 'n1')
         self.kubectl('delete', 'vmbmc', 'n1')
         self.assertEqual([hosts.FINALIZER], self.finalizers('vm'))

@@ -195,7 +195,7 @@ class IronicTestCase(hosts.Hosts, operator.OperatorTestCase):
         metal3.change('inspect', 'manageable')
         self.assertEqual([], self.sandbox.boots('n0', self.namespace))
         found = metal3.get('/inventory')['inventory']
-        self.assertEqual([hosts.MAC], [
+        self.assertEqual([self.mac], [
             one['mac_address'] for one in found['interfaces']])
         self.assertEqual('x86_64', found['cpu']['architecture'])
         # What becomes HostFirmwareSettings and HostFirmwareComponents.

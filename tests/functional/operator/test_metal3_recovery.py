@@ -189,7 +189,7 @@ class RecoveryTestCase(hosts.Hosts, operator.OperatorTestCase):
               + self.namespace)
         there('patch', 'vm', 'n0', '--type=json', '-p', json.dumps([{
             'op': 'add', 'path': '/spec/template/spec/domain/devices/'
-            'interfaces/0/macAddress', 'value': hosts.MAC}]))
+            'interfaces/0/macAddress', 'value': self.mac}]))
         made = operator.bmc_manifest('n0', 'n0', None)
         made['spec']['virtualMachine']['namespace'] = other
         self.kubectl.apply(made)
