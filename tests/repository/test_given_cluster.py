@@ -27,6 +27,8 @@ class EnvironmentTestCase(base.BaseTestCase):
                 self.apis['client.ApisApi'].get_api_versions().groups,
                 ('kubevirt.io', 'cdi.kubevirt.io'), strict=True):
             group.name = name
+        kubernetes.config.new_client_from_config().call_api.return_value = (
+            mock.Mock(status=404))
         namespace = mock.Mock()
         namespace.metadata.name = 'lab'
         self.core.list_namespace.return_value.items = [namespace]

@@ -8,6 +8,7 @@ import argparse
 import functools
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -125,7 +126,7 @@ def main(argv=None):
         return 0
     # Adopt orphaned descendants, so that kill_leftovers() finds them.
     guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
-    lanes.exit_on_signals()
+    lanes.exit_on_signals(signal.SIGINT)
     top = tempfile.mkdtemp(prefix='sushy-kubevirt-test-')
     keep = False
     began = time.monotonic()
@@ -140,6 +141,7 @@ def main(argv=None):
         keep = bool(total.failed)
     finally:
         # After a signal the suite's processes are still running.
+        lanes.end_suites(cluster.CLEAN_UP_SECONDS if options.cluster else 0)
         suites.kill_leftovers(patience=0)
         if not keep:
             shutil.rmtree(top, ignore_errors=True)

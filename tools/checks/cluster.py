@@ -8,6 +8,8 @@ program.
 
 import contextlib
 import http
+import json
+import re
 
 import kubernetes
 
@@ -17,7 +19,26 @@ ACCOUNT = 'sushy-kubevirt-tests'
 #: Container disk of the tests' VMs.
 MEDIUM = 'quay.io/kubevirt/cirros-container-disk-demo'
 
+#: Seconds in which a run that gets a signal deletes what it has created.
+CLEAN_UP_SECONDS = 60
+
 _TOKEN_SECONDS = 24 * 3600
+
+# Collections of cluster-wide objects that tests create.
+_RBAC, _ADMISSION = (f'/apis/{group}.k8s.io/v1/' for group in (
+    'rbac.authorization', 'admissionregistration'))
+_COLLECTIONS = (
+    _ADMISSION + 'validatingadmissionpolicybindings',
+    _ADMISSION + 'validatingadmissionpolicies',
+    _RBAC + 'clusterrolebindings', _RBAC + 'clusterroles',
+    '/apis/apiextensions.k8s.io/v1/customresourcedefinitions',
+    '/api/v1/namespaces')
+
+# Matches the names of those objects: namespaces of tests of the operator, and
+# what the manifests contain.
+_NAMES = re.compile(r'n-[0-9a-f]{8}|(sushy-kubevirt|virtbmc)-.*|'
+                    r'virtualmachinebmcs\.bmc\.kubevirt\.io')
+_BMCS = '/apis/bmc.kubevirt.io/v1beta1/virtualmachinebmcs'
 
 
 class Unusable(Exception):
@@ -25,7 +46,8 @@ class Unusable(Exception):
 
 
 @contextlib.contextmanager
-def environment(kubeconfig, namespace, image=None, medium=MEDIUM):
+def environment(kubeconfig, namespace, image=None, medium=MEDIUM,
+                end_tests=lambda: None):
     """Prepare a cluster for tests; undo it afterwards.
 
     :param kubeconfig: path; its current context names the cluster and an
@@ -34,6 +56,7 @@ def environment(kubeconfig, namespace, image=None, medium=MEDIUM):
     :param image: of this checkout, for pods of BMCs; without it, tests with
         such pods are skipped
     :param medium: container disk of the tests' VMs
+    :param end_tests: function that ends the tests' processes, after a signal
     :returns: dict of environment variables, see the sandbox's
         ``testing.given_cluster`` and ``tests.fixtures.operator``
     :raises: `Unusable`
@@ -70,6 +93,7 @@ def environment(kubeconfig, namespace, image=None, medium=MEDIUM):
                     f'{namespace} delete --ignore-not-found serviceaccount/'
                     f'{ACCOUNT} clusterrolebinding/{ACCOUNT}') from None
             raise Unusable(f'{exc.reason}: {exc.body}') from None
+        stack.enter_context(_cleaned(client, end_tests))
         configuration = client.configuration
         yield {
             'KUBEVIRT_API': configuration.host,
@@ -79,6 +103,59 @@ def environment(kubeconfig, namespace, image=None, medium=MEDIUM):
             'KUBEVIRT_NAMESPACE': namespace,
             'KUBEVIRT_MEDIUM': medium,
             'KUBEVIRT_BMC_IMAGE': image or ''}
+
+
+@contextlib.contextmanager
+def _cleaned(client, end_tests):
+    """Delete what tests leave cluster-wide that are ended by a signal.
+
+    Tests delete what they create, and fail where others have such objects.
+    """
+    before = {uid for uid, *_ in _objects(client)}
+    try:
+        yield
+    except SystemExit:
+        # Their processes would create more.
+        end_tests()
+        created = [one for one in _objects(client) if one[0] not in before]
+        _release(client, {name for _, _, name in created})
+        for _, collection, name in created:
+            _call(client, 'DELETE', f'{collection}/{name}')
+        raise
+
+
+def _objects(client):
+    """:returns: list of (uid, collection, name)"""
+    return [(one['metadata']['uid'], collection, one['metadata']['name'])
+            for collection in _COLLECTIONS
+            for one in _call(client, 'GET', collection).get('items', ())
+            if _NAMES.fullmatch(one['metadata']['name'])]
+
+
+def _release(client, namespaces):
+    """Remove the finalizers of BMCs, whose operator has ended."""
+    for one in _call(client, 'GET', _BMCS).get('items', ()):
+        metadata = one['metadata']
+        if metadata['namespace'] in namespaces and metadata.get('finalizers'):
+            _call(client, 'PATCH', _BMCS.replace(
+                'v1beta1/', f"v1beta1/namespaces/{metadata['namespace']}/")
+                + '/' + metadata['name'], {'metadata': {'finalizers': None}})
+
+
+def _call(client, method, path, body=None):
+    """:returns: dict; {} for what does not exist"""
+    headers = {'Accept': 'application/json',
+               'Content-Type': 'application/merge-patch+json'}
+    client.update_params_for_auth(headers, [], ['BearerToken'], path, method,
+                                  body)
+    answer = client.call_api(method, client.configuration.host + path,
+                             headers, body)
+    text = answer.read()
+    if answer.status == http.HTTPStatus.NOT_FOUND:
+        return {}
+    if answer.status >= http.HTTPStatus.BAD_REQUEST:
+        raise kubernetes.client.ApiException(http_resp=answer)
+    return json.loads(text)
 
 
 def _check(client, core, namespace):

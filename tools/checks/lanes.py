@@ -120,6 +120,19 @@ def _child(pipe: Connection, name: str, suite: Suite, folder: str,
                   used.ru_utime + used.ru_stime))
 
 
+def end_suites(seconds: float) -> None:
+    """Let suites that still run clean up, after a signal.
+
+    :param seconds: longest wait for all of them; 0 to leave them alone.
+    """
+    deadline = time.monotonic() + seconds
+    children = multiprocessing.active_children() if seconds else []
+    for child in children:
+        child.terminate()
+    for child in children:
+        child.join(max(deadline - time.monotonic(), 0))
+
+
 def _start(name: str, suite: Suite, top: str, verbose: bool) -> Connection:
     """Start the process of a suite.
 

@@ -360,7 +360,8 @@ def _on_cluster(folder, options, *tests, project=checkout.ROOT):
         *tests, *filter(None, [options.tests])))
     try:
         with cluster.environment(options.cluster, options.namespace,
-                                 options.image, options.medium) as env:
+                                 options.image, options.medium,
+                                 lambda: kill_leftovers(0)) as env:
             return stestr(folder, './tests/functional', '--concurrency', '1',
                           '--exclude-regex', QEMU_TESTS, '^' + matches_all,
                           project=project, timeout=CLUSTER_TIMEOUT,

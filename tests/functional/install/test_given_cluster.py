@@ -2,6 +2,7 @@
 """``tools/test --cluster`` runs functional tests against a cluster."""
 
 import re
+import signal
 import subprocess
 import sys
 import unittest
@@ -133,3 +134,28 @@ class GivenClusterTestCase(base.SandboxTestCase):
         self.assertEqual(before, self.objects())
         self.assertEqual(theirs, self.sandbox.get(
             'roles', 'sushy-kubevirt-bmc', NAMESPACE))
+
+    @unittest.skipUnless(kubectl.KUBECTL, 'kubectl is not installed')
+    def test_a_signal_leaves_nothing(self):
+        home = self.useFixture(fixtures.TempDir()).path
+        for number in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
+            before = self.objects()
+            run = subprocess.Popen(
+                [sys.executable, '-m', 'tools.checks', 'functional',
+                 '--cluster', str(self.sandbox.kubeconfig), '--namespace',
+                 NAMESPACE, '--image', 'registry.invalid/sushy-kubevirt:1',
+                 '--tests', r'operator\.test_spec'], cwd=checkout.ROOT,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True,
+                env=process.environment(home, {'TMPDIR': home}))
+            self.addCleanup(run.kill)
+            self.until(lambda: any(
+                kind == 'virtualmachinebmcs' for kind, *_ in self.objects()),
+                120)
+            run.send_signal(number)
+            output, _ = run.communicate(timeout=120)
+            self.assertEqual(128 + number, run.returncode, output)
+            # Namespaces are gone when their content is.
+            self.until(lambda before=before: not {
+                one for one in self.objects() - before
+                if one[1] != NAMESPACE}, 60)
