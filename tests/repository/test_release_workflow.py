@@ -24,6 +24,7 @@ FILE = checkout.ROOT / '.github/workflows/release.yaml'
 #: source.
 PUBLISHING = {
     'publish-python': {'id-token': 'write'},
+    'publish-images': {'packages': 'write'},
     'publish-chart': {'id-token': 'write', 'packages': 'write'},
     'publish-release': {'contents': 'write'},
 }
@@ -115,6 +116,12 @@ class WorkflowTestCase(WorkflowCase):
             if step.get('uses', '').startswith('actions/checkout@'):
                 self.assertIs(False, step['with']['persist-credentials'])
 
+    def test_images_that_build_are_pinned(self):
+        for action, option in (('setup-qemu-action', 'image'),
+                               ('setup-buildx-action', 'driver-opts')):
+            given = self.step('images', f'docker/{action}@')['with'][option]
+            self.assertRegex(given, r'@sha256:[0-9a-f]{64}$')
+
     def test_scripts_are_valid_and_contain_no_expressions(self):
         # An expression would be executed; variables are not.
         for job, step in self.steps():
@@ -126,7 +133,8 @@ class WorkflowTestCase(WorkflowCase):
             self.assertEqual('', done.stderr, job)
             env = {**self.jobs[job].get('env', {}), **step.get('env', {})}
             for name in re.findall(r'\$\{?([A-Z][A-Z_]+)\b', step['run']):
-                self.assertIn(name, (*env, 'GITHUB_ENV'), step['run'])
+                self.assertIn(name, (*env, 'GITHUB_ENV', 'GITHUB_OUTPUT'),
+                              step['run'])
             program = step['run'].split()[0]
             if '/' in program:
                 self.assertTrue(
@@ -167,6 +175,17 @@ class WorkflowTestCase(WorkflowCase):
             declared = {text.partition('=')[0] for stage in stages.values()
                         for text in stage.all('ARG')}
             self.assertEqual(declared - set(arguments), set(names))
+
+    def test_images_are_tagged_after_the_approval(self):
+        given = self.step('images', 'docker/build-push-action@')['with']
+        self.assertNotIn('tags', given)
+        self.assertIn('push-by-digest=true', given['outputs'])
+        for name in PUBLISHING:
+            if name != 'publish-release':
+                self.assertEqual('release', self.jobs[name]['environment'])
+        self.assertEqual(set(containerfile.NAMES),
+                         set(self.jobs['images']['outputs']))
+        self.assertIn('publish-images', self.before('publish-chart'))
 
     def test_what_is_published_is_signed(self):
         for job, text in (
@@ -225,8 +244,8 @@ class SigningTestCase(WorkflowCase):
                 f'{cases}esac\n')
             (self.folder / name).chmod(0o755)
 
-    def calls(self, job, **env):
-        step = self.step(job, 'cosign sign')
+    def calls(self, job, script='cosign sign', **env):
+        step = self.step(job, script)
         subprocess.run(
             ['bash', '--noprofile', '--norc', '-eo', 'pipefail', '-c',
              step['run']], check=True, cwd=self.folder, env={
@@ -246,6 +265,16 @@ class SigningTestCase(WorkflowCase):
                 USERNAME='bot', PASSWORD='secret'))
         self.assertEqual('secret\n' * 2,
                          (self.folder / 'stdin').read_text())
+
+    def test_tags(self):
+        calls = self.calls('publish-images', 'imagetools create',
+                           REGISTRY='images.test/team', TAG='1.2.3',
+                           EMULATOR='sha256:e', OPERATOR='sha256:o')
+        self.assertEqual([
+            'docker buildx imagetools create --prefer-index=false --tag '
+            f'images.test/team/sushy-kubevirt-{name}:1.2.3 '
+            f'images.test/team/sushy-kubevirt-{name}@sha256:{name[0]}'
+            for name in ('emulator', 'operator')], calls)
 
     def test_image(self):
         calls = self.calls('images', NAME='images.test/x', DIGEST='sha256:i',
