@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parses request bodies: JSON or YAML, within limits."""
 import json
+import re
 
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import negotiation
@@ -12,6 +13,8 @@ LIMIT = 3 * 1024 * 1024
 
 #: No real object is nested deeper; Python's recursion limit is higher.
 DEPTH = 200
+
+_SURROGATE = re.compile('[\ud800-\udfff]')
 
 
 def media_type(request):
@@ -29,6 +32,23 @@ async def read(request):
         return await request.read()
     except web.BodyTooLargeError:
         raise errors.too_large(LIMIT) from None
+
+
+def _load(raw, **options):
+    """Parse JSON as kube-apiserver does.
+
+    What is no text becomes U+FFFD: unpaired surrogates and invalid UTF-8
+    (Go's encoding/json, ``unquoteBytes`` of decode.go, of which
+    sigs.k8s.io/json is a copy).
+
+    :raises ValueError: it is no JSON.
+    """
+    value = json.loads(raw.decode(errors='replace'), **options)
+    if b'\\u' in raw:
+        text = json.dumps(value, ensure_ascii=False)
+        if _SURROGATE.search(text):
+            value = json.loads(_SURROGATE.sub('\ufffd', text))
+    return value
 
 
 def parse_json(raw, duplicates=None):
@@ -51,7 +71,7 @@ def parse_json(raw, duplicates=None):
         raise ValueError(f'invalid character \'{text[0]}\' looking for '
                          'beginning of value')
     try:
-        value = json.loads(
+        value = _load(
             raw, parse_constant=constant,
             object_pairs_hook=None if duplicates is None else pairs)
         _check_depth(value)
@@ -69,7 +89,7 @@ def parse_yaml(raw):
     :raises errors.ApiError: 400.
     """
     try:
-        value = json.loads(raw, parse_constant=_not_a_number)
+        value = _load(raw, parse_constant=_not_a_number)
     except (ValueError, RecursionError):
         # Much slower; most clients send JSON in any case.
         from kubevirt_sandbox.api import yaml_bodies

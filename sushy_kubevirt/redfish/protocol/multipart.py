@@ -14,6 +14,7 @@ from werkzeug.sansio import multipart
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import payload
 
 CONTENT_TYPE = 'multipart/form-data'
 
@@ -129,6 +130,7 @@ class Form:
             raise error_responses.RedfishError(400, messages.message(
                 'MalformedJSON',
                 detail=f'The part {self._parameters} must be a JSON object.'))
+        payload.require_text(values)
         self._more = True
         return values
 

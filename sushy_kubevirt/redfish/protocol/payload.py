@@ -9,6 +9,7 @@ strings, to another shape, or to `ReadOnly`.
 
 import errno
 import functools
+import json
 import time
 
 import flask
@@ -75,6 +76,23 @@ def check():
     if not isinstance(body, dict):
         raise error_responses.RedfishError(400, messages.message(
             'MalformedJSON', detail='The body must be a JSON object.'))
+    require_text(body)
+
+
+def require_text(value):
+    """Refuse unpaired surrogates in names and values.
+
+    They are no text (RFC 8259, section 8.2), and cannot be sent or stored.
+
+    :param value: parsed JSON
+    :raises: `error_responses.RedfishError`, 400
+    """
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise error_responses.RedfishError(400, messages.message(
+            'MalformedJSON',
+            detail='The body contains an unpaired surrogate.')) from None
 
 
 def _wrong_type_of_body(media):

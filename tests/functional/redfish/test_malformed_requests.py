@@ -5,6 +5,7 @@ from urllib import parse
 
 from tests.fixtures import base
 from tests.fixtures import malformed_requests
+from tests.fixtures import redfish_case
 
 
 class MalformedRequestsMixin:
@@ -61,3 +62,20 @@ class TestGunicorn(MalformedRequestsMixin, base.EmulatorTestCase):
 
 class TestPod(MalformedRequestsMixin, base.EmulatorTestCase):
     SERVER = 'pod'
+
+
+class TestTexts(redfish_case.RedfishTestCase):
+
+    def test_unpaired_surrogates(self):
+        self.make()
+        for body in {'AssetTag': '\ud83d'}, {'\ud83d': 1}:
+            self.assertEqual([('MalformedJSON',)], self.refused(
+                'PATCH', self.path, body, 400))
+        # Kubernetes replaces them.
+        self.sandbox.patch('virtualmachines', self.name, {
+            'metadata': {'annotations': {'example.org/a': 'x\ud83d'}}})
+        self.assertEqual('x\ufffd', self.sandbox.vm(self.name)['metadata'][
+            'annotations']['example.org/a'])
+        self.emulator.patch_system(self.uuid, {'AssetTag': '\U0001f600'})
+        self.assertEqual('\U0001f600',
+                         self.emulator.system(self.uuid)['AssetTag'])

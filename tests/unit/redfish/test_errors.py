@@ -177,6 +177,25 @@ class TestRequests(base.RedfishTestCase):
             self.assertRaises(exceptions.BadRequest, payload.check)
             self.assertRaises(exceptions.BadRequest, flask.request.get_data)
 
+    def test_unpaired_surrogates_get_400(self):
+        for body in (b'{"AssetTag": "\\ud83d"}', b'{"AssetTag": "a\\ude00"}',
+                     b'{"AssetTag": "\\ude00\\ud83d"}', b'{"\\ud83d": 1}',
+                     b'{"Boot": {"HttpBootUri": ["x", {"y": "\\udfff"}]}}',
+                     b'{"@odata.x": "\\ud83d"}',
+                     b'{"AssetTag": "\xed\xa0\xbd"}'):
+            for method, path in (
+                    ('PATCH', self.path), ('POST', self.path + RESET),
+                    ('POST', base.SESSIONS),
+                    ('POST', '/redfish/v1/EventService/Subscriptions')):
+                _answer, error = self.ask(method, path, 400, data=body,
+                                          content_type='application/json')
+                self.assertIn('MalformedJSON', error['code'])
+        self.assertEqual([], self.machine.calls)
+        # A pair is text.
+        self.assertEqual(204, self.client.patch(
+            self.path, data=b'{"AssetTag": "\\ud83d\\ude00"}',
+            content_type='application/json').status_code)
+
     def test_limits_size_of_error(self):
         for body in ({f'x{number}': 1 for number in range(20000)},
                      {'x' * 250000: 1}):
