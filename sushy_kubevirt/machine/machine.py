@@ -383,8 +383,22 @@ class Machine:
             was ejected or replaced in the meantime
         """
         device = _device(device_id)
-        return insert.insert(self, device, source, wait,
-                             self._verify_changes(device, verify))
+        return self._complete(device, insert.insert(
+            self, device, source, self._verify_changes(device, verify)), wait)
+
+    def _complete(self, device, medium, wait):
+        """Wait for the import of a medium if that is requested.
+
+        A medium whose import fails meanwhile is ejected: the error has the
+        reason.
+        """
+        if not (self.options.media.wait if wait is None else wait):
+            return medium
+        try:
+            return insert.wait(self, device, medium)
+        except errors.MediaUnreachable:
+            eject.eject(self, device)
+            raise
 
     def require_media_upload(self):
         """Check that a client can upload an image.
@@ -408,8 +422,9 @@ class Machine:
         :returns: the `media.Medium`
         :raises: see `insert_media`; exceptions of the image
         """
-        return insert.upload_image(self, _device(device_id), image, probe,
-                                   write_protected, wait)
+        device = _device(device_id)
+        return self._complete(device, insert.upload_image(
+            self, device, image, probe, write_protected), wait)
 
     def eject_media(self, device_id, verify=None):
         """Eject the medium of a device; an empty device is no error.

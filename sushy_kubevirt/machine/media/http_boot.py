@@ -65,7 +65,7 @@ def _write(machine, change, others):
     changes.apply(everything, vm, vmi)      # raises before any object exists
     source = model.Source(uri(vm))
     boot.write(change, lambda: insert.insert(
-        machine, model.HTTP_BOOT, source, wait=False, changes=everything))
+        machine, model.HTTP_BOOT, source, everything))
 
 
 def _is_requested(vm, vmi, change):

@@ -58,13 +58,12 @@ class _NameBusy(Exception):
     """The claim of an earlier DataVolume of this name still exists."""
 
 
-def insert(machine, device, source, wait=None, changes=()):
+def insert(machine, device, source, changes=()):
     """Insert a medium, see `machine.Machine.insert_media`.
 
     :param machine: a `machine.Machine`
     :param device: a `model.Device`
     :param source: a `model.Source`
-    :param wait: whether to wait for the import; None for the option's value
     :param changes: changes of the VM to make in the same patch, see
         `machine.changes`
     :returns: `model.Medium`
@@ -83,8 +82,6 @@ def insert(machine, device, source, wait=None, changes=()):
         medium = _Insertion(machine, device, source, changes=changes).run()
     elif changes:
         vm_changes.write(machine, changes, waits=True)
-    if machine.options.media.wait if wait is None else wait:
-        medium = _wait(machine, device, medium)
     return medium
 
 
@@ -102,7 +99,7 @@ def require_upload(machine):
     machine.cluster.media.require_cdi()
 
 
-def upload_image(machine, device, image, probe, write_protected, wait=None):
+def upload_image(machine, device, image, probe, write_protected):
     """Insert an image that a client sends.
 
     See `machine.Machine.upload_media`.
@@ -112,17 +109,13 @@ def upload_image(machine, device, image, probe, write_protected, wait=None):
     :param image: a `model.ClientImage`
     :param probe: its `image_size.Probe`
     :param write_protected: whether the guest may not write to it
-    :param wait: see `insert`
     :returns: `model.Medium`
     """
     # Update the cache, see `insert`.
     machine.write(lambda vm, vmi: None)
-    medium = _Insertion(machine, device, model.Source(
+    return _Insertion(machine, device, model.Source(
         image.url, write_protected=write_protected, verify=True,
         method='Upload'), image, probe).run()
-    if machine.options.media.wait if wait is None else wait:
-        medium = _wait(machine, device, medium)
-    return medium
 
 
 def _present_medium(machine, device, source):
@@ -148,7 +141,7 @@ def _is_protected(device, source):
     return device.kind is model.Kind.CD or source.write_protected
 
 
-def _wait(machine, device, medium):
+def wait(machine, device, medium):
     """Wait until a medium is ready or failed, at most `wait_seconds`.
 
     :returns: `model.Medium`, which may still be importing

@@ -110,6 +110,9 @@ class ImportTestCase(media_case.MediaTestCase):
         e = self.assertRaises(errors.MediaUnreachable, machine.insert_media,
                               'Cd', source)
         self.assertIn('404', str(e))
+        # An error means that there is no medium.
+        self.assertIsNone(machine.medium('Cd'))
+        self.wait_clean(machine)
 
     def failing(self):
         """Return a source that disappears after its HEAD request."""
