@@ -6,6 +6,7 @@ The suites are defined in :mod:`tools.checks.suites`.
 
 import argparse
 import functools
+import os
 import re
 import shutil
 import signal
@@ -69,6 +70,10 @@ def parse(argv):
              'tests.functional.power.test_power.PowerTestCase.test_off, '
              'matches anywhere')
     parser.add_argument(
+        '--resume', metavar='FILE',
+        help='with --cluster: leave out the tests that FILE names, and add '
+             'to it those that pass; to continue a run that was ended')
+    parser.add_argument(
         '-v', '--verbose', action='store_true',
         help='show the complete output of the suites; without it, the '
              'output is in logs, which are kept if a test failed; suites '
@@ -78,6 +83,10 @@ def parse(argv):
         parser.error('--cluster and --namespace need one another')
     if options.image and not options.cluster:
         parser.error('--image needs --cluster')
+    if options.resume:
+        if not options.cluster:
+            parser.error('--resume needs --cluster')
+        options.resume = os.path.abspath(options.resume)
     if options.tests is not None:
         if not options.cluster:
             parser.error('--tests needs --cluster; see doc/source/testing.rst '

@@ -249,8 +249,28 @@ def parse_failures(lines):
     return tuple(''.join(each).rstrip() for each in outputs)
 
 
+class _Record(list):
+    """Lines of output, whose passed tests are added to a file.
+
+    :param path: of the file, one name a line; None for no file
+    """
+
+    def __init__(self, path=None):
+        super().__init__()
+        self._path = path
+
+    def append(self, line):
+        """Keep a line."""
+        super().append(line)
+        passed = self._path and re.match(
+            r'\{\d+\} (\S+) \[.*\] \.\.\. ok$', line.rstrip())
+        if passed:
+            with open(self._path, 'a') as stream:
+                stream.write(passed[1] + '\n')
+
+
 def stestr(folder, path, *options, env=None, project=checkout.ROOT,
-           timeout=TIMEOUT, programs=BIN):
+           timeout=TIMEOUT, programs=BIN, record=None):
     """Run tests in parallel and count them by stestr's summary.
 
     :param path: folder of the tests.
@@ -259,10 +279,11 @@ def stestr(folder, path, *options, env=None, project=checkout.ROOT,
     :param project: folder of the project whose tests they are.
     :param timeout: seconds
     :param programs: folder with the programs of the Python to use.
+    :param record: path of a file that gets the names of passed tests.
     :returns: :class:`Result`
     """
     program = programs / 'stestr'
-    lines = []
+    lines = _Record(record)
     # Omit the output of passed tests, which hides that of failed ones.
     code = run(program, '--repo-url', folder, *STESTR_OPTIONS, 'run',
                '--slowest', '--suppress-attachments', *options, sink=lines,
@@ -356,6 +377,10 @@ def _on_cluster(folder, options, *tests, project=checkout.ROOT):
         ``medium``, ``tests``
     :param tests: regular expressions; a name must match all
     """
+    passed = pathlib.Path(folder + '-passed')
+    known = options.resume and os.path.exists(options.resume)
+    names = pathlib.Path(options.resume).read_text().split() if known else []
+    passed.write_text(''.join(f'{re.escape(name)}$\n' for name in names))
     matches_all = ''.join(f'(?=.*(?:{each}))' for each in (
         *tests, *filter(None, [options.tests])))
     try:
@@ -363,8 +388,10 @@ def _on_cluster(folder, options, *tests, project=checkout.ROOT):
                                  options.image, options.medium,
                                  lambda: kill_leftovers(0)) as env:
             return stestr(folder, './tests/functional', '--concurrency', '1',
-                          '--exclude-regex', QEMU_TESTS, '^' + matches_all,
+                          '--exclude-regex', QEMU_TESTS,
+                          '--exclude-list', str(passed), '^' + matches_all,
                           project=project, timeout=CLUSTER_TIMEOUT,
+                          record=options.resume,
                           env={**env, 'OS_TEST_TIMEOUT': '1800'})
     except cluster.Unusable as exc:
         return Result(failed=1, failures=(f'the cluster\n{exc}',))

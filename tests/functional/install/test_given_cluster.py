@@ -135,6 +135,18 @@ class GivenClusterTestCase(base.SandboxTestCase):
         self.assertEqual(theirs, self.sandbox.get(
             'roles', 'sushy-kubevirt-bmc', NAMESPACE))
 
+    def test_run_that_is_resumed(self):
+        home = self.useFixture(fixtures.TempDir()).path
+        more = ['functional', '--resume', f'{home}/passed']
+        for names in PASS[:1], PASS[:2]:
+            code, lines = self.run_tests(*names, more=more)
+            # Only the test that has not passed yet.
+            self.assertEqual((0, '1 passed, 0 failed'), (code, lines[-1]),
+                             '\n'.join(lines))
+        with open(f'{home}/passed') as stream:
+            self.assertEqual(['tests.functional.' + name for name in PASS[:2]],
+                             stream.read().split())
+
     @unittest.skipUnless(kubectl.KUBECTL, 'kubectl is not installed')
     def test_a_signal_leaves_nothing(self):
         home = self.useFixture(fixtures.TempDir()).path
