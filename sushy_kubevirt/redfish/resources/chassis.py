@@ -12,15 +12,20 @@ from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
+from sushy_kubevirt.redfish.resources import computer_system
 from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.services import system_id
 
 ROOT = resource_paths.CHASSIS
 
-_SHAPE = payload.read_only(
-    'Id', 'Name', 'UUID', 'ChassisType', 'Description', 'Status', 'Links',
-    'Manufacturer', 'Model', 'SerialNumber', 'SKU', 'AssetTag', 'PowerState',
-    'Drives', 'IndicatorLED', 'LocationIndicatorActive')
+_SHAPE = {
+    'IndicatorLED': computer_system.INDICATOR,
+    'LocationIndicatorActive': bool,
+    **payload.read_only(
+        'Id', 'Name', 'UUID', 'ChassisType', 'Description', 'Status', 'Links',
+        'Manufacturer', 'Model', 'SerialNumber', 'SKU', 'AssetTag',
+        'PowerState', 'Drives'),
+}
 
 # Property: attribute of `inventory.Chassis`. Those not set are left out.
 _SMBIOS_PROPERTIES = {
@@ -41,10 +46,11 @@ def collection():
 def resource(machine):
     """GET, PATCH /redfish/v1/Chassis/<identity>
 
-    All properties are read-only.
+    The indicator is that of the system.
     """
     if flask.request.method == 'PATCH':
-        payload.properties(_SHAPE)
+        return _patch(machine)
+    indicator = machine.indicator()
     body = {
         '@odata.id': resource_paths.chassis(machine),
         '@odata.type': '#Chassis.v1_25_0.Chassis',
@@ -53,6 +59,8 @@ def resource(machine):
         'UUID': machine.uuid,
         'ChassisType': 'Other',
         'Description': 'Virtual chassis without hardware',
+        'IndicatorLED': indicator,
+        'LocationIndicatorActive': indicator != 'Off',
         'Status': resource_paths.STATUS_OK,
         'Drives': responses.link(resource_paths.chassis(machine, 'Drives')),
         'Links': {
@@ -76,6 +84,16 @@ def resource(machine):
         if getattr(written, member):
             body[name] = getattr(written, member)
     return responses.resource(body)
+
+
+def _patch(machine):
+    indicator = computer_system.requested_indicator(
+        machine, payload.properties(_SHAPE))
+    if indicator is not None:
+        with resource_paths.property_errors(
+                machine, 'IndicatorLED', indicator):
+            machine.change(indicator=indicator)
+    return responses.no_content()
 
 
 def thermal(machine):

@@ -245,7 +245,7 @@ def _patch(machine):
         shape.update(IndicatorLED=INDICATOR, LocationIndicatorActive=bool,
                      AssetTag=str, PowerRestorePolicy=_RESTORE_POLICIES)
     values = payload.properties(shape)
-    indicator = _indicator(machine, values)
+    indicator = requested_indicator(machine, values)
     chosen = values.get('Boot')
     if chosen:
         boot_options.validate(machine, chosen)
@@ -290,8 +290,8 @@ def _property_errors(machine, chosen, others):
             raise
 
 
-def _indicator(machine, values):
-    """Return the requested state of the indicator.
+def requested_indicator(machine, values):
+    """Return the requested state of the indicator; also for the chassis.
 
     :param values: properties of a PATCH
     :returns: a member of `INDICATOR`, or None to leave it unchanged

@@ -338,8 +338,21 @@ class TestChassis(base.RedfishTestCase):
             body['AssetTag']))
         self.assertNotIn('SKU', body)
 
+    def test_indicator_of_chassis_is_that_of_the_system(self):
+        for body, state in (({'IndicatorLED': 'Lit'}, 'Lit'),
+                            ({'LocationIndicatorActive': True}, 'Blinking')):
+            answer = self.client.patch(self.chassis, json=body)
+            self.assertEqual(204, answer.status_code, answer.text)
+            self.assertEqual(('set_indicator', state),
+                             self.machine.calls[-1][:2])
+        found = self.get(path=self.chassis)
+        self.assertEqual(('Off', False), (
+            found['IndicatorLED'], found['LocationIndicatorActive']))
+        answer = self.client.patch(self.chassis, json={'IndicatorLED': 'x'})
+        self.assertEqual(400, answer.status_code)
+
     def test_chassis_is_read_only(self):
-        for body, key in (({'IndicatorLED': 'Lit'}, 'PropertyNotWritable'),
+        for body, key in (({'AssetTag': 'x'}, 'PropertyNotWritable'),
                           ({'Nonsense': 1}, 'PropertyUnknown'),
                           ({}, 'NoOperation')):
             answer = self.client.patch(self.chassis, json=body)
