@@ -36,6 +36,7 @@ GROUPS = {
     'virtualmachineinstances': 'apis/kubevirt.io/v1',
     'kubevirts': 'apis/kubevirt.io/v1',
     'datavolumes': 'apis/cdi.kubevirt.io/v1beta1',
+    'leases': 'apis/coordination.k8s.io/v1',
     'network-attachment-definitions': 'apis/k8s.cni.cncf.io/v1',
     'virtualmachineclusterinstancetypes':
         'apis/instancetype.kubevirt.io/v1beta1',
@@ -330,6 +331,10 @@ class Sandbox(fixtures.Fixture):
                         yield json.loads(line)
         except requests.RequestException:
             return
+
+    def has_scheduler(self) -> bool:
+        """Whether pods get the condition ``PodScheduled``."""
+        return True
 
     def wait_running(self, name, namespace=NAMESPACE, other_than=None,
                      timeout=30):

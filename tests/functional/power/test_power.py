@@ -402,7 +402,8 @@ class ProblemTestCase(machine_case.MachineTestCase):
             machine.reset(R.ON)
         self.assertTrue(machine.wait(
             lambda vm, vmi: power_state.problem(vm, vmi) is not None
-            and power_state.problem(vm, vmi).reason in reason, 15),
+            and power_state.problem(vm, vmi).reason in reason,
+            180 if self.sandbox.external else 15),
             machine.objects())
         self.assertIs(OFF, machine.power_state())
         return machine
@@ -415,6 +416,8 @@ class ProblemTestCase(machine_case.MachineTestCase):
         self.assertIs(OFF, machine.power_state())
 
     def test_unschedulable(self):
+        if not self.sandbox.has_scheduler():
+            self.skipTest("needs kube-scheduler's condition PodScheduled")
         bmc = self.bmc()
         for strategy in ('Always', 'RerunOnFailure', 'Manual', 'Once'):
             machine = self.make_failing(strategy, ('ErrorUnschedulable',), bmc,
