@@ -3,6 +3,7 @@
 
 import copy
 import pathlib
+import re
 import types
 
 import cel
@@ -754,6 +755,22 @@ class AdmissionTestCase(base.BaseTestCase):
 
     def test_each_policy_is_bound(self):
         self.assertEqual(dict.fromkeys(self.policies, ['Deny']), self.bound)
+
+    def test_lists_are_of_one_type(self):
+        """The API server refuses a list of texts and fields of an object.
+
+        Its CEL is made with HomogeneousAggregateLiterals
+        (``apiserver/pkg/cel/environment/base.go`` of Kubernetes 1.37); that
+        of the sandbox has no types.
+        """
+        lists = re.findall(r"\[([^\[\]]*'[^\[\]]*)\]", '\n'.join(
+            one['expression'] for spec in self.policies.values()
+            for part in ('matchConditions', 'variables', 'validations')
+            for one in spec.get(part, ())))
+        self.assertIn("'accessKeyId', 'secretKey'", lists)
+        for items in lists:
+            for item in items.split(','):
+                self.assertRegex(item.strip(), "^'[^']*'$")
 
     def test_policies_match_bmc_accounts_only(self):
         for user, expected in (
