@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tools/test --cluster`` runs functional tests against a cluster."""
 
+import functools
 import re
 import signal
 import subprocess
@@ -159,7 +160,10 @@ class GivenClusterTestCase(base.SandboxTestCase):
                  '--tests', r'operator\.test_spec'], cwd=checkout.ROOT,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True,
-                env=process.environment(home, {'TMPDIR': home}))
+                env=process.environment(home, {'TMPDIR': home}),
+                # A shell's jobs in the background ignore SIGINT.
+                preexec_fn=functools.partial(
+                    signal.signal, number, signal.SIG_DFL))
             self.addCleanup(run.kill)
             self.until(lambda: any(
                 kind == 'virtualmachinebmcs' for kind, *_ in self.objects()),

@@ -169,6 +169,8 @@ class UploadTestCase(virtual_media_case.MediaTestCase):
                     headers={'Expect': '100-continue'})
         self.wait_ready()
         self.assertEqual(CONTENT, self.disk()[:len(CONTENT)])
+        self.eject()
+        self.wait_clean()
 
     def test_chunked_body(self):
         self.make()
