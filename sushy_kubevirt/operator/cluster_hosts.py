@@ -39,7 +39,8 @@ async def find(client, server, environ=os.environ):
     """
     parts = urllib.parse.urlsplit(server)
     found = {*NAMES, *filter(None, (
-        environ.get('KUBERNETES_SERVICE_HOST'),
+        _endpoint(environ.get('KUBERNETES_SERVICE_HOST', ''),
+                  environ.get('KUBERNETES_SERVICE_PORT', 443)),
         _endpoint(parts.hostname or '', parts.port or 443)))}
     try:
         found |= await _networks(client)

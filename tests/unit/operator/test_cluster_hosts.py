@@ -48,13 +48,13 @@ class ClusterHostsTestCase(base.BaseTestCase):
                 (Client([['10.96.0.0/12', 'fd00:96::/112'], ['10.4.0.0/16']],
                         slice_(6443, '192.0.2.1', '2001:db8::1')),
                  'https://10.96.0.1:443', POD,
-                 ('10.4.0.0/16', '10.96.0.0/12', '10.96.0.1',
-                  '10.96.0.1:443', '192.0.2.1:6443', '[2001:db8::1]:6443',
+                 ('10.4.0.0/16', '10.96.0.0/12', '10.96.0.1:443',
+                  '192.0.2.1:6443', '[2001:db8::1]:6443',
                   'fd00:96::/112')),
                 # Before Kubernetes 1.33.
                 (Client(None, slice_(6443, '192.0.2.1')),
                  'https://10.96.0.1', POD,
-                 ('10.96.0.1', '10.96.0.1:443', '192.0.2.1:6443')),
+                 ('10.96.0.1:443', '192.0.2.1:6443')),
                 # Outside of the cluster.
                 (Client([], errors.ObjectNotFound('x')),
                  'https://[2001:db8::2]:6443', {}, ('[2001:db8::2]:6443',)),
@@ -62,7 +62,7 @@ class ClusterHostsTestCase(base.BaseTestCase):
                  'https://api.test:6443', {}, ()),
                 # Without the ClusterRole.
                 (Client(errors.AccessDenied('x'), None), 'https://10.96.0.1',
-                 POD, ('10.96.0.1', '10.96.0.1:443'))):
+                 POD, ('10.96.0.1:443',))):
             found = asyncio.run(cluster_hosts.find(client, server, environ))
             self.assertEqual(sorted((*NAMES, *expected)), list(found))
             for one in found:
