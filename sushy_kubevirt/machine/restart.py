@@ -76,8 +76,12 @@ class _Restart:
     def step(self, vm, vmi):
         uid = vmi['metadata']['uid'] if run_strategy.is_active(vmi) else None
         coming = uid is None and run_strategy.starting(vm, vmi)
+        if (self._force and run_strategy.start_pending(vm) and uid in (
+                None, run_strategy.restarting(vm).get('vmi'))):
+            # Begun here, or by a request that was not completed.
+            return self._continue_replacement(vm, vmi)
         if self._replacing and uid in (None, self._uid):
-            return self._replace(vm, vmi)
+            return None     # complete, or cancelled by a stop
         if self._uid not in (None, uid) and (uid or coming):
             return None     # already restarted
         problem = power_state.problem(vm, vmi)
@@ -158,20 +162,6 @@ class _Restart:
                            run_strategy.restart_options(self._force))
 
     def _replace(self, vm, vmi):
-        if not self._replacing:
-            self._replacing = True
-            self._uid = vmi['metadata']['uid']
-        machine = self._machine
-        if run_strategy.is_active(vmi) and not (
-                run_strategy.start_pending(vm)
-                or vmi_replacement.is_complete(vm, vmi)):
-            vm = self._begin_replacement(vm, vmi)
-        if vmi_replacement.carry_on(machine, vm, vmi):
-            return None
-        return power_action.WaitCondition(
-            'KubeVirt to stop the VMI', vmi_replacement.is_ending)
-
-    def _begin_replacement(self, vm, vmi):
         edited = copy.deepcopy(vm)
         boot_overrides.preserve_once(edited, vmi)
         if (run_strategy.of(vm) == run_strategy.HALTED
@@ -180,10 +170,19 @@ class _Restart:
             edited['spec']['runStrategy'] = run_strategy.of_next_start(
                 vm, self._machine.options.run_strategy)
             run_strategy.clear_saved(edited)
-        run_strategy.begin_restart(edited, self._uid, True,
+        run_strategy.begin_restart(edited, vmi['metadata']['uid'], True,
                                    start_pending=True)
         run_strategy.tell_harvester(vm, edited)
-        return json_patch.send(self._machine, vm, edited)
+        vm = json_patch.send(self._machine, vm, edited)
+        return self._continue_replacement(vm, vmi)
+
+    def _continue_replacement(self, vm, vmi):
+        self._replacing = True
+        self._uid = run_strategy.restarting(vm).get('vmi')
+        if vmi_replacement.carry_on(self._machine, vm, vmi):
+            return None
+        return power_action.WaitCondition(
+            'KubeVirt to stop the VMI', vmi_replacement.is_ending)
 
     def _refuse(self, error):
         if self._refused_once:

@@ -413,6 +413,42 @@ class ReplacedTestCase(ResetTestCase):
             self.assertEqual(['save', 'stop 0', 'status', 'restart'],
                              sent(machine))
 
+    def test_stop_while_it_waits(self):
+        """ForceOff, by another process, is not undone."""
+        def force_off(machine):
+            reset.reset(machine, R.FORCE_OFF)
+            machine.writes.clear()
+            self.delete_vmi(machine)
+
+        def force_off_and_end(machine):
+            force_off(machine)
+            end_vmi(machine)
+            # The reconciler of the other process.
+            machine.vm = one_time_boot.desired_vm(machine.vm, None)
+
+        for strategy in 'Always', 'RerunOnFailure', 'Manual':
+            for stop, writes in ((force_off, []),
+                                 (force_off_and_end, ['wait'])):
+                machine = self.machine(strategy, PAUSED)
+                machine.on_wait = [stop]
+                reset.reset(machine, R.FORCE_RESTART)
+                self.assertEqual(writes, sent(machine))
+                self.assertFalse(run_strategy.start_requested(machine.vm))
+
+    def test_repeated_after_an_error(self):
+        """The second request completes the first."""
+        for ended, expected in ((self.delete_vmi, REPLACE),
+                                (end_vmi, ['wait', 'start'])):
+            machine = self.machine('RerunOnFailure', PAUSED)
+            machine.on_wait = []
+            self.assertRaises(errors.Unavailable, reset.reset, machine,
+                              R.FORCE_RESTART)
+            self.assertTrue(run_strategy.start_pending(machine.vm))
+            machine.writes.clear()
+            machine.on_wait = [ended]
+            reset.reset(machine, R.FORCE_RESTART)
+            self.assertEqual(expected, sent(machine))
+
     def test_next_vmi_is_not_requested_yet(self):
         """The BMC's process, or the next one, does it."""
         machine = self.restart('RerunOnFailure', PAUSED)
