@@ -7,17 +7,25 @@ the next BMC process can repair it.
 """
 
 import copy
+import logging
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
+from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import power_action
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
 
+LOG = logging.getLogger(__name__)
+
 #: Longest wait, in seconds, for the VMI of a start that KubeVirt has begun.
 _BEGUN_SECONDS = 0.5
+
+#: Longest wait, in seconds, for virt-api to resume a guest that is asked to
+#: shut down.
+_RESUME_SECONDS = 3.0
 
 
 def on(machine):
@@ -217,9 +225,9 @@ class _Off:
             # The start of a pending restart, which a stop does not remove
             # under these strategies.
             _replace_requests(machine, vm)
-        self._resume(vmi)
         # A forced stop shortens the grace period of a stop in progress.
         machine.call('stop', {'gracePeriod': 0} if self._force else None)
+        self._resume(vmi)
         return None
 
     def _resume(self, vmi):
@@ -314,16 +322,31 @@ def _prepare_stop(machine, vm, vmi):
 
 
 def resume(machine, vmi):
-    """Resume a paused guest that is asked to shut down.
+    """Resume a paused guest that is being asked to shut down.
 
     A request to shut down fails while a guest is paused, its grace period
     does not begin, and the launcher ends it only after its own one, half a
     minute longer (SignalShutdownVMI in pkg/virt-launcher/virtwrap/manager.go,
     hasGracePeriodExpired in pkg/virt-handler/vm.go, KubeVirt 1.9).
-    virt-handler repeats a request that failed.
+    virt-handler repeats a request that failed. virt-api may refuse to resume
+    the guest, for example during a snapshot; it is stopped nevertheless.
 
     :param machine: a `machine.Machine`
     :param vmi: its VMI
     """
-    if power_state.paused(vmi):
-        machine.call('unpause', resource=api_resources.VMI)
+    def step(_vm, vmi):
+        if _can_be_resumed(vmi):
+            machine.call('unpause', resource=api_resources.VMI)
+
+    if _can_be_resumed(vmi):
+        try:
+            with retry.within(min(_RESUME_SECONDS, retry.limit())):
+                machine.write(step)
+        except errors.MachineError as e:
+            LOG.warning('%s is paused and cannot shut down before its grace '
+                        'period ends: %s', machine.qualified_name, e)
+
+
+def _can_be_resumed(vmi):
+    return (vmi is not None and run_strategy.phase(vmi) == 'Running'
+            and power_state.paused(vmi))

@@ -156,10 +156,10 @@ class _Restart:
         vm = json_patch.send(self._machine, vm, edited)
         self.one_time_boot = (boot_overrides.ends_at_reboot(vm)
                               and not run_strategy.restarting(vm))
-        if not self._force:
-            power_on_off.resume(self._machine, vmi)
         self._machine.call('restart',
                            run_strategy.restart_options(self._force))
+        if not self._force:
+            power_on_off.resume(self._machine, vmi)
 
     def _replace(self, vm, vmi):
         edited = copy.deepcopy(vm)

@@ -120,10 +120,12 @@ TABLE = [
     (R.GRACEFUL_SHUTDOWN, 'Manual', RUNNING, ['stop']),
     (R.GRACEFUL_SHUTDOWN, 'Manual', STARTING, ['stop']),
     # GracefulShutdown: a paused guest can react only if it runs
-    (R.GRACEFUL_SHUTDOWN, 'Always', PAUSED, [SAVE, 'unpause', 'stop']),
-    (R.GRACEFUL_SHUTDOWN, 'Manual', PAUSED, ['unpause', 'stop']),
+    (R.GRACEFUL_SHUTDOWN, 'Always', PAUSED, [SAVE, 'stop', 'unpause']),
+    (R.GRACEFUL_SHUTDOWN, 'Manual', PAUSED, ['stop', 'unpause']),
     (R.GRACEFUL_SHUTDOWN, 'Manual', dict(PAUSED, deleting=True),
      ['unpause']),
+    # GracefulShutdown: virt-api resumes no guest of a lost node
+    (R.GRACEFUL_SHUTDOWN, 'Manual', dict(PAUSED, phase='Unknown'), ['stop']),
     (R.GRACEFUL_SHUTDOWN, 'Halted', STOPPING, []),
     (R.GRACEFUL_SHUTDOWN, 'Manual', STOPPING, []),
     (R.GRACEFUL_SHUTDOWN, 'RerunOnFailure', STOPPING, []),
@@ -171,8 +173,8 @@ TABLE = [
     (R.FORCE_RESTART, 'Always', dict(PAUSED, deleting=True, grace=1),
      [SET, 'stop 0', *REPLACE], 'Manual'),
     # ... that is paused: the guest can react only if it runs
-    (R.GRACEFUL_RESTART, 'Always', PAUSED, ['unpause', 'restart']),
-    (R.GRACEFUL_RESTART, 'Manual', PAUSED, ['unpause', 'restart']),
+    (R.GRACEFUL_RESTART, 'Always', PAUSED, ['restart', 'unpause']),
+    (R.GRACEFUL_RESTART, 'Manual', PAUSED, ['restart', 'unpause']),
     (R.FORCE_RESTART, 'WaitAsReceiver', RUNNING, REFUSED),
     # ... that is off
     *[(action, strategy, state, ['delete'] if strategy == 'Once' else

@@ -155,6 +155,24 @@ class FaultTestCase(test_reset.ResetTestCase):
                     self.assertEqual(writes, [
                         each for each in sent(machine) if each != 'wait'])
 
+    def test_guest_that_cannot_be_resumed_is_stopped(self):
+        for action, word in ((R.GRACEFUL_SHUTDOWN, 'stop'),
+                             (R.GRACEFUL_RESTART, 'restart')):
+            for refusal in (errors.Conflict('snapshot in progress'),
+                            errors.AccessDenied('x')):
+                machine = self.machine(
+                    'Manual', test_reset.PAUSED, write_deadline=0.2,
+                    faults=[None, *[refusal] * 50])
+                reset.reset(machine, action)
+                self.assertEqual([word], sent(machine))
+
+    def test_guest_that_is_not_stopped_stays_paused(self):
+        for action in R.GRACEFUL_SHUTDOWN, R.GRACEFUL_RESTART:
+            machine = self.machine('Manual', test_reset.PAUSED,
+                                   faults=[errors.Rejected('x')])
+            self.assertRaises(errors.Rejected, reset.reset, machine, action)
+            self.assertTrue(power_state.paused(machine.vmi))
+
     def test_write_times_out_at_deadline(self):
         machine = self.machine('Manual', write_deadline=0.3)
         machine.faults = [errors.ServerError('x')] * 50
