@@ -14,9 +14,13 @@ import time
 #: Name of the section of the Secret: {uid of the VM: `Clock` as a dict}.
 SECTION = 'clock'
 
-#: Largest number of machines in the section. Beyond it those that were set
-#: first are dropped.
-MAX_MACHINES = 2000
+#: Largest number of machines in the section, which have room in it
+#: (`state_secret.MAX_BYTES`). Beyond it those that were set first are dropped.
+MAX_MACHINES = 400
+
+#: Seconds of difference from the host's clock below which a clock is the
+#: host's: a client sets whole seconds.
+_SAME_SECONDS = 1
 
 #: Times that can be set, in seconds since the epoch: those of IPMI.
 MIN_SECONDS, MAX_SECONDS = 0, 0xFFFFFFFE
@@ -77,11 +81,16 @@ class Clocks:
         def edit(section):
             clock = _decode(section.get(machine.uid))
             if seconds is not None:
-                clock = dataclasses.replace(clock, shift=seconds - now)
+                shift = seconds - now
+                clock = dataclasses.replace(
+                    clock, shift=shift if abs(shift) >= _SAME_SECONDS else 0.0)
             if offset is not None:
                 clock = dataclasses.replace(clock, offset=offset)
-            section[machine.uid] = dataclasses.asdict(
-                dataclasses.replace(clock, set_at=now))
+            if clock.shift or clock.offset:
+                section[machine.uid] = dataclasses.asdict(
+                    dataclasses.replace(clock, set_at=now))
+            else:
+                section.pop(machine.uid, None)
             for uid in sorted(section, key=lambda uid: _decode(
                     section[uid]).set_at)[:-MAX_MACHINES]:
                 del section[uid]

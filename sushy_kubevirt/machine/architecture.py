@@ -37,19 +37,39 @@ _ARCHITECTURES = {
     's390x': Architecture(('bios',), False, 'scsi', False),
 }
 
+#: What any other, such as ppc64le of older versions, is known to have.
+_OTHER = _ARCHITECTURES['s390x']
+
+#: Types of ``launchSecurity``, which encrypt a guest's memory and demand UEFI
+#: (amd64.go), by whether they allow secure boot.
+ENCRYPTED = {'sev': False, 'snp': False, 'tdx': True}
+
 
 def of(vm):
-    """Return the `Architecture` of a VM.
+    """Return the `Architecture` of a VM, as far as its encryption allows.
 
     :param vm: the VM, into which KubeVirt has written the cluster's default;
         one without it counts as amd64
     """
-    return named(name(vm))
+    found = named(name(vm))
+    type_ = encryption(vm)
+    if type_ is None:
+        return found
+    return dataclasses.replace(found, firmware=('efi',), secure_boot=(
+        found.secure_boot and ENCRYPTED[type_]))
 
 
-def named(name_):
-    """Return the `Architecture` of this name; amd64 for an unknown one."""
-    return _ARCHITECTURES.get(name_, _ARCHITECTURES['amd64'])
+def encryption(vm: dict) -> str | None:
+    """Return the type of a VM's memory encryption, of `ENCRYPTED`."""
+    template = vm['spec'].get('template') or {}
+    domain = (template.get('spec') or {}).get('domain') or {}
+    return next((type_ for type_ in domain.get('launchSecurity') or {}
+                 if type_ in ENCRYPTED), None)
+
+
+def named(name_: str) -> Architecture:
+    """Return the `Architecture` of this name."""
+    return _ARCHITECTURES.get(name_, _OTHER)
 
 
 def name(vm):

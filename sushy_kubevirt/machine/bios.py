@@ -46,13 +46,14 @@ VM_ATTRIBUTES = (
         BOOT_MODE,
         'Boot Mode',
         tuple(each.value for each in firmware.Mode),
-        'Firmware the guest is started with: domain.firmware.bootloader.',
+        'Firmware the guest is started with, of those that its architecture '
+        'has: domain.firmware.bootloader.',
     ),
     VmAttribute(
         SECURE_BOOT,
         'Secure Boot',
         _OFF_ON,
-        'UEFI Secure Boot; needs Boot Mode UEFI: '
+        'UEFI Secure Boot; needs Boot Mode UEFI, and x86: '
         'domain.firmware.bootloader.efi.secureBoot.',
     ),
     VmAttribute(

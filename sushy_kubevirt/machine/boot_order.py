@@ -15,6 +15,8 @@ kept.
 import dataclasses
 import enum
 
+from sushy_kubevirt.machine import architecture
+
 
 class Class(enum.Enum):
     """Class of a boot device; the values are Redfish's boot targets."""
@@ -42,12 +44,6 @@ _DATA_VOLUMES = frozenset((
     'cloudInitNoCloud', 'cloudInitConfigDrive', 'configMap', 'secret',
     'serviceAccount', 'downwardAPI', 'downwardMetrics', 'sysprep',
     'memoryDump'))
-
-#: Members of ``launchSecurity`` that encrypt the guest's memory. Such guests
-#: cannot boot from a network interface; KubeVirt rejects a ``bootOrder`` on
-#: one (``pkg/virt-api/webhooks/amd64.go`` of 1.9).
-_ENCRYPTED = frozenset(('sev', 'snp', 'tdx'))
-
 
 #: Name of the interface that KubeVirt adds to a VM without any
 #: (``pkg/network/vmispec/defaults.go`` of 1.9), and of its network.
@@ -119,7 +115,10 @@ def devices(template):
             found.append(Device('disks', name, Class.HDD, None,
                                 written=False))
     domain = spec.get('domain') or {}
-    encrypted = _ENCRYPTED & (domain.get('launchSecurity') or {}).keys()
+    # KubeVirt rejects a bootOrder on an interface of such a guest
+    # (pkg/virt-api/webhooks/amd64.go of 1.9).
+    encrypted = architecture.ENCRYPTED.keys() & (
+        domain.get('launchSecurity') or {}).keys()
     if encrypted:
         hardware = {}
     for interface in hardware.get('interfaces') or ():

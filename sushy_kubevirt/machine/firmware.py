@@ -164,8 +164,10 @@ def edit_secure_boot(vm, enabled, vmi=None):
         return
     why = None
     if enabled and not has_secure_boot(vm):
-        why = (f'KubeVirt has none for {architecture.name(vm)}, as it needs '
-               'System Management Mode')
+        encrypted = architecture.encryption(vm)
+        why = f'KubeVirt has none for {architecture.name(vm)}' + (
+            f' with {encrypted}' if encrypted else
+            ', as it needs System Management Mode')
     elif mode(vm, vmi) is Mode.LEGACY:
         why = 'it boots in Legacy mode; set its boot mode to UEFI first'
     if why:

@@ -77,7 +77,6 @@ class Defaults:
     :param image: of BMCs that name none
     :param resources: dict of a protocol and its part of the resources, for
         BMCs that have none
-    :param cpu: CPU request of BMCs that have none, a quantity
     :param pull_policy: or None for Kubernetes' default
     :param pull_secrets: names of Secrets with which images are pulled
     :param proxy: a `config_map.Proxy`, or None
@@ -86,11 +85,11 @@ class Defaults:
         if the cluster assigns them
     :param labels: dict of the pods' labels, beside those of `naming.labels`
     :param annotations: dict of their annotations
+    :param cpu: CPU request of BMCs that have none, a quantity
     """
 
     image: str
     resources: dict = dataclasses.field(default_factory=RESOURCES.copy)
-    cpu: str = CPU
     pull_policy: str | None = None
     pull_secrets: tuple = ()
     proxy: config_map.Proxy | None = None
@@ -99,6 +98,7 @@ class Defaults:
     labels: dict = dataclasses.field(default_factory=MESH_LABELS.copy)
     annotations: dict = dataclasses.field(
         default_factory=MESH_ANNOTATIONS.copy)
+    cpu: str = CPU
 
 
 def from_options(options):
@@ -315,8 +315,16 @@ def resources(bmc, defaults):
     :param defaults: `Defaults`
     :returns: dict; a resource has a limit if all parts limit it
     """
-    if bmc.resources.get(BMC):
-        return bmc.resources[BMC]
+    made = bmc.resources.get(BMC) or _total(bmc, defaults)
+    if 'cpu' not in {**(made.get('limits') or {}),
+                     **(made.get('requests') or {})}:
+        made = {**made, 'requests': {**(made.get('requests') or {}),
+                                     'cpu': defaults.cpu}}
+    return made
+
+
+def _total(bmc, defaults):
+    """Add up the parts of the protocols; parameters as of `resources`."""
     parts = [bmc.resources.get(name) or defaults.resources.get(name) or {}
              for name, enabled in ((REDFISH, bmc.redfish.enabled),
                                    (IPMI, bmc.ipmi)) if enabled]
@@ -330,7 +338,6 @@ def resources(bmc, defaults):
             values = [part[name] for part in found if name in part]
             if kind == 'requests' or len(values) == len(parts):
                 made.setdefault(kind, {})[name] = quantity.total(values)
-    made.setdefault('requests', {}).setdefault('cpu', defaults.cpu)
     return made
 
 

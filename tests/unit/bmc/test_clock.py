@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime
+import time
 import types
+import uuid
 
 from oslotest import base
 
 from sushy_kubevirt.bmc import clock
+from sushy_kubevirt.bmc import state_secret
 from tests.unit.bmc import fake_state
 
 VM, OTHER = (types.SimpleNamespace(uid=uid) for uid in ('a', 'b'))
@@ -49,6 +52,20 @@ class TestClocks(base.BaseTestCase):
         self.assertEqual(clock.MAX_MACHINES, len(section))
         self.assertNotIn('2', section)
         self.assertEqual(5, self.clocks.of(VM).offset)
+
+    def test_machines_have_room_in_the_secret(self):
+        section = {str(uuid.uuid4()): {
+            'shift': -1234567890.123456, 'offset': -1199,
+            'set_at': 1234567890.123456 + number}
+            for number in range(clock.MAX_MACHINES)}
+        self.assertLess(len(state_secret._encode(section)),
+                        state_secret.MAX_BYTES)
+
+    def test_clock_of_the_host_is_not_kept(self):
+        self.clocks.set(VM, seconds=time.time() + 100)
+        self.assertIn(VM.uid, self.state.sections[clock.SECTION])
+        self.clocks.set(VM, seconds=time.time() + 0.5)
+        self.assertEqual({}, self.state.sections[clock.SECTION])
 
     def test_ignores_invalid_section(self):
         for stored in None, [], {}, {'shift': 'x', 'offset': 1, 'set_at': 0}:

@@ -103,12 +103,26 @@ class ArchitectureTestCase(base.BaseTestCase):
                 ('amd64', LEGACY, (UEFI, LEGACY), True),
                 ('arm64', UEFI, (UEFI,), False),
                 ('s390x', LEGACY, (LEGACY,), False),
+                # Of KubeVirt 1.6 and before.
+                ('ppc64le', LEGACY, (LEGACY,), False),
                 (None, LEGACY, (UEFI, LEGACY), True)):
             made = self.vm(architecture)
             self.assertEqual(
                 (default, modes, secure),
                 (firmware.mode(made), firmware.modes(made),
                  firmware.has_secure_boot(made)))
+
+    def test_encrypted_guests(self):
+        for type_, secure in (('sev', False), ('snp', False), ('tdx', True)):
+            made = self.vm('amd64', {'efi': {'secureBoot': False}},
+                           launchSecurity={type_: {}})
+            self.assertEqual(((UEFI,), secure),
+                             (firmware.modes(made),
+                              firmware.has_secure_boot(made)))
+            if not secure:
+                error = self.assertRaises(
+                    errors.WrongState, firmware.edit_secure_boot, made, True)
+                self.assertIn(f'none for amd64 with {type_}', str(error))
 
     def test_secure_boot_needs_amd64(self):
         for architecture, loader in (

@@ -149,7 +149,9 @@ class DeploymentTestCase(base.BaseTestCase):
         self.assertEqual([{'key': 'a'}], found['tolerations'])
         bmc, = found['containers']
         self.assertEqual('mine:2', bmc['image'])
-        self.assertEqual({'limits': {'memory': '32Mi'}}, bmc['resources'])
+        self.assertEqual({'limits': {'memory': '32Mi'},
+                          'requests': {'cpu': deployments.CPU}},
+                         bmc['resources'])
         self.assertIn({'name': 'VIRTBMC_RUN_STRATEGY', 'value': 'Manual'},
                       bmc['env'])
 
@@ -182,7 +184,12 @@ class DeploymentTestCase(base.BaseTestCase):
                     'ipmi': {'requests': {'cpu': '1'}}}}, redfish),
                 ({'resources': {'bmc': {'requests': {'cpu': '1'}},
                                 'ipmi': {'requests': {'cpu': '1'}}}},
-                 {'requests': {'cpu': '1'}})):
+                 {'requests': {'cpu': '1'}}),
+                ({'resources': {'bmc': {'limits': {'memory': '1Gi'}}}},
+                 {'limits': {'memory': '1Gi'}, 'requests': {'cpu': '40m'}}),
+                # The limit is the request.
+                ({'resources': {'bmc': {'limits': {'cpu': '1'}}}},
+                 {'limits': {'cpu': '1'}})):
             with self.subTest(fields=fields):
                 self.assertEqual(expected, deployments.resources(
                     bodies.bmc(**fields), defaults))
