@@ -10,6 +10,7 @@ import cel
 from oslotest import base
 import yaml
 
+from kubevirt_sandbox import harvester
 from kubevirt_sandbox.testing import admission
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.machine.media import datavolumes
@@ -728,6 +729,57 @@ FOREIGN_INTERFACES = (
 )
 
 
+def of_harvester(domain=None, **fields):
+    """Return a VM that Harvester knows, stopped.
+
+    :param domain: dict, of its template
+    :param fields: other fields of the template's spec
+    """
+    return {
+        'metadata': {'name': 'vm', 'labels': {
+            'harvesterhci.io/creator': 'harvester'}},
+        'spec': {'runStrategy': 'Halted', 'template': {'spec': {
+            'domain': domain or {}, **fields}}}}
+
+
+# VMs that an older Harvester stored
+HARVESTERS = (
+    of_harvester(),
+    of_harvester({'cpu': {'cores': 2}}),
+    of_harvester({'cpu': {'cores': 2, 'sockets': 0, 'threads': 1,
+                          'model': 'host-passthrough'}}),
+    of_harvester(affinity={'podAffinity': {}},
+                 terminationGracePeriodSeconds=5),
+    of_harvester({'devices': {'interfaces': [
+        {'name': 'default', 'masquerade': {}}, {'name': 'b', 'bridge': {}}]}}),
+    {**of_harvester(), 'metadata': {'name': 'vm', 'annotations': {
+        harvester.MACS: '{}'}}},
+)
+
+# (VM that Harvester knows, what else than completing it is denied)
+BEYOND_HARVESTER = (
+    (of_harvester(), of_harvester({'cpu': {'cores': 2}})),
+    (of_harvester(), of_harvester({'cpu': {'cores': 1, 'model': 'a'}})),
+    (of_harvester({'cpu': {'cores': 2}}), of_harvester({'cpu': {
+        'cores': 1, 'sockets': 1, 'threads': 1}})),
+    (of_harvester({'cpu': {'cores': 2}}), of_harvester({'cpu': {
+        'sockets': 1, 'threads': 1}})),
+    (of_harvester(), of_harvester(affinity={'nodeAffinity': {}})),
+    (of_harvester(affinity={'a': {}}), of_harvester(affinity={})),
+    (of_harvester(terminationGracePeriodSeconds=5),
+     of_harvester(terminationGracePeriodSeconds=0)),
+    (of_harvester(), of_harvester(hostname='a')),
+    *((of_harvester({'devices': {'interfaces': [{'name': 'a', **old}]}}),
+       of_harvester({'devices': {'interfaces': [{'name': 'a', **new}]}}))
+      for old, new in (
+          # One of a manufacturer.
+          ({}, {'macAddress': '00:1b:21:00:00:01'}),
+          ({}, {'macAddress': '02:00:00:00:00:01', 'model': 'e1000'}),
+          ({'macAddress': '02:00:00:00:00:01'},
+           {'macAddress': '02:00:00:00:00:02'}))),
+)
+
+
 class AdmissionTestCase(base.BaseTestCase):
 
     def setUp(self):
@@ -846,6 +898,30 @@ class AdmissionTestCase(base.BaseTestCase):
                     'virtbmc-virtualmachines', new, old,
                     request={'namespace': 'lab'}, authorizer=lambda wanted: (
                         wanted.name != FOREIGN_SLOT, '')))
+
+    def machine_denials(self, old, new):
+        return self.denials('virtbmc-virtualmachines', new, old,
+                            request={'namespace': 'lab'})
+
+    def test_machines_that_harvester_completes(self):
+        for old in HARVESTERS:
+            with self.subTest(old=old):
+                new = copy.deepcopy(old)
+                new['spec']['runStrategy'] = 'Always'
+                harvester.mutate(new, old)
+                self.assertNotEqual(old['spec']['template'],
+                                    new['spec']['template'])
+                self.assertEqual([], self.machine_denials(old, new))
+                # On another cluster, or if the BMC's own annotation says so.
+                for one in (old, new):
+                    one['metadata'] = {'name': 'vm', 'annotations': {
+                        harvester.RUN_STRATEGY: 'Always'}}
+                self.assertTrue(self.machine_denials(old, new))
+
+    def test_machines_of_harvester_are_only_completed(self):
+        for old, new in BEYOND_HARVESTER:
+            with self.subTest(old=old, new=new):
+                self.assertEqual(1, len(self.machine_denials(old, new)))
 
     def test_foreign_interfaces(self):
         for old, new in FOREIGN_INTERFACES:
