@@ -273,7 +273,10 @@ def _is_outdated(scheduled, vmi):
     """Return True for an ``Unschedulable`` of a PVC that exists by now.
 
     virt-controller sets it, without a time, while a PVC is missing, and keeps
-    it until there is a pod to schedule.
+    it until there is a pod to schedule. If that is unschedulable, too, the
+    condition stays as it is; otherwise virt-controller removes it soon after
+    the phase becomes ``Scheduling`` (updateStatus in
+    pkg/virt-controller/watch/vmi/lifecycle.go, KubeVirt 1.9).
     """
     return (run_strategy.phase(vmi) in ('', 'Pending')
             and scheduled.get('lastTransitionTime', '') is None)
@@ -318,11 +321,19 @@ def _condition_failure(condition, obj):
     reason = _REASONS.get(cause, cause)
     since = None
     if cause not in _IMAGE_FAILURES:
-        since = condition.get('lastTransitionTime')
+        since = condition.get('lastTransitionTime') or _phase_began(obj)
     since = since or obj['metadata'].get('creationTimestamp')
     return _Failure(
         Problem(reason, _message(condition, reason)),
         datetime.datetime.fromisoformat(since).timestamp() if since else 0.0)
+
+
+def _phase_began(obj):
+    status = obj.get('status') or {}
+    for entry in status.get('phaseTransitionTimestamps') or ():
+        if entry.get('phase') == status.get('phase'):
+            return entry.get('phaseTransitionTimestamp')
+    return None
 
 
 def _condition(obj, type_, status):

@@ -50,9 +50,9 @@ def vmi(obj):
     if guest:
         status[_GUEST_OS] = guest
     times = [each for each in status.pop(_PHASE_TIMES, None) or ()
-             if each.get('phase') == 'Running']
+             if each.get('phase') in ('Running', status.get('phase'))]
     if times:
-        # The best available time of the power-on.
+        # The best available time of the power-on, and of a failed start.
         status[_PHASE_TIMES] = times
     return obj
 

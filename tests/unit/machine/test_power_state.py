@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import copy
 import datetime
 import itertools
 
@@ -7,6 +8,7 @@ from oslotest import base
 
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
+from sushy_kubevirt.machine import trim
 from tests.unit.machine import fakes
 
 ON, OFF = power_state.PowerState.ON, power_state.PowerState.OFF
@@ -335,9 +337,22 @@ class ProblemTestCase(base.BaseTestCase):
         del vmi['status']['conditions'][1]
         self.assertIsNone(power_state.problem(fakes.vm(), vmi))
         self.assertIs(UP, power_state.state(fakes.vm(), vmi))
-        vmi['status']['phase'] = 'Scheduling'
-        self.assertEqual('ErrorUnschedulable',
-                         power_state.problem(fakes.vm(), vmi).reason)
+
+    def test_missing_pvc_that_appears(self):
+        """virt-controller removes the condition after the phase changes,
+        unless the pod is unschedulable, too.
+        """
+        vmi = fakes.vmi('Scheduling', conditions=[{
+            **fakes.condition('PodScheduled', 'False', 'Unschedulable'),
+            'lastTransitionTime': None}])
+        vmi['metadata']['creationTimestamp'] = timestamp(60)
+        for seconds_ago, state in (1, UP), (20, OFF):
+            vmi['status']['phaseTransitionTimestamps'] = [
+                {'phase': phase, 'phaseTransitionTimestamp': timestamp(ago)}
+                for phase, ago in (('Pending', 60),
+                                   ('Scheduling', seconds_ago))]
+            self.assertIs(state, power_state.state(
+                fakes.vm(), trim.vmi(copy.deepcopy(vmi))))
 
     def test_vm_whose_vmi_cannot_be_created(self):
         failure = fakes.condition('Failure', 'True', 'FailedCreate',
