@@ -9,6 +9,7 @@ it shares with other BMCs is in `Common`.
 import asyncio
 import dataclasses
 import functools
+import os
 
 from sushy_kubevirt.emulator import plugin
 from sushy_kubevirt.emulator import settings
@@ -120,7 +121,9 @@ class SharedBmc:
 
     def _make(self):
         common, entry = self._common, self._entry
-        config = {**options_file.check(entry['options']),
+        folder = os.environ.get(options_file.FOLDER_VARIABLE,
+                                options_file.FOLDER)
+        config = {**options_file.check(entry['options'], folder),
                   'SUSHY_EMULATOR_KUBEVIRT_VM': entry['vm']}
         given = settings.read(config)
         self._cluster = cluster.Cluster(

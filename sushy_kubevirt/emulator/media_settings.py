@@ -67,6 +67,17 @@ def denied_hosts(value):
     return hosts(value)
 
 
+def hosts_file(value):
+    """Check the path of a file of denied hosts."""
+    if not isinstance(value, str) or not value:
+        raise ValueError('must be the path of a file')
+    try:
+        denied_hosts(url_policy.read_hosts(value))
+    except errors.ConfigError as exc:
+        raise ValueError(f'cannot be used: {exc}') from None
+    return value
+
+
 def certificates(value):
     """Check the path of a PEM file."""
     if not isinstance(value, str) or not value:

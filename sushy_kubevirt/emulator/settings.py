@@ -275,6 +275,8 @@ _SERVICES = {
 _EVENTS = {
     'EVENT_ALLOWED_HOSTS': ('allowed_hosts', media_settings.hosts),
     'EVENT_DENIED_HOSTS': ('denied_hosts', media_settings.denied_hosts),
+    'EVENT_DENIED_HOSTS_FILE': ('denied_hosts_file',
+                                media_settings.hosts_file),
     'EVENT_DENIED_EXCEPT': ('denied_except', media_settings.hosts),
     'EVENT_ALLOW_LOOPBACK': ('allow_loopback', _true_or_false),
     'EVENT_ALLOW_LINK_LOCAL': ('allow_link_local', _true_or_false),
@@ -300,6 +302,8 @@ _MEDIA = {
     'MEDIA_PROBE_SECONDS': ('probe_seconds', _seconds),
     'MEDIA_ALLOWED_HOSTS': ('allowed_hosts', media_settings.hosts),
     'MEDIA_DENIED_HOSTS': ('denied_hosts', media_settings.denied_hosts),
+    'MEDIA_DENIED_HOSTS_FILE': ('denied_hosts_file',
+                                media_settings.hosts_file),
     'MEDIA_DENIED_EXCEPT': ('denied_except', media_settings.hosts),
     'MEDIA_ALLOW_LOOPBACK': ('allow_loopback', _true_or_false),
     'MEDIA_ALLOW_LINK_LOCAL': ('allow_link_local', _true_or_false),

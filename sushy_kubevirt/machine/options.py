@@ -43,7 +43,11 @@ class MediaOptions:
     #: ADDRESS:PORT for one port of an address.
     denied_hosts: tuple = ()
 
-    #: Exceptions from `denied_hosts`; same notation.
+    #: File of more of them, an entry a line. It is read for every URL, so it
+    #: may change.
+    denied_hosts_file: str | None = None
+
+    #: Exceptions from both; same notation.
     denied_except: tuple = ()
 
     #: True to allow addresses that lead to the BMC's own host or node:

@@ -6,14 +6,11 @@ the BMC or CDI then request from inside of the cluster.
 """
 
 import ipaddress
-import logging
 import os
 import urllib.parse
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
-
-LOG = logging.getLogger(__name__)
 
 #: Networks of Services; served from Kubernetes 1.33 on.
 SERVICE_CIDR = api_resources.Resource(
@@ -23,6 +20,9 @@ ENDPOINT_SLICE = api_resources.Resource(
 
 #: Names of Services. Shorter ones are known by their canonical name.
 NAMES = '*.svc', '*.cluster.local'
+
+#: Why there are no networks of Services.
+UNSERVED = 'the cluster has no ServiceCIDRs, as before Kubernetes 1.33'
 
 # Namespace and name of the API server's Service, and of its EndpointSlice.
 _SERVER = 'default', 'kubernetes'
@@ -34,38 +34,38 @@ async def find(client, server, environ=os.environ):
     :param client: an `api.Api`
     :param server: URL of the API server as the operator reaches it
     :param environ: in a pod, has the address of the API server's Service
-    :returns: tuple of entries as `url_policy` reads them, sorted
+    :returns: (tuple of entries as `url_policy` reads them, sorted; tuple of
+        sentences about what could not be found)
     :raises: `errors.Unavailable` if the API server does not answer
     """
     parts = urllib.parse.urlsplit(server)
-    found = {*NAMES, *filter(None, (
+    hosts = {*NAMES, *filter(None, (
         _endpoint(environ.get('KUBERNETES_SERVICE_HOST', ''),
                   environ.get('KUBERNETES_SERVICE_PORT', 443)),
         _endpoint(parts.hostname or '', parts.port or 443)))}
-    try:
-        found |= await _networks(client)
-        found |= _endpoints(await client.get(ENDPOINT_SLICE, *_SERVER))
-    except errors.ObjectNotFound:
-        pass
-    except errors.AccessDenied as e:
-        LOG.warning('The networks of Services, which BMCs may not reach, '
-                    'cannot be read: %s. Name them by --denied-hosts', e)
-    return tuple(sorted(found))
+    gaps = []
+    for read, what in (
+            (_networks, 'The networks of Services'),
+            (_endpoints, 'The addresses of the API server')):
+        try:
+            hosts |= await read(client)
+        except (errors.ObjectNotFound, errors.AccessDenied) as e:
+            gaps.append(f'{what} are not denied to BMCs: {e}. Name them by '
+                        '--denied-hosts')
+    return tuple(sorted(hosts)), tuple(gaps)
 
 
 async def _networks(client):
     """:returns: set of the networks of Services"""
     if not await client.serves(SERVICE_CIDR):
-        LOG.warning('This cluster has no ServiceCIDRs, as before Kubernetes '
-                    '1.33: name the network of its Services by '
-                    '--denied-hosts, as BMCs may not reach it')
-        return set()
-    return {cidr for one in await client.list(SERVICE_CIDR)
-            for cidr in one['spec'].get('cidrs') or ()}
+        raise errors.ObjectNotFound(UNSERVED)
+    return {cidr for service_cidr in await client.list(SERVICE_CIDR)
+            for cidr in service_cidr['spec'].get('cidrs') or ()}
 
 
-def _endpoints(found):
-    """:returns: set of ADDRESS:PORT of an EndpointSlice"""
+async def _endpoints(client):
+    """:returns: set of ADDRESS:PORT of the API server's EndpointSlice"""
+    found = await client.get(ENDPOINT_SLICE, *_SERVER)
     return {_endpoint(address, port['port']) or address
             for one in found.get('endpoints') or ()
             for address in one.get('addresses') or ()

@@ -94,6 +94,7 @@ class Options:
     :param denied_hosts: tuple of hosts that BMCs may not reach, see
         `url_policy`
     :param denied_except: tuple of exceptions from them
+    :param cluster_hosts: tuple of the cluster's hosts, beside denied_hosts
     :param max_unavailable: number of BMCs that an upgrade may stop at a time
     :param default_placement: placement of BMCs that name none: see
         `shared.placement`
@@ -125,6 +126,7 @@ class Options:
     bmc_cpu: str = deployments.CPU
     denied_hosts: tuple = ()
     denied_except: tuple = ()
+    cluster_hosts: tuple = ()
     max_unavailable: int = MAX_UNAVAILABLE
     default_placement: str = placement.PER_VM
     bmcs_per_pod: int = placement.BMCS_PER_POD

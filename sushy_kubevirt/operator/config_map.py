@@ -67,11 +67,19 @@ class Denied:
     """Hosts that BMCs may not reach; entries are those of `url_policy`.
 
     :param hosts: tuple of the hosts
-    :param excepted: tuple of the exceptions from them
+    :param excepted: tuple of the exceptions from both
+    :param cluster: tuple of the cluster's own hosts, which change while pods
+        run
     """
 
     hosts: tuple = ()
     excepted: tuple = ()
+    cluster: tuple = ()
+
+    @property
+    def file(self):
+        """Text of the file with the cluster's hosts; '' without any."""
+        return ''.join(f'{host}\n' for host in self.cluster)
 
 
 def config_map(bmc, proxy=None, denied=Denied()):
@@ -85,13 +93,18 @@ def config_map(bmc, proxy=None, denied=Denied()):
     if proxy and proxy.authorities:
         # The pod reads it for each upload.
         data[options_file.PROXY_FILE] = proxy.authorities
+    if denied.file:
+        # The pod reads it for each URL.
+        data[options_file.HOSTS_FILE] = denied.file
     return {'apiVersion': 'v1', 'kind': 'ConfigMap',
             'metadata': naming.metadata(bmc, naming.base(bmc.name)),
             'data': data}
 
 
 def digest(bmc, proxy=None, denied=Denied()):
-    """:returns: short text that changes with the options"""
+    """:returns: short text that changes with the options that a running pod
+        does not read again
+    """
     return hashlib.sha256(text(bmc, proxy, denied).encode()).hexdigest()[:16]
 
 
@@ -119,12 +132,13 @@ def options(bmc, proxy=None, denied=Denied()):
         found[_OURS + 'MEDIA_UPLOAD_PROXY_URL'] = proxy.url
         if proxy.authorities:
             found[_OURS + 'MEDIA_UPLOAD_PROXY_CA'] = options_file.PROXY_FILE
-    for name, hosts in (('DENIED_HOSTS', denied.hosts),
-                        ('DENIED_EXCEPT', denied.excepted)):
-        if hosts:
+    for name, value in (
+            ('DENIED_HOSTS', list(denied.hosts)),
+            ('DENIED_EXCEPT', list(denied.excepted)),
+            ('DENIED_HOSTS_FILE', denied.file and options_file.HOSTS_FILE)):
+        if value:
             found.update(dict.fromkeys(
-                (f'{_OURS}MEDIA_{name}', f'{_OURS}EVENT_{name}'),
-                list(hosts)))
+                (f'{_OURS}MEDIA_{name}', f'{_OURS}EVENT_{name}'), value))
     return found
 
 

@@ -115,6 +115,15 @@ class Controller:
         await self._shards.close(_CLOSE_SECONDS)
         await self._queue.close(_CLOSE_SECONDS)
 
+    def deny(self, hosts):
+        """Replace the cluster's hosts, and have all BMCs reconciled.
+
+        :param hosts: tuple, see `config_map.Denied`
+        """
+        self._reconciler.deny(hosts)
+        self._shards.deny(hosts)
+        self._wake(self._cache.bmcs())
+
     def problem(self):
         """Tell why this replica is not ready.
 

@@ -114,7 +114,19 @@ def from_options(options):
         annotations={**MESH_ANNOTATIONS, **options.pod_annotations},
         proxy=options.upload_proxy_url and config_map.Proxy(
             options.upload_proxy_url, options.upload_proxy_ca),
-        denied=config_map.Denied(options.denied_hosts, options.denied_except))
+        denied=config_map.Denied(options.denied_hosts, options.denied_except,
+                                 options.cluster_hosts))
+
+
+def with_cluster_hosts(defaults, hosts):
+    """Replace the cluster's hosts in the settings for all pods.
+
+    :param defaults: `Defaults`
+    :param hosts: tuple, see `config_map.Denied`
+    :returns: `Defaults`
+    """
+    return dataclasses.replace(defaults, denied=dataclasses.replace(
+        defaults.denied, cluster=hosts))
 
 
 def deployment(bmc, defaults, account=''):

@@ -25,6 +25,9 @@ LOG = logging.getLogger(__name__)
 #: Seconds between attempts to list BMCs at the start.
 DEFINITION_SECONDS = 5
 
+#: Seconds between looks for further hosts of the cluster.
+HOSTS_SECONDS = 300
+
 #: API group that OpenShift serves.
 _OPENSHIFT_SECURITY = 'security.openshift.io'
 
@@ -59,6 +62,7 @@ class Operator:
         self._stopping = asyncio.Event()
         self._elector = None
         self._controller = None
+        self._host_gaps = ()
         # For leader election, which writes without holding the Lease.
         self._lease_api = api.Api(connection)
         self._api = api.Api(connection, self._check_leadership)
@@ -113,7 +117,7 @@ class Operator:
                 one for one in self._options.namespaces
                 if one not in denied),
             pod_user=await self._unless_stopped(self._pod_user()),
-            denied_hosts=await self._unless_stopped(self._denied_hosts()))
+            cluster_hosts=await self._unless_stopped(self._cluster_hosts()))
         self._controller = controller.Controller(
             self._options, self._api, self.metrics)
         try:
@@ -129,6 +133,7 @@ class Operator:
         :returns: list of tasks
         """
         tasks = list(self._controller.tasks)
+        tasks.append(asyncio.create_task(self._refresh_hosts()))
         if self._options.auto_create:
             tasks.append(asyncio.create_task(
                 auto_create.AutoCreator(self._options, self._api).run()))
@@ -235,11 +240,16 @@ class Operator:
                      'pods')
         return None if openshift else deployments.USER
 
-    async def _denied_hosts(self):
-        """Add the cluster's hosts to `command_line.Options.denied_hosts`."""
+    async def _cluster_hosts(self, known=()):
+        """Find the cluster's hosts, which BMCs may not reach.
+
+        :param known: tuple of those that were found before. They stay: the
+            address of a control-plane node is missing while it restarts.
+        :returns: tuple
+        """
         while True:
             try:
-                found = await cluster_hosts.find(
+                hosts, gaps = await cluster_hosts.find(
                     self._api, self._connection.access().server)
                 break
             except errors.Unavailable as e:
@@ -247,8 +257,24 @@ class Operator:
                             'reach, cannot be read yet; retrying every %d s: '
                             '%s', DEFINITION_SECONDS, e)
                 await asyncio.sleep(DEFINITION_SECONDS)
-        LOG.info('BMCs may not reach: %s', ', '.join(found))
-        return tuple(dict.fromkeys((*self._options.denied_hosts, *found)))
+        for gap in gaps:
+            if gap not in self._host_gaps:
+                LOG.warning('%s', gap)
+        self._host_gaps = gaps
+        hosts = tuple(sorted({*known, *hosts}))
+        if hosts != known:
+            LOG.info('BMCs may not reach: %s', ', '.join(hosts))
+        return hosts
+
+    async def _refresh_hosts(self):
+        """Deny BMCs the hosts that the cluster gets later."""
+        known = self._options.cluster_hosts
+        while True:
+            await asyncio.sleep(HOSTS_SECONDS)
+            hosts = await self._cluster_hosts(known)
+            if hosts != known:
+                known = hosts
+                self._controller.deny(hosts)
 
     def _problem(self):
         """Tell why this replica is not ready; None if it is."""

@@ -89,6 +89,13 @@ class Reconciler:
             LOG.warning('%s', e)
             raise workqueue.Failure from None
 
+    def deny(self, hosts):
+        """Replace the cluster's hosts, which BMCs may not reach.
+
+        :param hosts: tuple, see `config_map.Denied`
+        """
+        self._defaults = deployments.with_cluster_hosts(self._defaults, hosts)
+
     def forget(self, key):
         """Drop a BMC that was deleted."""
         self._tried.pop(key, None)

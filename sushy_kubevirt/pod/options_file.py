@@ -18,7 +18,12 @@ VARIABLE = 'VIRTBMC_OPTIONS'
 #: Keys of the ConfigMap, and the folder in which it is mounted.
 FILE = 'options.json'
 PROXY_FILE = 'upload-proxy.crt'
+HOSTS_FILE = 'cluster-hosts.txt'
 FOLDER = '/etc/virtbmc/config'
+
+#: Environment variable with that folder, of a shared pod, whose options are
+#: not in the file.
+FOLDER_VARIABLE = 'VIRTBMC_OPTIONS_FOLDER'
 
 #: Environment variables with the folders of the mounted Secrets: login, and
 #: certificate of HTTPS.
@@ -37,11 +42,14 @@ NAMES = frozenset((PORT, *(PREFIX + name for name in (
     'ACCOUNT_MANAGEMENT', 'WEB_PAGE', 'RUN_STRATEGY', 'MEDIA_STORAGE_CLASS',
     'MEDIA_ACCESS_MODE', 'MEDIA_MODE', 'MEDIA_DEFAULT_SIZE', 'MEDIA_VERIFY',
     'MEDIA_ALLOW_LOOPBACK', 'MEDIA_ALLOWED_HOSTS', 'MEDIA_DENIED_HOSTS',
-    'MEDIA_DENIED_EXCEPT', 'EVENT_DENIED_HOSTS', 'EVENT_DENIED_EXCEPT',
+    'MEDIA_DENIED_HOSTS_FILE', 'MEDIA_DENIED_EXCEPT', 'EVENT_DENIED_HOSTS',
+    'EVENT_DENIED_HOSTS_FILE', 'EVENT_DENIED_EXCEPT',
     'MEDIA_UPLOAD_PROXY_URL', 'MEDIA_UPLOAD_PROXY_CA'))))
 
-#: The one of them that is a file's name, `PROXY_FILE`.
-_AUTHORITIES = PREFIX + 'MEDIA_UPLOAD_PROXY_CA'
+# Those that are a file's name, and that name.
+_FILES = {PREFIX + 'MEDIA_UPLOAD_PROXY_CA': PROXY_FILE,
+          PREFIX + 'MEDIA_DENIED_HOSTS_FILE': HOSTS_FILE,
+          PREFIX + 'EVENT_DENIED_HOSTS_FILE': HOSTS_FILE}
 
 
 def check(options: object, folder: str = FOLDER) -> dict[str, object]:
@@ -49,7 +57,7 @@ def check(options: object, folder: str = FOLDER) -> dict[str, object]:
 
     :param options: of the file, or of an entry of a shared pod's list
     :param folder: where the ConfigMap is mounted
-    :returns: the options, with the path of the upload proxy's certificates
+    :returns: the options, with the paths of files for their names
     :raises: `errors.ConfigError`
     """
     if not isinstance(options, dict):
@@ -58,11 +66,12 @@ def check(options: object, folder: str = FOLDER) -> dict[str, object]:
     if unknown:
         raise errors.ConfigError('These options cannot be set in a BMC\'s '
                                  f"pod: {', '.join(unknown)[:200]}")
-    if _AUTHORITIES not in options:
-        return options
-    if options[_AUTHORITIES] != PROXY_FILE:
-        raise errors.ConfigError(f'{_AUTHORITIES} must be {PROXY_FILE}')
-    return {**options, _AUTHORITIES: os.path.join(folder, PROXY_FILE)}
+    paths = {}
+    for option in options.keys() & _FILES.keys():
+        if options[option] != _FILES[option]:
+            raise errors.ConfigError(f'{option} must be {_FILES[option]}')
+        paths[option] = os.path.join(folder, _FILES[option])
+    return {**options, **paths}
 
 
 def read(path: str) -> dict[str, object]:

@@ -52,6 +52,9 @@ Many BMCs are served instead of one if this is set:
 
   VIRTBMC_SHARED        the ConfigMap with the list of BMCs that the operator
                         writes, as namespace/name
+  VIRTBMC_OPTIONS_FOLDER
+                        directory with the files that the operator writes for
+                        all of them (default: /etc/virtbmc/config)
 """
 
 _END = """

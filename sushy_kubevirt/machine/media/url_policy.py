@@ -235,7 +235,8 @@ def check(url, options):
     :param options: an `options.MediaOptions`
     :returns: tuple of addresses as text, to connect to
     :raises: `errors.InvalidValue` if one of them is not allowed;
-        `errors.MediaUnreachable` if the host has none
+        `errors.MediaUnreachable` if the host has none; `errors.ConfigError`
+        if the file of denied hosts cannot be read
     """
     found = url if isinstance(url, ParsedUrl) else parse(url)
     rules = _rules(options)
@@ -382,8 +383,28 @@ def _matches(host, names):
 
 
 def _rules(options):
-    return _parsed(options.allowed_hosts, options.denied_hosts,
-                   options.denied_except)
+    denied = options.denied_hosts
+    if options.denied_hosts_file:
+        denied += read_hosts(options.denied_hosts_file)
+    try:
+        return _parsed(options.allowed_hosts, denied, options.denied_except)
+    except ValueError as e:
+        raise errors.ConfigError(
+            f'{options.denied_hosts_file} cannot be used: {e}') from None
+
+
+def read_hosts(path: str) -> tuple[str, ...]:
+    """Read a file of hosts.
+
+    :param path: of the file
+    :returns: its lines, each of which is an entry
+    :raises: `errors.ConfigError`
+    """
+    try:
+        with open(path, encoding='ascii') as stream:
+            return tuple(stream.read().split())
+    except (OSError, ValueError) as e:
+        raise errors.ConfigError(f'{path} cannot be read: {e}') from None
 
 
 @functools.lru_cache(maxsize=4)

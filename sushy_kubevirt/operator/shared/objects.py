@@ -156,21 +156,30 @@ def policy(namespace, shard, members):
             'policyTypes': ['Ingress'], 'ingress': rules}}
 
 
-def config_maps(namespace, shard, proxy):
+def config_maps(namespace, shard, defaults):
     """Make the ConfigMaps whose content is the operator's, or empty.
 
-    :param proxy: `config_map.Proxy`, or None
+    :param defaults: `deployments.Defaults`
     :returns: list: that in which the pod reports, and that of `config`
     """
     name = naming.shared(shard)
     made = [{'apiVersion': 'v1', 'kind': 'ConfigMap',
              'metadata': metadata(namespace, shard, served(name))}]
-    if proxy and proxy.authorities:
+    data = _files(defaults)
+    if data:
         made.append({
             'apiVersion': 'v1', 'kind': 'ConfigMap',
             'metadata': metadata(namespace, shard, config(name)),
-            'data': {options_file.PROXY_FILE: proxy.authorities}})
+            'data': data})
     return made
+
+
+def _files(defaults):
+    """:returns: dict, the files that the pod reads again when they change"""
+    files = {options_file.PROXY_FILE:
+             defaults.proxy and defaults.proxy.authorities,
+             options_file.HOSTS_FILE: defaults.denied.file}
+    return {name: text for name, text in files.items() if text}
 
 
 def deployment(namespace, shard, defaults, bmcs_per_pod, uid):
@@ -183,14 +192,16 @@ def deployment(namespace, shard, defaults, bmcs_per_pod, uid):
     name = naming.shared(shard)
     mounts, volumes = [], [{'name': 'tmp', 'emptyDir': {
         'medium': 'Memory', 'sizeLimit': _TMP}}]
-    if defaults.proxy and defaults.proxy.authorities:
+    env = [{'name': 'VIRTBMC_SHARED', 'value': f'{namespace}/{name}'}]
+    if _files(defaults):
+        env.append({'name': options_file.FOLDER_VARIABLE,
+                    'value': options_file.FOLDER})
         mounts.append(deployments.mount('config', options_file.FOLDER))
         volumes.append({'name': 'config',
                         'configMap': {'name': config(name)}})
     container = deployments.container(
         CONTAINER, defaults.image, defaults, ['sushy-kubevirt-bmc'],
-        [{'name': 'VIRTBMC_SHARED', 'value': f'{namespace}/{name}'}],
-        mounts, [], deployments.HEALTH_PORT,
+        env, mounts, [], deployments.HEALTH_PORT,
         _resources(bmcs_per_pod, defaults.cpu))
     return deployments.whole(
         metadata(namespace, shard), naming.shared_selector(shard),

@@ -122,7 +122,8 @@ class Shards:
         key = bmc.namespace, bmc.name
         self.release(key)
         size = _size(bmc, entry.entry(bmc, placement.SLOTS, _VERSION, _VERSION,
-                                      self._defaults.proxy))
+                                      self._defaults.proxy,
+                                      self._defaults.denied))
         shards, closed = (self._shards[bmc.namespace],
                           bmc.network_policy.enabled)
         number = next(
@@ -297,6 +298,16 @@ class Shards:
                 # It has changed meanwhile, and moves when it is entered.
                 member.policy = spec.NetworkPolicy(shard.closed)
 
+    def deny(self, hosts):
+        """Replace the cluster's hosts, and write all shards.
+
+        :param hosts: tuple, see `config_map.Denied`
+        """
+        self._defaults = deployments.with_cluster_hosts(self._defaults, hosts)
+        for shards in self._shards.values():
+            for shard in shards.values():
+                self._changed(shard)
+
     def start(self):
         """Start writing."""
         self._queue.start()
@@ -470,7 +481,7 @@ class Shards:
             await self._cluster.delete(shard, bmc_resources.BINDING, name)
             await self._cluster.delete(shard, bmc_resources.ROLE, name)
         await self._write_members(shard, texts)
-        reports, *config = objects.config_maps(*at, self._defaults.proxy)
+        reports, *config = objects.config_maps(*at, self._defaults)
         # Its content is the pod's.
         await self._cluster.ensure(shard, reports, lambda step: None)
         for obj in config:

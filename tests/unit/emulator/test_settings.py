@@ -129,13 +129,15 @@ class TestSettings(base.BaseTestCase):
 
     def test_reads_all_media_options(self):
         self.assertEqual(options.MediaOptions(), self.read().machine.media)
-        file = self.create_tempfiles([('ca', CERTIFICATE)])[0]
+        file, hosts = self.create_tempfiles([
+            ('ca', CERTIFICATE), ('hosts', '10.0.0.0/8\n192.0.2.1:6443\n')])
         prefix = 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_'
         given = {
             'STORAGE_CLASS': 'fast', 'ACCESS_MODE': 'ReadWriteMany',
             'MINIMUM_SIZE': '1Gi', 'DEFAULT_SIZE': 5, 'MODE': 'upload',
             'WAIT': 7, 'PROBE_SECONDS': 3, 'ALLOWED_HOSTS': ['*.a', '::1'],
             'DENIED_HOSTS': ['10.0.0.0/8', '192.0.2.1:6443'],
+            'DENIED_HOSTS_FILE': hosts,
             'DENIED_EXCEPT': ['10.0.0.1'], 'ALLOW_LOOPBACK': True,
             'ALLOW_LINK_LOCAL': True, 'CA_FILE': file, 'VERIFY': False,
             'UPLOAD_PROXY_URL': 'https://a:8443/x', 'UPLOAD_PROXY_CA': file}
@@ -148,7 +150,7 @@ class TestSettings(base.BaseTestCase):
                 wait=True, wait_seconds=7, probe_seconds=3,
                 allowed_hosts=('*.a', '::1'),
                 denied_hosts=('10.0.0.0/8', '192.0.2.1:6443'),
-                denied_except=('10.0.0.1',),
+                denied_hosts_file=hosts, denied_except=('10.0.0.1',),
                 allow_loopback=True, allow_link_local=True, ca_file=file,
                 verify=False, upload_proxy_url='https://a:8443/x',
                 upload_proxy_ca=file),
@@ -174,6 +176,7 @@ class TestSettings(base.BaseTestCase):
                 ('ALLOWED_HOSTS', ('a', [1], ['a/b'], ['10.0.0.1/8'],
                                    ['http://a/'], [''])),
                 ('DENIED_HOSTS', ('a', {'a': 1})),
+                ('DENIED_HOSTS_FILE', (7, '', '/missing', str(CONFIG))),
                 ('CA_FILE', ('/no/such/file', file, 7, '/', '')),
                 ('VERIFY', ('no', 1)),
                 ('UPLOAD_PROXY_URL', ('a', 'ftp://a', 'https://', 7,

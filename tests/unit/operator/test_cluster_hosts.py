@@ -44,27 +44,43 @@ def slice_(port, *addresses):
 class ClusterHostsTestCase(base.BaseTestCase):
 
     def test_hosts(self):
-        for client, server, environ, expected in (
+        networks, addresses = ('networks of Services',
+                               'addresses of the API server')
+        for client, server, environ, expected, missing in (
                 (Client([['10.96.0.0/12', 'fd00:96::/112'], ['10.4.0.0/16']],
                         slice_(6443, '192.0.2.1', '2001:db8::1')),
                  'https://10.96.0.1:443', POD,
                  ('10.4.0.0/16', '10.96.0.0/12', '10.96.0.1:443',
                   '192.0.2.1:6443', '[2001:db8::1]:6443',
-                  'fd00:96::/112')),
+                  'fd00:96::/112'), []),
                 # Before Kubernetes 1.33.
                 (Client(None, slice_(6443, '192.0.2.1')),
                  'https://10.96.0.1', POD,
-                 ('10.96.0.1:443', '192.0.2.1:6443')),
+                 ('10.96.0.1:443', '192.0.2.1:6443'),
+                 [networks]),
                 # Outside of the cluster.
                 (Client([], errors.ObjectNotFound('x')),
-                 'https://[2001:db8::2]:6443', {}, ('[2001:db8::2]:6443',)),
+                 'https://[2001:db8::2]:6443', {}, ('[2001:db8::2]:6443',),
+                 [addresses]),
                 (Client([], errors.ObjectNotFound('x')),
-                 'https://api.test:6443', {}, ()),
-                # Without the ClusterRole.
-                (Client(errors.AccessDenied('x'), None), 'https://10.96.0.1',
-                 POD, ('10.96.0.1:443',))):
-            found = asyncio.run(cluster_hosts.find(client, server, environ))
+                 'https://api.test:6443', {}, (), [addresses]),
+                # Without one right, or both.
+                (Client(errors.AccessDenied('x'), slice_(6443, '192.0.2.1')),
+                 'https://10.96.0.1', POD,
+                 ('10.96.0.1:443', '192.0.2.1:6443'),
+                 [networks]),
+                (Client(errors.AccessDenied('x'), errors.AccessDenied('x')),
+                 'https://10.96.0.1', POD, ('10.96.0.1:443',),
+                 [networks, addresses])):
+            found, gaps = asyncio.run(cluster_hosts.find(
+                client, server, environ))
             self.assertEqual(sorted((*NAMES, *expected)), list(found))
+            self.assertEqual(missing, [
+                words for words in ('networks of Services',
+                                    'addresses of the API server')
+                if any(words in gap for gap in gaps)])
+            for gap in gaps:
+                self.assertIn('--denied-hosts', gap)
             for one in found:
                 if url_policy.address_and_port(one) is None:
                     url_policy.network(one)

@@ -12,6 +12,7 @@ from oslotest import base
 
 from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import spec
@@ -178,6 +179,24 @@ class ConfigMapTestCase(base.BaseTestCase):
             self.assertEqual(denied.hosts, one.denied_hosts)
             self.assertEqual(denied.excepted, one.denied_except)
 
+    def test_hosts_of_the_cluster(self):
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        bmc, denied = bodies.bmc(), config_map.Denied(
+            ('a.test',), cluster=('10.96.0.0/12', '192.0.2.1:6443'))
+        for name, text in config_map.config_map(bmc, None, denied)[
+                'data'].items():
+            (folder / name).write_text(text)
+        found = settings.read(options_file.read(
+            str(folder / options_file.FILE)))
+        for options_ in found.machine.media, found.events:
+            self.assertEqual(('a.test',), options_.denied_hosts)
+            self.assertEqual(denied.cluster, url_policy.read_hosts(
+                options_.denied_hosts_file))
+        # A pod reads the file again, but not whether there is one.
+        self.assertEqual(3, len({config_map.digest(bmc, None, one) for one in (
+            denied, dataclasses.replace(denied, cluster=('10.4.0.0/16',)),
+            dataclasses.replace(denied, cluster=()), config_map.Denied())}))
+
     def test_only_options_of_the_operator_are_read(self):
         """Others name files, which may have commands in them."""
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).join(
@@ -192,6 +211,7 @@ class ConfigMapTestCase(base.BaseTestCase):
                       'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS',
                       'SUSHY_EMULATOR_KUBEVIRT_MEDIA_CA_FILE',
                       'SUSHY_EMULATOR_KUBEVIRT_MEDIA_UPLOAD_PROXY_CA',
+                      'SUSHY_EMULATOR_KUBEVIRT_MEDIA_DENIED_HOSTS_FILE',
                       'SUSHY_EMULATOR_AUTH_FILE', 'SUSHY_EMULATOR_SSL_KEY',
                       'SUSHY_EMULATOR_SYSTEM_DRIVER', 'TESTING'))):
             path.write_text(text)

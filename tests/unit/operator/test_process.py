@@ -2,6 +2,7 @@
 """Startup and termination of the operator process."""
 
 import asyncio
+import dataclasses
 import json
 import subprocess
 import sys
@@ -93,6 +94,35 @@ class ProcessTestCase(base.BaseTestCase):
         self.assertIn('--pod-user none (OpenShift) or 65532', logs.output[0])
         self.assertIsNone(decide(None))
         self.assertEqual(1000, decide(1000))
+
+    def test_hosts_of_the_cluster_are_looked_for_again(self):
+        found = [(('192.0.2.1:6443', '192.0.2.2:6443'), ()),
+                 # A control-plane node restarts.
+                 (('192.0.2.2:6443',), ('a gap',)),
+                 errors.Unavailable('x'),
+                 (('192.0.2.2:6443', '192.0.2.3:6443'), ('a gap',))]
+        made, denied = new_operator(), []
+
+        async def main():
+            made._options = dataclasses.replace(
+                made._options, cluster_hosts=await made._cluster_hosts())
+            ended = asyncio.Event()
+            made._controller = mock.Mock(
+                deny=lambda hosts: (denied.append(hosts), ended.set()))
+            task = asyncio.create_task(made._refresh_hosts())
+            async with asyncio.timeout(30):
+                await ended.wait()
+            task.cancel()
+
+        with mock.patch.multiple(process, DEFINITION_SECONDS=0,
+                                 HOSTS_SECONDS=0), \
+                mock.patch.object(process.cluster_hosts, 'find',
+                                  mock.AsyncMock(side_effect=found)), \
+                self.assertLogs('sushy_kubevirt', 'WARNING') as logs:
+            asyncio.run(main())
+        self.assertEqual([('192.0.2.1:6443', '192.0.2.2:6443',
+                           '192.0.2.3:6443')], denied)
+        self.assertEqual(1, str(logs.output).count('a gap'))
 
     def test_ends_when_namespace_is_readable_again(self):
         class Api:

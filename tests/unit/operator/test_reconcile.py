@@ -107,6 +107,28 @@ class ReconcileTestCase(base.BaseTestCase):
         kube.faults[:] = [lambda *what: AssertionError(what)]
         again.run()
 
+    def test_hosts_of_the_cluster_replace_no_pod(self):
+        """They differ while a control-plane node restarts."""
+        kube = harness.cluster_with(bodies.body())
+        services, node = '10.96.0.0/12', '192.0.2.1:6443'
+        harness.Operator(kube, cluster_hosts=(services, node)).run()
+        deployment = 'Deployment', 'lab', 'node-virtbmc'
+        before = kube.objects[deployment]['spec']
+
+        def assert_denied(*hosts):
+            self.assertEqual(list(hosts), kube.objects[
+                'ConfigMap', 'lab', 'node-virtbmc']['data'][
+                    'cluster-hosts.txt'].split())
+            self.assertEqual(before, kube.objects[deployment]['spec'])
+
+        assert_denied(services, node)
+        operator = harness.Operator(kube, cluster_hosts=(services,))
+        operator.run()
+        assert_denied(services)
+        operator.reconciler.deny((services, node, '192.0.2.2:6443'))
+        operator.run()
+        assert_denied(services, node, '192.0.2.2:6443')
+
     def test_same_result_when_killed_at_any_write(self):
         for scenario, (body, steps) in SCENARIOS.items():
             steps = (lambda kube: None, *steps)

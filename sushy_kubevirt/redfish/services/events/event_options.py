@@ -19,7 +19,10 @@ class EventOptions:
     #: Destinations that are denied, in the same form.
     denied_hosts: tuple = ()
 
-    #: Exceptions from them, in the same form.
+    #: File of more of them, an entry a line; read for every destination.
+    denied_hosts_file: str | None = None
+
+    #: Exceptions from both, in the same form.
     denied_except: tuple = ()
 
     #: Whether loopback and link-local addresses are allowed.

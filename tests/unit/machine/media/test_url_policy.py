@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+import pathlib
 import socket
 from unittest import mock
 
+import fixtures
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
@@ -260,6 +262,28 @@ class TestCheck(base.BaseTestCase):
                 self.assertIn(' is in denied_hosts', str(error))
             url_policy.check('http://fine/', options.MediaOptions(
                 denied_hosts=denied))
+
+    def test_file_of_denied_hosts_is_read_each_time(self):
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).join('hosts'))
+        given = {'denied_hosts_file': str(path),
+                 'denied_hosts': ('192.0.2.9',),
+                 'denied_except': ('10.96.0.9',)}
+        for text, refused, allowed in (
+                ('10.96.0.0/12\n*.svc\n', ('10.96.0.1', 'a.svc'),
+                 ('10.96.0.9', '192.0.2.1')),
+                ('192.0.2.1:80\n', ('192.0.2.1',), ('10.96.0.1',))):
+            path.write_text(text)
+            for host in (*refused, '192.0.2.9'):
+                self.refused(f'http://{host}/', **given)
+            for host in allowed:
+                url_policy.check(f'http://{host}/',
+                                 options.MediaOptions(**given))
+        # Without a list, nothing is allowed.
+        for text in 'a/b\n', '\xe9\n', None:
+            path.unlink() if text is None else path.write_text(text)
+            self.assertRaises(
+                errors.ConfigError, url_policy.check, 'http://192.0.2.1/',
+                options.MediaOptions(**given))
 
     def test_one_port_of_an_address_is_denied(self):
         denied = ('192.0.2.1:6443', '[2001:db8::1]:6443')

@@ -173,6 +173,8 @@ class ObjectsTestCase(base.BaseTestCase):
                          container['resources']['requests'])
         self.assertEqual({'tmp', 'config'}, {
             one['name'] for one in pod['volumes']})
+        self.assertIn({'name': 'VIRTBMC_OPTIONS_FOLDER',
+                       'value': '/etc/virtbmc/config'}, container['env'])
         without = objects.deployment('lab', 3, dataclasses.replace(
             defaults, proxy=None), 1000, 'uid')
         [container] = without['spec']['template']['spec']['containers']

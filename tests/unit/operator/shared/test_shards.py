@@ -590,6 +590,22 @@ class ShardsTestCase(base.BaseTestCase):
         operator.settle()
         self.assertEqual([{'n1'}], list(granted(kube).values()))
 
+    def test_hosts_of_the_cluster_replace_no_pod(self):
+        kube = cluster_with('n0')
+        operator = Operator(kube, cluster_hosts=('10.96.0.0/12',))
+        operator.settle()
+        pod = 'Deployment', 'lab', naming.shared(0)
+        before = records(kube), kube.objects[pod]['spec']
+        for hosts in ('192.0.2.1:6443',), ('192.0.2.2:6443', '10.4.0.0/16'):
+            operator.shards.deny(hosts)
+            operator.reconciler.deny(hosts)
+            operator.settle()
+            self.assertEqual(list(hosts), kube.objects[
+                'ConfigMap', 'lab', naming.shared(0) + '-config']['data'][
+                    'cluster-hosts.txt'].split())
+            self.assertEqual(before, (records(kube),
+                                      kube.objects[pod]['spec']))
+
     def test_foreign_role_of_its_name_does_not_matter(self):
         kube = cluster_with('n0')
         kube.add({'apiVersion': 'rbac.authorization.k8s.io/v1',

@@ -118,7 +118,7 @@ class MainTest(base.BaseTestCase):
     def test_help_lists_variables(self):
         for program, names in (
                 ('sushy-kubevirt-bmc', self.IPMI | self.REDFISH | {
-                    'VIRTBMC_SHARED'}),
+                    'VIRTBMC_SHARED', 'VIRTBMC_OPTIONS_FOLDER'}),
                 ('sushy-kubevirt-redfish', self.REDFISH),
                 ('sushy-kubevirt-ipmi', self.IPMI)):
             code, out, err = self.main(program, '--help')
