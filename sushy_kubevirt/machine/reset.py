@@ -46,14 +46,19 @@ def shows(reset_type, before, vm, vmi):
     :param reset_type: a `power_state.ResetType` of IPMI's Chassis Control
     :param before: uid of the active VMI before it was requested, or None
     """
+    active = run_strategy.is_active(vmi)
     if reset_type in _RESTARTS:
-        return run_strategy.shows('restart', vm, vmi, before)
-    state = power_state.state(vm, vmi)
-    if (reset_type is power_state.ResetType.FORCE_OFF
-            and state is power_state.PowerState.POWERING_OFF):
-        # It may have been shutting down before.
-        return run_strategy.grace_period(vmi) == 0
-    return state in _REACHED.get(reset_type, ())
+        return (run_strategy.start_requested(vm)
+                or run_strategy.start_pending(vm)
+                or active and vmi['metadata']['uid'] != before)
+    if reset_type in _STOPS:
+        return not run_strategy.starting(vm, vmi) and (
+            not active or run_strategy.stopping(vm, vmi) and (
+                not _STOPS[reset_type]
+                # It may have been shutting down before.
+                or run_strategy.grace_period(vmi) == 0))
+    return (reset_type is power_state.ResetType.ON
+            and power_state.state(vm, vmi) in _STARTED)
 
 
 def _push_power_button(machine):
@@ -108,13 +113,13 @@ _ACTIONS = {
     power_state.ResetType.RESUME: _resume,
 }
 
-# Types that do not restart a machine: its states when they have begun.
-_REACHED = {
-    power_state.ResetType.ON: (power_state.PowerState.POWERING_ON,
-                               power_state.PowerState.ON),
-    power_state.ResetType.FORCE_OFF: (power_state.PowerState.OFF,),
-    power_state.ResetType.GRACEFUL_SHUTDOWN: (
-        power_state.PowerState.POWERING_OFF, power_state.PowerState.OFF),
+# States of a machine whose start has begun.
+_STARTED = power_state.PowerState.POWERING_ON, power_state.PowerState.ON
+
+# Types that stop a machine: whether at once.
+_STOPS = {
+    power_state.ResetType.FORCE_OFF: True,
+    power_state.ResetType.GRACEFUL_SHUTDOWN: False,
 }
 
 # Types that restart a machine: whether at once.

@@ -674,26 +674,58 @@ class EffectTestCase(base.BaseTestCase):
 
 class ShownTestCase(base.BaseTestCase):
 
+    def assert_shown(self, cases):
+        for kind, before, vm, vmi, shown in cases:
+            self.assertIs(shown, reset.shows(kind, before, vm, vmi),
+                          (kind, vm, vmi))
+
     def test_effect_of_a_reset(self):
+        vm = fakes.vm('Manual')
+        restarted = fakes.vm('Manual', requests=[fakes.STOP, fakes.START])
         running, stopping = fakes.vmi(), fakes.vmi(deleting=True)
         killed = fakes.vmi(deleting=True, grace=0)
         ended = fakes.vmi('Succeeded')
-        for kind, before, vmi, shown in (
-                (R.ON, None, None, False), (R.ON, None, running, True),
-                (R.ON, 'u0', stopping, False),
-                (R.FORCE_OFF, 'u0', running, False),
-                (R.FORCE_OFF, 'u0', stopping, False),
-                (R.FORCE_OFF, 'u0', killed, True),
-                (R.FORCE_OFF, 'u0', ended, True),
-                (R.FORCE_OFF, 'u0', None, True),
-                (R.GRACEFUL_SHUTDOWN, 'u0', running, False),
-                (R.GRACEFUL_SHUTDOWN, 'u0', stopping, True),
-                (R.FORCE_RESTART, 'u0', running, False),
-                (R.FORCE_RESTART, 'u0', stopping, True),
-                (R.POWER_CYCLE, 'u9', running, True),
-                (R.NMI, 'u0', running, False)):
-            self.assertIs(shown, reset.shows(kind, before, fakes.vm(
-                'Manual'), vmi), (kind, vmi))
+        self.assert_shown((
+            (R.ON, None, vm, None, False), (R.ON, None, vm, running, True),
+            (R.ON, 'u0', vm, stopping, False),
+            (R.FORCE_OFF, 'u0', vm, running, False),
+            (R.FORCE_OFF, 'u0', vm, stopping, False),
+            (R.FORCE_OFF, 'u0', vm, killed, True),
+            (R.FORCE_OFF, 'u0', vm, ended, True),
+            (R.FORCE_OFF, 'u0', vm, None, True),
+            (R.GRACEFUL_SHUTDOWN, 'u0', vm, running, False),
+            (R.GRACEFUL_SHUTDOWN, 'u0', vm, stopping, True),
+            (R.FORCE_RESTART, 'u0', vm, running, False),
+            (R.FORCE_RESTART, 'u0', restarted, stopping, True),
+            (R.POWER_CYCLE, 'u9', vm, running, True),
+            (R.NMI, 'u0', vm, running, False)))
+
+    def test_stop_of_a_machine_that_starts(self):
+        """Off is the state of a start that failed, too."""
+        stuck = fakes.vmi('Scheduling', conditions=[fakes.condition(
+            'PodScheduled', 'False', 'Unschedulable')])
+        requested = fakes.vm('Manual', requests=[fakes.START])
+        cancelled = fakes.vm('Manual', requests=[{'action': 'Stop'}])
+        for kind in R.FORCE_OFF, R.GRACEFUL_SHUTDOWN:
+            self.assert_shown((
+                (kind, 'u0', fakes.vm('Always'), stuck, False),
+                (kind, None, fakes.vm('Always'), None, False),
+                (kind, None, requested, None, False),
+                (kind, None, cancelled, None, True),
+                (kind, 'u0', fakes.vm('Halted'), fakes.vmi(
+                    'Scheduling', grace=0), True)))
+
+    def test_guest_that_is_shutting_down_before(self):
+        replaced = fakes.vm('Always')
+        run_strategy.begin_restart(replaced, 'u0', True, start_pending=True)
+        killed = fakes.vmi(deleting=True, grace=0)
+        self.assert_shown((
+            (R.POWER_CYCLE, 'u0', fakes.vm('Manual'), fakes.vmi(
+                deleting=True), False),
+            (R.POWER_CYCLE, 'u0', fakes.vm('Manual'), None, False),
+            (R.POWER_CYCLE, 'u0', replaced, fakes.vmi(), True),
+            (R.FORCE_OFF, 'u0', replaced, killed, False),
+            (R.GRACEFUL_SHUTDOWN, 'u0', replaced, killed, False)))
 
 
 class OneTimeBootTestCase(ResetTestCase):
