@@ -19,6 +19,7 @@ from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import deployments
+from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator.shared import objects
 from tests.unit.operator import bodies
@@ -838,6 +839,20 @@ class AdmissionTestCase(base.BaseTestCase):
                             'userInfo': {'username': user}}})
                         for one in policy['matchConditions'][:1]])
 
+    def test_accounts_of_the_operator(self):
+        [matching] = self.policies['virtbmc-operator']['matchConditions']
+        for user, expected in (
+                ('sushy-kubevirt-system:sushy-kubevirt-operator', True),
+                # kustomize's namePrefix and nameSuffix.
+                ('a:x-sushy-kubevirt-operator', True),
+                ('a:sushy-kubevirt-operator-2', True),
+                ('sushy-kubevirt-operator:default', False),
+                ('a:sushy-kubevirt', False)):
+            with self.subTest(user=user):
+                self.assertIs(expected, cel.evaluate(
+                    matching['expression'], {'request': {'userInfo': {
+                        'username': 'system:serviceaccount:' + user}}}))
+
     def test_sources_of_datavolumes(self):
         for source, expected in SOURCES:
             spec = {'storage': {}}
@@ -951,12 +966,61 @@ class AdmissionTestCase(base.BaseTestCase):
             return changed
 
         container = deployment['spec']['template']['spec']['containers'][0]
+        own = deployment['spec']['template']['spec']['securityContext']
+
+        def within(**fields):
+            return pod(containers=[{**container, 'securityContext': {
+                **container['securityContext'], **fields}}])
+
         for plural, obj, allowed in (
                 ('deployments', deployment, True),
                 ('deployments', shared, True),
                 ('rolebindings', binding, True),
                 ('secrets', rbac.state(bodies.vm()), True),
                 ('secrets', {'type': 'kubernetes.io/tls'}, True),
+                ('deployments', deployments.deployment(
+                    bmc, deployments.Defaults('a', user=None)), True),
+                # What the API server and webhooks add.
+                ('deployments', pod(
+                    restartPolicy='Always', dnsPolicy='ClusterFirst',
+                    schedulerName='default-scheduler', affinity={},
+                    serviceAccount='node-virtbmc'), True),
+                ('deployments', within(privileged=False), True),
+                *(('deployments', within(**fields), False) for fields in (
+                    {'capabilities': {'drop': ['ALL'], 'add': ['MKNOD']}},
+                    {'capabilities': {'add': ['SYS_ADMIN']}},
+                    {'capabilities': {'drop': ['NET_RAW']}},
+                    {'capabilities': {}},
+                    {'runAsUser': 0},
+                    {'runAsNonRoot': False},
+                    {'allowPrivilegeEscalation': True},
+                    {'privileged': True},
+                    {'procMount': 'Unmasked'},
+                    {'seccompProfile': {'type': 'Unconfined'}},
+                    {'appArmorProfile': {'type': 'Unconfined'}},
+                    {'seLinuxOptions': {'type': 'spc_t'}},
+                    {'windowsOptions': {'hostProcess': True}})),
+                *(('deployments', pod(securityContext=context), False)
+                  for context in (
+                    {}, {**own, 'runAsUser': 0}, {'runAsNonRoot': True},
+                    {**own, 'runAsNonRoot': False},
+                    {**own, 'sysctls': [{'name': 'a', 'value': 'b'}]},
+                    {**own, 'seccompProfile': {'type': 'Unconfined'}})),
+                *(('deployments', pod(containers=[{
+                    **container, **fields}]), False) for fields in (
+                    {'ports': [{'containerPort': 22, 'hostPort': 22}]},
+                    {'securityContext': {}},
+                    {'securityContext': {'capabilities': {'drop': [
+                        'ALL']}}})),
+                # Another container than the first.
+                ('deployments', pod(containers=[
+                    container, {'name': 'a', 'image': 'a'}]), False),
+                *(('deployments', pod(**{field: value}), False)
+                  for field, value in (
+                    ('hostIPC', True), ('shareProcessNamespace', True),
+                    ('nodeName', 'a'), ('runtimeClassName', 'a'),
+                    ('hostAliases', []), ('dnsConfig', {}),
+                    ('ephemeralContainers', [container]))),
                 ('deployments', pod(serviceAccountName='admin'), False),
                 ('deployments', pod(hostNetwork=True), False),
                 ('deployments', pod(hostPID=True), False),
@@ -974,8 +1038,10 @@ class AdmissionTestCase(base.BaseTestCase):
                     'kind': 'User', 'name': 'jane'}]}, False),
                 ('rolebindings', {**binding, 'subjects': [{
                     **binding['subjects'][0], 'name': 'default'}]}, False),
-                ('secrets', {'type': 'kubernetes.io/service-account-token'},
-                 False)):
+                *(('secrets', {'type': type_}, False) for type_ in (
+                    'kubernetes.io/service-account-token',
+                    'bootstrap.kubernetes.io/token',
+                    'kubernetes.io/dockerconfigjson'))):
             with self.subTest(plural=plural, obj=obj):
                 self.assert_denied(
                     None if allowed else 'the operator may', self.denials(
@@ -1056,6 +1122,16 @@ class AdmissionTestCase(base.BaseTestCase):
                 ('node-virtbmc', 'jane', 'CREATE', False),
                 ('node-virtbmc', own, 'UPDATE', False),
                 (name + '-config', own, 'UPDATE', False),
+                # The CA that clients are told to trust.
+                (naming.authority('node'), 'jane', 'CREATE', False),
+                (naming.authority('node'), 'jane', 'UPDATE', False),
+                (naming.authority('node'), own, 'UPDATE', False),
+                *((media_annotation.ca_config_map('vm', device.id), user,
+                   'UPDATE', user != 'jane')
+                  for device in (model.CD, model.USB_STICK, model.HTTP_BOOT)
+                  for user in ('jane', own)),
+                (media_annotation.ca_config_map(LONG, model.CD.id), 'jane',
+                 'CREATE', False),
                 (name + '-served', own, 'UPDATE', True),
                 (name + '-served', own, 'CREATE', False),
                 (name + '-served', own.replace('lab', 'far'), 'UPDATE', False),
@@ -1073,8 +1149,17 @@ class AdmissionTestCase(base.BaseTestCase):
         self.assertEqual(
             ('patch', 'bmc.kubevirt.io', 'virtualmachinebmcs', 'status',
              'lab'), tuple(asked[0])[:5])
-        self.assertFalse(cel.evaluate(matching['expression'], {
-            'object': {'metadata': {'name': 'node-virtbmc-mine'}}}))
+        for other in 'node-virtbmc-mine', 'node-ca', 'vm-bmc-x-ca':
+            self.assertFalse(cel.evaluate(matching['expression'], {
+                'object': {'metadata': {'name': other}}}))
+        # An emulator with the account of a user who may change VMs.
+        self.assertEqual([], self.denials(
+            'virtbmc-shared', {'metadata': {'name': 'vm-bmc-cd-ca'}}, {},
+            authorizer=lambda wanted: (
+                tuple(wanted)[:5] == ('patch', 'kubevirt.io',
+                                      'virtualmachines', '', 'lab'), ''),
+            request={'namespace': 'lab', 'operation': 'CREATE',
+                     'userInfo': {'username': 'jane'}}))
         self.assertEqual([], self.denials(
             'virtbmc-shared', {'metadata': {'name': name}}, {},
             authorizer=lambda wanted: (True, ''), request={
