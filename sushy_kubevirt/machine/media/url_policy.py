@@ -256,14 +256,16 @@ def check(url, options):
 
 
 def is_allowed_name(url, options):
-    """Return whether `allowed_hosts` lists a URL's host by name.
+    """Return whether a URL's host is allowed by its name alone.
 
-    CDI may then fetch from it even if the BMC cannot resolve it.
+    CDI may then fetch from it even if the BMC cannot resolve it. Where hosts
+    are denied, the name must be an exception from them: what it resolves to
+    for CDI may be denied.
     """
     found = parse(url)
     rules = _rules(options)
     return (bool(options.allowed_hosts) and rules.allows_name(found.host)
-            and not rules.denies_name(found.host))
+            and (rules.excepts_name(found.host) or not rules.denies_hosts))
 
 
 def _resolve(found):
@@ -355,6 +357,11 @@ class _Rules:
     excepted_names: tuple
     excepted_networks: tuple
     denied_ports: frozenset
+
+    @property
+    def denies_hosts(self):
+        return bool(self.denied_names or self.denied_networks
+                    or self.denied_ports)
 
     def allows_name(self, host):
         return _matches(host, self.allowed_names)

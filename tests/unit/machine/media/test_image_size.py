@@ -214,6 +214,8 @@ class TestRefusals(ProbeTestCase):
                      allowed_hosts=('10.0.0.0/8',))
         self.assertTrue(self.probe(
             url, default_size=1 << 30, allowed_hosts=('*.invalid',)).guessed)
+        self.refused('unreachable', url, default_size=1 << 30,
+                     allowed_hosts=('*',), denied_hosts=('10.96.0.0/12',))
 
     def test_forbidden_address_is_not_contacted(self):
         server = self.serve(file_servers.image(b'x'))

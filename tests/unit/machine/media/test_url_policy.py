@@ -344,8 +344,17 @@ class TestCheck(base.BaseTestCase):
         self.assertFalse(trusted('http://a/'))
         self.assertTrue(trusted('http://a/', allowed_hosts=('a',)))
         self.assertFalse(trusted('http://b/', allowed_hosts=('a',)))
+        # What CDI finds for the name may be denied.
+        for denied in 'a', 'b', '10.96.0.0/12', '192.0.2.1:6443':
+            for excepted, expected in ((), False), (('b',), False), (
+                    ('a',), True):
+                self.assertEqual(expected, trusted(
+                    'http://a/', allowed_hosts=('*',), denied_hosts=(denied,),
+                    denied_except=excepted))
+        path = self.useFixture(fixtures.TempDir()).join('hosts')
+        pathlib.Path(path).write_text('10.96.0.0/12\n')
         self.assertFalse(trusted('http://a/', allowed_hosts=('a',),
-                                 denied_hosts=('a',)))
+                                 denied_hosts_file=path))
 
     def test_entries_of_allow_list(self):
         for entry in ('', 'a b', '10.0.0.1/8', '10.0.0.0/33', '1.2.3', '*a',
