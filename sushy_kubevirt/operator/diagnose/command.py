@@ -179,6 +179,8 @@ class Run:
             self._add(findings.unknown(
                 operator_state.AREA, f'Its options are not known: {e}'))
         self._settings = settings
+        self._check(operator_state.AREA, operator_state.hosts, reader,
+                    settings)
         self._check(rights.AREA, rights.operator, reader, settings, _progress)
         if with_bmcs and self._has_definition():
             self._check(bmcs.AREA, bmcs.not_ready, reader, settings)

@@ -34,6 +34,9 @@ DEFINITION = 'crd/virtualmachinebmc.yaml'
 ADMISSION = 'base/admission.yaml'
 ACCESS = 'base/access.yaml'
 
+#: The operator's rights in all namespaces, whatever it serves.
+NETWORKS = 'base/networks.yaml'
+
 #: Patches that add rights to those of `ACCESS`.
 AUTO_CREATE = 'components/auto-create/access.yaml'
 OPENSHIFT = 'components/openshift/access.yaml'

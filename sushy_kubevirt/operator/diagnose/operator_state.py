@@ -12,6 +12,7 @@ import time
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import cluster_hosts
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator.diagnose import findings
@@ -38,6 +39,7 @@ class Settings:
     :param namespaces: tuple of the namespaces it serves; () for all
     :param auto_create: whether it creates BMCs
     :param uploads: whether its BMCs may upload images
+    :param denies_hosts: whether it is told what BMCs may not reach
     """
 
     namespace: str
@@ -45,6 +47,7 @@ class Settings:
     namespaces: tuple = ()
     auto_create: bool = False
     uploads: bool = False
+    denies_hosts: bool = False
 
 
 def settings(reader, namespace):
@@ -67,6 +70,7 @@ def settings(reader, namespace):
     parser.add_argument('--namespace', action='append', default=[])
     parser.add_argument('--auto-create')
     parser.add_argument('--upload-proxy-url')
+    parser.add_argument('--denied-hosts')
     try:
         given, _ = parser.parse_known_args(words)
     except argparse.ArgumentError as e:
@@ -76,7 +80,27 @@ def settings(reader, namespace):
     return Settings(
         namespace, pod.get('serviceAccountName') or naming.OPERATOR,
         tuple(dict.fromkeys(given.namespace)), bool(given.auto_create),
-        bool(given.upload_proxy_url))
+        bool(given.upload_proxy_url), bool(given.denied_hosts))
+
+
+def hosts(reader, settings):
+    """Check whether the operator knows the networks of Services.
+
+    :param reader: a `reader.Reader`
+    :param settings: `Settings`
+    :returns: iterator of `findings.Finding`
+    """
+    if settings.denies_hosts or reader.serves_kind(
+            cluster_hosts.SERVICE_CIDR):
+        yield findings.ok(AREA, 'ServicesDenied',
+                          'BMCs may not reach the networks of Services.')
+    else:
+        yield findings.warning(
+            AREA, 'ServicesNotDenied',
+            'Clients of BMCs may have them request URLs of Services: '
+            f'{cluster_hosts.UNSERVED}.',
+            'Name the network of Services by --denied-hosts, or deniedHosts '
+            'in the values of the chart.')
 
 
 def operator(reader, namespace, progress):

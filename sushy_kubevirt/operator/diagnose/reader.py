@@ -52,6 +52,11 @@ class Reader:
         self.remaining(0)
         return self.client.serves_group(group)
 
+    def serves_kind(self, resource):
+        """Tell whether the API server serves a kind."""
+        self.remaining(0)
+        return self.client.serves(resource)
+
     def get(self, resource, namespace, name):
         """:returns: the object, a dict; None if it does not exist"""
         self.remaining(0)

@@ -44,6 +44,9 @@ def operator(reader, settings, progress, path=manifests.ACCESS):
     asked = [one for namespace in settings.namespaces or ('',)
              for one in attributes(rules, namespace)]
     asked += attributes(own['rules'], settings.namespace)
+    [networks] = manifests.of_kind(
+        manifests.read(manifests.NETWORKS), 'ClusterRole')
+    asked += attributes(networks['rules'], '')
     yield from _check(
         reader, AREA, (settings.namespace, settings.account), asked, progress,
         installation.remedy())

@@ -37,6 +37,7 @@ class Client:
         self.groups = groups
         self.objects = {}       # (resource, namespace, name): dict
         self.denied = set()     # resources that may not be read
+        self.unserved = ()
         self.lacking = []       # attributes of requests that are not allowed
         self.username = 'admin'
         self.asked = []
@@ -54,6 +55,9 @@ class Client:
 
     def serves_group(self, group):
         return group in self.groups
+
+    def serves(self, resource):
+        return resource not in self.unserved
 
     def _check(self, verb, resource, namespace):
         if resource in self.denied:

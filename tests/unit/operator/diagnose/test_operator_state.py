@@ -7,6 +7,7 @@ from oslotest import base
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
+from sushy_kubevirt.operator import cluster_hosts
 from sushy_kubevirt.operator.diagnose import operator_state
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import pki
@@ -110,10 +111,12 @@ class OperatorTestCase(base.BaseTestCase):
             args=('--image=$(EMULATOR_IMAGE)', '--namespace=a',
                   '--namespace', 'b', '--auto-create', 'bmc=auto',
                   '--upload-proxy-url', 'https://cdi',
-                  '--upload-proxy-ca', '/not/here'),
+                  '--upload-proxy-ca', '/not/here',
+                  '--denied-hosts=10.96.0.0/12'),
             serviceAccountName='me'))
         self.assertEqual(
-            operator_state.Settings(SYSTEM, 'me', ('a', 'b'), True, True),
+            operator_state.Settings(SYSTEM, 'me', ('a', 'b'), True, True,
+                                    True),
             read())
 
     def test_settings_that_cannot_be_read(self):
@@ -123,6 +126,21 @@ class OperatorTestCase(base.BaseTestCase):
             errors.ConfigError, operator_state.settings,
             fakes.reading(self.client), SYSTEM)
         self.assertIn('expected one argument', str(e))
+
+    def test_networks_of_services(self):
+        def check(**given):
+            return list(operator_state.hosts(
+                fakes.reading(self.client),
+                operator_state.Settings(SYSTEM, **given)))
+        self.assertEqual([('ok', 'ServicesDenied')], fakes.brief(check()))
+        # Before Kubernetes 1.33.
+        self.client.unserved = (cluster_hosts.SERVICE_CIDR,)
+        [found] = check()
+        self.assertEqual([('warning', 'ServicesNotDenied')],
+                         fakes.brief([found]))
+        self.assertIn('--denied-hosts', found.remedy)
+        self.assertEqual([('ok', 'ServicesDenied')],
+                         fakes.brief(check(denies_hosts=True)))
 
     # The authority
 
