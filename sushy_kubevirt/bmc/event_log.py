@@ -330,8 +330,8 @@ class Log:
         self._failed.pop(machine.uid, None)
         found.sort(key=operator.itemgetter(0))
         entries = tuple(
-            _stopped(entry) if entry.seconds > stops.get(vmi, math.inf)
-            else entry for _, entry, vmi in found[-MAX_ENTRIES:])
+            _stopped(entry) if version > stops.get(vmi, math.inf) else entry
+            for (_, version, _), entry, vmi in found[-MAX_ENTRIES:])
         for uid in [uid for uid, (at, _) in tuple(self._read.items())
                     if now - at > FRESH_SECONDS]:
             self._read.pop(uid, None)
@@ -451,20 +451,20 @@ def _ours(event):
 
 
 def _stop(event):
-    """Return which VMI was stopped on request, according to an Event.
+    """Return which VMI is stopped on request, according to an Event.
 
-    virt-handler records that it ends a guest, after an expired grace period
-    or without one; virt-controller that it has deleted a VMI, which it also
-    does after a crash.
+    virt-controller records that it has deleted a VMI, which it also does
+    after a crash (stopVMI in pkg/virt-controller/watch/vm/vm.go, KubeVirt
+    1.9). That virt-handler is "stopping" a guest says less: it also ends
+    guests that cannot continue, or whose node is drained.
 
-    :returns: {uid of the VMI: seconds since the epoch after which its end is
-        what was requested}
+    :returns: {uid of the VMI: resourceVersion of Events after which its end
+        is what was requested}
     """
-    reason, message = event.get('reason'), event.get('message') or ''
-    if reason == 'Deleted' and message == 'VirtualMachineInstance stopping':
-        return {event['involvedObject'].get('uid'): 0.0}
-    if reason == 'SuccessfulDelete' and 'virtual machine instance' in message:
-        return {message.rpartition(' ')[2]: cleared_log.when(event)}
+    message = event.get('message') or ''
+    if (event.get('reason') == 'SuccessfulDelete'
+            and 'virtual machine instance' in message):
+        return {message.rpartition(' ')[2]: cleared_log.version(event)}
     return {}
 
 

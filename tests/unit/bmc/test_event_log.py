@@ -175,8 +175,10 @@ class LogTestCase(base.BaseTestCase):
             if entry.reason == 'Stopped'])
 
     def test_end_of_a_guest_on_request_is_no_crash(self):
-        self.stopping(5, 'forced')
-        self.crash(5, 'forced')
+        # In the same second, with the node's clock behind.
+        self.deleted(5, 'forced')
+        self.stopping(4, 'forced')
+        self.crash(4, 'forced')
         # Before its guest ran.
         self.deleted(6, 'early')
         self.crash(7, 'early')
@@ -192,11 +194,14 @@ class LogTestCase(base.BaseTestCase):
         self.deleted(8, 'crashed')
         self.crash(9, 'again')
         self.deleted(10, 'again')
-        self.assert_crashes(['Warning'] * 3)
+        # virt-handler ends a guest whose migration failed, for example.
+        self.stopping(11, 'irrecoverable')
+        self.crash(11, 'irrecoverable')
+        self.assert_crashes(['Warning'] * 4)
         self.assertIn('crashed', self.entries()[0].text)
 
     def test_end_on_request_after_the_log_was_cleared(self):
-        self.stopping(5)
+        self.deleted(5, 'u0')
         self.log.clear(self.machine)
         self.crash(7)
         self.assert_crashes(['OK'])
