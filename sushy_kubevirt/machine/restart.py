@@ -11,13 +11,14 @@ Under ``Manual`` it does not, and so a machine that is still starting is
 restarted under ``Manual``. The one-time boot reconciler restores the run
 strategy when the next VMI exists.
 
-A forced restart of a guest that is paused or shutting down is a
-`vmi_replacement`.
+A forced restart of a guest that is shutting down, or paused (from KubeVirt
+1.9 on), is a `vmi_replacement`.
 """
 
 import copy
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import feature_gates
 from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import power_action
@@ -28,6 +29,9 @@ from sushy_kubevirt.machine import vmi_replacement
 
 #: Grace period, in seconds, that virt-api sets before a forced restart.
 _FORCED_GRACE_SECONDS = 1
+
+#: First version of KubeVirt that ends the guest by this grace period.
+_GRACE_VERSION = (1, 9)
 
 #: Longest wait, in seconds, for the VMI of a start that was requested before.
 _COMING_SECONDS = 2.0
@@ -99,7 +103,8 @@ class _Restart:
             return self._restart_stopping(vm, vmi)
         if not run_strategy.vmi_seen(vm):
             return power_action.vmi_seen()
-        if self._force and power_state.paused(vmi):
+        if (self._force and power_state.paused(vmi)
+                and not _ends_paused_guests(self._machine)):
             return self._replace(vm, vmi)
         self._uid = uid
         self._restart(vm, vmi)
@@ -200,6 +205,20 @@ def _run_restarted_under_always(machine, vm, vmi):
             and boot_overrides.ends_at_reboot(vm)
             and run_strategy.starting(vm, vmi)):
         power_on_off.run_under_always(machine, vm, strategy)
+
+
+def _ends_paused_guests(machine):
+    """Return whether KubeVirt's forced restart ends a paused guest at once.
+
+    Before 1.9 it deletes the pod with grace period 1
+    (RestartVMRequestHandler in pkg/virt-api/rest/subresource.go of 1.5.0, in
+    lifecycle.go of 1.8.4). A stop with grace period 0 would be slower in
+    1.5.0 to 1.5.2 and in 1.6.0: their virt-handler uses the grace period that
+    the guest was started with (hasGracePeriodExpired in
+    pkg/virt-handler/vm.go).
+    """
+    version = feature_gates.number(machine.gates.version)
+    return version is not None and version < _GRACE_VERSION
 
 
 def _vm_off_error(machine, vm):

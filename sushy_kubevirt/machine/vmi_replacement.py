@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replacement of a VMI with grace period 0.
 
-KubeVirt's forced restart has grace period 1: it asks the guest to shut down
-and ends it a second later. Both need a guest that runs and that is not
-shutting down already. KubeVirt has no action for a stop with grace period 0
-that a start follows, and refuses both a start and a restart while a stop is
-requested. So the BMC stops the VMI, removes that request when KubeVirt has
-carried it out, and requests a restart of the VMI that is ending. The VM runs
-under ``Manual`` meanwhile, see `run_strategy.begin_restart`.
+KubeVirt's forced restart has grace period 1: from KubeVirt 1.9 on it asks the
+guest to shut down and ends it a second later. Both need a guest that runs and
+that is not shutting down already. KubeVirt has no action for a stop with
+grace period 0 that a start follows, and refuses both a start and a restart
+while a stop is requested. So the BMC stops the VMI, removes that request when
+KubeVirt has carried it out, and requests a restart of the VMI that is ending.
+The VM runs under ``Manual`` meanwhile, see `run_strategy.begin_restart`.
 """
 
 from sushy_kubevirt.machine import run_strategy

@@ -451,6 +451,18 @@ class ReplacedTestCase(ResetTestCase):
             reset.reset(machine, R.FORCE_RESTART)
             self.assertEqual(expected, sent(machine))
 
+    def test_version_that_ends_paused_guests(self):
+        for version, state, expected in (
+                ('v1.5.0', PAUSED, ['restart 0']),
+                ('v1.8.4', PAUSED, ['restart 0']),
+                ('v1.8.4', STOPPING, ['save', 'stop 0', *REPLACE]),
+                ('v1.9.0-rc.2', PAUSED, ['save', 'stop 0', *REPLACE]),
+                (None, PAUSED, ['save', 'stop 0', *REPLACE])):
+            machine = self.machine('Manual', state)
+            machine.gates.version = version
+            reset.reset(machine, R.FORCE_RESTART)
+            self.assertEqual(expected, sent(machine), version)
+
     def test_next_vmi_is_not_requested_yet(self):
         """The BMC's process, or the next one, does it."""
         machine = self.restart('RerunOnFailure', PAUSED)
