@@ -112,6 +112,10 @@ _REASONS = {'FailedPvcNotFound': 'ErrorPvcNotFound',
             'Unschedulable': 'ErrorUnschedulable',
             _SYNC_FAILED: SYNC_FAILED}
 
+#: Values of ``printableStatus`` for a volume that is not ready, which KubeVirt
+#: prefers to those of images.
+_VOLUME_STEPS = 'Provisioning', 'WaitingForVolumeBinding'
+
 #: The kubelet alternates between these while it repeats a download.
 _IMAGE_FAILURES = ('ErrImagePull', 'ImagePullBackOff')
 
@@ -252,9 +256,11 @@ def _vmi_failure(vm, vmi):
     if (scheduled.get('reason') == 'Unschedulable'
             and not _is_outdated(scheduled, vmi)):
         return _condition_failure(scheduled, vmi)
-    if reason not in _STEPS:
-        return _condition_failure(synchronized, vmi)
-    return None
+    status = (vm.get('status') or {}).get('printableStatus')
+    if reason in _STEPS or (reason in _IMAGE_FAILURES
+                            and status in _VOLUME_STEPS):
+        return None
+    return _condition_failure(synchronized, vmi)
 
 
 def sync_failure(vmi):

@@ -322,6 +322,20 @@ class ProblemTestCase(base.BaseTestCase):
                 self.assertEqual(first[0], power_state.problem(
                     fakes.vm(**fields), vmi).reason, (first, second))
 
+    def test_image_failure_while_a_volume_is_prepared(self):
+        """KubeVirt has no status for the reasons that follow."""
+        for status in 'Provisioning', 'WaitingForVolumeBinding':
+            for reason, problem in (
+                    ('ErrImagePull', None), ('ImagePullBackOff', None),
+                    ('FailedPvcNotFound', 'ErrorPvcNotFound'),
+                    ('FailedCreate', 'FailedCreate'),
+                    (SYNC_FAILED, 'SyncFailed')):
+                vm = fakes.vm(printableStatus=status)
+                vmi = fakes.vmi('Scheduling', conditions=[
+                    fakes.condition('Synchronized', 'False', reason)])
+                self.assertEqual(problem, getattr(
+                    power_state.problem(vm, vmi), 'reason', None))
+
     def test_missing_pvc(self):
         """virt-controller gives the condition PodScheduled no time, and
         keeps it when the PVC is there.
