@@ -50,6 +50,9 @@ RESOURCES = {
 #: would make a start slow.
 CPU = '30m'
 
+#: Resources whose requests may be below their limits.
+_OVERCOMMITTED = 'cpu', 'memory', 'ephemeral-storage'
+
 #: Reason of a Deployment's condition Progressing when its pods were ready
 #: (pkg/controller/deployment/util).
 _COMPLETE = 'NewReplicaSetAvailable'
@@ -325,7 +328,7 @@ def resources(bmc, defaults):
     :param bmc: a `spec.Bmc`, whose resources are those of the container, or
         parts for the protocols. A part that is missing is the default one.
     :param defaults: `Defaults`
-    :returns: dict; a resource has a limit if all parts limit it
+    :returns: dict; CPU and memory have a limit if all parts limit it
     """
     made = bmc.resources.get(BMC) or _total(bmc, defaults)
     if 'cpu' not in {**(made.get('limits') or {}),
@@ -336,7 +339,11 @@ def resources(bmc, defaults):
 
 
 def _total(bmc, defaults):
-    """Add up the parts of the protocols; parameters as of `resources`."""
+    """Add up the parts of the protocols; parameters as of `resources`.
+
+    A resource of which no container gets more than it requests has a limit in
+    any case: ``ValidateContainerResourceRequirements`` of Kubernetes.
+    """
     parts = [bmc.resources.get(name) or defaults.resources.get(name) or {}
              for name, enabled in ((REDFISH, bmc.redfish.enabled),
                                    (IPMI, bmc.ipmi)) if enabled]
@@ -348,7 +355,8 @@ def _total(bmc, defaults):
     for kind, found in (('requests', requests), ('limits', limits)):
         for name in dict.fromkeys(name for part in found for name in part):
             values = [part[name] for part in found if name in part]
-            if kind == 'requests' or len(values) == len(parts):
+            if (kind == 'requests' or len(values) == len(parts)
+                    or name not in _OVERCOMMITTED):
                 made.setdefault(kind, {})[name] = quantity.total(values)
     return made
 

@@ -2,6 +2,7 @@
 """The Services and the NetworkPolicy of a BMC."""
 
 import dataclasses
+import ipaddress
 
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
@@ -15,6 +16,9 @@ CLUSTER_IP, NODE_PORT, LOAD_BALANCER = (
 #: Annotation of a Service: the load balancer class in the BMC's spec. A class
 #: that another controller has set is not changed.
 CLASS = naming.GROUP + '/load-balancer-class'
+
+#: Annotation of a Service: networks that its load balancer admits.
+_SOURCE_RANGES = 'service.beta.kubernetes.io/load-balancer-source-ranges'
 
 #: Prefixes of annotations that users cannot set: the operator's own, and
 #: kubectl's, which contain the applied object.
@@ -57,6 +61,8 @@ def service(bmc, slot=None):
             port['targetPort'] = _FIRST_PORTS[port['name']] + slot.number
     metadata = naming.metadata(bmc, naming.base(bmc.name))
     annotations = permitted_annotations(wanted.annotations)
+    if _SOURCE_RANGES in annotations:
+        annotations[_SOURCE_RANGES] = _ranges(annotations[_SOURCE_RANGES])
     if annotations:
         metadata['annotations'] = annotations
     made = {'type': wanted.type, 'ports': ports,
@@ -68,6 +74,23 @@ def service(bmc, slot=None):
             CLASS] = wanted.load_balancer_class
     return {'apiVersion': 'v1', 'kind': 'Service', 'metadata': metadata,
             'spec': made}
+
+
+def _ranges(text):
+    """Write networks without bits behind their prefixes.
+
+    Kubernetes 1.36 and later refuse these (``IsValidCIDRForLegacyField``);
+    before, 10.0.0.1/8 meant 10.0.0.0/8.
+
+    :param text: networks, separated by commas
+    :returns: the same; others than networks as they are, for an error message
+        of the API server
+    """
+    try:
+        return ','.join(str(ipaddress.ip_network(one.strip(), strict=False))
+                        for one in text.split(','))
+    except ValueError:
+        return text
 
 
 def permitted_annotations(wanted):

@@ -31,10 +31,12 @@ _ESCAPES = {'__': '__underscores__', '.': '__dot__', '-': '__dash__',
 
 _OLD = re.compile(r'\boldSelf\b')
 
-# Of cel-go's strings and Kubernetes' quantities.
+# Of cel-go's strings, and Kubernetes' lists and quantities.
 _FUNCTIONS = {
     'split': lambda text, separator: text.split(separator),
+    'sum': sum,
     'quantity': lambda text: float(quantity.value(text)),
+    'asInteger': int,
     'compareTo': lambda one, other: (one > other) - (one < other)}
 
 

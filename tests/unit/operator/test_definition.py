@@ -21,6 +21,9 @@ OLD = {'virtualMachine': {'name': 'vm', 'namespace': 'far'}}
 
 RANGES = 'service.beta.kubernetes.io/load-balancer-source-ranges'
 
+# One character more than the prefix of a name may have.
+LONG_PREFIX = 'x.' * 126 + 'xx'
+
 # (spec, part of the error message)
 REFUSED = (
     ({}, 'give either virtualMachineRef or virtualMachine'),
@@ -87,7 +90,15 @@ REFUSED = (
      'greater than or equal to 0'),
     *(({**VM, 'resources': {'bmc': {'limits': {name: '1'}}}},
        'a container has no such resource')
-      for name in ('cpus', 'storage', 'a b', 'a/b/c', '/b')),
+      for name in ('cpus', 'storage', 'a b', 'a/b/c', '/b', 'hugepages-foo',
+                   'hugepages-', 'hugepages-0', 'a..b/c', '.a/b',
+                   'requests.a.test/x', f'{LONG_PREFIX[:245]}/x')),
+    *(({**VM, 'resources': {'bmc': {kind: {'example.test/gpu': text}
+                                    for kind in ('requests', 'limits')}}},
+       'are whole numbers') for text in ('500m', '1.5', '0.5Ki')),
+    *(({**VM, 'resources': {'redfish': {kind: {'hugepages-2Mi': text}
+                                        for kind in ('requests', 'limits')}}},
+       'a multiple of their size') for text in ('3Mi', '2M', 1)),
     *(({**VM, 'resources': {'ipmi': resources}},
        'a request is at most its limit') for resources in (
         {'requests': {'cpu': 1}, 'limits': {'cpu': '999m'}},
@@ -101,7 +112,8 @@ REFUSED = (
       for text in ('b c', '-', 'ä')),
     ({**VM, 'nodeSelector': {'a': 'x' * 64}}, 'more than 63'),
     *(({**VM, 'nodeSelector': {key: ''}}, 'keys of labels are names')
-      for key in ('a b', 'a/b/c', '/a', 'A.test/b', 'x' * 64, '')),
+      for key in ('a b', 'a/b/c', '/a', 'A.test/b', 'x' * 64, '', 'a..b/c',
+                  'a.-b/c', f'{LONG_PREFIX}/c')),
     ({**VM, 'tolerations': [{'effect': 'Maybe'}]}, 'Unsupported value'),
     *(({**VM, 'tolerations': [{'operator': 'Exists'}, toleration]}, message)
       for toleration, message in (
@@ -112,13 +124,28 @@ REFUSED = (
         ({'key': 'a', 'tolerationSeconds': 1, 'effect': 'NoSchedule'},
          'needs effect NoExecute'),
         ({'key': 'a b'}, 'should match'),
+        ({'key': 'a..b/c'}, 'should match'),
+        ({'key': f'{LONG_PREFIX}/c'}, 'prefix of more than 253'),
         ({'key': 'a', 'value': 'b c'}, 'should match'))),
     *(({**VM, 'service': {'annotations': {key: ''}}}, 'keys of annotations')
-      for key in ('no name!', 'a/b/c', '', 'x' * 64)),
+      for key in ('no name!', 'a/b/c', '', 'x' * 64, 'a..b/c',
+                  f'{LONG_PREFIX}/c')),
+    *(({**VM, **{part: {**needed, 'annotations': {
+        'a': 'x' * 150000, 'b': text}}}}, 'at most 255 KiB')
+      for part, needed in (('service', {}),
+                           ('route', {'termination': 'passthrough'}))
+      for text in ('x' * 150000, 'ä' * 60000)),
+    *(({**VM, 'service': {'type': 'LoadBalancer', 'annotations': {
+        RANGES: text}}}, 'has networks such as') for text in (
+        '10.0.0.0', '10.0.0.0/33', '10.0.0.256/32', '10.0.0.0/08', 'a',
+        '10.0.0.0/8,', ',', '10.0.0.0/8 192.168.0.0/16', '010.0.0.0/8',
+        'fd00::/129')),
     ({**VM, 'service': {'annotations': {RANGES: '10.0.0.0/8'}}},
      'needs type LoadBalancer'),
-    ({**VM, 'service': {'type': 'LoadBalancer', 'loadBalancerClass': 'a b'}},
-     'should match'),
+    *(({**VM, 'service': {'type': 'LoadBalancer', 'loadBalancerClass': text}},
+       message) for text, message in (
+        ('a b', 'should match'), ('a..b/c', 'should match'),
+        (f'{LONG_PREFIX}/c', 'prefix of more than 253'))),
     *(({**VM, 'service': {'type': 'NodePort', **ports}},
        'a node port serves one port') for ports in (
         {'nodePorts': {'redfish': 30443, 'ipmi': 30443}},
@@ -126,6 +153,8 @@ REFUSED = (
          'ports': {'redfish': 8443}})),
     *(({**VM, 'route': {'termination': 'passthrough', part: {'a b': 'c'}}},
        f'keys of {part}') for part in ('annotations', 'labels')),
+    ({**VM, 'route': {'termination': 'passthrough', 'labels': {
+        'a..b/c': ''}}}, 'keys of labels'),
     ({**VM, 'route': {'termination': 'passthrough', 'labels': {'a': 'b c'}}},
      'should match'),
     *(({**VM, 'authSecretRef': {'name': text}}, 'should match')
@@ -183,12 +212,25 @@ ACCEPTED = (
      'resources': {'bmc': {
          'requests': {'cpu': '1.5', 'example.test/gpu': 1},
          'limits': {'cpu': 2, 'memory': '1e9', 'example.test/gpu': '1'}}},
-     'nodeSelector': {'kubernetes.io/arch': 'amd64', 'a.test/role': ''},
+     'nodeSelector': {'kubernetes.io/arch': 'amd64', 'a.test/role': '',
+                      f'{LONG_PREFIX[:-1]}/c': ''},
      'tolerations': [{'key': 'a.test/b', 'value': 'c', 'effect': 'NoExecute',
                       'tolerationSeconds': 0}, {'operator': 'Exists'}],
      'virtualMedia': {
          'storageClassName': 'ceph.block-1', 'defaultSize': '4Gi',
          'allowLoopback': True, 'allowedHosts': HOSTS}},
+)
+
+ACCEPTED += (
+    *({**VM, 'service': {'type': 'LoadBalancer', 'annotations': {
+        RANGES: text, 'a.B/c': 'x' * 100000, 'd': 'x' * 160000}}} for text in (
+        '', ' ', '10.0.0.0/8', ' 10.0.0.0/8 , fd00::/8,0.0.0.0/0 ',
+        '10.0.0.1/8')),
+    *({**VM, 'resources': {part: {'requests': huge, 'limits': huge}}}
+      for part in ('bmc', 'redfish', 'ipmi') for huge in (
+        {'hugepages-2Mi': '4Mi', 'hugepages-1Gi': '1Gi'},
+        {'hugepages-2Mi': 0, 'example.test/gpu': 2},
+        {f'{LONG_PREFIX[-244:]}/gpu': '1k'})),
 )
 
 # (spec before, spec after, part of the error message or None)

@@ -187,6 +187,21 @@ class DeploymentTestCase(base.BaseTestCase):
                  {'requests': {'cpu': '1'}}),
                 ({'resources': {'bmc': {'limits': {'memory': '1Gi'}}}},
                  {'limits': {'memory': '1Gi'}, 'requests': {'cpu': '40m'}}),
+                # These cannot be overcommitted, so they need a limit.
+                *(({'resources': {part: {kind: {
+                    'example.test/gpu': 1, 'hugepages-2Mi': '2Mi'}
+                    for kind in kinds}}},
+                   {'requests': {'cpu': '40m', 'example.test/gpu': 1,
+                                 'hugepages-2Mi': '2Mi', 'memory': memory},
+                    'limits': {'example.test/gpu': 1,
+                               'hugepages-2Mi': '2Mi'}})
+                  for part, memory in (('redfish', '16Mi'),
+                                       ('ipmi', '32Mi'))
+                  for kinds in (('limits',), ('requests', 'limits'))),
+                ({'resources': dict.fromkeys(('redfish', 'ipmi'), {
+                    'limits': {'example.test/gpu': 1}})},
+                 {'requests': {'cpu': '40m', 'example.test/gpu': '2'},
+                  'limits': {'example.test/gpu': '2'}}),
                 # The limit is the request.
                 ({'resources': {'bmc': {'limits': {'cpu': '1'}}}},
                  {'limits': {'cpu': '1'}})):

@@ -98,6 +98,19 @@ class NetworkTestCase(base.BaseTestCase):
                     key: value for key, value in made.items()
                     if key in ('type', 'loadBalancerClass')})
 
+    def test_source_ranges(self):
+        name = 'service.beta.kubernetes.io/load-balancer-source-ranges'
+        for text, expected in (
+                ('10.0.0.1/8', '10.0.0.0/8'),
+                (' 10.1.2.3/32 , fd00::1/8', '10.1.2.3/32,fd00::/8'),
+                ('', ''), ('everyone', 'everyone'),
+                ('10.0.0.0/8,a', '10.0.0.0/8,a')):
+            with self.subTest(text):
+                made = network.service(bodies.bmc(service={
+                    'type': 'LoadBalancer', 'annotations': {name: text}}))
+                self.assertEqual({name: expected},
+                                 made['metadata']['annotations'])
+
     def test_has_another_class(self):
         def made(cls=None, type_='LoadBalancer'):
             return network.service(bodies.bmc(service={
