@@ -47,6 +47,11 @@ class PlanOutdated(Exception):
     be wrong, and a new plan is needed."""
 
 
+class Closed(errors.Rejected):
+    """The API server rejects a NetworkPolicy. One that admits no clients is in
+    its place, so that the remaining steps are safe."""
+
+
 class Executor:
     """Executes steps.
 
@@ -77,17 +82,18 @@ class Executor:
         :param seen: `observed_state.ObservedState`
         :param tried: dict, see `plan.steps`; steps that did not have the
             desired effect are added
-        :raises: `PlanOutdated`, `errors.MachineError`
+        :raises: `PlanOutdated`, `Closed`, `errors.MachineError`
         """
         LOG.debug('%s: %s', type(step).__name__, subject(step, bmc))
         try:
             await self._handlers[type(step)](bmc, step, seen, tried)
         except errors.NamespaceTerminating:
             raise
-        except errors.Rejected:
-            if getattr(step, 'body', {}).get('kind') == 'NetworkPolicy':
-                await self._close(step)
-            raise
+        except errors.Rejected as e:
+            if getattr(step, 'body', {}).get('kind') != 'NetworkPolicy':
+                raise
+            await self._close(step)
+            raise Closed(str(e)) from None
 
     async def _close(self, step):
         """Admit no clients in place of a NetworkPolicy that was rejected.

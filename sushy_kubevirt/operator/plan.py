@@ -204,7 +204,7 @@ def steps(bmc, seen, defaults, tried=None, now=None):
     if bmc.route and not withdrawn and not seen.bmc_state.route_problem:
         route.append(routes.route(bmc, seen.authority.bundle if seen.authority
                                   else seen.bmc_state.user_authority or ''))
-    # Before all that lets clients in, which stops here if it is refused.
+    # Before all that lets clients in: see `executor.Closed`.
     for obj in objects:
         if obj['kind'] == 'NetworkPolicy':
             found += _change_steps(bmc, obj, seen, tried)

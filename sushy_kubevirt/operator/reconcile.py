@@ -165,16 +165,21 @@ class Reconciler:
         return _seconds_to_next(seen)
 
     async def _execute(self, bmc, body, steps, seen, tried, done):
+        rejection = None
         for step in steps:
             done[executor.subject(step, bmc)] += 1
             try:
                 await self._executor.execute(bmc, step, seen, tried)
             except executor.PlanOutdated:
-                return
+                break
             except (errors.Rejected, errors.AccessDenied) as e:
-                if not _is_temporary(e):
-                    await self._report_rejection(bmc, body, step, e)
-                raise
+                rejection = step, e
+                if not isinstance(e, executor.Closed):
+                    break
+        if rejection is not None:
+            if not _is_temporary(rejection[1]):
+                await self._report_rejection(bmc, body, *rejection)
+            raise rejection[1]
 
     async def _observe(self, bmc, body):
         cache, refs = self._cache, observed_state.secret_refs(bmc)

@@ -445,6 +445,46 @@ class ReconcileTestCase(base.BaseTestCase):
             operator.run()
             self.assertTrue(kube.objects[policy]['spec']['ingress'])
 
+    def test_rejected_network_policy_stops_no_other_step(self):
+        kube = harness.cluster_with(bodies.body(networkPolicy={
+            'enabled': True, 'allowedCIDRs': ['10.0.0.0/8']}))
+        operator = harness.Operator(kube)
+        operator.run()
+        policy = 'NetworkPolicy', 'lab', 'node-virtbmc'
+        lost = 'Secret', 'lab', 'node-virtbmc-tls'
+        for accepts_closed in True, False:
+            with self.subTest(accepts_closed=accepts_closed):
+                kube.change('VirtualMachineBMC', *KEY, harness.set_spec(
+                    networkPolicy={'enabled': True, 'allowedCIDRs': [
+                        f'fd0{accepts_closed:d}::/16']}))
+                kube.remove(*lost)
+                writes = []
+
+                def reject(verb, kind, name, writes=writes,
+                           accepts_closed=accepts_closed):
+                    if kind != 'NetworkPolicy' or verb == 'get':
+                        return None
+                    writes.append(verb)
+                    # An apply and a replacement, then the closed one.
+                    if len(writes) == 3 and accepts_closed:
+                        return None
+                    return errors.Rejected('denied by Kyverno')
+                kube.faults.append(reject)
+                operator.sync()
+                self.assertRaises(workqueue.Failure, asyncio.run,
+                                  operator.reconciler.reconcile(KEY))
+                kube.faults.clear()
+                self.assertEqual(accepts_closed, lost in kube.objects)
+                self.assertEqual(
+                    [] if accepts_closed else ['fd01::/16'],
+                    [source['ipBlock']['cidr']
+                     for rule in kube.objects[policy]['spec']['ingress']
+                     for source in rule['from']])
+                self.assertEqual(('False', 'Refused'),
+                                 harness.conditions(kube)['Ready'])
+                operator.sync()
+                operator.run()
+
     def test_service_whose_name_begins_with_a_digit(self):
         body = bodies.by_ref()
         body['spec']['virtualMachineRef'] = {'name': '7up'}
