@@ -150,7 +150,7 @@ def enable():
             return [found.body]
         code = http_framing.check(environ) or _state(app).refusal(environ)
         if code is not None:
-            phrase, headers, body = server_errors.response(code)
+            phrase, headers, body = server_errors.response_to(environ, code)
             start_response(f'{code} {phrase}', list(headers.items()))
             return [body]
         if ('gunicorn.socket' in environ

@@ -281,7 +281,9 @@ class Connection(httptools_impl.HttpToolsProtocol):
             # Ends the application, if it was called already.
             cycle.disconnected = True
             cycle.message_event.set()
-        phrase, headers, body = server_errors.response(code)
+        host = dict(self.headers or ()).get(b'host')
+        phrase, headers, body = server_errors.response(
+            code, scheme=self.scheme, host=host and host.decode('latin-1'))
         self.transport.write(head(
             f'{code} {phrase}', self._server.headers(), headers.items())
             + body)

@@ -313,7 +313,7 @@ class Server:
         owner = protocol.account or protocol.network
         slot = self._requests.take(owner)
         if slot is None:
-            answer = _refusal()
+            answer = _refusal(environ)
             protocol.cycle.keep_alive = False
         else:
             answer = await self._answer(environ, protocol, send, owner, [slot])
@@ -399,7 +399,7 @@ class Server:
         except Exception:
             if not protocol.lost:
                 LOG.exception('Request from %s failed', protocol.address)
-            phrase, headers, body = server_errors.response(500)
+            phrase, headers, body = server_errors.response_to(environ, 500)
             result = f'500 {phrase}', list(headers.items()), body
         slots.pop().close()
         with contextlib.suppress(RuntimeError):     # the loop has ended
@@ -443,10 +443,10 @@ def run(*servers):
     asyncio.run(serve())
 
 
-def _refusal():
+def _refusal(environ):
     """Return status line, headers and body for one request too many."""
-    phrase, headers, body = server_errors.response(
-        503, 'too many requests of this client are in progress')
+    phrase, headers, body = server_errors.response_to(
+        environ, 503, 'too many requests of this client are in progress')
     headers['Retry-After'] = '1'
     return f'503 {phrase}', list(headers.items()), body
 

@@ -15,7 +15,6 @@ import flask
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import expand_select
-from sushy_kubevirt.redfish.protocol import http_framing
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import request_validation
@@ -24,9 +23,6 @@ from sushy_kubevirt.redfish.protocol import schemas
 from sushy_kubevirt.redfish.protocol import served_hosts
 
 _READS = ('GET', 'HEAD')
-
-# A year, for browsers that use the service by a name (RFC 6797).
-_HSTS = 'max-age=31536000'
 
 # Key in app.extensions: URL rule to value of Allow.
 _ALLOW = 'sushy_kubevirt.allow'
@@ -53,17 +49,11 @@ def finish_response(response):
     headers.add('OData-Version', '4.0')
     if 'Cache-Control' not in headers:
         headers.add('Cache-Control', 'no-cache' if reads else 'no-store')
-    if request.scheme == 'https' and not _is_local(request.environ):
-        headers.add('Strict-Transport-Security', _HSTS)
+    headers.update(served_hosts.transport_security(
+        request.scheme, request.environ.get('HTTP_HOST')))
     if request.url_rule is not None and 'Allow' not in headers:
         headers.add('Allow', allow_header(request.url_rule.rule))
     return response
-
-
-def _is_local(environ):
-    """Tell whether browsers would remember HSTS for all ports of this host."""
-    return served_hosts.is_local(http_framing.host_name(
-        environ.get('HTTP_HOST', '')) or '')
 
 
 def allow_header(rule):

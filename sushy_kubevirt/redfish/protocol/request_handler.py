@@ -86,7 +86,11 @@ class RequestHandler(serving.WSGIRequestHandler):
         self.log_error('code %d, message %s', code, message)
         # Unset after an invalid request line; no headers would be sent.
         self.request_version = 'HTTP/1.1'
-        phrase, headers, body = server_errors.response(code, message or '')
+        phrase, headers, body = server_errors.response(
+            code, message or '',
+            'https' if self.server.ssl_context else 'http',
+            # Unset as well after an invalid request line.
+            getattr(self, 'headers', {}).get('Host'))
         # Not `send_response`, which logs the request line: Werkzeug's does not
         # log an invalid URL.
         self.send_response_only(code, phrase)

@@ -15,6 +15,9 @@ import socket
 
 from sushy_kubevirt.redfish.protocol import http_framing
 
+# A year, for browsers that use the service by a name (RFC 6797).
+_HSTS = {'Strict-Transport-Security': 'max-age=31536000'}
+
 #: Value of the option for all names.
 ALL = '*'
 
@@ -22,6 +25,19 @@ ALL = '*'
 def is_local(name):
     """Tell whether a name is of the loopback interface (RFC 6761, 6.3)."""
     return name == 'localhost' or name.endswith('.localhost')
+
+
+def transport_security(scheme: str, host: str | None) -> dict[str, str]:
+    """Return the header Strict-Transport-Security of a response.
+
+    :param scheme: of the request's URL
+    :param host: value of the request's header Host; None if it is not known
+    :returns: dict; empty without TLS, and for the loopback interface, as
+        browsers would remember it for all ports of their own host
+    """
+    if scheme != 'https' or is_local(http_framing.host_name(host or '') or ''):
+        return {}
+    return _HSTS
 
 
 def serves(environ, names):

@@ -8,9 +8,11 @@ would answer them in HTML: Werkzeug's by `request_handler`, gunicorn's by
 
 import http
 import json
+import ssl
 
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
+from sushy_kubevirt.redfish.protocol import served_hosts
 
 _RESOLUTIONS = {
     400: 'Send a valid HTTP request.',
@@ -25,11 +27,13 @@ _RESOLUTIONS = {
 }
 
 
-def response(code, detail=''):
+def response(code, detail='', scheme='http', host=None):
     """Build the response to a request that the server refuses.
 
     :param code: HTTP status code
     :param detail: what is wrong; it may contain parts of the request
+    :param scheme: ``http`` or ``https``
+    :param host: value of the request's header Host; None if it is not known
     :returns: (reason phrase, dict of headers, body as bytes)
     """
     phrase = http.HTTPStatus(code).phrase
@@ -49,7 +53,17 @@ def response(code, detail=''):
         'OData-Version': '4.0',
         'Cache-Control': 'no-store',
         'Connection': 'close',
+        **served_hosts.transport_security(scheme, host),
     }, body
+
+
+def response_to(environ, code, detail=''):
+    """Build the response to a request that was read; see `response`.
+
+    :param environ: of the request (WSGI)
+    """
+    return response(code, detail, environ['wsgi.url_scheme'],
+                    environ.get('HTTP_HOST'))
 
 
 def for_gunicorn(send):
@@ -59,7 +73,9 @@ def for_gunicorn(send):
     :returns: function of (socket, status code, reason phrase, detail)
     """
     def write_error(sock, status_int, reason, mesg):
-        phrase, headers, body = response(status_int, mesg)
+        phrase, headers, body = response(
+            status_int, mesg,
+            'https' if isinstance(sock, ssl.SSLSocket) else 'http')
         lines = [f'HTTP/1.1 {status_int} {phrase}',
                  *map(': '.join, headers.items()), '', '']
         send(sock, '\r\n'.join(lines).encode() + body)

@@ -10,6 +10,8 @@ from concurrent import futures
 import inspect
 import json
 import os
+import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -27,6 +29,7 @@ from sushy_tools import error
 
 from sushy_kubevirt.emulator import media_driver
 from sushy_kubevirt.emulator import plugin
+from sushy_kubevirt.redfish.protocol import server_errors
 from sushy_kubevirt.redfish import routes
 from tests.unit.redfish import base as redfish
 from tests.unit.redfish import fakes
@@ -316,6 +319,14 @@ class TestAuthentication(redfish.RedfishTestCase):
 
 class TestGunicorn(base.BaseTestCase):
     """What is replaced in gunicorn 27."""
+
+    def test_errors_have_transport_security(self):
+        for kind, expected in (ssl.SSLSocket, True), (socket.socket, False):
+            sent = []
+            server_errors.for_gunicorn(lambda sock, data: sent.append(data))(
+                mock.Mock(spec=kind), 400, 'x', 'y')
+            self.assertEqual(
+                expected, b'\r\nStrict-Transport-Security: ' in sent[0])
 
     def test_write_error(self):
         from gunicorn import util

@@ -689,6 +689,7 @@ class LimitsTestCase(HttpServerTestCase):
         response.begin()
         self.assertEqual((503, '1'), (
             response.status, response.getheader('Retry-After')))
+        self.assertIsNone(response.getheader('Strict-Transport-Security'))
         self.assertIn('in progress', response.read().decode())
         self.assert_closed(refused)
         self.assertEqual(200, self.get()[0])
@@ -873,6 +874,27 @@ class TLSTestCase(HttpServerTestCase):
         code, body = self.answer(sock)
         self.assertEqual(200, code)
         self.assertIn(b'"scheme": "https"', body)
+
+    def test_refusals_have_transport_security(self):
+        for head, code in (
+                (b'GET', 400), (b'GET /x HTTP/2.0', 505),
+                (b'MADEUP /x HTTP/1.1', 501),
+                (b'POST /x HTTP/1.1\r\nContent-Length: ' + b'9' * 5000, 413),
+                (b'GET /x HTTP/1.1\r\nHost: x\r\n' + b'X: y\r\n' * 200, 431),
+                (b'GET /fail HTTP/1.1\r\nHost: x', 500),
+                (b'GET /fail HTTP/1.1\r\nHost: localhost:8443', 500),
+                (b'GET /x HTTP/1.1\r\nHost: localhost\r\n'
+                 + b'X: y\r\n' * 200, 431)):
+            sock = self.context.wrap_socket(
+                self.connect(), server_hostname='localhost')
+            self.addCleanup(sock.close)
+            sock.sendall(head + b'\r\n\r\n')
+            response = client.HTTPResponse(sock)
+            response.begin()
+            self.assertEqual(code, response.status, head[:60])
+            self.assertEqual(
+                None if b'localhost' in head else 'max-age=31536000',
+                response.getheader('Strict-Transport-Security'), head[:60])
 
     def test_missing_handshake_does_not_block_other_clients(self):
         self.connect()

@@ -78,9 +78,10 @@ class TestHeaders(base.RedfishTestCase):
 
 class TestTransportSecurity(base.AccountsTestCase):
 
-    def header(self, url, path='/redfish/v1/'):
-        return self.client.get(path, base_url=url).headers.get(
-            'Strict-Transport-Security')
+    def header(self, url, path='/redfish/v1/', **headers):
+        return self.client.get(
+            path, base_url=url, headers=headers).headers.get(
+                'Strict-Transport-Security')
 
     def test_only_over_tls(self):
         for path in '/redfish/v1/', '/', self.path, '/redfish/v1/nonsense':
@@ -89,6 +90,11 @@ class TestTransportSecurity(base.AccountsTestCase):
                 self.assertEqual('max-age=31536000',
                                  self.header('https://bmc:8443', path))
                 self.assertIsNone(self.header('http://bmc:8443', path))
+
+    def test_of_requests_that_are_refused_before(self):
+        self.assertEqual('max-age=31536000',
+                         self.header('https://bmc', Host='a b'))
+        self.assertIsNone(self.header('http://bmc', Host='a b'))
 
     def test_not_for_all_ports_of_the_browsers_host(self):
         for host in 'localhost', 'localhost:8443', 'bmc.localhost':
