@@ -259,7 +259,7 @@ def causes(kind, obj, old=None):
         why = key_fault(key.lower())
         if why:
             found.append(_bad('metadata.annotations', key, why))
-        size += len(key) + len(value)
+        size += len(key.encode()) + len(value.encode())
     if size > ANNOTATIONS_LIMIT:
         found.append(errors.Cause(
             'FieldValueTooLong', 'Too long: may not be more than '

@@ -100,6 +100,9 @@ def _resources(found, where, resources):
                     name.startswith(_HUGE)):
                 field_rules.invalid(found, place, name, 'must be a standard '
                                     'resource for containers')
+            elif name.startswith('requests.'):
+                field_rules.invalid(found, place, name, "doesn't follow "
+                                    'extended resource name standard')
             else:
                 field_rules.check(found, place, name, metadata.key_fault)
             number = quantity.value(amount)
@@ -109,6 +112,10 @@ def _resources(found, where, resources):
             elif '/' in name and number.denominator != 1:
                 field_rules.invalid(found, f'{place}[{name}]', amount,
                                     'must be an integer')
+            elif name.startswith(_HUGE) and not _are_pages(name, number):
+                field_rules.invalid(found, f'{place}[{name}]', amount,
+                                    f'{amount} is not positive integer '
+                                    f'multiple of {name}')
     for name, amount in requests.items():
         place = f'{where}.requests'
         if '/' in name or name.startswith(_HUGE):
@@ -129,6 +136,15 @@ def _resources(found, where, resources):
     if any(name.startswith(_HUGE) for name in names) and not (
             names & {'cpu', 'memory'}):
         field_rules.forbidden(found, where, 'HugePages require cpu or memory')
+
+
+def _are_pages(name, number):
+    """Tell whether memory divides into pages of the size in a name."""
+    try:
+        size = quantity.value(name.removeprefix(_HUGE))
+    except quantity.QuantityError:
+        return False
+    return size > 0 and size.denominator == 1 and not number % size
 
 
 def _toleration(found, where, one):

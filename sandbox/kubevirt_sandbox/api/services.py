@@ -27,6 +27,10 @@ _POLICIES = {
 #: Annotation in place of ``loadBalancerSourceRanges``.
 _RANGES = 'service.beta.kubernetes.io/load-balancer-source-ranges'
 
+#: Two names of one annotation, the second of which is deprecated.
+_MODE = 'service.kubernetes.io/topology-mode'
+_HINTS = 'service.kubernetes.io/topology-aware-hints'
+
 _ATOMIC = {'type': 'array', 'items': core_schemas.STRING,
            'x-kubernetes-list-type': 'atomic'}
 
@@ -162,6 +166,7 @@ def faults(new, old):
             field_rules.check(found, f'spec.externalIPs[{index}]', address,
                               field_rules.ip)
     _source_ranges(found, new, before)
+    _topology(found, new['metadata'].get('annotations') or {})
     _class(found, spec, before)
     return found
 
@@ -226,6 +231,15 @@ def _source_ranges(found, new, before):
         if network not in (before.get('loadBalancerSourceRanges') or ()):
             field_rules.check(found, field, network.strip(),
                               field_rules.cidr)
+
+
+def _topology(found, annotations):
+    """Check that the two names of an annotation have one value."""
+    if annotations.get(_HINTS, annotations.get(_MODE)) != annotations.get(
+            _MODE, annotations.get(_HINTS)):
+        field_rules.invalid(
+            found, f'metadata.annotations[{_MODE}]', annotations[_MODE],
+            f'must match annotations[{_HINTS}] when both are specified')
 
 
 def _class(found, spec, before):

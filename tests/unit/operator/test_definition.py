@@ -6,7 +6,11 @@ import pathlib
 import yaml
 
 from kubevirt_sandbox.testing import server
+from kubevirt_sandbox.workloads import workload_kinds
+from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import network
+from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import spec
 from tests.unit.operator import bodies
 
@@ -20,6 +24,7 @@ VM = {'virtualMachineRef': {'name': 'vm'}}
 OLD = {'virtualMachine': {'name': 'vm', 'namespace': 'far'}}
 
 RANGES = 'service.beta.kubernetes.io/load-balancer-source-ranges'
+TOPOLOGY = 'service.kubernetes.io/topology-'
 
 # One character more than the prefix of a name may have.
 LONG_PREFIX = 'x.' * 126 + 'xx'
@@ -135,6 +140,9 @@ REFUSED = (
       for part, needed in (('service', {}),
                            ('route', {'termination': 'passthrough'}))
       for text in ('x' * 150000, 'ä' * 60000)),
+    ({**VM, 'service': {'annotations': {
+        TOPOLOGY + 'mode': 'Auto', TOPOLOGY + 'aware-hints': 'auto'}}},
+     'have one value'),
     *(({**VM, 'service': {'type': 'LoadBalancer', 'annotations': {
         RANGES: text}}}, 'has networks such as') for text in (
         '10.0.0.0', '10.0.0.0/33', '10.0.0.256/32', '10.0.0.0/08', 'a',
@@ -222,6 +230,8 @@ ACCEPTED = (
 )
 
 ACCEPTED += (
+    {**VM, 'service': {'annotations': {
+        TOPOLOGY + 'mode': 'Auto', TOPOLOGY + 'aware-hints': 'Auto'}}},
     *({**VM, 'service': {'type': 'LoadBalancer', 'annotations': {
         RANGES: text, 'a.B/c': 'x' * 100000, 'd': 'x' * 160000}}} for text in (
         '', ' ', '10.0.0.0/8', ' 10.0.0.0/8 , fd00::/8,0.0.0.0/0 ',
@@ -277,6 +287,22 @@ class DefinitionTestCase(server.ServerTestCase):
                 self.assertEqual(
                     given.get('service', {}).get('type', 'ClusterIP'),
                     made['spec']['service']['type'])
+
+    async def test_objects_of_valid_specs_are_accepted(self):
+        self.server.register_kind(workload_kinds.DEPLOYMENT)
+        for number, given in enumerate(ACCEPTED):
+            body = bodies.body(f'node-{number}')
+            body['metadata']['namespace'] = 'default'
+            body['spec'] = given
+            bmc = spec.read(body)
+            with self.subTest(spec=given):
+                for path, made in (
+                        ('/api/v1/namespaces/default/services',
+                         network.service(bmc)),
+                        ('/apis/apps/v1/namespaces/default/deployments',
+                         deployments.deployment(
+                             bmc, deployments.Defaults('a')))):
+                    await self.call('POST', path, plan.marked(made), 201)
 
     async def test_names_of_shared_pods_are_refused(self):
         # The BMC's objects would have the names of the pod's.

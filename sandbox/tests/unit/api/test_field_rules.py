@@ -116,6 +116,8 @@ SPECS = (
 )
 
 RANGES = 'service.beta.kubernetes.io/load-balancer-source-ranges'
+MODE = 'service.kubernetes.io/topology-mode'
+HINTS = 'service.kubernetes.io/topology-aware-hints'
 
 
 def pod(image='i', resources=None, **spec):
@@ -154,6 +156,14 @@ PODS = (
      'containers[0].resources.limits'),
     (pod(resources={'limits': {'hugepages-2Mi': '2Mi'}}),
      'containers[0].resources'),
+    (pod(resources={'limits': {'requests.example.com/gpu': '1'}}),
+     'containers[0].resources.limits'),
+    *((pod(resources={'limits': {'cpu': '1', name: amount}}), None if valid
+       else f'containers[0].resources.limits[{name}]')
+      for name, amount, valid in (
+        ('hugepages-2Mi', '4Mi', True), ('hugepages-2Mi', '0', True),
+        ('hugepages-2Mi', '3Mi', False), ('hugepages-0', '2Mi', False),
+        ('hugepages-a', '2Mi', False))),
     (pod(serviceAccountName='A'), 'serviceAccountName'),
     (pod(volumes=[{'name': 'v', 'secret': {}}]),
      'volumes[0].secret.secretName'),
@@ -234,6 +244,12 @@ class FieldRulesTestCase(unittest.TestCase):
                     core.SERVICE, {'type': type_, 'ports': port},
                     None if valid else f'metadata.annotations[{RANGES}]',
                     annotations={RANGES: text})
+
+    def test_names_of_an_annotation_have_one_value(self):
+        for mode, field in (
+                ('Auto', None), ('Disabled', f'metadata.annotations[{MODE}]')):
+            self.check(core.SERVICE, {'ports': [{'port': 80}]}, field,
+                       annotations={MODE: mode, HINTS: 'Auto'})
 
     def test_a_service_name_is_a_label(self):
         for name, valid in (('0-a', True), ('a.b', False), ('A', False),
