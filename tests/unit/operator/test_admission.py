@@ -840,7 +840,7 @@ class AdmissionTestCase(base.BaseTestCase):
                         for one in policy['matchConditions'][:1]])
 
     def test_accounts_of_the_operator(self):
-        [matching] = self.policies['virtbmc-operator']['matchConditions']
+        matching = self.policies['virtbmc-operator']['matchConditions'][0]
         for user, expected in (
                 ('sushy-kubevirt-system:sushy-kubevirt-operator', True),
                 # kustomize's namePrefix and nameSuffix.
@@ -852,6 +852,20 @@ class AdmissionTestCase(base.BaseTestCase):
                 self.assertIs(expected, cel.evaluate(
                     matching['expression'], {'request': {'userInfo': {
                         'username': 'system:serviceaccount:' + user}}}))
+
+    def test_operator_may_change_metadata_of_any_object(self):
+        _, condition = self.policies['virtbmc-operator']['matchConditions']
+        theirs = {'metadata': {'name': 'a'}, 'roleRef': {'kind': 'Role'},
+                  'subjects': [{'kind': 'User', 'name': 'jane'}]}
+        for obj, old, matches in (
+                (theirs, None, True), (theirs, theirs, False),
+                ({**theirs, 'metadata': {'name': 'b'}}, theirs, False),
+                ({**theirs, 'subjects': []}, theirs, True),
+                ({'metadata': {}, 'roleRef': {'kind': 'Role'}}, theirs, True),
+                ({**theirs, 'spec': {}}, theirs, True)):
+            with self.subTest(obj=obj, old=old):
+                self.assertIs(matches, cel.evaluate(condition['expression'], {
+                    'object': obj, 'oldObject': old}))
 
     def test_sources_of_datavolumes(self):
         for source, expected in SOURCES:
