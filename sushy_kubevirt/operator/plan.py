@@ -21,6 +21,7 @@ from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import routes
 from sushy_kubevirt.operator.shared import entry
 from sushy_kubevirt.operator import spec
+from sushy_kubevirt.pod import options_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -301,7 +302,7 @@ def _change_steps(bmc, obj, seen, tried):
         return []
     return [
         dataclasses.replace(step, upgrade=step.upgrade and seen.settled
-                            and _needs_slot(bmc, obj,
+                            and _needs_slot(bmc, obj, live,
                                             seen.bmc_state.deployment))
         if isinstance(step, Apply) else step
         for step in changes(obj, live, tried)]
@@ -365,23 +366,29 @@ def _membership_steps(bmc, seen, defaults, withdrawn):
     return [Enter(text)]
 
 
-def _needs_slot(bmc, obj, live):
+def _needs_slot(bmc, obj, live, deployment):
     """Tell whether a change of an object needs a slot of `rollout`.
 
     It does if it stops a pod that is ready, or was until the previous
     upgrade. Another pod needs no slot and would never release it.
 
-    :param live: dict, the Deployment as the API has it, or None
+    :param live: dict, the object as the API has it
+    :param deployment: dict, the Deployment as the API has it, or None
     """
-    if live is None or not (deployments.is_ready(live) or naming.UPGRADING in (
-            live['metadata'].get('annotations') or {})):
+    if deployment is None or not (
+            deployments.is_ready(deployment) or naming.UPGRADING in (
+                deployment['metadata'].get('annotations') or {})):
         return False
     if obj['kind'] == 'Deployment':
         # A pod whose ServiceAccount was replaced does not work.
-        return deployments.account(live) in (None, deployments.account(obj))
+        return deployments.account(deployment) in (
+            None, deployments.account(obj))
+    # The running pod reads the other files of its ConfigMap again.
     return (
         obj['kind'] == 'ConfigMap'
-        and obj['metadata']['name'] == naming.base(bmc.name))
+        and obj['metadata']['name'] == naming.base(bmc.name)
+        and obj['data'][options_file.FILE] != (
+            live.get('data') or {}).get(options_file.FILE))
 
 
 def _credentials_steps(bmc, seen, withdrawn):

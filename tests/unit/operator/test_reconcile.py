@@ -122,7 +122,10 @@ class ReconcileTestCase(base.BaseTestCase):
             self.assertEqual(before, kube.objects[deployment]['spec'])
 
         assert_denied(services, node)
-        operator = harness.Operator(kube, cluster_hosts=(services,))
+        operator = harness.Operator(kube, cluster_hosts=(services,),
+                                    max_unavailable=1)
+        # They do not wait for the upgrade of another BMC.
+        operator.rollout.update(('lab', 'other'), True)
         operator.run()
         assert_denied(services)
         operator.reconciler.deny((services, node, '192.0.2.2:6443'))
