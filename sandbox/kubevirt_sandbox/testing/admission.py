@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from kubevirt_sandbox.api import policy_admission
+from kubevirt_sandbox import harvester
 
 
 def failed_validations(spec: dict, inputs: dict) -> Iterator[tuple[str, str]]:
@@ -13,3 +14,12 @@ def failed_validations(spec: dict, inputs: dict) -> Iterator[tuple[str, str]]:
     """
     return policy_admission.failed_validations(
         spec, policy_admission.Inputs(inputs))
+
+
+def complete_by_harvester(vm: dict, old: dict) -> None:
+    """Do to a VM that is changed what Harvester's webhook does.
+
+    :param vm: the new VM, changed in place.
+    :param old: the VM before.
+    """
+    harvester.mutate(vm, old)

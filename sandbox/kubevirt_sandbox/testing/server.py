@@ -13,6 +13,10 @@ import aiohttp
 
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import server
+from kubevirt_sandbox.workloads import workload_kinds
+
+#: Kinds of Deployments and the like, for `cluster`.
+WORKLOADS = workload_kinds.KINDS
 
 
 def cluster(*kinds, **options):

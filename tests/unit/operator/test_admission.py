@@ -10,7 +10,6 @@ import cel
 from oslotest import base
 import yaml
 
-from kubevirt_sandbox import harvester
 from kubevirt_sandbox.testing import admission
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.machine.media import datavolumes
@@ -754,7 +753,7 @@ HARVESTERS = (
     of_harvester({'devices': {'interfaces': [
         {'name': 'default', 'masquerade': {}}, {'name': 'b', 'bridge': {}}]}}),
     {**of_harvester(), 'metadata': {'name': 'vm', 'annotations': {
-        harvester.MACS: '{}'}}},
+        HARVESTER + 'mac-address': '{}'}}},
 )
 
 # (VM that Harvester knows, what else than completing it is denied)
@@ -937,14 +936,14 @@ class AdmissionTestCase(base.BaseTestCase):
             with self.subTest(old=old):
                 new = copy.deepcopy(old)
                 new['spec']['runStrategy'] = 'Always'
-                harvester.mutate(new, old)
+                admission.complete_by_harvester(new, old)
                 self.assertNotEqual(old['spec']['template'],
                                     new['spec']['template'])
                 self.assertEqual([], self.machine_denials(old, new))
                 # On another cluster, or if the BMC's own annotation says so.
                 for one in (old, new):
                     one['metadata'] = {'name': 'vm', 'annotations': {
-                        harvester.RUN_STRATEGY: 'Always'}}
+                        HARVESTER + 'vmRunStrategy': 'Always'}}
                 self.assertTrue(self.machine_denials(old, new))
 
     def test_machines_of_harvester_are_only_completed(self):

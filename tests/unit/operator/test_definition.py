@@ -6,7 +6,6 @@ import pathlib
 import yaml
 
 from kubevirt_sandbox.testing import server
-from kubevirt_sandbox.workloads import workload_kinds
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
@@ -257,6 +256,9 @@ CHANGES = (
 
 class DefinitionTestCase(server.ServerTestCase):
 
+    def cluster(self):
+        return server.cluster(*server.WORKLOADS)
+
     async def asyncSetUp(self):
         await super().asyncSetUp()
         self.definition = yaml.safe_load(PATH.read_text())
@@ -289,7 +291,6 @@ class DefinitionTestCase(server.ServerTestCase):
                     made['spec']['service']['type'])
 
     async def test_objects_of_valid_specs_are_accepted(self):
-        self.server.register_kind(workload_kinds.DEPLOYMENT)
         for number, given in enumerate(ACCEPTED):
             body = bodies.body(f'node-{number}')
             body['metadata']['namespace'] = 'default'
