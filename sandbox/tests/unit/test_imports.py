@@ -18,7 +18,8 @@ ALLOWED = {
         'yaml'},
     'kubevirt_sandbox.testing': {
         'aiohttp', 'fixtures', 'kubernetes', 'kubevirt_sandbox.api',
-        'kubevirt_sandbox.kubevirt.firmware', 'oslotest', 'requests',
+        'kubevirt_sandbox.harvester', 'kubevirt_sandbox.kubevirt.firmware',
+        'kubevirt_sandbox.workloads.workload_kinds', 'oslotest', 'requests',
         'testtools', 'websocket', 'yaml'},
     'kubevirt_sandbox': {'aiohttp', 'cryptography', 'yaml'},
 }
