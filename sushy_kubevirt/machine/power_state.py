@@ -116,6 +116,10 @@ _REASONS = {'FailedPvcNotFound': 'ErrorPvcNotFound',
 #: prefers to those of images.
 _VOLUME_STEPS = 'Provisioning', 'WaitingForVolumeBinding'
 
+#: Values of ``printableStatus`` that only a VM with a VMI has.
+_OF_A_VMI = ('Running', 'ErrorPvcNotFound', 'ErrorUnschedulable',
+             'ErrImagePull', 'ImagePullBackOff')
+
 #: The kubelet alternates between these while it repeats a download.
 _IMAGE_FAILURES = ('ErrImagePull', 'ImagePullBackOff')
 
@@ -149,7 +153,7 @@ def state(vm, vmi):
             return PowerState.POWERING_OFF
         # A VM's status may tell of a VMI that the watch has not delivered.
         status = (vm.get('status') or {}).get('printableStatus')
-        unseen = (status == 'Running' and vmi is None
+        unseen = (status in _OF_A_VMI and vmi is None
                   and run_strategy.vmi_seen(vm))
         if ((status == 'Starting' or unseen)
                 and run_strategy.of(vm) != run_strategy.HALTED):

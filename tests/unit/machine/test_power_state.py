@@ -142,6 +142,7 @@ class StateTestCase(base.BaseTestCase):
         """
         for strategy in 'Halted', 'Manual':
             for status in ('Running', 'Stopping', 'Stopped',
+                           'ErrorPvcNotFound', 'ErrorUnschedulable',
                            *(['Starting'] if strategy == 'Halted' else [])):
                 vm = fakes.vm(strategy, printableStatus=status)
                 self.assertIs(OFF, power_state.state(
@@ -154,6 +155,10 @@ class StateTestCase(base.BaseTestCase):
                 ('Halted', 'Starting', DOWN), ('Halted', 'Stopping', DOWN),
                 ('Manual', 'Starting', UP), ('Manual', 'Stopping', DOWN),
                 ('Halted', 'Running', DOWN), ('Manual', 'Running', UP),
+                *((strategy, status, state)
+                  for strategy, state in (('Halted', DOWN), ('Manual', UP))
+                  for status in ('ErrorPvcNotFound', 'ErrorUnschedulable',
+                                 'ErrImagePull', 'ImagePullBackOff')),
                 ('Manual', 'Stopped', OFF)):
             vm = fakes.vm(strategy, printableStatus=status)
             self.assertIs(state, power_state.state(vm, None))
