@@ -347,11 +347,11 @@ class SharedAccountTestCase(access_case.AccessTestCase):
         forged = json.dumps({'data': {'a': json.dumps({
             **json.loads(before['data']['a']),
             'vm': f'{self.namespace}/b'})}})
-        for name in BASE % 0, BASE % 0 + '-served':
+        for name in BASE % 0, BASE % 0 + '-served', BASE % 0 + '-config':
             self.assertIn('only who may write the status', tenant.refused(
                 'patch', 'configmap', name, '--type=merge', '-p', forged))
         # The options of a pod of its own are protected alike.
-        for name in BASE % 7, BASE % 0 + '-config', 'other-virtbmc':
+        for name in BASE % 7, BASE % 7 + '-config', 'other-virtbmc':
             self.assertIn('only who may write the status', tenant.refused(
                 'create', 'configmap', name, '--from-literal=a=b'))
         tenant('create', 'configmap', 'mine', '--from-literal=a=b')
