@@ -37,7 +37,7 @@ class TestReads(redfish_case.RedfishTestCase):
         self.assertEqual(
             {sushy.BOOT_SOURCE_TARGET_NONE, sushy.BOOT_SOURCE_TARGET_PXE,
              sushy.BOOT_SOURCE_TARGET_HDD, sushy.BOOT_SOURCE_TARGET_CD,
-             sushy.BOOT_SOURCE_TARGET_UEFI_HTTP},
+             sushy.BOOT_SOURCE_TARGET_USB, sushy.BOOT_SOURCE_TARGET_UEFI_HTTP},
             system.get_allowed_system_boot_source_values())
         resets = system.get_allowed_reset_system_values()
         self.assertNotIn(sushy.RESET_TYPE_NMI, resets)
