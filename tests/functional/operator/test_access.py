@@ -137,13 +137,16 @@ class OperatorAccountTestCase(access_case.AccessTestCase):
         metadata = {'name': 'mine', 'namespace': self.namespace}
         group = 'rbac.authorization.k8s.io'
         for said, obj in (
-                ('only unprivileged pods with the account of a BMC', {
+                ('only pods with the account of a BMC', {
                     'apiVersion': 'apps/v1', 'kind': 'Deployment',
                     'spec': {'selector': {'matchLabels': {'a': 'b'}},
                              'template': {
                                  'metadata': {'labels': {'a': 'b'}},
                                  'spec': {'containers': [
                                      {'name': 'a', 'image': 'a'}]}}}}),
+                ('only Secrets of types Opaque', {
+                    'apiVersion': 'v1', 'kind': 'Secret',
+                    'type': 'bootstrap.kubernetes.io/token'}),
                 ('bind only Roles, to accounts of BMCs', {
                     'apiVersion': group + '/v1', 'kind': 'RoleBinding',
                     'roleRef': {'apiGroup': group, 'kind': 'Role',
