@@ -125,6 +125,12 @@ CASES = {
         {'defaultPlacement': 'Shared', 'bmcsPerPod': 100},
         patch=(option('--default-placement=Shared'),
                option('--bmcs-per-pod=100'))),
+    'denied hosts': Case(
+        {'deniedHosts': ['192.0.2.0/24', '*.lab.test'],
+         'deniedHostsExcept': ['images.lab.svc']},
+        patch=(option('--denied-hosts=192.0.2.0/24'),
+               option('--denied-hosts=*.lab.test'),
+               option('--denied-hosts-except=images.lab.svc'))),
     'args': Case({'args': ['--max-unavailable=5', '--log-format=plain']},
                  patch=(option('--max-unavailable=5'),
                         option('--log-format=plain'))),

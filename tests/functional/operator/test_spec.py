@@ -419,7 +419,7 @@ class SpecTestCase(operator.OperatorTestCase):
                           'limits': {'memory': '200Mi'}},
                          self.container()['resources'])
         self.assertEqual('Off', self.box.works())
-        own = {'requests': {'memory': '30Mi'},
+        own = {'requests': {'memory': '30Mi', 'cpu': '4m'},
                'limits': {'memory': '300Mi'}}
         self.box.patch(nodeSelector=None, resources={
             'bmc': own, 'redfish': None, 'ipmi': None})
