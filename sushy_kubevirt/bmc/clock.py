@@ -11,6 +11,9 @@ import dataclasses
 import datetime
 import time
 
+from sushy_kubevirt.bmc import state_secret
+from sushy_kubevirt.machine import machine as machine_
+
 #: Name of the section of the Secret: {uid of the VM: `Clock` as a dict}.
 SECTION = 'clock'
 
@@ -42,14 +45,14 @@ class Clock:
     offset: int = 0
     set_at: float = 0.0
 
-    def now(self):
+    def now(self) -> datetime.datetime:
         """Return the time that it shows, a `datetime.datetime`."""
         return datetime.datetime.fromtimestamp(
             time.time() + self.shift, datetime.timezone(
                 datetime.timedelta(minutes=self.offset)))
 
     @property
-    def local_shift(self):
+    def local_shift(self) -> float:
         """Seconds by which the local time is ahead of the host's in UTC."""
         return self.shift + 60 * self.offset
 
@@ -60,15 +63,16 @@ class Clocks:
     :param state: a `state_secret.StateSecret`
     """
 
-    def __init__(self, state):
+    def __init__(self, state: state_secret.StateSecret) -> None:
         self._state = state
 
-    def of(self, machine):
+    def of(self, machine: machine_.Machine) -> Clock:
         """Return the `Clock` of a machine; from the cache, if that is new."""
         self._state.catch_up()
         return _decode(self._state.cached(SECTION).get(machine.uid))
 
-    def set(self, machine, seconds=None, offset=None):
+    def set(self, machine: machine_.Machine, seconds: float | None = None,
+            offset: int | None = None) -> None:
         """Set the clock of a machine.
 
         :param seconds: the time now, in seconds since the epoch; None to keep
@@ -78,7 +82,7 @@ class Clocks:
         """
         now = time.time()
 
-        def edit(section):
+        def edit(section: dict) -> None:
             clock = _decode(section.get(machine.uid))
             if seconds is not None:
                 shift = seconds - now
@@ -98,7 +102,7 @@ class Clocks:
         self._state.update(SECTION, edit)
 
 
-def _decode(stored):
+def _decode(stored: dict | None) -> Clock:
     try:
         return Clock(float(stored['shift']), int(stored['offset']),
                      float(stored['set_at']))

@@ -27,13 +27,13 @@ def network(address: str) -> str:
         IP address
     """
     try:
-        found = ipaddress.ip_address(address.partition('%')[0])
+        source = ipaddress.ip_address(address.partition('%')[0])
     except ValueError:
         return address
-    found = getattr(found, 'ipv4_mapped', None) or found
-    if found.version == 6:
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return str(found)
+    source = getattr(source, 'ipv4_mapped', None) or source
+    if source.version == 6:
+        return str(ipaddress.ip_network((source, 64), strict=False))
+    return str(source)
 
 
 def fits(own: int, used: int, most: int, size: int = 1) -> bool:
@@ -62,9 +62,9 @@ def surplus(entries: Collection[Entry], newest: Entry,
             *owners: Callable[[Entry], Hashable]) -> Entry:
     """Choose which entry an overfull table loses.
 
-    It is one of the owner with the most entries. If several have as many, it
-    is one of the newcomer's owner, so that no two take turns in displacing
-    each other; and if nobody has more than one, it is the first.
+    The owner with the most entries loses one. Of several such owners it is
+    that of the newest entry, so that two owners do not displace each other in
+    turns. If each owner has one entry, the table loses the first.
 
     :param entries: in the order in which an owner loses them
     :param newest: the entry that has made the table overfull

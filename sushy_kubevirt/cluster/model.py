@@ -137,12 +137,12 @@ class NodeType:
     bmc: dict = dataclasses.field(default_factory=dict)
 
     @property
-    def architecture(self):
+    def architecture(self) -> str:
         """KubeVirt's name of the architecture; 'amd64' if ``vm`` has none."""
-        found = self.vm
+        value = self.vm
         for key in 'spec', 'template', 'spec', 'architecture':
-            found = found.get(key) if isinstance(found, dict) else None
-        return found or 'amd64'
+            value = value.get(key) if isinstance(value, dict) else None
+        return value or 'amd64'
 
 
 @dataclasses.dataclass(frozen=True)

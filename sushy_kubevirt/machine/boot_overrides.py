@@ -282,8 +282,10 @@ def add_interface(vm, vmi, binding):
 
 
 def remove_unused_interface(vm):
-    """Remove the interface that `add_interface` wrote, if no override or order
-    is left and nobody has changed it.
+    """Remove the interface that `add_interface` wrote.
+
+    It stays while an override or an order of a BMC needs it, and if another
+    client has changed it.
 
     :param vm: a VM, which is changed
     """

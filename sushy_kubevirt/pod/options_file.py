@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of a BMC's pod: data that the operator writes into a ConfigMap.
 
-A config file of sushy-emulator is Python, so whoever may change it can run
+A config file of sushy-emulator is Python: a client that may change it can run
 code in the pod. The operator therefore writes JSON, and the pod takes only the
 options that the operator sets: others name files, such as a kubeconfig with a
 command in it.

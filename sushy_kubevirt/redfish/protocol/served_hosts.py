@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which names of the service a request may be sent to.
 
-Without accounts, whoever can connect has all privileges. A web page could then
-connect through the browser of a user who can: its site gives its own name an
-address of the service (DNS rebinding), and to the browser both are the same
-site. Host still has the site's name. So only names that the site cannot choose
-are served: addresses, those of the loopback interface, those of this host, and
-configured ones.
+Without accounts, each client that can connect has all privileges. DNS
+rebinding uses the browser of a user for that: a web site resolves its own name
+to the address of this service, and the browser then lets the site's scripts
+send requests to it. The Host header of these requests has the name of the site.
+Therefore only names that no site can choose are served: IP addresses,
+localhost, the name of this host, and configured names.
 """
 
 import functools
