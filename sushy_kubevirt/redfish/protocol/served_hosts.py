@@ -3,9 +3,9 @@
 
 Without accounts, each client that can connect has all privileges. DNS
 rebinding uses the browser of a user for that: a web site resolves its own name
-to the address of this service, and the browser then lets the site's scripts
-send requests to it. The Host header of these requests has the name of the site.
-Therefore only names that no site can choose are served: IP addresses,
+to the address of this service, and the browser then lets the scripts of the
+site send requests to it. The Host header of these requests has the name of the
+site. Therefore only names that no site can choose are served: IP addresses,
 localhost, the name of this host, and configured names.
 """
 

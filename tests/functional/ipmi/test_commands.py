@@ -329,17 +329,21 @@ class FaultTest(IpmiTestCase):
         self.ipmi('power', 'off')
         self.sandbox.wait_stopped(name)
 
+    def assert_power_fault(self) -> None:
+        """Wait for the power fault of a VM that cannot start."""
+        deadline = time.monotonic() + 40
+        while 'Power Control Fault  : true' not in (
+                status := self.ipmi('chassis', 'status')):
+            self.assertLess(time.monotonic(), deadline, status)
+        self.assertIn('System Power         : off', status)
+
     def test_unschedulable_vm_is_power_fault(self):
         self.bmc()
         self.sandbox.patch('virtualmachines', self.name, {
             'spec': {'template': {'spec': {
                 'nodeSelector': {'no': 'such-node'}}}}})
         self.ipmi('power', 'on')
-        deadline = time.monotonic() + 40
-        while 'Power Control Fault  : true' not in (
-                status := self.ipmi('chassis', 'status')):
-            self.assertLess(time.monotonic(), deadline, status)
-        self.assertIn('System Power         : off', status)
+        self.assert_power_fault()
 
     def test_guest_that_the_launcher_cannot_start_is_power_fault(self):
         self.bmc()
@@ -347,11 +351,7 @@ class FaultTest(IpmiTestCase):
             'spec': {'template': {'metadata': {'annotations': {
                 'sandbox.sushy-kubevirt/refuse-start': 'no such CPU'}}}}})
         self.ipmi('power', 'on')
-        deadline = time.monotonic() + 40
-        while 'Power Control Fault  : true' not in (
-                status := self.ipmi('chassis', 'status')):
-            self.assertLess(time.monotonic(), deadline, status)
-        self.assertIn('System Power         : off', status)
+        self.assert_power_fault()
         self.assertIn('[Soft-power control failure]',
                       self.ipmi('sensor', 'get', 'Power'))
 
