@@ -489,7 +489,8 @@ class Cluster:
 
         The step has sent a request whose response was lost. The cache is not
         older than what it was computed from, so it shows the effect, or the
-        step would have to send the request again.
+        step would have to send the request again. But its VMI may be newer
+        than its VM: `power_action.run` waits for nothing that they show.
 
         :param step: see `machine.Machine.write`
         :param seconds: longest wait

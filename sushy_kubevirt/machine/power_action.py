@@ -10,6 +10,7 @@ again when that condition is met.
 import logging
 import time
 
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import run_strategy
@@ -71,7 +72,12 @@ def run(machine, step, from_cache=None):
                 LOG.warning('%s: settings of an earlier one-time boot could '
                             'not be restored before this power action: %s',
                             machine.qualified_name, e)
-        return step(vm, vmi)
+        awaited = step(vm, vmi)
+        if awaited is not None:
+            # Not from the cache: the VMI in it may be newer than the VM, and
+            # an action that starts the VM would await the end of its VMI.
+            blocking.check()
+        return awaited
 
     def first(vm, vmi):
         return (one_time_boot.desired_vm(vm, vmi) is None

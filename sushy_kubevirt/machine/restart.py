@@ -17,6 +17,7 @@ A forced restart of a guest that is shutting down, or paused (from KubeVirt
 
 import copy
 
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import feature_gates
 from sushy_kubevirt.kube import json_patch
@@ -88,6 +89,8 @@ class _Restart:
             return None     # complete, or cancelled by a stop
         if self._uid not in (None, uid) and (uid or coming):
             return None     # already restarted
+        # What follows remembers what it was called with.
+        blocking.check()
         problem = power_state.problem(vm, vmi)
         if uid is None and (problem or not coming):
             return self._restart_off(vm)

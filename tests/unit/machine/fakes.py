@@ -4,8 +4,8 @@
 import copy
 import threading
 
-
 from kubevirt_sandbox.testing import json_patches
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import boot
@@ -135,10 +135,12 @@ class Machine:
         return self.vm, self.vmi
 
     def fetch(self):
+        blocking.check()
         self.fetch_count += 1
         return copy.deepcopy((self.vm, self.vmi))
 
     def fetch_vm(self):
+        blocking.check()
         self.fetch_count += 1
         return copy.deepcopy(self.vm)
 
@@ -150,7 +152,15 @@ class Machine:
             attempt = retry.after_first(
                 lambda: from_cache(*copy.deepcopy(
                     self.cached or (self.vm, self.vmi))), attempt)
-        return retry.run(attempt, self.options, threading.Event())
+
+        def shown(seconds):
+            try:
+                return blocking.attempt(step, *copy.deepcopy(
+                    self.cached or (self.vm, self.vmi))),
+            except (blocking.WouldBlock, errors.MachineError):
+                return None
+
+        return retry.run(attempt, self.options, threading.Event(), shown)
 
     def wait(self, ready, timeout):
         if ready(*self.objects()):
@@ -205,6 +215,7 @@ class Machine:
         return copy.deepcopy(self.vm)
 
     def _write(self, request, carry_out):
+        blocking.check()
         fault = self.faults.pop(0) if self.faults else None
         if isinstance(fault, Exception):
             raise fault

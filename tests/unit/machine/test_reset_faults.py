@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Power actions while KubeVirt lags behind or requests to it fail."""
 
+import copy
+
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
+from sushy_kubevirt.machine import restart
 from tests.unit.machine import fakes
 from tests.unit.machine import test_reset
 
@@ -122,6 +126,30 @@ class FaultTestCase(test_reset.ResetTestCase):
         machine.effects['start'] = start
         reset.reset(machine, R.ON)
         self.assertEqual(['start'], sent(machine))
+
+    def test_vmi_is_reported_before_its_start(self):
+        """The cached VM is halted still, as if its VMI were stopped."""
+        machine = self.machine('Halted', test_reset.NO_VMI,
+                               faults=[self.lost_response()])
+        machine.cached = copy.deepcopy(machine.vm), fakes.vmi()
+        patch = machine.patch
+
+        def patch_and_start(operations, guard=None):
+            machine.vmi = fakes.vmi()
+            return patch(operations, guard)
+
+        machine.patch = patch_and_start
+        reset.reset(machine, R.ON)
+        self.assertEqual([test_reset.SET], sent(machine))
+
+    def test_attempt_with_cached_objects_is_not_remembered(self):
+        machine = self.machine('Manual', test_reset.NO_VMI)
+        step = restart._Restart(machine, True, False).step
+        self.assertRaises(blocking.WouldBlock, blocking.attempt, step,
+                          machine.vm, None)
+        # A VM that is off is read twice before a restart is refused.
+        self.assertRaises(errors.Conflict, step, machine.vm, None)
+        self.assertRaises(errors.WrongState, step, machine.vm, None)
 
     def test_lost_response_stops_once(self):
         for strategy in ('Always', 'Manual'):
