@@ -17,6 +17,7 @@ publishes a change through `worker_messages`.
 import base64
 import binascii
 import copy
+import hashlib
 import json
 import logging
 import math
@@ -31,10 +32,11 @@ from sushy_kubevirt.kube import watcher
 
 LOG = logging.getLogger(__name__)
 
-#: Name of the Secret of an emulator that serves several VMs, and suffix of
-#: its name (after the VM's) if the emulator serves one VM.
+#: Name of the Secret of an emulator that serves several VMs.
 NAME = 'sushy-kubevirt-state'
-ENDING = '-bmc-state'
+
+_ENDING = '-bmc-state'
+_LONGEST_NAME = 253
 
 #: Value of its label app.kubernetes.io/managed-by.
 MANAGER = 'sushy-kubevirt'
@@ -59,6 +61,18 @@ LARGE_SECTIONS = {'subscriptions': 450 * 1024, 'log': 500 * 1024}
 _TOPIC = 'state'
 
 
+def name(vm):
+    """Return the name of the Secret of an emulator that serves one VM.
+
+    :param vm: name of the VM; a long one is cut and gets a digest
+    """
+    whole = vm + _ENDING
+    if len(whole) <= _LONGEST_NAME:
+        return whole
+    suffix = '-' + hashlib.sha256(vm.encode()).hexdigest()[:10] + _ENDING
+    return vm[:_LONGEST_NAME - len(suffix)].rstrip('-.') + suffix
+
+
 def location(cluster, configured=None, shared=False):
     """Return namespace and name of the Secret.
 
@@ -71,7 +85,7 @@ def location(cluster, configured=None, shared=False):
     if configured:
         return tuple(configured.split('/', 1))
     if cluster.vm and not shared:
-        return cluster.vm[0], cluster.vm[1] + ENDING
+        return cluster.vm[0], name(cluster.vm[1])
     return cluster.default_namespace, NAME
 
 

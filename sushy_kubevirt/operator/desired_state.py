@@ -134,7 +134,7 @@ def has_foreign_state(bmc, state):
     :param bmc: a `spec.Bmc`
     :param state: a `conditions.BmcState`
     """
-    return 'Secret ' + bmc.vm.name + state_secret.ENDING in state.foreign
+    return 'Secret ' + state_secret.name(bmc.vm.name) in state.foreign
 
 
 def copies(bmc):

@@ -77,20 +77,27 @@ def service(bmc, slot=None):
 
 
 def _ranges(text):
-    """Write networks without bits behind their prefixes.
+    """Write networks without bits behind their prefixes, and IPv4 as such.
 
-    Kubernetes 1.36 and later refuse these (``IsValidCIDRForLegacyField``);
-    before, 10.0.0.1/8 meant 10.0.0.0/8.
+    Kubernetes 1.36 and later refuse others (``IsValidCIDRForLegacyField``);
+    before, 10.0.0.1/8 meant 10.0.0.0/8, and so did ::ffff:10.0.0.1/104.
 
     :param text: networks, separated by commas
     :returns: the same; others than networks as they are, for an error message
         of the API server
     """
     try:
-        return ','.join(str(ipaddress.ip_network(one.strip(), strict=False))
+        return ','.join(str(_network(one.strip()))
                         for one in text.split(','))
     except ValueError:
         return text
+
+
+def _network(text):
+    network = ipaddress.ip_network(text, strict=False)
+    mapped = network.version == 6 and network.network_address.ipv4_mapped
+    return ipaddress.ip_network(
+        (mapped, network.prefixlen - 96)) if mapped else network
 
 
 def permitted_annotations(wanted):

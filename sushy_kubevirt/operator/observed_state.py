@@ -141,7 +141,7 @@ def secret_refs(bmc):
         spec.Reference(here, naming.auth(bmc.name)), bmc.auth,
         spec.Reference(here, naming.tls(bmc.name)),
         spec.Reference(here, user_tls) if user_tls else None,
-        spec.Reference(bmc.vm.namespace, bmc.vm.name + state_secret.ENDING))
+        spec.Reference(bmc.vm.namespace, state_secret.name(bmc.vm.name)))
 
 
 def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,

@@ -81,7 +81,7 @@ def state(vm):
     metadata = vm['metadata']
     return {'apiVersion': 'v1', 'kind': 'Secret', 'type': 'Opaque',
             'metadata': {
-                'name': metadata['name'] + state_secret.ENDING,
+                'name': state_secret.name(metadata['name']),
                 'namespace': metadata['namespace'],
                 'labels': {naming.MANAGED_BY: naming.OPERATOR},
                 'ownerReferences': [{
@@ -134,7 +134,7 @@ def rules_for(vms, redfish, displays, uploads=False):
         rule('subresources.kubevirt.io', ['virtualmachineinstances/console'],
              ['get'], vms),
         rule('', ['secrets'], ['get', 'list', 'watch', 'patch'],
-             [vm + state_secret.ENDING for vm in vms]),
+             [state_secret.name(vm) for vm in vms]),
         rule('', ['events'], ['create', 'list']),
     ]
     if displays:

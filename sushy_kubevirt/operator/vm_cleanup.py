@@ -50,7 +50,7 @@ class VmCleanup:
         if kind == api.LISTED:
             for at in list(self._secrets):
                 if namespace in (None, at[0]) and (
-                        at[0], at[1] + state_secret.ENDING) not in found:
+                        at[0], state_secret.name(at[1])) not in found:
                     del self._secrets[at]
             return
         owner = _owner(found)
@@ -148,7 +148,7 @@ class VmCleanup:
                 return
         try:
             await self._api.delete(bmc_resources.SECRET, at[0],
-                                   at[1] + state_secret.ENDING, uid)
+                                   state_secret.name(at[1]), uid)
         except errors.ObjectNotFound:
             pass
 
@@ -167,6 +167,6 @@ def _owner(secret):
     metadata = secret['metadata']
     for owner in metadata.get('ownerReferences') or ():
         if (owner['kind'] == bmc_resources.VM.kind
-                and metadata['name'] == owner['name'] + state_secret.ENDING):
+                and metadata['name'] == state_secret.name(owner['name'])):
             return owner
     return None

@@ -9,6 +9,7 @@ is deleted because of the record alone.
 
 import dataclasses
 import hashlib
+import re
 
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine.media import model
@@ -130,14 +131,16 @@ def name(vm_name, key):
 
     :param vm_name: name of the VM
     :param key: a value of `_KEYS`
-    :returns: text; a long VM name is cut and gets a digest
+    :returns: text; a long VM name is cut, without a dot at its end, and gets
+        a digest
     """
     prefix = f'{vm_name}-bmc-{key}'
     if len(prefix) <= _LONGEST - 4:
         return prefix
     digest = hashlib.sha256(vm_name.encode()).hexdigest()[:10]
     length = _LONGEST - 4 - len('--bmc-') - len(digest) - len(key)
-    return f'{vm_name[:length]}-{digest}-bmc-{key}'
+    cut = re.sub('[.]$', '-', vm_name[:length])
+    return f'{cut}-{digest}-bmc-{key}'
 
 
 def read(vm):

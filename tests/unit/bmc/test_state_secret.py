@@ -408,6 +408,15 @@ class TestSecretOfOneVM(base.BaseTestCase):
             'name': 'vm-a', 'uid': 'uid-1'}],
             self.client.secret['metadata']['ownerReferences'])
 
+    def test_long_names(self):
+        self.assertEqual('v' * 243 + '-bmc-state',
+                         state_secret.name('v' * 243))
+        names = {state_secret.name('v' * 231 + end)
+                 for end in ('.' + 'v' * 12, '-' * 12 + 'v', '.a' * 10)}
+        self.assertEqual(3, len(names))
+        for name in names:
+            self.assertRegex(name, '^v{231}-[0-9a-f]{10}-bmc-state$')
+
     def test_configured_location(self):
         self.assertEqual(('a', 'b'),
                          state_secret.location(self.cluster, 'a/b'))

@@ -99,7 +99,8 @@ REFUSED = (
                    'requests.a.test/x', f'{LONG_PREFIX[:245]}/x')),
     *(({**VM, 'resources': {'bmc': {kind: {'example.test/gpu': text}
                                     for kind in ('requests', 'limits')}}},
-       'are whole numbers') for text in ('500m', '1.5', '0.5Ki')),
+       'are whole numbers') for text in ('500m', '1.5', '0.5Ki', '1E',
+                                         '99999999999999999999', '1e99')),
     *(({**VM, 'resources': {'redfish': {kind: {'hugepages-2Mi': text}
                                         for kind in ('requests', 'limits')}}},
        'a multiple of their size') for text in ('3Mi', '2M', 1)),
@@ -146,7 +147,8 @@ REFUSED = (
         RANGES: text}}}, 'has networks such as') for text in (
         '10.0.0.0', '10.0.0.0/33', '10.0.0.256/32', '10.0.0.0/08', 'a',
         '10.0.0.0/8,', ',', '10.0.0.0/8 192.168.0.0/16', '010.0.0.0/8',
-        'fd00::/129')),
+        'fd00::/129', '02001:db8::/32', ':::/8', '1:2/8', '1::2::3/8',
+        '1:2:3:4:5:6:7:8:9/8', '1:2:3:4:5:6:7/8', 'fd00:/8')),
     ({**VM, 'service': {'annotations': {RANGES: '10.0.0.0/8'}}},
      'needs type LoadBalancer'),
     *(({**VM, 'service': {'type': 'LoadBalancer', 'loadBalancerClass': text}},
@@ -234,12 +236,15 @@ ACCEPTED += (
     *({**VM, 'service': {'type': 'LoadBalancer', 'annotations': {
         RANGES: text, 'a.B/c': 'x' * 100000, 'd': 'x' * 160000}}} for text in (
         '', ' ', '10.0.0.0/8', ' 10.0.0.0/8 , fd00::/8,0.0.0.0/0 ',
-        '10.0.0.1/8')),
+        '10.0.0.1/8', '::/0,::1/128,1::/16', '1:2:3:4:5:6:7:8/128',
+        '1:2:3:4:5:6:7::/112', '::2:3:4:5:6:7:8/128', '1:2::7:8/128',
+        '::ffff:a00:1/104')),
     *({**VM, 'resources': {part: {'requests': huge, 'limits': huge}}}
       for part in ('bmc', 'redfish', 'ipmi') for huge in (
         {'hugepages-2Mi': '4Mi', 'hugepages-1Gi': '1Gi'},
         {'hugepages-2Mi': 0, 'example.test/gpu': 2},
-        {f'{LONG_PREFIX[-244:]}/gpu': '1k'})),
+        {f'{LONG_PREFIX[-244:]}/gpu': '1k'},
+        {'example.test/gpu': '999P'})),
 )
 
 # (spec before, spec after, part of the error message or None)

@@ -103,6 +103,8 @@ class NetworkTestCase(base.BaseTestCase):
         for text, expected in (
                 ('10.0.0.1/8', '10.0.0.0/8'),
                 (' 10.1.2.3/32 , fd00::1/8', '10.1.2.3/32,fd00::/8'),
+                ('::ffff:10.0.0.1/104', '10.0.0.0/8'),
+                ('0:0:0:0:0:ffff:0:0/96', '0.0.0.0/0'),
                 ('', ''), ('everyone', 'everyone'),
                 ('10.0.0.0/8,a', '10.0.0.0/8,a')):
             with self.subTest(text):

@@ -7,6 +7,7 @@ from oslotest import base
 
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine.media import media_annotation
+from sushy_kubevirt.machine.media import model
 from tests.unit.machine import fakes
 
 
@@ -33,6 +34,16 @@ class RecordTestCase(base.BaseTestCase):
         self.assertEqual(vars(made), vars(media_annotation.read(vm)))
         self.assertEqual({'node-bmc-cd-0', 'node-bmc-usb-2',
                           'node-bmc-cd-1'}, media_annotation.read(vm).names())
+
+    def test_long_names_are_names_of_objects(self):
+        for length in range(30, 60):
+            vm = 'v' * length + '.' + 'w' * 20
+            for device in model.CD, model.USB_STICK, model.HTTP_BOOT:
+                for name in (*media_annotation.slots(vm, device.id),
+                             media_annotation.ca_config_map(vm, device.id)):
+                    self.assertLessEqual(len(name), 63)
+                    self.assertRegex(name, r'^[-a-z0-9]+([.][a-z0-9][-a-z0-9]*'
+                                     '[a-z0-9])?$')
 
     def test_empty_record_removes_annotation(self):
         vm = fakes.vm()
