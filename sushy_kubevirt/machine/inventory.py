@@ -10,7 +10,9 @@ is used (``pkg/defaults`` of KubeVirt 1.9).
 import dataclasses
 
 from sushy_kubevirt.kube import quantity
+from sushy_kubevirt.machine import architecture
 from sushy_kubevirt.machine import bios
+from sushy_kubevirt.machine import firmware
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,8 +126,8 @@ def serial(vm, vmi):
     :returns: ``domain.firmware.serial``; '' if it has none
     """
     spec = vmi['spec'] if vmi else vm['spec']['template']['spec']
-    firmware = (spec.get('domain') or {}).get('firmware') or {}
-    return firmware.get('serial') or ''
+    return ((spec.get('domain') or {}).get('firmware') or {}).get(
+        'serial') or ''
 
 
 def of(vm, vmi, kubevirt_version=None, sizes=None):
@@ -142,7 +144,6 @@ def of(vm, vmi, kubevirt_version=None, sizes=None):
     spec = vmi['spec'] if vmi else template
     status = (vmi or {}).get('status') or {}
     domain = {**(spec.get('domain') or {}), **(sizes or {})}
-    firmware = domain.get('firmware') or {}
     guest = status.get('guestOSInfo') or {}
     return Inventory(
         cpus=_cpus(spec, domain, status),
@@ -154,8 +155,9 @@ def of(vm, vmi, kubevirt_version=None, sizes=None):
                       .get('type') or ''),
         node=status.get('nodeName') or '',
         hostname=spec.get('hostname') or vm['metadata']['name'],
-        firmware='efi' if 'efi' in (firmware.get('bootloader') or {})
-        else 'bios',
+        firmware=(firmware.bootloader_type(firmware.bootloader(
+            vmi or vm['spec']['template']))
+            or architecture.of(vm).firmware[0]),
         kubevirt_version=kubevirt_version or '',
         chassis=_chassis(domain.get('chassis') or {}),
         tpm=bios.tpm({'spec': spec}) or '',

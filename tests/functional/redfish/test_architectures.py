@@ -77,6 +77,8 @@ class ArchitectureTestCase(virtual_media_case.MediaTestCase):
             (found['BootSourceOverrideMode'], found[
                 'BootSourceOverrideMode@Redfish.AllowableValues'], found[
                     'BootSourceOverrideTarget@Redfish.AllowableValues']))
+        self.assertRegex(self.emulator.system(self.uuid)['BiosVersion'],
+                         '^UEFI of KubeVirt')
         self.refused_everywhere(['Legacy'])
         self.assert_no_usb()
         self.assert_boots_medium('efi')

@@ -183,6 +183,16 @@ class FactsTestCase(base.BaseTestCase):
         self.assertEqual(('bios', '', ''), (
             facts.firmware, facts.node, facts.kubevirt_version))
 
+    def test_firmware_of_architecture(self):
+        """Without a bootloader, a guest has that of its architecture."""
+        for architecture, type_ in (('arm64', 'UEFI'), ('s390x', 'BIOS'),
+                                    ('amd64', 'BIOS')):
+            machine = vm()
+            machine['spec']['template']['spec']['architecture'] = architecture
+            self.assertEqual(type_, inventory.of(machine, None).firmware_type)
+        encrypted = vm({'launchSecurity': {'sev': {}}})
+        self.assertEqual('UEFI', inventory.of(encrypted, None).firmware_type)
+
 
 class MachineTestCase(base.BaseTestCase):
 
