@@ -34,9 +34,10 @@ def on(machine):
     A machine that is shutting down is started when its VMI has ended.
 
     :param machine: a `machine.Machine`
-    :raises: `errors.WrongState` for a VM that is being deleted or is the
-        target of a migration, `errors.Unavailable` if a VMI that is shutting
-        down does not end within the write deadline
+    :raises: `errors.WrongState` for a VM that is being deleted, is the target
+        of a migration, or needs `power_state.recovery_required`;
+        `errors.Unavailable` if a VMI that is shutting down does not end
+        within the write deadline
     """
     power_action.run(machine, lambda vm, vmi: _on_step(machine, vm, vmi),
                      lambda vm, vmi: _start_cached(machine, vm, vmi))
@@ -50,7 +51,7 @@ def _start_cached(machine, vm, vmi):
     otherwise. KubeVirt's ``start`` has no guard, and sets ``Always`` if the
     VM has become ``Halted``. So the VM is read before.
     """
-    if not run_strategy.is_idle(vm, vmi):
+    if not run_strategy.is_idle(vm, vmi) or power_state.recovery_required(vm):
         return False
     if (run_strategy.of(vm) != run_strategy.HALTED
             or run_strategy.uses_running_field(vm)):
@@ -70,6 +71,10 @@ def _on_step(machine, vm, vmi):
         if state is power_state.PowerState.ON:
             return None
         raise power_action.migration_target_error(machine)
+    recovery = power_state.recovery_required(vm)
+    if recovery is not None and not run_strategy.is_active(vmi):
+        raise errors.WrongState(
+            f'{machine.qualified_name} cannot be started: {recovery.message}')
     if state is power_state.PowerState.PAUSED:
         machine.call('unpause', resource=api_resources.VMI)
         return None

@@ -76,7 +76,7 @@ OFFERED = tuple(item for item in ResetType if item is not ResetType.NMI)
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Why a VM that was started cannot run.
+    """Why a VM that was started cannot run, or does not work.
 
     :param reason: one word, such as ``ErrorUnschedulable`` (KubeVirt's
         ``printableStatus`` where it has one for the problem)
@@ -99,6 +99,12 @@ GRACE_SECONDS = 5.0
 _STEPS = ('', 'BackendStorageNotReady', 'PVCNotReady', 'MissingAttachmentPod',
           'UtilityVolumeMigrationPending')
 
+#: Reasons of a pod's condition ``PodScheduled`` for which KubeVirt has no
+#: status: an error of the scheduler, and gates that another controller has
+#: not removed (k8s.io/api/core/v1/types.go, Kubernetes 1.37). virt-controller
+#: keeps the first reason until the pod has a node.
+_UNSCHEDULED = 'SchedulerError', 'SchedulingGated'
+
 #: virt-handler's reason for each failed synchronization, for example a guest
 #: that libvirt cannot define or start (pkg/virt-handler/vm.go, KubeVirt 1.9).
 _SYNC_FAILED = 'Synchronizing with the Domain failed.'
@@ -112,9 +118,18 @@ _REASONS = {'FailedPvcNotFound': 'ErrorPvcNotFound',
             'Unschedulable': 'ErrorUnschedulable',
             _SYNC_FAILED: SYNC_FAILED}
 
+#: Condition of a VM, and `Problem.reason`, see `recovery_required`.
+_RECOVERY = 'ManualRecoveryRequired'
+
 #: Values of ``printableStatus`` for a volume that is not ready, which KubeVirt
 #: prefers to those of images.
 _VOLUME_STEPS = 'Provisioning', 'WaitingForVolumeBinding'
+
+#: `Problem.reason` of a guest that an I/O error of its storage has paused.
+IO_ERROR = 'PausedIOError'
+
+#: ``status.reason`` of a VMI whose node does not respond.
+_NODE_LOST = 'NodeUnresponsive'
 
 #: Values of ``printableStatus`` that only a VM with a VMI has.
 _OF_A_VMI = ('Running', 'ErrorPvcNotFound', 'ErrorUnschedulable',
@@ -193,7 +208,30 @@ def node_lost(vmi):
     """
     return vmi is not None and (
         run_strategy.phase(vmi) == 'Unknown' or
-        (vmi.get('status') or {}).get('reason') == 'NodeUnresponsive')
+        (vmi.get('status') or {}).get('reason') == _NODE_LOST)
+
+
+def impairment(vm, vmi):
+    """Return why a guest that was running does not work.
+
+    Its node does not respond, or virt-handler reports an I/O error that has
+    paused it (calculatePausedCondition in pkg/virt-handler/vm.go, KubeVirt
+    1.9).
+
+    :param vm: the VM
+    :param vmi: its VMI, or None
+    :returns: a `Problem`; None for a guest without one, and for a VM that is
+        off
+    """
+    if vmi is None or state(vm, vmi) is PowerState.OFF:
+        return None
+    if node_lost(vmi):
+        node = (vmi.get('status') or {}).get('nodeName') or 'of the guest'
+        return Problem(_NODE_LOST, f'Node {node} does not respond')
+    condition = _condition(vmi, 'Paused', 'True') or {}
+    if condition.get('reason') != IO_ERROR:
+        return None
+    return Problem(IO_ERROR, _message(condition, IO_ERROR))
 
 
 def problem(vm, vmi):
@@ -261,10 +299,12 @@ def _vmi_failure(vm, vmi):
             and not _is_outdated(scheduled, vmi)):
         return _condition_failure(scheduled, vmi)
     status = (vm.get('status') or {}).get('printableStatus')
-    if reason in _STEPS or (reason in _IMAGE_FAILURES
-                            and status in _VOLUME_STEPS):
-        return None
-    return _condition_failure(synchronized, vmi)
+    if reason not in _STEPS and (reason not in _IMAGE_FAILURES
+                                 or status not in _VOLUME_STEPS):
+        return _condition_failure(synchronized, vmi)
+    if scheduled.get('reason') in _UNSCHEDULED:
+        return _condition_failure(scheduled, vmi)
+    return None
 
 
 def sync_failure(vmi):
@@ -292,10 +332,42 @@ def _is_outdated(scheduled, vmi):
             and scheduled.get('lastTransitionTime', '') is None)
 
 
+def recovery_required(vm):
+    """Return why KubeVirt creates no VMI of a VM until its volumes are mended.
+
+    The guest ended while its volumes were migrated (syncVolumeMigration in
+    pkg/virt-controller/watch/vm/vm.go, KubeVirt 1.9). The reason of the
+    condition is a sentence; it has neither a message nor a time.
+
+    :param vm: the VM
+    :returns: a `Problem`, or None
+    """
+    condition = _condition(vm, _RECOVERY, 'True')
+    if condition is None:
+        return None
+    return Problem(_RECOVERY, (
+        f'{condition.get("reason") or "KubeVirt reports " + _RECOVERY}. Set '
+        'the volumes of the VM to their original claims'))
+
+
+def migrates_volumes(vm):
+    """Return whether the volumes of a running VM are being migrated.
+
+    KubeVirt refuses restarts meanwhile (RestartVMRequestHandler in
+    pkg/virt-api/rest/lifecycle.go, KubeVirt 1.9).
+
+    :param vm: the VM
+    """
+    return _condition(vm, 'VolumesChange', 'True') is not None
+
+
 def _vm_failure(vm):
     volume = _volume_failure(vm)
     if volume is not None:
         return volume
+    recovery = recovery_required(vm)
+    if recovery is not None:
+        return _Failure(recovery)
     failure = _condition(vm, 'Failure', 'True')
     status = vm.get('status') or {}
     failures = status.get('startFailure')

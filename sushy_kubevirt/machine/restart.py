@@ -45,8 +45,9 @@ def restart(machine, force, power_on):
     :param force: True to restart at once, with grace period 0; False after
         the guest shut down within its grace period
     :param power_on: whether a machine that is off is powered on
-    :raises: `errors.WrongState` for the target of a migration; unless
-        `power_on`, if it is off; unless `force`, if it is shutting down
+    :raises: `errors.WrongState` for the target of a migration and while its
+        volumes are migrated; unless `power_on`, if it is off; unless `force`,
+        if it is shutting down
     """
     restart = _Restart(machine, force, power_on)
     power_action.run(machine, restart.step)
@@ -102,6 +103,10 @@ class _Restart:
             return self._restart_off(vm)
         if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:
             raise power_action.migration_target_error(self._machine)
+        if power_state.migrates_volumes(vm):
+            raise errors.WrongState(
+                f'{self._machine.qualified_name} cannot be restarted while '
+                'its volumes are migrated')
         if run_strategy.stopping(vm, vmi):
             return self._restart_stopping(vm, vmi)
         if not run_strategy.vmi_seen(vm):

@@ -325,7 +325,8 @@ class Controller:
 
     def _start(self, key, vm):
         try:
-            if not self._data_volumes.make(vm):
+            if (not self._data_volumes.make(vm)
+                    or conditions.is_true(vm, vm_model.RECOVERY_REQUIRED)):
                 return
             self._reset_back_off(key)
             vmi = self._new_vmi(vm)

@@ -15,6 +15,7 @@ ALWAYS, RERUN, MANUAL, HALTED, ONCE = (
     'Always', 'RerunOnFailure', 'Manual', 'Halted', 'Once')
 START, STOP = 'Start', 'Stop'
 RESTART_REQUIRED = 'RestartRequired'
+RECOVERY_REQUIRED = 'ManualRecoveryRequired'
 COMPONENT = 'virtualmachine-controller'
 
 _FIRMWARE_NAMESPACE = uuid.UUID('6a1a24a1-4061-4607-8bf4-a3963d0c5895')

@@ -8,6 +8,7 @@ Source: pkg/virt-api/rest/lifecycle.go (KubeVirt 1.9).
 """
 
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.kubevirt import conditions
 from kubevirt_sandbox.kubevirt import instancetypes
 from kubevirt_sandbox.kubevirt import paths
 from kubevirt_sandbox.kubevirt import vm_model
@@ -15,6 +16,10 @@ from kubevirt_sandbox.kubevirt import vmi_status
 
 _MANAGER = 'virt-api'
 _NOT_RUNNING = 'VM is not running'
+_RECOVERY_REQUIRED = (
+    'VM recovery required: Volume migration failed, leaving some volumes '
+    'pointing to non-consistent targets; manual intervention is needed to '
+    'reassign them to their original volumes.')
 
 
 def _details(kind, name):
@@ -95,6 +100,8 @@ class VmSubresources:
         if vmi is not None and not vmi_status.is_final(
                 vmi) and vmi_status.phase(vmi):
             raise self._conflict(vm, 'VM is already running')
+        if conditions.is_true(vm, vm_model.RECOVERY_REQUIRED):
+            raise self._conflict(vm, _RECOVERY_REQUIRED)
         body = request.body
         paused = option(body, 'paused', bool)
         data = {'data': {'paused': 'true'}} if paused else {}
@@ -147,6 +154,8 @@ class VmSubresources:
             raise errors.bad_request(
                 'gracePeriod has to be greater or equal to 0')
         vm, vmi = self._find(request)
+        if conditions.is_true(vm, 'VolumesChange'):
+            raise self._conflict(vm, _RECOVERY_REQUIRED)
         strategy = self._strategy(vm)
         if strategy in (vm_model.HALTED, vm_model.ONCE):
             raise self._conflict(vm, f'RunStategy {strategy} does not '

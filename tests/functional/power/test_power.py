@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Power operations, verified by the sandbox's record of guests' boots."""
 
+import json
 import threading
 
+from kubevirt_sandbox.testing import given_cluster
+from kubevirt_sandbox.testing import kubectl
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
 from tests.fixtures import lagging_controllers
@@ -391,6 +394,73 @@ class PauseTestCase(machine_case.MachineTestCase):
         machine = self.machine('Manual')
         for action in (R.PAUSE, R.RESUME):
             self.assertRaises(errors.WrongState, machine.reset, action)
+
+
+class VolumeMigrationTestCase(machine_case.MachineTestCase):
+    """KubeVirt refuses a restart meanwhile, and a start if it has failed."""
+
+    def add_condition(self, kind, name, type_, *options, **fields):
+        """Add a condition with status True, as virt-controller does."""
+        kubectl.Kubectl(self.sandbox.kubeconfig)(
+            'patch', kind, name, *options, '--type', 'json', '--patch',
+            json.dumps([{
+                'op': 'add', 'path': '/status/conditions/-',
+                'value': {'type': type_, 'status': 'True', **fields}}]),
+            '--as', 'system:serviceaccount:kubevirt:kubevirt-controller',
+            '--as-group', 'system:masters')
+
+    def require_recovery(self, name):
+        self.add_condition(
+            'vm', name, 'ManualRecoveryRequired', '--subresource', 'status',
+            reason='VMI was removed or was final during the volume migration')
+
+    @given_cluster.needs_sandbox("KubeVirt's own conditions")
+    def test_start_is_refused(self):
+        bmc = self.bmc()
+        for strategy in STRATEGIES:
+            machine = self.machine(strategy, bmc)
+            self.require_recovery(machine.name)
+            self.assertTrue(machine.wait(
+                lambda vm, vmi: power_state.recovery_required(vm), 15))
+            before = self.sandbox.vm(machine.name)['spec']
+            for action in (R.ON, R.FORCE_RESTART, R.PUSH_POWER_BUTTON):
+                error = self.assertRaises(errors.WrongState, machine.reset,
+                                          action)
+                self.assertIn('volume migration', str(error))
+            self.assertEqual(before, self.sandbox.vm(machine.name)['spec'])
+            self.assertIs(OFF, machine.power_state())
+
+    @given_cluster.needs_sandbox("KubeVirt's own conditions")
+    def test_started_machine_is_off(self):
+        machine = self.machine('Always')
+        self.require_recovery(machine.name)
+        self.sandbox.patch('virtualmachines', machine.name, {
+            'spec': {'runStrategy': 'Always'}})
+        self.assertTrue(machine.wait(power_state.problem, 15))
+        self.assertEqual('ManualRecoveryRequired', machine.problem().reason)
+        self.assertIs(OFF, machine.power_state())
+        self.stays(lambda: self.uid(machine.name) is None)
+        machine.reset(R.FORCE_OFF)
+        self.assertIsNone(machine.problem())
+
+    @given_cluster.needs_sandbox("KubeVirt's own conditions")
+    def test_restart_is_refused(self):
+        machine = self.machine(off=False)
+        self.add_condition('vmi', machine.name, 'VolumesChange')
+        self.assertTrue(machine.wait(
+            lambda vm, vmi: power_state.migrates_volumes(vm), 15))
+        uid = self.uid(machine.name)
+        for pause in False, True:
+            if pause:
+                machine.reset(R.PAUSE)
+            for action in (R.FORCE_RESTART, R.GRACEFUL_RESTART,
+                           R.POWER_CYCLE):
+                error = self.assertRaises(errors.WrongState, machine.reset,
+                                          action)
+                self.assertIn('volumes are migrated', str(error))
+        self.assertEqual(uid, self.uid(machine.name))
+        machine.reset(R.FORCE_OFF)
+        self.becomes(machine, OFF)
 
 
 class ProblemTestCase(machine_case.MachineTestCase):

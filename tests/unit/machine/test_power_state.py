@@ -52,6 +52,47 @@ class NodeTestCase(base.BaseTestCase):
         self.assertTrue(power_state.node_lost(vmi))
 
 
+class ImpairmentTestCase(base.BaseTestCase):
+    """A guest that was running and does not work."""
+
+    def test_io_error(self):
+        message = 'VMI was paused, low-level IO error detected'
+        vmi = fakes.vmi(conditions=[fakes.condition(
+            'Paused', 'True', 'PausedIOError', message)])
+        self.assertEqual(power_state.Problem('PausedIOError', message),
+                         power_state.impairment(fakes.vm(), vmi))
+        self.assertIs(PAUSED, power_state.state(fakes.vm(), vmi))
+        self.assertIsNone(power_state.problem(fakes.vm(), vmi))
+
+    def test_other_reasons_to_pause(self):
+        for reason in 'PausedByUser', 'PausedByMigrationMonitor':
+            vmi = fakes.vmi(conditions=[fakes.condition(
+                'Paused', 'True', reason)])
+            self.assertIsNone(power_state.impairment(fakes.vm(), vmi))
+
+    def test_lost_node(self):
+        vmi = fakes.vmi('Unknown')
+        vmi['status']['nodeName'] = 'node-1'
+        self.assertEqual(
+            power_state.Problem('NodeUnresponsive',
+                                'Node node-1 does not respond'),
+            power_state.impairment(fakes.vm(), vmi))
+        # KubeVirt starts the VM again when it has removed the VMI.
+        vmi = fakes.vmi('Failed', deleting=True)
+        vmi['status']['reason'] = 'NodeUnresponsive'
+        vm = fakes.vm(requests=[fakes.START])
+        self.assertIs(UP, power_state.state(vm, vmi))
+        self.assertIsNotNone(power_state.impairment(vm, vmi))
+
+    def test_machine_that_is_off_or_works(self):
+        vmi = fakes.vmi('Failed')
+        vmi['status']['reason'] = 'NodeUnresponsive'
+        for vm, vmi in ((fakes.vm('Manual'), vmi), (fakes.vm(), None),
+                        (fakes.vm(), fakes.vmi()),
+                        (fakes.vm(), fakes.vmi('Scheduling'))):
+            self.assertIsNone(power_state.impairment(vm, vmi))
+
+
 class StateTestCase(base.BaseTestCase):
 
     def test_by_strategy_and_phase(self):
@@ -189,6 +230,8 @@ PRECEDENCE = [
     ('ImagePullBackOff', ('Synchronized', 'False', 'ImagePullBackOff')),
     ('FailedCreate', ('Synchronized', 'False', 'FailedCreate')),
     ('SyncFailed', ('Synchronized', 'False', SYNC_FAILED)),
+    ('SchedulerError', ('PodScheduled', 'False', 'SchedulerError')),
+    ('SchedulingGated', ('PodScheduled', 'False', 'SchedulingGated')),
 ]
 
 
@@ -209,6 +252,8 @@ class GraceTestCase(base.BaseTestCase):
     def test_failure_becomes_a_problem(self):
         old = power_state.GRACE_SECONDS + 1
         for type_, reason in (('PodScheduled', 'Unschedulable'),
+                              ('PodScheduled', 'SchedulerError'),
+                              ('PodScheduled', 'SchedulingGated'),
                               ('Synchronized', 'FailedPvcNotFound'),
                               ('Synchronized', 'FailedCreate'),
                               ('Synchronized', SYNC_FAILED)):
@@ -405,6 +450,24 @@ class ProblemTestCase(base.BaseTestCase):
             power_state.problem(vm, None).reason)
         # KubeVirt reports only that a DataVolume is not ready.
         self.assertIn('datavolumes', power_state.problem(vm, None).message)
+
+    def test_volumes_that_need_recovery(self):
+        """KubeVirt then prints ``Stopped`` and creates no VMI."""
+        cause = 'VMI was removed or was final during the volume migration'
+        recovery = {**fakes.condition('ManualRecoveryRequired', 'True',
+                                      cause), 'lastTransitionTime': None}
+        for vm in (fakes.vm('Always', conditions=[recovery]),
+                   fakes.vm('Once', conditions=[recovery]),
+                   fakes.vm('Manual', conditions=[recovery],
+                            requests=[fakes.START])):
+            vm['status']['printableStatus'] = 'Stopped'
+            problem = power_state.problem(vm, None)
+            self.assertEqual('ManualRecoveryRequired', problem.reason)
+            self.assertIn(cause, problem.message)
+            self.assertIs(OFF, power_state.state(vm, None))
+        vm['status']['printableStatus'] = 'DataVolumeError'
+        self.assertEqual('DataVolumeError',
+                         power_state.problem(vm, None).reason)
 
     def test_status_of_previous_vmi_is_ignored(self):
         vm = fakes.vm('Always', printableStatus='ErrorUnschedulable')

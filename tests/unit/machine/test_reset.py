@@ -2,6 +2,7 @@
 """Requests that each power action sends in each state of a VM."""
 
 import copy
+import itertools
 
 import fixtures
 from oslotest import base
@@ -334,6 +335,26 @@ class TableTestCase(ResetTestCase):
             machine.vm['metadata']['deletionTimestamp'] = 'x'
             self.assertRaises(errors.WrongState, reset.reset, machine,
                               action)
+
+
+    def test_refuses_what_kubevirt_refuses_for_volumes(self):
+        recovery = fakes.condition('ManualRecoveryRequired', 'True', 'why')
+        migrating = fakes.condition('VolumesChange', 'True')
+        for condition, state, strategies, actions in (
+                (recovery, NO_VMI, ('Halted', 'Manual', 'RerunOnFailure',
+                                    'Always', 'Once'), (R.ON,)),
+                (recovery, SUCCEEDED, ('Once', 'Manual'), (R.ON,)),
+                (migrating, RUNNING, ('Manual', 'Always', 'Once'), (
+                    R.FORCE_RESTART, R.GRACEFUL_RESTART)),
+                (migrating, PAUSED, ('Manual', 'Always', 'Once'), (
+                    R.FORCE_RESTART, R.GRACEFUL_RESTART))):
+            for strategy, action in itertools.product(strategies, actions):
+                machine = self.machine(strategy, state,
+                                       conditions=[condition])
+                machine.cached = copy.deepcopy((machine.vm, machine.vmi))
+                self.assertRaises(errors.WrongState, reset.reset, machine,
+                                  action)
+                self.assertEqual([], machine.writes)
 
 
 class ReplacedTestCase(ResetTestCase):
