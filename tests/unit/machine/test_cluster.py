@@ -664,7 +664,9 @@ class ClusterTestCase(base.BaseTestCase):
 
     def test_effect_of_write_without_response(self):
         """The watch shows it, while the API answers no reads."""
-        machine = self.cluster().machine('a')
+        # A busy host delays the watch.
+        machine = self.cluster(opts={
+            'write_deadline': 60, 'stale_seconds': 60}).machine('a')
         self.api.rule('PATCH', '', 'drop-after')
         self.api.rule('GET', '/virtualmachines/a$', 'hang', times=99)
 
