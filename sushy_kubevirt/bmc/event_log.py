@@ -2,7 +2,10 @@
 """The log of a machine: Kubernetes Events about it, including our own.
 
 Entries are not stored here. Kubernetes keeps the Events of KubeVirt and CDI
-about a VM, its VMI and its media for a limited time (one hour by default).
+about a VM, its VMI and its media for a limited time (one hour by default), and
+those of the scheduler and the kubelet about the launcher's pod. Of the latter
+warnings are shown, as long as there is the VMI: for what keeps a pod from
+starting, KubeVirt often sets no condition.
 The leader adds each Redfish event as an Event whose name is derived from the
 event's id, so that repeated writes have no effect. Entries are read from the
 API.
@@ -369,13 +372,13 @@ class Log:
         return max(cleared.at, cleared.deleted_at)
 
     def _pages(self, machine):
-        """List the Events about a machine, its VMI and its media.
+        """List the Events about a machine, its VMI, its pods and its media.
 
         :returns: iterator of (list of dict, resourceVersion of the list that
             they are from)
         :raises: `errors.MachineError`
         """
-        vm, _ = machine.objects()
+        vm, vmi = machine.objects()
         born = cleared_log.seconds(vm['metadata'].get('creationTimestamp'))
         names = {machine.name: None}
         for device in media.DEVICES:
@@ -388,6 +391,12 @@ class Log:
                     field_selector='involvedObject.name=' + name):
                 yield [event for event in items
                        if _is_about(event, machine, born)], version
+        for uid in ((vmi or {}).get('status') or {}).get('activePods') or ():
+            for items, version in self._cluster.client.pages(
+                    api_resources.EVENT, machine.namespace,
+                    field_selector='type=Warning,involvedObject.uid=' + uid):
+                yield [event for event in items
+                       if event['involvedObject'].get('uid') == uid], version
 
 
 def _is_about(event, machine, born):

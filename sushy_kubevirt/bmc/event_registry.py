@@ -105,6 +105,15 @@ START_FAILED = Message(
     'KubeVirt cannot start the VM.',
     ('The namespace and name of the VM.', "KubeVirt's reason, one word.",
      "KubeVirt's explanation."))
+IMPAIRED = Message(
+    _OWN, 'SystemImpaired', 'Critical',
+    "The guest of the system '%1' does not work (%2): %3",
+    'Resolve the problem that the message names; then resume a paused guest, '
+    'or reset the system.',
+    'A guest that was running does not work: an I/O error has paused it, or '
+    'its node does not respond.',
+    ('The namespace and name of the VM.', "KubeVirt's reason, one word.",
+     "KubeVirt's explanation."))
 BOOT_SET = Message(
     _OWN, 'BootOverrideSet', 'OK',
     "The system '%1' will boot from '%2' (%3, mode %4).",

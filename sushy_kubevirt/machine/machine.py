@@ -201,6 +201,13 @@ class Machine:
             self.cluster.media.media(vm, vmi), vm, vmi)
             or power_state.problem(vm, vmi))
 
+    def impairment(self):
+        """Return why a guest that was running does not work.
+
+        :returns: a `power_state.Problem`, or None
+        """
+        return power_state.impairment(*self.objects())
+
     def node_lost(self):
         """Return whether the node of the guest does not respond."""
         return power_state.node_lost(self.objects()[1])

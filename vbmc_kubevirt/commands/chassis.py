@@ -49,7 +49,9 @@ _LEAVE_POLICY = 3
 # Bitmap of supported policies in the response.
 _ALL_POLICIES = 0x07
 
-# Chassis identify: supported, and its states (table 28-3).
+# Miscellaneous chassis state: identify is supported, its states, and a fault
+# of a drive (table 28-3).
+_DRIVE_FAULT = 0x04
 _IDENTIFY_SUPPORTED = 0x40
 _IDENTIFY_TIMED, _IDENTIFY_ON = 0x10, 0x20
 
@@ -115,6 +117,16 @@ def commands(bmc):
             'Get POH Counter', bmc.map_errors(chassis.get_poh_counter),
             _LEVEL.USER),
     }
+
+
+def drive_fault(machine):
+    """Return whether an I/O error of its storage has paused a guest.
+
+    :param machine: a `machine.Machine`
+    """
+    impairment = machine.impairment()
+    return (impairment is not None
+            and impairment.reason == power_state.IO_ERROR)
 
 
 def _accept_zero(session, data):
@@ -217,9 +229,11 @@ class _Chassis:
             state |= _POWER_ON
         if machine.problem() is not None:
             state |= _POWER_CONTROL_FAULT
+        more = _IDENTIFY_SUPPORTED | self._identify_state(machine)
+        if drive_fault(machine):
+            more |= _DRIVE_FAULT
         # The last byte: no button is, or can be, disabled.
-        return bytes((state, 0, _IDENTIFY_SUPPORTED
-                      | self._identify_state(machine), 0))
+        return bytes((state, 0, more, 0))
 
     def chassis_control(self, session, data):
         reset_type = CHASSIS_CONTROL.get(data[0] & 0x0f)

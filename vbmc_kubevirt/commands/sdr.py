@@ -20,7 +20,7 @@ VERSION = 0x51
 
 #: Time of the last change of `table`, which clients compare with that of
 #: their copy; to be set with each change.
-CHANGED = 1795824000    # 2026-11-28
+CHANGED = 1795870800    # 2026-11-28
 
 #: Slave address of the BMC.
 ADDRESS = 0x20

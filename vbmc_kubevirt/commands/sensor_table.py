@@ -25,13 +25,14 @@ OK, NON_CRITICAL, CRITICAL, INFORMATIONAL = 0, 1, 2, 8
 NAME_MAX = 16
 
 # Entity ids.
-_BMC, _BOARD, _BAY = 0x06, 0x07, 0x05
+_DISK, _BAY, _BMC, _BOARD = 0x04, 0x05, 0x06, 0x07
 _POWER_UNIT, _CHASSIS, _OPERATING_SYSTEM = 0x13, 0x17, 0x23
 
 # Offsets, named as in table 42-3.
 POWER_OFF, POWER_CONTROL_FAILURE = 0, 5
 S0_WORKING, S5_SOFT_OFF, G1_SLEEPING, ACPI_UNKNOWN = 0, 5, 9, 14
 FAULT, INSTALLED = 0, 2
+DRIVE_FAULT = 1
 ACCESS_DEGRADED = 1
 PRESENT, ABSENT = 0, 1
 INITIATED_BY_POWER_UP, REQUESTED_PXE_BOOT = 0, 3
@@ -109,6 +110,11 @@ def _node(bmc):
         yield ACCESS_DEGRADED
 
 
+def _disks(bmc):
+    if chassis.drive_fault(bmc.machine()):
+        yield DRIVE_FAULT
+
+
 POWER = Sensor(1, 'Power', 0x09, _POWER_UNIT,
                (POWER_OFF, POWER_CONTROL_FAILURE), _power)
 ACPI = Sensor(2, 'ACPI State', 0x22, _BOARD,
@@ -121,8 +127,10 @@ USB_STICK = Sensor(6, 'USB Stick', 0x21, _BAY, (FAULT, INSTALLED),
                    _medium(media.USB_STICK))
 NODE = Sensor(7, 'Node', 0x28, _CHASSIS, (ACCESS_DEGRADED,), _node)
 
+DISKS = Sensor(8, 'Disks', 0x0D, _DISK, (DRIVE_FAULT,), _disks)
+
 #: Sensors with a state.
-READABLE = (POWER, ACPI, OS_BOOT, WATCHDOG, CD, USB_STICK, NODE)
+READABLE = (POWER, ACPI, OS_BOOT, WATCHDOG, CD, USB_STICK, NODE, DISKS)
 
 VM = Sensor(0x21, 'VM', 0x25, _BOARD, (PRESENT, ABSENT))
 LOGIN = Sensor(0x22, 'Redfish Login', 0x06, _BMC, (OUT_OF_BAND_PASSWORD,))
@@ -152,9 +160,10 @@ EVENT = _severity(0x2B, 'Event')
 KUBERNETES = _severity(0x2C, 'Kubernetes')
 
 #: Reasons of Events of KubeVirt (staging/src/kubevirt.io/api/core/v1/types.go,
-#: pkg/virt-controller/watch) and CDI (pkg/controller). Each is the name of a
-#: sensor, the only text that clients show for an entry. New ones are added at
-#: the end, as numbers must not change.
+#: pkg/virt-controller/watch), CDI (pkg/controller) and the kubelet
+#: (pkg/kubelet/events). Each is the name of a sensor, the only text that
+#: clients show for an entry. New ones are added at the end, as numbers must
+#: not change.
 REASONS = {reason: _severity(0x40 + number, reason) for number, reason in
            enumerate((
                'SuccessfulCreate', 'SuccessfulDelete', 'FailedCreate',
@@ -164,7 +173,9 @@ REASONS = {reason: _severity(0x40 + number, reason) for number, reason in
                'FailedPvcNotFound', 'RestartRequired', 'NodeUnresponsive',
                'Pending', 'ImportScheduled', 'ImportInProgress',
                'ImportSucceeded', 'ImportFailed', 'UploadScheduled',
-               'UploadReady', 'UploadSucceeded', 'UploadFailed', 'Error'))}
+               'UploadReady', 'UploadSucceeded', 'UploadFailed', 'Error',
+               'IOerror', 'Failed', 'BackOff', 'InspectFailed', 'FailedMount',
+               'FailedAttachVolume', 'FailedCreatePodSandBox'))}
 
 #: Sensors that only appear in entries of the log.
 EVENT_ONLY = (BMC, VM, LOGIN, RESTART, HTTP_BOOT, POWER_CHANGE, BOOT_SET,

@@ -7,7 +7,8 @@ serves on loopback only. Reading a guest's console output needs one.
 
 from kubevirt_sandbox.api import web
 
-_ACTIONS = ('reboot', 'shutdown', 'crash', 'lock', 'unlock')
+_ACTIONS = ('reboot', 'shutdown', 'crash', 'lock', 'unlock',
+            'io-error')
 
 
 class Routes:

@@ -36,14 +36,16 @@ class _Guest:
     """One guest.
 
     ``booted`` tells whether an operating system runs, not only firmware.
-    ``media`` has the names of the volumes in the drives whose trays the guest
-    has locked; None while they are not locked.
+    ``io_error`` tells whether an I/O error has paused it. ``media`` has the
+    names of the volumes in the drives whose trays the guest has locked; None
+    while they are not locked.
     """
 
     key: tuple[str, str]
     uid: str
     booted: bool = False
     paused: bool = False
+    io_error: bool = False
     pending: object = None
     terminal: object = None
     media: frozenset[str] | None = None
@@ -57,6 +59,8 @@ class Guests:
     :param ended: function (namespace, name, uid, how) called when a guest
         ended by itself or on request; ``how`` is :data:`SHUTDOWN` or
         :data:`CRASH`.
+    :param changed: function (namespace, name) called when a guest paused by
+        itself.
     :param seconds: how long a guest takes to shut down or to reboot, in
         seconds.
     """
@@ -64,10 +68,11 @@ class Guests:
     #: Whether guests have displays.
     HAS_DISPLAY = False
 
-    def __init__(self, loop, look, ended, seconds):
+    def __init__(self, loop, look, ended, changed, seconds):
         self._loop = loop
         self._look = look
         self._ended = ended
+        self._changed = changed
         self._seconds = seconds
         self._guests = {}
         self._boots = {}
@@ -109,6 +114,11 @@ class Guests:
         guest = self._guests.get(uid)
         return guest is not None and guest.paused
 
+    def io_error(self, uid):
+        """Tell whether an I/O error has stopped the CPUs of a guest."""
+        guest = self._guests.get(uid)
+        return guest is not None and guest.io_error
+
     def pause(self, uid):
         """Stop the CPUs."""
         if uid in self._guests:
@@ -119,7 +129,7 @@ class Guests:
         guest = self._guests.get(uid)
         if guest is None or not guest.paused:
             return
-        guest.paused = False
+        guest.paused = guest.io_error = False
         record = self._boots.get(guest.key)
         if not record or record[-1]['vmi'] != uid:
             self._boot(guest, 'start')
@@ -204,7 +214,8 @@ class Guests:
         """Make the guest of a VM act by itself.
 
         :param action: 'reboot', 'shutdown', 'crash', 'lock' the trays of its
-            CD-ROM drives, or 'unlock' them.
+            CD-ROM drives, or 'unlock' them; 'io-error' for an I/O error that
+            pauses it.
         :returns: why the action is not possible, or ''.
         """
         guest = self._of((namespace, name))
@@ -215,6 +226,9 @@ class Guests:
                 self._look(namespace, name)['spec']))
         elif action == 'unlock':
             guest.media = None
+        elif action == 'io-error':
+            guest.paused = guest.io_error = True
+            self._changed(namespace, name)
         elif action == 'reboot':
             self._restart(guest.uid, 'reboot')
         else:

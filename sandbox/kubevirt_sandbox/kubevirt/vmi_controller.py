@@ -74,7 +74,8 @@ class Controller:
         self.guests = (
             make_guests(self._find, self._guest_ended, self._guest_changed)
             if make_guests else guests.Guests(
-                loop, self._find, self._guest_ended, seconds / 2))
+                loop, self._find, self._guest_ended, self._guest_changed,
+                seconds / 2))
         self._pods = launcher.Launchers(nodes, quotas, loop.time)
         self._ended = {}
         #: {uid: when the launcher was told to end}
@@ -385,7 +386,9 @@ class Controller:
         vmi_status.set_data_volumes(vmi, self._store)
         vmi_status.set_interfaces(vmi, pod, agent)
         vmi_status.set_agent(vmi, agent)
-        vmi_status.set_paused(vmi, self.guests.paused(vmi['metadata']['uid']))
+        uid = vmi['metadata']['uid']
+        vmi_status.set_paused(vmi, self.guests.paused(uid),
+                              self.guests.io_error(uid))
         vmi_status.set_size_changes(vmi)
         self._bind_claims(key[0], paths.volumes(vmi['spec']), pod.node)
         if not self._lacks_volume(key[0], vmi):

@@ -76,13 +76,18 @@ def set_ready(vmi, pod, alive=True):
     conditions.put(vmi, 'Ready', *facts)
 
 
-def set_paused(vmi, paused):
-    """Set or remove the condition Paused."""
-    if paused:
-        conditions.put(vmi, 'Paused', True, 'PausedByUser',
-                       'VMI was paused by user', probed=True)
-    else:
+def set_paused(vmi, paused, io_error=False):
+    """Set or remove the condition Paused.
+
+    :param io_error: whether an I/O error has paused the guest.
+    """
+    if not paused:
         conditions.drop(vmi, 'Paused')
+    elif conditions.find(vmi, 'Paused') is None:
+        conditions.put(vmi, 'Paused', True, *(
+            ('PausedIOError', 'VMI was paused, low-level IO error detected')
+            if io_error else ('PausedByUser', 'VMI was paused by user')),
+            probed=True)
 
 
 def set_synchronized(vmi, reason='', message=''):

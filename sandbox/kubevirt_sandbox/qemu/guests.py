@@ -193,6 +193,10 @@ class Guests:
         guest = self._guests.get(uid)
         return guest is not None and guest.paused
 
+    def io_error(self, _uid):
+        """Tell whether an I/O error paused a guest; not supported here."""
+        return False
+
     def pause(self, uid):
         """Stop the CPUs."""
         guest = self._guests.get(uid)

@@ -207,18 +207,25 @@ def _add_consoles(body, machine, found):
 
 def _status(machine, state):
     problem = machine.problem()
-    if problem is None:
-        return {'State': _STATES[state], 'Health': 'OK',
-                'HealthRollup': 'OK'}
+    if problem is not None:
+        return _critical(machine, 'UnavailableOffline', problem,
+                         'The VM was started and cannot run')
+    impairment = machine.impairment()
+    if impairment is not None:
+        return _critical(machine, _STATES[state], impairment,
+                         'The guest does not work')
+    return {'State': _STATES[state], 'Health': 'OK', 'HealthRollup': 'OK'}
+
+
+def _critical(machine, state, problem, text):
     return {
-        'State': 'UnavailableOffline',
+        'State': state,
         'Health': 'Critical',
         'HealthRollup': 'Critical',
         'Conditions': [{
             'MessageId': 'ResourceEvent.1.3.ResourceErrorsDetected',
             'MessageArgs': ['PowerState', problem.reason],
-            'Message': 'The VM was started and cannot run: '
-            f'{problem.reason}: {problem.message}',
+            'Message': f'{text}: {problem.reason}: {problem.message}',
             'Severity': 'Critical',
             'OriginOfCondition': responses.link(path(machine)),
         }],

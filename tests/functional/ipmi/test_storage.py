@@ -39,7 +39,7 @@ class SensorsTest(StorageTestCase):
         name = self.bmc()
         off = {'Power': 'Power off/down', 'ACPI State': 'S5/G2: soft-off',
                **dict.fromkeys(('OS Boot', 'Watchdog', 'CD', 'USB Stick',
-                                'Node'), '')}
+                                'Node', 'Disks'), '')}
         self.assertEqual(off, self.states())
         self.ipmi('chassis', 'bootdev', 'pxe')
         self.ipmi('power', 'on')
@@ -50,7 +50,7 @@ class SensorsTest(StorageTestCase):
         self.assertEqual(on, self.states())
         # Reading sensors makes no API call.
         self.sandbox.reset_stats()
-        self.assertEqual(7, len(self.columns('sensor', 'list')))
+        self.assertEqual(8, len(self.columns('sensor', 'list')))
         self.assertEqual({}, self.sandbox.stats()['calls'])
         self.sandbox.request(
             'PUT', '/apis/subresources.kubevirt.io/v1/namespaces/'

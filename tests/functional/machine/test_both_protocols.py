@@ -56,10 +56,7 @@ class PowerTestCase(bmcs_case.BmcsTestCase):
     def stopped_entries(self):
         """List (Severity, Message) of KubeVirt's entries about stops."""
         return [(entry['Severity'], entry['Message'])
-                for entry in self.emulator.request(
-                    'GET', '/redfish/v1/Systems/'
-                    f'{machines.uuid_of(self.vm)}/LogServices/Events/Entries',
-                    expect=200).json()['Members']
+                for entry in self.entries()
                 if 'VirtualMachineInstance' in entry['Message']
                 and '(Stopped)' in entry['Message']]
 
@@ -117,6 +114,53 @@ class PowerTestCase(bmcs_case.BmcsTestCase):
                 self.ipmi('power', 'on')
             self.sandbox.wait_running(self.name, other_than=uid)
             self.wait_power(sushy.POWER_STATE_ON, 'on')
+
+    def entries(self):
+        """Read the system's log."""
+        return self.emulator.request(
+            'GET', f'/redfish/v1/Systems/{machines.uuid_of(self.vm)}'
+            '/LogServices/Events/Entries', expect=200).json()['Members']
+
+    def test_io_error(self):
+        """It pauses the guest, which goes on when it is resumed."""
+        self.make()
+        self.ipmi('power', 'on')
+        self.sandbox.wait_running(self.name)
+        self.wait_power(sushy.POWER_STATE_ON, 'on')
+        self.assertIn('Drive Fault          : false',
+                      self.ipmi('chassis', 'status'))
+        self.sandbox.guest_does(self.name, 'io-error')
+
+        def system():
+            return self.emulator.system(machines.uuid_of(self.vm))
+
+        self.until(lambda: system()['Status']['Health'] == 'Critical')
+        self.assertEqual(('Paused', 'Quiesced'), (
+            system()['PowerState'], system()['Status']['State']))
+        [condition] = system()['Status']['Conditions']
+        self.assertIn('PausedIOError', condition['Message'])
+        self.until(lambda: 'Drive Fault          : true'
+                   in self.ipmi('chassis', 'status'))
+        self.assertRegex(self.ipmi('sdr', 'elist'), 'Disks .*Drive Fault')
+        self.until(lambda: any(
+            entry['MessageId'].endswith('SystemImpaired')
+            and entry['Severity'] == 'Critical' for entry in self.entries()))
+        self.ipmi('power', 'on')
+        self.wait_power(sushy.POWER_STATE_ON, 'on')
+        self.assertEqual('OK', system()['Status']['Health'])
+        self.until(lambda: 'Drive Fault          : false'
+                   in self.ipmi('chassis', 'status'))
+
+    def test_log_says_why_the_launcher_does_not_start(self):
+        self.make()
+        self.sandbox.patch('virtualmachines', self.name, {
+            'spec': {'template': {'spec': {'nodeSelector': {
+                'no-node': 'has-this-label'}}}}})
+        self.ipmi('power', 'on')
+        self.until(lambda: any(
+            '(FailedScheduling)' in entry['Message']
+            and entry['Severity'] == 'Warning' for entry in self.entries()))
+        self.until(lambda: 'FailedScheduling' in self.ipmi('sel', 'elist'))
 
     def test_paused_is_on_for_ipmi(self):
         self.make()

@@ -38,20 +38,23 @@ class Events:
         self.kept[event['metadata']['name']] = event
 
     def pages(self, resource, namespace, field_selector):
-        name = field_selector.rpartition('=')[2]
+        wanted = dict(part.split('=') for part in field_selector.split(','))
         # In random order, as far as a client can tell.
         found = [event for _, event in sorted(
             self.kept.items(), key=lambda item: hash(item[0]))
-            if event['involvedObject']['name'] == name]
+            if wanted.items() <= {'type': event.get('type'), **{
+                'involvedObject.' + field: value for field, value
+                in event['involvedObject'].items()}}.items()]
         yield copy.deepcopy(found), str(self.version)
 
 
 class Machine:
     namespace, name, uid = 'default', 'vm', 'uid-1'
     qualified_name = 'default/vm'
+    vmi = None
 
     def objects(self):
-        return {'metadata': {'creationTimestamp': BORN}}, None
+        return {'metadata': {'creationTimestamp': BORN}}, self.vmi
 
     def medium(self, device):
         return None
@@ -130,6 +133,16 @@ class LogTestCase(base.BaseTestCase):
         self.assertEqual(1024, len(event['message'].encode()))
         [entry] = self.entries()
         self.assertEqual('2026-11-01T10:00:05.123000Z', entry.created)
+
+    def test_warnings_about_the_pod_of_the_vmi(self):
+        for name, pod, type_ in (('Pulled', 'pod-1', 'Normal'),
+                                 ('InspectFailed', 'pod-1', 'Warning'),
+                                 ('FailedMount', 'pod-2', 'Warning')):
+            self.client.put(other(name, type=type_, involvedObject={
+                'kind': 'Pod', 'name': 'virt-launcher-vm-x', 'uid': pod}))
+        self.assertEqual([], self.reasons())
+        self.machine.vmi = {'status': {'activePods': {'pod-1': ''}}}
+        self.assertEqual(['InspectFailed'], self.reasons())
 
     def test_order_within_a_second(self):
         """Own events by their time, others as they were stored."""

@@ -90,7 +90,7 @@ class Machine:
         self.calls = []
         self.fails = None
         self._power = power_state.PowerState.OFF
-        self._problem = None
+        self._problem = self._impairment = None
         self._boot = BootState()
         self._secure = False
         self._secure_now = False
@@ -180,6 +180,9 @@ class Machine:
 
     def problem(self):
         return self._problem
+
+    def impairment(self):
+        return self._impairment
 
     def reset(self, reset_type):
         self._call('reset', reset_type)

@@ -158,6 +158,18 @@ class TestGet(base.RedfishTestCase):
                          condition['MessageArgs'])
         self.assertIn('0/1 nodes are available', condition['Message'])
 
+    def test_guest_that_does_not_work_is_critical(self):
+        self.machine._power = power_state.PowerState.PAUSED
+        self.machine._impairment = power_state.Problem(
+            'PausedIOError', 'low-level IO error detected')
+        status = self.get()['Status']
+        self.assertEqual(('Critical', 'Quiesced'),
+                         (status['Health'], status['State']))
+        [condition] = status['Conditions']
+        self.assertEqual(['PowerState', 'PausedIOError'],
+                         condition['MessageArgs'])
+        self.assertIn('low-level IO error', condition['Message'])
+
     def test_feature_sets(self):
         self.app.config['SUSHY_EMULATOR_FEATURE_SET'] = 'vmedia'
         body = self.get()

@@ -44,6 +44,7 @@ class BmcTestCase(base.BaseTestCase):
         self.machine.serial.return_value = SERIAL
         self.machine.version.return_value = None
         self.machine.problem.return_value = None
+        self.machine.impairment.return_value = None
         self.machine.indicator.return_value = 'Off'
         self.machine.objects.return_value = {}, None
         self.find = mock.Mock(return_value=self.machine)

@@ -103,7 +103,7 @@ def virtual_machine():
     found = mock.create_autospec(machine.Machine, instance=True)
     found.uuid = '6fb0c2e9-6dd2-4c0a-b1d2-1234567890ab'
     found.qualified_name, found.name = 'lab/vm', 'vm'
-    found.problem.return_value = None
+    found.problem.return_value = found.impairment.return_value = None
     found.power_state.return_value = power_state.PowerState.ON
     found.power_restore_policy.return_value = (
         power_restore_policy.Policy.LAST_STATE)

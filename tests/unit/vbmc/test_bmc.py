@@ -43,6 +43,14 @@ class ChassisTest(bmc_case.BmcTestCase):
             'ErrorUnschedulable', 'no node')
         self.assertEqual((0, bytes((0x70, 0, 0x40, 0))), self.ask(0, 1))
 
+    def test_io_error_is_a_drive_fault(self):
+        self.machine.power_state.return_value = power_state.PowerState.PAUSED
+        for reason, state in ('PausedIOError', 0x44), ('NodeUnresponsive',
+                                                       0x40):
+            self.machine.impairment.return_value = power_state.Problem(
+                reason, 'this is why')
+            self.assertEqual((0, bytes((0x61, 0, state, 0))), self.ask(0, 1))
+
     def test_chassis_control(self):
         for number, value in enumerate((
                 'ForceOff', 'On', 'PowerCycle', 'ForceRestart', 'Nmi',

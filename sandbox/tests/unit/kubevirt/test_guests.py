@@ -33,10 +33,11 @@ class GuestsTest(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.loop = Loop()
-        self.ended = mock.Mock()
+        self.ended, self.changed = mock.Mock(), mock.Mock()
         self.vmi = objects.vmi()
         self.guests = guests.Guests(
-            self.loop, lambda namespace, name: self.vmi, self.ended, 1)
+            self.loop, lambda namespace, name: self.vmi, self.ended,
+            self.changed, 1)
 
     def _boots(self):
         return self.guests.record('default', 'one')['boots']
@@ -126,6 +127,17 @@ class GuestsTest(base.BaseTestCase):
         self.guests.pause('uid-1')
         self.guests.resume('uid-1')
         self.assertEqual(1, len(self._boots()))
+
+    def test_io_error_pauses_until_resumed(self):
+        self.guests.start(self.vmi)
+        self.assertFalse(self.guests.io_error('uid-1'))
+        self.assertEqual('', self.guests.act('default', 'one', 'io-error'))
+        self.changed.assert_called_once_with('default', 'one')
+        self.assertTrue(self.guests.paused('uid-1'))
+        self.assertTrue(self.guests.io_error('uid-1'))
+        self.guests.resume('uid-1')
+        self.assertFalse(self.guests.io_error('uid-1'))
+        self.assertFalse(self.guests.paused('uid-1'))
 
     def test_record_is_kept_and_limited(self):
         self.guests.start(self.vmi)

@@ -42,6 +42,7 @@ class _Seen:
     machine: object
     power: power_state.PowerState
     problem: power_state.Problem | None
+    impairment: power_state.Problem | None
     boot: boot.BootState
     once: str | None    # id of the one-time override
     begun: bool         # its boot has begun, with a VMI not yet observed
@@ -169,6 +170,7 @@ class MachineEvents:
             machine,
             _power_state(vm, vmi, before),
             power_state.problem(vm, vmi),
+            power_state.impairment(vm, vmi),
             *_boot(vm, vmi, before),
             vmi and vmi['metadata']['uid']
         )
@@ -187,7 +189,7 @@ class MachineEvents:
             return
         if before.power is not now.power:
             self._compare_power(before, now, vmi, seed)
-        self._compare_problem(before, now, seed)
+        self._compare_problems(before, now, seed)
         self._compare_boot(key, before, now, vmi, seed)
 
     def _deleted(self, key, seen):
@@ -212,19 +214,21 @@ class MachineEvents:
         self._record(now.machine, message, event_record.STATUS,
                      (now.machine.qualified_name,), seed, stable=stable)
 
-    def _compare_problem(self, before, now, seed):
+    def _compare_problems(self, before, now, seed):
         machine = now.machine
-        if now.problem is None and before.problem is not None:
+        for message, old, new in (
+                (event_registry.START_FAILED, before.problem, now.problem),
+                (event_registry.IMPAIRED, before.impairment, now.impairment)):
+            if new is not None and (old is None or old.reason != new.reason):
+                self._record(
+                    machine, message, event_record.ALERT,
+                    (machine.qualified_name, new.reason, new.message), seed,
+                    stable=False)
+        if (now.problem or now.impairment) is None and (
+                before.problem or before.impairment) is not None:
             self._record(machine, event_registry.HEALTH_OK,
                          event_record.STATUS, (machine.qualified_name, 'OK'),
                          seed, stable=False)
-        elif now.problem is not None and (
-                before.problem is None
-                or before.problem.reason != now.problem.reason):
-            self._record(machine, event_registry.START_FAILED,
-                         event_record.ALERT,
-                         (machine.qualified_name, now.problem.reason,
-                          now.problem.message), seed, stable=False)
 
     def _compare_boot(self, key, before, now, vmi, seed):
         machine = now.machine

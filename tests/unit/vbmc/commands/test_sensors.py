@@ -14,7 +14,7 @@ ILLEGAL = (0xCD, b'')
 
 
 #: What the records and `sdr.CHANGED` were when both were changed last.
-RECORDS = ('637ce86f9bdc7039', 1795824000)
+RECORDS = ('8bc2b178702354e0', 1795870800)
 
 
 class SensorsTestCase(bmc_case.BmcTestCase):
@@ -51,6 +51,14 @@ class SensorsTestCase(bmc_case.BmcTestCase):
         self.machine.node_lost.return_value = True
         self.assertEqual([1], self.offsets('Node'))
         self.assertEqual([14], self.offsets('ACPI State'))
+
+    def test_disks(self):
+        self.assertEqual([], self.offsets('Disks'))
+        for reason, offsets in ('PausedIOError', [1]), ('NodeUnresponsive',
+                                                        []):
+            self.machine.impairment.return_value = power_state.Problem(
+                reason, 'this is why')
+            self.assertEqual(offsets, self.offsets('Disks'))
 
     def test_os_boot_has_the_device(self):
         self.assertEqual([], self.offsets('OS Boot'))
@@ -126,7 +134,7 @@ class RepositoryTestCase(bmc_case.BmcTestCase):
         self.assertEqual(list(range(1, count + 1)), list(found))
         for record in found.values():
             self.assertEqual((0x51, len(record) - 5), (record[2], record[4]))
-        self.assertEqual({2: 7, 0x12: 1, 0x11: 1,
+        self.assertEqual({2: 8, 0x12: 1, 0x11: 1,
                           3: len(sensor_table.EVENT_ONLY)}, {
             type_: [one[3] for one in found.values()].count(type_)
             for type_ in (2, 0x12, 0x11, 3)})

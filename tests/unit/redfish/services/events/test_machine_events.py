@@ -157,6 +157,26 @@ class MachinesTestCase(MachineEventsTestCase):
         self.see(self.vm)
         self.assertEqual(['ResourcePoweredOff'], self.keys())
 
+    def test_guest_that_does_not_work(self):
+        vmi = self.running(self.vm)
+        self.see(self.vm, vmi)
+        failing = self.running(self.vm, conditions=[{
+            'type': 'Paused', 'status': 'True', 'reason': 'PausedIOError',
+            'message': 'low-level IO error detected'}])
+        self.keys()
+        self.see(self.vm, failing)
+        record = self.emitted[-1]
+        self.assertEqual(
+            ('SystemImpaired', (
+                'default/vm', 'PausedIOError',
+                'low-level IO error detected')), (record.key, record.args))
+        self.assertEqual(['ResourcePaused', 'SystemImpaired'], self.keys())
+        self.see(self.vm, failing)
+        self.assertEqual([], self.keys())
+        self.see(self.vm, vmi)
+        self.assertEqual(['ResourcePoweredOn', 'ResourceStatusChangedOK'],
+                         self.keys())
+
     def test_stop_whose_request_is_gone_before_the_vmi_changes(self):
         """The watch of VMs is ahead of that of VMIs."""
         vmi = self.running(self.vm)
