@@ -5,6 +5,7 @@ import asyncio
 import dataclasses
 import logging
 import signal
+import time
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api
@@ -27,6 +28,10 @@ DEFINITION_SECONDS = 5
 
 #: Seconds between looks for further hosts of the cluster.
 HOSTS_SECONDS = 300
+
+#: Seconds after which a host of the cluster that is gone may be reached again:
+#: the address of a control-plane node is missing while it restarts.
+GONE_SECONDS = 3600
 
 #: API group that OpenShift serves.
 _OPENSHIFT_SECURITY = 'security.openshift.io'
@@ -240,12 +245,10 @@ class Operator:
                      'pods')
         return None if openshift else deployments.USER
 
-    async def _cluster_hosts(self, known=()):
+    async def _cluster_hosts(self):
         """Find the cluster's hosts, which BMCs may not reach.
 
-        :param known: tuple of those that were found before. They stay: the
-            address of a control-plane node is missing while it restarts.
-        :returns: tuple
+        :returns: tuple, sorted
         """
         while True:
             try:
@@ -261,20 +264,26 @@ class Operator:
             if gap not in self._host_gaps:
                 LOG.warning('%s', gap)
         self._host_gaps = gaps
-        hosts = tuple(sorted({*known, *hosts}))
-        if hosts != known:
-            LOG.info('BMCs may not reach: %s', ', '.join(hosts))
         return hosts
 
     async def _refresh_hosts(self):
-        """Deny BMCs the hosts that the cluster gets later."""
+        """Deny BMCs the hosts that the cluster gets later, and no longer
+        those that have been gone for `GONE_SECONDS`."""
         known = self._options.cluster_hosts
+        seen = dict.fromkeys(known, time.monotonic())
         while True:
-            await asyncio.sleep(HOSTS_SECONDS)
-            hosts = await self._cluster_hosts(known)
-            if hosts != known:
-                known = hosts
-                self._controller.deny(hosts)
+            LOG.info('BMCs may not reach: %s', ', '.join(known))
+            while (hosts := tuple(sorted(seen))) == known:
+                await asyncio.sleep(HOSTS_SECONDS)
+                present, now = await self._cluster_hosts(), time.monotonic()
+                if self._host_gaps:
+                    # What cannot be read is not gone.
+                    present += known
+                seen.update(dict.fromkeys(present, now))
+                seen = {host: last for host, last in seen.items()
+                        if now - last < GONE_SECONDS}
+            known = hosts
+            self._controller.deny(hosts)
 
     def _problem(self):
         """Tell why this replica is not ready; None if it is."""

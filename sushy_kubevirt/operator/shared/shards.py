@@ -18,6 +18,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import drift
+from sushy_kubevirt.operator import executor
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import rollout
@@ -467,9 +468,9 @@ class Shards:
         texts = {name: one.pending for name, one in shard.members.items()}
         # Before the entries: a pod reads the Secrets of new ones at once, and
         # clients connect.
-        if shard.closed:
-            await self._cluster.ensure(shard, objects.policy(*at, {
-                one.slot: one.policy for one in shard.members.values()}))
+        rejection = await self._ensure_policy(shard, objects.policy(*at, {
+            one.slot: one.policy for one in shard.members.values()})
+        ) if shard.closed else None
         roles = objects.roles(*at, shard.members.values(),
                               bool(self._defaults.proxy))
         for role in roles:
@@ -490,6 +491,28 @@ class Shards:
             await self._cluster.delete(shard, bmc_resources.POLICY)
         await self._ensure_deployment(shard, objects.deployment(
             *at, self._defaults, shard.room, account['metadata']['uid']))
+        if rejection is not None:
+            raise rejection
+
+    async def _ensure_policy(self, shard, wanted):
+        """Create or change the NetworkPolicy.
+
+        :param wanted: dict
+        :returns: `errors.Rejected` if the API server rejects it. One that
+            admits no clients is in its place, so that the rest can be written;
+            None else
+        """
+        try:
+            await self._cluster.ensure(shard, wanted)
+        except errors.NamespaceTerminating:
+            raise
+        except executor.Closed as e:
+            return e
+        except errors.Rejected as e:
+            await self._cluster.ensure(shard, {
+                **wanted, 'spec': {**wanted['spec'], 'ingress': []}})
+            return e
+        return None
 
     async def _write_members(self, shard, texts):
         """Make the record equal to the members.

@@ -95,12 +95,13 @@ class ProcessTestCase(base.BaseTestCase):
         self.assertIsNone(decide(None))
         self.assertEqual(1000, decide(1000))
 
-    def test_hosts_of_the_cluster_are_looked_for_again(self):
-        found = [(('192.0.2.1:6443', '192.0.2.2:6443'), ()),
-                 # A control-plane node restarts.
-                 (('192.0.2.2:6443',), ('a gap',)),
-                 errors.Unavailable('x'),
-                 (('192.0.2.2:6443', '192.0.2.3:6443'), ('a gap',))]
+    def hosts_denied(self, found, times, many):
+        """Return what is denied to BMCs, one after the other.
+
+        :param found: what `cluster_hosts.find` returns, one after the other
+        :param times: of the looks, in seconds
+        :param many: number of changes to wait for
+        """
         made, denied = new_operator(), []
 
         async def main():
@@ -108,21 +109,49 @@ class ProcessTestCase(base.BaseTestCase):
                 made._options, cluster_hosts=await made._cluster_hosts())
             ended = asyncio.Event()
             made._controller = mock.Mock(
-                deny=lambda hosts: (denied.append(hosts), ended.set()))
+                deny=lambda hosts: (
+                    denied.append(hosts),
+                    len(denied) == many and ended.set()))
             task = asyncio.create_task(made._refresh_hosts())
             async with asyncio.timeout(30):
                 await ended.wait()
             task.cancel()
 
         with mock.patch.multiple(process, DEFINITION_SECONDS=0,
-                                 HOSTS_SECONDS=0), \
+                                 HOSTS_SECONDS=0, time=mock.Mock(
+                                     monotonic=mock.Mock(
+                                         side_effect=times))), \
                 mock.patch.object(process.cluster_hosts, 'find',
-                                  mock.AsyncMock(side_effect=found)), \
-                self.assertLogs('sushy_kubevirt', 'WARNING') as logs:
+                                  mock.AsyncMock(side_effect=found)):
             asyncio.run(main())
-        self.assertEqual([('192.0.2.1:6443', '192.0.2.2:6443',
-                           '192.0.2.3:6443')], denied)
+        return denied
+
+    def test_hosts_of_the_cluster_are_looked_for_again(self):
+        with self.assertLogs('sushy_kubevirt', 'WARNING') as logs:
+            denied = self.hosts_denied([
+                (('192.0.2.1:6443', '192.0.2.2:6443'), ()),
+                # A control-plane node restarts.
+                (('192.0.2.2:6443',), ('a gap',)),
+                errors.Unavailable('x'),
+                (('192.0.2.2:6443', '192.0.2.3:6443'), ('a gap',)),
+                *[((), ())] * 2], [0, 300, 600, 900, 1200], 1)
+        self.assertEqual(('192.0.2.1:6443', '192.0.2.2:6443',
+                          '192.0.2.3:6443'), denied[0])
         self.assertEqual(1, str(logs.output).count('a gap'))
+
+    def test_hosts_that_are_gone_are_denied_for_an_hour(self):
+        old, new, network = '192.0.2.1:6443', '192.0.2.2:6443', '10.96.0.0/12'
+        denied = self.hosts_denied([
+            ((network, old), ()),
+            ((network, old), ()),
+            ((network, new), ()),
+            # Nothing is gone that cannot be read.
+            ((new,), ('a gap',)),
+            ((network, new), ()),
+            ((network, new), ()),
+            *[((network, new), ())] * 2],
+            [0, 300, 600, 5000, 8500, 8600, 8700, 8800], 2)
+        self.assertEqual([(network, old, new), (network, new)], denied[:2])
 
     def test_ends_when_namespace_is_readable_again(self):
         class Api:

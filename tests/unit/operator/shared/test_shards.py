@@ -347,6 +347,59 @@ class ShardsTestCase(base.BaseTestCase):
         self.assertEqual([1, 1, 0], shards_of(NODES[:2]))
         self.assertEqual([1, 1, 0], shards_of(NODES))
 
+    def test_rejected_policy_stops_no_other_write(self):
+        policy = 'NetworkPolicy', 'lab', naming.shared(0)
+        for networks, accepted in (
+                # The creation, or an apply and a replacement; one that admits
+                # no clients is accepted.
+                ([], 1), (['10.0.0.0/8'], 2)):
+            with self.subTest(networks=networks):
+                kube = cluster_with('n0')
+
+                def want(allowed, kube=kube):
+                    kube.change('VirtualMachineBMC', 'lab', 'n0',
+                                harness.set_spec(networkPolicy={
+                                    'enabled': True, 'allowedCIDRs': allowed}))
+                operator = Operator(kube)
+                if networks:
+                    want(networks)
+                    operator.settle()
+                    self.assertTrue(kube.objects[policy]['spec']['ingress'])
+                    lost = 'RoleBinding', 'lab', naming.shared(0)
+                else:
+                    lost = 'ConfigMap', 'lab', naming.shared(0)
+                want(['fd00::/8'])
+                kube.objects.pop(lost, None)
+                writes = []
+
+                def reject(verb, kind, name, writes=writes,
+                           accepted=accepted):
+                    if kind != 'NetworkPolicy' or verb == 'get':
+                        return None
+                    writes.append(verb)
+                    return None if len(writes) > accepted else (
+                        errors.Rejected('denied by Kyverno'))
+                self._reconcile(operator)
+                kube.faults.append(reject)
+                self.assertRaises(workqueue.Failure, asyncio.run,
+                                  operator.shards.reconcile(('lab', 0)))
+                kube.faults.clear()
+                self.assertEqual([], kube.objects[policy]['spec']['ingress'])
+                self.assertIn(lost, kube.objects)
+                self._reconcile(operator)
+                self.assertEqual(('False', 'Refused'),
+                                 harness.conditions(kube, 'n0')['Ready'])
+                operator.settle()
+                self.assertTrue(kube.objects[policy]['spec']['ingress'])
+                self.assertEqual(('True', 'ServiceReady'),
+                                 harness.conditions(kube, 'n0')['Ready'])
+
+    @staticmethod
+    def _reconcile(operator):
+        for _ in range(3):
+            operator.sync()
+            operator._do(operator.reconciler.reconcile(('lab', 'n0')))
+
     def test_policies_enabled_while_no_operator_runs(self):
         kube = cluster_with(*NODES)
         Operator(kube, bmcs_per_pod=4).settle()
