@@ -41,8 +41,9 @@ class FreeipmiTestCase(case.ClientTestCase):
     def freeipmi(self, program, *words, **options):
         """Run a command of FreeIPMI as the operator's administrator."""
         # Not in the home folder, whatever HOME is.
+        # The first of them would report on standard output that it fills it.
         cache = ([] if program in WITHOUT_SDR
-                 else ['--sdr-cache-directory', self.cache])
+                 else ['--sdr-cache-directory', self.cache, '--quiet-cache'])
         output = self.run_command(
             program, '--config-file', self.config, '--hostname',
             self.address, *cache, *words, **options)

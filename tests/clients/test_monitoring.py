@@ -45,8 +45,8 @@ class CheckIpmiSensorTestCase(freeipmi.FreeipmiTestCase):
                                 ('ipmimonitoring',),
                                 ('ipmi-sel', '--output-event-state')):
             lines = self.freeipmi(
-                program, '--quiet-cache', '--comma-separated-output',
-                '--no-header-output', *words).splitlines()
+                program, '--comma-separated-output', '--no-header-output',
+                *words).splitlines()
             rows += [f'{program}: {line}' for line in lines
                      if ',Nominal,' not in line]
         cache = f'--sdr-cache-directory={self.cache}'
