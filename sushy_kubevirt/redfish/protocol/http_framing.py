@@ -16,11 +16,16 @@ import re
 #: Maximum bytes of the line before a chunk; maximum number of trailer lines.
 _MAX_LINE_BYTES, _MAX_TRAILERS = 4096, 100
 
+#: Digits of the largest Content-Length, 2 ** 64 - 1. Python converts no text
+#: of more than 4300 to a number.
+_MAX_DIGITS = 20
+
 _TOKEN = rb"[\w!#$%&'*+.^`|~-]+"
 
-# Section 3; sections 5 and 6.5; section 7.1.
+# Section 3; sections 5 and 6.5; section 7.1. Werkzeug takes a method in lower
+# case for that in upper case.
 _REQUEST_LINE = re.compile(
-    _TOKEN + rb' [!-~]+ HTTP/\d\.\d\r\n', re.ASCII)
+    rb"[A-Z0-9!#$%&'*+.^_`|~-]+ [!-~]+ HTTP/1\.\d\r\n", re.ASCII)
 _FIELD_LINE = re.compile(
     _TOKEN + rb':[\t -~\x80-\xff]*\r\n', re.ASCII)
 _QUOTED = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
@@ -55,7 +60,8 @@ def check(environ):
     length = environ.get('CONTENT_LENGTH') or None
     encoding = environ.get('HTTP_TRANSFER_ENCODING')
     if encoding is None:
-        return None if length is None or length.isdecimal() else 400
+        return None if length is None or (
+            length.isdecimal() and len(length) <= _MAX_DIGITS) else 400
     codings = [coding.strip(' \t').lower() for coding in encoding.split(',')]
     if (old or length is not None or codings[-1] != 'chunked'
             or codings.count('chunked') > 1):

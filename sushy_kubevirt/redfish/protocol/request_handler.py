@@ -5,6 +5,7 @@ import contextlib
 import time
 
 from werkzeug import serving
+from werkzeug import urls
 
 from sushy_kubevirt.redfish.protocol import http_framing
 from sushy_kubevirt.redfish.protocol import server_errors
@@ -60,8 +61,10 @@ class RequestHandler(serving.WSGIRequestHandler):
         """
         try:
             environ = super().make_environ()
+            # Werkzeug would log the request with an exception.
+            urls.uri_to_iri(self.path)
         except ValueError:
-            # For example an invalid IPv6 address in the URL.
+            # For example an invalid IPv6 address or port in the URL.
             self.reject(400)
         if 'wsgi.input_terminated' in environ:
             # Werkzeug's reads what is no chunked body, too.

@@ -53,7 +53,8 @@ class TestCheck(base.BaseTestCase):
 
     def test_content_length(self):
         for length, code in (('4', None), ('', None), ('-4', 400),
-                             ('\xb2', 400), ('4,4', 400)):
+                             ('\xb2', 400), ('4,4', 400),
+                             (str(2 ** 64 - 1), None), ('0' * 5000, 400)):
             self.assertEqual(code, self.code(CONTENT_LENGTH=length))
 
 
