@@ -72,6 +72,14 @@ def named(name_: str) -> Architecture:
     return _ARCHITECTURES.get(name_, _OTHER)
 
 
+def cpu_arch(name_: str) -> str:
+    """Return Ironic's name of an architecture, that of ``uname -m``.
+
+    :param name_: KubeVirt's name
+    """
+    return {'amd64': 'x86_64', 'arm64': 'aarch64'}.get(name_, name_)
+
+
 def name(vm):
     """Return KubeVirt's name of the architecture of a VM."""
     template = vm['spec'].get('template') or {}

@@ -8,6 +8,7 @@ bifrost-create-vm-nodes writes. Without ``ipv4_address`` a node has DHCP.
 import json
 
 from sushy_kubevirt.cluster.ironic import nodes
+from sushy_kubevirt.machine import architecture
 
 TEXT = 'BIFROST_INVENTORY_SOURCE of Bifrost; has passwords'
 
@@ -37,7 +38,8 @@ def _node(wanted, owner):
         'driver_info': node['driver_info'],
         'nics': [{'mac': one.mac} for one in wanted.node.interfaces],
         'properties': {
-            'cpu_arch': properties.get('cpu_arch', 'x86_64'),
+            'cpu_arch': properties.get('cpu_arch') or architecture.cpu_arch(
+                wanted.node.type.architecture),
             'capabilities': properties['capabilities'],
             **{key: str(value) for key, value in sizes.items() if value}},
         'host_groups': [_GROUP]}

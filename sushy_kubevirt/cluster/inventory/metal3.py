@@ -8,6 +8,7 @@ deleted with the host.
 
 from sushy_kubevirt.cluster import bmcs
 from sushy_kubevirt.cluster.ironic import nodes
+from sushy_kubevirt.machine import architecture
 
 TEXT = 'BareMetalHost objects of Metal3, without their Secrets'
 
@@ -48,7 +49,8 @@ def secret_name(node):
 
 def _host(wanted, namespace):
     node = wanted.node
-    spec = {'online': True}
+    spec = {'online': True, 'architecture': architecture.cpu_arch(
+        node.type.architecture)}
     address = _boot_address(node)
     if address:
         spec['bootMACAddress'] = address

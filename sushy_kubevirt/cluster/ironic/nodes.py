@@ -17,6 +17,7 @@ import uuid
 
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.kube import quantity
+from sushy_kubevirt.machine import architecture
 
 #: Key in ``extra`` of nodes, ports and port groups.
 RECORD = 'sushy_kubevirt'
@@ -312,8 +313,8 @@ def _sizes(node):
     # Inspection finds these itself.
     if node.ironic.inspect:
         return {}
-    sizes = {'cpu_arch': 'x86_64', 'cpus': node.type.vcpus,
-             'memory_mb': node.type.memory_mb,
+    sizes = {'cpu_arch': architecture.cpu_arch(node.type.architecture),
+             'cpus': node.type.vcpus, 'memory_mb': node.type.memory_mb,
              'local_gb': disk_gb(node.type)}
     return {key: value for key, value in sizes.items() if value}
 

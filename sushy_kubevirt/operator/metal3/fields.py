@@ -7,6 +7,7 @@ baremetal-operator; forms of ``bmc.address``: ``pkg/hardwareutils/bmc``.
 
 import string
 
+from sushy_kubevirt.machine import architecture
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine import inventory
@@ -42,9 +43,6 @@ STATUS = 'bareMetalHost'
 
 #: Bytes of a serial number (virtio 1.2, section 5.2.6.1).
 _VIRTIO_SERIAL = 20
-
-#: Ironic's names of KubeVirt's architectures that differ.
-_ARCHITECTURES = {'arm64': 'aarch64', 's390x': 's390x'}
 
 
 def secret_name(name):
@@ -227,8 +225,7 @@ def host(bmc, vm, at, mac, options):
         'bootMACAddress': mac, 'bootMode': boot_mode(vm),
         # Fast inspection is by Redfish, and refused for IPMI.
         'inspectionMode': 'disabled' if bmc.host.ipmi else 'fast',
-        'architecture': _ARCHITECTURES.get(
-            vm['spec']['template']['spec'].get('architecture'), 'x86_64'),
+        'architecture': architecture.cpu_arch(architecture.name(vm)),
         'online': False,
         'automatedCleaningMode': 'disabled'}
     if not options.verify:

@@ -30,6 +30,11 @@ def wanted(name='tk0', bmc=BMC, vm='vm-uid-0', kind=None, networks=('net1',),
                        **{'resource_class': 'rc', **ironic})), bmc, vm)
 
 
+def of_architecture(name):
+    """Return changes of a node type that give it this architecture."""
+    return {'vm': {'spec': {'template': {'spec': {'architecture': name}}}}}
+
+
 def rotated(bmc=BMC):
     """Return the BMC with other credentials."""
     return dataclasses.replace(bmc, password='s3cret-two', revision='uid/2')

@@ -106,6 +106,13 @@ class BifrostTestCase(base.BaseTestCase):
                            'capabilities': 'boot_mode:uefi'},
             'host_groups': ['baremetal']}, node)
 
+    def test_architecture(self):
+        for inspect in False, True:     # with and without sizes of Ironic
+            made = json.loads(bifrost.make([declared.wanted(
+                kind=declared.of_architecture('arm64'), inspect=inspect)],
+                OWNER))
+            self.assertEqual('aarch64', made['tk0']['properties']['cpu_arch'])
+
     def test_declared_boot_interface(self):
         made = json.loads(bifrost.make([declared.wanted(
             interfaces={'boot_interface': 'ipxe'})], OWNER))
@@ -183,7 +190,8 @@ class Metal3TestCase(base.BaseTestCase):
         self.assertEqual({
             'apiVersion': 'metal3.io/v1alpha1', 'kind': 'BareMetalHost',
             'metadata': {'name': 'tk0', 'namespace': 'lab'},
-            'spec': {'online': True, 'bootMACAddress': '52:54:00:00:00:00',
+            'spec': {'online': True, 'architecture': 'x86_64',
+                     'bootMACAddress': '52:54:00:00:00:00',
                      'bootMode': 'UEFI', 'bmc': {
                          'address': 'redfish-virtualmedia://10.96.0.7'
                                     '/redfish/v1/Systems/1',
@@ -204,6 +212,8 @@ class Metal3TestCase(base.BaseTestCase):
     def test_variants(self):
         spec = self.make(kind={'secure_boot': True}, verify=False)['spec']
         self.assertEqual('UEFISecureBoot', spec['bootMode'])
+        self.assertEqual('aarch64', self.make(kind=declared.of_architecture(
+            'arm64'))['spec']['architecture'])
         self.assertTrue(spec['bmc']['disableCertificateVerification'])
         spec = self.make(kind={'driver': 'ipmi', 'boot_mode': 'bios'})['spec']
         self.assertEqual('legacy', spec['bootMode'])

@@ -59,6 +59,13 @@ class CreationTestCase(base.BaseTestCase):
         }, created(wanted, {'kernel': 'uuid-of-kernel'})['driver_info'])
         self.assertEqual({'kernel'}, nodes.image_names([wanted]))
 
+    def test_architecture(self):
+        for name, cpu_arch in (('arm64', 'aarch64'), ('amd64', 'x86_64'),
+                               ('s390x', 's390x'), ('ppc64le', 'ppc64le')):
+            body = created(declared.wanted(
+                kind=declared.of_architecture(name)))
+            self.assertEqual(cpu_arch, body['properties']['cpu_arch'])
+
     def test_addresses_and_certificates(self):
         for change, config, address, verify in (
                 ({'address': 'fd00::7'}, {}, 'https://[fd00::7]', True),
