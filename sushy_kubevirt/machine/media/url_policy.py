@@ -60,9 +60,14 @@ _UNUSABLE = tuple(map(_NETWORK, (
     'fec0::/10', '100::/64', '2001::/32')))
 
 # IPv6 addresses whose last four bytes are the IPv4 address they lead to:
-# translated (RFC 6052, 8215, 2765) and compatible ones (RFC 4291).
+# translated (RFC 6052, 2765) and compatible ones (RFC 4291).
 _EMBEDDING = tuple(map(_NETWORK, (
     '64:ff9b::/96', '64:ff9b:1::/48', '::ffff:0:0:0/96', '::/96')))
+
+# The network for translation within a site (RFC 8215). It may be divided into
+# prefixes of these lengths, which the IPv4 address follows, without the bits 64
+# to 71 (RFC 6052, section 2.2).
+_SITE, _PREFIX_LENGTHS = _NETWORK('64:ff9b:1::/48'), (48, 56, 64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,15 +300,22 @@ def _resolve(found):
 
 
 def _effective_addresses(address):
-    """Yield an address and the IPv4 address that it embeds, if any."""
+    """Yield an address and the IPv4 addresses that it may stand for."""
     yield address
     if address.version == 4:
         return
+    number = int(address)
     inner = address.ipv4_mapped or address.sixtofour
-    if inner is None and _within(address, _EMBEDDING) and int(address) > 1:
-        inner = ipaddress.IPv4Address(int(address) & 0xffffffff)
+    if inner is None and _within(address, _EMBEDDING) and number > 1:
+        inner = ipaddress.IPv4Address(number & 0xffffffff)
     if inner is not None:
         yield inner
+    if address in _SITE:
+        bits = number >> 64 << 56 | number & 2 ** 56 - 1
+        for length in _PREFIX_LENGTHS:
+            inner = ipaddress.IPv4Address(bits >> 88 - length & 0xffffffff)
+            if not _within(inner, _UNUSABLE):
+                yield inner
 
 
 def _within(address, networks):

@@ -17,6 +17,7 @@ import json
 import logging
 import random
 import threading
+import weakref
 
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import errors
@@ -41,9 +42,10 @@ MAX_PAUSE_SECONDS = 300.0
 #: subscribers.
 POSITION_SECONDS = 0.1
 
-#: Threads for blocking calls, and how many of them look up names for the
-#: subscriptions of one account.
-_THREADS, _LOOKUPS = 8, 4
+#: Maximum number of threads for blocking calls, which are started when they are
+#: needed, and how many of them look up names for the subscriptions of one
+#: account. A BMC has up to 15 accounts; what is left is for other calls.
+_THREADS, _LOOKUPS = 64, 4
 
 
 @dataclasses.dataclass
@@ -84,7 +86,8 @@ class Delivery:
         # For blocking calls: name resolution, changes of subscriptions.
         self._threads = concurrent.futures.ThreadPoolExecutor(
             _THREADS, thread_name_prefix='events-blocking')
-        self._lookups = {}
+        # Owner: semaphore, as long as a lookup has it.
+        self._lookups = weakref.WeakValueDictionary()
         threading.Thread(target=self._run, daemon=True,
                          name='events-push').start()
 

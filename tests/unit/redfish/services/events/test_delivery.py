@@ -2,6 +2,7 @@
 """Queues, batches and failures of deliveries, without HTTP."""
 
 import asyncio
+import gc
 import json
 import queue
 import threading
@@ -112,9 +113,10 @@ class DeliveryTestCase(base.BaseTestCase):
 
         answered = threading.Event()
         self.addCleanup(answered.set)
-        many = [look_up('operator', answered) for _ in range(20)]
+        many = [look_up(f'operator-{number % 14}', answered)
+                for number in range(14 * 20)]
         # Those that are not waited for any more count as well.
-        for _ in range(4):
+        for _ in range(14 * 4):
             self.store.calls.get(timeout=30)
         for one in many[:4]:
             one.cancel()
@@ -125,6 +127,13 @@ class DeliveryTestCase(base.BaseTestCase):
         answered.set()
         for one in many[4:]:
             self.assertEqual(['192.0.2.1'], one.result(timeout=30))
+        # Owners without a lookup are forgotten.
+        self.delivery._threads.shutdown()
+        asyncio.run_coroutine_threadsafe(
+            asyncio.sleep(0), self.delivery._loop).result(timeout=30)
+        del many, one
+        gc.collect()
+        self.assertEqual({}, dict(self.delivery._lookups))
 
     def test_delivers_to_new_subscription(self):
         self.subscribe('a')
