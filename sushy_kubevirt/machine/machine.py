@@ -206,7 +206,7 @@ class Machine:
 
         :returns: a `power_state.Problem`, or None
         """
-        return power_state.impairment(*self.objects())
+        return power_state.impairment(self.objects()[1])
 
     def node_lost(self):
         """Return whether the node of the guest does not respond."""

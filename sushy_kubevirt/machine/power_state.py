@@ -170,7 +170,9 @@ def state(vm, vmi):
         status = (vm.get('status') or {}).get('printableStatus')
         unseen = (status in _OF_A_VMI and vmi is None
                   and run_strategy.vmi_seen(vm))
-        if ((status == 'Starting' or unseen)
+        starting = status == 'Starting' and (
+            vmi is None or run_strategy.is_deleting(vmi))
+        if ((starting or unseen)
                 and run_strategy.of(vm) != run_strategy.HALTED):
             return PowerState.POWERING_ON
         if unseen or (status in ('Starting', 'Stopping') and vmi is None
@@ -211,25 +213,22 @@ def node_lost(vmi):
         (vmi.get('status') or {}).get('reason') == _NODE_LOST)
 
 
-def impairment(vm, vmi):
+def impairment(vmi):
     """Return why a guest that was running does not work.
 
     Its node does not respond, or virt-handler reports an I/O error that has
     paused it (calculatePausedCondition in pkg/virt-handler/vm.go, KubeVirt
-    1.9).
+    1.9). KubeVirt takes a guest whose node does not respond for ended, but
+    it may still run.
 
-    :param vm: the VM
-    :param vmi: its VMI, or None
-    :returns: a `Problem`; None for a guest without one, and for a VM that is
-        off
+    :param vmi: the VMI, or None
+    :returns: a `Problem`, or None
     """
-    if vmi is None or state(vm, vmi) is PowerState.OFF:
-        return None
     if node_lost(vmi):
         node = (vmi.get('status') or {}).get('nodeName') or 'of the guest'
         return Problem(_NODE_LOST, f'Node {node} does not respond')
-    condition = _condition(vmi, 'Paused', 'True') or {}
-    if condition.get('reason') != IO_ERROR:
+    condition = _condition(vmi or {}, 'Paused', 'True') or {}
+    if condition.get('reason') != IO_ERROR or not run_strategy.is_active(vmi):
         return None
     return Problem(IO_ERROR, _message(condition, IO_ERROR))
 

@@ -60,7 +60,7 @@ class ImpairmentTestCase(base.BaseTestCase):
         vmi = fakes.vmi(conditions=[fakes.condition(
             'Paused', 'True', 'PausedIOError', message)])
         self.assertEqual(power_state.Problem('PausedIOError', message),
-                         power_state.impairment(fakes.vm(), vmi))
+                         power_state.impairment(vmi))
         self.assertIs(PAUSED, power_state.state(fakes.vm(), vmi))
         self.assertIsNone(power_state.problem(fakes.vm(), vmi))
 
@@ -68,7 +68,7 @@ class ImpairmentTestCase(base.BaseTestCase):
         for reason in 'PausedByUser', 'PausedByMigrationMonitor':
             vmi = fakes.vmi(conditions=[fakes.condition(
                 'Paused', 'True', reason)])
-            self.assertIsNone(power_state.impairment(fakes.vm(), vmi))
+            self.assertIsNone(power_state.impairment(vmi))
 
     def test_lost_node(self):
         vmi = fakes.vmi('Unknown')
@@ -76,21 +76,25 @@ class ImpairmentTestCase(base.BaseTestCase):
         self.assertEqual(
             power_state.Problem('NodeUnresponsive',
                                 'Node node-1 does not respond'),
-            power_state.impairment(fakes.vm(), vmi))
+            power_state.impairment(vmi))
         # KubeVirt starts the VM again when it has removed the VMI.
         vmi = fakes.vmi('Failed', deleting=True)
         vmi['status']['reason'] = 'NodeUnresponsive'
         vm = fakes.vm(requests=[fakes.START])
         self.assertIs(UP, power_state.state(vm, vmi))
-        self.assertIsNotNone(power_state.impairment(vm, vmi))
+        self.assertIsNotNone(power_state.impairment(vmi))
 
-    def test_machine_that_is_off_or_works(self):
+        # It may still run, whatever the machine's state.
         vmi = fakes.vmi('Failed')
         vmi['status']['reason'] = 'NodeUnresponsive'
-        for vm, vmi in ((fakes.vm('Manual'), vmi), (fakes.vm(), None),
-                        (fakes.vm(), fakes.vmi()),
-                        (fakes.vm(), fakes.vmi('Scheduling'))):
-            self.assertIsNone(power_state.impairment(vm, vmi))
+        self.assertIs(OFF, power_state.state(fakes.vm('Manual'), vmi))
+        self.assertIsNotNone(power_state.impairment(vmi))
+
+    def test_guest_that_works_or_has_ended(self):
+        ended = fakes.vmi('Failed', conditions=[fakes.condition(
+            'Paused', 'True', 'PausedIOError')])
+        for vmi in None, fakes.vmi(), fakes.vmi('Scheduling'), ended:
+            self.assertIsNone(power_state.impairment(vmi))
 
 
 class StateTestCase(base.BaseTestCase):
@@ -209,6 +213,13 @@ class StateTestCase(base.BaseTestCase):
         vm = fakes.vm('Manual', printableStatus='Starting')
         self.assertIs(UP, power_state.state(
             run_strategy.without_vmi(vm), None))
+
+    def test_end_of_a_guest_whose_start_is_still_in_the_status(self):
+        for strategy in 'Manual', 'Once', 'RerunOnFailure':
+            vm = fakes.vm(strategy, printableStatus='Starting')
+            for phase in ('Succeeded', *(
+                    ['Failed'] if strategy != 'RerunOnFailure' else [])):
+                self.assertIs(OFF, power_state.state(vm, fakes.vmi(phase)))
 
     def test_failed_start_that_kubevirt_repeats(self):
         """It deletes the VMI before it requests a start."""

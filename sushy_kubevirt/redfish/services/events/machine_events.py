@@ -170,7 +170,7 @@ class MachineEvents:
             machine,
             _power_state(vm, vmi, before),
             power_state.problem(vm, vmi),
-            power_state.impairment(vm, vmi),
+            power_state.impairment(vmi),
             *_boot(vm, vmi, before),
             vmi and vmi['metadata']['uid']
         )
