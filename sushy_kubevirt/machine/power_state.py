@@ -118,6 +118,9 @@ _REASONS = {'FailedPvcNotFound': 'ErrorPvcNotFound',
             'Unschedulable': 'ErrorUnschedulable',
             _SYNC_FAILED: SYNC_FAILED}
 
+#: `Problem.reason`, see `_has_failed_start`.
+_START_FAILED = 'StartFailed'
+
 #: Condition of a VM, and `Problem.reason`, see `recovery_required`.
 _RECOVERY = 'ManualRecoveryRequired'
 
@@ -274,9 +277,26 @@ def _failure(vm, vmi):
                 or run_strategy.stopping(vm, vmi)):
             return None
         return _vmi_failure(vm, vmi)
-    if not run_strategy.starting(vm, vmi):
-        return None
-    return _vm_failure(vm)
+    if run_strategy.starting(vm, vmi):
+        return _vm_failure(vm)
+    if _has_failed_start(vm, vmi):
+        return _Failure(Problem(_START_FAILED, _message(
+            _condition(vmi, 'Synchronized', 'False') or {
+                'message': 'The VMI ended before its guest ran'}, '')))
+    return None
+
+
+def _has_failed_start(vm, vmi):
+    """Return True for a VMI that has failed before its guest ran, and that
+    KubeVirt keeps without starting another.
+
+    virt-handler's last error is in its condition ``Synchronized``
+    (handleSyncError in pkg/virt-handler/vm.go, KubeVirt 1.9).
+    """
+    return (run_strategy.of(vm) in (run_strategy.MANUAL, run_strategy.ONCE)
+            and vmi is not None and run_strategy.phase(vmi) == 'Failed'
+            and not run_strategy.has_run(vmi)
+            and not run_strategy.is_deleting(vmi))
 
 
 def _vmi_failure(vm, vmi):

@@ -576,6 +576,19 @@ class ProblemTestCase(machine_case.MachineTestCase):
             self.becomes(machine, ON, 40)
             self.assertEqual(strategy, self.strategy(machine.name))
 
+    def test_failed_start_that_is_not_repeated(self):
+        bmc = self.bmc()
+        for strategy in ('Manual', 'Once'):
+            machine = self.make_failing(
+                strategy, ('StartFailed',), bmc,
+                annotations={machine_case.FAIL_START: 'true'})
+            self.sandbox.patch('virtualmachines', machine.name, {
+                'spec': {'template': {'metadata': {'annotations': {
+                    machine_case.FAIL_START: None}}}}})
+            machine.reset(R.ON)
+            self.becomes(machine, ON)
+            self.assertIsNone(machine.problem())
+
     def test_data_volume_refused_by_cdi(self):
         # KubeVirt tries the start that a new run strategy causes once.
         machine = self.machine('RerunOnFailure')

@@ -454,6 +454,33 @@ class ProblemTestCase(base.BaseTestCase):
         self.assertIn('consecutive failures: 3', problem.message)
         self.assertIs(OFF, power_state.state(vm, None))
 
+    def test_failed_start_that_is_not_repeated(self):
+        error = fakes.condition('Synchronized', 'False', SYNC_FAILED,
+                                'secure boot is not supported')
+        for strategy in 'Manual', 'Once':
+            for conditions, message in (
+                    ([error], 'secure boot is not supported'),
+                    ([], 'The VMI ended before its guest ran')):
+                vm = fakes.vm(strategy, printableStatus='CrashLoopBackOff',
+                              startFailure={'consecutiveFailCount': 1})
+                vmi = fakes.vmi('Failed', conditions=conditions)
+                self.assertEqual(power_state.Problem('StartFailed', message),
+                                 power_state.problem(vm, vmi))
+                self.assertIs(OFF, power_state.state(vm, vmi))
+                self.assertIs(UP, power_state.state(
+                    fakes.vm('Manual', requests=[fakes.STOP, fakes.START]),
+                    vmi))
+                vmi['metadata']['deletionTimestamp'] = timestamp(1)
+                self.assertIsNone(power_state.problem(
+                    fakes.vm('Manual'), vmi))
+        ran = fakes.vmi('Failed', conditions=[error])
+        ran['status']['phaseTransitionTimestamps'] = [
+            {'phase': 'Running', 'phaseTransitionTimestamp': timestamp(9)}]
+        for vm, vmi in ((fakes.vm('Manual'), ran),
+                        (fakes.vm('Manual'), fakes.vmi('Succeeded')),
+                        (fakes.vm('Halted'), fakes.vmi('Failed'))):
+            self.assertIsNone(power_state.problem(vm, vmi))
+
     def test_data_volume_error(self):
         vm = fakes.vm('Always', printableStatus='DataVolumeError')
         self.assertEqual(
