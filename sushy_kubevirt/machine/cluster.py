@@ -316,9 +316,9 @@ class Cluster:
     def version(self, machine):
         """Return a value that changes when what is read of a machine does.
 
-        That is its VM and VMI, whether a failed start is a problem by now,
-        its media, whether there is CDI, KubeVirt's version, and the sizes of
-        its instance type.
+        That is its VM and VMI, whether a failed start, or an error of
+        KubeVirt's controller, is a problem by now, its media, whether there
+        is CDI, KubeVirt's version, and the sizes of its instance type.
 
         :returns: tuple to be compared; None while a read would call the API
         """
@@ -336,7 +336,8 @@ class Cluster:
             sizes = self._sizes.get(machine.uid)
             if sizes is None or sizes[0] != vm['metadata'].get('generation'):
                 return None
-        return (*found, power_state.problem(vm, vmi), self.gates.version,
+        return (*found, power_state.problem(vm, vmi),
+                power_state.reconcile_error(vm), self.gates.version,
                 self.media.cdi_available, self.media.changes, sizes)
 
     def cached_objects(self, machine):

@@ -208,6 +208,13 @@ class Machine:
         """
         return power_state.impairment(self.objects()[1])
 
+    def reconcile_error(self):
+        """Return why KubeVirt does not do what the VM requests.
+
+        :returns: a `power_state.Problem`, or None
+        """
+        return power_state.reconcile_error(self.objects()[0])
+
     def node_lost(self):
         """Return whether the node of the guest does not respond."""
         return power_state.node_lost(self.objects()[1])

@@ -236,6 +236,24 @@ def impairment(vmi):
     return Problem(IO_ERROR, _message(condition, IO_ERROR))
 
 
+def reconcile_error(vm):
+    """Return why KubeVirt's controller does not do what the VM requests.
+
+    Until it is resolved, stops, restarts and changes of volumes may have no
+    effect (sync in pkg/virt-controller/watch/vm/vm.go, KubeVirt 1.9). A guest
+    that runs is not affected.
+
+    :param vm: the VM
+    :returns: a `Problem`; None if there is none, or it is younger than
+        `GRACE_SECONDS`
+    """
+    condition = _condition(vm, 'Failure', 'True')
+    if condition is None:
+        return None
+    failure = _condition_failure(condition, vm)
+    return failure.problem if _remaining(failure) <= 0 else None
+
+
 def problem(vm, vmi):
     """Return why a VM that was started cannot run.
 

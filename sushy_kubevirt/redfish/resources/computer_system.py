@@ -208,25 +208,29 @@ def _add_consoles(body, machine, found):
 def _status(machine, state):
     problem = machine.problem()
     if problem is not None:
-        return _critical(machine, 'UnavailableOffline', problem,
-                         'The VM was started and cannot run')
+        return _unhealthy(machine, 'UnavailableOffline', 'Critical', problem,
+                          'The VM was started and cannot run')
     impairment = machine.impairment()
     if impairment is not None:
-        return _critical(machine, _STATES[state], impairment,
-                         'The guest does not work')
+        return _unhealthy(machine, _STATES[state], 'Critical', impairment,
+                          'The guest does not work')
+    error = machine.reconcile_error()
+    if error is not None:
+        return _unhealthy(machine, _STATES[state], 'Warning', error,
+                          'KubeVirt cannot do what the VM requests')
     return {'State': _STATES[state], 'Health': 'OK', 'HealthRollup': 'OK'}
 
 
-def _critical(machine, state, problem, text):
+def _unhealthy(machine, state, health, problem, text):
     return {
         'State': state,
-        'Health': 'Critical',
-        'HealthRollup': 'Critical',
+        'Health': health,
+        'HealthRollup': health,
         'Conditions': [{
             'MessageId': 'ResourceEvent.1.3.ResourceErrorsDetected',
             'MessageArgs': ['PowerState', problem.reason],
             'Message': f'{text}: {problem.reason}: {problem.message}',
-            'Severity': 'Critical',
+            'Severity': health,
             'OriginOfCondition': responses.link(path(machine)),
         }],
     }

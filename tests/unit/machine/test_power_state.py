@@ -454,6 +454,20 @@ class ProblemTestCase(base.BaseTestCase):
         self.assertIn('consecutive failures: 3', problem.message)
         self.assertIs(OFF, power_state.state(vm, None))
 
+    def test_reconcile_error(self):
+        failure = {**fakes.condition('Failure', 'True', 'HotPlugVolumeError',
+                                     'no such volume'),
+                   'lastTransitionTime': timestamp(1)}
+        vm = fakes.vm('Manual', conditions=[failure])
+        self.assertIsNone(power_state.reconcile_error(vm))
+        failure['lastTransitionTime'] = timestamp(20)
+        self.assertEqual(
+            power_state.Problem('HotPlugVolumeError', 'no such volume'),
+            power_state.reconcile_error(vm))
+        self.assertIsNone(power_state.problem(vm, fakes.vmi()))
+        self.assertIs(ON, power_state.state(vm, fakes.vmi()))
+        self.assertIsNone(power_state.reconcile_error(fakes.vm()))
+
     def test_failed_start_that_is_not_repeated(self):
         error = fakes.condition('Synchronized', 'False', SYNC_FAILED,
                                 'secure boot is not supported')

@@ -90,7 +90,7 @@ class Machine:
         self.calls = []
         self.fails = None
         self._power = power_state.PowerState.OFF
-        self._problem = self._impairment = None
+        self._problem = self._impairment = self._reconcile_error = None
         self._boot = BootState()
         self._secure = False
         self._secure_now = False
@@ -183,6 +183,9 @@ class Machine:
 
     def impairment(self):
         return self._impairment
+
+    def reconcile_error(self):
+        return self._reconcile_error
 
     def reset(self, reset_type):
         self._call('reset', reset_type)

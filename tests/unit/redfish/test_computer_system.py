@@ -170,6 +170,16 @@ class TestGet(base.RedfishTestCase):
                          condition['MessageArgs'])
         self.assertIn('low-level IO error', condition['Message'])
 
+    def test_reconcile_error_is_a_warning(self):
+        self.machine._reconcile_error = power_state.Problem(
+            'FailedCreate', 'no such instance type')
+        status = self.get()['Status']
+        self.assertEqual(('Warning', 'Warning', 'StandbyOffline'), (
+            status['Health'], status['HealthRollup'], status['State']))
+        [condition] = status['Conditions']
+        self.assertEqual('Warning', condition['Severity'])
+        self.assertIn('no such instance type', condition['Message'])
+
     def test_feature_sets(self):
         self.app.config['SUSHY_EMULATOR_FEATURE_SET'] = 'vmedia'
         body = self.get()
