@@ -65,8 +65,8 @@ _EMBEDDING = tuple(map(_NETWORK, (
     '64:ff9b::/96', '64:ff9b:1::/48', '::ffff:0:0:0/96', '::/96')))
 
 # The network for translation within a site (RFC 8215). It may be divided into
-# prefixes of these lengths, which the IPv4 address follows, without the bits 64
-# to 71 (RFC 6052, section 2.2).
+# prefixes of these lengths, which the IPv4 address follows, without the bits
+# 64 to 71 (RFC 6052, section 2.2).
 _SITE, _PREFIX_LENGTHS = _NETWORK('64:ff9b:1::/48'), (48, 56, 64)
 
 

@@ -8,7 +8,9 @@ each request. So a change of the VM is visible at once, and a request with a
 changed password or an ended session is not answered. Routes whose responses
 depend on more, such as the time, are not cached (`routing.Route.cached`).
 
-The cache is in front of Flask, which takes most of the time of a GET.
+The cache is in front of Flask, which takes most of the time of a GET. Clients
+can fill it by GETs with other headers, also without login, and then displace
+their own responses only, see `shares`.
 """
 
 import collections
@@ -26,8 +28,7 @@ from sushy_kubevirt.redfish.protocol import request_validation
 #: Largest number of bytes of all responses, and of one.
 MAX_BYTES, MAX_BODY_BYTES = 2 ** 20, 2 ** 16
 
-#: That of all responses of one of many BMCs of a process. Clients can fill it
-#: without login, by GETs of the service root with other headers.
+#: That of all responses of one of many BMCs of a process.
 SHARED_BYTES = 2 ** 17
 
 #: Bytes that an entry takes besides its body, about.
@@ -151,14 +152,26 @@ class ResponseCache:
         with self._lock:
             self._drop(digest)
             self._responses[digest] = response
-            self._bytes += _OVERHEAD + len(response.body)
+            self._bytes += _size(response)
             while self._bytes > self._most:
-                self._drop(next(iter(self._responses)))
+                self._drop(self._surplus())
+
+    def _surplus(self):
+        """Choose the least recently used response of the owner with most.
+
+        :returns: its digest
+        """
+        sizes = collections.Counter()
+        for response in self._responses.values():
+            sizes[response.conditions.owner] += _size(response)
+        owner = max(sizes, key=sizes.get)
+        return next(digest for digest, response in self._responses.items()
+                    if response.conditions.owner == owner)
 
     def _drop(self, digest):
         dropped = self._responses.pop(digest, None)
         if dropped is not None:
-            self._bytes -= _OVERHEAD + len(dropped.body)
+            self._bytes -= _size(dropped)
 
 
 def note_conditions():
@@ -186,13 +199,14 @@ class _Conditions:
     :param rule: URL rule of its route
     """
 
-    __slots__ = ('rule', '_services', 'account', '_token', '_machine',
-                 '_version')
+    __slots__ = ('rule', '_services', 'account', 'owner', '_token',
+                 '_machine', '_version')
 
     def __init__(self, rule):
         self.rule = rule
         self._services = authentication.services()
         self.account = flask.g.account
+        self.owner = authentication.owner()
         self._token = flask.request.environ.get('HTTP_X_AUTH_TOKEN')
         self._machine = flask.g.machine
         self._version = self._machine_version()
@@ -225,6 +239,10 @@ class _Conditions:
             name = session.user
         # Of a request with the same password.
         return self._services.login.account(name) == account
+
+
+def _size(response):
+    return _OVERHEAD + len(response.body)
 
 
 def _digest(environ):

@@ -42,8 +42,8 @@ MAX_PAUSE_SECONDS = 300.0
 #: subscribers.
 POSITION_SECONDS = 0.1
 
-#: Maximum number of threads for blocking calls, which are started when they are
-#: needed, and how many of them look up names for the subscriptions of one
+#: Maximum number of threads for blocking calls, which are started when they
+#: are needed, and how many of them look up names for the subscriptions of one
 #: account. A BMC has up to 15 accounts; what is left is for other calls.
 _THREADS, _LOOKUPS = 64, 4
 

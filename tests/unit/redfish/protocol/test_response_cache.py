@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from unittest import mock
 
+import fixtures
+
 from sushy_kubevirt.emulator import plugin
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.redfish.protocol import response_cache
@@ -210,3 +212,15 @@ class AccountsTestCase(CacheMixin, base.AccountsTestCase):
     def test_service_root_needs_no_login(self):
         self.fetch('/redfish/v1/')
         self.assert_again(True, '/redfish/v1/')
+
+    def test_owners_do_not_displace_responses_of_others(self):
+        self.useFixture(fixtures.MockPatchObject(
+            self.responses, '_most', 8 * response_cache._OVERHEAD))
+        other = self.auth('Operator')
+        self.fetch(headers=other)
+        for headers in {}, self.auth('ReadOnly'):
+            for number in range(20):
+                self.fetch(f'/redfish/v1/?x={number}', headers=headers)
+            self.assert_again(True, f'/redfish/v1/?x={number}',
+                              headers=headers)
+            self.assert_again(True, headers=other)
