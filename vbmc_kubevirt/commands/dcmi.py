@@ -150,7 +150,7 @@ class _Dcmi:
 
     def get_asset_tag(self, session, data):
         """Get Asset Tag (6.4.1): Redfish's ``AssetTag``, up to 63 bytes."""
-        tag = self._bmc.machine().asset_tag()
+        tag = parts.printable(self._bmc.machine().asset_tag())
         mark = b'' if tag.isascii() else _BOM
         return _part(mark + _cut(tag, TAG_MAX - len(mark)), data)
 
@@ -171,7 +171,8 @@ class _Dcmi:
         """
         machine = self._bmc.machine()
         name = machine.controller_name() or machine.qualified_name
-        return _part(_cut(name, IDENTIFIER_MAX) + b'\0', data)
+        return _part(_cut(parts.printable(name), IDENTIFIER_MAX) + b'\0',
+                     data)
 
     def set_identifier(self, session, data):
         """Set Management Controller Identifier String (6.7).

@@ -6,6 +6,8 @@ See the Platform Management FRU Information Storage Definition v1.0, revision
 asset tag of any length fits.
 """
 
+from vbmc_kubevirt.commands import parts
+
 #: Size of the image in bytes: room for a header and two areas whose fields
 #: are as long as possible.
 SIZE = 640
@@ -36,7 +38,8 @@ class Invalid(ValueError):
 def build(manufacturer, product, serial, version, asset_tag):
     """Return the image, `SIZE` bytes.
 
-    :param manufacturer: str, like the others; what is too long is cut
+    :param manufacturer: str, like the others; what is too long is cut, see
+        also `parts.printable`
     :param product: name of board and product
     :param serial: serial number of board and product
     :param version: version of the product
@@ -60,7 +63,7 @@ def _area(start, *fields):
 
 
 def _field(text):
-    data = text.encode('latin-1', 'replace')[:FIELD_MAX]
+    data = parts.printable(text).encode('latin-1', 'replace')[:FIELD_MAX]
     if len(data) == 1:
         data += b' '
     return bytes((_ASCII | len(data),)) + data
@@ -103,9 +106,10 @@ def asset_tag(image):
     _, product = _offsets(image)
     type_, data = _fields(
         image, product + _PRODUCT_START, _ASSET_TAG + 1)[-1]
-    if type_ != _ASCII:
-        raise Invalid('type of the asset tag')
-    return data.decode('latin-1').rstrip(' \0')
+    tag = data.decode('latin-1').rstrip(' \0')
+    if type_ != _ASCII or not tag.isprintable():
+        raise Invalid('type of the asset tag, or control characters in it')
+    return tag
 
 
 def _offsets(image):

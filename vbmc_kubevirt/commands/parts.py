@@ -1,10 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts that a client writes in several requests."""
+"""Texts that clients read, and those that they write in several requests."""
 
 import weakref
 
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.ipmi import constants
+
+
+def printable(text: str) -> str:
+    """Return a text for the terminal of a client.
+
+    :param text: such as one that a guest or another client has chosen
+    :returns: the text with ``?`` for each control character
+    """
+    return ''.join(character if character.isprintable() else '?'
+                   for character in text)
 
 
 class Writer:

@@ -82,12 +82,10 @@ def commands(bmc):
 def encode(text):
     """Encode a string with its head (table 22-16c).
 
-    :param text: str; control characters, which a guest may have chosen, are
-        replaced
+    :param text: str; see `parts.printable`
     :returns: encoding, length, and the string, as bytes
     """
-    text = ''.join(character if character.isprintable() else '?'
-                   for character in text)
+    text = parts.printable(text)
     data = text.encode()[:LENGTH_MAX].decode(errors='ignore').encode()
     return bytes((_LATIN_1 if text.isascii() else _UTF_8, len(data))) + data
 

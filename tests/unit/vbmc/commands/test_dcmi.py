@@ -86,6 +86,10 @@ class AssetTagTest(DcmiTestCase):
         self.asset_tag = 'ü' * 255
         self.assertEqual(b'\xef\xbb\xbf' + 'ü'.encode() * 30, self.read(6))
 
+    def test_control_characters_are_replaced(self):
+        self.asset_tag = '\x1b[31m\0'
+        self.assertEqual(b'?[31m?', self.read(6))
+
     def test_rejects_invalid_parts(self):
         self.asset_tag = 'abc'
         for data, code in (((0, 17, *bytes(17)), 0xC9), ((63, 1, 97), 0xC9),

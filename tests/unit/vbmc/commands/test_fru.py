@@ -29,6 +29,15 @@ class ImageTest(base.BaseTestCase):
     def test_characters_without_code_are_replaced(self):
         self.assertEqual('??', fru_image.asset_tag(image('日本')))
 
+    def test_control_characters_are_replaced(self):
+        """A terminal would obey those of another client."""
+        for text in '\x1b[31m', 'a\x00b', 'a\nb', '\x9b1m':
+            made = image(text, serial=text)
+            self.assertEqual(text.replace(
+                next(filter(lambda one: not one.isprintable(), text)), '?'),
+                fru_image.asset_tag(made))
+            self.assertNotIn(text.encode('latin-1'), made)
+
     def test_invalid_images(self):
         one = image()
         for at in range(fru_image.SIZE):
@@ -116,6 +125,16 @@ class FruTest(bmc_case.BmcTestCase):
         # A refused write does not spoil the next one.
         self.assertEqual({0}, set(self.write(image('rack 7'))))
         self.assertEqual('rack 7', self.machine.asset_tag())
+
+    def test_control_characters_are_refused(self):
+        new = image('ESC[31m').replace(b'ESC', b'\x1b\x1b\x1b')
+        # The checksum of the product area, the last one.
+        start = new[4] * 8
+        end = start + new[start + 1] * 8 - 1
+        new = new[:end] + bytes((-sum(new[start:end]) % 256,)) + new[end + 1:]
+        self.assertTrue(fru_image.is_complete(new))
+        self.assertIn(0x80, self.write(new))
+        self.machine.set_asset_tag.assert_not_called()
 
     def test_incomplete_write_is_dropped(self):
         new = image('x' * 60)
