@@ -336,7 +336,6 @@ class TableTestCase(ResetTestCase):
             self.assertRaises(errors.WrongState, reset.reset, machine,
                               action)
 
-
     def test_refuses_what_kubevirt_refuses_for_volumes(self):
         recovery = fakes.condition('ManualRecoveryRequired', 'True', 'why')
         migrating = fakes.condition('VolumesChange', 'True')
