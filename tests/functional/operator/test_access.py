@@ -7,11 +7,14 @@ The account has no permission that the operator does not need.
 import json
 
 from kubevirt_sandbox.testing import kubectl
+from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator import spec
 from tests.fixtures import access_case
 from tests.fixtures import checkout
 from tests.fixtures import operator
+
+OURS = {naming.MANAGED_BY: naming.OPERATOR}
 
 # For clusters with the admission plug-in OwnerReferencesPermissionEnforcement,
 # which the sandbox does not have.
@@ -119,7 +122,8 @@ class OperatorAccountTestCase(access_case.AccessTestCase):
                   'resources': ['*']}, False)):
             role = {'apiVersion': 'rbac.authorization.k8s.io/v1',
                     'kind': 'Role', 'metadata': {
-                        'name': 'mine', 'namespace': self.namespace},
+                        'name': 'mine', 'namespace': self.namespace,
+                        'labels': OURS},
                     'rules': [rule]}
             words = ('create', '-f', '-', '--dry-run=server')
             if allowed:
@@ -134,7 +138,8 @@ class OperatorAccountTestCase(access_case.AccessTestCase):
         # What rights cannot express: the account of a pod, and of a binding.
         self.kubectl('create', 'role', 'mine', '--verb=get',
                      '--resource=virtualmachines')
-        metadata = {'name': 'mine', 'namespace': self.namespace}
+        metadata = {'name': 'mine', 'namespace': self.namespace,
+                    'labels': OURS}
         group = 'rbac.authorization.k8s.io'
         for said, obj in (
                 ('only pods with the account of a BMC', {
@@ -156,6 +161,43 @@ class OperatorAccountTestCase(access_case.AccessTestCase):
             self.assertIn(said, user.refused(
                 'create', '-f', '-', stdin=json.dumps(
                     {**obj, 'metadata': metadata})))
+
+    def test_cannot_change_what_others_created(self):
+        # A ConfigMap may say who administers the cluster, a Service where its
+        # webhooks are.
+        user = kubectl.Kubectl(self.account).within(self.namespace)
+        self.kubectl('create', 'configmap', 'theirs', '--from-literal=a=b')
+        self.kubectl('create', 'service', 'clusterip', 'theirs', '--tcp=443')
+        self.kubectl('create', 'sa', 'theirs')
+        self.secret('theirs')
+        for kind in 'configmap', 'service', 'sa', 'secret':
+            for words in (('delete', kind, 'theirs'),
+                          ('patch', kind, 'theirs', '-p', json.dumps({
+                              'metadata': {'labels': OURS}}))):
+                self.assertIn('only objects with its label',
+                              user.refused(*words))
+        self.vm()
+        for change, said in (
+                # KubeVirt would mount the token of the account in the guest.
+                ([('/spec/template/spec/volumes/-', {
+                    'name': 'a', 'serviceAccount': {
+                        'serviceAccountName': 'theirs'}}),
+                  ('/spec/template/spec/domain/devices/disks/-', {
+                      'name': 'a', 'disk': {}})], 'only its own drives'),
+                ([('/metadata/annotations/harvesterhci.io~1'
+                   'volumeClaimTemplates', '[]')], 'its own annotations')):
+            self.assertIn(said, user.refused(
+                'patch', 'vm', 'box', '--type', 'json', '-p', json.dumps([
+                    {'op': 'add', 'path': path, 'value': value}
+                    for path, value in change])))
+        self.assertIn('source http or upload', user.refused(
+            'create', '-f', '-', stdin=json.dumps({
+                'apiVersion': 'cdi.kubevirt.io/v1beta1', 'kind': 'DataVolume',
+                'metadata': {'name': 'a', 'namespace': self.namespace},
+                'spec': {'source': {'pvc': {
+                    'name': 'theirs', 'namespace': self.namespace}},
+                    'storage': {'resources': {'requests': {
+                        'storage': '1Gi'}}}}})))
 
 
 @operator.other_platforms

@@ -19,6 +19,7 @@ from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator.shared import objects
 from tests.unit.operator import bodies
@@ -29,6 +30,9 @@ PATH = (pathlib.Path(__file__).parents[3]
 SLOT = media_annotation.slots('vm', model.CD.id)[0]
 BMC_USER = 'system:serviceaccount:lab:' + rbac.account(bodies.bmc())[
     'metadata']['name']
+
+OPERATOR = ('system:serviceaccount:sushy-kubevirt-system:'
+            'sushy-kubevirt-operator')
 
 HTTP = {'url': 'https://a.test/a.iso'}
 
@@ -794,6 +798,8 @@ class AdmissionTestCase(base.BaseTestCase):
             if one['kind'] == 'ValidatingAdmissionPolicyBinding'}
 
     def denials(self, policy, obj, old=None, **inputs):
+        inputs['request'] = {'userInfo': {'username': BMC_USER},
+                             **inputs.get('request', {})}
         return [message for message, _ in admission.failed_validations(
             {**self.policies[policy], 'matchConditions': []},
             {'object': obj, 'oldObject': old, **inputs})]
@@ -830,7 +836,8 @@ class AdmissionTestCase(base.BaseTestCase):
                 ('system:serviceaccount:lab:default', False),
                 ('jane-virtbmc', False)):
             for name, policy in self.policies.items():
-                if name in ('virtbmc-shared', 'virtbmc-operator'):
+                if name in ('virtbmc-shared', 'virtbmc-operator',
+                            'virtbmc-operator-objects'):
                     continue
                 with self.subTest(user=user, policy=name):
                     self.assertEqual([expected], [
@@ -839,7 +846,11 @@ class AdmissionTestCase(base.BaseTestCase):
                         for one in policy['matchConditions'][:1]])
 
     def test_accounts_of_the_operator(self):
-        matching = self.policies['virtbmc-operator']['matchConditions'][0]
+        policies = [self.policies[name]['matchConditions'][0] for name in (
+            'virtbmc-operator', 'virtbmc-operator-objects',
+            'virtbmc-datavolumes', 'virtbmc-virtualmachines',
+            'virtbmc-virtualmachines-status',
+            'virtbmc-virtualmachineinstances')]
         for user, expected in (
                 ('sushy-kubevirt-system:sushy-kubevirt-operator', True),
                 # kustomize's namePrefix and nameSuffix.
@@ -848,9 +859,10 @@ class AdmissionTestCase(base.BaseTestCase):
                 ('sushy-kubevirt-operator:default', False),
                 ('a:sushy-kubevirt', False)):
             with self.subTest(user=user):
-                self.assertIs(expected, cel.evaluate(
+                self.assertEqual([expected] * len(policies), [cel.evaluate(
                     matching['expression'], {'request': {'userInfo': {
-                        'username': 'system:serviceaccount:' + user}}}))
+                        'username': 'system:serviceaccount:' + user}}})
+                    for matching in policies])
 
     def test_operator_may_change_metadata_of_any_object(self):
         _, condition = self.policies['virtbmc-operator']['matchConditions']
@@ -1060,6 +1072,69 @@ class AdmissionTestCase(base.BaseTestCase):
                     None if allowed else 'the operator may', self.denials(
                         'virtbmc-operator', obj, None, request={
                             'resource': {'resource': plural}}))
+
+    def test_objects_that_the_operator_did_not_create(self):
+        ours, theirs = ({'metadata': {'name': 'a', 'labels': {
+            naming.MANAGED_BY: value}}} for value in (naming.OPERATOR, 'Helm'))
+        for obj, old, allowed in (
+                (network.service(bodies.bmc()), None, True),
+                (ours, ours, True), (None, ours, True),
+                (theirs, None, False), ({'metadata': {}}, None, False),
+                (theirs, ours, False),
+                # A ConfigMap with the users of a cluster.
+                (ours, theirs, False), (ours, {'metadata': {}}, False),
+                (None, theirs, False)):
+            with self.subTest(obj=obj, old=old):
+                self.assert_denied(
+                    None if allowed else 'only objects with its label',
+                    self.denials('virtbmc-operator-objects', obj, old))
+
+    def test_machines_that_the_operator_changes(self):
+        def denials(old, new):
+            return self.denials(
+                'virtbmc-virtualmachines', {'spec': spec()['spec'], **new},
+                {'spec': spec()['spec'], **old}, request={
+                    'namespace': 'lab', 'userInfo': {'username': OPERATOR}})
+
+        uid = naming.GROUP + '/claim-uid'
+
+        def of(**fields):
+            return {'metadata': {'name': 'vm', **fields}}
+        for old, new, expected in (
+                (of(), of(finalizers=[naming.HOST_FINALIZER]), None),
+                (of(finalizers=['a', naming.HOST_FINALIZER, 'b']),
+                 of(finalizers=['a', 'b']), None),
+                (of(labels={'a': 'b', uid: '1'}),
+                 of(labels={'a': 'b', uid: '2'}), None),
+                (of(), of(annotations={
+                    naming.GROUP + '/claim': 'a/b'}), None),
+                (of(finalizers=['a']), of(), 'label and finalizer'),
+                (of(), of(finalizers=['a']), 'label and finalizer'),
+                (of(labels={'a': 'b'}), of(), 'label and finalizer'),
+                (of(), of(labels={'a': 'b'}), 'label and finalizer'),
+                (of(), of(annotations={HARVESTER + 'mac-address': ''}),
+                 'own annotations'),
+                (of(), of(ownerReferences=[FOREIGN]), 'ownerReferences'),
+                # The token of another account, for a guest.
+                (of(), {**of(), **spec(volumes=[{
+                    'name': 'a', 'serviceAccount': {
+                        'serviceAccountName': 'admin'}}])}, 'only volumes')):
+            with self.subTest(old=old, new=new):
+                self.assert_denied(expected, denials(old, new))
+
+    def test_machines_that_the_operator_creates(self):
+        for new, allowed in (
+                (spec(), True), (template(), True),
+                (spec(volumes=[DISK]), True),
+                (template(annotations={'a': 'b'}), True),
+                (spec(volumes=[DISK, {'name': 'a', 'serviceAccount': {
+                    'serviceAccountName': 'admin'}}]), False),
+                (template(annotations={SIDECAR: '[]'}), False)):
+            with self.subTest(new=new):
+                self.assert_denied(
+                    None if allowed else 'VMs without accounts',
+                    self.denials('virtbmc-operator', new, request={
+                        'resource': {'resource': 'virtualmachines'}}))
 
     def test_config_maps(self):
         for name, fields, allowed in CONFIG_MAPS:
