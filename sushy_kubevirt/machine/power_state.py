@@ -131,8 +131,8 @@ _VOLUME_STEPS = 'Provisioning', 'WaitingForVolumeBinding'
 #: `Problem.reason` of a guest that an I/O error of its storage has paused.
 IO_ERROR = 'PausedIOError'
 
-#: ``status.reason`` of a VMI whose node does not respond.
-_NODE_LOST = 'NodeUnresponsive'
+#: ``status.reason`` of a VMI whose node does not respond; `Problem.reason`.
+NODE_LOST = 'NodeUnresponsive'
 
 #: Values of ``printableStatus`` that only a VM with a VMI has.
 _OF_A_VMI = ('Running', 'ErrorPvcNotFound', 'ErrorUnschedulable',
@@ -213,7 +213,7 @@ def node_lost(vmi):
     """
     return vmi is not None and (
         run_strategy.phase(vmi) == 'Unknown' or
-        (vmi.get('status') or {}).get('reason') == _NODE_LOST)
+        (vmi.get('status') or {}).get('reason') == NODE_LOST)
 
 
 def impairment(vmi):
@@ -229,7 +229,7 @@ def impairment(vmi):
     """
     if node_lost(vmi):
         node = (vmi.get('status') or {}).get('nodeName') or 'of the guest'
-        return Problem(_NODE_LOST, f'Node {node} does not respond')
+        return Problem(NODE_LOST, f'Node {node} does not respond')
     condition = _condition(vmi or {}, 'Paused', 'True') or {}
     if condition.get('reason') != IO_ERROR or not run_strategy.is_active(vmi):
         return None

@@ -11,6 +11,7 @@ import hashlib
 import struct
 
 from sushy_kubevirt.bmc import event_registry as registry
+from sushy_kubevirt.machine import power_state
 from vbmc_kubevirt.commands import sensor_table as table
 
 #: Record type of system events (table 32-1), and the first OEM type.
@@ -64,6 +65,12 @@ _MEDIA = {message.id: event for message, event in (
     (registry.MEDIA_EJECTED, (table.INSTALLED, True)),
     (registry.MEDIA_FAILED, (table.FAULT, False)),
 )}
+
+# Reasons for which a guest does not work, the second argument.
+_IMPAIRMENTS = {
+    power_state.IO_ERROR: (table.DISKS, table.DRIVE_FAULT),
+    power_state.NODE_LOST: (table.NODE, table.ACCESS_DEGRADED),
+}
 
 
 def system_event(sensor, offset, deasserted=False, data2=None, data3=None):
@@ -139,6 +146,9 @@ def _event(entry):
     if entry.message_id in _MEDIA and len(entry.args) > 2:
         drive = _DRIVES.get(entry.args[2], table.HTTP_BOOT)
         return system_event(drive, *_MEDIA[entry.message_id])
+    if entry.message_id == registry.IMPAIRED.id and (
+            entry.args[1:2] and entry.args[1] in _IMPAIRMENTS):
+        return system_event(*_IMPAIRMENTS[entry.args[1]])
     if (entry.message_id == registry.BOOT_CONSUMED.id
             and entry.args[1:2] == ('Pxe',)):
         return system_event(table.RESTART, table.REQUESTED_PXE_BOOT)
