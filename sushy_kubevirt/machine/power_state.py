@@ -112,9 +112,12 @@ _SYNC_FAILED = 'Synchronizing with the Domain failed.'
 #: `Problem.reason` of these, and that of `sync_failure`.
 SYNC_FAILED = 'SyncFailed'
 
+#: `Problem.reason` of a claim that does not exist.
+CLAIM_MISSING = 'ErrorPvcNotFound'
+
 #: Reasons of `Problem` by that of the condition, where they differ:
 #: printableStatus, or the reason of the Event.
-_REASONS = {'FailedPvcNotFound': 'ErrorPvcNotFound',
+_REASONS = {'FailedPvcNotFound': CLAIM_MISSING,
             'Unschedulable': 'ErrorUnschedulable',
             _SYNC_FAILED: SYNC_FAILED}
 

@@ -137,6 +137,10 @@ def problem(found, vm, vmi):
         return None
     if not active and not run_strategy.starting(vm, vmi):
         return None
+    start = power_state.problem(vm, vmi)
+    if (start is not None and start.reason == power_state.CLAIM_MISSING
+            and not any(slot in start.message for slot in _slots(vm))):
+        return None     # KubeVirt, too, prefers it to volumes that wait
     for device_id, each in found.items():
         if each.state is model.State.FAILED and (
                 not active or drives.uses(vmi, each.data_volume)):
@@ -147,15 +151,19 @@ def problem(found, vm, vmi):
     return _ejected_problem(vm, vmi) if active else None
 
 
+def _slots(vm):
+    """Return {name that a medium's DataVolume may have: device id}."""
+    return {slot: device.id for device in (*model.DEVICES, model.HTTP_BOOT)
+            for slot in media_annotation.slots(vm['metadata']['name'],
+                                               device.id)}
+
+
 def _ejected_problem(vm, vmi):
     """Report a starting VMI that has the volume of an ejected medium."""
     present = {(each.get('dataVolume') or {}).get('name') for each in
                vm['spec']['template']['spec'].get('volumes') or ()}
     present |= media_annotation.read(vm).names()
-    name = vm['metadata']['name']
-    devices = {
-        slot: device.id for device in (*model.DEVICES, model.HTTP_BOOT)
-        for slot in media_annotation.slots(name, device.id)}
+    devices = _slots(vm)
     for each in vmi['spec'].get('volumes') or ():
         volume = (each.get('dataVolume') or {}).get('name')
         if volume in devices and volume not in present:

@@ -16,6 +16,7 @@ from sushy_kubevirt.machine.media import import_watcher
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import reconciler
+from sushy_kubevirt.machine import power_state
 from tests.unit.machine import fakes
 
 S = model.State
@@ -216,6 +217,21 @@ class MediumTestCase(base.BaseTestCase):
         # A VMI created before the medium does not wait for it.
         self.assertIsNone(device_status.problem(
             found, vm, fakes.vmi('Scheduling', of=fakes.vm())))
+
+    def test_missing_claim_beside_a_failed_medium(self):
+        """KubeVirt prints ErrorPvcNotFound; other reasons come later."""
+        vm = inserted(made=entry(reason='Error', message='404'))
+        found = {'Cd': self.medium(vm)}
+        for claim, reason, expected in (
+                ('data', 'FailedPvcNotFound', 'ErrorPvcNotFound'),
+                (NAME, 'FailedPvcNotFound', 'MediaFailed'),
+                ('data', 'FailedCreate', 'MediaFailed')):
+            vmi = fakes.vmi('Pending', of=vm, conditions=[fakes.condition(
+                'Synchronized', 'False', reason,
+                f'PVC lab/{claim} does not exist')])
+            problem = (device_status.problem(found, vm, vmi)
+                       or power_state.problem(vm, vmi))
+            self.assertEqual(expected, problem.reason)
 
     def test_ejected_medium_blocks_vmi(self):
         """A VMI created with a medium does not start without it."""
