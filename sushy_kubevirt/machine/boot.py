@@ -20,6 +20,7 @@ from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine.media import media_annotation
+from sushy_kubevirt.machine import pod_interface
 from sushy_kubevirt.machine import run_strategy
 
 Mode = firmware.Mode
@@ -120,7 +121,7 @@ def booted_from(vmi):
     return Target.NONE if class_ is None else Target(class_.value)
 
 
-def targets(vm, vmi=None):
+def targets(vm):
     """Return a tuple of the `Target` members that the VM has a device for."""
     return tuple(Target(class_.value)
                  for class_ in boot_order.classes(vm['spec']['template']))
@@ -180,6 +181,10 @@ class Change:
         self._id = boot_overrides.new_id()
 
     def __call__(self, vm, vmi):
+        with pod_interface.showing(self.machine, vm, vmi):
+            self._change(vm, vmi)
+
+    def _change(self, vm, vmi):
         pending = boot_overrides.once(vm)
         if pending is not None and pending['id'] == self._id:
             return      # an earlier attempt was applied, its response lost

@@ -403,7 +403,8 @@ class Cluster:
         for each generation of the VM.
 
         :returns: dict with those of ``cpu``, ``memory`` and ``resources``
-            that the expanded domain has; empty if the call fails
+            that the expanded domain has, and ``devices`` if it excludes the
+            pod interface; empty if the call fails
         """
         generation = vm['metadata'].get('generation')
         known = self._sizes.get(machine.uid)
@@ -425,6 +426,11 @@ class Cluster:
             domain = expanded['spec']['template']['spec']['domain']
             sizes = {each: domain[each] for each in (
                 'cpu', 'memory', 'resources') if each in domain}
+            devices = domain.get('devices') or {}
+            if devices.get('autoattachPodInterface') is False:
+                sizes['devices'] = {
+                    **vm['spec']['template']['spec']['domain']['devices'],
+                    'autoattachPodInterface': False}
         self._sizes[machine.uid] = (generation, sizes)
         return sizes
 

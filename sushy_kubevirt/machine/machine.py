@@ -25,6 +25,7 @@ from sushy_kubevirt.machine.media import device_status
 from sushy_kubevirt.machine.media import eject
 from sushy_kubevirt.machine.media import http_boot
 from sushy_kubevirt.machine.media import insert
+from sushy_kubevirt.machine import pod_interface
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import reset
@@ -314,11 +315,11 @@ class Machine:
 
     def boot_options(self):
         """Return a tuple of `boot_options.Option`."""
-        return boot_options.options(self.objects()[0])
+        return boot_options.options(self._bootable())
 
     def boot_order(self):
         """Return a tuple of references, see `boot_options.order`."""
-        return boot_options.order(self.objects()[0])
+        return boot_options.order(self._bootable())
 
     def set_default_boot_order(self):
         """Restore the boot order that the VM's owner wrote."""
@@ -330,8 +331,12 @@ class Machine:
         :returns: tuple of each `boot.Target` that the VM has a device for,
             or that virtual media can provide
         """
-        found = {*boot.targets(*self.objects()), *self._media_targets()}
+        found = {*boot.targets(self._bootable()), *self._media_targets()}
         return tuple(target for target in boot.Target if target in found)
+
+    def _bootable(self):
+        """Return the VM with what its preference says of boot devices."""
+        return pod_interface.shown(self, *self.objects())
 
     def boot_modes(self):
         """Return a tuple of each `boot.Mode` that the architecture has."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instance types: the sizes of VMs that name one.
 
-Covers processors and memory, the topology that a preference prefers, and the
-machine type. Revisions are not kept: the instance type at the start of a
-machine counts.
+Covers processors and memory, the topology that a preference prefers, the
+machine type, and whether it excludes the pod interface. Revisions are not
+kept: the instance type at the start of a machine counts.
 
 Source: pkg/instancetype (KubeVirt 1.9).
 """
@@ -109,6 +109,10 @@ def apply(spec, sizes, preference):
     domain = spec['domain']
     if kind and not paths.at(domain, 'machine', 'type'):
         domain['machine'] = {'type': kind}
+    attach = paths.at(preference, 'devices', 'preferredAutoattachPodInterface')
+    devices = domain.setdefault('devices', {})
+    if attach is not None and devices.get('autoattachPodInterface') is None:
+        devices['autoattachPodInterface'] = attach
     if sizes is None:
         return []
     conflicts = _conflicts(domain)

@@ -41,6 +41,9 @@ GROUPS = {
     'virtualmachineclusterinstancetypes':
         'apis/instancetype.kubevirt.io/v1beta1',
     'virtualmachineinstancetypes': 'apis/instancetype.kubevirt.io/v1beta1',
+    'virtualmachinepreferences': 'apis/instancetype.kubevirt.io/v1beta1',
+    'virtualmachineclusterpreferences':
+        'apis/instancetype.kubevirt.io/v1beta1',
     **dict.fromkeys(
         ('roles', 'rolebindings', 'clusterroles', 'clusterrolebindings'),
         'apis/rbac.authorization.k8s.io/v1'),

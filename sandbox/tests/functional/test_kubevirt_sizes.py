@@ -49,6 +49,26 @@ class InstanceTypesTest(kubevirt.KubeVirtTestCase):
         domain = vm['spec']['template']['spec']['domain']
         self.assertEqual('128Mi', domain['memory']['guest'])
 
+    def test_preference_excludes_pod_interface(self):
+        def change(vm, spec):
+            spec.pop('networks', None)
+            spec['domain']['devices'].pop('interfaces', None)
+            vm['spec']['preference'] = {'name': self.size}
+
+        where = sandbox.path('virtualmachineclusterpreferences',
+                             namespace=None)
+        self.cluster.request('POST', where, {
+            'apiVersion': 'instancetype.kubevirt.io/v1beta1',
+            'kind': 'VirtualMachineClusterPreference',
+            'metadata': {'name': self.size}, 'spec': {'devices': {
+                'preferredAutoattachPodInterface': False}}}, expect=201)
+        self.addCleanup(self.cluster.request, 'DELETE',
+                        where + '/' + self.size)
+        name, _ = self.make_running(change=change)
+        devices = self.cluster.vmi(name)['spec']['domain']['devices']
+        self.assertIs(False, devices['autoattachPodInterface'])
+        self.assertNotIn('interfaces', devices)
+
     def test_sizes_conflict_with_instance_type(self):
         self.make_size()
         message = self.rejection(422, lambda vm, spec: vm['spec'].update(

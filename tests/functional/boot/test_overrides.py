@@ -131,6 +131,45 @@ class OnceTestCase(boot_case.BootTestCase):
             self.assertEqual('Hdd', self.guest_reboots(machine, True)['class'])
             self.wait_restored(machine.name, spec)
 
+    def prefer_no_interface(self):
+        """Create a preference that excludes the pod interface.
+
+        :returns: its name
+        """
+        plural, name = 'virtualmachinepreferences', 'no-pod-interface'
+        if self.sandbox.get(plural, name) is None:
+            self.sandbox.create(plural, {
+                'apiVersion': 'instancetype.kubevirt.io/v1beta1',
+                'kind': 'VirtualMachinePreference', 'metadata': {'name': name},
+                'spec': {'devices': {
+                    'preferredAutoattachPodInterface': False}}})
+        return name
+
+    def test_interface_that_a_preference_excludes(self):
+        def drop(spec):
+            del spec['networks'], spec['domain']['devices']['interfaces']
+
+        for off in True, False:
+            machine = self.machine(
+                'Manual', change=drop, off=off, preference={
+                    'kind': 'VirtualMachinePreference',
+                    'name': self.prefer_no_interface()})
+            spec = self.spec(machine.name)
+            self.assertNotIn(PXE, machine.boot_targets())
+            self.assertEqual((), machine.inventory().nics)
+            self.assertEqual(['root', 'cd'], [
+                option.name for option in machine.boot_options()])
+            self.assertRaises(errors.InvalidValue, machine.set_boot, PXE, ONCE)
+            self.assertRaises(errors.InvalidValue, machine.set_boot,
+                              order=('Boot1001',))
+            self.assertEqual(spec, self.spec(machine.name))
+            machine.set_boot(order=('Boot0002', 'Boot0001'))
+            booted = self.boot_new_vmi(
+                machine, R.ON if off else R.FORCE_RESTART)
+            self.assertEqual(['cdrom:cd'], booted['tried'])
+            machine.set_default_boot_order()
+            self.wait_restored(machine.name, spec)
+
     def test_empty_drive_is_boot_target(self):
         machine = self.machine('Manual', change=remove_medium)
         self.assertIn(CD, machine.boot_targets())

@@ -3,6 +3,7 @@
 
 import copy
 import threading
+import types
 
 from kubevirt_sandbox.testing import json_patches
 from sushy_kubevirt.kube import blocking
@@ -126,6 +127,7 @@ class Machine:
         self.faults = list(faults)
         self.options = options.Options(
             **{'write_deadline': 3.0, **settings})
+        self.cluster = types.SimpleNamespace(sizes=lambda machine, vm: {})
         self.cached = None
         self.effects = {}
         self.writes = []

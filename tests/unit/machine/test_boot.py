@@ -353,6 +353,29 @@ class AddedInterfaceTestCase(BootTestCase):
                               PXE)
             self.assertEqual([], machine.writes)
 
+    def test_preference_excludes_it(self):
+        excluded = {'devices': {'autoattachPodInterface': False}}
+        for off in True, False:
+            machine = self.without()
+            machine.vm['spec']['preference'] = {'name': 'p'}
+            before = copy.deepcopy(machine.vm)
+            if off:
+                machine.cluster.sizes = lambda machine, vm: excluded
+            else:
+                self.start(machine, phase='Running')
+                machine.vmi['spec']['domain'].update(copy.deepcopy(excluded))
+            for refused in {'target': PXE}, {'order': ('Boot1001',)}:
+                self.assertRaises(errors.InvalidValue, fakes.set_boot,
+                                  machine, **refused)
+            self.assertEqual(before, machine.vm)
+            fakes.set_boot(machine, order=('Boot0001',))
+            self.assertEqual((None, None), self.devices(machine))
+            self.assertNotIn('autoattachPodInterface', str(machine.vm))
+            # The owner's own choice counts more.
+            machine.vm['spec']['template']['spec']['domain']['devices'][
+                'autoattachPodInterface'] = True
+            fakes.set_boot(machine, PXE)
+
     def test_is_written_while_it_is_needed(self):
         machine = self.without()
         before = self.owner_settings(machine)

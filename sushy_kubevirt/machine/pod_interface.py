@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pod interface that a preference keeps KubeVirt from adding.
+
+A VM without interfaces gets one, unless ``autoattachPodInterface`` is false,
+in the VM or as ``preferredAutoattachPodInterface`` of its preference
+(``pkg/instancetype/preference/apply/device.go`` of KubeVirt 1.9). Of these
+`boot_order.lacks_interfaces` sees the VM's.
+"""
+
+import contextlib
+import copy
+from typing import Iterator
+
+from sushy_kubevirt.machine import boot_order
+
+
+def is_excluded(machine, vm: dict, vmi: dict | None) -> bool:
+    """Return whether only a preference keeps KubeVirt from adding it.
+
+    While the VM is off, this may call the API, see `cluster.Cluster.sizes`.
+
+    :param machine: a `machine.Machine`
+    """
+    # The VM's own value precedes that of the preference.
+    if (not vm['spec'].get('preference')
+            or not boot_order.lacks_interfaces(vm['spec']['template'])
+            or 'autoattachPodInterface' in _devices(vm)):
+        return False
+    domain = vmi['spec']['domain'] if vmi else machine.cluster.sizes(
+        machine, vm)
+    return (domain.get('devices') or {}).get(
+        'autoattachPodInterface') is False
+
+
+def shown(machine, vm: dict, vmi: dict | None) -> dict:
+    """Return the VM, as if it said itself what its preference says."""
+    if not is_excluded(machine, vm, vmi):
+        return vm
+    vm = copy.deepcopy(vm)
+    _devices(vm)['autoattachPodInterface'] = False
+    return vm
+
+
+@contextlib.contextmanager
+def showing(machine, vm: dict, vmi: dict | None) -> Iterator[None]:
+    """Make the VM say in the meantime what its preference says.
+
+    :param vm: the VM, which is changed, and changed back at the end
+    """
+    if not is_excluded(machine, vm, vmi):
+        yield
+        return
+    devices = _devices(vm)
+    devices['autoattachPodInterface'] = False
+    try:
+        yield
+    finally:
+        del devices['autoattachPodInterface']
+
+
+def _devices(vm: dict) -> dict:
+    # KubeVirt requires both.
+    return vm['spec']['template']['spec']['domain']['devices']
