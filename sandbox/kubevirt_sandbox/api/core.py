@@ -47,19 +47,29 @@ def _encode_secret(admission):
     new = admission.new
     if new is None:
         return
+    _decode('Secret', 'data', new)
     texts = new.pop('stringData', None) or {}
     if texts:
         data = new.setdefault('data', {})
         for name, text in texts.items():
             data[name] = base64.b64encode(text.encode()).decode()
-    new.setdefault('type', 'Opaque')
-    for name, value in (new.get('data') or {}).items():
+    new['type'] = new.get('type') or 'Opaque'
+
+
+def _decode_config_map(admission):
+    if admission.new is not None:
+        _decode('ConfigMap', 'binaryData', admission.new)
+
+
+def _decode(kind, field, obj):
+    """Refuse values that are not base64 (400)."""
+    for name, value in (obj.get(field) or {}).items():
         try:
             base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError, TypeError):
             raise errors.bad_request(
-                'Secret in version "v1" cannot be handled as a Secret: '
-                f'illegal base64 data in data.{name}') from None
+                f'{kind} in version "v1" cannot be handled as a {kind}: '
+                f'illegal base64 data in {field}.{name}') from None
 
 
 def _count(*names):
@@ -187,6 +197,7 @@ CONFIG_MAP = _kind(
     '', 'v1', 'ConfigMap', 'configmaps',
     (kinds.Column('Data', 'integer', value=_count('data', 'binaryData')),),
     short_names=('cm',), schema=core_schemas.CONFIG_MAP,
+    mutate=_decode_config_map,
     validate=secret_rules.checker(lambda: CONFIG_MAP))
 SERVICE_ACCOUNT = _kind(
     '', 'v1', 'ServiceAccount', 'serviceaccounts',

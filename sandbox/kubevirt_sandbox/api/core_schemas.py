@@ -10,7 +10,7 @@ BOOLEAN = {'type': 'boolean'}
 TIME = {'type': 'string', 'format': 'date-time'}
 
 #: metav1.MicroTime, of which the API server reads no other precision.
-MICRO_TIME = {**TIME, 'pattern': r'\.\d{6}(Z|[-+]\d\d:\d\d)$'}
+MICRO_TIME = {**TIME, 'pattern': r'T.*\.\d{6}(Z|[-+]\d\d:\d\d)$'}
 ANYTHING = {'type': 'object', **KEEP}
 STRINGS = {'type': 'array', 'items': STRING}
 TEXTS = {'type': 'object', 'additionalProperties': STRING}

@@ -77,6 +77,32 @@ def labels(found, field, values):
         check(found, field, value, metadata.value_fault)
 
 
+def selector(found, field, value):
+    """Append the causes of a label selector.
+
+    Source: apimachinery/pkg/apis/meta/v1/validation (1.37),
+    ValidateLabelSelector.
+    """
+    labels(found, field + '.matchLabels', value.get('matchLabels'))
+    for at, term in enumerate(value.get('matchExpressions') or ()):
+        where = f'{field}.matchExpressions[{at}]'
+        operator, values = term.get('operator', ''), term.get('values') or ()
+        if operator in ('In', 'NotIn'):
+            if not values:
+                required(found, where + '.values', 'must be specified when '
+                         "`operator` is 'In' or 'NotIn'")
+        elif operator not in ('Exists', 'DoesNotExist'):
+            invalid(found, where + '.operator', operator,
+                    'not a valid selector operator')
+        elif values:
+            forbidden(found, where + '.values', 'may not be specified when '
+                      "`operator` is 'Exists' or 'DoesNotExist'")
+        check(found, where + '.key', term.get('key', ''), metadata.key_fault)
+        for index, one in enumerate(values):
+            check(found, f'{where}.values[{index}]', one,
+                  metadata.value_fault)
+
+
 def ip(value):
     """Rule for an address."""
     try:
@@ -90,6 +116,20 @@ def ip(value):
     if address.version == 6 and address.ipv4_mapped:
         return 'must not be an IPv4-mapped IPv6 address'
     return None
+
+
+def external_ip(value):
+    """Rule for an address that clients outside of a node can reach."""
+    why = ip(value)
+    if why:
+        return why
+    address = ipaddress.ip_address(value)
+    return next((text for member, text in (
+        ('is_unspecified', f'may not be unspecified ({value})'),
+        ('is_loopback', 'may not be in the loopback range (127.0.0.0/8, '
+         '::1/128)'),
+        ('is_link_local', 'may not be in the link-local range '
+         '(169.254.0.0/16, fe80::/10)')) if getattr(address, member)), None)
 
 
 def cidr(value):

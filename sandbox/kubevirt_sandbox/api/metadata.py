@@ -40,6 +40,12 @@ VALUE_RULE = (
     'alphanumeric character (e.g. \'MyValue\',  or \'my_value\',  or '
     '\'12345\', regex used for validation is '
     '\'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?\')')
+#: Finalizers without a domain that Kubernetes' own kinds may have.
+_FINALIZERS = 'foregroundDeletion', 'kubernetes', 'orphan'
+
+#: Groups that other parts of the API server validate.
+_OTHER_SERVERS = 'apiextensions.k8s.io', 'apiregistration.k8s.io'
+
 ANNOTATIONS_LIMIT = 256 * 1024
 
 #: Names of the fields that metadata has.
@@ -271,10 +277,29 @@ def causes(kind, obj, old=None):
                     f'metadata.ownerReferences[{at}].{field}', '',
                     f'{field if field != "apiVersion" else "version"} must '
                     'not be empty'))
+        version = reference.get('apiVersion') or ''
+        if version.count('/') > 1:
+            found.append(_bad(
+                f'metadata.ownerReferences[{at}].apiVersion', version,
+                'must be <group>/<version> or <version>'))
+        if (version, reference.get('kind')) == ('v1', 'Event'):
+            found.append(_bad(
+                f'metadata.ownerReferences[{at}]', reference['name'],
+                '/v1, Kind=Event is disallowed from being an owner'))
+    if sum(bool(reference.get('controller')) for reference in meta.get(
+            'ownerReferences', [])) > 1:
+        found.append(_bad(
+            'metadata.ownerReferences', [], 'Only one reference can have '
+            'Controller set to true'))
     for finalizer in meta.get('finalizers', []):
-        if key_fault(finalizer):
-            found.append(_bad('metadata.finalizers', finalizer,
-                              key_fault(finalizer)))
+        why = key_fault(finalizer) or (
+            '/' not in finalizer and finalizer not in _FINALIZERS
+            and ('.' not in kind.group or kind.group.endswith('.k8s.io'))
+            and kind.group not in _OTHER_SERVERS
+            and 'name is neither a standard finalizer name nor is it fully '
+            'qualified')
+        if why:
+            found.append(_bad('metadata.finalizers', finalizer, why))
     if old is not None and 'deletionTimestamp' in old['metadata']:
         known = old['metadata'].get('finalizers', [])
         fresh = [f for f in meta.get('finalizers', []) if f not in known]

@@ -29,8 +29,8 @@ def policy_faults(new, old):
     """
     spec, found = new.get('spec') or {}, []
     known = set(_networks((old or {}).get('spec') or {}))
-    field_rules.labels(found, 'spec.podSelector.matchLabels', (
-        spec.get('podSelector') or {}).get('matchLabels'))
+    field_rules.selector(found, 'spec.podSelector',
+                         spec.get('podSelector') or {})
     for direction, side in _DIRECTIONS:
         for at, rule in enumerate(spec.get(direction) or ()):
             where = f'spec.{direction}[{at}]'
@@ -87,8 +87,7 @@ def _peer(found, where, peer, known):
     selectors = [name for name in ('podSelector', 'namespaceSelector')
                  if peer.get(name) is not None]
     for name in selectors:
-        field_rules.labels(found, f'{where}.{name}.matchLabels',
-                           peer[name].get('matchLabels'))
+        field_rules.selector(found, f'{where}.{name}', peer[name])
     block = peer.get('ipBlock')
     if block is not None:
         _block(found, where + '.ipBlock', block, known)

@@ -9,6 +9,7 @@ import json
 from kubevirt_sandbox.api import core_schemas
 from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import kinds
+from kubevirt_sandbox.api import metadata
 from kubevirt_sandbox.api import tables
 
 GROUP = 'rbac.authorization.k8s.io'
@@ -87,6 +88,9 @@ def _subject_causes(subject, namespaced, field):
     if not subject.get('name'):
         yield _required(f'{field}.name')
     if kind == 'ServiceAccount':
+        why = metadata.name_fault(subject.get('name') or '')
+        if subject.get('name') and why:
+            yield _invalid(f'{field}.name', subject['name'], why)
         if group:
             yield _unsupported(f'{field}.apiGroup', group, [''])
         if not namespaced and not subject.get('namespace'):
@@ -148,8 +152,11 @@ def _validate_binding(admission):
     if ref.get('kind') not in allowed:
         causes.append(_unsupported('roleRef.kind', ref.get('kind', ''),
                                    allowed))
+    why = metadata.name_fault(ref.get('name') or '', path=True)
     if not ref.get('name'):
         causes.append(_required('roleRef.name'))
+    elif why:
+        causes.append(_invalid('roleRef.name', ref['name'], why))
     for number, subject in enumerate(new.get('subjects') or ()):
         causes += _subject_causes(subject, kind.namespaced,
                                   f'subjects[{number}]')

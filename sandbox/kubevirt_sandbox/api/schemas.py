@@ -280,8 +280,18 @@ def _check_string(schema, value, path, found):
 
 
 def _date_time(text):
+    """Parse as IsDateTime of kube-openapi's pkg/validation/strfmt.
+
+    A time without an offset, and a date, are none.
+    """
     if text:
-        datetime.datetime.fromisoformat(text)
+        if not _DATE_TIME.fullmatch(text):
+            raise ValueError(text)
+        datetime.datetime.fromisoformat(text.upper())
+
+
+_DATE_TIME = re.compile(
+    r'[0-9-]{10}[Tt][0-9:]{8}([.,][0-9]+)?([Zz]|[-+][0-9]{2}:[0-9]{2})')
 
 
 def _cidr(text):

@@ -4,6 +4,8 @@
 Source: kubernetes/pkg/apis/core/validation/validation.go (1.36):
 ValidateSecret, ValidateSecretUpdate, ValidateConfigMap and its update.
 """
+import base64
+import json
 import re
 
 from kubevirt_sandbox.api import errors
@@ -15,10 +17,12 @@ _KEY = re.compile(r'[-._a-zA-Z0-9]+')
 _FIXED = 'field is immutable when `immutable` is set'
 
 #: Keys that a type must have.
+_ACCOUNT = 'kubernetes.io/service-account.name'
 _NEEDED = {'kubernetes.io/tls': ('tls.crt', 'tls.key'),
            'kubernetes.io/dockerconfigjson': ('.dockerconfigjson',),
            'kubernetes.io/dockercfg': ('.dockercfg',),
            'kubernetes.io/ssh-auth': ('ssh-privatekey',)}
+_JSON = ('.dockerconfigjson', '.dockercfg')
 _BASIC = ('username', 'password')
 
 
@@ -63,13 +67,34 @@ def faults(obj):
             'bytes', 'data' if 'type' in obj else ''))
     data, kind = obj.get('data') or {}, obj.get('type')
     for key in _NEEDED.get(kind, ()):
-        if key not in data:
+        if key not in data or key == 'ssh-privatekey' and not data[key]:
             found.append(errors.Cause('FieldValueRequired', 'Required value',
                                       f'data[{key}]'))
+        elif key in _JSON and not _is_json(base64.b64decode(data[key])):
+            found.append(errors.Cause(
+                'FieldValueInvalid', 'Invalid value: "<secret contents '
+                'redacted>": invalid JSON', f'data[{key}]'))
+    if kind == 'kubernetes.io/service-account-token' and not (
+            obj['metadata'].get('annotations') or {}).get(_ACCOUNT):
+        found.append(errors.Cause('FieldValueRequired', 'Required value',
+                                  f'metadata.annotations[{_ACCOUNT}]'))
+    if 'type' not in obj:
+        found += [errors.Cause(
+            'FieldValueInvalid', f'Invalid value: "{key}": duplicate of key '
+            'present in binaryData', f'data[{key}]')
+            for key in data if key in (obj.get('binaryData') or {})]
     if kind == 'kubernetes.io/basic-auth' and not data.keys() & set(_BASIC):
         found += [errors.Cause('FieldValueRequired', 'Required value',
                                f'data[{key}]') for key in _BASIC]
     return found
+
+
+def _is_json(text):
+    try:
+        json.loads(text)
+        return True
+    except ValueError:
+        return False
 
 
 def changes(new, old):

@@ -90,10 +90,13 @@ _addresses = itertools.count(1)
 def default(new):
     """Fill in what a Service does not say."""
     spec = new.setdefault('spec', {})
-    kind = spec.get('type', 'ClusterIP')
+    spec['type'] = kind = spec.get('type') or 'ClusterIP'
     for port in spec.get('ports') or ():
-        if isinstance(port, dict) and 'port' in port:
-            port.setdefault('targetPort', port['port'])
+        if isinstance(port, dict):
+            port['protocol'] = port.get('protocol') or 'TCP'
+            if 'port' in port:
+                port['targetPort'] = port.get('targetPort') or port['port']
+    spec['sessionAffinity'] = spec.get('sessionAffinity') or 'None'
     if kind != 'ExternalName':
         spec.setdefault('internalTrafficPolicy', 'Cluster')
     if kind in ('NodePort', 'LoadBalancer'):
@@ -164,7 +167,26 @@ def faults(new, old):
     for index, address in enumerate(spec.get('externalIPs') or ()):
         if address not in (before.get('externalIPs') or ()):
             field_rules.check(found, f'spec.externalIPs[{index}]', address,
-                              field_rules.ip)
+                              field_rules.external_ip)
+    if spec.get('externalTrafficPolicy') in (
+            'Cluster', 'Local') and kind == 'ClusterIP' and not spec.get(
+                'externalIPs'):
+        field_rules.invalid(
+            found, 'spec.externalTrafficPolicy',
+            spec['externalTrafficPolicy'],
+            'may only be set for externally-accessible services')
+    if spec.get('allocateLoadBalancerNodePorts') is not None and (
+            kind != 'LoadBalancer'):
+        field_rules.forbidden(
+            found, 'spec.allocateLoadBalancerNodePorts',
+            "may only be used when `type` is 'LoadBalancer'")
+    if spec.get('healthCheckNodePort') and not (
+            kind == 'LoadBalancer'
+            and spec.get('externalTrafficPolicy') == 'Local'):
+        field_rules.invalid(
+            found, 'spec.healthCheckNodePort', spec['healthCheckNodePort'],
+            "may only be set when `type` is 'LoadBalancer' and "
+            "`externalTrafficPolicy` is 'Local'")
     _source_ranges(found, new, before)
     _topology(found, new['metadata'].get('annotations') or {})
     _class(found, spec, before)

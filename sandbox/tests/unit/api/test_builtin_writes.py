@@ -111,6 +111,11 @@ class BuiltinWritesTestCase(base.BaseTestCase):
                          made['spec']['ports'])
         self.assertEqual({'loadBalancer': {}}, made['status'])
         self.assertNotIn('externalTrafficPolicy', made['spec'])
+        empty = self.make(core.SERVICE, {
+            'ports': [{'port': 80, 'targetPort': 0, 'protocol': ''}],
+            'type': '', 'sessionAffinity': ''}, 'empty')['spec']
+        for field in 'ports', 'type', 'sessionAffinity':
+            self.assertEqual(made['spec'][field], empty[field])
 
         def turn(kind):
             return self.store.change(
@@ -130,6 +135,14 @@ class BuiltinWritesTestCase(base.BaseTestCase):
                 ({'ports': [{'port': 1, 'protocol': 'ICMP'}]},
                  'spec.ports[0].protocol'),
                 ({'ports': [port], 'type': 'Other'}, 'spec.type'),
+                ({'ports': [port], 'externalTrafficPolicy': 'Local'},
+                 'spec.externalTrafficPolicy'),
+                ({'ports': [port], 'healthCheckNodePort': 30000},
+                 'spec.healthCheckNodePort'),
+                ({'ports': [port], 'allocateLoadBalancerNodePorts': True},
+                 'spec.allocateLoadBalancerNodePorts'),
+                ({'ports': [port], 'externalIPs': ['127.0.0.1']},
+                 'spec.externalIPs[0]'),
                 ({'ports': [port], 'loadBalancerClass': 'a/b'},
                  'spec.loadBalancerClass')):
             with self.subTest(field):
@@ -154,9 +167,11 @@ class BuiltinWritesTestCase(base.BaseTestCase):
                                     **fields)
             return [c['field'] for c in exc.status()['details']['causes']]
         put(core.SECRET, stringData={'a': 'b'})
-        self.assertEqual(['type'], rejected_fields(
-            core.SECRET, type='kubernetes.io/service-account-token',
-            stringData={'a': 'b'}))
+        self.assertEqual(
+            ['metadata.annotations[kubernetes.io/service-account.name]',
+             'type'], rejected_fields(
+                core.SECRET, type='kubernetes.io/service-account-token',
+                stringData={'a': 'b'}))
         put(core.SECRET, stringData={'a': 'c'}, immutable=True)
         self.assertEqual(['data'], rejected_fields(
             core.SECRET, stringData={'a': 'd'}, immutable=True))
@@ -177,3 +192,37 @@ class BuiltinWritesTestCase(base.BaseTestCase):
             core.CONFIG_MAP, immutable=True, binaryData={'c': 'ZA=='}))
         self.assertEqual(['data[..]'], rejected_fields(
             core.CONFIG_MAP, 't', data={'..': ''}))
+        self.assertEqual(['data[a]'], rejected_fields(
+            core.CONFIG_MAP, 't', data={'a': ''}, binaryData={'a': ''}))
+        self.assertEqual(['data[ssh-privatekey]'], rejected_fields(
+            core.SECRET, 't', type='kubernetes.io/ssh-auth',
+            data={'ssh-privatekey': ''}))
+        self.assertEqual(['data[.dockercfg]'], rejected_fields(
+            core.SECRET, 't', type='kubernetes.io/dockercfg',
+            stringData={'.dockercfg': '{'}))
+        for kind, fields in (
+                (core.CONFIG_MAP, {'binaryData': {'a': '!'}}),
+                (core.SECRET, {'data': {'a': '!'}, 'stringData': {'a': ''}})):
+            exc = self.assertRaises(errors.ApiError, put, kind, 't', **fields)
+            self.assertEqual(400, exc.code)
+
+    def test_rejects_invalid_metadata(self):
+        owner = {'apiVersion': 'v1', 'kind': 'Pod', 'name': 'p', 'uid': 'u'}
+        for fields, field in (
+                ({'finalizers': ['a']}, 'finalizers'),
+                ({'ownerReferences': [{**owner, 'apiVersion': 'a/b/c'}]},
+                 'ownerReferences[0].apiVersion'),
+                ({'ownerReferences': [{**owner, 'kind': 'Event'}]},
+                 'ownerReferences[0]'),
+                ({'ownerReferences': [{**owner, 'controller': True}] * 2},
+                 'ownerReferences')):
+            exc = self.assertRaises(
+                errors.ApiError, self.store.create, core.CONFIG_MAP, {
+                    'metadata': {'name': 'm', 'namespace': 'default',
+                                 **fields}})
+            self.assertEqual(['metadata.' + field], [
+                c['field'] for c in exc.status()['details']['causes']])
+        self.store.create(core.CONFIG_MAP, {'metadata': {
+            'name': 'm', 'namespace': 'default',
+            'finalizers': ['orphan', 'a/b'],
+            'ownerReferences': [owner, {**owner, 'controller': True}]}})

@@ -58,6 +58,20 @@ SPECS = (
     (workload_kinds.NETWORK_POLICY, policy(
         podSelector={'matchLabels': {'a b': 'c'}}),
      'spec.ingress[0].from[0].podSelector.matchLabels'),
+    *((workload_kinds.NETWORK_POLICY, {'podSelector': {'matchExpressions': [
+        {'key': 'a', **term}]}}, field and (
+            f'spec.podSelector.matchExpressions[0].{field}'))
+      for term, field in (
+          ({'operator': 'In', 'values': ['b', '']}, None),
+          ({'operator': 'Exists'}, None),
+          ({'operator': 'NotIn'}, 'values'),
+          ({'operator': 'Exists', 'values': ['b']}, 'values'),
+          ({'operator': 'in', 'values': ['b']}, 'operator'),
+          ({'operator': 'In', 'values': ['b c']}, 'values[0]'),
+          ({'operator': 'Exists', 'key': 'b c'}, 'key'))),
+    (workload_kinds.NETWORK_POLICY, policy(namespaceSelector={
+        'matchExpressions': [{'key': 'a'}]}),
+     'spec.ingress[0].from[0].namespaceSelector.matchExpressions[0].operator'),
     (workload_kinds.NETWORK_POLICY, ports(port=443, endPort=500), None),
     (workload_kinds.NETWORK_POLICY, ports(port='https'), None),
     (workload_kinds.NETWORK_POLICY, ports(port=0),
@@ -262,7 +276,10 @@ class FieldRulesTestCase(unittest.TestCase):
         for time, code in (('2026-11-27T10:00:00.000000Z', None),
                            ('2026-11-27T10:00:00.000000+00:00', None),
                            ('2026-11-27T10:00:00Z', 400),
-                           ('2026-11-27T10:00:00.1Z', 400), ('now', 400)):
+                           ('2026-11-27T10:00:00.1Z', 400),
+                           ('2026-11-27t10:00:00.000000Z', 400),
+                           ('2026-11-27 10:00:00.000000Z', 400),
+                           ('2026-11-27T10:00:00.000000', 400), ('now', 400)):
             with self.subTest(time):
                 lease = {'metadata': {'name': 'l', 'namespace': 'default'},
                          'spec': {'renewTime': time}}

@@ -3,6 +3,7 @@ import unittest
 
 from kubevirt_sandbox.api import attributes
 from kubevirt_sandbox.api import auth
+from kubevirt_sandbox.api import errors
 from kubevirt_sandbox.api import escalation
 from kubevirt_sandbox.api import rbac
 from kubevirt_sandbox.api import roles
@@ -115,6 +116,17 @@ class AuthorizerTestCase(unittest.TestCase):
         self.assertEqual((False, ''), self.decide())
         self.assertEqual((True, ''), self.decide(
             auth.User('x', (auth.MASTERS,))))
+
+    def test_names_that_a_binding_cannot_have(self):
+        for role, account, field in (
+                ('..', 'a', 'roleRef.name'), ('a/b', 'a', 'roleRef.name'),
+                ('a:b', 'A:b', 'subjects[0].name')):
+            with self.assertRaises(errors.ApiError) as caught:
+                self.store.create(roles.ROLE_BINDING, bind(
+                    'b', role, ('ServiceAccount', account), ns='default'))
+            self.assertEqual([field], [
+                cause['field'] for cause in caught.exception.status()[
+                    'details']['causes']])
 
     def test_role_is_limited_to_its_namespace(self):
         self.role([rule('get', '-', 'pods')])

@@ -70,7 +70,11 @@ class SchemaTestCase(unittest.TestCase):
                     ('cidr', '10.0.0.0/255.0.0.0'), ('cidr', 'fd00::/129'),
                     ('cidr', 'fe80::1%eth0/64'), ('cidr', ''),
                     ('ipv4', 'fd00::1'), ('ipv4', '10.0.0.256'),
-                    ('ipv6', '10.0.0.1'), ('date-time', 'today'))),
+                    ('ipv6', '10.0.0.1'), ('date-time', 'today'),
+                    ('date-time', '2026-01-01'),
+                    ('date-time', '2026-01-01T00:00:00'),
+                    ('date-time', '2026-01-01 00:00:00Z'),
+                    ('date-time', '2026-01-32T00:00:00Z'))),
                 ({'x-kubernetes-int-or-string': True}, [], 'spec.x: Invalid '
                  'value: "array": spec.x in body must be of type '
                  'integer,string: "array"')):
@@ -84,6 +88,8 @@ class SchemaTestCase(unittest.TestCase):
                 ({'x-kubernetes-int-or-string': True}, 1),
                 ({'type': 'string', 'format': 'date-time'},
                  '2026-01-01T00:00:00Z'),
+                ({'type': 'string', 'format': 'date-time'},
+                 '2026-01-01t00:00:00.5-08:00'),
                 *(({'type': 'string', 'format': form}, value)
                   for form, value in (
                       ('cidr', '10.0.0.0/8'), ('cidr', '10.0.0.1/8'),
