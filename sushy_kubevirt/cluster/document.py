@@ -226,6 +226,15 @@ class _Builder:
             self._problem(node, f'the key {node.value} is not text; put it in '
                           'quotes')
             return None
+        return self._text(node)
+
+    def _text(self, node):
+        try:
+            node.value.encode()
+        except UnicodeEncodeError:
+            self._problem(node, 'the text has a surrogate, which is no '
+                          'character; write the character itself, or by \\U')
+            return None
         return node.value
 
     def _scalar(self, node):
@@ -233,7 +242,7 @@ class _Builder:
         try:
             match kind:
                 case 'str' | 'merge':
-                    return node.value
+                    return self._text(node)
                 case 'bool':
                     return node.value.lower() in _TRUE
                 case 'int':

@@ -96,6 +96,16 @@ class DocumentTestCase(base.BaseTestCase):
         self.assertIn('c.yaml:1:5: a key has to be text.', message)
         self.assertIn('expressions of Ansible', message)
 
+    def test_surrogates_are_refused(self):
+        """Kubernetes would replace them, and Ironic's database fail."""
+        for text in (r'a: "\ud83d"', r'a: ["x\udc00"]', r'"\ud83d": 1',
+                     r'a: "\ud83d\ude00"'):
+            message = self.refused(text)
+            self.assertRegex(message, r'^c\.yaml:1:\d+: the text has a surrogate')
+            self.assertTrue(message.isprintable())
+        self.assertEqual({'a': '\U0001f600'}, parse(
+            r'a: "\U0001f600"').value)
+
     def test_tags_are_refused(self):
         for tag in '!vault', '!!python/object:os.system', '!!binary', '!!set':
             self.assertIn(f'c.yaml:1:4: the tag {tag} is not understood',
