@@ -101,7 +101,8 @@ class DocumentTestCase(base.BaseTestCase):
         for text in (r'a: "\ud83d"', r'a: ["x\udc00"]', r'"\ud83d": 1',
                      r'a: "\ud83d\ude00"'):
             message = self.refused(text)
-            self.assertRegex(message, r'^c\.yaml:1:\d+: the text has a surrogate')
+            self.assertRegex(message,
+                             r'^c\.yaml:1:\d+: the text has a surrogate')
             self.assertTrue(message.isprintable())
         self.assertEqual({'a': '\U0001f600'}, parse(
             r'a: "\U0001f600"').value)
