@@ -106,7 +106,11 @@ def asset_tag(image):
     _, product = _offsets(image)
     type_, data = _fields(
         image, product + _PRODUCT_START, _ASSET_TAG + 1)[-1]
-    tag = data.decode('latin-1').rstrip(' \0')
+    try:
+        tag = data.decode()     # as ipmitool writes it
+    except UnicodeDecodeError:
+        tag = data.decode('latin-1')
+    tag = tag.rstrip(' \0')
     if type_ != _ASCII or not tag.isprintable():
         raise Invalid('type of the asset tag, or control characters in it')
     return tag

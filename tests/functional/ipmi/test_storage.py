@@ -262,3 +262,7 @@ class FruTest(StorageTestCase):
                 'annotations'].values())
         self.edit('1', 'other')
         self.assertEqual(name, self.fru()['Product Name'])
+        # ipmitool writes what the terminal has, UTF-8.
+        self.edit('5', 'Écran à 2')
+        self.assertIn('Écran à 2', self.sandbox.vm(name)['metadata'][
+            'annotations'].values())

@@ -17,6 +17,15 @@ def image(tag='', product='vm-a', serial=bmc_case.SERIAL, version='v1.9.0'):
     return fru_image.build('KubeVirt', product, serial, version, tag)
 
 
+def image_of(tag):
+    """Make an image with the bytes of an asset tag, as a client writes it."""
+    one = image('#' * len(tag)).replace(b'#' * len(tag), tag)
+    # The checksum of the product area, the last one.
+    start = one[4] * 8
+    end = start + one[start + 1] * 8 - 1
+    return one[:end] + bytes((-sum(one[start:end]) % 256,)) + one[end + 1:]
+
+
 class ImageTest(base.BaseTestCase):
 
     def test_checksums_and_sizes(self):
@@ -28,6 +37,13 @@ class ImageTest(base.BaseTestCase):
 
     def test_characters_without_code_are_replaced(self):
         self.assertEqual('??', fru_image.asset_tag(image('日本')))
+
+    def test_characters_beyond_ascii(self):
+        """ISO 8859-1, or UTF-8 as ipmitool writes it."""
+        for text in 'Écran à 2', 'ü', 'x' * 61 + 'ü':
+            for encoding in 'latin-1', 'utf-8':
+                self.assertEqual(text, fru_image.asset_tag(
+                    image_of(text.encode(encoding))))
 
     def test_control_characters_are_replaced(self):
         """A terminal would obey those of another client."""
@@ -127,11 +143,7 @@ class FruTest(bmc_case.BmcTestCase):
         self.assertEqual('rack 7', self.machine.asset_tag())
 
     def test_control_characters_are_refused(self):
-        new = image('ESC[31m').replace(b'ESC', b'\x1b\x1b\x1b')
-        # The checksum of the product area, the last one.
-        start = new[4] * 8
-        end = start + new[start + 1] * 8 - 1
-        new = new[:end] + bytes((-sum(new[start:end]) % 256,)) + new[end + 1:]
+        new = image_of(b'\x1b[31m')
         self.assertTrue(fru_image.is_complete(new))
         self.assertIn(0x80, self.write(new))
         self.machine.set_asset_tag.assert_not_called()
