@@ -618,6 +618,8 @@ MACHINES = (
             ),
             (template(annotations={SIDECAR: '[]'}), template()),
             (template(), template(annotations={OWN + 'x': 'a'})),
+            (spec(), {'spec': {'template': {
+                **spec()['spec']['template'], 'x': {}}}}),
             (template(), template(labels={'app': 'database'})),
             (template(labels={'a': 'b'}), template()),
         )
@@ -1034,6 +1036,13 @@ class AdmissionTestCase(base.BaseTestCase):
                 *(('deployments', pod(containers=[{
                     **container, **fields}]), False) for fields in (
                     {'ports': [{'containerPort': 22, 'hostPort': 22}]},
+                    # Requests of the node to any host.
+                    {'livenessProbe': {'httpGet': {
+                        'host': '169.254.169.254', 'port': 80}}},
+                    {'startupProbe': {'tcpSocket': {
+                        'host': '10.0.0.1', 'port': 22}}},
+                    {'lifecycle': {'postStart': {'httpGet': {
+                        'host': '10.0.0.1', 'port': 80}}}},
                     {'securityContext': {}},
                     {'securityContext': {'capabilities': {'drop': [
                         'ALL']}}})),
@@ -1077,8 +1086,7 @@ class AdmissionTestCase(base.BaseTestCase):
         ours, theirs = ({'metadata': {'name': 'a', 'labels': {
             naming.MANAGED_BY: value}}} for value in (naming.OPERATOR, 'Helm'))
         for obj, old, allowed in (
-                (network.service(bodies.bmc()), None, True),
-                (ours, ours, True), (None, ours, True),
+                (ours, None, True), (ours, ours, True), (None, ours, True),
                 (theirs, None, False), ({'metadata': {}}, None, False),
                 (theirs, ours, False),
                 # A ConfigMap with the users of a cluster.
@@ -1087,7 +1095,37 @@ class AdmissionTestCase(base.BaseTestCase):
             with self.subTest(obj=obj, old=old):
                 self.assert_denied(
                     None if allowed else 'only objects with its label',
-                    self.denials('virtbmc-operator-objects', obj, old))
+                    self.denials('virtbmc-operator-objects', obj, old,
+                                 request={'resource': {
+                                     'resource': 'configmaps'}}))
+
+    def test_clients_that_the_operator_can_lead_elsewhere(self):
+        service = network.service(bodies.bmc())
+        shared = objects.policy('lab', 0, {})
+        external = {**service, 'spec': {
+            **service['spec'], 'externalIPs': ['192.0.2.1']}}
+
+        def denials(plural, obj, old):
+            return self.denials('virtbmc-operator-objects', obj, old,
+                                request={'resource': {'resource': plural}})
+        for obj, old, allowed in (
+                (service, None, True), (external, external, True),
+                (service, external, True), (None, service, True),
+                (external, None, False), (external, service, False),
+                ({**service, 'spec': {'selector': {'app': 'a'}}}, None,
+                 False),
+                ({**service, 'spec': {'type': 'ExternalName'}}, None, False)):
+            with self.subTest(obj=obj, old=old):
+                self.assert_denied(
+                    None if allowed else 'only Services of pods of BMCs',
+                    denials('services', obj, old))
+        for selector, allowed in (
+                (shared['spec']['podSelector'], True), ({}, False),
+                ({'matchLabels': {'app': 'a'}}, False)):
+            self.assert_denied(
+                None if allowed else 'only NetworkPolicies of pods of BMCs',
+                denials('networkpolicies', {**shared, 'spec': {
+                    'podSelector': selector}}, None))
 
     def test_machines_that_the_operator_changes(self):
         def denials(old, new):
