@@ -13,6 +13,7 @@ import time
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import one_time_boot
+from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
 
 LOG = logging.getLogger(__name__)
@@ -36,7 +37,10 @@ class WaitCondition:
 def vmi_ended(vmi):
     """Return the `WaitCondition` that a VMI has ended."""
     uid = vmi['metadata']['uid']
-    return WaitCondition('the VMI to end', lambda vm, now: (
+    what = 'the VMI to end'
+    if power_state.node_lost(vmi):
+        what += '; its node does not respond'
+    return WaitCondition(what, lambda vm, now: (
         now is None or now['metadata']['uid'] != uid))
 
 

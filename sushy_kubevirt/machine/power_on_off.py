@@ -113,9 +113,13 @@ def _start(machine, vm, vmi):
         # KubeVirt keeps the ended VMI and creates another if it is deleted.
         machine.delete_vmi(vmi['metadata']['uid'])
         return None
+    if vmi is not None and (
+            strategy == run_strategy.HALTED
+            or strategy == run_strategy.RERUN_ON_FAILURE
+            and run_strategy.phase(vmi) == 'Failed'):
+        # KubeVirt does not start it before.
+        return power_action.vmi_ended(vmi)
     if strategy == run_strategy.HALTED:
-        if vmi is not None:
-            return power_action.vmi_ended(vmi)
         if not run_strategy.uses_running_field(vm):
             vm = _unhalt(machine, vm)
             if run_strategy.of(vm) in run_strategy.OFF_AFTER_SHUTDOWN:

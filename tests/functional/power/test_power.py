@@ -396,18 +396,56 @@ class PauseTestCase(machine_case.MachineTestCase):
             self.assertRaises(errors.WrongState, machine.reset, action)
 
 
-class VolumeMigrationTestCase(machine_case.MachineTestCase):
+class ControllerCase(machine_case.MachineTestCase):
+    """A test case that does what virt-controller does to VMs and VMIs."""
+
+    def patch(self, kind, name, operations, *options):
+        """Patch an object with the account of virt-controller."""
+        kubectl.Kubectl(self.sandbox.kubeconfig)(
+            'patch', kind, name, *options, '--type', 'json', '--patch',
+            json.dumps(operations),
+            '--as', 'system:serviceaccount:kubevirt:kubevirt-controller',
+            '--as-group', 'system:masters')
+
+
+class LostNodeTestCase(ControllerCase):
+    """KubeVirt keeps the VMI until its pod is gone."""
+
+    @given_cluster.needs_sandbox('a node that does not respond')
+    def test_on_waits_for_the_end_of_the_vmi(self):
+        machine = self.machine(bmc=self.bmc(write_deadline=1), off=False)
+        name, uid = machine.name, self.uid(machine.name)
+        self.patch('vmi', name, [
+            {'op': 'add', 'path': '/metadata/finalizers/-',
+             'value': 'tests/pod'},
+            {'op': 'replace', 'path': '/status/phase', 'value': 'Failed'},
+            {'op': 'add', 'path': '/status/reason',
+             'value': 'NodeUnresponsive'}])
+        self.becomes(machine, UP)
+        machine.reset(R.FORCE_OFF)
+        self.assertIs(OFF, machine.power_state())
+        self.assertEqual('NodeUnresponsive', machine.impairment().reason)
+        self.sandbox.reset_stats()
+        error = self.assertRaises(errors.Unavailable, machine.reset, R.ON)
+        self.assertIn('node does not respond', str(error))
+        self.assertNotIn('PUT', str(self.sandbox.stats()['calls']))
+        self.assertEqual(uid, self.uid(name))
+        self.patch('vmi', name, [{
+            'op': 'remove', 'path': '/metadata/finalizers'}])
+        self.until('no VMI', lambda: self.uid(name) is None)
+        machine.reset(R.ON)
+        self.becomes(machine, ON)
+        self.assertIsNone(machine.impairment())
+
+
+class VolumeMigrationTestCase(ControllerCase):
     """KubeVirt refuses a restart meanwhile, and a start if it has failed."""
 
     def add_condition(self, kind, name, type_, *options, **fields):
-        """Add a condition with status True, as virt-controller does."""
-        kubectl.Kubectl(self.sandbox.kubeconfig)(
-            'patch', kind, name, *options, '--type', 'json', '--patch',
-            json.dumps([{
-                'op': 'add', 'path': '/status/conditions/-',
-                'value': {'type': type_, 'status': 'True', **fields}}]),
-            '--as', 'system:serviceaccount:kubevirt:kubevirt-controller',
-            '--as-group', 'system:masters')
+        """Add a condition with status True."""
+        self.patch(kind, name, [{
+            'op': 'add', 'path': '/status/conditions/-',
+            'value': {'type': type_, 'status': 'True', **fields}}], *options)
 
     def require_recovery(self, name):
         self.add_condition(

@@ -77,6 +77,8 @@ TABLE = [
      'RerunOnFailure'),
     (R.ON, 'Halted', SUCCEEDED, ['wait', SET, 'start'],
      'RerunOnFailure'),
+    (R.ON, 'RerunOnFailure', dict(FAILED, deleting=True),
+     ['wait', 'start']),
     (R.ON, 'WaitAsReceiver', NO_VMI, REFUSED),
     (R.ON, 'WaitAsReceiver', STARTING, REFUSED),
     (R.ON, 'WaitAsReceiver', RUNNING, []),
