@@ -7,9 +7,11 @@ property name to type (`bool`, `str`, `int`, `list` ...), to a tuple of allowed
 strings, to another shape, or to `ReadOnly`.
 """
 
+import datetime
 import errno
 import functools
 import json
+import re
 import time
 
 import flask
@@ -24,6 +26,10 @@ MAX_BODY = 2 ** 18
 _DISCARD_SECONDS = 1
 
 _JSON = 'application/json'
+
+_DATE_TIME = re.compile(
+    r'\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?'
+    r'([Zz]|[-+]\d\d:\d\d)', re.ASCII)
 
 _WITHOUT_BODY = ('GET', 'HEAD', 'OPTIONS')
 
@@ -253,6 +259,21 @@ def _wrong_type(name, value, pointer):
 def _redact(name, value):
     """Return a value for responses and logs; passwords are hidden."""
     return '…' if 'Password' in name else value
+
+
+def date_time(text):
+    """Parse a date-time (DSP0266, "Date-Time values").
+
+    :param text: value of a property or parameter
+    :returns: `datetime.datetime` in UTC; None if it is invalid
+    """
+    if not _DATE_TIME.fullmatch(text):
+        return None
+    try:
+        return datetime.datetime.fromisoformat(text.upper()).astimezone(
+            datetime.timezone.utc)
+    except (ValueError, OverflowError):
+        return None
 
 
 def not_in_list(name, value, allowed, pointer):

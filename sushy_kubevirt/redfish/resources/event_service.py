@@ -141,6 +141,10 @@ def test_event():
     if not all(isinstance(arg, str) for arg in args) or len(args) > 20:
         raise error_responses.RedfishError(400, messages.message(
             'ActionParameterValueTypeError', args, 'MessageArgs', _TEST))
+    time = given.get('EventTimestamp')
+    if time and payload.date_time(time) is None:
+        raise error_responses.RedfishError(400, messages.message(
+            'ActionParameterValueError', 'EventTimestamp', _TEST))
     severity = given.get('MessageSeverity') or given.get('Severity')
     made = event_record.make(
         event_registry.TEST, given.get(
@@ -149,7 +153,7 @@ def test_event():
         made, message_id=given.get('MessageId'),
         text=given.get('Message'), args=args,
         severity=severity if severity in event_destination.SEVERITIES
-        else None, time=given.get('EventTimestamp'),
+        else None, time=time and time.upper(),
         origin=given.get('OriginOfCondition')))
     return responses.no_content()
 

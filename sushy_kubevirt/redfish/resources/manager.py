@@ -4,7 +4,6 @@
 Each system has its own manager with the system's Id, as in sushy-emulator.
 """
 
-import datetime
 import re
 import socket
 
@@ -36,10 +35,7 @@ _SHAPE = {
         'ServiceEntryPointUUID', 'Actions'),
 }
 
-# DSP0266, "Date-Time values"; the pattern of DateTimeLocalOffset's schema.
-_DATE_TIME = re.compile(
-    r'\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?'
-    r'([Zz]|[-+]\d\d:\d\d)', re.ASCII)
+# The pattern of DateTimeLocalOffset's schema.
 _OFFSET = re.compile(r'([-+])([01][0-9]):([0-5][0-9])')
 
 
@@ -83,12 +79,10 @@ def _patch(machine):
 
 def _seconds(text):
     """Return a date-time in seconds since the epoch; None if invalid."""
-    if not _DATE_TIME.fullmatch(text):
+    when = payload.date_time(text)
+    if when is None:
         return None
-    try:
-        found = datetime.datetime.fromisoformat(text.upper()).timestamp()
-    except ValueError:
-        return None
+    found = when.timestamp()
     return found if clock.MIN_SECONDS <= found <= clock.MAX_SECONDS else None
 
 

@@ -194,6 +194,18 @@ class TestSubscriptions(events_case.EventsTestCase):
         one.wait('Number4')
         self.assertLess(time.monotonic() - begin, 9)
 
+    def test_time_of_test_event(self):
+        one = self.listen()
+        self.subscribe(one.url)
+        for time_ in ('None', '2026', '2026-13-01T00:00:00Z',
+                      '2026-01-01T00:00:00', '0001-01-01T00:00:00+01:00'):
+            self.submit(400, EventTimestamp=time_)
+        self.submit(OriginOfCondition=self.path, MessageId='Base.1.18.Timed',
+                    EventTimestamp='2026-01-01t00:00:00z')
+        self.assertEqual('2026-01-01T00:00:00Z',
+                         one.wait('Timed')['EventTimestamp'])
+        self.assertNotIn('Traceback', self.emulator.process.output)
+
     def test_retry_policies(self):
         self.addCleanup(self.emulator.request, 'PATCH', events_case.SERVICE, {
             'DeliveryRetryAttempts': 3, 'DeliveryRetryIntervalSeconds': 10})
