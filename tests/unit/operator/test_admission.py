@@ -917,6 +917,20 @@ class AdmissionTestCase(base.BaseTestCase):
                         'spec': {**before, **fields.get('spec', {})}},
                     {'spec': before} if 'old' in fields else None))
 
+    def test_status_of_datavolumes(self):
+        # Older versions of CDI have no subresource for it.
+        def volume(**fields):
+            return {'metadata': {'name': SLOT}, 'spec': {
+                'source': {'upload': {}}, 'storage': STORAGE}, **fields}
+        ready = volume(status={'phase': 'Succeeded'})
+        for old, new, expected in (
+                (ready, ready, None), (volume(), volume(), None),
+                (volume(status={'phase': 'Pending'}), ready, 'may not change'),
+                (volume(), ready, 'may not change'),
+                (ready, volume(), 'may not change')):
+            self.assert_denied(expected, self.denials(
+                'virtbmc-datavolumes', new, old))
+
     def test_types_of_secrets(self):
         for type_, allowed in (
                 (image_credentials.TYPE, True), ('Opaque', False),
