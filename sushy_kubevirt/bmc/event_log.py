@@ -4,8 +4,9 @@
 Entries are not stored here. Kubernetes keeps the Events of KubeVirt and CDI
 about a VM, its VMI and its media for a limited time (one hour by default), and
 those of the scheduler and the kubelet about the launcher's pod. Of the latter
-warnings are shown, as long as there is the VMI: for what keeps a pod from
-starting, KubeVirt often sets no condition.
+warnings are shown until the guest runs: for what keeps a pod from starting,
+KubeVirt often sets no condition, but what a node has repeated with success is
+no finding.
 The leader adds each Redfish event as an Event whose name is derived from the
 event's id, so that repeated writes have no effect. Entries are read from the
 API.
@@ -391,7 +392,10 @@ class Log:
                     field_selector='involvedObject.name=' + name):
                 yield [event for event in items
                        if _is_about(event, machine, born)], version
-        for uid in ((vmi or {}).get('status') or {}).get('activePods') or ():
+        status = (vmi or {}).get('status') or {}
+        if status.get('phase') == 'Running':
+            return
+        for uid in status.get('activePods') or ():
             for items, version in self._cluster.client.pages(
                     api_resources.EVENT, machine.namespace,
                     field_selector='type=Warning,involvedObject.uid=' + uid):
