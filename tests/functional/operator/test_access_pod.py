@@ -312,10 +312,14 @@ class PodAccountTestCase(access_case.AccessTestCase):
                             sandbox.JSON_PATCH).json()['message']
 
         # Get the token of another account.
-        secret = {'apiVersion': 'v1', 'kind': 'Secret',
-                  'type': 'kubernetes.io/service-account-token',
+        secret = {'apiVersion': 'v1', 'kind': 'Secret', 'type': 'Opaque',
                   'metadata': {'name': 'box-bmc-cd-0'}}
         self.assertIn('only Secrets of type', attack('secrets', secret))
+        self.assertRegex(attack('secrets', {
+            **secret, 'type': 'kubernetes.io/service-account-token',
+            'metadata': {'name': 'box-bmc-cd-0', 'annotations': {
+                'kubernetes.io/service-account.name': 'default'}}}),
+            "Policy 'virtbmc-(metadata|secrets)' .* denied")
         # Have a controller of the cluster act.
         for field, value in (('annotations', {
                 'kubernetes.io/service-account.name': 'default'}),
