@@ -130,6 +130,7 @@ def complete(admission):
     if kind != 'LoadBalancer':
         _drop('allocateLoadBalancerNodePorts', spec, old)
         _drop('loadBalancerClass', spec, old)
+        _drop('healthCheckNodePort', spec, old)
 
 
 def _drop(field, spec, old):

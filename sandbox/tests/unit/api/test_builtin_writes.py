@@ -124,6 +124,9 @@ class BuiltinWritesTestCase(base.BaseTestCase):
         self.assertEqual(
             ('Cluster', True), tuple(turn('LoadBalancer')[name] for name in (
                 'externalTrafficPolicy', 'allocateLoadBalancerNodePorts')))
+        self.store.change(
+            core.SERVICE, 'default', 'a', lambda obj: obj['spec'].update(
+                externalTrafficPolicy='Local', healthCheckNodePort=30000))
         self.assertEqual(made['spec'], turn('ClusterIP'))
 
     def test_rejects_invalid_services(self):
