@@ -48,7 +48,8 @@ LEVELS = 'debug', 'info', 'warning', 'error'
 
 #: Kubernetes' syntax of a label's prefix, name and value.
 _WORD = r'[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?'
-_KEY = r'(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?' + _WORD
+_PART = '[a-z0-9](?:[-a-z0-9]*[a-z0-9])?'
+_KEY = rf'(?:(?=[^/]{{1,253}}/){_PART}(?:[.]{_PART})*/)?' + _WORD
 _VALUES = rf'\(\s*(?:{_WORD})?(?:\s*,\s*(?:{_WORD})?)*\s*\)'
 _REQUIREMENT = re.compile(
     r'\s*(?:!\s*{key}|{key}|{key}\s*(?:=|==|!=)\s*(?:{word})?'

@@ -149,8 +149,12 @@ class OptionsTestCase(base.BaseTestCase):
                          found.pod_annotations)
         for text in ('a', '=b', 'a=b c', 'a b=c', 'a/b/c=d', 'a=-'):
             self.refused('--pod-label=' + text)
-        for text in ('a', '=b', 'a b=c', 'a/b/c=d'):
+        for text in ('a', '=b', 'a b=c', 'a/b/c=d', 'a..b/c=d', 'a.-b/c=d',
+                     'x' * 254 + '/c=d'):
             self.refused('--pod-annotation=' + text)
+            self.refused('--pod-label=' + text)
+        self.assertEqual({'x' * 253 + '/c': 'd'}, parse(
+            f"--pod-label={'x' * 253}/c=d").pod_labels)
 
     def test_invalid_choices_and_arguments(self):
         self.refused('--log-format', 'xml')
