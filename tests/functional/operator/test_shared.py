@@ -209,6 +209,41 @@ class SharedTestCase(SharedCase):
         self.until('removed', policies, [])
         self.until('stays', self.slots, {'open': (0, 0), 'closed': (1, 0)})
 
+    def test_rejected_policy_closes_the_pod(self):
+        name = 'no-clients-' + self.namespace
+        self.admin.apply({
+            'apiVersion': 'admissionregistration.k8s.io/v1',
+            'kind': 'ValidatingAdmissionPolicy', 'metadata': {'name': name},
+            'spec': {'matchConstraints': {'resourceRules': [{
+                'apiGroups': ['networking.k8s.io'], 'apiVersions': ['*'],
+                'operations': ['CREATE', 'UPDATE'],
+                'resources': ['networkpolicies']}],
+                'namespaceSelector': {'matchLabels': {
+                    'kubernetes.io/metadata.name': self.namespace}}},
+                'validations': [{
+                    'expression': '!has(object.spec.ingress) || '
+                    'object.spec.ingress.size() == 0'}]}})
+        self.admin.apply({
+            'apiVersion': 'admissionregistration.k8s.io/v1',
+            'kind': 'ValidatingAdmissionPolicyBinding',
+            'metadata': {'name': name}, 'spec': {
+                'policyName': name, 'validationActions': ['Deny']}})
+        for kind in 'policy', 'policybinding':
+            self.addCleanup(self.admin, 'delete', '--ignore-not-found',
+                            f'validatingadmission{kind}', name)
+        closed = self.shared('closed', networkPolicy={
+            'enabled': True, 'allowedCIDRs': ['10.0.0.0/8']})
+        self.until('refused', closed.condition, ('False', 'Refused'))
+        self.until('pod', lambda: self.kubectl.names(
+            'deployments', '-l', 'bmc.kubevirt.io/shared'),
+            ['deployment.apps/' + BASE % 0])
+        policy = self.kubectl.get('networkpolicy', BASE % 0)
+        self.assertFalse(policy['spec'].get('ingress'))
+        self.admin('delete', 'validatingadmissionpolicybinding', name)
+        closed.current()
+        self.assertTrue(self.kubectl.get('networkpolicy', BASE % 0)[
+            'spec']['ingress'])
+
     def test_definition_refuses_settings_of_a_pod(self):
         self.vm()
         refused = self.kubectl.refused(
