@@ -62,7 +62,12 @@ def check():
         `MAX_BODY` bytes, 415 wrong Content-Type
     """
     request = flask.request
-    if request.method in _WITHOUT_BODY or not _has_body(request):
+    if not _has_body(request):
+        return
+    if request.method in _WITHOUT_BODY:
+        # Its chunks have to be valid, too.
+        request.max_content_length = MAX_BODY
+        request.get_data(cache=False)
         return
     media = flask.current_app.extensions['sushy_kubevirt.bodies'].get(
         request.endpoint, _JSON)
