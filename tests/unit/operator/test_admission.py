@@ -848,23 +848,29 @@ class AdmissionTestCase(base.BaseTestCase):
                         for one in policy['matchConditions'][:1]])
 
     def test_accounts_of_the_operator(self):
-        policies = [self.policies[name]['matchConditions'][0] for name in (
-            'virtbmc-operator', 'virtbmc-operator-objects',
-            'virtbmc-datavolumes', 'virtbmc-virtualmachines',
-            'virtbmc-virtualmachines-status',
-            'virtbmc-virtualmachineinstances')]
-        for user, expected in (
-                ('sushy-kubevirt-system:sushy-kubevirt-operator', True),
+        # (account, whether the operator's policies match, and those that
+        # apply to it and to BMCs)
+        for user, own, shared in (
+                ('sushy-kubevirt-system:sushy-kubevirt-operator', True, True),
                 # kustomize's namePrefix and nameSuffix.
-                ('a:x-sushy-kubevirt-operator', True),
-                ('a:sushy-kubevirt-operator-2', True),
-                ('sushy-kubevirt-operator:default', False),
-                ('a:sushy-kubevirt', False)):
-            with self.subTest(user=user):
-                self.assertEqual([expected] * len(policies), [cel.evaluate(
-                    matching['expression'], {'request': {'userInfo': {
-                        'username': 'system:serviceaccount:' + user}}})
-                    for matching in policies])
+                ('a:x-sushy-kubevirt-operator', True, True),
+                ('a:sushy-kubevirt-operator-2', True, True),
+                ('sushy-kubevirt-operator:default', False, False),
+                # A BMC with such a name.
+                ('a:sushy-kubevirt-operator-2-virtbmc', False, True),
+                ('a:sushy-kubevirt', False, False)):
+            for name, expected in (
+                    ('virtbmc-operator', own),
+                    ('virtbmc-operator-objects', own),
+                    ('virtbmc-datavolumes', shared),
+                    ('virtbmc-virtualmachines', shared),
+                    ('virtbmc-virtualmachines-status', shared),
+                    ('virtbmc-virtualmachineinstances', shared)):
+                with self.subTest(user=user, policy=name):
+                    matching = self.policies[name]['matchConditions'][0]
+                    self.assertIs(expected, cel.evaluate(
+                        matching['expression'], {'request': {'userInfo': {
+                            'username': 'system:serviceaccount:' + user}}}))
 
     def test_operator_may_change_metadata_of_any_object(self):
         _, condition = self.policies['virtbmc-operator']['matchConditions']
