@@ -31,6 +31,33 @@ class _Lines:
         return line
 
 
+class _Rest:
+    """What follows a request, which Werkzeug discards after the response.
+
+    Werkzeug would wait for ten megabytes of it, and log damaged TLS records
+    with an exception.
+
+    :param stream: binary stream of the connection
+    """
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def read(self, amount):
+        """Read what has arrived.
+
+        :param amount: maximum number of bytes
+        :returns: bytes; b'' at the end, also after an error
+        """
+        try:
+            return self._stream.read1(amount)
+        except OSError:
+            return b''
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
 class RequestHandler(serving.WSGIRequestHandler):
     """Reads requests and calls the application, in a thread of each."""
 
@@ -69,6 +96,7 @@ class RequestHandler(serving.WSGIRequestHandler):
         if 'wsgi.input_terminated' in environ:
             # Werkzeug's reads what is no chunked body, too.
             environ['wsgi.input'] = http_framing.ChunkedBody(self.rfile)
+        self.rfile = _Rest(self.rfile)
         return environ
 
     def reject(self, code):

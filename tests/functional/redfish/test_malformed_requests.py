@@ -53,7 +53,11 @@ class MalformedRequestsMixin:
 
 
 class TestWerkzeug(MalformedRequestsMixin, base.EmulatorTestCase):
-    pass
+
+    def test_closes_connection_behind_which_more_follows(self):
+        # More than is read with the request.
+        self.assertEqual([200], malformed_requests.codes(
+            self.port, malformed_requests.ACCEPTED['port'] + b'x' * 100000))
 
 
 class TestGunicorn(MalformedRequestsMixin, base.EmulatorTestCase):

@@ -6,10 +6,13 @@ and gunicorn.
 """
 
 import concurrent.futures
+import contextlib
 import http.client
 import json
+import os
 import re
 import socket
+import ssl
 import subprocess
 from urllib import parse
 
@@ -200,6 +203,32 @@ class TestTls(base.SandboxTestCase):
                 other.sendall(data)
                 served.request('GET', '/redfish/v1/', expect=200, timeout=5,
                                headers={'Connection': 'close'})
+
+    def test_damaged_record_behind_a_request(self):
+        certificate = self.useFixture(certificates.Certificate())
+        served = self.useFixture(emulator.Emulator(
+            self.sandbox.bmc_account(), tls=certificate.tls))
+        place = parse.urlsplit(served.url)
+        context = ssl.create_default_context(cafile=str(certificate.tls[2]))
+        with socket.create_connection((place.hostname, place.port),
+                                      timeout=30) as sock:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+            with context.wrap_socket(
+                    sock, server_hostname=place.hostname) as tls:
+                tls.sendall(b'GET /redfish/v1/ HTTP/1.1\r\n'
+                            b'Host: localhost\r\n\r\n')
+                os.write(tls.fileno(), b'x' * 100)
+                tls.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+                # An alert may come before or after the response.
+                with contextlib.suppress(ssl.SSLError):
+                    while tls.recv(4096):
+                        pass
+                tls.settimeout(None)
+                while os.read(tls.fileno(), 4096):
+                    pass
+        served.request('GET', '/redfish/v1/odata', expect=200)
+        served.process.wait_output('/redfish/v1/odata')
+        self.assertNotIn('Traceback', served.process.output)
 
 
 class TestGunicorn(redfish_case.RedfishTestCase):
