@@ -326,23 +326,25 @@ class VmCache:
                 self._ended.discard(key)
             if changed and objects is self._vms:
                 self._index(before, objects.get(key))
-                self._count_vmi(before, objects.get(key),
-                                run_strategy.vmi_seen(obj))
+                self._count_vmi(before, objects.get(key), obj)
         if changed:
             self._queue_notifications([key])
 
-    def _count_vmi(self, before, vm, counted):
+    def _count_vmi(self, before, vm, obj):
         """Note whether a VM's status counts the cached VMI.
+
+        A VMI that starts is the successor of one that is not counted.
 
         :param before: entry of the VM until now, or None
         :param vm: entry of the VM
-        :param counted: whether its status counts a VMI
+        :param obj: the VM
         """
         vmi = self._vmis.get(vm.key)
         if vmi is None or vmi.link != vm.uid:
             return
-        if counted:
-            self._uncounted.discard(vmi.uid)
+        if run_strategy.vmi_seen(obj):
+            if obj['status'].get('printableStatus') != 'Starting':
+                self._uncounted.discard(vmi.uid)
         elif (before is not None and before.uid == vm.uid
               and run_strategy.vmi_seen(self._unpack(before))
               and object_cache.is_newer(vm.version, vmi.version)):

@@ -25,8 +25,8 @@ class CacheTestCase(base.BaseTestCase):
         super().setUp()
         self.cache = vm_cache.VmCache(None, options.Options())
 
-    def vm(self, created=True):
-        made = fakes.vm()
+    def vm(self, created=True, **status):
+        made = fakes.vm(**status)
         if not created:
             # KubeVirt omits the field.
             del made['status']['created']
@@ -100,6 +100,18 @@ class StoppedTestCase(CacheTestCase):
     def test_status_that_counts_it_again(self):
         self.deliver(15, self.vm(created=False))
         self.deliver(16, self.vm())
+        self.assertIs(power_state.PowerState.ON, self.state())
+
+    def test_start_of_the_next_vmi_is_delivered_before_it(self):
+        self.deliver(15, self.vm(created=False))
+        self.deliver(16, self.vm(created=False, requests=[fakes.START]))
+        for version, status in (17, 'Starting'), (18, 'Starting'):
+            self.deliver(version, self.vm(printableStatus=status))
+            self.assertIsNone(self.cache.objects(KEY)[1])
+            self.assertIs(power_state.PowerState.POWERING_ON, self.state())
+        self.deliver(14, self.vmi(deleting=True), 'DELETED')
+        self.assertIs(power_state.PowerState.POWERING_ON, self.state())
+        self.deliver(19, self.vmi(uid='u1'))
         self.assertIs(power_state.PowerState.ON, self.state())
 
     def test_start_that_is_not_counted_yet(self):
