@@ -38,6 +38,7 @@ from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import media
+from sushy_kubevirt.machine import run_strategy
 
 LOG = logging.getLogger(__name__)
 
@@ -392,10 +393,9 @@ class Log:
                     field_selector='involvedObject.name=' + name):
                 yield [event for event in items
                        if _is_about(event, machine, born)], version
-        status = (vmi or {}).get('status') or {}
-        if status.get('phase') == 'Running':
+        if vmi is None or run_strategy.has_run(vmi):
             return
-        for uid in status.get('activePods') or ():
+        for uid in (vmi.get('status') or {}).get('activePods') or ():
             for items, version in self._cluster.client.pages(
                     api_resources.EVENT, machine.namespace,
                     field_selector='type=Warning,involvedObject.uid=' + uid):

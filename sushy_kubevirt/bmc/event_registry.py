@@ -111,7 +111,7 @@ IMPAIRED = Message(
     'Resolve the problem that the message names; then resume a paused guest, '
     'or reset the system.',
     'A guest that was running does not work: an I/O error has paused it, or '
-    'its node does not respond.',
+    'its node did not respond.',
     ('The namespace and name of the VM.', "KubeVirt's reason, one word.",
      "KubeVirt's explanation."))
 BOOT_SET = Message(

@@ -232,7 +232,7 @@ def impairment(vmi):
     """
     if node_lost(vmi):
         node = (vmi.get('status') or {}).get('nodeName') or 'of the guest'
-        return Problem(NODE_LOST, f'Node {node} does not respond')
+        return Problem(NODE_LOST, f'Node {node} did not respond')
     condition = _condition(vmi or {}, 'Paused', 'True') or {}
     if condition.get('reason') != IO_ERROR or not run_strategy.is_active(vmi):
         return None

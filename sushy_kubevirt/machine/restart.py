@@ -90,6 +90,10 @@ class _Restart:
             return None     # complete, or cancelled by a stop
         if self._uid not in (None, uid) and (uid or coming):
             return None     # already restarted
+        if (uid and self._uid == uid and run_strategy.stopping(vm, vmi)
+                and run_strategy.starting(vm, vmi)):
+            # Requested here, or by another client.
+            return self._restart_stopping(vm, vmi)
         # What follows remembers what it was called with.
         blocking.check()
         problem = power_state.problem(vm, vmi)

@@ -333,7 +333,7 @@ class VmCache:
     def _count_vmi(self, before, vm, obj):
         """Note whether a VM's status counts the cached VMI.
 
-        A VMI that starts is the successor of one that is not counted.
+        A VM whose VMI is starting counts none that has run.
 
         :param before: entry of the VM until now, or None
         :param vm: entry of the VM
@@ -343,7 +343,8 @@ class VmCache:
         if vmi is None or vmi.link != vm.uid:
             return
         if run_strategy.vmi_seen(obj):
-            if obj['status'].get('printableStatus') != 'Starting':
+            if (obj['status'].get('printableStatus') != 'Starting'
+                    or not run_strategy.has_run(self._unpack(vmi))):
                 self._uncounted.discard(vmi.uid)
         elif (before is not None and before.uid == vm.uid
               and run_strategy.vmi_seen(self._unpack(before))

@@ -2,6 +2,7 @@
 """Werkzeug's request handler, with Redfish bodies for errors of its own."""
 
 import contextlib
+import select
 import time
 
 from werkzeug import serving
@@ -15,6 +16,9 @@ from sushy_kubevirt.redfish.protocol import server_errors
 _DRAIN_SECONDS = 1.0
 _DRAIN_BYTES = 2 ** 20
 _PAUSE_SECONDS = 0.1
+
+#: Seconds without data after which a client sends nothing more, as Werkzeug's.
+_GAP_SECONDS = 0.01
 
 
 class _Lines:
@@ -38,21 +42,29 @@ class _Rest:
     with an exception.
 
     :param stream: binary stream of the connection
+    :param connection: its socket
     """
 
-    def __init__(self, stream):
+    def __init__(self, stream, connection):
         self._stream = stream
+        self._connection = connection
 
     def read(self, amount):
-        """Read what has arrived.
+        """Read what arrives.
 
         :param amount: maximum number of bytes
-        :returns: bytes; b'' at the end, also after an error
+        :returns: bytes, until the client sends none for a moment or the
+            connection fails
         """
-        try:
-            return self._stream.read1(amount)
-        except OSError:
-            return b''
+        parts = []
+        with contextlib.suppress(OSError):
+            while amount > 0 and (part := self._stream.read1(amount)):
+                parts.append(part)
+                amount -= len(part)
+                if not select.select([self._connection], [], [],
+                                     _GAP_SECONDS)[0]:
+                    break
+        return b''.join(parts)
 
     def __getattr__(self, name):
         return getattr(self._stream, name)
@@ -96,7 +108,7 @@ class RequestHandler(serving.WSGIRequestHandler):
         if 'wsgi.input_terminated' in environ:
             # Werkzeug's reads what is no chunked body, too.
             environ['wsgi.input'] = http_framing.ChunkedBody(self.rfile)
-        self.rfile = _Rest(self.rfile)
+        self.rfile = _Rest(self.rfile, self.connection)
         return environ
 
     def reject(self, code):

@@ -413,7 +413,7 @@ class LostNodeTestCase(ControllerCase):
 
     @given_cluster.needs_sandbox('a node that does not respond')
     def test_on_waits_for_the_end_of_the_vmi(self):
-        machine = self.machine(bmc=self.bmc(write_deadline=1), off=False)
+        machine = self.machine(off=False)
         name, uid = machine.name, self.uid(machine.name)
         self.patch('vmi', name, [
             {'op': 'add', 'path': '/metadata/finalizers/-',
@@ -425,8 +425,9 @@ class LostNodeTestCase(ControllerCase):
         machine.reset(R.FORCE_OFF)
         self.assertIs(OFF, machine.power_state())
         self.assertEqual('NodeUnresponsive', machine.impairment().reason)
+        hasty = self.handle(self.bmc(write_deadline=1), name)
         self.sandbox.reset_stats()
-        error = self.assertRaises(errors.Unavailable, machine.reset, R.ON)
+        error = self.assertRaises(errors.Unavailable, hasty.reset, R.ON)
         self.assertIn('node does not respond', str(error))
         self.assertNotIn('PUT', str(self.sandbox.stats()['calls']))
         self.assertEqual(uid, self.uid(name))

@@ -204,6 +204,13 @@ class TestTls(base.SandboxTestCase):
                 served.request('GET', '/redfish/v1/', expect=200, timeout=5,
                                headers={'Connection': 'close'})
 
+    def test_refused_upload_gets_its_response(self):
+        certificate = self.useFixture(certificates.Certificate())
+        served = self.useFixture(emulator.Emulator(
+            self.sandbox.bmc_account(), tls=certificate.tls))
+        served.request('POST', '/redfish/v1/Systems', expect=405,
+                       data=bytes(2 ** 26))
+
     def test_damaged_record_behind_a_request(self):
         certificate = self.useFixture(certificates.Certificate())
         served = self.useFixture(emulator.Emulator(

@@ -143,8 +143,11 @@ class LogTestCase(base.BaseTestCase):
         self.assertEqual([], self.reasons())
         self.machine.vmi = {'status': {'activePods': {'pod-1': ''}}}
         self.assertEqual(['InspectFailed'], self.reasons())
-        self.machine.vmi['status']['phase'] = 'Running'
-        self.assertEqual([], self.reasons())
+        self.machine.vmi['status']['phaseTransitionTimestamps'] = [
+            {'phase': 'Running'}]
+        for phase in 'Running', 'Succeeded', 'Failed':
+            self.machine.vmi['status']['phase'] = phase
+            self.assertEqual([], self.reasons())
 
     def test_order_within_a_second(self):
         """Own events by their time, others as they were stored."""

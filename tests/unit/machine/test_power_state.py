@@ -75,7 +75,7 @@ class ImpairmentTestCase(base.BaseTestCase):
         vmi['status']['nodeName'] = 'node-1'
         self.assertEqual(
             power_state.Problem('NodeUnresponsive',
-                                'Node node-1 does not respond'),
+                                'Node node-1 did not respond'),
             power_state.impairment(vmi))
         # KubeVirt starts the VM again when it has removed the VMI.
         vmi = fakes.vmi('Failed', deleting=True)

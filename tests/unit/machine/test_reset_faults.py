@@ -151,6 +151,22 @@ class FaultTestCase(test_reset.ResetTestCase):
         self.assertRaises(errors.Conflict, step, machine.vm, None)
         self.assertRaises(errors.WrongState, step, machine.vm, None)
 
+    def test_restart_without_response_is_shown(self):
+        """The cache shows the restart while the API answers no reads."""
+        for action in R.FORCE_RESTART, R.GRACEFUL_RESTART:
+            machine = self.machine('Manual', faults=[self.lost_response()])
+            fetch = machine.fetch
+
+            def fetch_once():
+                machine.fetch = self.fail
+                return fetch()
+
+            machine.fetch = fetch_once
+            machine.effects['restart'] = lambda machine: machine.vm[
+                'status'].update(stateChangeRequests=[fakes.STOP, fakes.START])
+            reset.reset(machine, action)
+            self.assertEqual(1, len(sent(machine)))
+
     def test_lost_response_stops_once(self):
         for strategy in ('Always', 'Manual'):
             machine = self.machine(strategy)

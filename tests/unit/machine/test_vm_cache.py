@@ -114,6 +114,19 @@ class StoppedTestCase(CacheTestCase):
         self.deliver(19, self.vmi(uid='u1'))
         self.assertIs(power_state.PowerState.ON, self.state())
 
+    def test_start_that_is_counted_after_an_update_of_the_vm(self):
+        """virt-controller creates a VMI, writes the VM's status as it was
+        before that, and counts the VMI in its next turn.
+        """
+        self.deliver(14, self.vmi(deleting=True), 'DELETED')
+        self.deliver(15, self.vmi('', uid='u1'))
+        self.deliver(16, self.vm(created=False, printableStatus='Starting'))
+        self.deliver(17, self.vm(printableStatus='Starting'))
+        self.assertEqual('u1', self.cache.objects(KEY)[1]['metadata']['uid'])
+        self.deliver(18, self.vmi('Scheduled', uid='u1'))
+        self.assertEqual('Scheduled',
+                         self.cache.objects(KEY)[1]['status']['phase'])
+
     def test_start_that_is_not_counted_yet(self):
         self.deliver(15, self.vm(created=False))
         self.deliver(16, self.vmi(uid='u1'))

@@ -189,7 +189,7 @@ class MachineEvents:
             return
         if before.power is not now.power:
             self._compare_power(before, now, vmi, seed)
-        self._compare_problems(before, now, seed)
+        self._compare_problems(before, now, vm, seed)
         self._compare_boot(key, before, now, vmi, seed)
 
     def _deleted(self, key, seen):
@@ -214,7 +214,7 @@ class MachineEvents:
         self._record(now.machine, message, event_record.STATUS,
                      (now.machine.qualified_name,), seed, stable=stable)
 
-    def _compare_problems(self, before, now, seed):
+    def _compare_problems(self, before, now, vm, seed):
         machine = now.machine
         for message, old, new in (
                 (event_registry.START_FAILED, before.problem, now.problem),
@@ -224,8 +224,9 @@ class MachineEvents:
                     machine, message, event_record.ALERT,
                     (machine.qualified_name, new.reason, new.message), seed,
                     stable=False)
-        if (now.problem or now.impairment) is None and (
-                before.problem or before.impairment) is not None:
+        if (before.problem or before.impairment) and not (
+                now.problem or now.impairment
+                or power_state.reconcile_error(vm)):
             self._record(machine, event_registry.HEALTH_OK,
                          event_record.STATUS, (machine.qualified_name, 'OK'),
                          seed, stable=False)
