@@ -42,7 +42,9 @@ _INSTANCE = 'app.kubernetes.io/instance'
 #: Volumes that are made with each VM or cannot be written.
 _SEPARATE = ('containerDisk', 'emptyDisk', 'ephemeral', 'cloudInitNoCloud',
              'cloudInitConfigDrive', 'sysprep', 'configMap', 'secret',
-             'serviceAccount', 'downwardAPI', 'downwardMetrics')
+             'downwardAPI', 'downwardMetrics')
+#: Prefix of annotations by which KubeVirt runs sidecars beside a VM.
+_SIDECARS = 'hooks.kubevirt.io/'
 
 
 class Unusable(Exception):
@@ -117,6 +119,7 @@ def check(vm):
             for one in vm['spec'].get('dataVolumeTemplates') or ()}
     read_only = {one['name'] for one in its['domain'].get(
         'devices', {}).get('disks') or () if 'cdrom' in one}
+    _check_permitted(vm['spec']['template'])
     for volume in its.get('volumes') or ():
         name = _data_volume(volume)
         if name is not None and name in made or (
@@ -129,6 +132,21 @@ def check(vm):
     if not its['domain'].get('devices', {}).get('interfaces'):
         raise Unusable('it has no network interface, whose MAC address '
                        'BareMetalHosts need')
+
+
+def _check_permitted(pod):
+    """Check that the policy ``virtbmc-operator`` admits the VMs.
+
+    :param pod: dict, the ``spec.template`` of a VM
+    :raises: `Unusable`
+    """
+    for volume in pod['spec'].get('volumes') or ():
+        if 'serviceAccount' in volume:
+            raise Unusable(f"volume {volume['name']} has the token of a "
+                           'ServiceAccount')
+    for key in (pod.get('metadata') or {}).get('annotations') or ():
+        if key.startswith(_SIDECARS):
+            raise Unusable(f'annotation {key} of spec.template runs a sidecar')
 
 
 def name(template, seed):

@@ -269,6 +269,16 @@ class CreationTestCase(ControllerTestCase):
         self.assertIn('"metal3=true"', self.kube.list('Event')[0]['message'])
         self.assertEqual({}, self.vms())
 
+    def test_template_after_one_that_the_policy_refuses(self):
+        refused = vm_template()
+        refused['metadata']['name'] = 'a-sidecar'
+        refused['spec']['template']['metadata'] = {
+            'annotations': {'hooks.kubevirt.io/hookSidecars': '[]'}}
+        self.add(refused, claim())
+        self.run_once()
+        name, = self.vms()
+        self.assertTrue(name.startswith('small-'), name)
+
     def test_labels_of_the_link_to_the_bmc(self):
         """Every host has them: such a claim would never get its VM's host."""
         for key in fields.BMC_UID, 'app.kubernetes.io/managed-by', (

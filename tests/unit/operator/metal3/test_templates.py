@@ -141,6 +141,23 @@ class CheckTestCase(base.BaseTestCase):
                 lambda vm, one=volume: vm['spec']['template']['spec'][
                     'volumes'].append({'name': 'more', **one})))
 
+    def test_what_the_policy_of_the_operator_refuses(self):
+        # The second one has a read-only disk.
+        for name in 'more', 'cd':
+            self.assertIn(f'volume {name} has the token', self.refusal(
+                lambda vm, name=name: vm['spec']['template']['spec'].update(
+                    volumes=[{'name': name, 'serviceAccount': {
+                        'serviceAccountName': 'default'}}])))
+        for key in 'hookSidecars', 'onDefineDomain':
+            self.assertIn('runs a sidecar', self.refusal(
+                lambda vm, key=key: vm['spec']['template'].update(
+                    metadata={'annotations': {
+                        f'hooks.kubevirt.io/{key}': '[]'}})))
+        allowed = copy.deepcopy(TEMPLATE)
+        allowed['spec']['template']['metadata'] = {
+            'annotations': {'kubevirt.io/x': ''}}
+        templates.check(allowed)
+
     def test_limits(self):
         self.assertIsNone(templates.limit(TEMPLATE))
         changed = copy.deepcopy(TEMPLATE)
