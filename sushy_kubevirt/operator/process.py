@@ -5,7 +5,6 @@ import asyncio
 import dataclasses
 import logging
 import signal
-import time
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api
@@ -29,9 +28,10 @@ DEFINITION_SECONDS = 5
 #: Seconds between looks for further hosts of the cluster.
 HOSTS_SECONDS = 300
 
-#: Seconds after which a host of the cluster that is gone may be reached again:
-#: the address of a control-plane node is missing while it restarts.
-GONE_SECONDS = 3600
+#: Number of looks without a host of the cluster, one after the other, after
+#: which BMCs may reach it: the address of a control-plane node is missing
+#: while it restarts.
+GONE_LOOKS = 12
 
 #: API group that OpenShift serves.
 _OPENSHIFT_SECURITY = 'security.openshift.io'
@@ -268,20 +268,22 @@ class Operator:
 
     async def _refresh_hosts(self):
         """Deny BMCs the hosts that the cluster gets later, and no longer
-        those that have been gone for `GONE_SECONDS`."""
+        those that were missing in `GONE_LOOKS` looks."""
         known = self._options.cluster_hosts
-        seen = dict.fromkeys(known, time.monotonic())
+        missed = dict.fromkeys(known, 0)
         while True:
             LOG.info('BMCs may not reach: %s', ', '.join(known))
-            while (hosts := tuple(sorted(seen))) == known:
+            while (hosts := tuple(sorted(missed))) == known:
                 await asyncio.sleep(HOSTS_SECONDS)
-                present, now = await self._cluster_hosts(), time.monotonic()
-                if self._host_gaps:
-                    # What cannot be read is not gone.
-                    present += known
-                seen.update(dict.fromkeys(present, now))
-                seen = {host: last for host, last in seen.items()
-                        if now - last < GONE_SECONDS}
+                present = await self._cluster_hosts()
+                # What cannot be read is not gone.
+                looks = int(all(cluster_hosts.UNSERVED in gap
+                                for gap in self._host_gaps))
+                missed = {
+                    host: 0 if host in present else missed[host] + looks
+                    for host in {*missed, *present}}
+                missed = {host: count for host, count in missed.items()
+                          if count < GONE_LOOKS}
             known = hosts
             self._controller.deny(hosts)
 

@@ -3,6 +3,7 @@
 
 import asyncio
 import dataclasses
+import itertools
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from oslotest import base
 from sushy_kubevirt.cmd import operator
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.operator import cluster_hosts
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import process
 
@@ -95,11 +97,11 @@ class ProcessTestCase(base.BaseTestCase):
         self.assertIsNone(decide(None))
         self.assertEqual(1000, decide(1000))
 
-    def hosts_denied(self, found, times, many):
+    def hosts_denied(self, found, many):
         """Return what is denied to BMCs, one after the other.
 
-        :param found: what `cluster_hosts.find` returns, one after the other
-        :param times: of the looks, in seconds
+        :param found: what `cluster_hosts.find` returns, one after the other;
+            the last one again and again
         :param many: number of changes to wait for
         """
         made, denied = new_operator(), []
@@ -118,11 +120,10 @@ class ProcessTestCase(base.BaseTestCase):
             task.cancel()
 
         with mock.patch.multiple(process, DEFINITION_SECONDS=0,
-                                 HOSTS_SECONDS=0, time=mock.Mock(
-                                     monotonic=mock.Mock(
-                                         side_effect=times))), \
+                                 HOSTS_SECONDS=0), \
                 mock.patch.object(process.cluster_hosts, 'find',
-                                  mock.AsyncMock(side_effect=found)):
+                                  mock.AsyncMock(side_effect=itertools.chain(
+                                      found, itertools.repeat(found[-1])))):
             asyncio.run(main())
         return denied
 
@@ -134,24 +135,38 @@ class ProcessTestCase(base.BaseTestCase):
                 (('192.0.2.2:6443',), ('a gap',)),
                 errors.Unavailable('x'),
                 (('192.0.2.2:6443', '192.0.2.3:6443'), ('a gap',)),
-                *[((), ())] * 2], [0, 300, 600, 900, 1200], 1)
+                ((), ())], 1)
         self.assertEqual(('192.0.2.1:6443', '192.0.2.2:6443',
                           '192.0.2.3:6443'), denied[0])
         self.assertEqual(1, str(logs.output).count('a gap'))
 
-    def test_hosts_that_are_gone_are_denied_for_an_hour(self):
+    def test_hosts_that_are_gone(self):
         old, new, network = '192.0.2.1:6443', '192.0.2.2:6443', '10.96.0.0/12'
+        good = (network, new), ()
         denied = self.hosts_denied([
             ((network, old), ()),
             ((network, old), ()),
-            ((network, new), ()),
+            good,
             # Nothing is gone that cannot be read.
-            ((new,), ('a gap',)),
-            ((network, new), ()),
-            ((network, new), ()),
-            *[((network, new), ())] * 2],
-            [0, 300, 600, 5000, 8500, 8600, 8700, 8800], 2)
-        self.assertEqual([(network, old, new), (network, new)], denied[:2])
+            *[((new,), ('a gap',))] * process.GONE_LOOKS,
+            # Nor while the API server does not answer.
+            *[errors.Unavailable('x')] * process.GONE_LOOKS,
+            *[good] * (process.GONE_LOOKS - 2),
+            # It is there again.
+            ((network, old, new), ()),
+            *[good] * (process.GONE_LOOKS - 1),
+            # The next look is the last one without it.
+            ((network, new, 'other:1'), ())], 2)
+        self.assertEqual([(network, old, new), (network, new, 'other:1')],
+                         denied[:2])
+
+    def test_hosts_that_are_gone_before_kubernetes_1_33(self):
+        """It has no networks of Services, for ever."""
+        old, new = '192.0.2.1:6443', '192.0.2.2:6443'
+        gaps = f'Not denied: {cluster_hosts.UNSERVED}.',
+        with self.assertLogs('sushy_kubevirt', 'WARNING'):
+            denied = self.hosts_denied([((old,), gaps), ((new,), gaps)], 2)
+        self.assertEqual([(old, new), (new,)], denied[:2])
 
     def test_ends_when_namespace_is_readable_again(self):
         class Api:
