@@ -99,8 +99,9 @@ REFUSED = (
                    'requests.a.test/x', f'{LONG_PREFIX[:245]}/x')),
     *(({**VM, 'resources': {'bmc': {kind: {'example.test/gpu': text}
                                     for kind in ('requests', 'limits')}}},
-       'are whole numbers') for text in ('500m', '1.5', '0.5Ki', '1E',
-                                         '99999999999999999999', '1e99')),
+       'are whole numbers') for text in ('500m', '1.5', '0.5Ki', '9001T', '8Pi',
+                                         '999P', '1E', '1e99',
+                                         '99999999999999999999')),
     *(({**VM, 'resources': {'redfish': {kind: {'hugepages-2Mi': text}
                                         for kind in ('requests', 'limits')}}},
        'a multiple of their size') for text in ('3Mi', '2M', 1)),
@@ -148,7 +149,9 @@ REFUSED = (
         '10.0.0.0', '10.0.0.0/33', '10.0.0.256/32', '10.0.0.0/08', 'a',
         '10.0.0.0/8,', ',', '10.0.0.0/8 192.168.0.0/16', '010.0.0.0/8',
         'fd00::/129', '02001:db8::/32', ':::/8', '1:2/8', '1::2::3/8',
-        '1:2:3:4:5:6:7:8:9/8', '1:2:3:4:5:6:7/8', 'fd00:/8')),
+        '1:2:3:4:5:6:7:8:9/8', '1:2:3:4:5:6:7/8', 'fd00:/8',
+        '1:2:3:4::5:6:7:8/64', '10.0.0.0/8, 1::2:3:4:5:6:7:8/64',
+        '1:2:3:4:5:6:7::8/64', '1:2:3::4:5:6:7:8:9:a/64')),
     ({**VM, 'service': {'annotations': {RANGES: '10.0.0.0/8'}}},
      'needs type LoadBalancer'),
     *(({**VM, 'service': {'type': 'LoadBalancer', 'loadBalancerClass': text}},
@@ -238,13 +241,13 @@ ACCEPTED += (
         '', ' ', '10.0.0.0/8', ' 10.0.0.0/8 , fd00::/8,0.0.0.0/0 ',
         '10.0.0.1/8', '::/0,::1/128,1::/16', '1:2:3:4:5:6:7:8/128',
         '1:2:3:4:5:6:7::/112', '::2:3:4:5:6:7:8/128', '1:2::7:8/128',
-        '::ffff:a00:1/104')),
+        '::ffff:a00:1/104', '1:2:3:4::6:7:8/64,1::3:4:5:6:7:8/64,::/0')),
     *({**VM, 'resources': {part: {'requests': huge, 'limits': huge}}}
       for part in ('bmc', 'redfish', 'ipmi') for huge in (
         {'hugepages-2Mi': '4Mi', 'hugepages-1Gi': '1Gi'},
         {'hugepages-2Mi': 0, 'example.test/gpu': 2},
         {f'{LONG_PREFIX[-244:]}/gpu': '1k'},
-        {'example.test/gpu': '999P'})),
+        {'example.test/gpu': '9P'})),
 )
 
 # (spec before, spec after, part of the error message or None)
