@@ -99,8 +99,8 @@ REFUSED = (
                    'requests.a.test/x', f'{LONG_PREFIX[:245]}/x')),
     *(({**VM, 'resources': {'bmc': {kind: {'example.test/gpu': text}
                                     for kind in ('requests', 'limits')}}},
-       'are whole numbers') for text in ('500m', '1.5', '0.5Ki', '9001T', '8Pi',
-                                         '999P', '1E', '1e99',
+       'are whole numbers') for text in ('500m', '1.5', '0.5Ki', '9001T',
+                                         '8Pi', '999P', '1E', '1e99',
                                          '99999999999999999999')),
     *(({**VM, 'resources': {'redfish': {kind: {'hugepages-2Mi': text}
                                         for kind in ('requests', 'limits')}}},
