@@ -6,6 +6,7 @@ Objects only: workloads are run by ``workloads``, claims are bound by
 """
 import base64
 import binascii
+import re
 
 from kubevirt_sandbox.api import accounts
 from kubevirt_sandbox.api import bootstrap_roles
@@ -62,10 +63,15 @@ def _decode_config_map(admission):
 
 
 def _decode(kind, field, obj):
-    """Refuse values that are not base64 (400)."""
-    for name, value in (obj.get(field) or {}).items():
+    """Write base64 values as Go does: without their line breaks.
+
+    :raises errors.ApiError: 400, a value is not base64.
+    """
+    values = obj.get(field) or {}
+    for name, value in values.items():
         try:
-            base64.b64decode(value, validate=True)
+            values[name] = base64.b64encode(base64.b64decode(
+                re.sub('[\r\n]', '', value), validate=True)).decode()
         except (binascii.Error, ValueError, TypeError):
             raise errors.bad_request(
                 f'{kind} in version "v1" cannot be handled as a {kind}: '

@@ -43,8 +43,12 @@ VALUE_RULE = (
 #: Finalizers without a domain that Kubernetes' own kinds may have.
 _FINALIZERS = 'foregroundDeletion', 'kubernetes', 'orphan'
 
-#: Groups that other parts of the API server validate.
-_OTHER_SERVERS = 'apiextensions.k8s.io', 'apiregistration.k8s.io'
+#: Groups of Kubernetes' own kinds that may have any, as custom resources may:
+#: apimachinery's ValidateObjectMeta validates them, not that of the core kinds
+#: (validation.go in ``pkg/apis/coordination`` and
+#: ``pkg/apis/admissionregistration``, 1.36).
+_ANY_FINALIZER = ('admissionregistration.k8s.io', 'apiextensions.k8s.io',
+                  'apiregistration.k8s.io', 'coordination.k8s.io')
 
 ANNOTATIONS_LIMIT = 256 * 1024
 
@@ -284,7 +288,7 @@ def causes(kind, obj, old=None):
                 'must be <group>/<version> or <version>'))
         if (version, reference.get('kind')) == ('v1', 'Event'):
             found.append(_bad(
-                f'metadata.ownerReferences[{at}]', reference['name'],
+                f'metadata.ownerReferences[{at}]', reference.get('name'),
                 '/v1, Kind=Event is disallowed from being an owner'))
     if sum(bool(reference.get('controller')) for reference in meta.get(
             'ownerReferences', [])) > 1:
@@ -295,7 +299,7 @@ def causes(kind, obj, old=None):
         why = key_fault(finalizer) or (
             '/' not in finalizer and finalizer not in _FINALIZERS
             and ('.' not in kind.group or kind.group.endswith('.k8s.io'))
-            and kind.group not in _OTHER_SERVERS
+            and not kind.crd and kind.group not in _ANY_FINALIZER
             and 'name is neither a standard finalizer name nor is it fully '
             'qualified')
         if why:

@@ -3,9 +3,13 @@
 
 from oslotest import base
 
+from kubevirt_sandbox.api import admission_policies
 from kubevirt_sandbox.api import core
 from kubevirt_sandbox.api import errors
+from kubevirt_sandbox.api import kinds
+from kubevirt_sandbox.api import metadata
 from kubevirt_sandbox.api import store
+from kubevirt_sandbox.api import volumes
 from kubevirt_sandbox.workloads import workload_kinds
 from tests.unit.api import base as api
 
@@ -209,23 +213,50 @@ class BuiltinWritesTestCase(base.BaseTestCase):
             exc = self.assertRaises(errors.ApiError, put, kind, 't', **fields)
             self.assertEqual(400, exc.code)
 
+    def test_base64_with_line_breaks(self):
+        """Tools fold it, and Go's decoder skips line breaks."""
+        for kind, field in ((core.SECRET, 'data'),
+                            (core.CONFIG_MAP, 'binaryData')):
+            created = self.store.create(kind, {
+                'metadata': {'name': 'folded', 'namespace': 'default'},
+                field: {'a': 'Zm9v\nYmFy\r\n'}})
+            self.assertEqual({'a': 'Zm9vYmFy'}, created[field])
+
     def test_rejects_invalid_metadata(self):
         owner = {'apiVersion': 'v1', 'kind': 'Pod', 'name': 'p', 'uid': 'u'}
-        for fields, field in (
+        for fields, *names in (
                 ({'finalizers': ['a']}, 'finalizers'),
                 ({'ownerReferences': [{**owner, 'apiVersion': 'a/b/c'}]},
                  'ownerReferences[0].apiVersion'),
                 ({'ownerReferences': [{**owner, 'kind': 'Event'}]},
                  'ownerReferences[0]'),
+                ({'ownerReferences': [{
+                    'apiVersion': 'v1', 'kind': 'Event', 'name': '',
+                    'uid': 'u'}]},
+                 'ownerReferences[0].name', 'ownerReferences[0]'),
+                ({'ownerReferences': [{
+                    'apiVersion': 'v1', 'kind': 'Event', 'uid': 'u'}]},
+                 'ownerReferences[0].name', 'ownerReferences[0]'),
                 ({'ownerReferences': [{**owner, 'controller': True}] * 2},
                  'ownerReferences')):
             exc = self.assertRaises(
                 errors.ApiError, self.store.create, core.CONFIG_MAP, {
                     'metadata': {'name': 'm', 'namespace': 'default',
                                  **fields}})
-            self.assertEqual(['metadata.' + field], [
+            self.assertEqual([f'metadata.{name}' for name in names], [
                 c['field'] for c in exc.status()['details']['causes']])
         self.store.create(core.CONFIG_MAP, {'metadata': {
             'name': 'm', 'namespace': 'default',
             'finalizers': ['orphan', 'a/b'],
             'ownerReferences': [owner, {**owner, 'controller': True}]}})
+
+    def test_finalizers_without_a_domain(self):
+        def faults(kind):
+            return [cause.field for cause in metadata.causes(kind, {
+                'metadata': {'name': 'a', 'finalizers': ['b']}})]
+        for kind in (core.LEASE, admission_policies.POLICY, kinds.Kind(
+                'snapshot.storage.k8s.io', 'v1', 'VolumeSnapshot',
+                'volumesnapshots', 'volumesnapshot', crd=True)):
+            self.assertEqual([], faults(kind))
+        for kind in core.CONFIG_MAP, volumes.STORAGE_CLASS:
+            self.assertEqual(['metadata.finalizers'], faults(kind))
