@@ -281,7 +281,8 @@ class Executor:
         metadata = made['metadata']
         self._put_in_cache(bmc_resources.SECRET, await self._api.patch(
             bmc_resources.SECRET, metadata['namespace'], metadata['name'],
-            {'metadata': {'uid': uid}, 'data': data}))
+            {'metadata': {'uid': uid, 'labels': metadata['labels']},
+             'data': data}))
 
     async def _read_target(self, step):
         """Read the object that a step is to change."""

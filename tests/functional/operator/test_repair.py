@@ -142,6 +142,51 @@ class RepairTestCase(operator.OperatorTestCase):
         self.assert_works()
         self.assertEqual(before, self.snapshot())
 
+    def test_removed_labels_are_restored(self):
+        """Without its label, an object is still that of its BMC."""
+        before = self.snapshot()
+        for name in self.mine:
+            if name.startswith('secret/'):
+                continue
+            for label in 'app.kubernetes.io/managed-by', operator.LABEL[:-1]:
+                self.kubectl('label', name, label + '-')
+                self.until(name, lambda name=name: desired(
+                    self.kubectl.get(name)), before[name])
+            self.kubectl('label', name, '--overwrite',
+                         'app.kubernetes.io/managed-by=Helm')
+            self.until(name, lambda name=name: desired(
+                self.kubectl.get(name)), before[name])
+        for name, key in (('-auth', 'password'), ('-tls', 'tls.crt')):
+            self.kubectl(
+                'patch', 'secret', self.box.base + name, '--type=merge', '-p',
+                json.dumps({
+                    'metadata': {'labels': {
+                        'app.kubernetes.io/managed-by': None}},
+                    'data': {key: ''}}))
+            what = 'secret/' + self.box.base + name
+            self.until(what, lambda what=what, key=key: bool(
+                self.kubectl.get(what)['data'][key]))
+            self.assertEqual(
+                before[what]['metadata'], desired(self.kubectl.get(what))[
+                    'metadata'])
+        self.read_password()
+        self.assert_works()
+
+    def test_replaced_selectors_are_restored(self):
+        """Others would lead clients to other pods, or shut them out."""
+        before = self.snapshot()
+        for kind, path, value in (
+                ('service', 'selector', {'app': 'other'}),
+                ('networkpolicy', 'podSelector', {}),
+                ('networkpolicy', 'podSelector', {
+                    'matchLabels': {'app': 'other'}})):
+            what = next(name for name in self.mine if name.startswith(kind))
+            self.kubectl('patch', what, '--type=json', '-p', json.dumps([{
+                'op': 'replace', 'path': '/spec/' + path, 'value': value}]))
+            self.until(what, lambda what=what: desired(
+                self.kubectl.get(what)), before[what])
+        self.assert_works()
+
     def test_foreign_role_binding(self):
         """A RoleBinding whose role cannot be changed is replaced."""
         name = 'rolebinding/' + self.box.base

@@ -355,15 +355,22 @@ class MigrationTestCase(operator.OperatorTestCase):
         kubectl.apply(VM, SECRET, '---' + BMC)
         uid = kubectl.get('vmbmc', 'rack7-bmc')['metadata']['uid']
         label = {'kubevirt.io/virtualmachinebmc-name': 'rack7-bmc'}
+        metadata = {
+            'labels': {**label, 'kubevirt.io/vm-name': 'rack7'},
+            'ownerReferences': [{
+                'apiVersion': 'bmc.kubevirt.io/v1beta1',
+                'kind': 'VirtualMachineBMC', 'name': 'rack7-bmc',
+                'uid': uid, 'controller': True,
+                'blockOwnerDeletion': True}]}
+        # As if the VM had the name of the BMC.
+        account = 'serviceaccount/rack7-bmc-virtbmc'
+        kubectl('create', '-f', '-', stdin=json.dumps({
+            'apiVersion': 'v1', 'kind': 'ServiceAccount', 'metadata': {
+                **metadata, 'name': account.partition('/')[2]}}))
+        account_uid = kubectl.get(account)['metadata']['uid']
         kubectl('create', '-f', '-', stdin=json.dumps({
             'apiVersion': 'v1', 'kind': 'Service', 'metadata': {
-                'name': 'rack7-virtbmc',
-                'labels': {**label, 'kubevirt.io/vm-name': 'rack7'},
-                'ownerReferences': [{
-                    'apiVersion': 'bmc.kubevirt.io/v1beta1',
-                    'kind': 'VirtualMachineBMC', 'name': 'rack7-bmc',
-                    'uid': uid, 'controller': True,
-                    'blockOwnerDeletion': True}]},
+                **metadata, 'name': 'rack7-virtbmc'},
             'spec': {'selector': label, 'ports': [
                 {'name': 'redfish', 'protocol': 'TCP', 'port': 80,
                  'targetPort': 'redfish'},
@@ -377,6 +384,11 @@ class MigrationTestCase(operator.OperatorTestCase):
         after = kubectl.get('service', 'rack7-virtbmc')
         for part, name in (('metadata', 'uid'), ('spec', 'clusterIP')):
             self.assertEqual(before[part][name], after[part][name])
+        adopted = kubectl.get(account)['metadata']
+        self.assertEqual(
+            (account_uid, operator.NAME),
+            (adopted['uid'], adopted['labels'][
+                'app.kubernetes.io/managed-by']))
         self.assertEqual({80: 'redfish-http', 443: 'redfish', 623: 'ipmi'}, {
             port['port']: port['targetPort']
             for port in after['spec']['ports']})

@@ -1103,15 +1103,38 @@ class AdmissionTestCase(base.BaseTestCase):
                             'resource': {'resource': plural}}))
 
     def test_objects_that_the_operator_did_not_create(self):
+        owner = naming.owner('node', 'u')
         ours, theirs = ({'metadata': {'name': 'a', 'labels': {
             naming.MANAGED_BY: value}}} for value in (naming.OPERATOR, 'Helm'))
+        bare = {'metadata': {'name': 'a'}}
+
+        def owned(obj, *owners):
+            return {'metadata': {**obj['metadata'],
+                                 'ownerReferences': list(owners)}}
+        # Users removed or replaced the label; KubeVirtBMC's have none.
+        unlabelled = (owned(bare, owner), owned(theirs, owner),
+                      owned(bare, VM_OWNER, owner))
+        user = {key: value for key, value in owner.items()
+                if key != 'controller'}
+        strange = (owned(bare), owned(bare, user), *(
+            owned(bare, {**owner, **other}) for other in (
+                {'controller': False}, {'kind': 'VirtualMachine'},
+                {'apiVersion': 'bmc.kubevirt.io.example.test/v1'})))
         for obj, old, allowed in (
                 (ours, None, True), (ours, ours, True), (None, ours, True),
-                (theirs, None, False), ({'metadata': {}}, None, False),
-                (theirs, ours, False),
+                (theirs, None, False), (bare, None, False),
+                (theirs, ours, False), (bare, ours, False),
                 # A ConfigMap with the users of a cluster.
-                (ours, theirs, False), (ours, {'metadata': {}}, False),
-                (None, theirs, False)):
+                (ours, theirs, False), (ours, bare, False),
+                (None, theirs, False), (None, bare, False),
+                *((obj, old, True) for old in unlabelled
+                  for obj in (None, old, owned(ours, owner))),
+                *((obj, None, False) for obj in unlabelled),
+                # The operator cannot make an object of others its own.
+                *((obj, old, False) for old in (bare, theirs, *strange)
+                  for obj in (None, old, owned(ours, owner),
+                              owned(old, owner))),
+                *((bare, old, False) for old in unlabelled)):
             with self.subTest(obj=obj, old=old):
                 self.assert_denied(
                     None if allowed else 'only objects with its label',
@@ -1124,6 +1147,8 @@ class AdmissionTestCase(base.BaseTestCase):
         shared = objects.policy('lab', 0, {})
         external = {**service, 'spec': {
             **service['spec'], 'externalIPs': ['192.0.2.1']}}
+        other = {**service, 'spec': {
+            **service['spec'], 'selector': {'app': 'a'}}}
 
         def denials(plural, obj, old):
             return self.denials('virtbmc-operator-objects', obj, old,
@@ -1134,18 +1159,29 @@ class AdmissionTestCase(base.BaseTestCase):
                 (external, None, False), (external, service, False),
                 ({**service, 'spec': {'selector': {'app': 'a'}}}, None,
                  False),
-                ({**service, 'spec': {'type': 'ExternalName'}}, None, False)):
+                ({**service, 'spec': {'type': 'ExternalName'}}, None, False),
+                # The first write of a repair leaves the spec of others.
+                (other, other, True), (service, other, True),
+                (other, None, False), (other, service, False),
+                ({**other, 'spec': {**other['spec'], 'type': 'NodePort'}},
+                 other, False)):
             with self.subTest(obj=obj, old=old):
                 self.assert_denied(
                     None if allowed else 'only Services of pods of BMCs',
                     denials('services', obj, old))
-        for selector, allowed in (
-                (shared['spec']['podSelector'], True), ({}, False),
-                ({'matchLabels': {'app': 'a'}}, False)):
-            self.assert_denied(
-                None if allowed else 'only NetworkPolicies of pods of BMCs',
-                denials('networkpolicies', {**shared, 'spec': {
-                    'podSelector': selector}}, None))
+        closed, everything, theirs = ({**shared, 'spec': {
+            'podSelector': selector}} for selector in (
+                shared['spec']['podSelector'], {},
+                {'matchLabels': {'app': 'a'}}))
+        for obj, old, allowed in (
+                (closed, None, True), (everything, None, False),
+                (theirs, None, False), (everything, closed, False),
+                (theirs, everything, False), (closed, everything, True),
+                (everything, everything, True), (theirs, theirs, True)):
+            with self.subTest(obj=obj, old=old):
+                self.assert_denied(
+                    None if allowed else 'only NetworkPolicies of pods of',
+                    denials('networkpolicies', obj, old))
 
     def test_machines_that_the_operator_changes(self):
         def denials(old, new):
