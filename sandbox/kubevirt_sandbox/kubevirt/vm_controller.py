@@ -65,6 +65,8 @@ class Controller:
         self._data_volumes = vm_datavolumes.DataVolumes(store, recorder)
         #: {uid of a VM: the VM at the time its VMI was created}
         self._started = {}
+        #: Keys of the VMs whose VMI was created in the current turn
+        self._created = set()
         #: {(namespace, name) of a claim: keys of the VMs with it}
         self._users = collections.defaultdict(set)
         self._loop = loop
@@ -172,6 +174,10 @@ class Controller:
         if vm is None:
             return
         vmi = self._vmi(vm)
+        if key in self._created:
+            # virt-controller looked for it before it created it.
+            self._created.remove(key)
+            vmi = None
         try:
             strategy = vm_model.run_strategy(vm)
         except vm_model.BothError:
@@ -365,6 +371,7 @@ class Controller:
     def _create(self, key, vm, vmi):
         self._started[vm['metadata']['uid']] = vm
         self._store.create(self._vmis, vmi, manager=_MANAGER)
+        self._created.add(key)
         self._record(vm, events.NORMAL, 'SuccessfulCreate',
                      'Started the virtual machine by creating the new virtual '
                      f'machine instance {key[1]}')
