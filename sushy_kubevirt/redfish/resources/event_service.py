@@ -216,9 +216,17 @@ def _connected(environ):
     connection = _connection(environ)
     if connection is None:
         return lambda: True
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLRDHUP)
-    return lambda: not poll.poll(0)
+
+    def connected():
+        # A closed socket has none; its former one may be another's.
+        descriptor = connection.fileno()
+        if descriptor < 0:
+            return False
+        poll = select.poll()
+        poll.register(descriptor, select.POLLRDHUP)
+        return not poll.poll(0)
+
+    return connected
 
 
 def _client(request):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import os
+import socket
+
 import fixtures
 
 from sushy_kubevirt.redfish.services.events import dispatcher
@@ -27,3 +30,19 @@ class EventStreamTestCase(base.RedfishTestCase):
         self.assertEqual((200, b': welcome\n\n'),
                          (answer.status_code, next(answer.response)))
         self.assertEqual([0], open_streams)
+
+    def test_ends_with_its_connection(self):
+        """Another connection may have the closed one's descriptor."""
+        ends = [*socket.socketpair(), *socket.socketpair()]
+        for end in ends:
+            self.addCleanup(end.close)
+        served, _client, another, _its_client = ends
+        answer = self.client.get(STREAM, environ_overrides={
+            'wsgi.multithread': True, 'sushy_kubevirt.socket': served})
+        self.addCleanup(answer.close)
+        next(answer.response)
+        descriptor = served.fileno()
+        served.close()
+        os.dup2(another.fileno(), descriptor)
+        self.addCleanup(os.close, descriptor)
+        self.assertIsNone(next(answer.response, None))
