@@ -130,7 +130,7 @@ class MembershipTestCase(SharedPodTestCase):
         self.pod.set_secret('vm-1-auth', username='admin')
         self.pod.list(good, bad)
         self.assertIn('password', self.problem(bad))
-        self.assertEqual('', self.pod.served()['vm-0'][1])
+        self.until(lambda: self.pod.served().get('vm-0') == (good.digest, ''))
         good.request('GET', SYSTEM, expect=200)
         self.assertEqual(200, self.pod.probe('/readyz')[0])
         # Corrected without a change of the list: it is tried again.
