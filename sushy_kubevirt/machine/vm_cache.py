@@ -56,7 +56,8 @@ class VmCache:
         self._ended = set()
         # uids of VMIs that are cached, and that the status of their VMs has
         # ceased to count: they are gone, and the watch has yet to say it.
-        self._uncounted = set()
+        # With the versions of these VMs.
+        self._uncounted = {}
         #: Changes when a VM is added or removed, or its `identity` changes.
         self.membership = 0
         self._by_uuid = collections.defaultdict(set)
@@ -267,7 +268,8 @@ class VmCache:
         if vmi is not None and vmi.link != vm.uid:
             vmi = None
         if vmi is not None and vmi.uid in self._uncounted:
-            return vm, None, True
+            # It may count the next one already.
+            return vm, None, not run_strategy.vmi_seen(self._unpack(vm))
         return vm, vmi, key in self._ended
 
     def is_older(self, key, version):
@@ -327,13 +329,19 @@ class VmCache:
             if changed and objects is self._vms:
                 self._index(before, objects.get(key))
                 self._count_vmi(before, objects.get(key), obj)
+            elif (changed and before is not None
+                  and before.uid in self._uncounted
+                  and object_cache.is_newer(objects.get(key).version,
+                                            self._uncounted[before.uid])):
+                del self._uncounted[before.uid]
         if changed:
             self._queue_notifications([key])
 
     def _count_vmi(self, before, vm, obj):
         """Note whether a VM's status counts the cached VMI.
 
-        A VM whose VMI is starting counts none that has run.
+        What it counts after it has ceased to count a VMI is another one,
+        unless that has not run: KubeVirt may have created it just before.
 
         :param before: entry of the VM until now, or None
         :param vm: entry of the VM
@@ -343,13 +351,12 @@ class VmCache:
         if vmi is None or vmi.link != vm.uid:
             return
         if run_strategy.vmi_seen(obj):
-            if (obj['status'].get('printableStatus') != 'Starting'
-                    or not run_strategy.has_run(self._unpack(vmi))):
-                self._uncounted.discard(vmi.uid)
+            if not run_strategy.has_run(self._unpack(vmi)):
+                self._uncounted.pop(vmi.uid, None)
         elif (before is not None and before.uid == vm.uid
               and run_strategy.vmi_seen(self._unpack(before))
               and object_cache.is_newer(vm.version, vmi.version)):
-            self._uncounted.add(vmi.uid)
+            self._uncounted[vmi.uid] = vm.version
 
     def discard_vm(self, key, uid):
         """Remove a VM that the API no longer has."""
@@ -434,11 +441,10 @@ class VmCache:
                     self._index(entry, None)
                     self._ended.discard(entry.key)
             else:
-                self._uncounted.difference_update(
-                    entry.uid for entry in gone)
                 self._ended.update(
                     entry.key for entry in gone
-                    if (vm := self._vms.get(entry.key)) is not None
+                    if self._uncounted.pop(entry.uid, None) is None
+                    and (vm := self._vms.get(entry.key)) is not None
                     and run_strategy.vmi_seen(self._unpack(vm)))
         self._queue_notifications([entry.key for entry in gone],
                                   gone=objects is self._vms)

@@ -144,13 +144,15 @@ class CheckIpmiSensorTestCase(freeipmi.FreeipmiTestCase):
         self.addCleanup(self.freeipmi, 'ipmi-sel', '--clear')
         self.addCleanup(self.select_node, None)
         self.freeipmi('ipmipower', '--on')
-        self.until(lambda: len(self.findings()) == 4, describe=self.findings)
-        found = '\n'.join(self.findings())
-        for pattern in (r'ipmi-sensors: .*,Power,.*,Critical,',
-                        r'ipmimonitoring: .*,Power,.*,Critical,',
-                        r'ipmi-sel: .*,Power,.*,Critical,',
-                        r'IPMI Status: Critical'):
-            self.assertRegex(found, pattern)
+        # A warning of the scheduler comes before.
+        patterns = (r'ipmi-sensors: .*,Power,.*,Critical,',
+                    r'ipmimonitoring: .*,Power,.*,Critical,',
+                    r'ipmi-sel: .*,Power,.*,Critical,',
+                    r'ipmi-sel: .*,FailedScheduling,.*,Warning,',
+                    r'IPMI Status: Critical')
+        self.until(lambda: all(
+            re.search(pattern, '\n'.join(self.findings()))
+            for pattern in patterns), describe=self.findings)
         self.select_node(None)
         self.freeipmi('ipmipower', '--off')
         self.wait_power('Off')

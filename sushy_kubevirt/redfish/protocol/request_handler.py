@@ -111,6 +111,19 @@ class RequestHandler(serving.WSGIRequestHandler):
         self.rfile = _Rest(self.rfile, self.connection)
         return environ
 
+    def send_header(self, keyword, value):
+        """Send a header (`http.server` and Werkzeug call it).
+
+        Werkzeug closes each connection, and says so in a header of its own. Of
+        several, Python's `http.client` reads the first.
+
+        :param keyword: its name
+        :param value: its value
+        """
+        if keyword == 'Connection' and value != 'close':
+            value += ', close'
+        super().send_header(keyword, value)
+
     def reject(self, code):
         """Send an error response and end the request.
 

@@ -276,6 +276,8 @@ class CommandTestCase(operator.OperatorTestCase):
         self.addCleanup(self.until, 'the API', self.sandbox.is_available,
                         True)
         self.assertEqual(1, one.wait())
+        # The exit status may be read before the output.
+        one.wait_output('The Lease could not be renewed in time')
         self.assertIn('The Lease could not be renewed in time',
                       one.output.splitlines()[-1])
 

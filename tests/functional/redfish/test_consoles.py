@@ -170,6 +170,7 @@ class EveryServer(EveryTransport):
         answer = self.server.request('GET', self.path + '/SerialConsole',
                                      expect=426)
         self.assertEqual('websocket', answer.headers['Upgrade'])
+        self.assertTrue(answer.headers['Connection'].startswith('Upgrade'))
         # The subprotocol is no login of other requests.
         self.assertEqual(401, requests.get(
             self.server.url + self.path, verify=str(self.ca), headers={
@@ -346,6 +347,13 @@ class EndOfServer:
 
 class EmulatorTestCase(EveryServer, EndOfServer, EmulatorCase):
     """Werkzeug's server."""
+
+    def test_refusal_tells_that_the_connection_ends(self):
+        answer = self.server.request('GET', self.path + '/SerialConsole',
+                                     expect=426)
+        # Python's http.client reads the first header only.
+        self.assertEqual('Upgrade, close',
+                         answer.raw.headers.getlist('Connection')[0])
 
 
 class EmulatorHttpsTestCase(EveryTransport, EndOfServer, EmulatorCase):

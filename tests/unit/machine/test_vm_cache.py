@@ -97,15 +97,15 @@ class StoppedTestCase(CacheTestCase):
         self.assertEqual('u1', self.cache.objects(KEY)[1]['metadata']['uid'])
         self.assertIs(power_state.PowerState.ON, self.state())
 
-    def test_status_that_counts_it_again(self):
+    def test_vmi_that_changes_after_that(self):
         self.deliver(15, self.vm(created=False))
-        self.deliver(16, self.vm())
+        self.deliver(16, self.vmi())
         self.assertIs(power_state.PowerState.ON, self.state())
 
     def test_start_of_the_next_vmi_is_delivered_before_it(self):
         self.deliver(15, self.vm(created=False))
         self.deliver(16, self.vm(created=False, requests=[fakes.START]))
-        for version, status in (17, 'Starting'), (18, 'Starting'):
+        for version, status in (17, 'Starting'), (18, 'Running'):
             self.deliver(version, self.vm(printableStatus=status))
             self.assertIsNone(self.cache.objects(KEY)[1])
             self.assertIs(power_state.PowerState.POWERING_ON, self.state())
