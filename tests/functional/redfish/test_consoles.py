@@ -103,17 +103,29 @@ class EveryTransport:
     def output(self):
         return self.server.process.output
 
+    def sends(self, token, data, abort):
+        """Send bytes on a new console, and wait for its end or abort it.
+
+        :returns: False if the console was refused, as those of clients that
+            have gone are still open
+        """
+        one = self.connect(token)
+        try:
+            one.transport.write(data)
+        except RuntimeError:
+            return False
+        if abort:
+            one.transport.abort()
+        else:
+            one.end()
+        return True
+
     def test_damaged_frames(self):
         """The log has no traceback, whatever a client sends."""
         token = self.login()[1]
         for data in console_client.DAMAGED:
             for abort in False, True:
-                one = self.connect(token)
-                one.transport.write(data)
-                if abort:
-                    one.transport.abort()
-                else:
-                    one.end()
+                self.until(lambda: self.sends(token, data, abort))
         self.server.request('GET', self.path, expect=200)
         self.assertNotIn('Traceback', self.output())
 
