@@ -61,7 +61,7 @@ LARGE_SECTIONS = {'subscriptions': 450 * 1024, 'log': 500 * 1024}
 _TOPIC = 'state'
 
 
-def name(vm):
+def name(vm: str) -> str:
     """Return the name of the Secret of an emulator that serves one VM.
 
     :param vm: name of the VM; a long one is cut and gets a digest

@@ -121,7 +121,7 @@ def booted_from(vmi):
     return Target.NONE if class_ is None else Target(class_.value)
 
 
-def targets(vm):
+def targets(vm: dict) -> tuple[Target, ...]:
     """Return a tuple of the `Target` members that the VM has a device for."""
     return tuple(Target(class_.value)
                  for class_ in boot_order.classes(vm['spec']['template']))
@@ -184,7 +184,7 @@ class Change:
         with pod_interface.showing(self.machine, vm, vmi):
             self._change(vm, vmi)
 
-    def _change(self, vm, vmi):
+    def _change(self, vm: dict, vmi: dict | None) -> None:
         pending = boot_overrides.once(vm)
         if pending is not None and pending['id'] == self._id:
             return      # an earlier attempt was applied, its response lost

@@ -331,10 +331,10 @@ class Machine:
         :returns: tuple of each `boot.Target` that the VM has a device for,
             or that virtual media can provide
         """
-        found = {*boot.targets(self._bootable()), *self._media_targets()}
-        return tuple(target for target in boot.Target if target in found)
+        bootable = {*boot.targets(self._bootable()), *self._media_targets()}
+        return tuple(target for target in boot.Target if target in bootable)
 
-    def _bootable(self):
+    def _bootable(self) -> dict:
         """Return the VM with what its preference says of boot devices."""
         return pod_interface.shown(self, *self.objects())
 

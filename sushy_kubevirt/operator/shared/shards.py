@@ -469,7 +469,8 @@ class Shards:
         # Before the entries: a pod reads the Secrets of new ones at once, and
         # clients connect.
         rejection = await self._ensure_policy(shard, objects.policy(*at, {
-            one.slot: one.policy for one in shard.members.values()})
+            member.slot: member.policy
+            for member in shard.members.values()})
         ) if shard.closed else None
         roles = objects.roles(*at, shard.members.values(),
                               bool(self._defaults.proxy))

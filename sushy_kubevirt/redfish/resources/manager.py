@@ -82,8 +82,10 @@ def _seconds(text):
     when = payload.date_time(text)
     if when is None:
         return None
-    found = when.timestamp()
-    return found if clock.MIN_SECONDS <= found <= clock.MAX_SECONDS else None
+    seconds = when.timestamp()
+    if not clock.MIN_SECONDS <= seconds <= clock.MAX_SECONDS:
+        return None
+    return seconds
 
 
 def _minutes(text):
