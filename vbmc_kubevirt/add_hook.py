@@ -5,6 +5,8 @@ cliff loads this hook into the installed ``vbmc``. The values are sent to the
 daemon with upstream's own options; a ``vbmcd`` without drivers ignores them.
 """
 
+from __future__ import annotations
+
 from cliff import hooks
 
 from vbmc_kubevirt import drivers
@@ -23,7 +25,7 @@ class AddHook(hooks.CommandHook):
             found[name].add_arguments(parser)
         return parser
 
-    def get_epilog(self):
+    def get_epilog(self) -> str:
         return ''
 
     def before(self, parsed_args):

@@ -5,6 +5,8 @@ Power and boot semantics are implemented by `sushy_kubevirt.machine`, sessions
 and privileges by `ipmi.server`, the commands by the modules of `commands`.
 """
 
+from __future__ import annotations
+
 import functools
 import logging
 import math
@@ -83,7 +85,7 @@ class Bmc:
         Watchdog 2 (table 42-3) that are set
     """
 
-    def __init__(self, name, find, version, reset, log=None):
+    def __init__(self, name, find, version, reset, log=None) -> None:
         self.name = name
         self.version = version
         self.last_error = ''
@@ -120,12 +122,12 @@ class Bmc:
             found.update(module.commands(self))
         return found
 
-    def warm_reset(self):
+    def warm_reset(self) -> None:
         """Drop the state of commands that belongs to clients."""
         for each in self.on_reset:
             each()
 
-    def reset(self, session):
+    def reset(self, session) -> None:
         """Cold reset: drop the state of commands, end all sessions.
 
         :param session: the session that requested it
@@ -143,7 +145,7 @@ class Bmc:
         self._uuid = machine.uuid
         return machine
 
-    def record_error(self, error):
+    def record_error(self, error) -> None:
         """Store an error, and log it unless it equals the previous one.
 
         A client that polls would otherwise fill the log.

@@ -6,6 +6,8 @@ the Secret with the BMC's state, its accounts and its log, so each sees at once
 what the other has changed.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import signal
@@ -26,7 +28,7 @@ class BmcPod:
     :param health_port: TCP port for probes and metrics; 0 for a free one
     """
 
-    def __init__(self, redfish, ipmi, address, health_port):
+    def __init__(self, redfish, ipmi, address, health_port) -> None:
         self._redfish = redfish
         self._ipmi = ipmi
         self._services = [] if redfish is None else [redfish]
@@ -34,7 +36,7 @@ class BmcPod:
             address, health_port, self.liveness_problem,
             self.readiness_problem, self.metrics)
 
-    async def serve(self):
+    async def serve(self) -> None:
         """Serve until SIGTERM or SIGINT, then complete what is running.
 
         :raises: OSError if a port cannot be opened

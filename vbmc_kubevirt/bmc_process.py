@@ -6,6 +6,8 @@ serves the UDP ports of all BMCs; threads run the commands that access the
 cluster. The process exits when the daemon exits or dies.
 """
 
+from __future__ import annotations
+
 import asyncio
 from concurrent import futures
 import functools
@@ -39,7 +41,7 @@ class BmcProcess:
     """
 
     def __init__(self, pipe, daemon, kubeconfig, context, options,
-                 state_secret):
+                 state_secret) -> None:
         self._pipe = pipe
         self._daemon = daemon
         self._options = options
@@ -50,12 +52,12 @@ class BmcProcess:
         self._readers = futures.ThreadPoolExecutor(READERS, 'reader')
         self._writers = futures.ThreadPoolExecutor(WRITERS, 'writer')
 
-    async def serve(self):
+    async def serve(self) -> None:
         """Handle calls until the daemon exits."""
         loop = asyncio.get_running_loop()
         calls = asyncio.Queue()
 
-        def receive():
+        def receive() -> None:
             try:
                 calls.put_nowait(self._pipe.recv())
             except EOFError:
@@ -96,7 +98,7 @@ class BmcProcess:
         server.start(sock, self._readers, self._writers)
         self._tasks[name] = asyncio.create_task(server.watch(self._readers))
 
-    async def stop(self, name):
+    async def stop(self, name) -> None:
         """Stop serving an entry; does nothing for an unknown name."""
         server = self._servers.pop(name, None)
         if server is None:
@@ -111,7 +113,7 @@ class BmcProcess:
                 for name, server in self._servers.items()}
 
 
-def main(*arguments):
+def main(*arguments) -> None:
     """Run the forked process; does not return.
 
     :param arguments: of `BmcProcess`

@@ -5,6 +5,8 @@ Used by the daemon's `bmc_process` and by the pod's `ipmi_service`, which
 supply the port, the credentials and the thread pools.
 """
 
+from __future__ import annotations
+
 import asyncio
 import functools
 from importlib import metadata
@@ -31,7 +33,7 @@ class SharedConnection:
     :param context: context name, or None
     """
 
-    def __init__(self, kubeconfig, context):
+    def __init__(self, kubeconfig, context) -> None:
         self._create = functools.partial(
             connection.Connection.from_options, kubeconfig, context)
         self._lock = threading.Lock()
@@ -72,7 +74,8 @@ class OwnBackend:
     :raises: `errors.ConfigError`
     """
 
-    def __init__(self, shared_connection, options, vm, shared_state=None):
+    def __init__(self, shared_connection, options, vm,
+                 shared_state=None) -> None:
         # One watch for this VM only, so that RBAC rules with the VM's name
         # suffice.
         self.cluster = cluster.Cluster(shared_connection.get(),
@@ -83,7 +86,7 @@ class OwnBackend:
                 self.cluster, shared_state, shared), shared=shared)
         self.log = event_log.Log(self.cluster, self._state)
 
-    def attach(self, users):
+    def attach(self, users) -> None:
         """Let clients manage accounts, if they may.
 
         :param users: `bmc_users.BmcUsers`
@@ -93,7 +96,7 @@ class OwnBackend:
             # Changes over Redfish must be seen at once.
             self._state.start()
 
-    def close(self):
+    def close(self) -> None:
         """Stop the watches; may block."""
         self._state.close()
         self.cluster.close()
@@ -109,13 +112,13 @@ class SharedBackend:
     :param options: dict of fields of `options.Options` that differ
     """
 
-    def __init__(self, machines, state, log, stored, options):
+    def __init__(self, machines, state, log, stored, options) -> None:
         self.cluster = machines.with_options(**options)
         self.log = log
         self._state = state
         self._stored = stored
 
-    def attach(self, users):
+    def attach(self, users) -> None:
         """See `OwnBackend.attach`."""
         if not users.managed:
             return
@@ -126,7 +129,7 @@ class SharedBackend:
             # Nothing else reads it; the first login would be refused.
             self._state.refresh(state_secret.MAX_AGE_SECONDS)
 
-    def close(self):
+    def close(self) -> None:
         """Do nothing: Redfish closes what it has."""
 
 
@@ -142,7 +145,7 @@ class BmcServer:
     :ivar server: `ipmi.server.Server`; None before `start`
     """
 
-    def __init__(self, connect, name, vm, users):
+    def __init__(self, connect, name, vm, users) -> None:
         self.name = name
         self.server = None
         self._vm = vm
@@ -178,7 +181,7 @@ class BmcServer:
         """The `cluster.Cluster`; None before the connection is made."""
         return self._backend and self._backend.cluster
 
-    def start(self, sock, readers, writers, client_port=None):
+    def start(self, sock, readers, writers, client_port=None) -> None:
         """Serve IPMI.
 
         :param sock: bound, non-blocking UDP socket
@@ -193,7 +196,7 @@ class BmcServer:
         self.bmc.client_port = client_port or sock.getsockname()[1]
         self.server.start(sock)
 
-    async def watch(self, executor):
+    async def watch(self, executor) -> None:
         """Start watching the VM without waiting for a request.
 
         The watch restores the VM's boot order after a one-time boot. Retries
@@ -214,15 +217,15 @@ class BmcServer:
                 return
             await asyncio.sleep(RETRY_SECONDS)
 
-    def _reset(self, session):
+    def _reset(self, session) -> None:
         # Runs after the response was sent.
         asyncio.get_running_loop().call_soon(self.server.end_sessions)
 
-    def stop(self):
+    def stop(self) -> None:
         """Stop the IPMI server; call it in the event loop."""
         self.server.stop()
 
-    def close(self):
+    def close(self) -> None:
         """Stop the watches; may block."""
         with self._lock:
             self._closed = True

@@ -5,6 +5,8 @@ The latter are shared with Redfish and stored by `sushy_kubevirt.bmc.accounts`;
 their id is the user id.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.bmc import account_changes
@@ -48,14 +50,14 @@ class BmcUsers(users.Users):
     :param managed: whether clients may create others
     """
 
-    def __init__(self, configured, managed=False):
+    def __init__(self, configured, managed: bool = False) -> None:
         super().__init__(self._current_users)
         self._configured = configured
         self._accounts = None
         self._known = None, ()
         self.managed = managed
 
-    def attach(self, state, log):
+    def attach(self, state, log) -> None:
         """Use the accounts in the BMC's state.
 
         :param state: a `state_secret.StateSecret`
@@ -66,7 +68,7 @@ class BmcUsers(users.Users):
         self._accounts.changed.append(
             lambda change: log.record(account_changes.entry(change)))
 
-    def share(self, stored):
+    def share(self, stored) -> None:
         """Use the accounts of another protocol of the same BMC.
 
         :param stored: an `accounts.Accounts` whose changes are logged
@@ -92,7 +94,7 @@ class BmcUsers(users.Users):
         """The largest user id."""
         return users.ID_MAX if self.managed else users.NULL_USER + 1
 
-    def slot(self, id_, newest=False):
+    def slot(self, id_, newest: bool = False):
         """Return the `Slot` of a user id, which may be empty.
 
         :param newest: whether to read the account now; may block
@@ -116,7 +118,7 @@ class BmcUsers(users.Users):
             password=one.password and one.password.encode(),
             version=one.version)
 
-    def change(self, slot, by, **values):
+    def change(self, slot, by, **values) -> None:
         """Change the account of a user id, or create it.
 
         :param slot: the `Slot` as it was read
@@ -128,7 +130,7 @@ class BmcUsers(users.Users):
         self._store().change(slot.id, _actor(by), {'version': slot.version},
                              **values)
 
-    def delete(self, slot, by):
+    def delete(self, slot, by) -> None:
         """Delete the account of a user id, if there is one.
 
         :param slot: see `change`
@@ -163,5 +165,5 @@ def _user(account):
                       account.password.encode(), users.LIMITS[account.role])
 
 
-def _actor(user):
+def _actor(user) -> str:
     return f'{user.name.decode()} over IPMI'

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of the section ``[kubevirt]`` in the daemon's config file."""
 
+from __future__ import annotations
+
 import dataclasses
 import re
 

@@ -6,6 +6,8 @@ addition, names are checked before they become directory names, and files are
 readable by the daemon's user only, because they contain passwords.
 """
 
+from __future__ import annotations
+
 import configparser
 import os
 import shutil
@@ -37,7 +39,7 @@ class Entries:
     :param folder: path, ``config_dir`` of the daemon; created if missing
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         self.folder = folder
         os.makedirs(folder, mode=0o700, exist_ok=True)
 
@@ -64,7 +66,7 @@ class Entries:
                              if self._has_namespace(folder) else folder)
         return names
 
-    def _has_namespace(self, folder):
+    def _has_namespace(self, folder) -> bool:
         # A colon may also be part of a libvirt domain's name.
         config = self._read(os.path.join(self.folder, folder, 'config'))
         return '/' in config.get('domain_name', '')

@@ -5,6 +5,8 @@ Combines a `bmc_server.BmcServer` with the credentials of a Secret. The process
 that runs it, its signals and its port for probes are `bmc_pod`'s.
 """
 
+from __future__ import annotations
+
 import asyncio
 from concurrent import futures
 import dataclasses
@@ -86,7 +88,7 @@ class IpmiService:
     :ivar port: UDP port
     """
 
-    def __init__(self, settings, connect):
+    def __init__(self, settings, connect) -> None:
         self._settings = settings
         self._account = mounted_secret.MountedAccount(settings.folder)
         self._server = bmc_server.BmcServer(
@@ -104,7 +106,7 @@ class IpmiService:
         """The `cluster.Cluster`; None before the connection is made."""
         return self._server.cluster
 
-    async def run(self):
+    async def run(self) -> None:
         """Serve until `stop`, then complete running commands."""
         self._server.start(self._socket, self._readers, self._writers,
                            self._settings.client_port)
@@ -116,17 +118,17 @@ class IpmiService:
         await self._server.server.finish(GRACE_SECONDS)
         LOG.info('%s: IPMI stopped', self._settings.vm)
 
-    def stop(self):
+    def stop(self) -> None:
         """Make `run` return; call it in the event loop."""
         self._stopped.set()
 
-    def close(self):
+    def close(self) -> None:
         """Stop the watches; may block."""
         self._server.close()
 
     # Probes and metrics; called in the thread of `health`
 
-    def liveness_problem(self):
+    def liveness_problem(self) -> str:
         """:returns: why the process must be restarted; '' if it is healthy"""
         if not udp.answers_ping(self.address, self.port, PING_SECONDS):
             return (f'No answer to a ping on UDP port {self.port} within '

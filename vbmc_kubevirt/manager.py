@@ -6,6 +6,8 @@ upstream does, it stores in each config file whether the entry is active, and
 starts active entries periodically.
 """
 
+from __future__ import annotations
+
 import logging
 
 from vbmc_kubevirt import drivers
@@ -28,7 +30,7 @@ COLUMNS = (('Domain name', 'domain_name'), ('Status', 'status'),
 class Manager:
     """All entries of a daemon."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._entries = entries.Entries(
             upstream.CONF['default']['config_dir'])
         self._classes = drivers.load()
@@ -132,7 +134,7 @@ class Manager:
         """:returns: (exit code, list of (option, value) pairs)"""
         return 0, list(self._show(domain_name, load=True).items())
 
-    def periodic(self, shutdown=False):
+    def periodic(self, shutdown: bool = False) -> None:
         """Start active entries that do not run; on shutdown stop all."""
         if shutdown:
             for driver in self._drivers.values():
@@ -152,7 +154,7 @@ class Manager:
 
     # Implementation
 
-    def _start(self, entry):
+    def _start(self, entry) -> None:
         """Start an entry unless it runs; store the error if that fails."""
         name = entry['domain_name']
         try:
@@ -164,19 +166,19 @@ class Manager:
         if started:
             LOG.info('%s: started', name)
 
-    def _stop(self, entry):
+    def _stop(self, entry) -> None:
         name = entry['domain_name']
         self._failures.pop(name, None)
         if self._driver_of(entry).stop(name):
             LOG.info('%s: stopped', name)
 
-    def _record_failure(self, name, exc):
+    def _record_failure(self, name, exc) -> None:
         # Retried every few seconds: log a failure only when it changes.
         if self._failures.get(name) != str(exc):
             LOG.error('%s: %s', name, exc)
         self._failures[name] = str(exc)
 
-    def _show(self, name, load=False):
+    def _show(self, name, load: bool = False):
         """:param load: whether to raise an error for an unreadable entry"""
         try:
             entry = self._entries.load(name)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prometheus metrics of IPMI."""
 
+from __future__ import annotations
+
 import collections
 
 from sushy_kubevirt.pod import prometheus

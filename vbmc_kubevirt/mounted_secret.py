@@ -6,6 +6,8 @@ their target atomically. Checking the files on access takes microseconds and
 needs no watcher. While the Secret is missing or invalid, no login is possible.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import threading
@@ -49,7 +51,7 @@ class MountedAccount:
         ``password`` and optionally ``role``
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         self.folder = folder
         self._data = os.path.join(folder, _DATA)
         self._lock = threading.Lock()
@@ -140,7 +142,7 @@ class SecretAccount:
         bytes, replaced when it changes
     """
 
-    def __init__(self, secret):
+    def __init__(self, secret) -> None:
         self._secret = secret
         self._known = None, (), ''
 

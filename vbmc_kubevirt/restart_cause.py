@@ -6,6 +6,8 @@ that the request created; of other VMIs, and after a restart of this process,
 it is unknown.
 """
 
+from __future__ import annotations
+
 import contextlib
 import datetime
 import enum
@@ -44,7 +46,7 @@ class RestartCause:
     :param now: function that returns the time in seconds since the epoch
     """
 
-    def __init__(self, now=time.time):
+    def __init__(self, now=time.time) -> None:
         self._now = now
         self._lock = threading.Lock()
         self._requested = None
@@ -89,7 +91,7 @@ class RestartCause:
             known, cause = self._known
         return cause if _uid(vmi) in (None, known) else Cause.UNKNOWN
 
-    def _notice(self, vmi):
+    def _notice(self, vmi) -> None:
         """Store the cause of a VMI that the last request created."""
         uid = _uid(vmi)
         if uid is None or self._requested is None:

@@ -6,6 +6,8 @@ Secret of its own, and a `cluster.Cluster` that is restricted to its VM. What
 it shares with other BMCs is in `Common`.
 """
 
+from __future__ import annotations
+
 import asyncio
 import dataclasses
 import functools
@@ -74,7 +76,7 @@ class SharedBmc:
     :param entry: dict, its value in the membership ConfigMap
     """
 
-    def __init__(self, common, name, entry):
+    def __init__(self, common, name, entry) -> None:
         self.name = name
         self._common = common
         self._entry = entry
@@ -119,7 +121,7 @@ class SharedBmc:
             raise Problem(f'Secret {secret} cannot be read: '
                           f'{_sentence(exc)}') from None
 
-    def _make(self):
+    def _make(self) -> None:
         common, entry = self._common, self._entry
         folder = os.environ.get(options_file.FOLDER_VARIABLE,
                                 options_file.FOLDER)
@@ -161,7 +163,7 @@ class SharedBmc:
             self._watch = asyncio.create_task(
                 self._ipmi.watch(common.readers))
 
-    def _open(self):
+    def _open(self) -> None:
         entry, slot = self._entry, self._entry['slot']
         if entry['redfish'] is not None:
             self._serve(REDFISH_PORT + slot, self._certificate)
@@ -190,7 +192,7 @@ class SharedBmc:
             raise OSError(exc.errno, f'TCP port {port}: {exc.strerror}'
                           ) from None
 
-    async def stop(self):
+    async def stop(self) -> None:
         """Complete running requests and commands, then stop."""
         for one in self._servers:
             one.stop()
@@ -206,7 +208,7 @@ class SharedBmc:
             for one in self._servers:
                 one.socket.close()
 
-    def close(self):
+    def close(self) -> None:
         """Release what `prepare` has made; may block."""
         if self._services is not None:
             self._services.close()

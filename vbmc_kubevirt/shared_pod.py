@@ -6,6 +6,8 @@ changes and stops them one by one. The process reports in a second ConfigMap
 which version of each entry it serves, or why it cannot.
 """
 
+from __future__ import annotations
+
 import asyncio
 from concurrent import futures
 import contextlib
@@ -70,7 +72,7 @@ class Report:
     :param executor: for API calls
     """
 
-    def __init__(self, client, where, executor):
+    def __init__(self, client, where, executor) -> None:
         self._client = client
         self._where = where
         self._executor = executor
@@ -79,11 +81,11 @@ class Report:
         self._changed = asyncio.Event()
 
     @property
-    def replaced(self):
+    def replaced(self) -> bool:
         """Whether the report of an earlier process is gone."""
         return self._written is not None
 
-    def set(self, name, digest, problem=''):
+    def set(self, name, digest, problem: str = '') -> None:
         """Report what is served for a BMC.
 
         :param digest: of its entry
@@ -93,12 +95,12 @@ class Report:
             {'digest': digest, 'problem': problem}, sort_keys=True)
         self._changed.set()
 
-    def remove(self, name):
+    def remove(self, name) -> None:
         """Report nothing for a BMC."""
         self._entries.pop(name, None)
         self._changed.set()
 
-    async def run(self):
+    async def run(self) -> None:
         """Write changes, until it is cancelled."""
         loop = asyncio.get_running_loop()
         pause = REPORT_SECONDS
@@ -137,7 +139,7 @@ class Report:
                      *self._where, exc)
             return self._written
 
-    def _write(self, wanted):
+    def _write(self, wanted) -> None:
         if self._written is None:
             # What an earlier process reported is not served any more.
             self._client.patch(api_resources.CONFIG_MAP, *self._where, [
@@ -158,7 +160,7 @@ class _Member:
     :ivar entry: its value, decoded
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.text = self.task = self.bmc = self.entry = None
 
 
@@ -170,7 +172,7 @@ class SharedPod:
     :param health_port: TCP port for probes and metrics; 0 for a free one
     """
 
-    def __init__(self, where, address, health_port):
+    def __init__(self, where, address, health_port) -> None:
         self._where = where
         self._members = {}
         self._starters = futures.ThreadPoolExecutor(STARTERS, 'starter')
@@ -193,7 +195,7 @@ class SharedPod:
         self._loop = self._report = None
         self._stopping = False
 
-    async def serve(self):
+    async def serve(self) -> None:
         """Serve until SIGTERM or SIGINT, then complete what is running.
 
         :raises: OSError if the port for probes cannot be opened
@@ -243,21 +245,21 @@ class SharedPod:
             self._take(found)
         return version
 
-    def event(self, source, kind, obj):
+    def event(self, source, kind, obj) -> None:
         """See `watcher.Watcher`."""
         # The operator deletes it with the pod, or makes it again.
         if kind != 'DELETED':
             self._take(obj)
 
-    def changed(self):
+    def changed(self) -> None:
         """See `watcher.Watcher`."""
 
-    def _take(self, config_map):
+    def _take(self, config_map) -> None:
         with contextlib.suppress(RuntimeError):     # the loop has ended
             self._loop.call_soon_threadsafe(
                 self._apply, config_map.get('data') or {})
 
-    def _apply(self, data):
+    def _apply(self, data) -> None:
         """Serve what the list has; runs in the event loop."""
         if self._stopping:
             return
@@ -272,7 +274,7 @@ class SharedPod:
                 member.task = self._loop.create_task(
                     self._change(name, member, before))
 
-    async def _change(self, name, member, before):
+    async def _change(self, name, member, before) -> None:
         """Make a BMC what its entry says.
 
         :param before: task that did the same for an earlier entry, or None
@@ -327,18 +329,18 @@ class SharedPod:
             raise
         member.bmc, member.entry = made, entry
 
-    async def _end(self, member):
+    async def _end(self, member) -> None:
         if member.bmc is not None:
             ended, member.bmc = member.bmc, None
             await self._discard(ended)
 
-    async def _discard(self, bmc):
+    async def _discard(self, bmc) -> None:
         """Stop a BMC, to the end: the next one may have the same ports."""
         stopping = self._loop.create_task(self._stop(bmc))
         await _ended(stopping)
         stopping.result()
 
-    async def _stop(self, bmc):
+    async def _stop(self, bmc) -> None:
         await bmc.stop()
         await self._in_thread(bmc.close)
 
@@ -348,7 +350,7 @@ class SharedPod:
 
     # Probes and metrics; called in the thread of `health`
 
-    def liveness_problem(self):
+    def liveness_problem(self) -> str:
         """:returns: why the process must be restarted; '' if it is healthy"""
         try:
             asyncio.run_coroutine_threadsafe(
@@ -402,12 +404,12 @@ async def _ended(task):
 class _Health:
     """What `prometheus.cluster` reads of a `cluster.Cluster`."""
 
-    def __init__(self, shared):
+    def __init__(self, shared) -> None:
         self.calls = shared.client.calls
         self.cache_age = shared.cache.age
 
 
-def _is_reservation(text):
+def _is_reservation(text) -> bool:
     """Tell whether an entry only reserves the slot of a BMC.
 
     :param text: value in the ConfigMap
@@ -427,7 +429,7 @@ def _application():
     return emulator.app
 
 
-def _raise_limit_of_files():
+def _raise_limit_of_files() -> None:
     """Allow as many descriptors as the container may have."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -6,6 +6,8 @@ logger and exceptions. The unit test of this module fails when upstream
 changes one of these places.
 """
 
+from __future__ import annotations
+
 import importlib
 import logging
 import os
@@ -28,7 +30,7 @@ class _LazyModule(types.ModuleType):
         return getattr(importlib.import_module(self.__name__), name)
 
 
-def _import_without_libvirt():
+def _import_without_libvirt() -> None:
     """Import virtualbmc without libvirt and pyghmi.
 
     `utils` and `vbmc` import libvirt, `vbmc` also imports pyghmi, and
@@ -117,7 +119,7 @@ def run(manager_class, header, argv):
             LOG.exception('A command failed')
             return {'rc': 1, 'msg': [f'{type(exc).__name__}: {exc}']}
 
-    def prepared_application():
+    def prepared_application() -> None:
         # `utils.detach_process` clears the umask, and config files hold
         # passwords.
         os.umask(0o077)
@@ -143,7 +145,7 @@ def run_client(argv: list[str]) -> int:
     return client.main(argv)
 
 
-def _correct_pid_file():
+def _correct_pid_file() -> None:
     # A detached daemon writes 0, the return value of fork in the child.
     path = CONF['default']['pid_file']
     with open(path, 'r+') as f:
@@ -152,7 +154,7 @@ def _correct_pid_file():
             f.write(str(os.getpid()))
 
 
-def _mask_request(record):
+def _mask_request(record) -> bool:
     # With debug on, `control.main_loop` logs requests and responses, which may
     # contain passwords.
     if isinstance(record.args, dict):
@@ -163,7 +165,7 @@ def _mask_request(record):
     return True
 
 
-def _adopt_logger():
+def _adopt_logger() -> None:
     # `VirtualBMCLogger` is not part of logging's hierarchy, so messages of
     # this package and of the machine package would be lost.
     for name in 'vbmc_kubevirt', 'sushy_kubevirt':
@@ -189,7 +191,7 @@ def load_libvirt():
     manager.VirtualBMC = vbmc.VirtualBMC
 
 
-def serve_libvirt(entry):
+def serve_libvirt(entry) -> None:
     """Serve a libvirt domain until the process ends.
 
     `manager.vbmc_runner` is what upstream's own processes run.
@@ -199,7 +201,7 @@ def serve_libvirt(entry):
     manager.vbmc_runner(entry)
 
 
-def check_libvirt(entry):
+def check_libvirt(entry) -> None:
     """Check with libvirt that a domain exists.
 
     :param entry: dict of the entry's options

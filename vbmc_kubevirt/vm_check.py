@@ -6,6 +6,8 @@ child is killed on timeout, and the daemon keeps none of the threads and
 connections that the check needs.
 """
 
+from __future__ import annotations
+
 import multiprocessing
 import os
 import signal
@@ -49,7 +51,7 @@ def find(kubeconfig, context, namespace, name, options, seconds):
     return text
 
 
-def _ask(pipe, kubeconfig, context, namespace, name, options):
+def _ask(pipe, kubeconfig, context, namespace, name, options) -> None:
     # Own process group, so that credential plugins of the kubeconfig are
     # killed with this process.
     os.setsid()
@@ -69,7 +71,7 @@ def _ask(pipe, kubeconfig, context, namespace, name, options):
         pipe.send((False, str(exc)))
 
 
-def _kill(process):
+def _kill(process) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

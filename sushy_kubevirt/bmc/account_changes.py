@@ -6,6 +6,8 @@ Redfish service sends it to subscribers, and writes it too. The event's id is
 that of the change, so the log has it once.
 """
 
+from __future__ import annotations
+
 import datetime
 import hashlib
 import types

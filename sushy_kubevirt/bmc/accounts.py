@@ -16,6 +16,8 @@ changes, and who made them, are recorded beside the accounts, so that every
 process of the BMC can report them.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import logging
 import secrets
@@ -135,7 +137,7 @@ class Accounts:
         a stored account cannot have
     """
 
-    def __init__(self, state, reserved=lambda: ()):
+    def __init__(self, state, reserved=lambda: ()) -> None:
         self._state = state
         self._reserved = reserved
         self._known = None, ()
@@ -145,7 +147,7 @@ class Accounts:
 
     # Reading
 
-    def all(self, recheck=False, max_age=None):
+    def all(self, recheck: bool = False, max_age=None):
         """Return the accounts.
 
         :param recheck: whether to read them if no watch keeps them up to date
@@ -223,7 +225,7 @@ class Accounts:
             raise NotFound(f'There is no account {id_}')
         change_id, change = secrets.token_hex(8), None
 
-        def edit(section):
+        def edit(section) -> None:
             nonlocal change
             entry = section.get(str(id_))
             if entry is not None:
@@ -245,7 +247,7 @@ class Accounts:
             self._state.refresh(0, trust_watch=False)
             raise
 
-    def _report(self, change):
+    def _report(self, change) -> None:
         """Log a change, and call `changed`.
 
         :param change: None if another process was faster
@@ -378,7 +380,7 @@ def _check(values):
         raise errors.InvalidValue('role', role, ROLES)
 
 
-def _record(section, change):
+def _record(section, change) -> None:
     changes = section.setdefault(_CHANGES, [])
     changes.append(dataclasses.asdict(change))
     del changes[:-_MAX_CHANGES]

@@ -8,6 +8,8 @@ close the two are in time and whatever clock its reporter has. (Kubernetes
 guarantees this order within a resource.)
 """
 
+from __future__ import annotations
+
 import dataclasses
 import datetime
 import json
@@ -109,7 +111,7 @@ class ClearedLogs:
     :param state: a `state_secret.StateSecret`
     """
 
-    def __init__(self, state):
+    def __init__(self, state) -> None:
         self._state = state
 
     def of(self, machine):
@@ -121,7 +123,7 @@ class ClearedLogs:
         """Return the `Cleared` of a machine from the cache."""
         return _decode(self._state.cached(SECTION).get(machine.uid))
 
-    def clear(self, machine, at, host, pages):
+    def clear(self, machine, at, host, pages) -> None:
         """Store that a log was cleared.
 
         :param at: when, in seconds since the epoch
@@ -147,7 +149,7 @@ class ClearedLogs:
 
         self._update(machine, change)
 
-    def delete(self, machine, name, at, pages):
+    def delete(self, machine, name, at, pages) -> None:
         """Store that an entry was deleted.
 
         :param name: name of its Event
@@ -172,7 +174,7 @@ class ClearedLogs:
 
         self._update(machine, change, MAX_LENGTH)
 
-    def _update(self, machine, change, most=None):
+    def _update(self, machine, change, most=None) -> None:
         """Change what is stored of a machine.
 
         :param change: function of its `Cleared` that returns the new one

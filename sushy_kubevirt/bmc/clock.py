@@ -7,6 +7,8 @@ the same. No other time depends on it: log entries and sessions have the
 host's.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import datetime
 import time

@@ -16,6 +16,8 @@ components must stay, and deleting would need a right that cannot be limited to
 a VM. `cleared_log` hides them.
 """
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 import datetime
@@ -106,13 +108,13 @@ class Entry:
 class Writer:
     """A thread that writes the entries of logs in turn. Thread-safe."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._condition = threading.Condition()
         # write: records that wait; who has its turn next comes first
         self._waiting = {}
         self._started = self._closed = False
 
-    def put(self, write, record):
+    def put(self, write, record) -> None:
         """Call a function soon, in the thread, which the first call starts.
 
         :param write: function of the record, the same for all records of a
@@ -132,13 +134,13 @@ class Writer:
         LOG.info('%d events of %s wait to be logged; not logged: %s',
                  _MAX_QUEUE, record.system or 'the service', record.text)
 
-    def close(self):
+    def close(self) -> None:
         """Stop the thread."""
         with self._condition:
             self._closed = True
             self._condition.notify()
 
-    def _run(self):
+    def _run(self) -> None:
         while True:
             with self._condition:
                 self._condition.wait_for(lambda: self._waiting or self._closed)
@@ -160,7 +162,7 @@ class Log:
     :param writer: a `Writer` that others use too; None for one of its own
     """
 
-    def __init__(self, cluster, state, writer=None):
+    def __init__(self, cluster, state, writer=None) -> None:
         self._cluster = cluster
         self._own_writer = None if writer else Writer()
         self._writer = writer or self._own_writer
@@ -177,7 +179,7 @@ class Log:
 
     # Writing
 
-    def record(self, record):
+    def record(self, record) -> None:
         """Write an event to the log, in a background thread.
 
         :param record: an `event_record.Record`
@@ -186,7 +188,7 @@ class Log:
             return      # not about a VM
         self._writer.put(self._write_quietly, record)
 
-    def add(self, machine, message, args=(), raw=b'', when=None):
+    def add(self, machine, message, args=(), raw: bytes = b'', when=None):
         """Write an entry now.
 
         :param machine: the `machine.Machine` it is about
@@ -207,12 +209,12 @@ class Log:
             text=message.format(args), severity=message.severity, origin='',
             uid=machine.uid, system=machine.qualified_name), raw)
 
-    def close(self):
+    def close(self) -> None:
         """Stop the background thread, unless others use it."""
         if self._own_writer is not None:
             self._own_writer.close()
 
-    def _write_quietly(self, record):
+    def _write_quietly(self, record) -> None:
         if (self._cluster.closing.is_set()
                 or time.monotonic() < self._pause_until):
             return
@@ -229,7 +231,7 @@ class Log:
             LOG.exception('Event %s of %s was not logged', record.key,
                           record.system or 'the service')
 
-    def _write(self, record, raw=b''):
+    def _write(self, record, raw: bytes = b''):
         """Create the Kubernetes Event of a record.
 
         :returns: its name
@@ -238,7 +240,7 @@ class Log:
         body = self._event(record, raw)
         namespace = body['metadata']['namespace']
 
-        def step():
+        def step() -> None:
             try:
                 self._cluster.client.create(
                     api_resources.EVENT, namespace, body)
@@ -344,7 +346,7 @@ class Log:
             self._read[machine.uid] = now, entries
         return entries
 
-    def clear(self, machine):
+    def clear(self, machine) -> None:
         """Hide all entries that a machine's log has now.
 
         :param machine: a `machine.Machine`
@@ -354,7 +356,7 @@ class Log:
         self._cleared.clear(machine, at, host(), self._pages(machine))
         self._read.pop(machine.uid, None)
 
-    def delete(self, machine, name):
+    def delete(self, machine, name) -> None:
         """Hide an entry until its Event occurs again.
 
         :param machine: a `machine.Machine`

@@ -6,6 +6,8 @@ messages that are sent are included. Events without a DMTF message use the
 registry ``SushyKubeVirt``, which this service publishes.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 PREFIX = 'SushyKubeVirt'
@@ -42,7 +44,7 @@ class Message:
     arguments: tuple = ()
 
     @property
-    def id(self):
+    def id(self) -> str:
         """Its MessageId."""
         return f'{self.registry}.{self.key}'
 

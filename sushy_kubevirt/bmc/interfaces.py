@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The network interface by which a client reaches this process (Linux)."""
 
+from __future__ import annotations
+
 import dataclasses
 import fcntl
 import ipaddress

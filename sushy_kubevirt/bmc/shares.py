@@ -11,6 +11,8 @@ its share:
   owner that has most (`surplus`).
 """
 
+from __future__ import annotations
+
 import collections
 from collections.abc import Callable, Collection, Hashable
 import ipaddress

@@ -14,6 +14,8 @@ cache after `MAX_AGE_SECONDS`, and when another worker of the same emulator
 publishes a change through `worker_messages`.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import copy
@@ -73,7 +75,7 @@ def name(vm: str) -> str:
     return vm[:_LONGEST_NAME - len(suffix)].rstrip('-.') + suffix
 
 
-def location(cluster, configured=None, shared=False):
+def location(cluster, configured=None, shared: bool = False):
     """Return namespace and name of the Secret.
 
     :param cluster: a `cluster.Cluster`
@@ -101,7 +103,8 @@ class StateSecret:
         if the cluster is restricted to one
     """
 
-    def __init__(self, cluster, where, messages=None, shared=False):
+    def __init__(self, cluster, where, messages=None,
+                 shared: bool = False) -> None:
         self._cluster = cluster
         self._shared = shared
         self._where = where
@@ -117,7 +120,7 @@ class StateSecret:
         if messages is not None:
             messages.subscribe(_TOPIC, self._on_published)
 
-    def start(self):
+    def start(self) -> None:
         """Watch the Secret; idempotent."""
         with self._lock:
             if self._watcher is not None:
@@ -128,18 +131,18 @@ class StateSecret:
                 f'metadata.name={self._where[1]}', self)
         self._watcher.start()
 
-    def close(self):
+    def close(self) -> None:
         """Stop the watch."""
         if self._watcher is not None:
             self._watcher.stop()
 
-    def __str__(self):
+    def __str__(self) -> str:
         namespace, name = self._where
         return f'Secret {namespace}/{name}'
 
     # Reading
 
-    def read(self, section, fresh=False):
+    def read(self, section, fresh: bool = False):
         """Return a section; call the API if it is not cached.
 
         :param section: its name
@@ -163,7 +166,7 @@ class StateSecret:
             self._refresh_in_thread()
         return (self._cache or {}).get(section) or _EMPTY
 
-    def catch_up(self):
+    def catch_up(self) -> None:
         """Read the Secret if it is not cached, or another worker wrote it.
 
         A client's next request may be for this worker. Calls the functions of
@@ -176,7 +179,7 @@ class StateSecret:
                 and writes.latest(str(self)) > (self._version or 0)):
             self.refresh(0, trust_watch=False)
 
-    def refresh(self, max_age, trust_watch=True):
+    def refresh(self, max_age, trust_watch: bool = True) -> None:
         """Read the Secret unless the cache is up to date; does not fail.
 
         :param max_age: seconds after which the cache is outdated
@@ -202,7 +205,7 @@ class StateSecret:
         since = source.broken_since
         return since is None or time.monotonic() - since < MAX_AGE_SECONDS
 
-    def subscribe(self, callback):
+    def subscribe(self, callback) -> None:
         """Register a function to be called after the cache has changed.
 
         :param callback: function without parameters; called in any thread
@@ -245,7 +248,7 @@ class StateSecret:
         edit(after)
         return ((None, False),) if after == before else None
 
-    def _announce(self, version):
+    def _announce(self, version) -> None:
         """Tell the other workers about a write."""
         if self._cluster.recent_writes is not None:
             self._cluster.recent_writes.record(str(self), version)
@@ -370,7 +373,7 @@ class StateSecret:
         return {name: _decode(text, name, self)
                 for name, text in (secret.get('data') or {}).items()}
 
-    def _read(self):
+    def _read(self) -> None:
         requested_at = time.monotonic()
         self._store(self._get(), requested_at)
 
@@ -385,12 +388,12 @@ class StateSecret:
         self._store(found, requested_at)
         return version
 
-    def event(self, source, kind, secret):
+    def event(self, source, kind, secret) -> None:
         """Cache what a watch event shows."""
         self._store(None if kind == 'DELETED' else secret, time.monotonic(),
                     in_order=False)
 
-    def changed(self):
+    def changed(self) -> None:
         """Stop a watch that the API denies."""
         source = self._watcher
         if isinstance(source.error, errors.AccessDenied):
@@ -399,7 +402,7 @@ class StateSecret:
                         MAX_AGE_SECONDS)
             source.stop()
 
-    def _store(self, secret, requested_at, in_order=True):
+    def _store(self, secret, requested_at, in_order: bool = True) -> None:
         """Cache a Secret unless a later state is cached already.
 
         :param secret: dict or None
@@ -431,11 +434,11 @@ class StateSecret:
             for callback in tuple(self._callbacks):
                 callback()
 
-    def _on_published(self, message):
+    def _on_published(self, message) -> None:
         """Refresh the cache after another worker wrote the Secret."""
         self._refresh_in_thread(again=True)
 
-    def _refresh_in_thread(self, again=False):
+    def _refresh_in_thread(self, again: bool = False) -> None:
         """Read the Secret in a thread.
 
         :param again: whether to read it once more if a thread is reading it
@@ -449,7 +452,7 @@ class StateSecret:
         threading.Thread(target=self._refresh, daemon=True,
                          name='state').start()
 
-    def _refresh(self):
+    def _refresh(self) -> None:
         while True:
             self._refresh_again = False
             try:

@@ -6,6 +6,8 @@ step needs to know that an earlier one was done by the same run: a run that is
 killed is completed by the plan and run that follow.
 """
 
+from __future__ import annotations
+
 import concurrent.futures
 import dataclasses
 import threading
@@ -124,7 +126,7 @@ def run(client, plan, report=lambda progress: None, limits=Limits(),
 class _Run:
 
     def __init__(self, client, plan, report, limits, before_removal, options,
-                 workers):
+                 workers) -> None:
         self._client = client
         self._plan = plan
         self._report = report
@@ -169,7 +171,7 @@ class _Run:
         return observed.KINDS + (
             (api_resources.DATA_VOLUME,) if has_volumes else ())
 
-    def _networks(self, actions):
+    def _networks(self, actions) -> None:
         for change in self._plan.of_node(None):
             if change.action not in actions:
                 continue
@@ -182,7 +184,7 @@ class _Run:
                 for node in self._plan.users.get(change.name, ()):
                     self._fail(node, 'network', f'{change.name}: {e}')
 
-    def _write(self, nodes):
+    def _write(self, nodes) -> None:
         changed = [node for node in nodes if self._plan.of_node(node)]
         if not changed:
             return
@@ -195,7 +197,7 @@ class _Run:
             # After Ctrl-C, nodes that were not begun are left as they are.
             pool.shutdown(cancel_futures=True)
 
-    def _write_node(self, node):
+    def _write_node(self, node) -> None:
         """Carry out the changes of one node, without waiting for the last.
         """
         step = 'plan'
@@ -232,7 +234,7 @@ class _Run:
                 f'{change.resource.kind} {change.name} is still being '
                 f'deleted after {self._limits.gone:g} s')
 
-    def _wait(self, nodes):
+    def _wait(self, nodes) -> None:
         """Wait for nodes to become ready, or to be gone."""
         self._volumes = {
             one.node: volumes.template_names(one.body)
@@ -275,7 +277,7 @@ class _Run:
             self._tell(node, REMOVED, 'done')
         return not left
 
-    def _is_ready(self, node):
+    def _is_ready(self, node) -> bool:
         live_bmc = self._observed.find(kinds.BMC, node)
         if live_bmc and live_bmc['metadata'].get(
                 'generation', 0) < self._generations.get(node, 0):
@@ -330,7 +332,7 @@ class _Run:
         return {node for node in awaited if old.get(naming.label(node))
                 != self._unscheduled.get(naming.label(node))}
 
-    def _note(self, node, step, problem):
+    def _note(self, node, step, problem) -> None:
         """Remember what a node waits for, and tell what is new."""
         old = self._problems.get(node)
         if old and old[:2] == (step, problem):
@@ -343,7 +345,7 @@ class _Run:
         if problem:
             self._tell(node, step, 'waiting', problem)
 
-    def _give_up(self, pending, late):
+    def _give_up(self, pending, late) -> None:
         for node in list(pending):
             step, problem, since = self._problems[node]
             if late or readiness.lasts(problem) and (
@@ -353,12 +355,12 @@ class _Run:
                     f'Step {step} has not been done in '
                     f'{self._limits.ready:g} s. {_SUSPECTS.get(step, "")}'))
 
-    def _fail(self, subject, step, reason):
+    def _fail(self, subject, step, reason) -> None:
         with self._lock:
             self._result.failed[subject] = reason
         self._tell(subject, step, 'failed', reason)
 
-    def _tell(self, subject, step, state, message=''):
+    def _tell(self, subject, step, state, message: str = '') -> None:
         with self._lock:
             self._report(Progress(subject, str(step), state, message,
                                   time.monotonic() - self._began))

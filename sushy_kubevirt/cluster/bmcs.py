@@ -5,6 +5,8 @@ The status of a VirtualMachineBMC has the addresses, and names the Secret with
 the credentials and the ConfigMap with the certificate of its authority.
 """
 
+from __future__ import annotations
+
 import base64
 import urllib.parse
 
@@ -96,7 +98,7 @@ def host_and_port(host, port, default):
 class _References:
     # Objects that BMCs refer to, of lists, or read one by one.
 
-    def __init__(self, client, namespace, listed):
+    def __init__(self, client, namespace, listed) -> None:
         self._client = client
         self._namespace = namespace
         self._listed = listed

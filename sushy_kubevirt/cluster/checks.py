@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hold a cluster file against the table of its keys."""
 
+from __future__ import annotations
+
 import copy
 import re
 
@@ -46,7 +48,7 @@ class Checker:
     :param document: a `document.Document`
     """
 
-    def __init__(self, document):
+    def __init__(self, document) -> None:
         self._problems = []
         self._warnings = []
         self._document = document
@@ -75,7 +77,7 @@ class Checker:
             value = {}
         return self._mapping(value, (), '')
 
-    def problem(self, path, text):
+    def problem(self, path, text) -> None:
         """Record a problem.
 
         :param path: tuple of keys and indices
@@ -85,13 +87,13 @@ class Checker:
         self._problems.append((self._document.mark(path), problems.Problem(
             self._document.place(path), text)))
 
-    def reported(self, *path):
+    def reported(self, *path) -> bool:
         """:returns: whether there is a problem with just this value, so that
             its default is not what the user wants
         """
         return path in self._reported
 
-    def warn(self, path, text):
+    def warn(self, path, text) -> None:
         """Record a warning, likewise."""
         self._warnings.append((self._document.mark(path), str(
             problems.Problem(self._document.place(path), text))))
@@ -119,7 +121,7 @@ class Checker:
                     for key, one in fields.children(field.path).items()}
         return copy.copy(field.default)
 
-    def _unknown_key(self, key, path, schema, known):
+    def _unknown_key(self, key, path, schema, known) -> None:
         where = (*path, key)
         ignored = fields.ignored(schema, key)
         if ignored:
@@ -151,7 +153,7 @@ class Checker:
         self.problem(path, text)
         return self._default(field)
 
-    def _expressions(self, value, path):
+    def _expressions(self, value, path) -> bool:
         if isinstance(value, str) and ('{{' in value or '{%' in value):
             self.problem(path, 'expressions of Ansible are not evaluated '
                          'here; write the value instead of '
@@ -318,7 +320,7 @@ class Checker:
         self._search_expressions(value, path)
         return tuple(one for one in value if isinstance(one, dict))
 
-    def _search_expressions(self, value, path):
+    def _search_expressions(self, value, path) -> None:
         items = (value.items() if isinstance(value, dict)
                  else enumerate(value) if isinstance(value, list) else ())
         for key, one in items:

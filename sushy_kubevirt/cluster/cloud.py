@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The connection to OpenStack, by the user's clouds.yaml."""
 
+from __future__ import annotations
+
 import os
 
 import keystoneauth1.exceptions

@@ -5,6 +5,8 @@ All that can be said about it without asking Kubernetes or OpenStack is said
 here, and all at once.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import pathlib
 
@@ -67,7 +69,7 @@ def of_document(read_document, name=None, namespace=None):
         warnings=tuple(checker.warnings))
 
 
-def _check_names(name, namespace, checker):
+def _check_names(name, namespace, checker) -> None:
     if not identity.is_name(name, identity.MAX_CLUSTER_LENGTH):
         checker.problem(
             ('cluster', 'name'), f'"{name}" cannot name a cluster: it takes '
@@ -81,7 +83,7 @@ def _check_names(name, namespace, checker):
 class _Nodes:
     """Makes the nodes of the specs."""
 
-    def __init__(self, cluster, values, networks, types, checker):
+    def __init__(self, cluster, values, networks, types, checker) -> None:
         self._cluster = cluster
         self._values = values
         self._networks = networks
@@ -139,7 +141,7 @@ class _Nodes:
                     f'{identity.MAX_LENGTH}')
         return [one for one in names if identity.is_name(one)]
 
-    def _warn_of_shared_prefix(self, where, spec, before):
+    def _warn_of_shared_prefix(self, where, spec, before) -> None:
         for one in before:
             if any(one[key] != spec[key] for key in ('type', 'ironic_config')):
                 self._checker.warn(
@@ -179,7 +181,7 @@ class _Nodes:
                                   _unknown_type(name, self._types))
         return None
 
-    def _check_type(self, where, kind, spec):
+    def _check_type(self, where, kind, spec) -> None:
         if kind.secure_boot and kind.boot_mode != 'uefi':
             self._checker.problem(where, f'node type "{kind.name}" has '
                                   '"secure_boot", which needs the boot mode '
@@ -192,7 +194,7 @@ class _Nodes:
                 where, f'nodes of the type "{kind.name}" cannot share one '
                 'claim; put {node} or {index} into its name')
 
-    def _check_architecture(self, where, kind):
+    def _check_architecture(self, where, kind) -> None:
         has = architecture.named(kind.architecture)
         buses = ('virtio', 'scsi') if not has.usb else (
             'virtio', 'scsi', 'sata', 'usb')
@@ -229,7 +231,7 @@ class _Nodes:
                 found = False
         return found
 
-    def _check_unique(self, where, name, volumes):
+    def _check_unique(self, where, name, volumes) -> bool:
         for one, known in ((name, self._names),
                            *((one, self._volumes) for one in volumes)):
             if one in known or not identity.is_name(one):
@@ -297,7 +299,7 @@ class _Nodes:
             return {}
         return {key.strip(): value.strip() for key, _, value in pairs}
 
-    def _check_capabilities(self, where, capabilities):
+    def _check_capabilities(self, where, capabilities) -> None:
         # Ironic keeps all of them in one text.
         for key, value in capabilities.items():
             pair = f'{key}:{value}'
@@ -309,7 +311,7 @@ class _Nodes:
                     'a name, no comma, no colon in its name, and no blanks '
                     'around name and value')
 
-    def _check_boot_mode(self, where, capabilities):
+    def _check_boot_mode(self, where, capabilities) -> None:
         mode = capabilities.get('boot_mode')
         if mode is not None and mode not in _BOOT_MODES:
             self._checker.problem(where, 'the capability "boot_mode" has to '

@@ -5,6 +5,8 @@ A VM is deleted only after its node has left Ironic: otherwise Nova would
 choose the node for a server.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.cluster import bmcs
@@ -153,7 +155,7 @@ def flavors_to_delete(openstack):
     return flavors.compare(openstack.connection, openstack.owner, ())
 
 
-def delete_flavors(openstack, changes):
+def delete_flavors(openstack, changes) -> None:
     """Delete flavors.
 
     :param changes: list of `flavors_to_delete`

@@ -7,6 +7,8 @@ such as ``!vault``, are refused. Anchors, aliases and ``<<`` are understood,
 within limits.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import pathlib
 import re
@@ -138,7 +140,7 @@ class _TooMuch(Exception):
 class _Builder:
     """Makes values of PyYAML's nodes."""
 
-    def __init__(self, path):
+    def __init__(self, path) -> None:
         self.path = path
         self.marks = {}
         self.problems = []
@@ -190,7 +192,7 @@ class _Builder:
         return {**{key: one for key, one in merged.items() if key not in own},
                 **own}
 
-    def _merge(self, node, path, merged):
+    def _merge(self, node, path, merged) -> None:
         # Of several, the first that has a key counts, and own keys before.
         several = (node.value if isinstance(node, yaml.SequenceNode)
                    else [node])
@@ -257,12 +259,12 @@ class _Builder:
         self._check_tag(node, 'str')
         return None
 
-    def _check_tag(self, node, kind):
+    def _check_tag(self, node, kind) -> None:
         if node.tag != _TAG + kind:
             tag = node.tag.replace(_TAG, '!!')
             self._problem(node, f'the tag {tag} is not understood here')
 
-    def _problem(self, node, text):
+    def _problem(self, node, text) -> None:
         self.problems.append(problems.Problem(
             '{}:{}:{}'.format(self.path, *_position(node)), text))
 

@@ -6,6 +6,8 @@ In paths, ``*`` stands for a name that the user chooses and ``[]`` for the
 items of a list.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import enum
 import fnmatch

@@ -6,6 +6,8 @@ to which they report further problems. What they return is complete only if
 the checker has no problems.
 """
 
+from __future__ import annotations
+
 import re
 
 from sushy_kubevirt.cluster import fields
@@ -48,7 +50,7 @@ def networks(cluster, values, checker):
     return result
 
 
-def _check_created(networks, checker):
+def _check_created(networks, checker) -> None:
     # A shared one may have the name of one of this cluster's own.
     made = {}
     for name, network in networks.items():
@@ -97,7 +99,7 @@ def _network(cluster, name, mapping, more, where, checker):
         config=config, switch_info=more.get('switch_info') or name, **options)
 
 
-def _check_reference(text, path, kind, checker):
+def _check_reference(text, path, kind, checker) -> None:
     parts = text.split('/')
     if len(parts) > 2 or not all(map(identity.is_object_name, parts)):
         checker.problem(path, f'"{text}" does not name a {kind}; write name '
@@ -136,7 +138,7 @@ def _type(name, value, values, known, checker):
         vm=value['vm'], bmc=value['bmc'])
 
 
-def _check_size(value, where, checker):
+def _check_size(value, where, checker) -> None:
     if checker.reported(*where):
         return
     for key in 'vcpus', 'memory_mb':
@@ -233,7 +235,7 @@ def _image(url, path, checker):
     return 'registry' if registry else 'http', url
 
 
-def _check_claim(value, where, checker):
+def _check_claim(value, where, checker) -> None:
     name = _PLACEHOLDER.sub('0', value['claim'])
     if not identity.is_object_name(name):
         checker.problem((*where, 'claim'), f'"{value["claim"]}" does not name '

@@ -5,6 +5,8 @@ All follow from the cluster file alone, so that a later run, by another user
 on another machine, finds what an earlier one has made.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import re
@@ -71,7 +73,7 @@ def is_mac(text):
     return bool(_MAC.fullmatch(text))
 
 
-def node_name(prefix, index):
+def node_name(prefix, index) -> str:
     """Make the name of a node: of VM, VirtualMachineBMC and Ironic node.
 
     :param prefix: text
@@ -104,7 +106,7 @@ def interface_name(network):
     return _shortened(network)
 
 
-def attachment_name(cluster, network, shared=False):
+def attachment_name(cluster, network, shared: bool = False):
     """Make the name of a NetworkAttachmentDefinition that is created.
 
     :param cluster: its name
@@ -114,7 +116,7 @@ def attachment_name(cluster, network, shared=False):
     return _shortened(network if shared else f'{cluster}-{network}')
 
 
-def owner(namespace, cluster, uid):
+def owner(namespace, cluster, uid) -> str:
     """Name a cluster in an OpenStack that several Kubernetes clusters share.
 
     :param namespace: of the cluster
@@ -126,7 +128,7 @@ def owner(namespace, cluster, uid):
     return f'{namespace}/{cluster}/{uid}'
 
 
-def bridge_name(namespace, cluster, network, shared=False):
+def bridge_name(namespace, cluster, network, shared: bool = False):
     """Make the name of the Linux bridge of a network that is created.
 
     :param namespace: of the NetworkAttachmentDefinition
@@ -150,7 +152,7 @@ def cluster_name(text):
     return re.sub(r'[^a-z0-9]+', '-', text.lower()).strip('-')
 
 
-def mac(cluster, node, network, attempt=0):
+def mac(cluster, node, network, attempt: int = 0):
     """Make the MAC address of an interface.
 
     :param cluster: its name

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connection to the Kubernetes API with the account of a user."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.kube import client

@@ -6,6 +6,8 @@ them. Sizes are text as Kubernetes has it (``2Gi``), unless a unit is named.
 All are immutable, and equal if they declare the same.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 

@@ -4,6 +4,8 @@
 One watch for each kind, whatever the number of nodes.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 
@@ -28,7 +30,7 @@ class Observed:
     :param resources: tuple of kinds
     """
 
-    def __init__(self, client, options, namespace, cluster, resources):
+    def __init__(self, client, options, namespace, cluster, resources) -> None:
         self._lock = threading.Condition()
         self._objects = {one: {} for one in resources}
         self._changed = set()
@@ -42,7 +44,7 @@ class Observed:
             one.start()
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error) -> None:
         for one in self._watchers:
             one.stop()
 
@@ -74,7 +76,7 @@ class Observed:
         with self._lock:
             return self._objects.get(resource, {}).get(name)
 
-    def wait_gone(self, resource, name, uid, seconds):
+    def wait_gone(self, resource, name, uid, seconds) -> bool:
         """Wait until an object exists no more.
 
         :param resource: an `api_resources.Resource`
@@ -123,7 +125,7 @@ class Observed:
             self._lock.notify_all()
         return version
 
-    def event(self, source, kind, obj):
+    def event(self, source, kind, obj) -> None:
         """See `watcher.Watcher`."""
         objects = self._objects[source.resource]
         with self._lock:
@@ -134,12 +136,12 @@ class Observed:
             self._mark(obj)
             self._lock.notify_all()
 
-    def changed(self):
+    def changed(self) -> None:
         """See `watcher.Watcher`."""
         with self._lock:
             self._lock.notify_all()
 
-    def _mark(self, obj):
+    def _mark(self, obj) -> None:
         self._changed.add(stamp.node_of(obj) or obj['metadata']['name'])
 
 

@@ -7,6 +7,8 @@ the kinds of its volumes, to find names that are taken; and of existing
 networks and claims that the file refers to.
 """
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 import enum
@@ -75,7 +77,7 @@ class Change:
                 'name': self.name, 'node': self.node,
                 'reasons': list(self.reasons)}
 
-    def __str__(self):
+    def __str__(self) -> str:
         why = f' ({"; ".join(self.reasons)})' if self.reasons else ''
         return f'{self.action} {self.resource.kind} {self.name}{why}'
 
@@ -94,7 +96,7 @@ class Conflict:
     node: str | None
     text: str
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.text
 
 
@@ -126,7 +128,7 @@ class Plan:
                 'conflicts': [dataclasses.asdict(one)
                               for one in self.conflicts]}
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return bool(self.changes or self.conflicts)
 
     @property
@@ -190,7 +192,7 @@ def make(client, cluster, namespace):
 
 class _Comparison:
 
-    def __init__(self, client, cluster, namespace):
+    def __init__(self, client, cluster, namespace) -> None:
         self._client = client
         self._cluster = cluster
         self._namespace = namespace
@@ -203,12 +205,12 @@ class _Comparison:
         self._strangers = {}
         self.conflicts = []
 
-    def check_existing(self):
+    def check_existing(self) -> None:
         """Find nodes that could not start: what they refer to is missing."""
         self._check_attachments()
         self._check_claims()
 
-    def _check_attachments(self):
+    def _check_attachments(self) -> None:
         for network in self._cluster.networks.values():
             if network.config is not None or network.attachment is None:
                 continue
@@ -226,7 +228,7 @@ class _Comparison:
             except errors.AccessDenied:
                 pass    # KubeVirt says so when a VM is started.
 
-    def _check_claims(self):
+    def _check_claims(self) -> None:
         wanted = {(node.name, claim) for node in self._cluster.nodes
                   for claim in volumes.claims(node)}
         try:
@@ -238,7 +240,7 @@ class _Comparison:
                 self._lacking([node], api_resources.CLAIM, self._namespace,
                               claim, f'which is a volume of {node}')
 
-    def _lacking(self, nodes, resource, namespace, name, what):
+    def _lacking(self, nodes, resource, namespace, name, what) -> None:
         self.conflicts += [Conflict(node, (
             f'{resource.kind} {namespace}/{name} does not exist, {what}. '
             'Create it, or change the file.')) for node in nodes]
@@ -304,7 +306,7 @@ class _Comparison:
         return Change(Action.CREATE, wanted.resource, wanted.name,
                       wanted.node, wanted)
 
-    def _has_taken_volume(self, wanted):
+    def _has_taken_volume(self, wanted) -> bool:
         """Tell whether a volume of a new VM has the name of another's.
 
         KubeVirt would use it as a disk of the VM.
@@ -323,7 +325,7 @@ class _Comparison:
                 return True
         return False
 
-    def _taken(self, wanted, resource, stranger):
+    def _taken(self, wanted, resource, stranger) -> None:
         owner = stamp.cluster_of(stranger)
         whose = (f'belongs to cluster {owner}'
                  if owner not in (None, self._cluster.name)
@@ -373,7 +375,7 @@ class _Comparison:
                 else stamp.node_of(live) or name)
         return Change(Action.DELETE, resource, name, node, None, live)
 
-    def _conflict(self, wanted, text):
+    def _conflict(self, wanted, text) -> None:
         nodes = [wanted.node]
         if wanted.resource == kinds.NETWORK:
             nodes = self.users(wanted.name) or [None]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Power of a node, through its BMC, by Redfish."""
 
+from __future__ import annotations
+
 import contextlib
 import tempfile
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exceptions of this package."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.cluster import wording
 
 
@@ -14,7 +16,7 @@ class InvalidFile(ClusterError):
     :param problems: iterable of `Problem`
     """
 
-    def __init__(self, problems):
+    def __init__(self, problems) -> None:
         self.problems = tuple(problems)
         super().__init__('\n'.join(str(one) for one in self.problems))
 
@@ -26,13 +28,13 @@ class Problem:
     :param text: what is wrong
     """
 
-    def __init__(self, place, text):
+    def __init__(self, place, text) -> None:
         # The texts quote the cluster file, which another person may have
         # written: control characters must not reach the terminal.
         self.place = wording.printable(place)
         self.text = wording.printable(text)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f'{self.place}: {self.text}' if self.place else self.text
 
 
@@ -44,7 +46,7 @@ class NameTaken(ClusterError):
     :param name: of the object
     """
 
-    def __init__(self, kind, namespace, name):
+    def __init__(self, kind, namespace, name) -> None:
         super().__init__(
             f'{kind} {namespace}/{name} was created by another client in '
             'the meantime. Run plan again.')
@@ -56,7 +58,7 @@ class ChangedMeanwhile(ClusterError):
     :param reason: text of the API server
     """
 
-    def __init__(self, reason):
+    def __init__(self, reason) -> None:
         super().__init__(f'Changed since it was planned, run it again: '
                          f'{reason}')
 
@@ -68,7 +70,7 @@ class ServiceError(ClusterError):
     :param status: HTTP's status code; None without an answer
     """
 
-    def __init__(self, text, status=None):
+    def __init__(self, text, status=None) -> None:
         self.status = status
         super().__init__(text)
 
@@ -83,7 +85,7 @@ class NodesInUse(ClusterError):
     :param names: iterable of names of nodes
     """
 
-    def __init__(self, names):
+    def __init__(self, names) -> None:
         self.names = tuple(names)
         super().__init__(
             f"nodes with an instance: {', '.join(self.names)}. Delete their "
@@ -98,7 +100,7 @@ class BmcUnavailable(ClusterError):
     :param reason: text
     """
 
-    def __init__(self, node, reason):
+    def __init__(self, node, reason) -> None:
         super().__init__(f'BMC of {node}: {reason}')
 
 

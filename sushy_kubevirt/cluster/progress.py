@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines about what happens, for users who wait."""
 
+from __future__ import annotations
+
 import sys
 import threading
 import time
@@ -14,17 +16,17 @@ class Lines:
     :param stream: file to write to; None for none
     """
 
-    def __init__(self, stream=sys.stderr):
+    def __init__(self, stream=sys.stderr) -> None:
         self._stream = stream
         self._lock = threading.Lock()
         self._began = time.monotonic()
 
-    def progress(self, one):
+    def progress(self, one) -> None:
         """Write an `apply.Progress`."""
         self.step(one.subject, one.step, ': '.join(
             filter(None, (one.state, one.message))))
 
-    def step(self, name, step, text=''):
+    def step(self, name, step, text: str = '') -> None:
         """Write a step of a node.
 
         :param name: of the node
@@ -33,7 +35,7 @@ class Lines:
         """
         self.line(f'{name}  {step}' + (f'  {text}' if text else ''))
 
-    def line(self, text):
+    def line(self, text) -> None:
         """Write text with the seconds since the beginning."""
         if self._stream is None:
             return

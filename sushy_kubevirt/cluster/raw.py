@@ -5,6 +5,8 @@ The API server and KubeVirt check nearly all of them. Here are those that this
 package reads itself, or that would make the object another one.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.cluster import wording
 
 _SPEC = 'spec', 'template', 'spec'
@@ -25,7 +27,7 @@ _LISTS = {(*_DEVICES, 'disks'): ('name',), (*_SPEC, 'volumes'): ('name',),
           ('spec', 'dataVolumeTemplates'): ('metadata', 'name')}
 
 
-def check(value, where, checker):
+def check(value, where, checker) -> None:
     """Check the fields.
 
     :param value: dict, fields of a VirtualMachine
@@ -53,7 +55,7 @@ def check(value, where, checker):
                             f'of mappings with "{".".join(name)}"')
 
 
-def check_bmc(value, where, checker):
+def check_bmc(value, where, checker) -> None:
     """Check fields of a VirtualMachineBMC.
 
     :param value: dict, fields of its ``spec``

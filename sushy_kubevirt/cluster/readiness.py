@@ -5,6 +5,8 @@ Reasons are those of KubeVirt, CDI, the scheduler and the operator: they are
 in the conditions of the objects.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import enum
 
@@ -192,7 +194,7 @@ def _conditions(obj):
             (obj.get('status') or {}).get('conditions') or ()}
 
 
-def _text(kind, name, condition):
+def _text(kind, name, condition) -> str:
     words = [word for word in (condition.get('reason'),
                                condition.get('message')) if word]
     return f'{kind} {name}: {": ".join(words)}'

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of nodes in Kubernetes, KubeVirt and Ironic."""
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.cluster import identity

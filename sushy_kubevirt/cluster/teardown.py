@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deletes everything that a cluster has in Kubernetes."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.cluster import model
 from sushy_kubevirt.cluster import plan
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of messages about a cluster file."""
 
+from __future__ import annotations
+
 import difflib
 
 #: Longest text of a value that a message repeats.
@@ -37,7 +39,7 @@ def unknown(what, word, words, where):
     return text
 
 
-def choice(name, value, choices):
+def choice(name, value, choices) -> str:
     """Make the sentence about a value that is not among the permitted ones.
 
     :param name: the key

@@ -6,6 +6,8 @@ earlier run. Objects of others are never changed: an object is created only if
 there is none of its name, and changed or deleted only with its uid.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import threading
 
@@ -32,7 +34,7 @@ class Writer:
     :param options: `options.Options` with the deadline of a write
     """
 
-    def __init__(self, client, plan, options):
+    def __init__(self, client, plan, options) -> None:
         self._client = client
         self._plan = plan
         self._options = options
@@ -80,7 +82,7 @@ class Writer:
             if change.action != Action.RECREATE:
                 raise
 
-    def _leave(self, change):
+    def _leave(self, change) -> None:
         live = self._repeat(lambda: self._use(change, None))
         if networks.users(live):
             return

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sushy-kubevirt-cluster``: clusters of virtual bare metal."""
 
+from __future__ import annotations
+
 from importlib import metadata
 import sys
 
@@ -33,7 +35,7 @@ class Application(app.App):
 
     NAME = NAME
 
-    def __init__(self):
+    def __init__(self) -> None:
         manager = commandmanager.CommandManager(None)
         for name, one in COMMANDS.items():
             manager.add_command(name, one)

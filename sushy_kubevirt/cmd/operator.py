@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sushy-kubevirt-operator``: the operator for VirtualMachineBMCs."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import os

@@ -9,6 +9,8 @@ tasks; so the methods of `vmedia.BaseDriver` that use a device raise
 NotSupportedError.
 """
 
+from __future__ import annotations
+
 from sushy_tools.emulator.resources import vmedia
 from sushy_tools import error
 
@@ -23,13 +25,13 @@ class KubeVirtDriver(vmedia.BaseDriver):
     :param _systems: the system driver, which sushy-emulator passes
     """
 
-    def __init__(self, config, logger, _systems):
+    def __init__(self, config, logger, _systems) -> None:
         # Not vmedia.BaseDriver's __init__, which opens a database file.
         self._config = config
         self._logger = logger
 
     @property
-    def driver(self):
+    def driver(self) -> str:
         """Return the name of the driver, for sushy-emulator's log."""
         return '<kubevirt-vmedia>'
 
@@ -43,10 +45,11 @@ class KubeVirtDriver(vmedia.BaseDriver):
         raise error.NotSupportedError(
             'sushy-kubevirt does not support this route of sushy-tools')
 
-    def insert_image(self, identity, device, image_url, *args, **kwargs):
+    def insert_image(self, identity, device, image_url, *args,
+                     **kwargs) -> None:
         """:raises: `error.NotSupportedError`"""
         self._get_device(identity, device)
 
-    def eject_image(self, identity, device):
+    def eject_image(self, identity, device) -> None:
         """:raises: `error.NotSupportedError`"""
         self._get_device(identity, device)

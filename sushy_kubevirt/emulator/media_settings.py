@@ -5,6 +5,8 @@ The options' names are in `settings`, their meaning in
 `machine.options.MediaOptions`.
 """
 
+from __future__ import annotations
+
 from urllib import parse
 
 from sushy_kubevirt.kube import errors

@@ -39,6 +39,8 @@ HTML, is replaced in its workers.
 With a driver other than kubevirt, upstream's emulator is unchanged.
 """
 
+from __future__ import annotations
+
 import atexit
 import copy
 import functools
@@ -96,7 +98,7 @@ _ARGUMENTS = {
 }
 
 
-def enable():
+def enable() -> None:
     """Make drivers selectable by name in sushy-emulator.
 
     Call it in the config file, before or after the options are set. Further
@@ -168,7 +170,7 @@ def enable():
     _replace_authentication(main.RedfishAuthMiddleware)
 
 
-def prepare(app):
+def prepare(app) -> None:
     """Make an application the template of others, see `clone`.
 
     It serves nothing itself: sushy-tools' own views refer to it, whatever
@@ -217,7 +219,7 @@ class _State:
     :param services: its `service_context.Services`
     """
 
-    def __init__(self, app, driver=None, services=None):
+    def __init__(self, app, driver=None, services=None) -> None:
         self._app = app
         self._lock = threading.RLock()
         self._arguments = None  # name and arguments of the driver
@@ -239,7 +241,7 @@ class _State:
         os.register_at_fork(before=self._stop_threads,
                             after_in_child=self._start_in_child)
 
-    def check(self):
+    def check(self) -> None:
         """Start the kubevirt driver; exit the program if an option is invalid.
 
         It reads the kubeconfig and does not wait for the cluster. Other
@@ -261,7 +263,7 @@ class _State:
                 print(f'sushy-kubevirt: {line}', file=sys.stderr)
             sys.exit(_EXIT)
 
-    def _stop_threads(self):
+    def _stop_threads(self) -> None:
         """Close the driver of a server that loads it and then forks workers.
 
         A lock that another thread holds at the fork stays locked in the
@@ -275,7 +277,7 @@ class _State:
             self._close_driver()
         _wait_for_threads()
 
-    def _start_in_child(self):
+    def _start_in_child(self) -> None:
         """Start in a worker what `_stop_threads` has stopped."""
         self._lock = threading.RLock()
         if self._started_in is None or self._driver is not None:
@@ -363,7 +365,7 @@ class _State:
         return name is not None and issubclass(_load(name),
                                                system_driver.KubeVirtDriver)
 
-    def use(self, driver):
+    def use(self, driver) -> None:
         """Use a driver that a test created.
 
         :param driver: a `system_driver.KubeVirtDriver`
@@ -374,7 +376,7 @@ class _State:
             self._app.config, driver.settings, driver.cluster)
         self._arguments = (self._name(), (), driver.settings)
 
-    def _create_driver(self):
+    def _create_driver(self) -> None:
         """Create the driver, unless the present one has the same arguments.
 
         The config file of SUSHY_EMULATOR_CONFIG is read first; that of
@@ -399,13 +401,13 @@ class _State:
         self.services = services
         self._app.logger.debug('System driver %s: %s', name, driver.driver)
 
-    def close(self):
+    def close(self) -> None:
         """Stop the driver and its threads when the program ends."""
         with self._lock:
             self._started_in = None
             self._close_driver()
 
-    def _close_driver(self):
+    def _close_driver(self) -> None:
         self.responses.clear()
         if isinstance(self._driver, system_driver.KubeVirtDriver):
             self._driver.close()
@@ -414,7 +416,7 @@ class _State:
         self._driver = self._arguments = self.services = None
 
 
-def _wait_for_threads():
+def _wait_for_threads() -> None:
     """Wait until the daemon threads of this process have ended.
 
     Python joins a thread before it ends in the kernel. OpenSSL frees the data
@@ -431,7 +433,7 @@ def _wait_for_threads():
         time.sleep(0.001)
 
 
-def _defer_tls_handshake(context):
+def _defer_tls_handshake(context) -> None:
     """Do TLS handshakes in the threads that serve connections.
 
     Werkzeug's server does them in the thread that accepts connections, where
@@ -444,7 +446,7 @@ def _defer_tls_handshake(context):
             context.wrap_socket, do_handshake_on_connect=False)
 
 
-def _replace_gunicorn_errors():
+def _replace_gunicorn_errors() -> None:
     """Let gunicorn answer invalid HTTP with Redfish errors, if it serves."""
     util = sys.modules.get('gunicorn.util')
     if util is not None:
@@ -459,7 +461,7 @@ def _state(app):
     return found
 
 
-def _set_up_logging(app):
+def _set_up_logging(app) -> None:
     """Log to the application's handler, unless logging is configured.
 
     Flask decides the same way for its own logger.
@@ -493,13 +495,13 @@ def _load(name):
         ) from None
 
 
-def _replace_authentication(middleware):
+def _replace_authentication(middleware) -> None:
     """Disable upstream's authentication where the kubevirt driver serves."""
     stock_init = middleware.__init__
     stock_call = middleware.__call__
 
     @functools.wraps(stock_init)
-    def init(self, app, auth_file):
+    def init(self, app, auth_file) -> None:
         # app is the bound method `wsgi_app` of the application.
         self.state = _state(app.__self__)
         self.app, self.auth_file = app, auth_file

@@ -5,6 +5,8 @@ Reads and checks them. Every invalid or unknown option is reported at startup
 with its name and value.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import ipaddress
 import re
@@ -92,7 +94,7 @@ class Settings:
     events: event_options.EventOptions = event_options.EventOptions()
     machine: options.Options = options.Options()
 
-    def allows(self, machine):
+    def allows(self, machine) -> bool:
         """Return whether clients may access a system and get its events.
 
         :param machine: a `machine.Machine`
@@ -112,7 +114,7 @@ def is_vm(text):
                 and _NAME.fullmatch(name))
 
 
-def is_uuid(text):
+def is_uuid(text) -> bool:
     """Return whether a text is a UUID, in any notation."""
     try:
         uuid.UUID(text)

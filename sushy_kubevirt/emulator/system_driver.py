@@ -11,6 +11,8 @@ sushy-tools' views, which would call the methods of `AbstractSystemsDriver`,
 are all replaced (`redfish.routes`). Those methods raise NotSupportedError.
 """
 
+from __future__ import annotations
+
 import contextlib
 import uuid
 
@@ -37,7 +39,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
         super().initialize(config, logger)
         return cls
 
-    def __init__(self, machines=None, given=None, access=None):
+    def __init__(self, machines=None, given=None, access=None) -> None:
         """Create the driver without calling the cluster's API.
 
         :param machines: a `cluster.Cluster`; None creates the one that the
@@ -76,11 +78,11 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
             'sushy-kubevirt', *self._api_server, scope.namespaces,
             scope.label_selector, scope.vm))))
 
-    def start(self):
+    def start(self) -> None:
         """Start the watches, see `cluster.Cluster.start`."""
         self.cluster.start()
 
-    def close(self):
+    def close(self) -> None:
         """Stop the watches and threads of the cluster."""
         self.cluster.close()
 
@@ -154,7 +156,7 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
     # AbstractSystemsDriver, sushy-tools 2.2.0
 
     @property
-    def driver(self):
+    def driver(self) -> str:
         """Return the name of the driver, for sushy-emulator's log."""
         return '<kubevirt>'
 

@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resources of the Kubernetes and KubeVirt APIs, and their URL paths."""
 
+from __future__ import annotations
+
 import dataclasses
+import typing
+
+from sushy_kubevirt.kube import objects
+
+#: What objects of a resource are to the type checker.
+ObjectT = typing.TypeVar('ObjectT')
 
 #: Prefix of the annotations that BMCs write to a VirtualMachine.
 PREFIX = 'sushy-kubevirt.openstack.org/'
@@ -11,7 +19,7 @@ SUBRESOURCES_GROUP = 'subresources.kubevirt.io'
 
 
 @dataclasses.dataclass(frozen=True)
-class Resource:
+class Resource(typing.Generic[ObjectT]):
     """A resource type of the API; the group is '' in the core API."""
 
     group: str
@@ -19,15 +27,16 @@ class Resource:
     plural: str
     kind: str
 
-    def __str__(self):
+    def __str__(self) -> str:
         return '.'.join(filter(None, (self.plural, self.group)))
 
     @property
-    def api_version(self):
+    def api_version(self) -> str:
         """``apiVersion`` of its objects: ``group/version``, or ``v1``."""
         return '/'.join(filter(None, (self.group, self.version)))
 
-    def path(self, namespace=None, name=None, subresource=None):
+    def path(self, namespace: str | None = None, name: str | None = None,
+             subresource: str | None = None) -> str:
         """Return the URL path of the collection or of one object.
 
         :param namespace: None or '' for all namespaces
@@ -36,13 +45,14 @@ class Resource:
         return _path(self.group, self.version, namespace, self.plural,
                      name, subresource)
 
-    def action_path(self, namespace, name, action):
+    def action_path(self, namespace: str, name: str, action: str) -> str:
         """Return the URL path of a KubeVirt action, such as ``start``."""
         return _path(SUBRESOURCES_GROUP, self.version, namespace,
                      self.plural, name, action)
 
 
-def _path(group, version, namespace, plural, name, last):
+def _path(group: str, version: str, namespace: str | None, plural: str,
+          name: str | None, last: str | None) -> str:
     parts = ['/apis', group, version] if group else ['/api', version]
     if namespace:
         parts += ['namespaces', namespace]
@@ -54,15 +64,20 @@ def _path(group, version, namespace, plural, name, last):
     return '/'.join(parts)
 
 
-VM = Resource('kubevirt.io', 'v1', 'virtualmachines', 'VirtualMachine')
-VMI = Resource('kubevirt.io', 'v1', 'virtualmachineinstances',
-               'VirtualMachineInstance')
-KUBEVIRT = Resource('kubevirt.io', 'v1', 'kubevirts', 'KubeVirt')
-SECRET = Resource('', 'v1', 'secrets', 'Secret')
-EVENT = Resource('', 'v1', 'events', 'Event')
-CONFIG_MAP = Resource('', 'v1', 'configmaps', 'ConfigMap')
-CLAIM = Resource('', 'v1', 'persistentvolumeclaims', 'PersistentVolumeClaim')
-DATA_VOLUME = Resource('cdi.kubevirt.io', 'v1beta1', 'datavolumes',
-                       'DataVolume')
-UPLOAD_TOKEN = Resource('upload.cdi.kubevirt.io', 'v1beta1',
-                        'uploadtokenrequests', 'UploadTokenRequest')
+VM: Resource[objects.VirtualMachine] = Resource(
+    'kubevirt.io', 'v1', 'virtualmachines', 'VirtualMachine')
+VMI: Resource[objects.VirtualMachineInstance] = Resource(
+    'kubevirt.io', 'v1', 'virtualmachineinstances', 'VirtualMachineInstance')
+KUBEVIRT: Resource[objects.Json] = Resource(
+    'kubevirt.io', 'v1', 'kubevirts', 'KubeVirt')
+SECRET: Resource[objects.Json] = Resource('', 'v1', 'secrets', 'Secret')
+EVENT: Resource[objects.Json] = Resource('', 'v1', 'events', 'Event')
+CONFIG_MAP: Resource[objects.Json] = Resource(
+    '', 'v1', 'configmaps', 'ConfigMap')
+CLAIM: Resource[objects.Json] = Resource(
+    '', 'v1', 'persistentvolumeclaims', 'PersistentVolumeClaim')
+DATA_VOLUME: Resource[objects.DataVolume] = Resource(
+    'cdi.kubevirt.io', 'v1beta1', 'datavolumes', 'DataVolume')
+UPLOAD_TOKEN: Resource[objects.Json] = Resource(
+    'upload.cdi.kubevirt.io', 'v1beta1', 'uploadtokenrequests',
+    'UploadTokenRequest')

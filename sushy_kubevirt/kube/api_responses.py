@@ -4,6 +4,8 @@
 Independent of the HTTP library.
 """
 
+from __future__ import annotations
+
 import json
 import re
 
@@ -73,7 +75,7 @@ class ApiCall:
     """
 
     def __init__(self, verb, resource, namespace, name=None, sub=None,
-                 group=None):
+                 group=None) -> None:
         self.verb = verb
         self.kind = resource.kind
         path = f'{resource.plural}/{sub}' if sub else resource.plural
@@ -81,7 +83,7 @@ class ApiCall:
         self.namespace = namespace or ''
         self.name = name
 
-    def __str__(self):
+    def __str__(self) -> str:
         where = self.namespace or 'all namespaces'
         if self.name:
             where = '/'.join(filter(None, (self.namespace, self.name)))
@@ -171,7 +173,7 @@ def _provider(resource):
     return 'CDI' if 'cdi.' in resource else 'KubeVirt'
 
 
-def _is_admission(text):
+def _is_admission(text) -> bool:
     """Return whether a 403 comes from admission or a quota, not RBAC."""
     return ('denied the request' in text or 'denied request' in text
             or 'exceeded quota' in text)

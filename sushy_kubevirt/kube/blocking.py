@@ -6,6 +6,8 @@ another thread holds during either. The caller then repeats it in a thread. So
 a function that may be attempted must be repeatable up to that point.
 """
 
+from __future__ import annotations
+
 import contextlib
 import threading
 

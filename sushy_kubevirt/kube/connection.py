@@ -6,6 +6,8 @@ they expire and creates TLS contexts. `client` sends the requests, `kubeconfig`
 parses kubeconfigs.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import logging
 import os
@@ -96,7 +98,7 @@ class Access:
         return context
 
 
-def _load_cert(context, pem):
+def _load_cert(context, pem) -> None:
     # `ssl` reads client certificates only from files. A file in memory keeps
     # the key off the disk.
     if hasattr(os, 'memfd_create'):
@@ -118,7 +120,7 @@ class Connection:
     :raises: what ``read`` raises, as it is called at once
     """
 
-    def __init__(self, read):
+    def __init__(self, read) -> None:
         self._read = read
         self._pause = RENEW_SECONDS
         self.after_fork()
@@ -163,7 +165,7 @@ class Connection:
                 'kubeconfig in the configuration or in $KUBECONFIG')
         return cls(_from_files([path], context))
 
-    def after_fork(self):
+    def after_fork(self) -> None:
         """Replace the lock, which a thread of the parent may have held."""
         self._lock = threading.Lock()
 
@@ -229,7 +231,7 @@ class Connection:
             self._pause = min(self._pause * 2, LONGEST_RENEW_SECONDS)
             return seen
 
-    def _use(self, access):
+    def _use(self, access) -> None:
         now = time.time()
         self._renewed_at = time.monotonic()
         self._token_at = 0

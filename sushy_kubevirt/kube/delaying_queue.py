@@ -6,6 +6,8 @@ and does not merge entries of one key, `sched` does not notice an earlier entry
 that is added while it sleeps.
 """
 
+from __future__ import annotations
+
 import heapq
 import threading
 import time
@@ -18,14 +20,14 @@ class DelayingQueue:
     returned once.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._condition = threading.Condition()
         self._due = []              # heap of (time, number, key)
         self._items = {}            # key: item
         self._number = 0
         self._closed = False
 
-    def put(self, key, item, seconds=0):
+    def put(self, key, item, seconds: int = 0) -> None:
         """Add an item.
 
         :param key: hashable; an item replaces the one that has the same key
@@ -63,7 +65,7 @@ class DelayingQueue:
         with self._condition:
             return len(self._items)
 
-    def close(self):
+    def close(self) -> None:
         """Make `next` return None in all threads."""
         with self._condition:
             self._closed = True

@@ -7,6 +7,8 @@ who has to act on it: it names the object, the value and the remedy, and
 contains no secret.
 """
 
+from __future__ import annotations
+
 #: Advice for connections that get no answer, not even a refusal.
 FILTERED = 'check that no NetworkPolicy or firewall blocks the connection'
 
@@ -25,7 +27,7 @@ class MachineNotFound(MachineError):
     :param identity: what was asked for: UUID, name or namespace/name
     """
 
-    def __init__(self, identity, message=''):
+    def __init__(self, identity, message: str = '') -> None:
         super().__init__(
             message or f'There is no VirtualMachine {identity}')
         self.identity = identity
@@ -38,7 +40,7 @@ class AmbiguousName(MachineError):
     :param candidates: qualified names (namespace/name) of those it could be
     """
 
-    def __init__(self, identity, candidates):
+    def __init__(self, identity, candidates) -> None:
         self.identity = identity
         self.candidates = tuple(candidates)
         super().__init__(
@@ -63,7 +65,7 @@ class InvalidValue(MachineError):
         listed
     """
 
-    def __init__(self, property, value, allowed=(), message=''):
+    def __init__(self, property, value, allowed=(), message: str = '') -> None:
         self.property = property
         self.value = value
         self.allowed = tuple(
@@ -100,7 +102,8 @@ class MediaUnreachable(MachineError):
         ``unreachable``
     """
 
-    def __init__(self, message, url='', kind='unreachable'):
+    def __init__(self, message, url: str = '',
+                 kind: str = 'unreachable') -> None:
         super().__init__(message)
         self.url = url
         self.kind = kind
@@ -114,7 +117,8 @@ class AccessDenied(MachineError):
     :param namespace: '' for the whole cluster
     """
 
-    def __init__(self, message, verb='', resource='', namespace=''):
+    def __init__(self, message, verb: str = '', resource: str = '',
+                 namespace: str = '') -> None:
         super().__init__(message)
         self.verb = verb
         self.resource = resource
@@ -139,7 +143,8 @@ class Unavailable(MachineError):
         sent and no response arrived
     """
 
-    def __init__(self, message, retry_after=None, maybe_done=False):
+    def __init__(self, message, retry_after=None,
+                 maybe_done: bool = False) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.maybe_done = maybe_done

@@ -5,6 +5,8 @@ Both come from the KubeVirt object. Where RBAC denies a BMC access to it,
 all gates count as disabled and the version as unknown.
 """
 
+from __future__ import annotations
+
 import logging
 import re
 import threading
@@ -51,13 +53,13 @@ class Gates:
     :param options: an `options.Options`
     """
 
-    def __init__(self, client, options):
+    def __init__(self, client, options) -> None:
         self._client = client
         self._options = options
         self._warned = False
         self.after_fork()
 
-    def after_fork(self):
+    def after_fork(self) -> None:
         """Forget what was read, and the lock and thread of the parent."""
         self._lock = threading.Lock()
         self._refreshing = False
@@ -78,7 +80,7 @@ class Gates:
             self.refresh_in_background()
         return self._version
 
-    def refresh_in_background(self):
+    def refresh_in_background(self) -> None:
         """Read the KubeVirt object in a thread, unless one is doing so."""
         with self._lock:
             if self._refreshing:
@@ -125,7 +127,7 @@ class Gates:
             self._refresh()
         return self._pod_interface
 
-    def _refresh_quietly(self):
+    def _refresh_quietly(self) -> None:
         try:
             self._refresh()
         except errors.MachineError as e:
@@ -135,7 +137,7 @@ class Gates:
         finally:
             self._refreshing = False
 
-    def _refresh(self):
+    def _refresh(self) -> None:
         try:
             found = [item for items, _ in self._client.pages(
                 api_resources.KUBEVIRT) for item in items]

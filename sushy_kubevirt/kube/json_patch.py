@@ -12,10 +12,12 @@ remove the first of two disks it may rename that to the second and remove the
 second, although the copy may lack parts of both.
 """
 
+from __future__ import annotations
+
 _ANNOTATIONS = '/metadata/annotations/'
 
 
-def diff(old, new, path=''):
+def diff(old, new, path: str = ''):
     """Return the JSON patch from one value to another.
 
     :param old: a JSON value
@@ -72,7 +74,7 @@ def _name(item):
     return item.get('name') if isinstance(item, dict) else item
 
 
-def guarded_diff(vm, edited, strict=False):
+def guarded_diff(vm, edited, strict: bool = False):
     """Return a patch with tests that refuse it after a concurrent change.
 
     The API server refuses the patch (409 or 422, `errors.Conflict`) if the
@@ -106,7 +108,7 @@ def guarded_diff(vm, edited, strict=False):
     return tests + operations
 
 
-def send(machine, vm, edited, strict=False):
+def send(machine, vm, edited, strict: bool = False):
     """Patch a VM with the changes of its edited copy, see `guarded_diff`.
 
     Sends at most one request without retries; call it in a step of

@@ -7,6 +7,8 @@ that has 18 MiB without it. So only a child process imports it and returns the
 connection's settings over a pipe. `main` is the child, `read` runs it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import json
@@ -25,7 +27,7 @@ CHILD_SECONDS = 60
 _begun = []
 
 
-def begin():
+def begin() -> None:
     """Start the child that the next `read` needs, which takes as long as the
     other imports of a program. It reads no file before.
     """
@@ -73,7 +75,7 @@ def _start():
         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def main():
+def main() -> None:
     """Read kubeconfigs in the child: JSON on stdin, JSON result on stdout."""
     # Output of plugins and libraries goes to stderr, not into the result.
     out = os.fdopen(os.dup(1), 'w')
@@ -156,7 +158,7 @@ def _describe(paths, context):
             f'Kubeconfig {os.pathsep.join(paths)} is empty')
     name, namespace = _context(merger, paths, context)
 
-    def persist():
+    def persist() -> None:
         # Saves refreshed OIDC tokens. If the file cannot be written, the
         # next read refreshes them again.
         try:

@@ -10,6 +10,8 @@ the others (RFC 1950), as objects of a kind resemble each other.
 Not thread-safe: the caller holds a lock.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 import zlib
@@ -30,7 +32,7 @@ class Entry:
 
     __slots__ = ('key', 'uid', 'version', 'link', 'data', 'dictionary')
 
-    def __init__(self, obj, link, text, dictionary):
+    def __init__(self, obj, link, text, dictionary) -> None:
         metadata = obj['metadata']
         self.key = object_key(obj)
         self.uid = metadata.get('uid', '')
@@ -58,7 +60,7 @@ class ObjectCache:
         adds it again.
     """
 
-    def __init__(self, trim, link, readmits=False):
+    def __init__(self, trim, link, readmits: bool = False) -> None:
         self._trim = trim
         self._link = link
         self._readmits = readmits
@@ -66,7 +68,7 @@ class ObjectCache:
         self._dictionary = None
         self._tombstones = {}       # uid: version of the deletion, or None
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, key):
@@ -83,7 +85,7 @@ class ObjectCache:
         return max((e.version or 0 for e in self._entries.values()),
                    default=0)
 
-    def put(self, obj):
+    def put(self, obj) -> bool:
         """Add an object unless a newer version is cached or it was deleted.
 
         :param obj: the object, trimmed in place
@@ -138,7 +140,7 @@ class ObjectCache:
             return []
         return [self._entries.pop(key)]
 
-    def discard(self, key):
+    def discard(self, key) -> bool:
         """Remove an object that is no longer needed.
 
         :returns: True if it was cached
@@ -174,7 +176,7 @@ class ObjectCache:
             del self._entries[entry.key]
         return removed
 
-    def _add_tombstone(self, uid, version):
+    def _add_tombstone(self, uid, version) -> None:
         self._tombstones[uid] = version
         while len(self._tombstones) > _MAX_TOMBSTONES:
             del self._tombstones[next(iter(self._tombstones))]

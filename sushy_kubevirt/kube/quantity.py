@@ -5,6 +5,8 @@
 (PSS), as it imports the whole kubernetes package.
 """
 
+from __future__ import annotations
+
 import decimal
 import re
 

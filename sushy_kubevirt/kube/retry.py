@@ -14,6 +14,8 @@ would still be functions of ours; what it would replace are the ten lines of
 `run`.
 """
 
+from __future__ import annotations
+
 import contextlib
 import itertools
 import math

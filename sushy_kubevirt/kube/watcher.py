@@ -5,6 +5,8 @@ Each collection has a thread. It passes lists and events to a sink, such as a
 cache, and records whether the watch works.
 """
 
+from __future__ import annotations
+
 import logging
 import threading
 import time
@@ -46,7 +48,8 @@ class Watcher:
     """
 
     def __init__(self, client, options, resource, namespace, label_selector,
-                 field_selector, sink, metadata_only=False, streams=False):
+                 field_selector, sink, metadata_only: bool = False,
+                 streams: bool = False) -> None:
         self.resource = resource
         self.namespace = namespace
         self._client = client
@@ -65,13 +68,13 @@ class Watcher:
         #: Time (`time.monotonic`) the watch broke; None while it works.
         self.broken_since = time.monotonic()
 
-    def start(self):
+    def start(self) -> None:
         """Start the thread."""
         threading.Thread(
             target=self._run, daemon=True,
             name=f'watch-{self.resource.plural}').start()
 
-    def stop(self):
+    def stop(self) -> None:
         """End the watch and the thread, without waiting for it."""
         self._closing.set()
         watch = self._watch
@@ -88,7 +91,7 @@ class Watcher:
             self._page_size *= PAGE_GROWTH
             raise
 
-    def _run(self):
+    def _run(self) -> None:
         failures = 0
         while not self._closing.is_set():
             self._worked = False
@@ -217,7 +220,7 @@ class Watcher:
             self.broken_since = time.monotonic()
             self._worked = self.broken_since - began > SHORTEST_WATCH
 
-    def _record_failure(self, error, failures):
+    def _record_failure(self, error, failures) -> None:
         # A single failure is not reported, as watches break regularly, and
         # an expired list is repeated with larger pages.
         if failures > 1 or not (

@@ -9,6 +9,8 @@ control to its caller, ``websocket-client`` 0.2 MiB and a thread for each
 connection. `client` imports this module with the first connection.
 """
 
+from __future__ import annotations
+
 import asyncio
 import ssl
 
@@ -86,7 +88,7 @@ class WebSocket:
     :param call: the `api_responses.ApiCall`, for messages
     """
 
-    def __init__(self, socket, call):
+    def __init__(self, socket, call) -> None:
         self._socket = socket
         self._call = call
 
@@ -119,7 +121,7 @@ class WebSocket:
             raise errors.ConnectionLost(
                 f'{self._call}: connection lost: {e}') from None
 
-    async def close(self):
+    async def close(self) -> None:
         """Close the connection, within `CLOSE_SECONDS`."""
         await self._socket.close()
 

@@ -101,6 +101,8 @@ precedence and the annotation is discarded.
     across a change from UEFI to Legacy and back.
 """
 
+from __future__ import annotations
+
 import json
 
 from sushy_kubevirt.kube import api_resources
@@ -134,7 +136,7 @@ def read(obj, key):
     return value if isinstance(value, dict) else {}
 
 
-def write(obj, key, value):
+def write(obj, key, value) -> None:
     """Set an annotation, or remove it if the value is empty.
 
     :param obj: a VM, which is changed
@@ -161,7 +163,7 @@ def boot_once_id(obj):
     return annotations.get(BOOT_ONCE)
 
 
-def set_boot_once_id(template, id_):
+def set_boot_once_id(template, id_) -> None:
     """Set or remove the ``boot-once`` annotation of future VMIs.
 
     :param template: the template of a VM, which is changed

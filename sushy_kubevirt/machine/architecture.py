@@ -8,6 +8,8 @@ of KubeVirt 1.9: ``pkg/virt-api/webhooks`` (arm64.go, amd64.go, s390x.go),
 virt-launcher's ``converter/arch`` and ``efi/efi.go``.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 

@@ -7,6 +7,8 @@ every BMC of the VM shows the same values and none needs storage. Attributes
 that KubeVirt has a field for are in `bios`.
 """
 
+from __future__ import annotations
+
 import json
 import math
 
@@ -103,7 +105,7 @@ def change(values):
     return lambda vm, vmi: _replace(vm, vmi, {**get(vm), **values})
 
 
-def reset(machine):
+def reset(machine) -> None:
     """Reset the BIOS attributes to their default, which is to have none.
 
     :param machine: a `machine.Machine`
@@ -202,7 +204,7 @@ def system_info_change(name, text):
     """
     _check_length(text, name, 'A system info parameter')
 
-    def change(vm, vmi):
+    def change(vm, vmi) -> None:
         known = {**_load(vm, SYSTEM_INFO), name: text}
         known = {key: value for key, value in known.items() if value}
         _annotate(vm, SYSTEM_INFO, json.dumps(known, sort_keys=True)
@@ -227,7 +229,7 @@ def _annotations(vm):
     return vm['metadata'].get('annotations') or {}
 
 
-def _annotate(vm, annotation, text):
+def _annotate(vm, annotation, text) -> None:
     """Set or remove an annotation.
 
     :param vm: the VM, which is changed

@@ -7,6 +7,8 @@ machines and compare them. Both kinds take effect with the next VMI; until
 then the current value is the one the VMI was created with.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.kube import errors
@@ -158,7 +160,7 @@ def set(machine, values):
     boot.write(boot_change, lambda: changes.write(machine, parts))
 
 
-def reset(machine):
+def reset(machine) -> None:
     """Remove the attributes that clients have set in the annotation.
 
     `VM_ATTRIBUTES` are left unchanged: they have no default, and a client may

@@ -9,6 +9,8 @@ reconciler (`one_time_boot`) as soon as its boot has started. A mode alone or
 with ``Continuous`` is a permanent change; a mode with ``Once`` lasts one boot.
 """
 
+from __future__ import annotations
+
 import copy
 import dataclasses
 import enum
@@ -168,7 +170,7 @@ class Change:
     """
 
     def __init__(self, machine, target=None, enabled=None, mode=None,
-                 order=None, http_uri=None, media_targets=()):
+                 order=None, http_uri=None, media_targets=()) -> None:
         self.machine = machine
         self.target = target
         self.enabled = enabled
@@ -180,7 +182,7 @@ class Change:
         self._media_targets = media_targets
         self._id = boot_overrides.new_id()
 
-    def __call__(self, vm, vmi):
+    def __call__(self, vm, vmi) -> None:
         with pod_interface.showing(self.machine, vm, vmi):
             self._change(vm, vmi)
 
@@ -238,12 +240,12 @@ class Change:
                 or boot_order.lacks_interfaces(vm['spec']['template']))
 
 
-def set_default_order(machine):
+def set_default_order(machine) -> None:
     """Restore the persistent boot order that the VM's owner wrote.
 
     :param machine: a `machine.Machine`
     """
-    def step(vm, vmi):
+    def step(vm, vmi) -> None:
         edited = copy.deepcopy(vm)
         http = _is_http(edited)
         boot_options.edit(edited, vmi, None)
@@ -265,7 +267,7 @@ def secure_boot_change(enabled):
     :raises: when it is called, `errors.WrongState` if it is switched on in
         Legacy mode
     """
-    def change(vm, vmi):
+    def change(vm, vmi) -> None:
         pending = boot_overrides.once(vm)
         if pending is None or not pending.get('mode'):
             firmware.edit_secure_boot(vm, enabled, vmi)
@@ -282,7 +284,7 @@ def secure_boot_change(enabled):
     return change
 
 
-def _needs_once(pending, target, enabled, mode):
+def _needs_once(pending, target, enabled, mode) -> bool:
     return enabled is Enabled.ONCE or pending is not None and (
         mode is not None or target is not None)
 
@@ -303,7 +305,8 @@ def _is_http(vm):
     )
 
 
-def _edit(vm, vmi, target, enabled, mode, id_, terminate, media_targets=()):
+def _edit(vm, vmi, target, enabled, mode, id_, terminate,
+          media_targets=()) -> None:
     """Edit a VM in place; the parameters are those of `set`.
 
     :param id_: ID of a new one-time override
@@ -333,7 +336,7 @@ def _edit(vm, vmi, target, enabled, mode, id_, terminate, media_targets=()):
         boot_overrides.apply_continuous(vm, class_)
 
 
-def _edit_mode(vm, pending, mode, id_, terminate):
+def _edit_mode(vm, pending, mode, id_, terminate) -> None:
     boot_overrides.remove_once(vm)
     firmware.set_mode(vm, mode)
     if pending is not None and pending.get('target'):
@@ -341,7 +344,7 @@ def _edit_mode(vm, pending, mode, id_, terminate):
                                   terminate=terminate)
 
 
-def _edit_once(vm, vmi, pending, class_, mode, id_, terminate):
+def _edit_once(vm, vmi, pending, class_, mode, id_, terminate) -> None:
     if pending is None:
         if class_ or mode:
             # It replaces a continuous override: after a boot with Once,

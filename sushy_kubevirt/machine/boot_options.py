@@ -12,6 +12,8 @@ interfaces ``Boot1001`` and up. A disk that is added at the end, as for virtual
 media, does not change the references of others.
 """
 
+from __future__ import annotations
+
 import copy
 import dataclasses
 
@@ -76,7 +78,7 @@ def order(vm):
     return tuple(option.reference for option in tried)
 
 
-def edit(vm, vmi, references):
+def edit(vm, vmi, references) -> None:
     """Replace the persistent boot order of a VM and keep its overrides.
 
     :param vm: a VM, which is changed

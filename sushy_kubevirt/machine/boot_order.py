@@ -12,6 +12,8 @@ still the recorded ones, so that edits made by other clients since then are
 kept.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import enum
 
@@ -136,7 +138,7 @@ def devices(template):
         device.order is None, device.order or 0))
 
 
-def lacks_interfaces(template):
+def lacks_interfaces(template) -> bool:
     """Return whether KubeVirt adds an interface to the VM's VMIs.
 
     :param template: the VM's ``spec.template``
@@ -259,7 +261,7 @@ def _number(template, ordered, others=()):
     return record
 
 
-def restore(template, record):
+def restore(template, record) -> None:
     """Undo the changes of `prioritize` or `apply` that are still in place.
 
     :param template: a VM's ``spec.template``, which is changed
@@ -292,7 +294,7 @@ def restore(template, record):
         item['bootOrder'] = order
 
 
-def _hardware(template, make=False):
+def _hardware(template, make: bool = False):
     place = template
     for key in ('spec', 'domain', 'devices'):
         if make:

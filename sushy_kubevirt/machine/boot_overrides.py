@@ -9,6 +9,8 @@ it restores the layer below. `boot` and `one_time_boot` decide when layers are
 applied and removed.
 """
 
+from __future__ import annotations
+
 import uuid
 
 from sushy_kubevirt.machine import annotations
@@ -94,7 +96,7 @@ def _was_assigned(vmi):
                     'Scheduled', 'Running', 'Unknown', 'Succeeded'))
 
 
-def preserve_once(vm, vmi):
+def preserve_once(vm, vmi) -> None:
     """Keep a one-time override for the next VMI if the present VMI is about
     to be stopped before it was assigned to a node.
 
@@ -117,7 +119,8 @@ def new_id():
     return uuid.uuid4().hex[:8]
 
 
-def apply_once(vm, id_, target=None, mode=None, terminate=False):
+def apply_once(vm, id_, target=None, mode=None,
+               terminate: bool = False) -> None:
     """Apply a one-time override to a VM that has none.
 
     :param vm: a VM, which is changed
@@ -151,7 +154,7 @@ def _prioritize(vm, target):
                                  media_annotation.drives(vm))
 
 
-def restore_generation(vm, layer):
+def restore_generation(vm, layer) -> None:
     """Restore the ``generation`` of a one-time override that was reapplied.
 
     :param vm: a VM with a one-time override that no VMI carries yet; is
@@ -161,7 +164,7 @@ def restore_generation(vm, layer):
     _write(vm, 'once', dict(once(vm), generation=layer['generation']))
 
 
-def apply_continuous(vm, target):
+def apply_continuous(vm, target) -> None:
     """Apply a continuous override to a VM that has no override.
 
     :param vm: a VM, which is changed
@@ -172,7 +175,7 @@ def apply_continuous(vm, target):
         'changes': _prioritize(vm, target)})
 
 
-def apply_order(vm, devices):
+def apply_order(vm, devices) -> None:
     """Apply a persistent boot order to a VM without one and without overrides.
 
     :param vm: a VM, which is changed
@@ -182,7 +185,7 @@ def apply_order(vm, devices):
         'changes': boot_order.apply(vm['spec']['template'], devices)})
 
 
-def remove_order(vm):
+def remove_order(vm) -> None:
     """Remove the persistent boot order from a VM that has no override.
 
     :param vm: a VM, which is changed
@@ -194,7 +197,7 @@ def remove_order(vm):
         _write(vm, 'order', None)
 
 
-def reapply_once(vm, vmi, layer, terminate, id_=None):
+def reapply_once(vm, vmi, layer, terminate, id_=None) -> None:
     """Apply a one-time override again that was just removed.
 
     It keeps its ID, so that the VM may come out unchanged. If a VMI carries
@@ -218,7 +221,7 @@ def reapply_once(vm, vmi, layer, terminate, id_=None):
         restore_generation(vm, layer)
 
 
-def remove_once(vm):
+def remove_once(vm) -> None:
     """Remove the one-time override, if there is one.
 
     :param vm: a VM, which is changed
@@ -242,7 +245,7 @@ def remove_once(vm):
     _write(vm, 'once', None)
 
 
-def remove_all(vm):
+def remove_all(vm) -> None:
     """Remove all overrides; the persistent boot order stays.
 
     :param vm: a VM, which is changed
@@ -255,7 +258,7 @@ def remove_all(vm):
         _write(vm, 'continuous', None)
 
 
-def add_interface(vm, vmi, binding):
+def add_interface(vm, vmi, binding) -> None:
     """Write the interface that KubeVirt would add to the VM's VMIs, so that it
     can have a boot order; nothing if the VM has interfaces.
 
@@ -281,7 +284,7 @@ def add_interface(vm, vmi, binding):
         annotations.POD_INTERFACE: binding}
 
 
-def remove_unused_interface(vm):
+def remove_unused_interface(vm) -> None:
     """Remove the interface that `add_interface` wrote.
 
     It stays while an override or an order of a BMC needs it, and if another
@@ -308,7 +311,7 @@ def _devices(spec):
     return (spec.get('domain') or {}).get('devices') or {}
 
 
-def remove_unused_http_drive(vm):
+def remove_unused_http_drive(vm) -> None:
     """Remove the drive of HTTP boot if no override has that target any more.
 
     :param vm: a VM, which is changed
@@ -334,7 +337,7 @@ def ends_at_reboot(vm):
             and domain.get('rebootPolicy') == TERMINATE)
 
 
-def _write(vm, name, layer):
+def _write(vm, name, layer) -> None:
     layers = _layers(vm)
     if layer is None:
         layers.pop(name, None)
@@ -370,7 +373,7 @@ def _is_once(layer):
             and layer.get('mode') in (None, *_MODES))
 
 
-def _is_continuous(layer):
+def _is_continuous(layer) -> bool:
     return layer.get('target') in _TARGETS
 
 

@@ -7,6 +7,8 @@ KubeVirt has to finish an operation first, else None. It is called again, with
 a fresh VM, when the patch has to be repeated.
 """
 
+from __future__ import annotations
+
 import copy
 
 from sushy_kubevirt.kube import json_patch
@@ -29,7 +31,8 @@ def apply(changes, vm, vmi):
     return None
 
 
-def write(machine, changes, needs_vmi=lambda vm: True, waits=False):
+def write(machine, changes, needs_vmi=lambda vm: True,
+          waits: bool = False) -> None:
     """Make all changes by one patch, or none.
 
     :param machine: a `machine.Machine`

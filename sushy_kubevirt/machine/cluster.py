@@ -7,6 +7,8 @@ that a cluster can be created before a process forks. After a later fork the
 child starts its own threads.
 """
 
+from __future__ import annotations
+
 import copy
 import dataclasses
 import logging
@@ -61,8 +63,8 @@ class Cluster:
     :raises: `errors.ConfigError` if ``vm`` has another form
     """
 
-    def __init__(self, connection, namespaces=(), label_selector='',
-                 options=options.Options(), vm=None, shared=None):
+    def __init__(self, connection, namespaces=(), label_selector: str = '',
+                 options=options.Options(), vm=None, shared=None) -> None:
         if vm and '/' not in vm:
             raise errors.ConfigError(
                 f'The VM {vm!r} has to be given as namespace/name')
@@ -105,7 +107,7 @@ class Cluster:
         made._origin = self
         return made
 
-    def _reset(self):
+    def _reset(self) -> None:
         #: Set by `close`; ends all waiting.
         self.closing = threading.Event()
         self._lock = threading.Lock()
@@ -125,7 +127,7 @@ class Cluster:
         self.media = manager.Manager(self, self._scope['namespaces'],
                                      self._shared)
 
-    def after_fork(self):
+    def after_fork(self) -> None:
         """Reset the state, as threads and sockets belong to the parent."""
         self._client.after_fork()
         self.gates.after_fork()
@@ -178,7 +180,7 @@ class Cluster:
                 each for each in found if each is not None)
         return known[1]
 
-    def machine(self, identity, wait=True):
+    def machine(self, identity, wait: bool = True):
         """Find one machine.
 
         :param identity: UUID (of the firmware, else the VM's uid), name, or
@@ -228,7 +230,7 @@ class Cluster:
             return None
         return machine.Machine(self, *key, *identity)
 
-    def wait_ready(self, timeout=None):
+    def wait_ready(self, timeout=None) -> None:
         """Wait until all VMs and VMIs of the scope are listed.
 
         :param timeout: seconds; None for Options.read_deadline
@@ -281,7 +283,7 @@ class Cluster:
         """
         machines = {}
 
-        def notify(key, vm, vmi):
+        def notify(key, vm, vmi) -> None:
             if vm is None:
                 machine = machines.pop(key, None)
             else:
@@ -384,7 +386,7 @@ class Cluster:
         self._fetched[key] = time.monotonic()
         return vm, vmi
 
-    def refresh(self, machine):
+    def refresh(self, machine) -> None:
         """Read a machine, KubeVirt's version and its feature gates again,
         and queue the machine for the one-time boot reconciler.
 
@@ -469,7 +471,7 @@ class Cluster:
         except errors.ObjectNotFound as e:
             raise errors.Conflict(str(e)) from None
 
-    def delete_vmi(self, machine, uid):
+    def delete_vmi(self, machine, uid) -> None:
         """See `machine.Machine.delete_vmi`."""
         key = (machine.namespace, machine.name)
         try:
@@ -478,7 +480,7 @@ class Cluster:
         except errors.ObjectNotFound:
             pass
 
-    def wait(self, machine, ready, timeout):
+    def wait(self, machine, ready, timeout) -> bool:
         """See `machine.Machine.wait`."""
         deadline = time.monotonic() + timeout
         while True:
@@ -550,11 +552,11 @@ class Cluster:
         except errors.MachineError:
             pass    # the action succeeded; the watch will report the change
 
-    def _record_write(self, vm):
+    def _record_write(self, vm) -> None:
         self._cache.put_vm(vm)
         self._note_version(vm)
 
-    def _note_version(self, vm):
+    def _note_version(self, vm) -> None:
         if vm is not None and self.recent_writes is not None:
             self.recent_writes.record(vm['metadata']['uid'],
                                       vm['metadata'].get('resourceVersion'))
@@ -577,7 +579,7 @@ class Cluster:
         at = self._fetched.get(key)
         return at is not None and time.monotonic() - at < FETCHED_SECONDS
 
-    def close(self):
+    def close(self) -> None:
         """Stop the threads and close the connections."""
         self.closing.set()
         if self._boot_reconciler is not None:
@@ -588,7 +590,7 @@ class Cluster:
             self._client.close()
 
 
-def _after_fork():
+def _after_fork() -> None:
     for cluster in list(_clusters):
         cluster.after_fork()
 

@@ -13,6 +13,8 @@ reason.
 Output of a guest from before the connection is lost: QEMU discards it.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import dataclasses
@@ -77,7 +79,7 @@ class Console:
     :param port: `SERIAL` or `DISPLAY`
     """
 
-    def __init__(self, find, output, notice, port=SERIAL):
+    def __init__(self, find, output, notice, port=SERIAL) -> None:
         self._find = find
         self._output = output
         self._notice = notice
@@ -116,7 +118,7 @@ class Console:
         self._input_added.set()
         return len(accepted)
 
-    async def send(self, data):
+    async def send(self, data) -> None:
         """Send input to the guest like `write`; wait until all is accepted.
 
         :param data: bytes
@@ -130,12 +132,12 @@ class Console:
             if data:
                 await self._input_taken.wait()
 
-    def discard_input(self):
+    def discard_input(self) -> None:
         """Discard input that has not been sent yet."""
         self._input.clear()
         self._input_taken.set()
 
-    async def run(self):
+    async def run(self) -> bool:
         """Connect whenever a VMI runs, until this task is cancelled.
 
         The display is connected once.
@@ -183,11 +185,11 @@ class Console:
             if self._unsubscribe is not None:
                 self._unsubscribe()
 
-    def _on_event(self, *_machine):
+    def _on_event(self, *_machine) -> None:
         with contextlib.suppress(RuntimeError):     # the loop is closed
             self._loop.call_soon_threadsafe(self._changed.set)
 
-    async def _wait(self, seconds):
+    async def _wait(self, seconds) -> bool:
         """Wait for a change.
 
         :returns: True if there was one in time
@@ -198,7 +200,7 @@ class Console:
                 return True
         return False
 
-    async def _wait_for_end(self, machine, instance):
+    async def _wait_for_end(self, machine, instance) -> bool:
         """Wait until the cache shows that an instance is gone.
 
         Other changes of the VM do not prolong the wait.
@@ -218,7 +220,7 @@ class Console:
                 return False
         return True
 
-    async def _wait_for_key(self, machine, instance):
+    async def _wait_for_key(self, machine, instance) -> None:
         """Wait until input connects again, or the instance is gone."""
         self._key_connects = True
         while self._key_connects and _is_current(machine, instance):
@@ -245,14 +247,14 @@ class Console:
             LOG.info('%s: %s disconnected', machine.qualified_name,
                      self._port.name)
 
-    def _works(self, machine):
+    def _works(self, machine) -> None:
         self._tries = 0
         if self._told:
             self._tell(f'The {self._port.name} of '
                        f'{machine.qualified_name} is connected.')
             self._told = ''
 
-    async def _send(self, socket):
+    async def _send(self, socket) -> None:
         # If the connection is lost, `_serve` notices it, too.
         with contextlib.suppress(errors.ConnectionLost):
             while True:
@@ -263,11 +265,11 @@ class Console:
                     self.discard_input()
                     await socket.send(data)
 
-    def _refuse_input(self):
+    def _refuse_input(self) -> None:
         self._accepts_input = False
         self.discard_input()
 
-    def _tell(self, text):
+    def _tell(self, text) -> None:
         if text != self._told:
             self._told = text
             self._notice(text)
@@ -299,7 +301,7 @@ def _instance(vmi):
     return vmi['metadata']['uid'], status.get('nodeName')
 
 
-def _state(machine, port):
+def _state(machine, port) -> str:
     problem = machine.problem()
     if problem is not None:
         return f'cannot run: {problem.message}'

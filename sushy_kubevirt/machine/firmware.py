@@ -12,6 +12,8 @@ Management Mode, which is switched on with it. Switching secure boot off leaves
 that on, because it is harmless.
 """
 
+from __future__ import annotations
+
 import copy
 import enum
 
@@ -121,7 +123,7 @@ def set_mode(vm, mode_):
     return [old or None, new]
 
 
-def restore_mode(vm, change):
+def restore_mode(vm, change) -> None:
     """Undo a `set_mode` if the mode is still the one that it set.
 
     :param vm: a VM, which is changed
@@ -183,13 +185,13 @@ def edit_secure_boot(vm, enabled, vmi=None):
         _switch_on_smm(template)
 
 
-def _secure(vm, loader):
+def _secure(vm, loader) -> bool:
     efi = loader.get('efi')
     return efi is not None and efi.get(
         'secureBoot', has_secure_boot(vm)) is not False
 
 
-def _put(template, loader):
+def _put(template, loader) -> None:
     domain = template.setdefault('spec', {}).setdefault('domain', {})
     if loader:
         domain.setdefault('firmware', {})['bootloader'] = loader
@@ -199,7 +201,7 @@ def _put(template, loader):
             del domain['firmware']
 
 
-def _switch_on_smm(template):
+def _switch_on_smm(template) -> None:
     domain = template['spec']['domain']
     if 'tdx' in (domain.get('launchSecurity') or {}):
         # Its firmware needs no SMM, and KubeVirt refuses it (amd64.go of 1.9).

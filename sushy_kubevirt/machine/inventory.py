@@ -7,6 +7,8 @@ generated. The VMI takes precedence. If neither has a value, KubeVirt's default
 is used (``pkg/defaults`` of KubeVirt 1.9).
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.kube import quantity
@@ -106,7 +108,7 @@ class Inventory:
                 ).rstrip()
 
 
-def needs_sizes(vm, vmi):
+def needs_sizes(vm, vmi) -> bool:
     """Return whether a machine's sizes have to be read from its instance type
     or preference, because it has no VMI.
     """
@@ -174,7 +176,7 @@ def _chassis(chassis):
                       for field in dataclasses.fields(Chassis)})
 
 
-def _attached(domain, name):
+def _attached(domain, name) -> bool:
     return (domain.get('devices') or {}).get(name) is not False
 
 

@@ -6,6 +6,8 @@ cache at the moment of the call, changes go to the API. The modules it
 delegates to document the values.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.kube import api_resources
@@ -37,7 +39,7 @@ class Machine:
 
     __slots__ = ('cluster', 'namespace', 'name', 'uid', 'uuid')
 
-    def __init__(self, cluster, namespace, name, uid, uuid):
+    def __init__(self, cluster, namespace, name, uid, uuid) -> None:
         self.cluster = cluster
         self.namespace = namespace
         self.name = name
@@ -49,7 +51,7 @@ class Machine:
         self.uuid = uuid
 
     @property
-    def qualified_name(self):
+    def qualified_name(self) -> str:
         """'namespace/name' of the VM."""
         return f'{self.namespace}/{self.name}'
 
@@ -148,7 +150,7 @@ class Machine:
             'value': guard['metadata']['resourceVersion'],
         }] + list(operations))
 
-    def patch_vmi(self, vmi, operations):
+    def patch_vmi(self, vmi, operations) -> None:
         """Apply a JSON patch to this VMI. No retries.
 
         :param vmi: the VMI
@@ -157,11 +159,11 @@ class Machine:
         """
         self.cluster.patch_vmi(self, vmi, operations)
 
-    def delete_vmi(self, uid):
+    def delete_vmi(self, uid) -> None:
         """Delete the VMI with this uid, if it exists. No retries."""
         self.cluster.delete_vmi(self, uid)
 
-    def refresh(self):
+    def refresh(self) -> None:
         """Read the machine and its cluster again, see `Cluster.refresh`."""
         self.cluster.refresh(self)
 
@@ -220,7 +222,7 @@ class Machine:
         """Return whether the node of the guest does not respond."""
         return power_state.node_lost(self.objects()[1])
 
-    def reset(self, reset_type, restart_powers_on=True):
+    def reset(self, reset_type, restart_powers_on: bool = True) -> None:
         """Change the power, see `reset.reset`.
 
         :param reset_type: a `power_state.ResetType`
@@ -246,7 +248,7 @@ class Machine:
         """Return the `power_restore_policy.Policy`, or None."""
         return power_restore_policy.of(self.objects()[0], self.options)
 
-    def set_power_restore_policy(self, policy):
+    def set_power_restore_policy(self, policy) -> None:
         """Set the policy, see `power_restore_policy.set`.
 
         :param policy: a `power_restore_policy.Policy`
@@ -268,7 +270,7 @@ class Machine:
         return boot.booted_from(self.objects()[1])
 
     def set_boot(self, target=None, enabled=None, mode=None, http_uri=None,
-                 order=None):
+                 order=None) -> None:
         """Set the boot source override, the mode or the boot order.
 
         The parameters are those of `boot.Change`.
@@ -278,7 +280,7 @@ class Machine:
             'http_uri': http_uri, 'order': order})
 
     def change(self, boot_settings=None, policy=None, asset_tag=None,
-               indicator=None):
+               indicator=None) -> None:
         """Change several settings at once; None leaves a setting.
 
         An error means that nothing was changed.
@@ -321,7 +323,7 @@ class Machine:
         """Return a tuple of references, see `boot_options.order`."""
         return boot_options.order(self._bootable())
 
-    def set_default_boot_order(self):
+    def set_default_boot_order(self) -> None:
         """Restore the boot order that the VM's owner wrote."""
         boot.set_default_order(self)
 
@@ -360,7 +362,7 @@ class Machine:
             return firmware.secure_boot({'spec': {'template': vmi}})
         return firmware.secure_boot(vm, vmi)
 
-    def set_secure_boot(self, enabled):
+    def set_secure_boot(self, enabled) -> None:
         """Switch secure boot on or off, see `boot.secure_boot_change`."""
         changes.write(self, (boot.secure_boot_change(enabled),))
 
@@ -419,14 +421,15 @@ class Machine:
             eject.eject(self, device)
             raise
 
-    def require_media_upload(self):
+    def require_media_upload(self) -> None:
         """Check that a client can upload an image.
 
         :raises: `errors.Unsupported` without CDI or its upload proxy
         """
         insert.require_upload(self)
 
-    def upload_media(self, device_id, image, probe, write_protected=True,
+    def upload_media(self, device_id, image, probe,
+                     write_protected: bool = True,
                      wait=None):
         """Insert an image that a client sends, replacing the present medium.
 
@@ -445,7 +448,7 @@ class Machine:
         return self._complete(device, insert.upload_image(
             self, device, image, probe, write_protected), wait)
 
-    def eject_media(self, device_id, verify=None):
+    def eject_media(self, device_id, verify=None) -> None:
         """Eject the medium of a device; an empty device is no error.
 
         :param verify: new value of `media_verify`; None leaves it
@@ -470,7 +473,7 @@ class Machine:
         """
         return ca_certificates.add(self, _device(device_id), pem)
 
-    def delete_media_certificate(self, device_id, certificate_id):
+    def delete_media_certificate(self, device_id, certificate_id) -> None:
         """Delete a certificate of a device.
 
         :raises: `errors.InvalidValue` if there is no such certificate
@@ -481,7 +484,7 @@ class Machine:
         """Return whether inserts verify TLS certificates by default."""
         return ca_certificates.verify(self, _device(device_id))
 
-    def set_media_verify(self, device_id, verify):
+    def set_media_verify(self, device_id, verify) -> None:
         """Set the default returned by `media_verify`."""
         changes.write(self, self._verify_changes(_device(device_id), verify))
 
@@ -511,11 +514,11 @@ class Machine:
         """Return the values of a `bios.VmAttribute`, see `bios.values_of`."""
         return bios.values_of(attribute, self.objects()[0])
 
-    def set_attributes(self, values):
+    def set_attributes(self, values) -> None:
         """Change the BIOS attributes given, see `bios.set`."""
         bios.set(self, values)
 
-    def reset_attributes(self):
+    def reset_attributes(self) -> None:
         """Reset the BIOS attributes to their defaults, see `bios.reset`."""
         bios.reset(self)
 
@@ -523,7 +526,7 @@ class Machine:
         """Return the asset tag, '' if there is none."""
         return attributes.asset_tag(self.objects()[0])
 
-    def set_asset_tag(self, tag):
+    def set_asset_tag(self, tag) -> None:
         """Set the asset tag, see `attributes.asset_tag_change`."""
         self.change(asset_tag=tag)
 
@@ -531,7 +534,7 @@ class Machine:
         """Return the name that a client gave to the BMC, or ''."""
         return attributes.controller_name(self.objects()[0])
 
-    def set_controller_name(self, name):
+    def set_controller_name(self, name) -> None:
         """Name the BMC, see `attributes.controller_name_change`."""
         changes.write(self, (attributes.controller_name_change(name),))
 
@@ -539,7 +542,7 @@ class Machine:
         """Return what a client wrote, see `attributes.system_info`."""
         return attributes.system_info(self.objects()[0], name)
 
-    def set_system_info(self, name, text):
+    def set_system_info(self, name, text) -> None:
         """Write a parameter, see `attributes.system_info_change`."""
         changes.write(self, (attributes.system_info_change(name, text),))
 
@@ -547,11 +550,11 @@ class Machine:
         """Return the indicator LED: 'Lit', 'Blinking' or 'Off'."""
         return attributes.indicator(self.objects()[0])
 
-    def set_indicator(self, state):
+    def set_indicator(self, state) -> None:
         """Set the indicator LED, see `attributes.indicator_change`."""
         self.change(indicator=state)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f'Machine({self.qualified_name}, {self.uuid})'
 
 

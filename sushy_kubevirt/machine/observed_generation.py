@@ -14,6 +14,8 @@ KubeVirt change a VMI's annotations, but not its spec (VMIUpdateAdmitter in
 pkg/virt-api/webhooks/validating-webhook/admitters/vmi-update-admitter.go).
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import run_strategy
@@ -38,7 +40,7 @@ def lags(vm, vmi):
             and not run_strategy.is_latest(vm, vmi))
 
 
-def update(machine, vm, vmi):
+def update(machine, vm, vmi) -> None:
     """Update the VMI's annotation. Sends one request without retries.
 
     :param machine: a `machine.Machine`

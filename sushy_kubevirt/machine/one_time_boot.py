@@ -25,6 +25,8 @@ process that began it has ended before. It ends the back-off of a VM that was
 stopped before its guest ran. `observed_generation` says what it does to VMIs.
 """
 
+from __future__ import annotations
+
 import copy
 import logging
 import time
@@ -129,7 +131,7 @@ def desired_vm_on_removal(vm, vmi):
             annotations.RUN_STRATEGY not in vm_annotations)
 
 
-def _run_under_always(vm, vmi):
+def _run_under_always(vm, vmi) -> None:
     """Set ``Always`` so that KubeVirt creates another VMI when the guest's
     reboot ends this one, and save the present run strategy.
 
@@ -151,7 +153,7 @@ def _run_under_always(vm, vmi):
         run_strategy.save(vm, saved_strategy, uid)
 
 
-def _restore_run_strategy(vm, vmi):
+def _restore_run_strategy(vm, vmi) -> None:
     """Restore the saved run strategy of a VM if that is due; discard it if
     another client has changed the run strategy since.
 
@@ -184,7 +186,7 @@ def _restore_run_strategy(vm, vmi):
         run_strategy.clear_saved(vm)
 
 
-def has_needless_back_off(vm, vmi):
+def has_needless_back_off(vm, vmi) -> bool:
     """Return whether a VM that is off would be started later than requested.
 
     KubeVirt counts a VMI that was stopped before its guest ran as a failed
@@ -214,7 +216,7 @@ class OneTimeBootReconciler:
     :param worker: a `reconcile_loop.Worker`; None for one of its own
     """
 
-    def __init__(self, cluster, worker=None):
+    def __init__(self, cluster, worker=None) -> None:
         self._cluster = cluster
         self._restarts = {}         # VM's uid: time its restart was seen
         self._denied = {}           # VM's uid: uid of the VMI it may not patch
@@ -222,20 +224,20 @@ class OneTimeBootReconciler:
             'one-time-boot', 'one-time boot', self._reconcile, worker)
         self._problems = {}         # VM's uid: the problem logged last
 
-    def start(self):
+    def start(self) -> None:
         """Subscribe to the cluster and start the thread."""
         self._cluster.subscribe(self._changed)
         self._loop.start()
 
-    def close(self):
+    def close(self) -> None:
         """Stop the thread."""
         self._loop.close()
 
-    def enqueue(self, machine):
+    def enqueue(self, machine) -> None:
         """Reconcile a machine now, whether or not it has changed."""
         self._loop.add(machine)
 
-    def _changed(self, machine, vm, vmi):
+    def _changed(self, machine, vm, vmi) -> None:
         """Queue a machine if it needs a change.
 
         Called by the cluster for each change of a VM or its VMI. Runs in the
@@ -257,7 +259,7 @@ class OneTimeBootReconciler:
                 or self._generation_lags(machine, vm, vmi)):
             self._loop.add(machine)
 
-    def _log_problem(self, machine, vm, vmi):
+    def _log_problem(self, machine, vm, vmi) -> None:
         problem = power_state.problem(vm, vmi)
         if problem == self._problems.get(machine.uid):
             return
@@ -268,7 +270,7 @@ class OneTimeBootReconciler:
         LOG.warning('%s was requested to start but cannot (%s): %s',
                     machine.qualified_name, problem.reason, problem.message)
 
-    def _reconcile(self, machine, vm, vmi):
+    def _reconcile(self, machine, vm, vmi) -> None:
         edited = desired_vm(vm, vmi)
         if edited is not None:
             vm = machine.patch(patch(vm, edited))
@@ -286,7 +288,7 @@ class OneTimeBootReconciler:
         return (observed_generation.lags(vm, vmi)
                 and self._denied.get(machine.uid) != vmi['metadata']['uid'])
 
-    def _update_generation(self, machine, vm, vmi):
+    def _update_generation(self, machine, vm, vmi) -> None:
         try:
             observed_generation.update(machine, vm, vmi)
         except (errors.AccessDenied, errors.Rejected) as e:
@@ -295,7 +297,7 @@ class OneTimeBootReconciler:
             LOG.info('%s: status.observedGeneration stays behind until the '
                      'VMI ends: %s', machine.qualified_name, e)
 
-    def _finish_restart(self, machine, vm, vmi):
+    def _finish_restart(self, machine, vm, vmi) -> None:
         """Request a restart that a killed BMC process has not requested."""
         pending = run_strategy.restarting(vm)
         start_pending = run_strategy.start_pending(vm)

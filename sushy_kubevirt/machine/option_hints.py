@@ -6,6 +6,8 @@ called depends on the service: a config file has options, a VirtualMachineBMC
 has fields.
 """
 
+from __future__ import annotations
+
 
 def hint(options, field, text):
     """Build the part of a message that says which option to change.

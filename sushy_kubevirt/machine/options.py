@@ -5,6 +5,8 @@ The Redfish and IPMI services read them from their own configuration files.
 The `machine` package reads neither a file nor the environment for them.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 

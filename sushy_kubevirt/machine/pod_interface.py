@@ -7,6 +7,8 @@ in the VM or as ``preferredAutoattachPodInterface`` of its preference
 `boot_order.lacks_interfaces` sees the VM's.
 """
 
+from __future__ import annotations
+
 import contextlib
 import copy
 from typing import Iterator

@@ -7,6 +7,8 @@ accepts the next request, the step returns a `WaitCondition` and is called
 again when that condition is met.
 """
 
+from __future__ import annotations
+
 import logging
 import time
 
@@ -28,7 +30,7 @@ class WaitCondition:
         error at the write deadline
     """
 
-    def __init__(self, what, met, seconds=None):
+    def __init__(self, what, met, seconds=None) -> None:
         self.what = what
         self.met = met
         self.seconds = seconds

@@ -6,6 +6,8 @@ after each of them the VM is consistent, or the one-time boot reconciler of
 the next BMC process can repair it.
 """
 
+from __future__ import annotations
+
 import copy
 import logging
 
@@ -28,7 +30,7 @@ _BEGUN_SECONDS = 0.5
 _RESUME_SECONDS = 3.0
 
 
-def on(machine):
+def on(machine) -> None:
     """Power on a machine; resume a paused one.
 
     A machine that is shutting down is started when its VMI has ended.
@@ -43,7 +45,7 @@ def on(machine):
                      lambda vm, vmi: _start_cached(machine, vm, vmi))
 
 
-def _start_cached(machine, vm, vmi):
+def _start_cached(machine, vm, vmi) -> bool:
     """Start a VM that is off in the cache, see `machine.Machine.write`.
 
     All depends on the VM being as it was cached: then it has no VMI
@@ -163,7 +165,7 @@ def _unhalt(machine, vm):
     return json_patch.send(machine, vm, edited, strict=True)
 
 
-def run_under_always(machine, vm, strategy):
+def run_under_always(machine, vm, strategy) -> None:
     """Set ``Always`` for a one-time boot and save the VM's own strategy.
 
     A reboot of the guest ends the VMI of the one-time boot; under its own
@@ -178,7 +180,7 @@ def run_under_always(machine, vm, strategy):
     json_patch.send(machine, vm, edited)
 
 
-def force_off(machine):
+def force_off(machine) -> None:
     """Stop a machine with grace period 0, also while it is shutting down.
 
     :param machine: a `machine.Machine`
@@ -189,7 +191,7 @@ def force_off(machine):
     power_action.run(machine, _Off(machine, True).step)
 
 
-def shut_down(machine):
+def shut_down(machine) -> None:
     """Ask the guest to shut down within its own grace period.
 
     A paused guest is resumed for it.
@@ -203,7 +205,7 @@ def shut_down(machine):
 class _Off:
     """A stop, or the cancellation of a start."""
 
-    def __init__(self, machine, force):
+    def __init__(self, machine, force) -> None:
         self._machine = machine
         self._force = force
         self._unconfirmed = False
@@ -239,7 +241,7 @@ class _Off:
         self._resume(vmi)
         return None
 
-    def _resume(self, vmi):
+    def _resume(self, vmi) -> None:
         if not self._force:
             resume(self._machine, vmi)
 
@@ -330,7 +332,7 @@ def _prepare_stop(machine, vm, vmi):
     return vm, None
 
 
-def resume(machine, vmi):
+def resume(machine, vmi) -> None:
     """Resume a paused guest that is being asked to shut down.
 
     A request to shut down fails while a guest is paused, its grace period
@@ -343,7 +345,7 @@ def resume(machine, vmi):
     :param machine: a `machine.Machine`
     :param vmi: its VMI
     """
-    def step(_vm, vmi):
+    def step(_vm, vmi) -> None:
         if _can_be_resumed(vmi):
             machine.call('unpause', resource=api_resources.VMI)
 

@@ -22,6 +22,8 @@ instead, and an annotation saves the run strategy for the next power-on (see
 afterwards.
 """
 
+from __future__ import annotations
+
 import copy
 import enum
 
@@ -78,7 +80,7 @@ def of(vm, options):
     return _POLICY.get(strategy)
 
 
-def set(machine, policy):
+def set(machine, policy) -> None:
     """Set the policy of a machine.
 
     :param machine: a `machine.Machine`
@@ -126,7 +128,7 @@ def _change(machine, vm, vmi, strategy_to_set):
     return None
 
 
-def _while_on(vm, vmi, strategy_to_set):
+def _while_on(vm, vmi, strategy_to_set) -> None:
     remembered, saved_for = run_strategy.saved(vm)
     waits = run_strategy.of(vm) == run_strategy.ALWAYS and remembered not in (
         None, run_strategy.ALWAYS)
@@ -147,7 +149,7 @@ def _ends_at_reboot(vmi):
             and domain.get('rebootPolicy') == boot_overrides.TERMINATE)
 
 
-def _while_off(vm, vmi, strategy_to_set):
+def _while_off(vm, vmi, strategy_to_set) -> None:
     strategy = run_strategy.of(vm)
     ending = run_strategy.is_active(vmi)
     if strategy == strategy_to_set or (
@@ -159,7 +161,7 @@ def _while_off(vm, vmi, strategy_to_set):
         run_strategy.save(vm, strategy_to_set)
 
 
-def _set_strategy(vm, strategy):
+def _set_strategy(vm, strategy) -> None:
     vm['spec'].pop('running', None)
     vm['spec']['runStrategy'] = strategy
     run_strategy.clear_saved(vm)

@@ -4,6 +4,8 @@
 Reads only; `reset` changes the state.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import datetime
 import enum
@@ -197,7 +199,7 @@ def state(vm, vmi):
     return PowerState.POWERING_ON
 
 
-def paused(vmi):
+def paused(vmi) -> bool:
     """Return whether a guest's vCPUs are paused, by a client or by an error
     of its storage; also while the guest is being stopped.
 
@@ -359,7 +361,7 @@ def sync_failure(vmi):
     return SYNC_FAILED, synchronized.get('message') or ''
 
 
-def _is_outdated(scheduled, vmi):
+def _is_outdated(scheduled, vmi) -> bool:
     """Return True for an ``Unschedulable`` of a PVC that exists by now.
 
     virt-controller sets it, without a time, while a PVC is missing, and keeps
@@ -390,7 +392,7 @@ def recovery_required(vm):
         'the volumes of the VM to their original claims'))
 
 
-def migrates_volumes(vm):
+def migrates_volumes(vm) -> bool:
     """Return whether the volumes of a running VM are being migrated.
 
     KubeVirt refuses restarts meanwhile (RestartVMRequestHandler in

@@ -5,6 +5,8 @@ Serves the reconcilers of one-time boots (`one_time_boot`) and of virtual
 media (`media.reconciler`).
 """
 
+from __future__ import annotations
+
 import logging
 import threading
 
@@ -28,20 +30,20 @@ class Worker:
     :param name: name of the thread
     """
 
-    def __init__(self, name):
+    def __init__(self, name) -> None:
         self._name = name
         self.queue = delaying_queue.DelayingQueue()
 
-    def start(self):
+    def start(self) -> None:
         """Start the thread."""
         threading.Thread(target=self._run, daemon=True,
                          name=self._name).start()
 
-    def close(self):
+    def close(self) -> None:
         """End the thread after its current turn."""
         self.queue.close()
 
-    def _run(self):
+    def _run(self) -> None:
         while True:
             entry = self.queue.next()
             if entry is None:
@@ -64,7 +66,7 @@ class ReconcileLoop:
         None for one of its own
     """
 
-    def __init__(self, name, subject, reconcile, worker=None):
+    def __init__(self, name, subject, reconcile, worker=None) -> None:
         self._subject = subject
         self._reconcile = reconcile
         self._own = None if worker else Worker(name)
@@ -72,18 +74,18 @@ class ReconcileLoop:
         self._closed = False
         self._failures = {}         # VM's uid: number of failed attempts
 
-    def start(self):
+    def start(self) -> None:
         """Start the thread, unless it is shared."""
         if self._own is not None:
             self._own.start()
 
-    def close(self):
+    def close(self) -> None:
         """Begin no further turn."""
         self._closed = True
         if self._own is not None:
             self._own.close()
 
-    def add(self, machine, seconds=0, key=None):
+    def add(self, machine, seconds: int = 0, key=None) -> None:
         """Queue a machine.
 
         :param machine: a `machine.Machine`
@@ -93,7 +95,7 @@ class ReconcileLoop:
         """
         self._queue.put((self, key or machine.uid), (self, machine), seconds)
 
-    def discard(self, uid):
+    def discard(self, uid) -> None:
         """Reset the back-off of a VM that was deleted.
 
         :param uid: ``metadata.uid`` of the VM
@@ -105,7 +107,7 @@ class ReconcileLoop:
         """Number of queued entries, of all loops with this worker."""
         return self._queue.pending
 
-    def turn(self, machine):
+    def turn(self, machine) -> None:
         """Make one attempt; called by the worker."""
         if self._closed:
             return

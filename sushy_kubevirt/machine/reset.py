@@ -5,6 +5,8 @@
 ResetTypes, `run_strategy` predicts what KubeVirt does without a request.
 """
 
+from __future__ import annotations
+
 import logging
 
 from sushy_kubevirt.kube import api_resources
@@ -20,7 +22,7 @@ LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 3.0
 
 
-def reset(machine, reset_type, restart_powers_on=True):
+def reset(machine, reset_type, restart_powers_on: bool = True):
     """Carry out a power action.
 
     :param machine: a `machine.Machine`
@@ -61,7 +63,7 @@ def shows(reset_type, before, vm, vmi):
             and power_state.state(vm, vmi) in _STARTED)
 
 
-def _push_power_button(machine):
+def _push_power_button(machine) -> None:
     vm, vmi = machine.write(lambda vm, vmi: (vm, vmi))
     state = power_state.state(vm, vmi)
     if state is power_state.PowerState.OFF:
@@ -70,17 +72,17 @@ def _push_power_button(machine):
         power_on_off.shut_down(machine)
 
 
-def _pause(machine):
+def _pause(machine) -> None:
     _set_paused(machine, power_state.PowerState.ON,
                 'pause', power_state.PowerState.PAUSED)
 
 
-def _resume(machine):
+def _resume(machine) -> None:
     _set_paused(machine, power_state.PowerState.PAUSED,
                 'unpause', power_state.PowerState.ON)
 
 
-def _set_paused(machine, before, action, after):
+def _set_paused(machine, before, action, after) -> None:
     def step(vm, vmi):
         state = power_state.state(vm, vmi)
         if state is after:

@@ -15,6 +15,8 @@ A forced restart of a guest that is shutting down, or paused (from KubeVirt
 1.9 on), is a `vmi_replacement`.
 """
 
+from __future__ import annotations
+
 import copy
 
 from sushy_kubevirt.kube import blocking
@@ -38,7 +40,7 @@ _GRACE_VERSION = (1, 9)
 _COMING_SECONDS = 2.0
 
 
-def restart(machine, force, power_on):
+def restart(machine, force, power_on) -> None:
     """Restart a machine.
 
     :param machine: a `machine.Machine`
@@ -66,7 +68,7 @@ class _Restart:
     refusal is read a second time before the refusal.
     """
 
-    def __init__(self, machine, force, power_on):
+    def __init__(self, machine, force, power_on) -> None:
         self._machine = machine
         self._force = force
         self._power_on = power_on
@@ -122,7 +124,7 @@ class _Restart:
         self._restart(vm, vmi)
         return None
 
-    def _restart_off(self, vm):
+    def _restart_off(self, vm) -> None:
         if self._power_on and not run_strategy.is_deleting(vm):
             self.power_on = True
         else:
@@ -162,7 +164,7 @@ class _Restart:
                 'be restarted'))
         return None
 
-    def _restart(self, vm, vmi):
+    def _restart(self, vm, vmi) -> None:
         strategy = run_strategy.of(vm)
         edited = copy.deepcopy(vm)
         boot_overrides.preserve_once(edited, vmi)
@@ -208,7 +210,7 @@ class _Restart:
         raise errors.Conflict(str(error))
 
 
-def _run_restarted_under_always(machine, vm, vmi):
+def _run_restarted_under_always(machine, vm, vmi) -> None:
     # After the restart and not before it: if the restart failed, a VM under
     # Always would start again after its guest shut down. If this process ends
     # before this step, the one-time boot reconciler does it.

@@ -9,6 +9,8 @@ functions here predict what virt-controller does next (``syncRunStrategy`` in
 BMC's power actions, `power_state` derives the power state.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.machine import annotations
 
 ALWAYS = 'Always'
@@ -45,7 +47,7 @@ def of(vm):
     return ALWAYS if spec.get('running') else HALTED
 
 
-def uses_running_field(vm):
+def uses_running_field(vm) -> bool:
     """Return True for a VM that has ``running`` and no run strategy."""
     spec = vm['spec']
     return not spec.get('runStrategy') and spec.get('running') is not None
@@ -81,12 +83,12 @@ def without_vmi(vm):
     return {**vm, 'status': {**(vm.get('status') or {}), 'created': False}}
 
 
-def vmi_gone(vm):
+def vmi_gone(vm) -> bool:
     """Return True for a VM from `without_vmi`."""
     return (vm.get('status') or {}).get('created') is False
 
 
-def stop_pending(vm, vmi):
+def stop_pending(vm, vmi) -> bool:
     """Return True if a stop is requested, not of a VMI known to have ended.
 
     :param vm: the VM
@@ -109,7 +111,7 @@ def phase(vmi):
     return (vmi.get('status') or {}).get('phase') or ''
 
 
-def is_active(vmi):
+def is_active(vmi) -> bool:
     """Return True for a VMI that has not ended."""
     return vmi is not None and phase(vmi) not in ('Succeeded', 'Failed')
 
@@ -255,7 +257,7 @@ def saved(vm):
     return None, None
 
 
-def save(vm, strategy, vmi_uid=None):
+def save(vm, strategy, vmi_uid=None) -> None:
     """Save a run strategy to restore in an annotation of the VM.
 
     :param vm: a copy of the VM, changed in place
@@ -266,7 +268,7 @@ def save(vm, strategy, vmi_uid=None):
                       {'runStrategy': strategy, 'vmi': vmi_uid})
 
 
-def clear_saved(vm):
+def clear_saved(vm) -> None:
     """Remove the saved run strategy.
 
     :param vm: a copy of the VM, changed in place
@@ -285,7 +287,7 @@ def of_next_start(vm, default):
         harvesters if harvesters in STARTABLE + (ONCE,) else default)
 
 
-def tell_harvester(vm, edited):
+def tell_harvester(vm, edited) -> None:
     """Keep Harvester from replacing a run strategy by another one.
 
     When ``Halted`` is replaced, Harvester's webhook sets the strategy in its
@@ -318,7 +320,7 @@ def _annotations(vm):
     return vm['metadata'].get('annotations') or {}
 
 
-def halt(vm):
+def halt(vm) -> None:
     """Set ``Halted``, or ``running: false``.
 
     :param vm: a copy of the VM, changed in place
@@ -359,7 +361,7 @@ def start_pending(vm):
     return bool(restarting(vm).get('startPending'))
 
 
-def cancel_pending_start(vm):
+def cancel_pending_start(vm) -> None:
     """Keep the BMC that restarts a VM, or its successor, from starting it.
 
     :param vm: a copy of the VM, changed in place
@@ -369,7 +371,7 @@ def cancel_pending_start(vm):
     annotations.write(vm, annotations.RESTART, restart)
 
 
-def begin_restart(vm, uid, force, start_pending=False):
+def begin_restart(vm, uid, force, start_pending: bool = False) -> None:
     """Set ``Manual`` for a restart and record the run strategy to restore:
     the present one, or that of a restart which is not complete.
 
@@ -386,7 +388,7 @@ def begin_restart(vm, uid, force, start_pending=False):
     vm['spec']['runStrategy'] = MANUAL
 
 
-def end_restart(vm, vmi, abandon=False):
+def end_restart(vm, vmi, abandon: bool = False) -> None:
     """Restore the run strategy of a VM whose restart is complete.
 
     It is complete when the next VMI exists or has ended, or none will come

@@ -6,6 +6,8 @@ of their own. Connections, the watches of a namespace's VMs and VMIs, the
 threads of reconcilers, and what is known of KubeVirt and CDI are here, once.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import feature_gates
 from sushy_kubevirt.machine.media import cdi
@@ -23,7 +25,7 @@ class SharedCluster:
         namespaces are watched one by one, by their names
     """
 
-    def __init__(self, connection, options, namespace):
+    def __init__(self, connection, options, namespace) -> None:
         self.connection = connection
         self.options = options
         self.namespace = namespace
@@ -35,7 +37,7 @@ class SharedCluster:
         self.media_worker = reconcile_loop.Worker('media')
         self.cache = vm_cache.VmCache(self.client, options, (namespace,))
 
-    def start(self):
+    def start(self) -> None:
         """Start the watches and threads; call it once."""
         self.boot_worker.start()
         self.media_worker.start()
@@ -53,7 +55,7 @@ class SharedCluster:
             return vm_view.VmView(self.cache, self.client, vm)
         return vm_cache.VmCache(self.client, self.options, vm=vm)
 
-    def close(self):
+    def close(self) -> None:
         """Stop the watches and threads."""
         self.boot_worker.close()
         self.media_worker.close()

@@ -6,6 +6,8 @@ and the guest's secrets (cloud-init, sysprep) are never used here, so they are
 removed before an object is stored.
 """
 
+from __future__ import annotations
+
 _ANNOTATIONS = ('kubectl.kubernetes.io/last-applied-configuration',
                 'kubevirt.io/storage-observed-api-version')
 _VMI_SPEC = ('affinity', 'tolerations', 'nodeSelector', 'dnsConfig',
@@ -57,7 +59,7 @@ def vmi(obj):
     return obj
 
 
-def _metadata(obj):
+def _metadata(obj) -> None:
     obj.pop('apiVersion', None)
     obj.pop('kind', None)
     metadata = obj['metadata']
@@ -68,7 +70,7 @@ def _metadata(obj):
             annotations.pop(name, None)
 
 
-def _spec(spec):
+def _spec(spec) -> None:
     for field in _VMI_SPEC:
         spec.pop(field, None)
     for volume in spec.get('volumes') or ():

@@ -10,6 +10,8 @@ they need not have the VMs' labels. A VMI belongs to the VM of the same name
 that owns it.
 """
 
+from __future__ import annotations
+
 import collections
 import heapq
 import logging
@@ -44,8 +46,9 @@ class VmCache:
     :param vm: (namespace, name): only this VM, regardless of its labels
     """
 
-    def __init__(self, client, options, namespaces=(), label_selector='',
-                 vm=None):
+    def __init__(self, client, options, namespaces=(),
+                 label_selector: str = '',
+                 vm=None) -> None:
         self._options = options
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
@@ -82,14 +85,14 @@ class VmCache:
 
     # Start, stop and health
 
-    def start(self):
+    def start(self) -> None:
         """Start the watches and the notifications. Call it once."""
         threading.Thread(target=self._notify, daemon=True,
                          name='vm-cache-notifications').start()
         for each in self._watchers:
             each.start()
 
-    def close(self):
+    def close(self) -> None:
         """Stop the watches and end all waiting."""
         with self._condition:
             self._closed = True
@@ -99,7 +102,7 @@ class VmCache:
             each.stop()
 
     @property
-    def listed(self):
+    def listed(self) -> bool:
         """True once all VMs and VMIs have been listed."""
         # A plain loop: each read calls this and `stale` many times.
         for each in self._watchers:
@@ -108,7 +111,7 @@ class VmCache:
         return True
 
     @property
-    def stale(self):
+    def stale(self) -> bool:
         """True if a watch has been down for Options.stale_seconds."""
         for each in self._watchers:
             since = each.broken_since
@@ -130,7 +133,7 @@ class VmCache:
         return max(0.0, time.monotonic() - min(broken)) if broken else 0.0
 
     @property
-    def problem(self):
+    def problem(self) -> str:
         """Why the watches do not work (a sentence); '' while the cache is
         not stale.
         """
@@ -212,7 +215,7 @@ class VmCache:
                 return wanted in (entry.link, normalized_uuid(entry.uid))
             return identity == key[1]
 
-    def identity(self, key, alone=False):
+    def identity(self, key, alone: bool = False):
         """Return the uid of a VM and the UUID that identifies its machine.
 
         That is the firmware's UUID, or the uid of a VM that has none. A
@@ -245,7 +248,7 @@ class VmCache:
         with self._lock:
             return self._unpack_pair(*self._entries(key))
 
-    def version(self, key, alone=False):
+    def version(self, key, alone: bool = False):
         """Return a value that changes when a VM, its VMI or UUID does.
 
         :param key: (namespace, name)
@@ -310,15 +313,15 @@ class VmCache:
 
     # Writing
 
-    def put_vm(self, obj):
+    def put_vm(self, obj) -> None:
         """Cache the response to a read or write of a VM of this scope."""
         self._put(self._vms, obj)
 
-    def put_vmi(self, obj):
+    def put_vmi(self, obj) -> None:
         """Cache the response to a read of a VMI."""
         self._put(self._vmis, obj)
 
-    def _put(self, objects, obj):
+    def _put(self, objects, obj) -> None:
         with self._lock:
             key = object_cache.object_key(obj)
             before = objects.get(key)
@@ -337,7 +340,7 @@ class VmCache:
         if changed:
             self._queue_notifications([key])
 
-    def _count_vmi(self, before, vm, obj):
+    def _count_vmi(self, before, vm, obj) -> None:
         """Note whether a VM's status counts the cached VMI.
 
         What it counts after it has ceased to count a VMI is another one,
@@ -358,15 +361,15 @@ class VmCache:
               and object_cache.is_newer(vm.version, vmi.version)):
             self._uncounted[vmi.uid] = vm.version
 
-    def discard_vm(self, key, uid):
+    def discard_vm(self, key, uid) -> None:
         """Remove a VM that the API no longer has."""
         self._drop(self._vms, self._vms.discard_deleted, key, uid)
 
-    def discard_vmi(self, key, uid):
+    def discard_vmi(self, key, uid) -> None:
         """Remove a VMI that the API no longer has."""
         self._drop(self._vmis, self._vmis.discard_deleted, key, uid)
 
-    def relist(self):
+    def relist(self) -> None:
         """List all VMs and VMIs in the caller's thread.
 
         :raises: `errors.Unavailable`
@@ -386,7 +389,7 @@ class VmCache:
         """
         objects = self._objects_of(source)
 
-        def within(key):
+        def within(key) -> bool:
             return source.namespace in ('', key[0])
 
         with self._lock:
@@ -404,7 +407,7 @@ class VmCache:
         self._drop(objects, objects.retain_listed, within, seen, version)
         return version
 
-    def event(self, source, kind, obj):
+    def event(self, source, kind, obj) -> None:
         """Apply one event of a watch.
 
         :param source: the `watcher.Watcher`
@@ -417,7 +420,7 @@ class VmCache:
         else:
             self._put(objects, obj)
 
-    def changed(self):
+    def changed(self) -> None:
         """Note that a watcher has listed, started to work or failed."""
         with self._condition:
             self._condition.notify_all()
@@ -429,7 +432,7 @@ class VmCache:
     def _objects_of(self, source):
         return self._vms if source.resource is api_resources.VM else self._vmis
 
-    def _drop(self, objects, how, *args):
+    def _drop(self, objects, how, *args) -> None:
         """Remove objects with a method of their `object_cache.ObjectCache`.
 
         :param how: the method; returns the entries it removed
@@ -449,7 +452,7 @@ class VmCache:
         self._queue_notifications([entry.key for entry in gone],
                                   gone=objects is self._vms)
 
-    def _index(self, before, after):
+    def _index(self, before, after) -> None:
         if before is not None and after is not None and (
                 before.uid, before.link) == (after.uid, after.link):
             return
@@ -475,7 +478,7 @@ class VmCache:
 
     # Notifications
 
-    def subscribe(self, callback, key=None):
+    def subscribe(self, callback, key=None) -> None:
         """Call a function for each VM that exists, then for each change.
 
         A failed start that becomes a problem with time
@@ -498,7 +501,7 @@ class VmCache:
             self._queue_notifications(self.keys() if key is None else [key],
                                       callbacks=(callback,))
 
-    def unsubscribe(self, callback, key=None):
+    def unsubscribe(self, callback, key=None) -> None:
         """End a subscription; calls that are under way are still made."""
         with self._lock:
             callbacks = (self._callbacks if key is None
@@ -513,7 +516,7 @@ class VmCache:
         """Number of changes so far, for `wait_change`."""
         return self._changes
 
-    def wait_change(self, since, timeout):
+    def wait_change(self, since, timeout) -> None:
         """Wait for a change.
 
         :param since: value of `changes` after which a change counts
@@ -524,7 +527,8 @@ class VmCache:
             if self._changes == since and not self._closed:
                 self._condition.wait(timeout)
 
-    def _queue_notifications(self, keys, gone=False, callbacks=None):
+    def _queue_notifications(self, keys, gone: bool = False,
+                             callbacks=None) -> None:
         with self._condition:
             self._changes += 1
             self._condition.notify_all()
@@ -537,7 +541,7 @@ class VmCache:
                 if called and (entries[0] is not None or gone):
                     self._notifications.put((key, entries, called))
 
-    def _notify(self):
+    def _notify(self) -> None:
         """Call the subscribers. Runs in its own thread."""
         problems = []       # heap of (time.monotonic(), key)
         while True:

@@ -4,6 +4,8 @@
 It has the methods of the cache, and neither shows nor changes another VM.
 """
 
+from __future__ import annotations
+
 import threading
 
 from sushy_kubevirt.kube import api_resources
@@ -18,7 +20,7 @@ class VmView:
     :param key: (namespace, name)
     """
 
-    def __init__(self, cache, client, key):
+    def __init__(self, cache, client, key) -> None:
         self._cache = cache
         self._client = client
         self._key = key
@@ -26,10 +28,10 @@ class VmView:
         self._lock = threading.Lock()
         self._closed = False
 
-    def start(self):
+    def start(self) -> None:
         """Do nothing: the cache has an owner."""
 
-    def close(self):
+    def close(self) -> None:
         """End all subscriptions."""
         with self._lock:
             self._closed = True
@@ -43,7 +45,7 @@ class VmView:
     age = property(lambda self: self._cache.age)
     problem = property(lambda self: self._cache.problem)
 
-    def wait(self, timeout):
+    def wait(self, timeout) -> None:
         """See `vm_cache.VmCache.wait`."""
         self._cache.wait(timeout)
 
@@ -52,7 +54,7 @@ class VmView:
     membership = property(lambda self: self._cache.membership)
     changes = property(lambda self: self._cache.changes)
 
-    def wait_change(self, since, timeout):
+    def wait_change(self, since, timeout) -> None:
         """See `vm_cache.VmCache.wait_change`."""
         self._cache.wait_change(since, timeout)
 
@@ -89,23 +91,23 @@ class VmView:
 
     # Writing: responses to requests about this VM
 
-    def put_vm(self, obj):
+    def put_vm(self, obj) -> None:
         """See `vm_cache.VmCache.put_vm`."""
         self._cache.put_vm(obj)
 
-    def put_vmi(self, obj):
+    def put_vmi(self, obj) -> None:
         """See `vm_cache.VmCache.put_vmi`."""
         self._cache.put_vmi(obj)
 
-    def discard_vm(self, key, uid):
+    def discard_vm(self, key, uid) -> None:
         """See `vm_cache.VmCache.discard_vm`."""
         self._cache.discard_vm(key, uid)
 
-    def discard_vmi(self, key, uid):
+    def discard_vmi(self, key, uid) -> None:
         """See `vm_cache.VmCache.discard_vmi`."""
         self._cache.discard_vmi(key, uid)
 
-    def relist(self):
+    def relist(self) -> None:
         """Read the VM and its VMI from the API.
 
         :raises: `errors.Unavailable`
@@ -119,14 +121,14 @@ class VmView:
 
     # Notifications
 
-    def subscribe(self, callback):
+    def subscribe(self, callback) -> None:
         """See `vm_cache.VmCache.subscribe`; of no effect after `close`."""
         with self._lock:
             if not self._closed:
                 self._callbacks.append(callback)
                 self._cache.subscribe(callback, self._key)
 
-    def unsubscribe(self, callback):
+    def unsubscribe(self, callback) -> None:
         """See `vm_cache.VmCache.unsubscribe`."""
         with self._lock:
             if callback in self._callbacks:

@@ -10,10 +10,12 @@ KubeVirt has carried it out, and requests a restart of the VMI that is ending.
 The VM runs under ``Manual`` meanwhile, see `run_strategy.begin_restart`.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.machine import run_strategy
 
 
-def carry_on(machine, vm, vmi):
+def carry_on(machine, vm, vmi) -> bool:
     """Send the next requests of a replacement that is recorded in the VM.
 
     :param machine: a `machine.Machine`

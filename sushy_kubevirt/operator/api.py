@@ -6,6 +6,8 @@ event loop: each request, and each list-and-watch (`watcher.Watcher`), runs in
 a thread. Only `Api.watch` retries; requests are sent once, and callers retry.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import contextvars
@@ -61,7 +63,7 @@ class Api:
     """
 
     def __init__(self, connection, before_write=lambda: None,
-                 client_options=CLIENT_OPTIONS):
+                 client_options=CLIENT_OPTIONS) -> None:
         self._options = client_options
         self._client = client.Client(
             connection, client_options, naming.OPERATOR, CONNECTIONS,
@@ -71,7 +73,7 @@ class Api:
         #: What `version` returns, and until when.
         self._version = '', 0.0
 
-    def close(self):
+    def close(self) -> None:
         """Close idle connections."""
         self._client.close()
 
@@ -88,7 +90,8 @@ class Api:
             found[key] = found.get(key, 0) + count
         return found
 
-    async def get(self, resource, namespace, name, metadata_only=False):
+    async def get(self, resource, namespace, name,
+                  metadata_only: bool = False):
         """Read one object; see `client.Client.get`."""
         return await self._complete(in_thread(
             self._client.get, resource, namespace, name, metadata_only))
@@ -125,7 +128,7 @@ class Api:
         return await self._write(self._client.delete, resource, namespace,
                                  name, body)
 
-    async def check_readable(self, resource, namespace=None):
+    async def check_readable(self, resource, namespace=None) -> None:
         """List a first page, and drop it.
 
         :raises: `errors.Unavailable` if the server does not know the kind;
@@ -169,7 +172,7 @@ class Api:
         return await self._complete(in_thread(
             self._client.expand_spec, namespace, name))
 
-    async def wait_for_writes(self, seconds):
+    async def wait_for_writes(self, seconds) -> bool:
         """Wait for the writes that are being sent, cancelled ones included.
 
         :param seconds: longest wait
@@ -197,8 +200,8 @@ class Api:
                 f'The API server has not answered completely in {seconds} s',
                 maybe_done=True) from None
 
-    async def watch(self, resource, namespace=None, label_selector='',
-                    field_selector='', metadata_only=False,
+    async def watch(self, resource, namespace=None, label_selector: str = '',
+                    field_selector: str = '', metadata_only: bool = False,
                     failed=lambda: None):
         """List and watch a collection, without end, through all failures.
 
@@ -241,7 +244,7 @@ def in_thread(function, *args):
     future = loop.create_future()
     context = contextvars.copy_context()
 
-    def run():
+    def run() -> None:
         try:
             report, value = future.set_result, context.run(function, *args)
         except Exception as e:
@@ -265,7 +268,7 @@ def in_thread(function, *args):
 _idle = []
 
 
-def _work(jobs):
+def _work(jobs) -> None:
     """Run functions, until enough other threads are idle.
 
     :param jobs: queue of them
@@ -290,7 +293,7 @@ class _Channel:
     :param failed: function, called in the loop when the watcher fails
     """
 
-    def __init__(self, loop, reading, failed):
+    def __init__(self, loop, reading, failed) -> None:
         self._loop = loop
         self._reading = reading
         self._failed = failed
@@ -313,7 +316,7 @@ class _Channel:
         items.reverse()
         return items
 
-    def close(self):
+    def close(self) -> None:
         """Release the thread, which may wait in `_send`."""
         with self._changed:
             self._closed = True
@@ -334,10 +337,10 @@ class _Channel:
         self._send([(LISTED, there)], 0)
         return version
 
-    def event(self, source, kind, obj):
+    def event(self, source, kind, obj) -> None:
         self._send([(kind, obj)], CLIENT_OPTIONS.page_size)
 
-    def changed(self):
+    def changed(self) -> None:
         """Tell that the watch does not work."""
         if self.source.error is not None:
             # The event loop may have ended.

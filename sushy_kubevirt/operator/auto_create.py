@@ -8,6 +8,8 @@ when a user creates a BMC for that VM. BMCs of users (those for which
 created here is not restored when a user changes it.
 """
 
+from __future__ import annotations
+
 import asyncio
 import dataclasses
 import logging
@@ -135,7 +137,7 @@ class AutoCreator:
     :param client: an `api.Api`
     """
 
-    def __init__(self, options, client):
+    def __init__(self, options, client) -> None:
         self._selector = options.auto_create
         # One label of a VM is enough for a BMC with a BareMetalHost.
         self._labels = command_line.selector_labels(
@@ -148,7 +150,7 @@ class AutoCreator:
         self._unlisted = 2 * len(self._namespaces)
         self._queue = workqueue.Queue(self._reconcile, 1)
 
-    async def run(self):
+    async def run(self) -> None:
         """Watch and work, without end."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -158,7 +160,7 @@ class AutoCreator:
         finally:
             await self._queue.close(0)
 
-    async def _watch_vms(self, namespace):
+    async def _watch_vms(self, namespace) -> None:
         first = True
         async for kind, found in self._api.watch(
                 bmc_resources.VM, namespace, label_selector=self._selector,
@@ -186,7 +188,7 @@ class AutoCreator:
                         if name in self._labels))
             self._queue.add(key)
 
-    async def _watch_bmcs(self, namespace):
+    async def _watch_bmcs(self, namespace) -> None:
         first = True
         async for kind, found in self._api.watch(
                 bmc_resources.BMC, namespace):
@@ -200,7 +202,7 @@ class AutoCreator:
             if kind != 'DELETED':
                 self._put_bmc(found)
 
-    def _put_bmc(self, found):
+    def _put_bmc(self, found) -> None:
         bmc = spec.read(found)
         made = ExistingBmc(bmc.namespace, bmc.name, bmc.uid,
                            bmc.vm and (bmc.vm.namespace, bmc.vm.name),
@@ -213,7 +215,7 @@ class AutoCreator:
             self._by_vm.setdefault(made.vm, set()).add(key)
             self._queue.add(made.vm)
 
-    def _drop_bmc(self, key):
+    def _drop_bmc(self, key) -> None:
         made = self._bmcs.pop(key, None)
         if made is None:
             return
@@ -231,7 +233,7 @@ class AutoCreator:
         return [key for key in cached if key not in listed
                 and namespace in (None, key[0])]
 
-    def _set_listed(self, first):
+    def _set_listed(self, first) -> bool:
         if first:
             self._unlisted -= 1
             if not self._unlisted:
@@ -253,7 +255,7 @@ class AutoCreator:
                 raise workqueue.Failure(
                     getattr(e, 'retry_after', None)) from None
 
-    async def _create_or_delete(self, key):
+    async def _create_or_delete(self, key) -> None:
         vm, namesake = self._vms.get(key), self._bmcs.get(key)
         referring = [self._bmcs[one] for one in self._by_vm.get(key, ())]
         create, surplus = decide(vm, referring, namesake)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API resources that the operator reads and writes."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.operator import naming
 

@@ -9,6 +9,8 @@ BMC refers to is read when its version has changed, and only a
 `secret_summary.Summary` of it is kept.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.operator import bmc_resources
@@ -41,7 +43,7 @@ class Cache:
     None, for all namespaces.
     """
 
-    def __init__(self, api):
+    def __init__(self, api) -> None:
         self.objects = Objects()
         self.machines = VirtualMachines()
         self.secrets = Secrets(api)
@@ -66,7 +68,7 @@ class Cache:
         """
         return self.objects.get(bmc_resources.BMC, *key)
 
-    def put_bmc(self, body):
+    def put_bmc(self, body) -> bool:
         """Store a BMC.
 
         :param body: dict
@@ -125,7 +127,7 @@ class Cache:
                 found[resource.kind, namespace, name] = obj
         return found
 
-    def _drop_refs(self, key):
+    def _drop_refs(self, key) -> None:
         for ref in self._refs.pop(key, ()):
             left = tuple(one for one in self._users[ref] if one != key)
             if left:
@@ -137,7 +139,7 @@ class Cache:
             elif ref[0] in _OWNED:
                 self._drop_foreign(_OWNED[ref[0]], *ref[1:])
 
-    def _drop_foreign(self, resource, *at):
+    def _drop_foreign(self, resource, *at) -> None:
         """Remove a foreign object, whose deletion no watch would report."""
         obj = self.objects.get(resource, *at)
         if obj is not None and not naming.made_by_us(obj):
@@ -147,7 +149,7 @@ class Cache:
 class Objects:
     """Objects by kind, namespace and name, in one cache for each kind."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._stores = {}
 
     def put(self, resource, obj):
@@ -196,10 +198,10 @@ class Objects:
 class VirtualMachines:
     """VMs: uid, whether they are being deleted, permitted namespaces."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._found = {}
 
-    def put(self, obj):
+    def put(self, obj) -> bool:
         """Store a VM.
 
         :param obj: dict with metadata
@@ -215,7 +217,7 @@ class VirtualMachines:
         self._found[at] = found
         return True
 
-    def drop(self, namespace, name):
+    def drop(self, namespace, name) -> bool:
         """:returns: whether it was cached"""
         return self._found.pop((namespace, name), None) is not None
 
@@ -257,13 +259,13 @@ class Secrets:
     :param api: an `api.Api`
     """
 
-    def __init__(self, api):
+    def __init__(self, api) -> None:
         self._api = api
         self._versions = {}
         self._summaries = {}
         self._deleted = {}
 
-    def put(self, obj):
+    def put(self, obj) -> bool:
         """Store the version in an event of a watch.
 
         :param obj: dict with metadata
@@ -292,14 +294,14 @@ class Secrets:
             self._summaries[at] = made
         return made
 
-    def drop(self, namespace, name):
+    def drop(self, namespace, name) -> bool:
         """:returns: whether it was cached"""
         at = namespace, name
         summary = self._summaries.pop(at, None)
         return self._versions.pop(at, None) is not None or (
             summary is not None)
 
-    def deleted(self, obj):
+    def deleted(self, obj) -> bool:
         """Remove a Secret that was deleted.
 
         :param obj: dict with its last metadata
@@ -316,7 +318,7 @@ class Secrets:
         self.drop(*at)
         return True
 
-    def drop_summary(self, at):
+    def drop_summary(self, at) -> None:
         """Remove the summary of a Secret that no BMC refers to any more.
 
         :param at: `spec.Reference`

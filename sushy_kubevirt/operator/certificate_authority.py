@@ -6,6 +6,8 @@ the previous certificate, so that clients can verify with either of them until
 the certificates of the BMCs are issued again.
 """
 
+from __future__ import annotations
+
 import asyncio
 import base64
 import logging
@@ -32,14 +34,14 @@ class CertificateAuthority:
     :param namespace: where its Secret is
     """
 
-    def __init__(self, api, namespace):
+    def __init__(self, api, namespace) -> None:
         self._api = api
         self._namespace = namespace
         self._found = None
         self._fresh = False
         self._lock = asyncio.Lock()
 
-    def invalidate(self):
+    def invalidate(self) -> None:
         """Note that the Secret has changed; `get` reads it again."""
         self._fresh = False
 

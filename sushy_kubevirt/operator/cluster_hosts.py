@@ -5,6 +5,8 @@ A client of a BMC chooses URLs of images and of subscribers to events, which
 the BMC or CDI then request from inside of the cluster.
 """
 
+from __future__ import annotations
+
 import ipaddress
 import os
 import urllib.parse

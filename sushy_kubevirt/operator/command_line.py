@@ -4,6 +4,8 @@
 Settings of one BMC are in its resource: see `spec`.
 """
 
+from __future__ import annotations
+
 import argparse
 import dataclasses
 from importlib import metadata
@@ -377,7 +379,7 @@ def version():
     return metadata.version('sushy-kubevirt')
 
 
-def add_cluster(group):
+def add_cluster(group) -> None:
     """Add the options that name the cluster.
 
     :param group: an `argparse.ArgumentParser`, or a group of one
@@ -391,7 +393,7 @@ def add_cluster(group):
         '(default: its current one)')
 
 
-def add_system_namespace(group, environ):
+def add_system_namespace(group, environ) -> None:
     """Add the option that names the operator's own namespace.
 
     :param group: an `argparse.ArgumentParser`, or a group of one

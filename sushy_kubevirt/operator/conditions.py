@@ -6,6 +6,8 @@ what to do. ``Ready`` repeats a condition with reason `REFUSED` if there is
 one, else the first false one that does not only wait for another condition.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import datetime
 
@@ -165,7 +167,7 @@ def _conditions(bmc, state):
                              'The BMC is ready.')
 
 
-def is_starting(bmc, state):
+def is_starting(bmc, state) -> bool:
     """Tell whether a BMC is not ready because its pod is starting.
 
     :param bmc: a `spec.Bmc`
@@ -591,7 +593,7 @@ def pod_conflicts(bmc, state):
             and not one.startswith(('Service ', 'Route '))]
 
 
-def _has_foreign(state, kind, name):
+def _has_foreign(state, kind, name) -> bool:
     return f'{kind} {name}' in state.foreign
 
 

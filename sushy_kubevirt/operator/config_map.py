@@ -6,6 +6,8 @@ passwords nor keys: they are mounted, and environment variables name the
 folders.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import hashlib
 import json

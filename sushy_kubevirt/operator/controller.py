@@ -6,6 +6,8 @@ handles one BMC at a time. BMCs are watched completely, the objects created
 for them by label, VMs and Secrets by metadata only.
 """
 
+from __future__ import annotations
+
 import asyncio
 import collections
 import logging
@@ -57,7 +59,7 @@ class Controller:
     condition that says why not.
     """
 
-    def __init__(self, options, client, metrics):
+    def __init__(self, options, client, metrics) -> None:
         self._api = client
         self._metrics = metrics
         self._namespaces = options.namespaces or (None,)
@@ -88,7 +90,7 @@ class Controller:
         self.has_host = asyncio.Event()
         self.listed = asyncio.Event()
 
-    async def start(self):
+    async def start(self) -> None:
         """Start the watches; reconciles begin when all resources are listed.
         """
         for namespace in self._namespaces:
@@ -104,7 +106,7 @@ class Controller:
             self._start(self._watch_bmcs, bmc_resources.BMC, namespace)
         self._tasks.append(asyncio.create_task(self._watch_authority()))
 
-    async def close(self):
+    async def close(self) -> None:
         """End the watches, and let running reconciles finish."""
         self._foreign_objects.close()
         for task in self._tasks:
@@ -115,7 +117,7 @@ class Controller:
         await self._shards.close(_CLOSE_SECONDS)
         await self._queue.close(_CLOSE_SECONDS)
 
-    def deny(self, hosts):
+    def deny(self, hosts) -> None:
         """Replace the cluster's hosts, and have all BMCs reconciled.
 
         :param hosts: tuple, see `config_map.Denied`
@@ -141,11 +143,11 @@ class Controller:
         would miss changes."""
         return tuple(self._tasks)
 
-    def _start(self, watch, resource, namespace):
+    def _start(self, watch, resource, namespace) -> None:
         self._unlisted.add((resource, namespace))
         self._tasks.append(asyncio.create_task(watch(resource, namespace)))
 
-    def _set_listed(self, resource, namespace):
+    def _set_listed(self, resource, namespace) -> None:
         """Note that a collection was listed; start when it was the last."""
         self._unlisted.discard((resource, namespace))
         if self._unlisted or self.listed.is_set():
@@ -166,7 +168,7 @@ class Controller:
 
     # The watches
 
-    async def _watch_bmcs(self, resource, namespace):
+    async def _watch_bmcs(self, resource, namespace) -> None:
         async for kind, found in self._api.watch(resource, namespace):
             if kind == api.LISTED:
                 for key in self._cache.bmcs():
@@ -180,7 +182,7 @@ class Controller:
             else:
                 self._put_bmc(found)
 
-    def _put_bmc(self, body):
+    def _put_bmc(self, body) -> None:
         metadata = body['metadata']
         key = metadata['namespace'], metadata['name']
         bmc = spec.read(body)
@@ -204,7 +206,7 @@ class Controller:
             self._wake((key, *(() if known else self._users_of(
                 bmc_resources.BMC, body))))
 
-    async def _check_unlisted_bmc(self, key):
+    async def _check_unlisted_bmc(self, key) -> None:
         """Drop a BMC that is missing in a list, unless it is newer."""
         try:
             await self._api.get(bmc_resources.BMC, *key, metadata_only=True)
@@ -215,7 +217,7 @@ class Controller:
             LOG.info('%s %s/%s was not listed and could not be read: %s',
                      bmc_resources.BMC.kind, *key, e)
 
-    def _delete_bmc(self, found):
+    def _delete_bmc(self, found) -> None:
         metadata = found['metadata']
         key = metadata['namespace'], metadata['name']
         body = self._cache.bmc(key)
@@ -230,7 +232,7 @@ class Controller:
             self._drop_bmc(key)
             self._cache.objects.deleted(bmc_resources.BMC, found)
 
-    def _drop_bmc(self, key):
+    def _drop_bmc(self, key) -> None:
         body = self._cache.bmc(key)
         self._cache.drop_bmc(key)
         if body:
@@ -245,13 +247,13 @@ class Controller:
         self._count(key)
         self._forget(key)
 
-    def _forget(self, key):
+    def _forget(self, key) -> None:
         self._shards.release(key)
         self._reconciler.forget(key)
         self._rollout.forget(key)
         self._foreign_objects.forget(key)
 
-    async def _watch_owned(self, resource, namespace):
+    async def _watch_owned(self, resource, namespace) -> None:
         objects = self._cache.objects
         async for kind, found in self._api.watch(
                 resource, namespace, label_selector=naming.OURS):
@@ -286,7 +288,7 @@ class Controller:
                         None if is_gone else found))
             self._wake(keys)
 
-    async def _watch_routes(self, resource, namespace):
+    async def _watch_routes(self, resource, namespace) -> None:
         """Watch Routes as soon as there are any.
 
         Where they do not exist, the API server is asked for them only after a
@@ -308,7 +310,7 @@ class Controller:
             await asyncio.sleep(ROUTE_SECONDS)
         await self._watch_owned(resource, namespace)
 
-    def _set_route_problem(self, namespace, problem):
+    def _set_route_problem(self, namespace, problem) -> None:
         if self._cache.route_problems[namespace] != problem:
             self._cache.route_problems[namespace] = problem
             self._wake(self._cache.bmcs())
@@ -327,16 +329,16 @@ class Controller:
             return routes.FORBIDDEN
         return None
 
-    async def _watch_vms(self, resource, namespace):
+    async def _watch_vms(self, resource, namespace) -> None:
         await self._watch_metadata(resource, namespace, self._cache.machines,
                                    self._see_vm)
 
-    def _see_vm(self, namespace, kind, found):
+    def _see_vm(self, namespace, kind, found) -> None:
         if kind != api.LISTED:
             self._vm_cleanup.enqueue(found['metadata']['namespace'],
                                      found['metadata']['name'])
 
-    async def _watch_secrets(self, resource, namespace):
+    async def _watch_secrets(self, resource, namespace) -> None:
         # Read the Secrets that were created for BMCs with one list; later,
         # each is read by name.
         async for kind, found in self._api.watch(
@@ -347,7 +349,7 @@ class Controller:
         await self._watch_metadata(resource, namespace, self._cache.secrets,
                                    self._vm_cleanup.see_secret)
 
-    async def _watch_metadata(self, resource, namespace, cached, see):
+    async def _watch_metadata(self, resource, namespace, cached, see) -> None:
         """Watch the metadata of a kind.
 
         :param cached: `cache.VirtualMachines` or `cache.Secrets`
@@ -365,7 +367,7 @@ class Controller:
             if (cached.deleted if kind == 'DELETED' else cached.put)(found):
                 self._wake(self._users_of(resource, found))
 
-    async def _watch_authority(self):
+    async def _watch_authority(self) -> None:
         """Have the certificate authority read again when it changes."""
         first = True
         async for kind, _ in self._api.watch(
@@ -392,7 +394,7 @@ class Controller:
         return self._cache.users_of(resource, metadata['namespace'],
                                     metadata['name'])
 
-    def _wake(self, keys):
+    def _wake(self, keys) -> None:
         if not self.listed.is_set():
             # All BMCs are queued when all resources are listed.
             return
@@ -400,7 +402,7 @@ class Controller:
             self._queue.add(key)
         self._metrics.set_queue_length(len(self._queue))
 
-    def _wake_stopped(self, keys):
+    def _wake_stopped(self, keys) -> None:
         """Wake the BMCs and shards for which there is a slot of the rollout.
         """
         for key in keys:
@@ -427,7 +429,7 @@ class Controller:
                 # the watch did, or have stored state after the deletion.
                 self._forget(key)
 
-    def _count(self, key):
+    def _count(self, key) -> None:
         """Count the BMCs by the reason of their condition Ready."""
         before = self._reasons.pop(key, None)
         if before is not None:

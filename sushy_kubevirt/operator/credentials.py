@@ -2,6 +2,8 @@
 """The Secret with user name and password: generated, copied, or a user's own.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import secrets

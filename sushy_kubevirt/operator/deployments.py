@@ -5,6 +5,8 @@ Here and in `config_map` are its command, environment variables, mounts and
 ports.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.kube import quantity
@@ -132,7 +134,7 @@ def with_cluster_hosts(defaults, hosts):
         defaults.denied, cluster=hosts))
 
 
-def deployment(bmc, defaults, account=''):
+def deployment(bmc, defaults, account: str = ''):
     """Make the Deployment.
 
     :param bmc: a `spec.Bmc`
@@ -293,7 +295,7 @@ def tls_secret(bmc):
     return bmc.redfish.secret or naming.tls(bmc.name)
 
 
-def _redfish(bmc, env, mounts, ports):
+def _redfish(bmc, env, mounts, ports) -> None:
     """Add Redfish's part of the container to three lists."""
     mounts.append(mount('config', options_file.FOLDER))
     env.append({'name': options_file.VARIABLE,
@@ -309,7 +311,7 @@ def _redfish(bmc, env, mounts, ports):
                     'value': str(config_map.HTTP_PORT)})
 
 
-def _ipmi(bmc, env, mounts, ports):
+def _ipmi(bmc, env, mounts, ports) -> None:
     """Add IPMI's part of the container to three lists."""
     env += [{'name': 'VIRTBMC_VM', 'value': str(bmc.vm)},
             {'name': 'VIRTBMC_PORT', 'value': str(IPMI_PORT)},
@@ -361,7 +363,7 @@ def _total(bmc, defaults):
     return made
 
 
-def _port(name, port, protocol='TCP'):
+def _port(name, port, protocol: str = 'TCP'):
     return {'name': name, 'containerPort': port, 'protocol': protocol}
 
 

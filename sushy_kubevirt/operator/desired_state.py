@@ -5,6 +5,8 @@ The Secrets with random content (`credentials`, `pki`) are not included: they
 are created once, and `plan` only adds missing keys.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import config_map
@@ -103,7 +105,7 @@ def slot(state):
     return state.placed.serving(conditions.has_ready_pod(state))
 
 
-def has_own_pod(state):
+def has_own_pod(state) -> bool:
     """Tell whether the BMC is to have a pod of its own, or still has it.
 
     :param state: a `conditions.BmcState`
@@ -128,7 +130,7 @@ def _accounts(bmc, state):
     return found
 
 
-def has_foreign_state(bmc, state):
+def has_foreign_state(bmc, state) -> bool:
     """Tell whether the Secret with the BMC's state is foreign.
 
     :param bmc: a `spec.Bmc`
@@ -152,6 +154,6 @@ def withdrawn(bmc, state):
         conditions.conditions(bmc, state))})
 
 
-def _withdrawn(found):
+def _withdrawn(found) -> bool:
     return conditions.NOT_PERMITTED in (found[conditions.VM].reason,
                                         found[conditions.SECRET].reason)

@@ -8,6 +8,8 @@ it in a part that only the operator may write. Metadata and status are not
 such parts.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 
@@ -149,7 +151,7 @@ def _is_presented(fields, part):
         set(fields[part]['f:tls']) - {'.'} <= _PRESENTED)
 
 
-def _is_restart(fields, part):
+def _is_restart(fields, part) -> bool:
     """Tell whether a part has only the annotation of a rollout restart."""
     if part != _RESTART[0]:
         return False
@@ -172,7 +174,7 @@ def must_recreate(wanted, live):
     return bool(path) and wanted != live
 
 
-def _differs(wanted, live, name='', quantities=False):
+def _differs(wanted, live, name: str = '', quantities: bool = False):
     if wanted == live:
         # Usual, and much faster than the rest.
         return False

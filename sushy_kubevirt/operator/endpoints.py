@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Addresses of a BMC, taken from its Service, for its status."""
 
+from __future__ import annotations
+
 import ipaddress
 
 from sushy_kubevirt.operator import deployments

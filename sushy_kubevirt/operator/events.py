@@ -5,6 +5,8 @@ An Event reports a condition that has changed. Its name is a digest of its
 content, so that a repeated Event is counted and does not become another one.
 """
 
+from __future__ import annotations
+
 import hashlib
 
 from sushy_kubevirt.kube import errors
@@ -81,7 +83,7 @@ def manifest(bmc, type_, reason, message, now, resource=bmc_resources.BMC):
         'reportingComponent': naming.OPERATOR, 'reportingInstance': ''}
 
 
-async def record(api, made):
+async def record(api, made) -> None:
     """Create an Event, or increase its count.
 
     :param api: an `api.Api`

@@ -4,6 +4,8 @@
 Responses are put into the cache at once, before the watches report them.
 """
 
+from __future__ import annotations
+
 import logging
 
 from sushy_kubevirt.kube import errors
@@ -60,7 +62,7 @@ class Executor:
     :param shards: a `shards.Shards`; None if no step is about a shared pod
     """
 
-    def __init__(self, api, cache, shards=None):
+    def __init__(self, api, cache, shards=None) -> None:
         self._api = api
         self._cache = cache
         self._shards = shards
@@ -95,7 +97,7 @@ class Executor:
             await self._close(step)
             raise Closed(str(e)) from None
 
-    async def _close(self, step):
+    async def _close(self, step) -> None:
         """Admit no clients in place of a NetworkPolicy that was rejected.
 
         The former one, or none, may admit more than its author now wants.
@@ -148,7 +150,7 @@ class Executor:
         if drift.differs(body, made):
             tried[ref] = plan.Apply, *plan.attempt(body, made)
 
-    async def _replace(self, bmc, step, seen, tried):
+    async def _replace(self, bmc, step, seen, tried) -> None:
         body, live = step.body, await self._read_target(step)
         resource, *names = at = _ref(body)
         patch = [{'op': 'test', 'path': '/metadata/resourceVersion',
@@ -189,7 +191,7 @@ class Executor:
         else:
             self._cache.objects.drop(step.resource, at.namespace, at.name)
 
-    async def _generate(self, bmc, step, seen, tried):
+    async def _generate(self, bmc, step, seen, tried) -> None:
         made = credentials.made(bmc)
         if step.uid is None:
             await self._create(bmc, plan.Create(made), seen, tried)
@@ -227,7 +229,7 @@ class Executor:
         await self._patch_data(made, step.uid, {
             key: made['data'].get(key) for key in credentials.KEYS})
 
-    async def _issue(self, bmc, step, seen, tried):
+    async def _issue(self, bmc, step, seen, tried) -> None:
         pair = pki.issue(seen.authority.pair, step.names)
         made = {
             'apiVersion': 'v1', 'kind': 'Secret',
@@ -239,7 +241,7 @@ class Executor:
             return
         await self._patch_data(made, step.uid, made['data'])
 
-    async def _end_upgrade(self, bmc, step, seen, tried):
+    async def _end_upgrade(self, bmc, step, seen, tried) -> None:
         name = naming.base(bmc.name)
         self._put_in_cache(bmc_resources.DEPLOYMENT, await self._api.patch(
             bmc_resources.DEPLOYMENT, bmc.namespace, name, {'metadata': {
@@ -265,19 +267,19 @@ class Executor:
             return
         self._cache.put_bmc(body)
 
-    async def _claim(self, bmc, step, seen, tried):
+    async def _claim(self, bmc, step, seen, tried) -> None:
         self._shards.claim(bmc)
 
-    async def _enter(self, bmc, step, seen, tried):
+    async def _enter(self, bmc, step, seen, tried) -> None:
         self._shards.enter(bmc, step.text)
 
-    async def _revoke(self, bmc, step, seen, tried):
+    async def _revoke(self, bmc, step, seen, tried) -> None:
         self._shards.revoke(bmc)
 
-    async def _leave(self, bmc, step, seen, tried):
+    async def _leave(self, bmc, step, seen, tried) -> None:
         self._shards.release((bmc.namespace, bmc.name))
 
-    async def _patch_data(self, made, uid, data):
+    async def _patch_data(self, made, uid, data) -> None:
         metadata = made['metadata']
         self._put_in_cache(bmc_resources.SECRET, await self._api.patch(
             bmc_resources.SECRET, metadata['namespace'], metadata['name'],
@@ -300,7 +302,7 @@ class Executor:
         self._put_in_cache(resource, obj)
         return obj
 
-    def _put_in_cache(self, resource, obj):
+    def _put_in_cache(self, resource, obj) -> None:
         if resource == bmc_resources.SECRET:
             self._cache.secrets.take(obj)
         else:
@@ -333,6 +335,6 @@ def _adopted_fields(entries):
         **mine[0], 'operation': 'Apply', 'fieldsV1': fields}]
 
 
-def _merge(into, other):
+def _merge(into, other) -> None:
     for name, value in other.items():
         _merge(into.setdefault(name, {}), value)

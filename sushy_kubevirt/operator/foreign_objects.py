@@ -5,6 +5,8 @@ They lack the label by which the operator's own objects are watched. Each is
 watched by name until it is deleted, when the BMC is reconciled.
 """
 
+from __future__ import annotations
+
 import asyncio
 
 from sushy_kubevirt.operator import api
@@ -23,13 +25,13 @@ class ForeignObjects:
     :param wake: function of keys of BMCs, which queues them
     """
 
-    def __init__(self, client, cache, wake):
+    def __init__(self, client, cache, wake) -> None:
         self._api = client
         self._cache = cache
         self._wake = wake
         self._tasks = {}
 
-    def watch(self, key, refs):
+    def watch(self, key, refs) -> None:
         """Watch the foreign objects of a BMC, and end its other watches.
 
         :param key: of the BMC
@@ -44,17 +46,17 @@ class ForeignObjects:
                 self._tasks[key, ref] = asyncio.create_task(
                     self._watch(key, ref))
 
-    def forget(self, key):
+    def forget(self, key) -> None:
         """End the watches of a BMC."""
         self.watch(key, ())
 
-    def close(self):
+    def close(self) -> None:
         """End all watches."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
 
-    async def _watch(self, key, ref):
+    async def _watch(self, key, ref) -> None:
         kind, namespace, name = ref
         resource = bmc_resources.of_kind(kind)
         async for event, found in self._api.watch(

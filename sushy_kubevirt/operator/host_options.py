@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the operator for BareMetalHosts and HostClaims of Metal3."""
 
+from __future__ import annotations
+
 import dataclasses
 
 

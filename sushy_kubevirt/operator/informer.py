@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of one kind, kept up to date by watches."""
 
+from __future__ import annotations
+
 import asyncio
 
 from sushy_kubevirt.kube import object_cache
@@ -32,8 +34,8 @@ class Informer:
     """
 
     def __init__(self, client, resource, namespaces, changed,
-                 label_selector='', keep=without_managed_fields,
-                 metadata_only=False):
+                 label_selector: str = '', keep=without_managed_fields,
+                 metadata_only: bool = False) -> None:
         self._api = client
         self._resource = resource
         self._namespaces = tuple(namespaces)
@@ -48,7 +50,7 @@ class Informer:
         self.listed = asyncio.Event()
         self.failed = asyncio.Event()
 
-    async def run(self):
+    async def run(self) -> None:
         """Watch, without end."""
         async with asyncio.TaskGroup() as group:
             for namespace in self._namespaces:
@@ -65,17 +67,17 @@ class Informer:
         """:returns: list of (namespace, name)"""
         return self._objects.keys()
 
-    def put(self, obj):
+    def put(self, obj) -> None:
         """Store an object from an event, or from the answer to a request."""
         if self._objects.put(self._keep(obj)):
             self._changed(object_cache.object_key(obj))
 
-    def drop(self, key):
+    def drop(self, key) -> None:
         """Remove an object that does not exist any more."""
         if self._objects.discard(key):
             self._changed(key)
 
-    async def _watch(self, namespace):
+    async def _watch(self, namespace) -> None:
         async for kind, found in self._api.watch(
                 self._resource, namespace, self._label_selector,
                 metadata_only=self._metadata_only, failed=self.failed.set):

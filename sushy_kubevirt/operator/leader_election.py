@@ -17,6 +17,8 @@ times of the wall clock, and sends two requests every 5 s from each replica,
 waiting ones included.
 """
 
+from __future__ import annotations
+
 import asyncio
 import datetime
 import logging
@@ -49,7 +51,7 @@ def _now():
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def _end(message):
+def _end(message) -> None:
     LOG.critical('%s; this process ends', message)
     os._exit(1)
 
@@ -67,7 +69,7 @@ class LeaderElector:
     """
 
     def __init__(self, client, namespace, identity, seconds, now=_now,
-                 end=_end, writers=()):
+                 end=_end, writers=()) -> None:
         self._api = client
         self._namespace = namespace
         self._identity = identity
@@ -97,11 +99,11 @@ class LeaderElector:
                 'This replica does not hold the Lease, or not any more')
 
     @property
-    def is_leader(self):
+    def is_leader(self) -> bool:
         """Whether this replica has taken the Lease and not released it."""
         return self._own_deadline is not None
 
-    async def acquire(self):
+    async def acquire(self) -> None:
         """Wait for the Lease and take it.
 
         It is renewed from then on, until `release`; if that fails, the
@@ -146,7 +148,7 @@ class LeaderElector:
                          daemon=True).start()
         self._tasks.append(asyncio.create_task(self._renew(), name='renewal'))
 
-    async def release(self):
+    async def release(self) -> None:
         """Release the Lease, if this replica holds it, so that another one
         need not wait until it expires."""
         try:
@@ -179,7 +181,7 @@ class LeaderElector:
                         'takes it in %d s: %s', self._seconds,
                         str(e) or 'no answer')
 
-    async def _watch(self):
+    async def _watch(self) -> None:
         """Watch the Lease, without end."""
         async for kind, found in self._api.watch(
                 bmc_resources.LEASE, self._namespace,
@@ -190,7 +192,7 @@ class LeaderElector:
             else:
                 self._observe(None if kind == 'DELETED' else found)
 
-    def _observe(self, lease):
+    def _observe(self, lease) -> None:
         if self._own_deadline is not None:
             self._check(lease)
             return
@@ -209,7 +211,7 @@ class LeaderElector:
                     or self._seconds)
         self._changed.set()
 
-    def _check(self, lease):
+    def _check(self, lease) -> None:
         """Check the Lease that this process holds."""
         if lease is None:
             self._end('The Lease was deleted')
@@ -226,7 +228,7 @@ class LeaderElector:
             LOG.info('%s holds the Lease; this replica waits', holder)
         return holder or logged
 
-    async def _acquire_lease(self):
+    async def _acquire_lease(self) -> None:
         until = self._now() + self._seconds * GIVE_UP
         spec = {'holderIdentity': self._identity,
                 'leaseDurationSeconds': int(self._seconds),

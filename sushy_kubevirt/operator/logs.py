@@ -5,6 +5,8 @@ A line of JSON has members for namespace and name of the BMC that it is about,
 so that the lines of one BMC can be found. They are set by `about`.
 """
 
+from __future__ import annotations
+
 import contextlib
 import contextvars
 import datetime
@@ -37,7 +39,7 @@ def about(namespace, name):
         _object.reset(token)
 
 
-def configure(form, level):
+def configure(form, level) -> None:
     """Write the process' logs to standard error.
 
     :param form: ``json`` or ``plain``

@@ -4,6 +4,8 @@
 `pod.prometheus` writes the text format and says why no library does.
 """
 
+from __future__ import annotations
+
 import collections
 
 from sushy_kubevirt.pod import prometheus
@@ -18,7 +20,7 @@ class Metrics:
         and the number of such requests to the API server
     """
 
-    def __init__(self, calls=tuple):
+    def __init__(self, calls=tuple) -> None:
         self._calls = calls
         self._is_leader = False
         self._queue = None
@@ -56,7 +58,7 @@ class Metrics:
                 lambda: int(self._is_leader)),
             *prometheus.process()]
 
-    def count_reconcile(self, seconds, failed=False):
+    def count_reconcile(self, seconds, failed: bool = False) -> None:
         """Count a reconcile.
 
         :param seconds: its duration
@@ -65,25 +67,25 @@ class Metrics:
         self._reconciles.add('failed' if failed else 'done')
         self._seconds.add(number=seconds)
 
-    def set_queue_length(self, length):
+    def set_queue_length(self, length) -> None:
         """Set how many BMCs wait to be reconciled."""
         self._queue = length
 
-    def set_bmcs(self, counts):
+    def set_bmcs(self, counts) -> None:
         """Set how many BMCs there are.
 
         :param counts: dict of a reason and a number
         """
         self._bmcs = dict(counts)
 
-    def set_shards(self, counts):
+    def set_shards(self, counts) -> None:
         """Set how many BMCs the shared pods have.
 
         :param counts: dict of (namespace, number of the shard) and a number
         """
         self._shards = dict(counts)
 
-    def set_leader(self, is_leader):
+    def set_leader(self, is_leader) -> None:
         """Set whether this process holds the Lease."""
         self._is_leader = is_leader
 

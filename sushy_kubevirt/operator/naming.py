@@ -5,6 +5,8 @@ All names are derived from the BMC's name, so none is stored. Objects with
 these names that others created are not changed: see `is_ours`.
 """
 
+from __future__ import annotations
+
 import functools
 import hashlib
 import re
@@ -186,7 +188,7 @@ _SHARED = re.compile(
     '(-[a-z]+(-[0-9]+)?)?')
 
 
-def shared(shard):
+def shared(shard) -> str:
     """Make the name of the objects of a shard of shared BMCs.
 
     :param shard: its number in its namespace

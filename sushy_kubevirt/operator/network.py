@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Services and the NetworkPolicy of a BMC."""
 
+from __future__ import annotations
+
 import dataclasses
 import ipaddress
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Observed state of one BMC, assembled from the cache without requests."""
 
+from __future__ import annotations
+
 import dataclasses
 import datetime
 
@@ -145,7 +147,7 @@ def secret_refs(bmc):
 
 
 def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
-             refused=(), now=None, reserved=False, digits=True,
+             refused=(), now=None, reserved: bool = False, digits: bool = True,
              route_problem=None, placed=placement.Placement()):
     """Assemble the observed state.
 

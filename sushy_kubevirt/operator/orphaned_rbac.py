@@ -7,6 +7,8 @@ remove the finalizer; the account of its pod would then keep the rights, even
 after the owner of the VM has withdrawn the permission.
 """
 
+from __future__ import annotations
+
 import logging
 
 from sushy_kubevirt.kube import errors
@@ -29,13 +31,13 @@ class OrphanedRbac:
     :param namespaces: namespaces whose BMCs are cached; (None,) for all
     """
 
-    def __init__(self, api, cache, namespaces):
+    def __init__(self, api, cache, namespaces) -> None:
         self._api = api
         self._cache = cache
         self._namespaces = namespaces
         self._queue = workqueue.Queue(self._delete, 1)
 
-    def enqueue_all(self):
+    def enqueue_all(self) -> None:
         """Check all Roles and RoleBindings. The first call, which starts the
         work, is made when all BMCs are cached."""
         if not self._queue.started:
@@ -44,12 +46,12 @@ class OrphanedRbac:
             for at in self._cache.objects.names(resource):
                 self.enqueue(*at)
 
-    def enqueue(self, namespace, name):
+    def enqueue(self, namespace, name) -> None:
         """Check a Role and its RoleBinding, which have the same name."""
         if self._queue.started and any(self._orphans(namespace, name)):
             self._queue.add((namespace, name))
 
-    async def close(self):
+    async def close(self) -> None:
         """End the work."""
         await self._queue.close(0)
 

@@ -12,6 +12,8 @@ its author access to one that the author could not access otherwise.
   later.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.operator import naming
 
 #: Pattern that allows all images.

@@ -5,6 +5,8 @@ The operator issues certificates for BMCs without a certificate of the user.
 Certificates and keys are PEM text; `certificate_authority` stores them.
 """
 
+from __future__ import annotations
+
 import base64
 import dataclasses
 import datetime
@@ -162,7 +164,7 @@ def is_issued_for(certificate, names, issuer):
     return alternatives == {_alternative(name) for name in names}
 
 
-def usable(pair):
+def usable(pair) -> bool:
     """Tell whether a server can use a certificate, apart from its validity.
 
     :param pair: `Pair`, which may be invalid

@@ -5,6 +5,8 @@
 that was killed between two steps makes a new plan from the observed state.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.kube import api_resources

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator's process: starts and stops its parts in order."""
 
+from __future__ import annotations
+
 import asyncio
 import dataclasses
 import logging
@@ -44,7 +46,7 @@ class _Ended(Exception):
     """A signal arrived."""
 
 
-async def run(options, connection):
+async def run(options, connection) -> None:
     """Run the operator until SIGTERM or SIGINT.
 
     :param options: `command_line.Options`
@@ -61,7 +63,7 @@ class Operator:
     :param connection: a `connection.Connection`
     """
 
-    def __init__(self, options, connection):
+    def __init__(self, options, connection) -> None:
         self._options = options
         self._connection = connection
         self._stopping = asyncio.Event()
@@ -74,7 +76,7 @@ class Operator:
         self.metrics = metrics.Metrics(
             lambda: (self._lease_api.calls, self._api.calls))
 
-    async def run(self):
+    async def run(self) -> None:
         """Run until a signal; see `run`."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -110,12 +112,12 @@ class Operator:
             self._lease_api.close()
         LOG.info('The operator has ended')
 
-    def _check_leadership(self):
+    def _check_leadership(self) -> None:
         """Check the Lease; called before each write of the controllers."""
         if self._elector is not None:
             self._elector.check_leadership()
 
-    async def _work(self):
+    async def _work(self) -> None:
         denied = await self._unless_stopped(self._wait_for_definition())
         self._options = dataclasses.replace(
             self._options, namespaces=tuple(
@@ -150,14 +152,14 @@ class Operator:
         return tasks + [asyncio.create_task(_end_when_readable(
             self._api, one)) for one in sorted(denied)]
 
-    async def _host_controller(self):
+    async def _host_controller(self) -> None:
         """Run `HostController` for --bare-metal-hosts, and for BMCs that have
         BareMetalHosts from before."""
         if not self._options.bare_metal_hosts:
             await self._controller.has_host.wait()
         await host_controller.HostController(self._options, self._api).run()
 
-    async def _run_tasks(self, tasks):
+    async def _run_tasks(self, tasks) -> None:
         """Run until a signal, or until a task ends.
 
         :param tasks: list of tasks; without one of them the operator would
@@ -177,7 +179,7 @@ class Operator:
                 task.cancel()
             await asyncio.gather(announcing, *tasks, return_exceptions=True)
 
-    async def _announce(self):
+    async def _announce(self) -> None:
         await self._controller.listed.wait()
         LOG.info('All resources are listed; this replica is ready')
 
@@ -266,7 +268,7 @@ class Operator:
         self._host_gaps = gaps
         return hosts
 
-    async def _refresh_hosts(self):
+    async def _refresh_hosts(self) -> None:
         """Deny BMCs the hosts that the cluster gets later, and no longer
         those that were missing in `GONE_LOOKS` looks."""
         known = self._options.cluster_hosts

@@ -25,6 +25,8 @@ The Secret with the BMC's `state` is created by the operator, which sets its
 type. KubeVirt's own ClusterRole lets all users read its feature gates.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
@@ -46,7 +48,7 @@ def account(bmc):
             'automountServiceAccountToken': False}
 
 
-def role(bmc, uploads=False):
+def role(bmc, uploads: bool = False):
     """Make the Role, in the VM's namespace.
 
     :param bmc: a `spec.Bmc`
@@ -89,7 +91,7 @@ def state(vm):
                     'name': metadata['name'], 'uid': metadata['uid']}]}}
 
 
-def rules(bmc, uploads=False):
+def rules(bmc, uploads: bool = False):
     """Make the rules of the Role.
 
     :param bmc: a `spec.Bmc`
@@ -101,7 +103,7 @@ def rules(bmc, uploads=False):
                      vms if bmc.redfish.display else [], uploads)
 
 
-def rules_for(vms, redfish, displays, uploads=False):
+def rules_for(vms, redfish, displays, uploads: bool = False):
     """Make the rules of a Role for some VMs.
 
     :param vms: list of their names

@@ -5,6 +5,8 @@ The process may be killed between any two requests: each round begins with the
 observed state, and the next process needs no state of this one.
 """
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 import datetime
@@ -53,7 +55,7 @@ class Reconciler:
     """
 
     def __init__(self, options, api, cache, authority, upgrade_slots,
-                 foreign_objects, all_shards):
+                 foreign_objects, all_shards) -> None:
         self._api = api
         self._cache = cache
         self._authority = authority
@@ -89,18 +91,18 @@ class Reconciler:
             LOG.warning('%s', e)
             raise workqueue.Failure from None
 
-    def deny(self, hosts):
+    def deny(self, hosts) -> None:
         """Replace the cluster's hosts, which BMCs may not reach.
 
         :param hosts: tuple, see `config_map.Denied`
         """
         self._defaults = deployments.with_cluster_hosts(self._defaults, hosts)
 
-    def forget(self, key):
+    def forget(self, key) -> None:
         """Drop a BMC that was deleted."""
         self._tried.pop(key, None)
 
-    def _must_wait(self, body):
+    def _must_wait(self, body) -> bool:
         """Tell whether a BMC waits for the list of Routes."""
         if self._cache.route_problem(
                 body['metadata']['namespace']) != routes.UNLISTED:
@@ -243,7 +245,7 @@ class Reconciler:
         return [rollout.annotated(step) if step in upgrades else step
                 for step in steps], False
 
-    async def _report_rejection(self, bmc, body, step, error):
+    async def _report_rejection(self, bmc, body, step, error) -> None:
         """Report in the status what the API server has rejected."""
         what = executor.subject(step, bmc)
         seen = await self._observe(bmc, body)
@@ -251,7 +253,7 @@ class Reconciler:
             seen.bmc_state,
             refused=((what, str(error)[:_MAX_MESSAGE_LENGTH]),)))
 
-    async def _write_status(self, bmc, body, state):
+    async def _write_status(self, bmc, body, state) -> None:
         """Write the status, and its Events, if it has changed."""
         old = body.get('status') or {}
         now = _now()
@@ -285,7 +287,7 @@ class Reconciler:
         if before != after:
             LOG.info('%s: %s', after, new['conditions'][-1]['message'])
 
-    async def _record_event(self, bmc, *what):
+    async def _record_event(self, bmc, *what) -> None:
         try:
             await events.record(self._api, events.manifest(bmc, *what))
         except errors.MachineError as e:

@@ -6,13 +6,15 @@ its pod is ready again, so that the next leader counts the same BMCs. An image
 that does not become ready stops the rollout after the first BMCs.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 
 
-def is_stopped(deployment):
+def is_stopped(deployment) -> bool:
     """Tell whether a BMC is stopped by an upgrade.
 
     :param deployment: dict, its Deployment, or None
@@ -42,7 +44,7 @@ class Rollout:
     :param wake: function of keys, called when there is a slot for them
     """
 
-    def __init__(self, limit, wake):
+    def __init__(self, limit, wake) -> None:
         self._limit = limit
         self._wake = wake
         self._stopped = set()
@@ -51,7 +53,7 @@ class Rollout:
         self._granted = set()
         self._waiting = {}
 
-    def update(self, key, stopped):
+    def update(self, key, stopped) -> None:
         """Store the state of a BMC's Deployment.
 
         :param key: of the BMC
@@ -63,7 +65,7 @@ class Rollout:
             self._stopped.discard(key)
             self._wake_waiting()
 
-    def acquire(self, key):
+    def acquire(self, key) -> bool:
         """Get a slot for a BMC, until `release`.
 
         :param key: of the BMC
@@ -77,13 +79,13 @@ class Rollout:
         self._granted.add(key)
         return True
 
-    def release(self, key):
+    def release(self, key) -> None:
         """Return the slot of a BMC, after `update` with its Deployment."""
         if key in self._granted:
             self._granted.discard(key)
             self._wake_waiting()
 
-    def withdraw(self, key):
+    def withdraw(self, key) -> None:
         """Give up waiting for a slot, or return the slot, of a BMC."""
         if key in self._waiting:
             del self._waiting[key]
@@ -91,12 +93,12 @@ class Rollout:
             self._wake_waiting()
         self.release(key)
 
-    def forget(self, key):
+    def forget(self, key) -> None:
         """Drop a BMC that was deleted."""
         self.withdraw(key)
         self.update(key, False)
 
-    def _wake_waiting(self):
+    def _wake_waiting(self) -> None:
         free = self._limit - len(self._stopped | self._granted)
         if free > 0 and self._waiting:
             self._wake(tuple(self._waiting)[:free])

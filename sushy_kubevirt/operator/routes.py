@@ -9,6 +9,8 @@ who could otherwise take the hosts of others.
 Source: openshift/api, route/v1/types.go (August 2026).
 """
 
+from __future__ import annotations
+
 import re
 
 from sushy_kubevirt.operator import bmc_resources
@@ -88,7 +90,7 @@ def generated_hosts(bmc, live):
             if len(one) <= _MAX_NAME_LENGTH and generated.fullmatch(one)]
 
 
-def rejection(live):
+def rejection(live) -> str:
     """Find why ingress controllers do not serve a Route.
 
     :param live: dict, the Route as the cluster has it, or None

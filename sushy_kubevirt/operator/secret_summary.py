@@ -4,6 +4,8 @@
 A Secret is read by name when its version changes, summarized and dropped.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import dataclasses

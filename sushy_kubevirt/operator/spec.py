@@ -7,6 +7,8 @@ fields get the defaults of the definition. Settings of the operator (images,
 resources) are in `deployments.Defaults`.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import ipaddress
 import re
@@ -24,7 +26,7 @@ class Reference:
     namespace: str
     name: str
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f'{self.namespace}/{self.name}'
 
 

@@ -8,6 +8,8 @@ VM had a BMC. It is deleted last, so that an operator that is killed meanwhile,
 or was down when the BMC was deleted, finds it again.
 """
 
+from __future__ import annotations
+
 import logging
 
 from sushy_kubevirt.bmc import state_secret
@@ -33,14 +35,14 @@ class VmCleanup:
     :param cache: a `cache.Cache`
     """
 
-    def __init__(self, client, cache):
+    def __init__(self, client, cache) -> None:
         self._api = client
         self._cache = cache
         self._secrets = {}      # (namespace, VM): uids of Secret and VM
         self._waiting = set()   # VMs that a pod may still write
         self._queue = workqueue.Queue(self._clean_up, WORKERS)
 
-    def see_secret(self, namespace, kind, found):
+    def see_secret(self, namespace, kind, found) -> None:
         """Note an event of the watch of all Secrets.
 
         :param namespace: that is watched; None for all
@@ -63,7 +65,7 @@ class VmCleanup:
             self._secrets[at] = found['metadata']['uid'], owner['uid']
         self.enqueue(*at)
 
-    def enqueue_all(self):
+    def enqueue_all(self) -> None:
         """Check all VMs. The first call, which starts the work, is made when
         all BMCs are cached."""
         if not self._queue.started:
@@ -71,7 +73,7 @@ class VmCleanup:
         for at in list(self._secrets):
             self.enqueue(*at)
 
-    def enqueue(self, namespace, name):
+    def enqueue(self, namespace, name) -> None:
         """Check a VM: it, one of its BMCs or a Role for it has changed.
 
         :param name: of the VM
@@ -80,7 +82,7 @@ class VmCleanup:
         if self._queue.started and self._has_no_bmc(at):
             self._queue.add(at)
 
-    def role_changed(self, namespace):
+    def role_changed(self, namespace) -> None:
         """Check the VMs that wait for a Role, as one was changed or deleted.
 
         :param namespace: of the Role
@@ -90,11 +92,11 @@ class VmCleanup:
         for at in waiting:
             self.enqueue(*at)
 
-    async def close(self):
+    async def close(self) -> None:
         """Stop the workers."""
         await self._queue.close(0)
 
-    def _has_no_bmc(self, at):
+    def _has_no_bmc(self, at) -> bool:
         """Tell whether a VM had a BMC, and has none now."""
         return at in self._secrets and not self._cache.users_of(
             bmc_resources.VM, *at)
@@ -127,7 +129,7 @@ class VmCleanup:
                 raise workqueue.Failure(
                     getattr(e, 'retry_after', None)) from None
 
-    async def _restore(self, at):
+    async def _restore(self, at) -> None:
         # Imported here because most clusters never need it.
         from sushy_kubevirt.machine import one_time_boot
         uid, owner = self._secrets[at]

@@ -8,6 +8,8 @@ processes use, is for threads and has neither several workers nor pauses after
 failures; no package in the requirements has such a queue for asyncio.
 """
 
+from __future__ import annotations
+
 import asyncio
 import collections
 import logging
@@ -32,7 +34,7 @@ class Queue:
     :param workers: number of keys that are processed at the same time
     """
 
-    def __init__(self, work, workers):
+    def __init__(self, work, workers) -> None:
         self._work = work
         self._workers = workers
         self._waiting = collections.OrderedDict()
@@ -43,7 +45,7 @@ class Queue:
         self._tasks = []
         self._wake = asyncio.Event()
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._waiting)
 
     @property
@@ -51,12 +53,12 @@ class Queue:
         """Whether `start` was called."""
         return bool(self._tasks)
 
-    def start(self):
+    def start(self) -> None:
         """Start the workers. Keys may have been added before."""
         self._tasks = [asyncio.create_task(self._run())
                        for _ in range(self._workers)]
 
-    async def close(self, seconds):
+    async def close(self, seconds) -> None:
         """Stop the workers after they have finished their present key.
 
         :param seconds: timeout
@@ -71,7 +73,7 @@ class Queue:
             task.cancel()
         await asyncio.gather(idle, *self._tasks, return_exceptions=True)
 
-    def add(self, key):
+    def add(self, key) -> None:
         """Process a key as soon as possible."""
         self._cancel(key)
         if key in self._working:
@@ -80,13 +82,13 @@ class Queue:
             self._waiting[key] = None
             self._wake.set()
 
-    def add_later(self, key, seconds):
+    def add_later(self, key, seconds) -> None:
         """Process a key after a pause, unless it is added before."""
         self._cancel(key)
         self._timers[key] = asyncio.get_running_loop().call_later(
             min(seconds, _DAY), self.add, key)
 
-    def forget(self, key):
+    def forget(self, key) -> None:
         """Remove a key, with its timer and its failures."""
         self._cancel(key)
         self._waiting.pop(key, None)
@@ -97,16 +99,16 @@ class Queue:
         """:returns: number of failures of a key since its last success"""
         return self._failures.get(key, 0)
 
-    def _cancel(self, key):
+    def _cancel(self, key) -> None:
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
 
-    async def _idle(self):
+    async def _idle(self) -> None:
         while self._working:
             await asyncio.sleep(0.01)
 
-    async def _run(self):
+    async def _run(self) -> None:
         while True:
             while not self._waiting:
                 self._wake.clear()
@@ -142,6 +144,6 @@ class Failure(Exception):
     :param seconds: minimum pause before that, or None
     """
 
-    def __init__(self, seconds=None):
+    def __init__(self, seconds=None) -> None:
         super().__init__()
         self.seconds = seconds

@@ -5,6 +5,8 @@ A mounted Secret is renewed while the server runs. The files are checked with
 `os.stat` on each connection, so an idle server does nothing.
 """
 
+from __future__ import annotations
+
 import contextlib
 import logging
 import os
@@ -25,7 +27,7 @@ class Certificate:
     :raises: OSError if they cannot be used; its text has both paths
     """
 
-    def __init__(self, certificate, key):
+    def __init__(self, certificate, key) -> None:
         self._paths = (certificate, key)
         self._loaded_stamps = self._stamps()
         self._rejected_stamps = None
@@ -51,7 +53,7 @@ class Certificate:
             self._reload(stamps)
         return self._context
 
-    def _reload(self, stamps):
+    def _reload(self, stamps) -> None:
         try:
             context = self._load()
         except OSError as exc:
@@ -95,7 +97,7 @@ class CertificateInMemory:
     :raises: OSError if they cannot be used
     """
 
-    def __init__(self, secret):
+    def __init__(self, secret) -> None:
         self._secret = secret
         self._version = secret.version
         self._context = self._load()

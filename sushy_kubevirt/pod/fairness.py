@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fair shares of a process that serves many BMCs, for `http_server`."""
 
+from __future__ import annotations
+
 import collections
 import functools
 import logging
@@ -24,7 +26,7 @@ class Fairness:
     `_TURN_SECONDS`, as it then probably waits for the Kubernetes API.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._used = 0.0
         self._scheduled = False
         self._backlog = collections.deque()
@@ -34,7 +36,7 @@ class Fairness:
 
     # Requests in the event loop
 
-    def receive(self, protocol, data):
+    def receive(self, protocol, data) -> None:
         """Let a connection process data, now or in a later iteration.
 
         :param protocol: `http_connection.Connection`
@@ -49,7 +51,7 @@ class Fairness:
             self._scheduled = True
             protocol.loop.call_soon(self._begin_iteration, protocol.loop)
 
-    def _process(self, protocol, data):
+    def _process(self, protocol, data) -> None:
         began = time.perf_counter()
         try:
             protocol.process(data)
@@ -59,7 +61,7 @@ class Fairness:
             protocol.abort()
         self._used += time.perf_counter() - began
 
-    def _begin_iteration(self, loop):
+    def _begin_iteration(self, loop) -> None:
         self._used = 0.0
         while self._backlog and self._used < _SHARE_SECONDS:
             protocol, data = self._backlog.popleft()
@@ -90,7 +92,7 @@ class Fairness:
         loop.call_later(_TURN_SECONDS, end)
         return end
 
-    def _end_turn(self, token):
+    def _end_turn(self, token) -> None:
         if self._calling is not token:
             return
         self._calling = None

@@ -10,6 +10,8 @@ only (CPython 3.11.7), it has a timeout only for single reads, and needs a
 thread for each connection.
 """
 
+from __future__ import annotations
+
 import contextlib
 import logging
 import selectors
@@ -54,7 +56,7 @@ class Server:
     :param metrics: function that returns the metrics, bytes
     """
 
-    def __init__(self, address, port, live, ready, metrics):
+    def __init__(self, address, port, live, ready, metrics) -> None:
         self.address = address
         self.port = port
         self._pages = {'/livez': (self._probe_page, live),
@@ -88,12 +90,12 @@ class Server:
         self._thread.start()
 
     @property
-    def url(self):
+    def url(self) -> str:
         """Base URL."""
         host = f'[{self.address}]' if ':' in self.address else self.address
         return f'http://{host}:{self.port}'
 
-    def close(self):
+    def close(self) -> None:
         """Close the port and all connections; idempotent."""
         if self._thread is None:
             return
@@ -101,7 +103,7 @@ class Server:
         self._thread.join()
         self._thread = None
 
-    def _run(self, wake):
+    def _run(self, wake) -> None:
         # Ordered by age, as all have the same timeout.
         clients = {}
         with contextlib.closing(self._selector) as selector, \
@@ -120,7 +122,7 @@ class Server:
                     one for one, client in clients.items()
                     if client.end <= now])
 
-    def _accept(self, selector, clients):
+    def _accept(self, selector, clients) -> None:
         try:
             sock, address = self._listener.accept()
         except OSError:
@@ -134,7 +136,7 @@ class Server:
         # The request has usually arrived by now.
         self._serve(selector, clients, sock)
 
-    def _serve(self, selector, clients, sock):
+    def _serve(self, selector, clients, sock) -> None:
         client = clients[sock]
         try:
             if client.answer is None:
@@ -195,7 +197,7 @@ class Server:
 class _Client:
     """State of a connection: received request, remaining response."""
 
-    def __init__(self, network):
+    def __init__(self, network) -> None:
         self.network = network
         self.request = b''
         self.answer = None
@@ -209,7 +211,7 @@ def _next_timeout(clients):
     return None
 
 
-def _close(selector, clients, socks):
+def _close(selector, clients, socks) -> None:
     for sock in socks:
         del clients[sock]
         selector.unregister(sock)
@@ -220,7 +222,7 @@ def _metrics_page(_path, function):
     return 200, function(), _METRICS
 
 
-def _response(code, body, kind=_TEXT, head=False):
+def _response(code, body, kind=_TEXT, head: bool = False):
     if isinstance(body, str):
         body = body.encode()
     return (

@@ -5,6 +5,8 @@ A response that `Server.find` knows is sent at once; other requests go to the
 application by ASGI.
 """
 
+from __future__ import annotations
+
 import asyncio
 from asyncio import sslproto
 import contextlib
@@ -72,7 +74,7 @@ class _Refused(Exception):
     :param code: HTTP status code
     """
 
-    def __init__(self, code):
+    def __init__(self, code) -> None:
         super().__init__(http.HTTPStatus(code).phrase)
         self.code = code
 
@@ -94,7 +96,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
     :ivar serving: task that serves it as a WebSocket, or None
     """
 
-    def __init__(self, server, sock, address):
+    def __init__(self, server, sock, address) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(server.config, server.state, {}, loop)
         self._server = server
@@ -118,7 +120,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
 
     # Deadlines
 
-    def wait_for_client(self, seconds):
+    def wait_for_client(self, seconds) -> None:
         """Start to wait for the client.
 
         :param seconds: time limit
@@ -126,7 +128,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
         self.client_turn = True
         self._wait(seconds)
 
-    def wait_for_server(self, seconds):
+    def wait_for_server(self, seconds) -> None:
         """Start to wait for the application.
 
         :param seconds: time limit; None for an event stream
@@ -134,13 +136,13 @@ class Connection(httptools_impl.HttpToolsProtocol):
         self.client_turn = False
         self._wait(seconds)
 
-    def _wait(self, seconds):
+    def _wait(self, seconds) -> None:
         self.since = self.loop.time()
         self.end = None if seconds is None else self.since + seconds
         if self.end is not None:
             self._server.watch(self.end)
 
-    def abort(self):
+    def abort(self) -> None:
         """Close the connection at once."""
         if self.lost:
             # uvicorn has closed the transport of TLS, maybe again, and CPython
@@ -153,7 +155,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
             with contextlib.suppress(OSError):
                 self._sock.shutdown(socket.SHUT_RDWR)
 
-    def _identify(self, account):
+    def _identify(self, account) -> bool:
         """Note whose connection it is. Thread-safe.
 
         :param account: name of the account that has sent a request
@@ -164,33 +166,33 @@ class Connection(httptools_impl.HttpToolsProtocol):
 
     # asyncio.Protocol
 
-    def connection_made(self, transport):
+    def connection_made(self, transport) -> None:
         super().connection_made(transport)
         if self._server.tls:
             self.scheme = 'https'
 
-    def connection_lost(self, exc):
+    def connection_lost(self, exc) -> None:
         self.lost = True
         super().connection_lost(exc)
         self._server.forget(self)
         if self._websocket is not None:
             self._websocket.connection_lost(exc)
 
-    def eof_received(self):
+    def eof_received(self) -> None:
         if self._websocket is not None:
             self._websocket.eof_received()
 
-    def pause_writing(self):
+    def pause_writing(self) -> None:
         super().pause_writing()
         if self._websocket is not None:
             self._websocket.pause_writing()
 
-    def resume_writing(self):
+    def resume_writing(self) -> None:
         super().resume_writing()
         if self._websocket is not None:
             self._websocket.resume_writing()
 
-    def data_received(self, data):
+    def data_received(self, data) -> None:
         if self._server.fairness is None:
             self.process(data)
         else:
@@ -239,7 +241,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
         except _Refused as exc:
             self._refuse(exc.code)
 
-    async def upgrade(self, status, headers, upgrade):
+    async def upgrade(self, status, headers, upgrade) -> None:
         """Serve the connection as a WebSocket until it is closed.
 
         :param status: status line of the response
@@ -265,7 +267,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
             raise _Refused(414 if len(self.url) > _MAX_LINE_BYTES // 2
                            else 431)
 
-    def _refuse(self, code):
+    def _refuse(self, code) -> None:
         """Answer an invalid request and close the connection."""
         LOG.info('%s: refused with status %d', self.address, code)
         self._refused = True
@@ -293,7 +295,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
 
     # Callbacks of the parser
 
-    def on_message_begin(self):
+    def on_message_begin(self) -> None:
         super().on_message_begin()
         self._lines = 0
 
@@ -321,26 +323,26 @@ class Connection(httptools_impl.HttpToolsProtocol):
         self.scope[CONNECTION], self.scope[ENVIRON] = self, environ
         super().on_headers_complete()
 
-    def on_body(self, body):
+    def on_body(self, body) -> None:
         self._lines -= len(body)
         super().on_body(body)
 
-    def on_message_complete(self):
+    def on_message_complete(self) -> None:
         self._check_lines()     # with the trailers
         self._receiving = False
         self._completed = True
         super().on_message_complete()
 
-    def on_response_complete(self):
+    def on_response_complete(self) -> None:
         super().on_response_complete()
         self._unset_keepalive_if_required()
         self._wait_for_request()
 
-    def _wait_for_request(self):
+    def _wait_for_request(self) -> None:
         if not self.pipeline:
             self.wait_for_client(SEND_SECONDS)
 
-    def _answer(self, environ, found, version):
+    def _answer(self, environ, found, version) -> None:
         """Send a cached response."""
         keep_alive = (version == '1.1' and self.parser.should_keep_alive()
                       # The parser reads nothing after such a request.
@@ -354,7 +356,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
             self.transport.close()
         self._wait_for_request()
 
-    def log(self, environ, code):
+    def log(self, environ, code) -> None:
         """Log a request, unless it is a successful probe."""
         if code == 200 and environ.get('HTTP_USER_AGENT') == PROBE_USER_AGENT:
             return
@@ -412,7 +414,7 @@ class _Transport:
     :param abort: `Connection.abort`
     """
 
-    def __init__(self, transport, flow, abort):
+    def __init__(self, transport, flow, abort) -> None:
         self._transport = transport
         self.pause_reading = flow.pause_reading
         self.resume_reading = flow.resume_reading

@@ -15,6 +15,8 @@ without a timeout. Other servers are compared in
 doc/source/reference/http-servers.rst.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import email.utils
@@ -80,7 +82,7 @@ class Server:
 
     def __init__(self, address, port, app, certificate=None,
                  max_connections=None, find=lambda environ: None,
-                 fairness=None):
+                 fairness=None) -> None:
         self.socket = socket.socket(
             socket.AF_INET6 if ':' in address else socket.AF_INET)
         try:
@@ -119,7 +121,7 @@ class Server:
         self.state = uvicorn_server.ServerState()
 
     @property
-    def tls(self):
+    def tls(self) -> bool:
         """Whether it serves HTTPS."""
         return self._certificate is not None
 
@@ -133,14 +135,14 @@ class Server:
         """Number of open connections."""
         return len(self._connections)
 
-    def stop(self):
+    def stop(self) -> None:
         """Make `run` return; may be called in any thread or signal handler."""
         self._stopping = True
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):     # the loop has ended
                 self._loop.call_soon_threadsafe(self._stopped.set)
 
-    async def run(self):
+    async def run(self) -> None:
         """Serve until `stop`, then complete running requests."""
         self._stopped, self._idle = asyncio.Event(), asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -167,7 +169,7 @@ class Server:
 
     # Connections
 
-    def _accept(self):
+    def _accept(self) -> None:
         try:
             sock, address = self.socket.accept()
         except (BlockingIOError, ConnectionError):
@@ -227,23 +229,23 @@ class Server:
             closed.abort()
         return closed is not newcomer
 
-    def _accept_again(self):
+    def _accept_again(self) -> None:
         if not self._stopped.is_set():
             self._loop.add_reader(self.socket, self._accept)
 
-    def _connected(self, protocol, task):
+    def _connected(self, protocol, task) -> None:
         self.state.tasks.discard(task)
         if task.cancelled() or task.exception() is not None:
             # The TLS handshake has failed.
             self.forget(protocol)
 
-    def forget(self, protocol):
+    def forget(self, protocol) -> None:
         """Remove a closed connection."""
         self._connections.discard(protocol)
         if not self._connections:
             self._idle.set()
 
-    def watch(self, end):
+    def watch(self, end) -> None:
         """Check all deadlines at a time, or before.
 
         :param end: `loop.time`
@@ -254,7 +256,7 @@ class Server:
             self._timer.cancel()
         self._timer = self._loop.call_at(end, self._abort_expired)
 
-    def _abort_expired(self):
+    def _abort_expired(self) -> None:
         self._timer = None
         now = self._loop.time()
         ends = []
@@ -268,7 +270,7 @@ class Server:
         if ends:
             self.watch(min(ends))
 
-    async def _drain(self):
+    async def _drain(self) -> None:
         """Wait up to GRACE_SECONDS for running requests."""
         for one in tuple(self._connections):
             if one.serving is not None:
@@ -293,7 +295,7 @@ class Server:
 
     # Requests that need the application
 
-    async def _respond(self, scope, receive, send):
+    async def _respond(self, scope, receive, send) -> None:
         """Serve a request (ASGI)."""
         protocol = scope[http_connection.CONNECTION]
         environ = scope[http_connection.ENVIRON]
@@ -360,7 +362,7 @@ class Server:
             if self.fairness is not None:
                 end()
 
-    def _identify(self, protocol, slots, account):
+    def _identify(self, protocol, slots, account) -> bool:
         """Note whose connection and request it is.
 
         :param slots: list with the request's slot, which is replaced
@@ -373,7 +375,7 @@ class Server:
         slots.append(slot or contextlib.ExitStack())
         return slot is not None
 
-    def _call(self, environ, protocol, send, slots, done):
+    def _call(self, environ, protocol, send, slots, done) -> None:
         """Call the application; runs in a thread of its own.
 
         :param slots: list with the slot of the request, released at its end
@@ -382,7 +384,7 @@ class Server:
         """
         head = []
 
-        def start_response(status, headers, exc_info=None):
+        def start_response(status, headers, exc_info=None) -> None:
             head[:] = status, headers
 
         try:
@@ -406,7 +408,7 @@ class Server:
             self._loop.call_soon_threadsafe(
                 lambda: done.done() or done.set_result(result))
 
-    def _stream(self, environ, protocol, send, head, chunks):
+    def _stream(self, environ, protocol, send, head, chunks) -> None:
         """Send a response piece by piece.
 
         :param head: (status line, headers)
@@ -435,9 +437,9 @@ _account = operator.attrgetter('account')
 _network = operator.attrgetter('network')
 
 
-def run(*servers):
+def run(*servers) -> None:
     """Serve until all servers were stopped."""
-    async def serve():
+    async def serve() -> None:
         await asyncio.gather(*(one.run() for one in servers))
 
     asyncio.run(serve())
@@ -469,7 +471,7 @@ def _start(status, headers):
                         for name, value in headers]}
 
 
-async def _discard(receive):
+async def _discard(receive) -> None:
     """Read and discard the rest of a request."""
     while True:
         message = await receive()

@@ -18,13 +18,15 @@ import_ensure_initialized): 7 of the 21 modules instead of 1. Not the package
 lazy_loader, which defers imports only in code that calls it.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib.machinery
 import sys
 import threading
 
 
-def load(*modules, names=None):
+def load(*modules, names=None) -> None:
     """Defer the loading of modules until they are used.
 
     Call it before they are imported. The import of a module that is not
@@ -50,7 +52,7 @@ class Name:
     :param name: of the attribute
     """
 
-    def __init__(self, module, name):
+    def __init__(self, module, name) -> None:
         self._module = module
         self._name = name
 
@@ -68,10 +70,10 @@ class Name:
     def __mro_entries__(self, bases):
         return (self._found(),)
 
-    def __instancecheck__(self, instance):
+    def __instancecheck__(self, instance) -> bool:
         return isinstance(instance, self._found())
 
-    def __subclasscheck__(self, subclass):
+    def __subclasscheck__(self, subclass) -> bool:
         return issubclass(subclass, self._found())
 
 
@@ -82,7 +84,7 @@ class _Finder:
         are made `Name`
     """
 
-    def __init__(self, names):
+    def __init__(self, names) -> None:
         self._names = names
 
     def find_spec(self, name, path=None, target=None):
@@ -106,7 +108,7 @@ class _Loader:
     :param names: tuple of its attributes that are `Name` until it is loaded
     """
 
-    def __init__(self, loader, names):
+    def __init__(self, loader, names) -> None:
         self._loader = loader
         self._names = names
         self._lock = threading.RLock()
@@ -119,7 +121,7 @@ class _Loader:
     def create_module(self, spec):
         return self._loader.create_module(spec)
 
-    def exec_module(self, module):
+    def exec_module(self, module) -> None:
         module.__getattr__ = functools.partial(self._getattr, module)
 
     def _getattr(self, module, name):

@@ -5,6 +5,8 @@ Requests are labelled with the rule of their route, not with the path: the
 number of rules is bounded, paths are chosen by clients.
 """
 
+from __future__ import annotations
+
 import functools
 
 import flask
@@ -25,7 +27,7 @@ class Metrics:
     :param connections: function that returns the number of connections
     """
 
-    def __init__(self, app, connections):
+    def __init__(self, app, connections) -> None:
         self._requests = requests(app)
         # Responses that are sent again do not reach Flask.
         app.sushy_kubevirt.responses.observers.append(
@@ -46,7 +48,7 @@ def requests(app=flask.request_finished.ANY):
         'Requests answered, by route (the rule, not the path), method '
         'and status code.', ('route', 'method', 'code'))
 
-    def count(_app, response, **_):
+    def count(_app, response, **_) -> None:
         request = flask.request
         rule, method = request.url_rule, request.method
         counter.add(_NONE if rule is None else rule.rule,
@@ -57,7 +59,7 @@ def requests(app=flask.request_finished.ANY):
     return counter
 
 
-def count_cached(counter, environ, response):
+def count_cached(counter, environ, response) -> None:
     """Count a response that is sent again.
 
     :param counter: as from `requests`

@@ -7,6 +7,8 @@ options that the operator sets: others name files, such as a kubeconfig with a
 command in it.
 """
 
+from __future__ import annotations
+
 import json
 import os
 

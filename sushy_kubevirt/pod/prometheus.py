@@ -6,6 +6,8 @@ process that has imported asyncio (measured with CPython 3.11), and there may
 be one for each VM. Only counters and gauges are needed.
 """
 
+from __future__ import annotations
+
 import os
 import threading
 import time
@@ -23,14 +25,14 @@ class Counter:
 
     kind = 'counter'
 
-    def __init__(self, name, help, labels=()):
+    def __init__(self, name, help, labels=()) -> None:
         self.name = name
         self.help = help
         self._labels = labels
         self._values = {} if labels else {(): 0}
         self._lock = threading.Lock()
 
-    def add(self, *values, number=1):
+    def add(self, *values, number: int = 1) -> None:
         """Increment the counter.
 
         :param values: label values in order. Keep their number bounded: every
@@ -58,7 +60,7 @@ class Gauge:
     :param kind: ``gauge``, or ``counter`` for a value counted elsewhere
     """
 
-    def __init__(self, name, help, look, kind='gauge'):
+    def __init__(self, name, help, look, kind: str = 'gauge') -> None:
         self.name = name
         self.help = help
         self.kind = kind

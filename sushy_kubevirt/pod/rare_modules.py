@@ -4,6 +4,8 @@
 A GET of every resource and a session of IPMI need none of them.
 """
 
+from __future__ import annotations
+
 import sys
 import types
 
@@ -49,11 +51,11 @@ class _AppGroup:
 
     name = None
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.commands = {}
 
 
-def defer():
+def defer() -> None:
     """Defer `RARE` and `NAMES`; call it before any of them is imported.
 
     ``flask.cli``, which needs click, is replaced: each Flask application has a

@@ -6,6 +6,8 @@ port of `health`, where the result is read, would answer even if this one did
 not.
 """
 
+from __future__ import annotations
+
 import contextlib
 import socket
 import ssl
@@ -39,7 +41,7 @@ class Probe:
         to connect
     """
 
-    def __init__(self, address, port, tls, announce=lambda port: None):
+    def __init__(self, address, port, tls, announce=lambda port: None) -> None:
         self._where = (address, port)
         self._announce = announce
         self._context = self._session = None
@@ -70,7 +72,7 @@ class Probe:
         return (self._succeeded_at is not None
                 and time.monotonic() - self._succeeded_at < seconds)
 
-    def _check(self):
+    def _check(self) -> str:
         try:
             line = self._request()
         except OSError as exc:

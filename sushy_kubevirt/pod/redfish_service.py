@@ -5,6 +5,8 @@ Serves sushy-emulator's application with `http_server`. The process that runs
 it, its signals and its port for probes are `vbmc_kubevirt.bmc_pod`'s.
 """
 
+from __future__ import annotations
+
 import asyncio
 import functools
 import ipaddress
@@ -33,7 +35,7 @@ class RedfishService:
     :ivar url: base URL of the service
     """
 
-    def __init__(self, app, http_port=None):
+    def __init__(self, app, http_port=None) -> None:
         self._app = app
         config = app.config
         self.address = config.get('SUSHY_EMULATOR_LISTEN_IP') or '0.0.0.0'
@@ -62,7 +64,7 @@ class RedfishService:
         for one in self._servers[1:]:
             LOG.info('Redfish without TLS on %s', self._url(one))
 
-    def _url(self, server):
+    def _url(self, server) -> str:
         host = f'[{self.address}]' if ':' in self.address else self.address
         return f"{'https' if server.tls else 'http'}://{host}:{server.port}"
 
@@ -81,16 +83,16 @@ class RedfishService:
         """The `service_context.Services` of the application."""
         return self._app.sushy_kubevirt.services
 
-    async def run(self):
+    async def run(self) -> None:
         """Serve until `stop`, then complete running requests."""
         await asyncio.gather(*(one.run() for one in self._servers))
 
-    def stop(self):
+    def stop(self) -> None:
         """Make `run` return; thread-safe."""
         for one in self._servers:
             one.stop()
 
-    def close(self):
+    def close(self) -> None:
         """Stop watches and threads; may block."""
         self._app.sushy_kubevirt.close()
 

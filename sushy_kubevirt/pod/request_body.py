@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bodies of requests that the application reads while they arrive."""
 
+from __future__ import annotations
+
 import asyncio
 from concurrent import futures
 import io
@@ -29,7 +31,7 @@ class RequestBody(io.RawIOBase):
     :param pause: seconds between pieces, for other clients of the process
     """
 
-    def __init__(self, loop, protocol, receive, piece, more, pause):
+    def __init__(self, loop, protocol, receive, piece, more, pause) -> None:
         super().__init__()
         self.more = more
         self._loop = loop
@@ -38,7 +40,7 @@ class RequestBody(io.RawIOBase):
         self._piece = memoryview(piece)
         self._pause = pause
 
-    def readable(self):
+    def readable(self) -> bool:
         return True
 
     def readinto(self, buffer):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Secret that was read from the API, for pods that mount none."""
 
+from __future__ import annotations
+
 import base64
 
 from sushy_kubevirt.kube import api_resources
@@ -16,16 +18,16 @@ class SecretValues:
     :ivar version: number that grows with each change
     """
 
-    def __init__(self, client, namespace, name):
+    def __init__(self, client, namespace, name) -> None:
         self._client = client
         self._where = namespace, name
         self.values = {}
         self.version = 0
 
-    def __str__(self):
+    def __str__(self) -> str:
         return '/'.join(self._where)
 
-    def read(self):
+    def read(self) -> None:
         """Read the Secret; may block.
 
         :raises: `errors.MachineError`, which contains no value

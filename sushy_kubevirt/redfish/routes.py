@@ -6,6 +6,8 @@ To add a resource, write a module in `resources` with a tuple ``ROUTES`` (see
 a view are the same for all routes, including sushy-emulator's own.
 """
 
+from __future__ import annotations
+
 import functools
 
 import flask

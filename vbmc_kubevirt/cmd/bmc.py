@@ -5,6 +5,8 @@ One BMC has Redfish, IPMI or both. ``sushy-kubevirt-redfish`` and
 ``sushy-kubevirt-ipmi`` are the same program with one protocol.
 """
 
+from __future__ import annotations
+
 import asyncio
 import functools
 import logging

@@ -4,6 +4,8 @@
 ``vbmc`` itself imports libvirt's Python module for every command.
 """
 
+from __future__ import annotations
+
 import sys
 
 from vbmc_kubevirt import upstream

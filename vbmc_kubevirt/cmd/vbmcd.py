@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``vbmcd-kubevirt``: virtualbmc's daemon, with drivers."""
 
+from __future__ import annotations
+
 import sys
 
 from vbmc_kubevirt import manager

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Boot options (sections 28.12 to 28.14)."""
 
+from __future__ import annotations
+
 import logging
 
 from sushy_kubevirt.machine import boot
@@ -69,7 +71,7 @@ def commands(bmc):
 
 class _BootOptions:
 
-    def __init__(self, bmc):
+    def __init__(self, bmc) -> None:
         self._bmc = bmc
         self.set_in_progress = set_in_progress.SetInProgress()
 

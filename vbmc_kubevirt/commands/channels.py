@@ -5,6 +5,8 @@ The channel's configuration is fixed, as its security depends on it: commands
 that would change it are refused.
 """
 
+from __future__ import annotations
+
 import ipaddress
 import struct
 
@@ -103,7 +105,7 @@ def set_channel_security_keys(session, data):
 
 class _Sessions:
 
-    def __init__(self, bmc):
+    def __init__(self, bmc) -> None:
         self._bmc = bmc
 
     def get_channel_info(self, session, data):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chassis commands (section 28) but for boot options."""
 
+from __future__ import annotations
+
 import datetime
 import logging
 
@@ -141,7 +143,7 @@ def _accept_zero(session, data):
 
 class _Chassis:
 
-    def __init__(self, bmc):
+    def __init__(self, bmc) -> None:
         self._bmc = bmc
         # Ends a timed identify; None before the first one.
         self._identify_timer = None
@@ -156,7 +158,7 @@ class _Chassis:
         if data[:5] != CAPABILITIES:
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
 
-    def identify(self, session, data):
+    def identify(self, session, data) -> None:
         """Chassis Identify (28.5): Redfish's indicator LED."""
         seconds = data[0] if data else IDENTIFY_SECONDS
         forced = data[1:] and data[1] & _FORCE_ON
@@ -169,12 +171,12 @@ class _Chassis:
             self._identify_timer = self._bmc.server.run_later(
                 seconds, self._end_identify)
 
-    def _stop_identify_timer(self):
+    def _stop_identify_timer(self) -> None:
         if self._identify_timer is not None:
             self._identify_timer.cancel()
             self._identify_timer = None
 
-    def _end_identify(self, attempt=1):
+    def _end_identify(self, attempt: int = 1) -> None:
         self._identify_timer = None
         try:
             machine = self._bmc.machine()

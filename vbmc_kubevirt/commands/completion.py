@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Completion codes for errors of commands."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.bmc import accounts
 from sushy_kubevirt.kube import errors
 from vbmc_kubevirt.ipmi import channel
@@ -29,7 +31,7 @@ class RequestError(Exception):
     :param code: `constants.Completion`
     """
 
-    def __init__(self, code):
+    def __init__(self, code) -> None:
         super().__init__(code)
         self.code = code
 

@@ -6,6 +6,8 @@ network: what remains is identification. Section numbers are those of the DCMI
 specification, v1.5 revision 1.0.
 """
 
+from __future__ import annotations
+
 import codecs
 import struct
 
@@ -138,7 +140,7 @@ def _cut(text, most):
 
 class _Dcmi:
 
-    def __init__(self, bmc):
+    def __init__(self, bmc) -> None:
         self._bmc = bmc
         self._tag, self._identifier = parts.Writer(), parts.Writer()
 

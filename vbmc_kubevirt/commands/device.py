@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands about the device (section 20) and its identity (22.14)."""
 
+from __future__ import annotations
+
 import functools
 import re
 
@@ -92,7 +94,7 @@ def firmware_revision(version):
 
 class _Device:
 
-    def __init__(self, bmc):
+    def __init__(self, bmc) -> None:
         self._bmc = bmc
 
     def get_device_id(self, session, data):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """FRU inventory (section 34): device 0, whose asset tag can be written."""
 
+from __future__ import annotations
+
 import logging
 import struct
 import threading
@@ -45,7 +47,7 @@ def commands(bmc):
 
 class _Fru:
 
-    def __init__(self, bmc):
+    def __init__(self, bmc) -> None:
         self._bmc = bmc
         self._lock = threading.Lock()
         # An incomplete write, with the period in which it was received and
@@ -54,7 +56,7 @@ class _Fru:
         self._period = object()
         self._written = None, 0.0, b''
 
-    def reset(self):
+    def reset(self) -> None:
         """Warm or cold reset: drop an incomplete write."""
         self._period = object()
 
@@ -65,7 +67,7 @@ class _Fru:
             machine.gates.version or '', machine.asset_tag())
 
     @staticmethod
-    def _check(data, offset=0):
+    def _check(data, offset: int = 0):
         if data[0] != DEVICE:
             raise completion.RequestError(constants.Completion.NOT_PRESENT)
         if offset > fru_image.SIZE:
@@ -115,7 +117,7 @@ class _Fru:
                     constants.Completion.WRITE_PROTECTED) from None
         return bytes((len(values),))
 
-    def _store(self, tag, present):
+    def _store(self, tag, present) -> None:
         # A longer tag, which Redfish can set, is not cut by a rewrite.
         if tag != present:
             self._bmc.machine().set_asset_tag(tag)

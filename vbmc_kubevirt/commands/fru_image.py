@@ -6,6 +6,8 @@ See the Platform Management FRU Information Storage Definition v1.0, revision
 asset tag of any length fits.
 """
 
+from __future__ import annotations
+
 from vbmc_kubevirt.commands import parts
 
 #: Size of the image in bytes: room for a header and two areas whose fields

@@ -6,6 +6,8 @@ parameters show it and are read-only. Writing "set in progress" has no effect
 on them; clients write it around all others.
 """
 
+from __future__ import annotations
+
 import socket
 
 from sushy_kubevirt.bmc import interfaces
@@ -58,7 +60,7 @@ def commands(bmc):
 
 class _Lan:
 
-    def __init__(self, bmc):
+    def __init__(self, bmc) -> None:
         self._bmc = bmc
         self.set_in_progress = set_in_progress.SetInProgress()
         # Number: function of the session that returns the data.

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts that clients read, and those that they write in several requests."""
 
+from __future__ import annotations
+
 import weakref
 
 from vbmc_kubevirt.commands import completion
@@ -20,7 +22,7 @@ def printable(text: str) -> str:
 class Writer:
     """A text that a session writes in parts, from its beginning."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._session = None
         self._text = b''
 

@@ -6,6 +6,8 @@ serves to one client at a time. A session that wants it while another has it
 deactivates it first (section 24.2).
 """
 
+from __future__ import annotations
+
 import asyncio
 import functools
 import logging
@@ -76,7 +78,7 @@ def commands(bmc):
 
 class _Payload:
 
-    def __init__(self, bmc):
+    def __init__(self, bmc) -> None:
         self._bmc = bmc
         self._redirection = None
 
@@ -210,7 +212,7 @@ class _Redirection:
     It ends with `sol.close()`, which the server calls when the session ends.
     """
 
-    def __init__(self, bmc, session):
+    def __init__(self, bmc, session) -> None:
         self.session = session
         self._name = bmc.name
         self.sol = sol.Sol(
@@ -224,11 +226,11 @@ class _Redirection:
         self._task.add_done_callback(self._ended)
         LOG.info('%s: SOL activated by %s', self._name, session.address[0])
 
-    def notice(self, text):
+    def notice(self, text) -> None:
         """Show the user a line about the console."""
         self.sol.put(f'\r\n[{text}]\r\n'.encode(errors='replace'))
 
-    def _ended(self, task):
+    def _ended(self, task) -> None:
         if not task.cancelled() and task.exception() is not None:
             LOG.error('%s: the console failed', self._name,
                       exc_info=task.exception())
@@ -244,15 +246,15 @@ class _Redirection:
         """
         return self._console.write(data)
 
-    def discard_input(self):
+    def discard_input(self) -> None:
         """Discard input that has not been sent to the VM."""
         self._console.discard_input()
 
-    def send_break(self):
+    def send_break(self) -> None:
         """Tell the user that KubeVirt's console cannot send a break."""
         self.notice('KubeVirt\'s console does not transmit a break.')
 
-    def closed(self):
+    def closed(self) -> None:
         """Disconnect from the VM."""
         LOG.info('%s: SOL deactivated', self._name)
         self.session.sol = None

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reservations of the SEL and the SDR repository (31.4 and 33.11)."""
 
+from __future__ import annotations
+
 import operator
 import struct
 import threading
@@ -23,7 +25,7 @@ class Reservations:
     Of too many, the user with most loses the oldest.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         # Of (id, name of the user, network), the oldest first.
         self._valid = []
@@ -44,7 +46,7 @@ class Reservations:
             self._valid = valid
             return struct.pack('<H', self._last)
 
-    def cancel(self, but=None):
+    def cancel(self, but=None) -> None:
         """Cancel all reservations.
 
         :param but: id of one that remains valid

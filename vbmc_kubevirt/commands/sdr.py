@@ -5,6 +5,8 @@ The records are the same for all VMs and change with the version of this
 program only, so that clients can keep a copy.
 """
 
+from __future__ import annotations
+
 import functools
 import struct
 
@@ -115,7 +117,7 @@ def _event_only(sensor):
 
 class _Repository:
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._reservations = reservation.Reservations()
 
     def info(self, session, data):
@@ -144,6 +146,6 @@ class _Repository:
         return struct.pack('<H', following) + reservation.part(
             found[number - 1], offset, count)
 
-    def run_initialization(self, session, data):
+    def run_initialization(self, session, data) -> bytes:
         """Run Initialization Agent (33.21): always completed."""
         return b'\x01'

@@ -6,6 +6,8 @@ come from the records made then, so a listing is consistent and makes as many
 API calls for a thousand entries as for one.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import math
 import struct
@@ -104,7 +106,7 @@ class _Records:
 
 class _Sel:
 
-    def __init__(self, bmc):
+    def __init__(self, bmc) -> None:
         self._bmc = bmc
         self._reservations = reservation.Reservations()
         self._lock = threading.Lock()
@@ -116,7 +118,7 @@ class _Sel:
         self._erasing = threading.Lock()
         self._erased = None
 
-    def reset(self):
+    def reset(self) -> None:
         """Warm or cold reset."""
         self._reservations.cancel()
         self._period = object()
@@ -141,7 +143,7 @@ class _Sel:
                 self._notice_erasure(machine)
             return records
 
-    def _notice_erasure(self, machine):
+    def _notice_erasure(self, machine) -> None:
         """Cancel all reservations if another process erased records."""
         with blocking.hold(self._erasing):
             erased = self._bmc.log().erased_at(machine)
@@ -213,7 +215,7 @@ class _Sel:
         key = f'{name}/1'
         return struct.pack('<H', keys.get(key) or sel_records.id_of(key))
 
-    def platform_event(self, session, data):
+    def platform_event(self, session, data) -> None:
         """Platform Event (29.3): log an event of the client's.
 
         Its generator (table 32-1) is the address from which the client sends,
@@ -233,7 +235,7 @@ class _Sel:
         self._expire()
         return name
 
-    def _expire(self):
+    def _expire(self) -> None:
         """Have the log read again by the next command that needs it."""
         with self._lock:
             period, records = self._known

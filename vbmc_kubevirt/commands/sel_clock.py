@@ -5,6 +5,8 @@ It is the BMC's clock, `sushy_kubevirt.bmc.clock`, as local time. Records have
 the time that this clock showed when their events occurred.
 """
 
+from __future__ import annotations
+
 import struct
 import time
 
@@ -22,7 +24,7 @@ class SelClock:
     :param bmc: a `bmc.Bmc`
     """
 
-    def __init__(self, bmc):
+    def __init__(self, bmc) -> None:
         self._bmc = bmc
 
     def _clock(self):

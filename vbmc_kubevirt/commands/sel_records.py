@@ -7,6 +7,8 @@ sensor whose name says what happened. OEM records could hold some text, but
 ipmitool 1.8.19 and FreeIPMI 1.6 show them in hexadecimal.
 """
 
+from __future__ import annotations
+
 import hashlib
 import struct
 
@@ -73,7 +75,8 @@ _IMPAIRMENTS = {
 }
 
 
-def system_event(sensor, offset, deasserted=False, data2=None, data3=None):
+def system_event(sensor, offset, deasserted: bool = False, data2=None,
+                 data3=None):
     """Return bytes 11 to 16 of a system event's record.
 
     :param sensor: a `sensor_table.Sensor`
@@ -125,7 +128,7 @@ def timestamp(seconds):
                        else 0xFFFFFFFF)
 
 
-def of(entry, record_id, shift=0.0):
+def of(entry, record_id, shift: float = 0.0):
     """Return the 16 bytes of an entry's record.
 
     :param entry: an `event_log.Entry`
@@ -171,7 +174,7 @@ def id_of(text):
     return int.from_bytes(digest[:2]) % ID_MAX + 1
 
 
-def key(entry):
+def key(entry) -> str:
     """Return what identifies an occurrence of an entry."""
     return f'{entry.id}/{entry.count}'
 

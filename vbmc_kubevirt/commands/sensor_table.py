@@ -6,6 +6,8 @@ sensor has a number or thresholds. Sensor types and offsets are those of table
 42-3, generic offsets those of table 42-2, entity ids those of table 43-13.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from typing import Callable
 
@@ -139,7 +141,7 @@ RESTART = Sensor(0x23, 'Boot', 0x1D, _BOARD,
 HTTP_BOOT = Sensor(0x24, 'HTTP Boot', 0x21, _BAY, (FAULT, INSTALLED))
 
 
-def _severity(number, name, type_=0x12, entity=_BOARD):
+def _severity(number, name, type_: int = 0x12, entity=_BOARD):
     return Sensor(number, name[:NAME_MAX], type_, entity,
                   (OK, NON_CRITICAL, CRITICAL, INFORMATIONAL),
                   reading_type=SEVERITY)

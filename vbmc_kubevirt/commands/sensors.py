@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sensor commands (section 35)."""
 
+from __future__ import annotations
+
 import struct
 
 from vbmc_kubevirt.commands import completion
@@ -51,7 +53,7 @@ def commands(bmc):
 
 class _Sensors:
 
-    def __init__(self, bmc):
+    def __init__(self, bmc) -> None:
         self._bmc = bmc
 
     @staticmethod
@@ -98,7 +100,7 @@ class _Sensors:
             raise completion.RequestError(
                 constants.Completion.ILLEGAL_FOR_SENSOR)
 
-    def rearm(self, session, data):
+    def rearm(self, session, data) -> None:
         """Re-arm Sensor Events (35.12): sensors do it themselves."""
         self._sensor(data)
 

@@ -5,6 +5,8 @@ It lets one session at a time change a group of parameters (section 23.1; the
 same for SOL, section 26.2, and boot options, section 28.12).
 """
 
+from __future__ import annotations
+
 import weakref
 
 from vbmc_kubevirt.commands import completion
@@ -19,10 +21,10 @@ _COMPLETE, _IN_PROGRESS, _RESERVED = 0, 1, 3
 class SetInProgress:
     """Who holds "set in progress" of one group of parameters."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._owner = None
 
-    def release(self):
+    def release(self) -> None:
         """Set it to "set complete"."""
         self._owner = None
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SOL configuration parameters (section 26)."""
 
+from __future__ import annotations
+
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import set_in_progress
 from vbmc_kubevirt.ipmi import channel
@@ -62,7 +64,7 @@ class Parameters:
     :ivar timing: `sol.Timing`
     """
 
-    def __init__(self, port):
+    def __init__(self, port) -> None:
         self._port = port
         self.set_in_progress = set_in_progress.SetInProgress()
         self.enabled = True

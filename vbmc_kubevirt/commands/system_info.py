@@ -5,6 +5,8 @@ On a server, the system's firmware and software write them. Here the BMC knows
 most of them from KubeVirt, and clients can write names and URLs.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from typing import Callable
 
@@ -115,7 +117,7 @@ def decode(data):
 
 class _SystemInfo:
 
-    def __init__(self, bmc):
+    def __init__(self, bmc) -> None:
         self._bmc = bmc
         self.set_in_progress = set_in_progress.SetInProgress()
         self._writers = {number: parts.Writer() for number in STRINGS}

@@ -5,6 +5,8 @@ A BMC of a VM has no such interface: they are refused as not permitted, and
 not as unknown.
 """
 
+from __future__ import annotations
+
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 

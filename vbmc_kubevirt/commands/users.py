@@ -9,6 +9,8 @@ A command changes the user that it has read: if another client changes or
 replaces the user meanwhile, the command is refused with D5h.
 """
 
+from __future__ import annotations
+
 import hmac
 
 from vbmc_kubevirt import bmc_users
@@ -52,14 +54,14 @@ def commands(bmc):
 
 class _Users:
 
-    def __init__(self, bmc):
+    def __init__(self, bmc) -> None:
         self._bmc = bmc
 
     @property
     def _users(self):
         return self._bmc.users
 
-    def _slot(self, data, newest=False):
+    def _slot(self, data, newest: bool = False):
         """Return the `bmc_users.Slot` of a byte with a user id.
 
         :param newest: for commands that may change it
@@ -120,7 +122,7 @@ class _Users:
     def get_name(self, session, data):
         return self._slot(data[0]).name.ljust(_NAME_SIZE, b'\0')
 
-    def set_name(self, session, data):
+    def set_name(self, session, data) -> None:
         slot = self._slot(data[0], newest=True)
         name = data[1:].partition(b'\0')[0]
         if not name and not slot.fixed:

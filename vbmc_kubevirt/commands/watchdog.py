@@ -5,6 +5,8 @@ The timer is in this process: a restarted one has none, which is safer than
 one that acts although its client could not reach it.
 """
 
+from __future__ import annotations
+
 import datetime
 import logging
 import threading
@@ -67,7 +69,7 @@ class Watchdog:
     :param now: function that returns a monotonic time in seconds
     """
 
-    def __init__(self, bmc, now=time.monotonic):
+    def __init__(self, bmc, now=time.monotonic) -> None:
         self._bmc = bmc
         self._now = now
         self._lock = threading.RLock()
@@ -123,7 +125,7 @@ class Watchdog:
                 settings[0] & ~_DO_NOT_STOP | started, settings[1],
                 settings[2], self._flags)) + settings[4:6] + left
 
-    def stop(self):
+    def stop(self) -> None:
         """Stop the timer without an action."""
         with self._lock:
             self._deadline = None
@@ -145,7 +147,7 @@ class Watchdog:
 
     # Expiry
 
-    def _start(self):
+    def _start(self) -> None:
         self.stop()
         seconds = int.from_bytes(self._settings[4:6], 'little') / 10
         self._deadline = self._now() + seconds
@@ -153,7 +155,7 @@ class Watchdog:
         self._timer = self._bmc.server.run_later(
             seconds, lambda: self._expire(generation, settings))
 
-    def _notice_expiry(self):
+    def _notice_expiry(self) -> None:
         """Set the flag as soon as the time is over, before the action."""
         if self._deadline is not None and self._now() >= self._deadline:
             self._deadline = None
@@ -163,7 +165,7 @@ class Watchdog:
             self._flags |= 1 << (self._settings[0] & 7)
             self._expired_action = self._settings[1] & 7
 
-    def _expire(self, generation, settings):
+    def _expire(self, generation, settings) -> None:
         with self._lock:
             if generation == self._generation and self._deadline is not None:
                 # The timer may be early by a fraction of a millisecond.
@@ -181,7 +183,7 @@ class Watchdog:
         if not settings[0] & _DO_NOT_LOG:
             self._log(settings, when)
 
-    def _log(self, settings, when):
+    def _log(self, settings, when) -> None:
         use, action = settings[0] & 7, settings[1] & 7
         event = sel_records.system_event(
             sensor_table.WATCHDOG, action, data2=use)
@@ -194,7 +196,7 @@ class Watchdog:
         except errors.MachineError as exc:
             self._bmc.record_error(exc)
 
-    def _act(self, action, generation, attempt=1):
+    def _act(self, action, generation, attempt: int = 1) -> None:
         reset_type = ACTIONS[action][1]
         # What has expired is done whatever a client sets meanwhile; only the
         # attempts that follow end then.

@@ -34,6 +34,8 @@ accepts. Its attributes and methods:
 Methods report errors by raising ``virtualbmc.exception.VirtualBMCError``.
 """
 
+from __future__ import annotations
+
 import logging
 
 import stevedore
@@ -53,7 +55,7 @@ def load():
     return {extension.name: extension.plugin for extension in found}
 
 
-def _log_failure(manager, entry_point, error):
+def _log_failure(manager, entry_point, error) -> None:
     LOG.warning(
         'Driver %s is not available, import failed: %s',
         entry_point.name,

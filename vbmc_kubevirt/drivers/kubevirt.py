@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """KubeVirt driver: one process serves all entries of a connection."""
 
+from __future__ import annotations
+
 import gc
 import multiprocessing
 import os
@@ -29,7 +31,7 @@ class Driver:
     options = chosen = ('namespace', 'kubeconfig', 'context')
 
     @staticmethod
-    def add_arguments(parser):
+    def add_arguments(parser) -> None:
         parser.add_argument(
             '--namespace', default=None,
             help='Namespace of a KubeVirt VM, which can also be given as '
@@ -45,7 +47,7 @@ class Driver:
             help='Context in the kubeconfig; defaults to the context in the '
                  'daemon\'s config file or the current one')
 
-    def __init__(self):
+    def __init__(self) -> None:
         # Imported in the daemon only, see the package.
         from vbmc_kubevirt import config
         from vbmc_kubevirt.ipmi import constants
@@ -130,7 +132,7 @@ class Driver:
 
     # Serving entries
 
-    def start(self, entry):
+    def start(self, entry) -> bool:
         name = entry['domain_name']
         if not entry.get('namespace'):
             raise self._error('The entry has no namespace')
@@ -157,7 +159,7 @@ class Driver:
             if process.serves(name):
                 return process
 
-    def stop(self, name):
+    def stop(self, name) -> bool:
         process = self._find(name)
         if process is not None:
             process.stop(name)
@@ -177,12 +179,12 @@ class Driver:
         except self._upstream.VirtualBMCError as exc:
             return self._upstream.ERROR, str(exc)
 
-    def close(self):
+    def close(self) -> None:
         while self._processes:
             self._processes.popitem()[1].kill()
 
 
-def _serve(*arguments):
+def _serve(*arguments) -> None:
     """Run the child process.
 
     Its modules are imported after the fork: importing them in the daemon
@@ -208,7 +210,8 @@ class BmcProcessHandle:
     :param make_error: function of a text that returns the exception to raise
     """
 
-    def __init__(self, main, kubeconfig, context, settings, make_error):
+    def __init__(self, main, kubeconfig, context, settings,
+                 make_error) -> None:
         self._make_error = make_error
         self._timeout = FIRST_CALL_SECONDS
         self.entries = set()
@@ -234,7 +237,7 @@ class BmcProcessHandle:
         """:returns: whether the process runs"""
         return self._process.is_alive()
 
-    def serves(self, name):
+    def serves(self, name) -> bool:
         """:returns: whether the process serves an entry"""
         return name in self.entries
 
@@ -245,7 +248,7 @@ class BmcProcessHandle:
             raise self._make_error(problem)
         self.entries.add(entry['domain_name'])
 
-    def stop(self, name):
+    def stop(self, name) -> None:
         """Stop serving an entry."""
         self.entries.discard(name)
         if self.alive():
@@ -275,7 +278,7 @@ class BmcProcessHandle:
             raise self._make_error(result)
         return result
 
-    def kill(self):
+    def kill(self) -> None:
         """Kill the process."""
         self._process.kill()
         self._process.join()

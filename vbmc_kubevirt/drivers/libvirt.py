@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """virtualbmc's own libvirt driver, one process per entry."""
 
+from __future__ import annotations
+
 import multiprocessing
 
 
@@ -14,10 +16,10 @@ class Driver:
     chosen = ('libvirt_sasl_username', 'libvirt_sasl_password')
 
     @staticmethod
-    def add_arguments(parser):
+    def add_arguments(parser) -> None:
         """Add nothing: ``vbmc`` defines libvirt's options itself."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         # Imported in the daemon only, see the package.
         from vbmc_kubevirt.ipmi import udp
         from vbmc_kubevirt import upstream
@@ -29,7 +31,7 @@ class Driver:
         self._upstream.check_libvirt(entry)
         return entry
 
-    def start(self, entry):
+    def start(self, entry) -> bool:
         name = entry['domain_name']
         process = self._processes.get(name)
         if process is not None and process.is_alive():
@@ -48,7 +50,7 @@ class Driver:
         self._processes[name] = process
         return True
 
-    def stop(self, name):
+    def stop(self, name) -> bool:
         process = self._processes.pop(name, None)
         if process is None:
             return False
@@ -63,6 +65,6 @@ class Driver:
             return self._upstream.RUNNING, ''
         return self._upstream.ERROR, 'process has exited; see the log'
 
-    def close(self):
+    def close(self) -> None:
         for name in list(self._processes):
             self.stop(name)

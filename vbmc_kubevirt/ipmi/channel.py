@@ -5,6 +5,8 @@ A handler takes the session (None outside of one) and the request data, and
 returns (completion code, response data).
 """
 
+from __future__ import annotations
+
 import functools
 import struct
 

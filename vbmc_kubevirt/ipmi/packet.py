@@ -5,6 +5,8 @@ All network input passes through this module first. A packet that is
 incomplete or not well formed raises `Malformed` and is dropped.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import struct
 import typing
@@ -147,7 +149,8 @@ def pong(tag):
     return _ASF + bytes((_PONG, tag, 0, len(_PRESENCE))) + _PRESENCE
 
 
-def wrap_v15(payload, session_id=0, sequence=0, code=b''):
+def wrap_v15(payload, session_id: int = 0, sequence: int = 0,
+             code: bytes = b''):
     """Wrap a message in an IPMI v1.5 header.
 
     :param code: authentication code, 16 bytes; empty outside a session
@@ -157,7 +160,8 @@ def wrap_v15(payload, session_id=0, sequence=0, code=b''):
             + bytes((len(payload),)) + payload)
 
 
-def wrap(payload_type, payload, session_id=0, sequence=0, secured=False):
+def wrap(payload_type, payload, session_id: int = 0, sequence: int = 0,
+         secured: bool = False):
     """Wrap a payload in an RMCP+ header.
 
     :param secured: the payload is encrypted and a session trailer follows
@@ -209,7 +213,7 @@ def parse_request(payload):
         data=bytes(payload[6:-1]))
 
 
-def response(request, code, data=b''):
+def response(request, code, data: bytes = b''):
     """Build the response message to a request (figure 13-4).
 
     :param code: completion code

@@ -6,6 +6,8 @@ executor thread, and so does one that would block in the loop. Responses are
 sent from the loop.
 """
 
+from __future__ import annotations
+
 import asyncio
 import collections
 import contextlib
@@ -101,7 +103,7 @@ class Server:
     """
 
     def __init__(self, name, users, commands, guid, readers, writers,
-                 attempt):
+                 attempt) -> None:
         self.name = name
         self.responses = collections.Counter()
         #: Datagrams read before other tasks of the loop run, and seconds
@@ -148,11 +150,11 @@ class Server:
             self._run, function))
         return timed
 
-    def _run(self, function, timed):
+    def _run(self, function, timed) -> None:
         if not (timed.cancelled or self._finishing or self._stopped):
             self._task(self._run_function(function))
 
-    async def _run_function(self, function):
+    async def _run_function(self, function) -> None:
         try:
             async with self._write_lock:
                 await self._loop.run_in_executor(self._writers, function)
@@ -161,7 +163,7 @@ class Server:
 
     # Sockets and tasks
 
-    def start(self, sock):
+    def start(self, sock) -> None:
         """Serve a bound socket; call it in the serving event loop.
 
         :param sock: non-blocking UDP socket; closed by `stop`
@@ -172,7 +174,7 @@ class Server:
         self._socket = sock
         self._loop.add_reader(sock, self._read)
 
-    async def finish(self, seconds):
+    async def finish(self, seconds) -> None:
         """Complete running commands, reject new ones, then stop.
 
         :param seconds: timeout for running commands
@@ -192,7 +194,7 @@ class Server:
                 await self._sessions.wait_closed()
         self.stop()
 
-    def stop(self):
+    def stop(self) -> None:
         """End all sessions and close the port."""
         self._stopped = True
         for task in self._tasks:
@@ -201,11 +203,11 @@ class Server:
         self._loop.remove_reader(self._socket)
         self._socket.close()
 
-    def end_sessions(self):
+    def end_sessions(self) -> None:
         """Drop all sessions without notice, as a cold reset does."""
         self._sessions.end_all()
 
-    def _read(self):
+    def _read(self) -> None:
         # Read in batches to keep up with a flood, but give other tasks of
         # the loop a turn.
         for _number in range(self.read_max):
@@ -220,11 +222,11 @@ class Server:
             self._loop.remove_reader(self._socket)
             self._loop.call_later(self.read_pause, self._read_again)
 
-    def _read_again(self):
+    def _read_again(self) -> None:
         if not self._stopped:
             self._loop.add_reader(self._socket, self._read)
 
-    def receive(self, data, address):
+    def receive(self, data, address) -> None:
         """Process a datagram.
 
         :param data: bytes
@@ -246,21 +248,21 @@ class Server:
                 LOG.exception('%s: packet dropped, unexpected error',
                               self.name)
 
-    def _send(self, data, address):
+    def _send(self, data, address) -> None:
         try:
             self._socket.sendto(data, address)
         except OSError as exc:
             # IPMI clients retry lost datagrams.
             LOG.debug('%s: %s', self.name, exc)
 
-    def _log_limited(self, text, *arguments):
+    def _log_limited(self, text, *arguments) -> None:
         """Log what unauthenticated clients cause, at most once a second."""
         now = self._loop.time()
         if now >= self._next_log_at:
             self._next_log_at = now + 1
             LOG.info('%s: ' + text, self.name, *arguments)
 
-    def send_payload(self, session, payload_type, payload):
+    def send_payload(self, session, payload_type, payload) -> None:
         """Send a payload to the client of an established session.
 
         :param payload_type: `constants.Payload`
@@ -390,7 +392,7 @@ class Server:
         # Cache the response in case it is lost.
         self._respond(session, request, answer, keep=True)
 
-    def _establish(self, session):
+    def _establish(self, session) -> None:
         self.sessions_opened += 1
         self._sessions.establish(session)
         LOG.debug('%s: session with %s', self.name, session.address[0])
@@ -403,7 +405,7 @@ class Server:
         return sorted(self._sessions.established.values(),
                       key=lambda session: session.handle)
 
-    def end_session(self, session):
+    def end_session(self, session) -> None:
         """Drop a session and its SOL; call it in the event loop."""
         self._sessions.end(session)
 
@@ -412,7 +414,7 @@ class Server:
         """Number of established sessions."""
         return len(self._sessions.established)
 
-    def _user_unchanged(self, session):
+    def _user_unchanged(self, session) -> bool:
         """Drop a session whose user was changed or removed.
 
         :returns: whether the session is kept
@@ -453,7 +455,7 @@ class Server:
         self._send(packet.wrap(constants.Payload.IPMI, message) if rmcpp
                    else packet.wrap_v15(message), address)
 
-    def _handle_in_session(self, session, request, new):
+    def _handle_in_session(self, session, request, new) -> None:
         """Handle a verified command of an established session."""
         answered = session.response_cache.get(request)
         if request in session.pending or not new and answered is None:
@@ -513,7 +515,7 @@ class Server:
             len(one.pending) for one in self._sessions.established.values()
             if one.user.name == session.user.name) < USER_PENDING_MAX
 
-    def _attempted(self, session, request, command):
+    def _attempted(self, session, request, command) -> bool:
         """Respond to a command without a thread. :returns: whether it did"""
         try:
             answer = self._attempt(command.handler, session, request.data)
@@ -523,7 +525,7 @@ class Server:
         self._respond(session, request, answer)
         return True
 
-    async def _execute(self, session, request, command):
+    async def _execute(self, session, request, command) -> None:
         """Run a command in a thread; respond within RESPONSE_SECONDS."""
         work = self._task(self._run_handler(session, request, command))
         done, _pending = await asyncio.wait({work}, timeout=RESPONSE_SECONDS)
@@ -571,7 +573,7 @@ class Server:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _respond(self, session, request, answer, keep=False):
+    def _respond(self, session, request, answer, keep: bool = False) -> None:
         message = packet.response(request, *answer)
         if not session.rmcpp and len(message) > packet.V15_MESSAGE_MAX:
             answer = constants.Completion.TOO_MUCH_REQUESTED, b''
@@ -581,14 +583,14 @@ class Server:
             self._keep(session, request, answer)
         self._send(session.wrap(message), session.address)
 
-    def _keep(self, session, request, answer):
+    def _keep(self, session, request, answer) -> None:
         """Keep the answer for repetitions of a request."""
         session.response_cache[request] = (
             self._loop.time(), packet.response(request, *answer))
         if len(session.response_cache) > CACHED_RESPONSES_MAX:
             session.response_cache.popitem(last=False)
 
-    def _count(self, request, answer):
+    def _count(self, request, answer) -> None:
         code = request.netfn, request.command
         if (code not in self._commands and code not in self._session_commands
                 and code not in (channel.CHALLENGE, channel.ACTIVATE,

@@ -8,6 +8,8 @@ timers. Sections 6.12, 13.6 to 13.8 and 22.16 to 22.17.1 of the
 specification.
 """
 
+from __future__ import annotations
+
 import collections
 import hashlib
 import hmac
@@ -61,7 +63,7 @@ class Session:
                  'privilege_limit', 'challenge', '_key', '_sent', '_window',
                  '__weakref__')
 
-    def __init__(self, address, session_id, user):
+    def __init__(self, address, session_id, user) -> None:
         self.address = address
         self.network = shares.network(address[0])
         self.session_id = session_id

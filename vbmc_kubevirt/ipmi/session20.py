@@ -5,6 +5,8 @@ A session converts between payloads; `server` owns sockets, tables and
 timers. Sections 13.17 to 13.32 of the specification.
 """
 
+from __future__ import annotations
+
 import collections
 import hmac
 import os
@@ -62,7 +64,7 @@ class HandshakeRefused(Exception):
     :ivar answer: (payload type, payload) to send
     """
 
-    def __init__(self, payload_type, tag, status, console_id):
+    def __init__(self, payload_type, tag, status, console_id) -> None:
         super().__init__(constants.Status(status).name)
         self.answer = (payload_type,
                        bytes((tag, status, 0, 0)) + console_id)
@@ -85,13 +87,13 @@ class SequenceWindow:
     #: Accepted distance behind the highest number.
     _SIZE = 15
 
-    def __init__(self, start=0):
+    def __init__(self, start: int = 0) -> None:
         self._highest = start
         # Bit n is set if the number n below the highest was received.
         # Numbers before the first, including 0, are never valid.
         self._seen = 0xffff
 
-    def accept(self, sequence):
+    def accept(self, sequence) -> bool:
         """Record the number of an authenticated packet.
 
         :returns: False if it was received before or is behind the window
@@ -151,7 +153,7 @@ class Session:
     #: True for the RMCP+ packet format, False for IPMI v1.5.
     rmcpp = True
 
-    def __init__(self, address, session_id, request):
+    def __init__(self, address, session_id, request) -> None:
         if len(request) != 32:
             raise packet.Malformed()
         self.address = address

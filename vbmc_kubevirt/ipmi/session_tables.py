@@ -14,6 +14,8 @@ that no client can lock out others:
   users, and the sessions of each user among its networks.
 """
 
+from __future__ import annotations
+
 import asyncio
 import collections
 import logging
@@ -54,7 +56,7 @@ class SessionTables:
     :ivar established: sessions whose client knows the password
     """
 
-    def __init__(self, keep, now):
+    def __init__(self, keep, now) -> None:
         self._keep = keep
         self._now = now
         self.requested = collections.OrderedDict()
@@ -93,7 +95,7 @@ class SessionTables:
                 return session
         raise packet.Malformed()
 
-    def store(self, table, session):
+    def store(self, table, session) -> None:
         """Move a session to a table as its newest; evict one if it is full.
         """
         session.used = self._now()
@@ -108,43 +110,43 @@ class SessionTables:
         if self._sweep is None:
             self._sweep_later()
 
-    def establish(self, session):
+    def establish(self, session) -> None:
         """Give a session a handle and store it as established."""
         used = {one.handle for one in self.established.values()}
         session.handle = next(handle for handle in range(1, 256)
                               if handle not in used)
         self.store(self.established, session)
 
-    def end(self, session):
+    def end(self, session) -> None:
         """Drop a session and its SOL."""
         self._remove(session)
         self._ended.set()
         if session.sol is not None:
             session.sol.close()
 
-    def end_all(self):
+    def end_all(self) -> None:
         """Drop all sessions without notice."""
         for table, *_ in self._limits:
             for session in list(table.values()):
                 self.end(session)
 
-    async def wait_closed(self):
+    async def wait_closed(self) -> None:
         """Wait until no session is established."""
         while self.established:
             self._ended.clear()
             await self._ended.wait()
 
-    def stop(self):
+    def stop(self) -> None:
         """End all sessions and the watch for timeouts."""
         self.end_all()
         if self._sweep is not None:
             self._sweep.cancel()
 
-    def _remove(self, session):
+    def _remove(self, session) -> None:
         for table, *_ in self._limits:
             table.pop(session.session_id, None)
 
-    def _expire(self):
+    def _expire(self) -> None:
         """Drop timed-out sessions and those whose user has changed.
 
         Reschedule while any session is left. A client of SOL may only
@@ -161,7 +163,7 @@ class SessionTables:
         if any(table for table, *_ in self._limits):
             self._sweep_later()
 
-    def _drop_timed_out(self):
+    def _drop_timed_out(self) -> None:
         for table, _limit, seconds, *_ in self._limits:
             while table:
                 session = next(iter(table.values()))
@@ -172,5 +174,5 @@ class SessionTables:
                     break
                 self.end(session)
 
-    def _sweep_later(self):
+    def _sweep_later(self) -> None:
         self._sweep = asyncio.get_running_loop().call_later(1, self._expire)

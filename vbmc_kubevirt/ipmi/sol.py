@@ -10,6 +10,8 @@ sequence number from 1 to 15, or 0 if it only acknowledges. The sender of a
 packet repeats it until it is acknowledged.
 """
 
+from __future__ import annotations
+
 import asyncio
 import dataclasses
 
@@ -72,7 +74,7 @@ class Sol:
     :param timing: `Timing`; changes apply to the next packet
     """
 
-    def __init__(self, send, port, timing):
+    def __init__(self, send, port, timing) -> None:
         self._send = send
         self._port = port
         self._timing = timing
@@ -99,7 +101,7 @@ class Sol:
 
     # Output, from the VM to the client
 
-    async def write(self, data):
+    async def write(self, data) -> None:
         """Send output; wait while too much is waiting already.
 
         :param data: bytes
@@ -109,12 +111,12 @@ class Sol:
                 await self._room.wait()
             self._append(data[start:start + OUTPUT_MAX])
 
-    def put(self, data):
+    def put(self, data) -> None:
         """Send a short message of the BMC, unless too much is waiting."""
         if self._room.is_set():
             self._append(data)
 
-    def _append(self, data):
+    def _append(self, data) -> None:
         if self.closed:
             return
         self._output += data
@@ -122,7 +124,7 @@ class Sol:
             self._room.clear()
         self._send_output()
 
-    def _send_output(self):
+    def _send_output(self) -> None:
         """Send a packet, unless one is not acknowledged or it is early."""
         if len(self._output) >= self._timing.send_threshold:
             self._send_packet()
@@ -130,15 +132,15 @@ class Sol:
             self._set_timer(self._timing.accumulate_seconds,
                             self._send_late)
 
-    def _send_late(self):
+    def _send_late(self) -> None:
         self._timer = None
         self._send_packet()
 
-    def _end_hold(self):
+    def _end_hold(self) -> None:
         self._held = False
         self._send_late()
 
-    def _send_packet(self):
+    def _send_packet(self) -> None:
         if (self._unacknowledged is not None or self._paused or self._held
                 or self.closed or not self._output):
             return
@@ -151,7 +153,7 @@ class Sol:
         self._retries = 0
         self._transmit()
 
-    def _transmit(self):
+    def _transmit(self) -> None:
         self._send(bytes((self._sequence, 0, 0, self._status))
                    + self._unacknowledged)
         self._set_timer(self._retry_seconds, self._retry)
@@ -160,7 +162,7 @@ class Sol:
     def _retry_seconds(self):
         return max(self._timing.retry_seconds, RETRY_SECONDS_MIN)
 
-    def _retry(self):
+    def _retry(self) -> None:
         if self._retries < self._timing.retry_count:
             self._retries += 1
             self._transmit()
@@ -171,13 +173,13 @@ class Sol:
         self._set_timer(None)
         self._send_output()
 
-    def _set_timer(self, seconds, function=None):
+    def _set_timer(self, seconds, function=None) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = (None if seconds is None else
                        self._loop.call_later(seconds, function))
 
-    def _acknowledged(self, sequence, count, nack):
+    def _acknowledged(self, sequence, count, nack) -> None:
         if self._unacknowledged is None or sequence != self._sequence:
             return
         # Characters that were not accepted are sent again in a new packet.
@@ -193,7 +195,7 @@ class Sol:
 
     # Input, from the client to the VM
 
-    def receive(self, data):
+    def receive(self, data) -> None:
         """Process a payload of the client.
 
         :param data: bytes; ignored if it is too short
@@ -228,7 +230,7 @@ class Sol:
         self._accept_input(sequence, characters)
         self._send_output()
 
-    def _accept_input(self, sequence, characters):
+    def _accept_input(self, sequence, characters) -> None:
         # The response has one byte for the count.
         accepted = (self._port.accept(characters[:PAYLOAD_MAX - _HEADER])
                     if characters else 0)
@@ -243,11 +245,11 @@ class Sol:
         else:
             self._respond(response)
 
-    def _respond(self, response):
+    def _respond(self, response) -> None:
         self._response = response
         self._send(response)
 
-    def close(self, notify=True):
+    def close(self, notify: bool = True) -> None:
         """End the payload.
 
         :param notify: whether to tell the client

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timers of a BMC: watchdog, timed identify."""
 
+from __future__ import annotations
+
 
 class Timer:
     """A function that runs later; made by `Server.run_later`. Thread-safe."""
 
-    def __init__(self, loop):
+    def __init__(self, loop) -> None:
         self._loop = loop
         self._handle = None
         self.cancelled = False
 
-    def arm(self, seconds, expire):
+    def arm(self, seconds, expire) -> None:
         """Begin to wait; call it in the event loop.
 
         :param expire: function of the timer, called in the event loop
@@ -18,11 +20,11 @@ class Timer:
         if not self.cancelled:
             self._handle = self._loop.call_later(seconds, expire, self)
 
-    def cancel(self):
+    def cancel(self) -> None:
         """Stop waiting. A function that has begun is not interrupted."""
         self.cancelled = True
         self._loop.call_soon_threadsafe(self._disarm)
 
-    def _disarm(self):
+    def _disarm(self) -> None:
         if self._handle is not None:
             self._handle.cancel()

@@ -5,6 +5,8 @@ Separate from `server` because the daemon checks that a port is free without
 importing the server.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import socket

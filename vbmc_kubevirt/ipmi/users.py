@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Users of a BMC and their privilege limits (sections 6.9 and 22.26)."""
 
+from __future__ import annotations
+
 import dataclasses
 
 from vbmc_kubevirt.ipmi import constants
@@ -46,7 +48,7 @@ class Users:
         for every packet and every second, and must not block.
     """
 
-    def __init__(self, current):
+    def __init__(self, current) -> None:
         self._current = current
 
     def all(self):

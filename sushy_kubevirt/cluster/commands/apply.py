@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``apply``."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import enrolling
 from sushy_kubevirt.cluster.commands import plan as plan_command
@@ -55,6 +57,6 @@ class Apply(base.Lister):
             found = []
         return enrolling.COLUMNS, found
 
-    def _print_manifests(self, parsed_args, column_names, data):
+    def _print_manifests(self, parsed_args, column_names, data) -> None:
         import yaml
         yaml.safe_dump_all(data, self.app.stdout, sort_keys=False)

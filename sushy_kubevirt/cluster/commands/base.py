@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What commands share: options, connections, exit statuses."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys
@@ -79,7 +81,7 @@ class Mixin:
             return status.FAILED
 
     @staticmethod
-    def tell(text):
+    def tell(text) -> None:
         """Write an error, or a part of one, to stderr.
 
         Services may quote what others have written into their objects:
@@ -139,7 +141,7 @@ class ShowOne(Mixin, show.ShowOne):
     """A command with one row, which can be JSON or YAML."""
 
 
-def add_file(parser):
+def add_file(parser) -> None:
     """Add the arguments of commands that read a cluster file."""
     parser.add_argument('file', metavar='FILE', help='cluster file')
     parser.add_argument(
@@ -178,14 +180,14 @@ def file_or_name(text, name=None, namespace=None):
     return text, None
 
 
-def add_cloud(parser):
+def add_cloud(parser) -> None:
     """Add the options of commands that use OpenStack."""
     parser.add_argument_group('OpenStack').add_argument(
         '--os-cloud', metavar='NAME',
         help='cloud in clouds.yaml; without it, OS_CLOUD, or the only one')
 
 
-def add_waits(parser):
+def add_waits(parser) -> None:
     """Add the options of commands that wait for nodes."""
     parser.add_argument(
         '--parallel', metavar='NUMBER', type=positive,
@@ -198,7 +200,7 @@ def add_waits(parser):
              '(default: %(default)s)')
 
 
-def add_force(parser):
+def add_force(parser) -> None:
     """Add the options of commands that delete VMs."""
     parser.add_argument(
         '--force', action='store_true',

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``console``."""
 
+from __future__ import annotations
+
 import os
 
 from sushy_kubevirt.cluster import bmcs

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``deploy``."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import enrol
 from sushy_kubevirt.cluster.commands import enrolling

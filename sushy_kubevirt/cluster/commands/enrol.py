@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``enrol``."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import enrolling
 from sushy_kubevirt.cluster.commands import plan

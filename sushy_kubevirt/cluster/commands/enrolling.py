@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of several commands that change nodes."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.cluster import apply
 from sushy_kubevirt.cluster.commands import status
 from sushy_kubevirt.cluster import deploy

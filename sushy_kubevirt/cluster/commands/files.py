@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that commands write."""
 
+from __future__ import annotations
+
 import os
 
 #: Modes of new files: for their owner alone, and for all.

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``plan``."""
 
+from __future__ import annotations
+
 from cliff import columns
 
 from sushy_kubevirt.cluster.commands import base

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``power``."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.cluster import bmcs
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster import power

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``show``."""
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.cluster.commands import base

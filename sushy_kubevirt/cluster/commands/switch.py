@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``switch``."""
 
+from __future__ import annotations
+
 import os
 import sys
 

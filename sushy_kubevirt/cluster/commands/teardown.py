@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``teardown``."""
 
+from __future__ import annotations
+
 import sys
 
 from sushy_kubevirt.cluster import apply

@@ -5,6 +5,8 @@ Groups are the cluster, node types and resource classes. Of a BMC's
 credentials, the inventory has the user and the name of the Secret only.
 """
 
+from __future__ import annotations
+
 import json
 import re
 

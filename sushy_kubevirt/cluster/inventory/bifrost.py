@@ -5,6 +5,8 @@ The format is that of ``baremetal_json_file``, which Bifrost's role
 bifrost-create-vm-nodes writes. Without ``ipv4_address`` a node has DHCP.
 """
 
+from __future__ import annotations
+
 import json
 
 from sushy_kubevirt.cluster.ironic import nodes

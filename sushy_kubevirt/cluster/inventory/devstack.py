@@ -7,6 +7,8 @@ A line has address, MAC addresses, user and password of a BMC, and for
 and no ports.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster import problems
 

@@ -5,6 +5,8 @@
 such a file cannot have.
 """
 
+from __future__ import annotations
+
 import json
 
 from sushy_kubevirt.cluster.ironic import nodes

@@ -6,6 +6,8 @@ baremetal-operator makes a host the owner of its Secret, so that the Secret is
 deleted with the host.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.cluster import bmcs
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.machine import architecture

@@ -4,6 +4,8 @@
 They are copies of the BMCs' credentials.
 """
 
+from __future__ import annotations
+
 import base64
 
 from sushy_kubevirt.cluster.inventory import metal3

@@ -7,6 +7,8 @@ log of HTTP requests, and out of reasons for a refusal, in which Ironic repeats
 a patch.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import threading
@@ -41,7 +43,7 @@ class Client:
         is not there
     """
 
-    def __init__(self, connection, patience=120):
+    def __init__(self, connection, patience: int = 120) -> None:
         try:
             self._adapter = connection.baremetal
         except (keystoneauth1.exceptions.ClientException,
@@ -94,7 +96,8 @@ class Client:
         """
         return self._request('POST', f'/{kind}', body, secrets=secrets)
 
-    def change(self, kind, uuid, patch, secrets=(), reset_interfaces=False):
+    def change(self, kind, uuid, patch, secrets=(),
+               reset_interfaces: bool = False):
         """Apply a JSON patch (RFC 6902).
 
         :param patch: list of dicts
@@ -119,7 +122,7 @@ class Client:
             if error.status != 404:
                 raise
 
-    def set_traits(self, uuid, traits):
+    def set_traits(self, uuid, traits) -> None:
         """Replace the traits of a node.
 
         :raises: `problems.ServiceError`
@@ -127,7 +130,7 @@ class Client:
         self._request('PUT', f'/nodes/{uuid}/traits',
                       {'traits': sorted(traits)})
 
-    def provision(self, uuid, verb):
+    def provision(self, uuid, verb) -> None:
         """Begin to change the provision state of a node.
 
         :param verb: such as ``manage``
@@ -136,7 +139,7 @@ class Client:
         self._request('PUT', f'/nodes/{uuid}/states/provision',
                       {'target': verb})
 
-    def set_maintenance(self, uuid, reason):
+    def set_maintenance(self, uuid, reason) -> None:
         """Begin or end maintenance.
 
         :param reason: text; None to end it

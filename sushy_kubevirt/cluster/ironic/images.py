@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels and ramdisks of the deploy agent: names in Glance to UUIDs."""
 
+from __future__ import annotations
+
 import keystoneauth1.exceptions
 import openstack.exceptions
 

@@ -11,6 +11,8 @@ Ironic masks passwords. The record therefore has the revision of the Secret
 that the password came from, and nothing derived from the password itself.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import ipaddress
 import uuid
@@ -105,11 +107,11 @@ class Difference:
     changed: tuple
     deferred: tuple
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return bool(self.patch) or self.traits is not None
 
 
-def is_in_use(existing):
+def is_in_use(existing) -> bool:
     """Tell whether a node has an instance or is about to.
 
     :param existing: dict of the node
@@ -160,7 +162,7 @@ def owned(nodes, owner):
                   key=lambda one: one['name'] or one['uuid'])
 
 
-def _foreign(name, node, owner):
+def _foreign(name, node, owner) -> str:
     other = record_of(node).get('cluster') or ''
     whose = 'was not enrolled by this command'
     if other:
@@ -349,7 +351,7 @@ def _is_uuid(text):
         return False
 
 
-def _is_harmless(path):
+def _is_harmless(path) -> bool:
     return path[0] in _HARMLESS and path[-1] not in _DEPLOY_IMAGES
 
 

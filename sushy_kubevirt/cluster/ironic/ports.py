@@ -6,6 +6,8 @@ not made, of users or of inspection, are left alone, unless their address is
 one of the file.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.cluster.ironic import nodes
@@ -54,7 +56,7 @@ def switch_name(network):
     return network.switch_info or network.name
 
 
-def group_name(wanted):
+def group_name(wanted) -> str:
     """:returns: text, the name of the port group of a node"""
     return f'{wanted.node.name}-group'
 

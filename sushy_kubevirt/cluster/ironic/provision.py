@@ -6,6 +6,8 @@ costs no further request. The others are worked on in parallel. Each step can
 be the last one: the next run finds the node by its name and continues.
 """
 
+from __future__ import annotations
+
 from concurrent import futures
 import dataclasses
 
@@ -76,8 +78,8 @@ class Enrolment:
     """
 
     def __init__(self, client, owner, wanted, images=None,
-                 report=lambda name, step, text='': None, timeout=1800,
-                 parallel=PARALLEL):
+                 report=lambda name, step, text='': None, timeout: int = 1800,
+                 parallel=PARALLEL) -> None:
         self._client = client
         self._owner = owner
         self._wanted = tuple(wanted)
@@ -191,7 +193,7 @@ class Enrolment:
         watcher.settled(node['uuid'])
         return self._client.node(node['uuid'], nodes.FIELDS)
 
-    def _change(self, wanted, node):
+    def _change(self, wanted, node) -> None:
         # Make a node, its port group and its ports what they shall be.
         try:
             self._change_node(wanted, node)
@@ -201,7 +203,7 @@ class Enrolment:
             if node['maintenance_reason'] == MAINTENANCE:
                 self._client.set_maintenance(node['uuid'], None)
 
-    def _change_ports(self, wanted, node):
+    def _change_ports(self, wanted, node) -> None:
         name, uuid = wanted.node.name, node['uuid']
         groups = self._groups.setdefault(uuid, [])
         for change in self._group_changes(wanted, node):
@@ -216,7 +218,7 @@ class Enrolment:
         for change in changes:
             self._make(name, change)
 
-    def _change_node(self, wanted, node):
+    def _change_node(self, wanted, node) -> None:
         difference = self._difference(wanted, node)
         if difference and difference.changed:
             self._report(wanted.node.name, 'change',
@@ -262,7 +264,7 @@ class Enrolment:
                 self._change_inspected(wanted, uuid)
         return state
 
-    def _change_inspected(self, wanted, uuid):
+    def _change_inspected(self, wanted, uuid) -> None:
         # Inspection writes into properties and ports, too: it sets
         # ``pxe_enabled`` by what the node has booted from.
         for known, kind, fields in (
@@ -308,7 +310,7 @@ def run(function, items, parallel=PARALLEL):
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _advice(wanted, reason):
+def _advice(wanted, reason) -> str:
     # What to do about reasons that Ironic has from libraries.
     if 'CERTIFICATE_VERIFY_FAILED' in reason:
         return (". Ironic's conductors do not trust the BMC's certificate. "
@@ -322,7 +324,7 @@ def _advice(wanted, reason):
     return ''
 
 
-def _by_node(found, objects):
+def _by_node(found, objects) -> None:
     for one in objects:
         found.setdefault(one['node_uuid'], []).append(one)
 

@@ -5,6 +5,8 @@ Ironic's API has no watch. One list serves all that wait, so that a thousand
 nodes cost one request at a time.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 
@@ -34,7 +36,7 @@ class Watcher:
     :param timeout: seconds that a node may stay in states of `BUSY`
     """
 
-    def __init__(self, client, timeout=1800):
+    def __init__(self, client, timeout: int = 1800) -> None:
         self._client = client
         self._timeout = timeout
         self._changed = threading.Condition()
@@ -49,7 +51,7 @@ class Watcher:
         self._thread.start()
         return self
 
-    def __exit__(self, *unused):
+    def __exit__(self, *unused) -> None:
         self._over.set()
         with self._changed:
             self._changed.notify_all()
@@ -90,7 +92,7 @@ class Watcher:
                 self._waiting -= 1
         raise problems.NodeFailed('interrupted')
 
-    def _run(self):
+    def _run(self) -> None:
         failures = 0
         while True:
             with self._changed:

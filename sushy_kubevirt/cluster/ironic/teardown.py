@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remove nodes from Ironic. Their ports and port groups go with them."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster.ironic import provision
 from sushy_kubevirt.cluster.ironic import states
@@ -18,8 +20,8 @@ def owned(client, owner):
     return nodes.owned(client.list('nodes', nodes.FIELDS), owner)
 
 
-def remove(client, existing, force=False,
-           report=lambda name, step, text='': None, timeout=1800,
+def remove(client, existing, force: bool = False,
+           report=lambda name, step, text='': None, timeout: int = 1800,
            parallel=provision.PARALLEL):
     """Delete nodes.
 
@@ -62,7 +64,7 @@ def _removed(client, node, force, report, watcher):
     return provision.Result(name, 'delete')
 
 
-def _undeploy(client, node, report, watcher):
+def _undeploy(client, node, report, watcher) -> None:
     report(_name(node), 'undeploy', node['instance_uuid'] or '')
     try:
         client.provision(node['uuid'], 'deleted')

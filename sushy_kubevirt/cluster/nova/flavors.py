@@ -5,6 +5,8 @@ The description of a flavor of this package names its cluster. Other flavors
 are neither changed nor deleted; one that is as declared is used.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import re
 
@@ -48,7 +50,7 @@ def custom_name(resource_class):
     return 'CUSTOM_' + re.sub('[^0-9A-Za-z]+', '_', resource_class).upper()
 
 
-def description(owner):
+def description(owner) -> str:
     """:returns: text, the description of the flavors of a cluster"""
     return f'Nodes of the sushy-kubevirt cluster {owner}'
 
@@ -107,7 +109,7 @@ def compare(connection, owner, flavors, sizes=None):
         if name not in names and one.description == description(owner)]
 
 
-def apply(connection, changes):
+def apply(connection, changes) -> None:
     """Make the changes.
 
     :param changes: list of `Change`
@@ -144,7 +146,7 @@ def _change(flavor, owner, existing, sizes):
     return Change(flavor.name, action, body, specs, existing)
 
 
-def _change_specs(compute, change):
+def _change_specs(compute, change) -> None:
     current = change.existing.extra_specs or {}
     for key in sorted(current.keys() - change.specs.keys()):
         compute.delete_flavor_extra_specs_property(change.existing, key)
@@ -157,13 +159,14 @@ def _change_specs(compute, change):
 class _errors:
     # A context that names the request of which openstacksdk's error is.
 
-    def __init__(self, what):
+    def __init__(self, what) -> None:
         self._what = what
 
     def __enter__(self):
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: object, error: BaseException | None,
+                 trace: object) -> None:
         if isinstance(error, (openstack.exceptions.SDKException,
                               keystoneauth1.exceptions.ClientException)):
             raise problems.ServiceError(

@@ -7,6 +7,8 @@ node's, with its resource class and traits, once in its
 valid host was found".
 """
 
+from __future__ import annotations
+
 import time
 
 import keystoneauth1.exceptions
@@ -21,7 +23,7 @@ _MICROVERSION = '1.18'
 _INTERVAL = 2
 
 
-def wait(connection, nodes, timeout=600, report=lambda missing: None):
+def wait(connection, nodes, timeout: int = 600, report=lambda missing: None):
     """Wait until Placement has the resource providers of nodes.
 
     :param connection: an `openstack.connection.Connection`

@@ -6,6 +6,8 @@ names a switch. A section ``genericswitch:NAME`` declares it; see
 networking-generic-switch's documentation, "Switch configuration" (10.2).
 """
 
+from __future__ import annotations
+
 import re
 
 from sushy_kubevirt.cluster.ironic import ports

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The BMC of a node: VirtualMachineBMC, and Secret with its credentials."""
 
+from __future__ import annotations
+
 import base64
 
 from sushy_kubevirt.cluster.objects import kinds
@@ -42,7 +44,7 @@ def with_password(body):
         credentials.PASSWORD: _encoded(credentials.password())}}
 
 
-def bmc(cluster, node, namespace, own_secret=True):
+def bmc(cluster, node, namespace, own_secret: bool = True):
     """Make the VirtualMachineBMC.
 
     :param cluster: a `model.Cluster`

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """All objects of a cluster."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.cluster.objects import bmc
 from sushy_kubevirt.cluster.objects import networks
 from sushy_kubevirt.cluster.objects import vm

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Merge of raw fields into an object (RFC 7386)."""
 
+from __future__ import annotations
+
 import copy
 
 

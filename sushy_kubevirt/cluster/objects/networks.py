@@ -6,6 +6,8 @@ value that no cluster can have as its name, and each cluster that uses it
 adds an annotation of its own. The last user deletes it.
 """
 
+from __future__ import annotations
+
 import json
 
 from sushy_kubevirt.cluster import identity
@@ -20,7 +22,7 @@ SHARED = 'SHARED'
 USER = identity.GROUP + '/user.'
 
 
-def selector(cluster):
+def selector(cluster) -> str:
     """Return the label selector of own and shared definitions.
 
     :param cluster: name of the cluster

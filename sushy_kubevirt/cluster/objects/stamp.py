@@ -7,6 +7,8 @@ other fields of an object. A second one has what the file declared, to say in
 the file's words what has changed.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import json
 
@@ -47,7 +49,7 @@ class Wanted:
         return hash_of(self.body)
 
 
-def selector(cluster):
+def selector(cluster) -> str:
     """Return the label selector of a cluster's objects.
 
     :param cluster: its name
@@ -103,7 +105,7 @@ def hash_of(live):
     return (live['metadata'].get('annotations') or {}).get(identity.HASH)
 
 
-def is_leaving(live):
+def is_leaving(live) -> bool:
     """Return whether an object is being deleted."""
     return 'deletionTimestamp' in live['metadata']
 

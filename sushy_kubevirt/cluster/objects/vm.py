@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The VirtualMachine of a node; fields as in KubeVirt's API v1."""
 
+from __future__ import annotations
+
 import copy
 import dataclasses
 

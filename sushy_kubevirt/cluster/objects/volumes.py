@@ -6,6 +6,8 @@ deleted with it. Their spec has ``storage`` rather than ``pvc``, so that CDI
 chooses what is left out by the StorageProfile of the storage class.
 """
 
+from __future__ import annotations
+
 DOCKER = 'docker://'
 
 

@@ -8,6 +8,8 @@ steps of an insert, `manager` holds the state of a process, `reconciler`
 cleans up after interrupted operations.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.machine.media import model
 
 CD = model.CD
@@ -24,7 +26,7 @@ Source = model.Source
 State = model.State
 
 
-def subscribe(cluster, callback):
+def subscribe(cluster, callback) -> None:
     """Call a function on each change of a medium, in this process.
 
     A medium that was inserted before this process started is reported once,

@@ -6,6 +6,8 @@ media annotation of the VM has their digests, so that listing certificates
 costs no API call once their text was read.
 """
 
+from __future__ import annotations
+
 import copy
 import hashlib
 import ssl
@@ -40,7 +42,7 @@ def verify_change(machine, device, value):
     :param device: a `model.Device`
     :param value: whether certificates are verified
     """
-    def change(vm, _vmi):
+    def change(vm, _vmi) -> None:
         record = media_annotation.read(vm)
         if (device.id in record.verify
                 or value != machine.options.media.verify):
@@ -116,7 +118,7 @@ def delete(machine, device, number):
     _remove(machine, device, number + '.pem')
 
 
-def _drop(machine, device, vm, number):
+def _drop(machine, device, vm, number) -> None:
     """Remove a certificate from the record, if it is there."""
     record = media_annotation.read(vm)
     if record.certificates.get(device.id, {}).pop(number, None):
@@ -158,7 +160,7 @@ def _digest(text):
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _write(machine, vm, record):
+def _write(machine, vm, record) -> None:
     edited = copy.deepcopy(vm)
     media_annotation.write(edited, record)
     json_patch.send(machine, vm, edited)
@@ -185,7 +187,7 @@ def _data(machine, device):
     return found.get('data') or {}
 
 
-def _put(machine, device, key, text):
+def _put(machine, device, key, text) -> None:
     config_map = _config_map(machine, device)
     client = machine.cluster.client
     body = {
@@ -228,11 +230,11 @@ def _check_owner(machine, device):
             'under that name')
 
 
-def _remove(machine, device, key):
+def _remove(machine, device, key) -> None:
     config_map = _config_map(machine, device)
     client = machine.cluster.client
 
-    def step():
+    def step() -> None:
         try:
             found = client.get(*config_map)
         except errors.ObjectNotFound:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a cluster has CDI."""
 
+from __future__ import annotations
+
 import logging
 import threading
 
@@ -21,7 +23,7 @@ class Cdi:
     :param client: a `client.Client`
     """
 
-    def __init__(self, client):
+    def __init__(self, client) -> None:
         self._client = client
         #: Whether CDI was found; costs no API call.
         self.served = False
@@ -38,9 +40,9 @@ class Cdi:
         if not self.served:
             raise errors.Unsupported(NO_CDI)
 
-    def check_in_background(self):
+    def check_in_background(self) -> None:
         """Call `require` in a thread, to set `served`."""
-        def check():
+        def check() -> None:
             try:
                 self.require()
             except errors.MachineError as e:

@@ -8,6 +8,8 @@ pkg/controller/common/util.go, main of 2026-08). So the claim and its events
 are read.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import datetime
 import re

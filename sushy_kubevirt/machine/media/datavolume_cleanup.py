@@ -7,6 +7,8 @@ and its Secret with it. A DataVolume that a guest needs until it ends
 (`drives.is_held`) is kept until then, one that KubeVirt can unplug is not.
 """
 
+from __future__ import annotations
+
 import copy
 import logging
 
@@ -49,7 +51,7 @@ def _deletable(record, context):
             and (uid or context.due(('gone', name), context.lapse))}
 
 
-def clean(machine, media, vm, context):
+def clean(machine, media, vm, context) -> None:
     """Delete obsolete DataVolumes and update the record, in one attempt.
 
     :param machine: a `machine.Machine`
@@ -69,7 +71,7 @@ def clean(machine, media, vm, context):
         context.searched.difference_update(deletable)
 
 
-def delete(machine, media, name, uid=''):
+def delete(machine, media, name, uid: str = ''):
     """Delete a DataVolume if it exists and was made for this machine.
 
     :param machine: a `machine.Machine`
@@ -108,7 +110,7 @@ def delete(machine, media, name, uid=''):
     media.volumes.mark_deleted(machine.namespace, name, uid)
 
 
-def remove_from_record(machine, vm, names):
+def remove_from_record(machine, vm, names) -> None:
     """Remove names from the record's list of obsolete DataVolumes.
 
     :param machine: a `machine.Machine`
@@ -124,7 +126,7 @@ def remove_from_record(machine, vm, names):
     json_patch.send(machine, vm, edited)
 
 
-def read(machine, media, entry):
+def read(machine, media, entry) -> None:
     """Read a DataVolume that no watch has reported into the cache.
 
     :param machine: a `machine.Machine`

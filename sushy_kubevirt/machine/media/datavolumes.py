@@ -5,6 +5,8 @@ Source: CDI's ``pkg/controller/datavolume`` (conditions.go,
 controller-base.go) and doc/datavolumes.md, 1.63 and main of 2026-08.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.kube import api_resources
@@ -99,7 +101,7 @@ def body(machine, device, entry, size, authorities=None):
     }
 
 
-def ignores_verify_option(volume, entry):
+def ignores_verify_option(volume, entry) -> bool:
     """Return whether CDI is too old for ``insecureSkipVerify``.
 
     The API drops fields that CDI's CRD does not have. It does not matter for

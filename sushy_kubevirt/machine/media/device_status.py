@@ -6,6 +6,8 @@ the drive, and the DataVolume has the progress. The specs take precedence: a
 medium that a user removed from the VM is not shown.
 """
 
+from __future__ import annotations
+
 import json
 from urllib import parse
 

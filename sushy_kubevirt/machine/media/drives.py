@@ -13,6 +13,8 @@ A USB stick is a disk on the USB bus, which KubeVirt cannot plug into a
 running guest (``storagehotplug.go``).
 """
 
+from __future__ import annotations
+
 import copy
 
 from sushy_kubevirt.machine import architecture
@@ -94,7 +96,8 @@ def can_hotplug(vm, vmi, device, drive):
         for disk in _disks(vmi['spec']))
 
 
-def fill(vm, vmi, device, drive, volume, hotplug, write_protected=True):
+def fill(vm, vmi, device, drive, volume, hotplug,
+         write_protected: bool = True) -> None:
     """Insert a medium into a drive; add the drive if it does not exist.
 
     :param vm: the VM, which is changed; call it in `edit`
@@ -145,7 +148,7 @@ def _cdrom(vm):
     return {'bus': architecture.of(vm).cdrom_bus}
 
 
-def empty(vm, device, drive, volume, keep):
+def empty(vm, device, drive, volume, keep) -> None:
     """Remove a medium from its drive, if it is there.
 
     A drive that was added stays, empty, where KubeVirt allows it: the running
@@ -172,7 +175,7 @@ def _is_added(device, drive):
         ADDED_DRIVES[device.id] + '-')
 
 
-def remove(vm, drive):
+def remove(vm, drive) -> None:
     """Remove a drive that has no medium, if there is one.
 
     :param vm: the VM, which is changed; call it in `edit`
@@ -184,7 +187,7 @@ def remove(vm, drive):
             disk for disk in _disks(spec) if disk['name'] != drive]
 
 
-def disable_hotplug(vm, drive):
+def disable_hotplug(vm, drive) -> None:
     """Make a medium wait for the next start.
 
     :param vm: the VM, which is changed
@@ -257,7 +260,7 @@ def is_held(vmi, volume):
                        vmi['spec'].get('volumes') or ()))
 
 
-def waits_for_start(vm, vmi, drive, volume):
+def waits_for_start(vm, vmi, drive, volume) -> bool:
     """Return whether a medium reaches the guest at the VM's next start only.
     """
     if not run_strategy.is_active(vmi):
@@ -274,7 +277,7 @@ def waits_for_start(vm, vmi, drive, volume):
     return not present.get('hotpluggable')
 
 
-def edit(vm, vmi, change):
+def edit(vm, vmi, change) -> None:
     """Change drives and media below the boot overrides.
 
     Overrides record device numbers, and put virtual media first, so they are

@@ -9,6 +9,8 @@ RestartRequired and the next guest is without it. A concurrent insert finds its
 reservation gone and undoes its steps.
 """
 
+from __future__ import annotations
+
 import copy
 import logging
 
@@ -28,7 +30,7 @@ GUEST_SECONDS = 5.0
 _GATE = 'DeclarativeHotplugVolumes'
 
 
-def eject(machine, device, changes=()):
+def eject(machine, device, changes=()) -> None:
     """Eject a medium, see `machine.Machine.eject_media`.
 
     :param machine: a `machine.Machine`
@@ -78,8 +80,9 @@ def eject(machine, device, changes=()):
                    GUEST_SECONDS)
 
 
-def _patch_vm(machine, device, vm, vmi, entry, record, keep, any_drive=False,
-              changes=()):
+def _patch_vm(machine, device, vm, vmi, entry, record, keep,
+              any_drive: bool = False,
+              changes=()) -> None:
     """Remove a medium from its drive and write the media record.
 
     :param keep: whether a drive may be empty
@@ -88,7 +91,7 @@ def _patch_vm(machine, device, vm, vmi, entry, record, keep, any_drive=False,
     """
     edited = copy.deepcopy(vm)
 
-    def change():
+    def change() -> None:
         if entry is not None:
             drives.empty(edited, device, entry.drive, entry.volume, keep)
             if any_drive and not drives.source_of(

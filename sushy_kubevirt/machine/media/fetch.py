@@ -10,6 +10,8 @@ Uses `http.client` on a socket of its own: urllib3 and requests resolve the
 name of a URL themselves and have no deadline for a whole response.
 """
 
+from __future__ import annotations
+
 import base64
 import contextlib
 import http.client
@@ -49,7 +51,7 @@ class Response:
     :param timed_socket: the `_TimedSocket` of the request
     """
 
-    def __init__(self, url, response, timed_socket):
+    def __init__(self, url, response, timed_socket) -> None:
         self.url = url
         self.status = response.status
         self.reason = response.reason or ''
@@ -95,11 +97,11 @@ class Response:
             filled += more
         return bytes(buffer[:filled])
 
-    def shut_down(self):
+    def shut_down(self) -> None:
         """Shut down the connection from another thread; blocked reads end."""
         self._socket.shut_down()
 
-    def disconnect(self):
+    def disconnect(self) -> None:
         """Close the connection; the deadline applies to the next one."""
         self._response.close()
         self._socket.disconnect()
@@ -107,7 +109,7 @@ class Response:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_exc):
+    def __exit__(self, *_exc) -> None:
         self.disconnect()
         self._socket.close()
 
@@ -121,7 +123,7 @@ class _TimedSocket:
     :param seconds: None for no deadline
     """
 
-    def __init__(self, seconds):
+    def __init__(self, seconds) -> None:
         self.sock = None
         #: True once the deadline has passed.
         self.expired = False
@@ -138,18 +140,18 @@ class _TimedSocket:
             return most
         return min(most, max(self._deadline - time.monotonic(), 0.001))
 
-    def _expire(self):
+    def _expire(self) -> None:
         self.expired = True
         self.shut_down()
 
-    def shut_down(self):
+    def shut_down(self) -> None:
         shut_down(self.sock)
 
-    def disconnect(self):
+    def disconnect(self) -> None:
         if self.sock is not None:
             self.sock.close()
 
-    def close(self):
+    def close(self) -> None:
         """Close the socket and cancel the deadline."""
         if self._timer is not None:
             self._timer.cancel()
@@ -160,7 +162,7 @@ class _TimedSocket:
         return _timeout(url) if self.expired else connection_error(url, error)
 
 
-def shut_down(sock):
+def shut_down(sock) -> None:
     """Shut down a socket so that blocked reads and writes end.
 
     :param sock: a socket, or None
@@ -186,7 +188,8 @@ class Fetcher:
     :param certificates: PEM of the certificates installed for the device
     """
 
-    def __init__(self, source, options, verify, certificates=''):
+    def __init__(self, source, options, verify,
+                 certificates: str = '') -> None:
         self._url = url_policy.parse(source.url)
         self._options = options
         self._verify = verify
@@ -197,7 +200,8 @@ class Fetcher:
             pair = f'{source.username}:{source.password}'.encode()
             self._authorization = f'Basic {base64.b64encode(pair).decode()}'
 
-    def request(self, method, headers=None, seconds=None, read_seconds=60):
+    def request(self, method, headers=None, seconds=None,
+                read_seconds: int = 60):
         """Send a request and follow redirects.
 
         :param method: ``GET`` or ``HEAD``

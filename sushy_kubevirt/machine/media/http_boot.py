@@ -8,6 +8,8 @@ with the override (`one_time_boot`), the image when no guest has it any more
 (`reconciler`).
 """
 
+from __future__ import annotations
+
 import copy
 
 from sushy_kubevirt.kube import errors
@@ -68,7 +70,7 @@ def _write(machine, change, others):
         machine, model.HTTP_BOOT, source, everything))
 
 
-def _is_requested(vm, vmi, change):
+def _is_requested(vm, vmi, change) -> bool:
     if change.enabled is boot.Enabled.DISABLED:
         return False
     if change.target is None:

@@ -12,6 +12,8 @@ For a BMC of many VMs access rights cannot name the Secrets. Each insert then
 uses a unique name, and the BMC cannot read the Secret.
 """
 
+from __future__ import annotations
+
 import base64
 
 from sushy_kubevirt.kube import api_resources
@@ -62,7 +64,7 @@ def check_name(machine, entry):
     raise StaleSecret() if found.get('type') == TYPE else ForeignSecret()
 
 
-def create(machine, device, entry, volume, source):
+def create(machine, device, entry, volume, source) -> None:
     """Create the Secret, if the image server needs a password.
 
     :param device: a `model.Device`

@@ -5,6 +5,8 @@ CDI detects it from the same bytes (package ``filefmt``), unpacks and converts
 the image. Here only the size of the resulting disk is needed.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import struct
 

@@ -5,6 +5,8 @@ CDI needs a size for its claim, and an image that cannot be fetched is refused
 at the insert instead of a minute later.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import logging
 import re
@@ -41,7 +43,7 @@ class Probe:
     guessed: bool = False
 
 
-def probe(source, options, verify=True, certificates=''):
+def probe(source, options, verify: bool = True, certificates: str = ''):
     """Determine the size of an image.
 
     Sends HEAD; if that does not give the length, GET for the first bytes.

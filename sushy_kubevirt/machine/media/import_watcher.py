@@ -7,6 +7,8 @@ access rights name it; others watch all that have the label
 `datavolumes.LABEL`.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import threading
 
@@ -51,7 +53,7 @@ class ImportWatcher:
         change of one of its DataVolumes; must not block
     """
 
-    def __init__(self, client, options, namespaces, by_name, notify):
+    def __init__(self, client, options, namespaces, by_name, notify) -> None:
         self._client = client
         self._options = options
         self._namespaces = tuple(namespaces) or ('',)
@@ -64,7 +66,7 @@ class ImportWatcher:
         self._watched = {}          # VM key: set of names
         self._closed = False
 
-    def watch(self, key, names):
+    def watch(self, key, names) -> None:
         """Watch these DataVolumes of a VM and no others.
 
         :param key: (namespace, name) of the VM
@@ -79,7 +81,7 @@ class ImportWatcher:
                 del self._watched[key]
             self._update_watchers()
 
-    def _update_watchers(self):
+    def _update_watchers(self) -> None:
         if self._by_name:
             needed = {(namespace, name)
                       for (namespace, _), names in self._watched.items()
@@ -101,7 +103,7 @@ class ImportWatcher:
             self._observed.clear()
             self._deleted.clear()
 
-    def get(self, namespace, name, uid=''):
+    def get(self, namespace, name, uid: str = ''):
         """Return what is known of a DataVolume.
 
         :param namespace: its namespace
@@ -121,7 +123,7 @@ class ImportWatcher:
                 return ObservedVolume(uid, None, None, None, status, {})
         return None
 
-    def put(self, volume):
+    def put(self, volume) -> None:
         """Update the cache from an API response or a watch event.
 
         :param volume: the DataVolume
@@ -150,7 +152,7 @@ class ImportWatcher:
         if not same:
             self._notify(key[0], fresh.vm_name)
 
-    def fail(self, namespace, name, reason, message):
+    def fail(self, namespace, name, reason, message) -> None:
         """Record why the claim of a DataVolume gets no storage.
 
         Until its import makes progress.
@@ -165,7 +167,7 @@ class ImportWatcher:
                     message=message))
         self._notify(namespace, held.vm_name)
 
-    def mark_deleted(self, namespace, name, uid):
+    def mark_deleted(self, namespace, name, uid) -> None:
         """Record that a DataVolume was deleted."""
         with self._lock:
             held = self._observed.get((namespace, name))
@@ -177,7 +179,7 @@ class ImportWatcher:
             del self._observed[namespace, name]
         self._notify(namespace, held.vm_name)
 
-    def close(self):
+    def close(self) -> None:
         """Stop all watches."""
         with self._lock:
             self._closed = True
@@ -210,7 +212,7 @@ class ImportWatcher:
             self.mark_deleted(*each)
         return version
 
-    def event(self, _source, kind, obj):
+    def event(self, _source, kind, obj) -> None:
         """Update the cache from one watch event, see `watcher.Watcher`."""
         if kind == 'DELETED':
             self.mark_deleted(*object_cache.object_key(obj),
@@ -218,7 +220,7 @@ class ImportWatcher:
         else:
             self.put(obj)
 
-    def changed(self):
+    def changed(self) -> None:
         """Ignore that a watch starts or stops working."""
 
 

@@ -13,6 +13,8 @@ removes the reservation, so that the patch of step 4 finds it gone. No step
 starts, stops or reboots the VM or changes its boot order.
 """
 
+from __future__ import annotations
+
 import copy
 import dataclasses
 import logging
@@ -186,7 +188,7 @@ class _Insertion:
     """
 
     def __init__(self, machine, device, source, image=None, probe=None,
-                 changes=()):
+                 changes=()) -> None:
         self._changes = changes
         self._image = image
         self._probe = probe
@@ -485,7 +487,7 @@ class _Insertion:
         return (run_strategy.is_idle(vm, vmi)
                 and not self._put_into_drive(vm, vmi, True))
 
-    def _put_into_drive(self, vm, vmi, strict=False):
+    def _put_into_drive(self, vm, vmi, strict: bool = False):
         hotplug = self._machine.gates.hotplugs_cdroms()
         try:
             self._patch_vm(vm, vmi, hotplug, strict)
@@ -550,7 +552,7 @@ class _Insertion:
 
     # After a failure
 
-    def _roll_back(self):
+    def _roll_back(self) -> None:
         """Undo what was done; `reconciler` does the rest if this fails."""
         if self._entry.volume == '-':
             return
@@ -567,7 +569,7 @@ class _Insertion:
                         'be deleted, they will be deleted later: %s',
                         machine.qualified_name, self._device.id, e)
 
-    def _remove_reservation(self, vm, _vmi):
+    def _remove_reservation(self, vm, _vmi) -> None:
         record = media_annotation.read(vm)
         reservation = record.reservations.get(self._device.id)
         if reservation is not None and reservation.id == self._entry.id:
@@ -583,7 +585,7 @@ class _Insertion:
         json_patch.send(self._machine, vm, edited)
 
 
-def delete_obsolete(machine):
+def delete_obsolete(machine) -> None:
     """Delete obsolete DataVolumes now if possible; else `reconciler` does.
 
     :param machine: a `machine.Machine`

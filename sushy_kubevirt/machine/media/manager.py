@@ -5,6 +5,8 @@ Holds nothing that has to survive the process. Updated by the watches of VMs
 and VMIs and, while a medium is not complete, of DataVolumes.
 """
 
+from __future__ import annotations
+
 import datetime
 import logging
 import threading
@@ -33,7 +35,7 @@ class Manager:
     :param shared: a `shared_cluster.SharedCluster`, or None
     """
 
-    def __init__(self, cluster, namespaces, shared=None):
+    def __init__(self, cluster, namespaces, shared=None) -> None:
         self.cluster = cluster
         self.volumes = import_watcher.ImportWatcher(
             cluster.client, cluster.options,
@@ -58,12 +60,12 @@ class Manager:
         self._reconciler = reconciler.Reconciler(
             self, shared and shared.media_worker)
 
-    def start(self):
+    def start(self) -> None:
         """Subscribe to the cluster; call it before its cache starts."""
         self.cluster.subscribe(self._update)
         self._reconciler.start()
 
-    def close(self):
+    def close(self) -> None:
         """Stop the uploads, the reconciler and the watches."""
         for upload in list(self.uploads.values()):
             upload.stop()
@@ -109,14 +111,14 @@ class Manager:
         """Whether CDI was found; costs no API call."""
         return self._cdi.served
 
-    def require_cdi(self):
+    def require_cdi(self) -> None:
         """Check that the cluster has CDI; one API call until it has.
 
         :raises: `errors.Unsupported` if it has not
         """
         self._cdi.require()
 
-    def check_cdi_in_background(self):
+    def check_cdi_in_background(self) -> None:
         """Call `require_cdi` in a thread, to set `cdi_available`."""
         self._cdi.check_in_background()
 
@@ -138,7 +140,7 @@ class Manager:
 
     # Notifications
 
-    def subscribe(self, callback):
+    def subscribe(self, callback) -> None:
         """See `media.subscribe`."""
         with self._callback_lock:
             self._callbacks.append(callback)
@@ -146,7 +148,7 @@ class Manager:
                 for id_, found in self._media.get(machine.uid, {}).items():
                     _call(callback, machine, id_, found, found)
 
-    def wait(self, ready, timeout):
+    def wait(self, ready, timeout) -> bool:
         """Wait until a condition holds, checked after every change.
 
         :param ready: function without arguments that returns the condition
@@ -166,11 +168,11 @@ class Manager:
                 if self._generation == since:
                     self._condition.wait(min(left, 1.0))
 
-    def refresh(self, machine):
+    def refresh(self, machine) -> None:
         """Check a machine again, as after a change."""
         self._update(machine)
 
-    def delete_obsolete(self, machine):
+    def delete_obsolete(self, machine) -> None:
         """Delete the DataVolumes that the record lists, in one attempt.
 
         Call it after a write of this process, which the cache has. See
@@ -183,12 +185,12 @@ class Manager:
         datavolume_cleanup.clean(machine, self, vm,
                                  self._reconciler.context(machine, vm, vmi))
 
-    def _volume_changed(self, namespace, name):
+    def _volume_changed(self, namespace, name) -> None:
         machine = self._machines.get((namespace, name))
         if machine is not None:
             self._update(machine)
 
-    def _update(self, machine, _vm=None, _vmi=None):
+    def _update(self, machine, _vm=None, _vmi=None) -> None:
         """Process a change; runs in a watch's thread and writes nothing."""
         with self._callback_lock:
             # Read under the lock, so that the last thread to get it uses the
@@ -206,7 +208,7 @@ class Manager:
             self._notify(machine, self.media(vm, vmi))
         self._reconciler.enqueue_if_needed(machine, vm, vmi)
 
-    def _remove_machine(self, machine, deleted):
+    def _remove_machine(self, machine, deleted) -> None:
         key = (machine.namespace, machine.name)
         known = self._machines.get(key)
         if known is None or known.uid != machine.uid:
@@ -220,12 +222,12 @@ class Manager:
         if deleted:
             self._stop_uploads(machine)
 
-    def _stop_uploads(self, machine):
+    def _stop_uploads(self, machine) -> None:
         for upload in list(self.uploads.values()):
             if upload.machine.uid == machine.uid:
                 upload.stop()
 
-    def _notify(self, machine, found):
+    def _notify(self, machine, found) -> None:
         before = self._media.get(machine.uid, {})
         self._media[machine.uid] = found
         first = machine.uid not in self._first_seen
@@ -249,12 +251,12 @@ def now():
         timespec='milliseconds').replace('+00:00', 'Z')
 
 
-def has_record(vm):
+def has_record(vm) -> bool:
     """Return whether a VM has the media annotation."""
     return annotations.MEDIA in (vm['metadata'].get('annotations') or {})
 
 
-def _call(callback, *args):
+def _call(callback, *args) -> None:
     try:
         callback(*args)
     except Exception:

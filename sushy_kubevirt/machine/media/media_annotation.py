@@ -7,6 +7,8 @@ who may edit the VM can write it, so malformed parts are ignored, and nothing
 is deleted because of the record alone.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import hashlib
 import re
@@ -82,7 +84,7 @@ class Record:
     :ivar http_uri: the HttpBootUri, '' for none
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.media = {}
         self.reservations = {}
         self.ejecting = {}
@@ -96,7 +98,7 @@ class Record:
         entries = *self.media.values(), *self.reservations.values()
         return {entry.volume for entry in entries} | set(self.obsolete)
 
-    def discard(self, entry):
+    def discard(self, entry) -> None:
         """List an entry's DataVolume as obsolete.
 
         :param entry: an `Entry` or None
@@ -174,7 +176,7 @@ def read(vm):
     return record
 
 
-def write(vm, record):
+def write(vm, record) -> None:
     """Write a record to a VM.
 
     :param vm: the VM, which is changed

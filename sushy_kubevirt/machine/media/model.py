@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types of virtual media: devices, sources, media, certificates."""
 
+from __future__ import annotations
+
 import dataclasses
 import enum
 from urllib import parse
@@ -76,7 +78,7 @@ class ClientImage:
     :ivar started: whether reading has begun, so that it cannot start over
     """
 
-    def __init__(self, name, read, authorized=lambda: True):
+    def __init__(self, name, read, authorized=lambda: True) -> None:
         self.name = name
         self.authorized = authorized
         self.url = UPLOAD + parse.quote(name, safe='')

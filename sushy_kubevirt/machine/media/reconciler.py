@@ -12,6 +12,8 @@ its client has received no response. The objects that it may have created are
 deleted by their reserved names.
 """
 
+from __future__ import annotations
+
 import copy
 import dataclasses
 import logging
@@ -58,7 +60,7 @@ class Context:
     """
 
     def __init__(self, observed, age, lapse, uploading=(), inserting=(),
-                 searched=None, in_use=lambda name: False):
+                 searched=None, in_use=lambda name: False) -> None:
         self.observed = observed
         self.age = age
         self.lapse = lapse
@@ -73,7 +75,7 @@ class Context:
         #: List of entries whose claim has got no storage for some time.
         self.pending = []
 
-    def due(self, what, seconds):
+    def due(self, what, seconds) -> bool:
         """Return whether a condition has lasted long enough.
 
         If not, plan a revisit.
@@ -173,22 +175,22 @@ class Reconciler:
     :param worker: a `reconcile_loop.Worker`; None for one of its own
     """
 
-    def __init__(self, media, worker=None):
+    def __init__(self, media, worker=None) -> None:
         self._media = media
         self._loop = reconcile_loop.ReconcileLoop(
             'media', 'virtual media', self._reconcile, worker)
         self._active = media.cluster.options.reconcile
 
-    def start(self):
+    def start(self) -> None:
         """Start the thread, unless the option disables it."""
         if self._active:
             self._loop.start()
 
-    def close(self):
+    def close(self) -> None:
         """Stop the thread."""
         self._loop.close()
 
-    def enqueue_if_needed(self, machine, vm, vmi):
+    def enqueue_if_needed(self, machine, vm, vmi) -> None:
         """Check a machine without blocking; queue it if there is work.
 
         :param machine: a `machine.Machine`
@@ -218,7 +220,7 @@ class Reconciler:
             media.inserting, media.searched_names(machine.uid),
             lambda name: drives.is_held(vmi, name))
 
-    def _reconcile(self, machine, vm, vmi):
+    def _reconcile(self, machine, vm, vmi) -> None:
         context = self.context(machine, vm, vmi)
         edited = desired_vm(vm, vmi, context)
         for entry in context.unobserved:
@@ -233,7 +235,7 @@ class Reconciler:
             self._loop.add(machine, context.revisit_seconds + 0.01,
                            (machine.uid, 'revisit'))
 
-    def _explain(self, machine, entry):
+    def _explain(self, machine, entry) -> None:
         """Find out why a claim gets no storage; look again if it is unclear.
         """
         try:

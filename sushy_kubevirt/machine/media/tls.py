@@ -5,6 +5,8 @@ Servers are verified against the system's certificates, those in the
 operator's file and those installed for a device; CDI gets the latter two.
 """
 
+from __future__ import annotations
+
 import re
 import ssl
 
@@ -26,7 +28,7 @@ def certificates(text):
     return [found + '\n' for found in _CERTIFICATE.findall(text)]
 
 
-def bundle(options, installed=''):
+def bundle(options, installed: str = ''):
     """Collect the certificates to verify servers against, besides the
     system's.
 
@@ -59,7 +61,7 @@ def read(path):
     return text
 
 
-def context(verify, pem='', system=True):
+def context(verify, pem: str = '', system: bool = True):
     """Create a client TLS context.
 
     :param verify: whether the server's certificate is verified

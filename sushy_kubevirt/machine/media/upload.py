@@ -7,6 +7,8 @@ writes a heartbeat to the DataVolume, and when that stops another process
 reports the upload as failed.
 """
 
+from __future__ import annotations
+
 import copy
 import dataclasses
 import json
@@ -34,7 +36,7 @@ TRIES = 3
 _READY_SECONDS = 600
 
 
-def start(machine, entry, source, pem, probe):
+def start(machine, entry, source, pem, probe) -> None:
     """Start an upload.
 
     :param machine: a `machine.Machine`
@@ -73,7 +75,7 @@ class Upload:
     :ivar image: the same
     """
 
-    def __init__(self, machine, entry, source, pem, probe, image=None):
+    def __init__(self, machine, entry, source, pem, probe, image=None) -> None:
         self.image = image
         self.machine = machine
         self._entry = entry
@@ -85,7 +87,7 @@ class Upload:
         self._finished = threading.Event()
         self._progress = 0.0
 
-    def stop(self):
+    def stop(self) -> None:
         """Stop it, from another thread."""
         self._stop.set()
         self._finished.set()
@@ -158,7 +160,7 @@ class Upload:
         if status.state is model.State.FAILED:
             raise errors.MachineError(f'{status.reason}: {status.message}')
 
-    def _send(self):
+    def _send(self) -> None:
         machine = self.machine
         options = machine.options.media
         token = machine.cluster.client.create(
@@ -181,11 +183,11 @@ class Upload:
             token['status']['token'], options, self._entry.verify,
             self._pem, ca, self._length, self._sent, self._stop)
 
-    def _sent(self, sent, total):
+    def _sent(self, sent, total) -> None:
         if total := total or self._length:
             self._progress = min(sent * 100.0 / total, 100.0)
 
-    def _send_heartbeats(self):
+    def _send_heartbeats(self) -> None:
         number = 0
         while True:
             if self.image is not None and not self.image.authorized():
@@ -209,7 +211,7 @@ class Upload:
             if self._finished.wait(HEARTBEAT_SECONDS):
                 return
 
-    def _refuse(self):
+    def _refuse(self) -> None:
         """Stop the upload of a client whose login has ended."""
         # It is recorded here: the client may send nothing for a while, which
         # the thread of the upload waits for.
@@ -219,12 +221,12 @@ class Upload:
         self.stop()
         self._record_failure('UploadFailed', message)
 
-    def _record_failure(self, reason, message):
+    def _record_failure(self, reason, message) -> None:
         """Write the reason into the media annotation."""
         if self.image is not None:
             message += '; upload the image again'
 
-        def step(vm, _vmi):
+        def step(vm, _vmi) -> None:
             edited = copy.deepcopy(vm)
             record = media_annotation.read(edited)
             for id_, entry in record.media.items():

@@ -6,6 +6,8 @@ not depend on the image's size: each piece is read and sent. An interrupted
 stream cannot be resumed; CDI's upload server starts over.
 """
 
+from __future__ import annotations
+
 import contextlib
 import http.client
 import threading
@@ -41,7 +43,7 @@ class Stop:
     Like a `threading.Event` that also breaks the connections at once.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._callbacks = []
         self._set = False
@@ -50,7 +52,7 @@ class Stop:
         """Return whether it was stopped."""
         return self._set
 
-    def set(self):
+    def set(self) -> None:
         """Stop the upload, also one that starts later."""
         with self._lock:
             self._set = True
@@ -67,15 +69,16 @@ class Stop:
                 raise Stopped('The upload was stopped')
             self._callbacks.append(callback)
 
-    def remove_callback(self, callback):
+    def remove_callback(self, callback) -> None:
         """Remove a function that `add_callback` registered."""
         with self._lock:
             if callback in self._callbacks:
                 self._callbacks.remove(callback)
 
 
-def stream(source, proxy_url, token, options, verify=True, certificates='',
-           proxy_ca='', length=None, progress=None, stop=None):
+def stream(source, proxy_url, token, options, verify: bool = True,
+           certificates: str = '',
+           proxy_ca: str = '', length=None, progress=None, stop=None):
     """Send an image to CDI; return when CDI has it.
 
     :param source: a `model.Source`, from `url_policy.separate_credentials`
@@ -170,7 +173,7 @@ def _copy(readinto, sender, total, progress, stop):
 class _Sender:
     """The request to the proxy, written while the image is read."""
 
-    def __init__(self, url, token, ca):
+    def __init__(self, url, token, ca) -> None:
         found = parse.urlsplit(url if '://' in url else 'https://' + url)
         self._name = f'{found.scheme}://{found.netloc}'
         if found.scheme not in ('http', 'https') or not found.hostname:
@@ -214,7 +217,7 @@ class _Sender:
         except fetch.CONNECTION_ERRORS as e:
             raise self._error(e) from None
 
-    def send(self, piece):
+    def send(self, piece) -> bool:
         """Send a piece.
 
         :returns: False if the proxy closed the connection; it may have sent
@@ -261,10 +264,10 @@ class _Sender:
         return errors.Unavailable(
             f'The upload proxy {self._name}: {fetch.describe(error)}')
 
-    def shut_down(self):
+    def shut_down(self) -> None:
         """Shut down the connection; blocked writes and reads end."""
         fetch.shut_down(self._sock)
 
-    def close(self):
+    def close(self) -> None:
         """Close the connection."""
         self._link.close()

@@ -10,6 +10,8 @@ CDI resolves the name again for an import and follows redirects itself;
 network policies of the VM's namespace limit what it can reach.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import ipaddress
@@ -393,7 +395,7 @@ class _Rules:
             address, self.denied_networks)
 
 
-def _matches(host, names):
+def _matches(host, names) -> bool:
     for name in names:
         if name == '*' or name == host or (
                 name.startswith('*.') and host.endswith(name[1:])):

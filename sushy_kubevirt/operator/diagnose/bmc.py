@@ -6,6 +6,8 @@ the functions that the operator uses, so that they are right, and have the
 operator's words, while no operator works.
 """
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.kube import errors

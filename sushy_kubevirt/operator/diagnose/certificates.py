@@ -5,6 +5,8 @@ What makes a certificate of a user's unusable, or expired, is in the
 conditions.
 """
 
+from __future__ import annotations
+
 import datetime
 
 from cryptography.hazmat.primitives import serialization

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line of ``sushy-kubevirt-operator diagnose``."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import re
@@ -131,11 +133,11 @@ def _seconds(text):
         f'{text!r} is not a whole number of seconds, 1 to 9999')
 
 
-def _print(finding):
+def _print(finding) -> None:
     print(findings.text(finding), flush=True)
 
 
-def _progress(sentence):
+def _progress(sentence) -> None:
     print(f'{findings.printable(sentence)} …', file=sys.stderr, flush=True)
 
 
@@ -147,13 +149,13 @@ class Run:
     :param report: function of each `findings.Finding`
     """
 
-    def __init__(self, client, seconds, report):
+    def __init__(self, client, seconds, report) -> None:
         self._reader = readers.Reader(client, seconds)
         self._report = report
         self._settings = None
         self.found = []
 
-    def cluster(self, system_namespace, with_bmcs):
+    def cluster(self, system_namespace, with_bmcs) -> None:
         """Check the cluster and the installation.
 
         :param system_namespace: the operator's
@@ -185,7 +187,7 @@ class Run:
         if with_bmcs and self._has_definition():
             self._check(bmcs.AREA, bmcs.not_ready, reader, settings)
 
-    def bmc(self, namespace, name):
+    def bmc(self, namespace, name) -> None:
         """Check one BMC, after `cluster`.
 
         :param namespace: of the BMC
@@ -215,15 +217,15 @@ class Run:
             self._check(area, certificates.check, reader, found,
                         *served)
 
-    def _has_definition(self):
+    def _has_definition(self) -> bool:
         return not any(one.reason == installation.MISSING
                        for one in self.found)
 
-    def _add(self, finding):
+    def _add(self, finding) -> None:
         self.found.append(finding)
         self._report(finding)
 
-    def _check(self, area, function, *args):
+    def _check(self, area, function, *args) -> bool:
         """Add the findings of a check.
 
         :returns: whether the API server answers

@@ -6,6 +6,8 @@ A newer one than was tested is no reason to refuse it: `versions` warns.
 doc/source/operator/compatibility.rst has the same table, with what was tested.
 """
 
+from __future__ import annotations
+
 #: Oldest Kubernetes, and newest that was tested, (major, minor). Validating-
 #: AdmissionPolicies are served as v1 from 1.30 on.
 KUBERNETES = (1, 30), (1, 37)
@@ -30,6 +32,6 @@ def text(version):
     return '.'.join(map(str, version))
 
 
-def span(versions):
+def span(versions) -> str:
     """:returns: ``1.30 to 1.37``"""
     return f'{text(versions[0])} to {text(versions[-1])}'

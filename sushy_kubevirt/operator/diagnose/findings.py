@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The result of a check, and how results are printed."""
 
+from __future__ import annotations
+
 import dataclasses
 import enum
 import json
@@ -47,17 +49,17 @@ def ok(area, reason, message):
     return Finding(area, Status.OK, reason, message)
 
 
-def warning(area, reason, message, remedy=''):
+def warning(area, reason, message, remedy: str = ''):
     """:returns: a `Finding` with status WARNING"""
     return Finding(area, Status.WARNING, reason, message, remedy)
 
 
-def problem(area, reason, message, remedy=''):
+def problem(area, reason, message, remedy: str = ''):
     """:returns: a `Finding` with status PROBLEM"""
     return Finding(area, Status.PROBLEM, reason, message, remedy)
 
 
-def unknown(area, message, remedy=''):
+def unknown(area, message, remedy: str = ''):
     """:returns: a `Finding` with status UNKNOWN"""
     return Finding(area, Status.UNKNOWN, 'NotChecked', message, remedy)
 
@@ -128,7 +130,7 @@ def totals(found):
             for status in Status}
 
 
-def summary(found):
+def summary(found) -> str:
     """:returns: last line of the text"""
     counts = totals(found)
     return (f"{_count(counts['problem'], 'problem')}, "
@@ -136,7 +138,7 @@ def summary(found):
             f"{counts['unknown']} not checked, {counts['ok']} ok")
 
 
-def _count(number, noun):
+def _count(number, noun) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

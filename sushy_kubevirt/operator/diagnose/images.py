@@ -5,6 +5,8 @@ The tags of released images are versions. What another tag, or a digest, stands
 for is not known here.
 """
 
+from __future__ import annotations
+
 import re
 
 from sushy_kubevirt.operator import bmc_resources

@@ -2,6 +2,8 @@
 """Checks what ``kubectl apply -k etc/kubernetes`` installs for all BMCs: the
 definition of the resource, and the admission policies."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator.diagnose import findings
@@ -15,7 +17,7 @@ DEFINITION, POLICIES = 'Definition', 'Policies'
 MISSING = 'DefinitionMissing'
 
 
-def remedy():
+def remedy() -> str:
     """:returns: what to do when a part of it is missing or old"""
     return ('Apply the manifests of this version: kubectl apply -k '
             f'{manifests.where()}, or the overlay that was installed; or use '

@@ -4,6 +4,8 @@
 They state what an installation of this version contains.
 """
 
+from __future__ import annotations
+
 import os
 import pathlib
 import site
@@ -71,7 +73,7 @@ def read(path, folders=FOLDERS):
         + ', '.join(map(str, folders)))
 
 
-def where(path='', folders=FOLDERS):
+def where(path: str = '', folders=FOLDERS):
     """Tell an administrator where manifests are.
 
     :param path: of a file or folder in the folder of the manifests

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the way from a client to a BMC: endpoints, policies, protocols."""
 
+from __future__ import annotations
+
 import os
 
 from sushy_kubevirt.kube import errors
@@ -91,7 +93,7 @@ def protocols(reader, bmc, system_namespace, take, progress):
             at, port, reader.remaining(_SECONDS)))
 
 
-def _in_cluster():
+def _in_cluster() -> bool:
     return 'KUBERNETES_SERVICE_HOST' in os.environ
 
 
@@ -157,7 +159,7 @@ def _policies(reader, bmc):
         and selects(one['spec'].get('podSelector') or {}, labels))
 
 
-def selects(selector, labels):
+def selects(selector, labels) -> bool:
     """Tell whether a label selector matches.
 
     :param selector: dict, a ``LabelSelector``

@@ -5,6 +5,8 @@ The operator may also run outside of the cluster, so the Lease decides whether
 it works.
 """
 
+from __future__ import annotations
+
 import argparse
 import dataclasses
 import datetime

@@ -4,6 +4,8 @@
 What comes back is limited in size and time and is not trusted.
 """
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import socket

@@ -5,6 +5,8 @@ The only requests other than GET are reviews, which the API server answers and
 does not store.
 """
 
+from __future__ import annotations
+
 import time
 
 from sushy_kubevirt.kube import errors
@@ -26,7 +28,7 @@ class Reader:
     :param seconds: time for all requests together
     """
 
-    def __init__(self, client, seconds):
+    def __init__(self, client, seconds) -> None:
         self.client = client
         self._end = time.monotonic() + seconds
 
@@ -75,11 +77,11 @@ class Reader:
             resource, namespace, field_selector=f'metadata.name={name}')
             for one in items), None)
 
-    def list(self, resource, namespace=None, labels=''):
+    def list(self, resource, namespace=None, labels: str = ''):
         """:returns: list of dicts"""
         return list(self.iterate(resource, namespace, labels))
 
-    def iterate(self, resource, namespace=None, labels=''):
+    def iterate(self, resource, namespace=None, labels: str = ''):
         """Read a collection page by page.
 
         :returns: iterator of dicts

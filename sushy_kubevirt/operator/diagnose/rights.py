@@ -5,6 +5,8 @@ The API server is asked about each right, so that it does not matter by which
 roles it is granted, or by which authorizer.
 """
 
+from __future__ import annotations
+
 from concurrent import futures
 
 from sushy_kubevirt.kube import errors

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the storage classes that virtual media need."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator.diagnose import findings

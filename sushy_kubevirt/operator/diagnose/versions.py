@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks versions, and the state of KubeVirt and CDI."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import feature_gates

@@ -6,13 +6,15 @@ with it (``MACAlreadyExists``). Of several hosts the oldest has it, else the
 BMC that was first to want a host with it.
 """
 
+from __future__ import annotations
+
 import itertools
 
 
 class BootMacs:
     """The MAC addresses of hosts, and of BMCs that want a host."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._ranks = {}        # key: (MAC address, rank)
         self._keys = {}         # MAC address: {key: rank}
         self._count = itertools.count()

@@ -11,6 +11,8 @@ the claim's uid, so that an operator that was killed after creating it finds it
 again.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import datetime
@@ -58,7 +60,7 @@ class _Refused(Exception):
     :param message: a sentence
     """
 
-    def __init__(self, reason, message):
+    def __init__(self, reason, message) -> None:
         super().__init__(message)
         self.reason = reason
 
@@ -70,7 +72,7 @@ class ClaimController:
     :param client: an `api.Api`
     """
 
-    def __init__(self, options, client):
+    def __init__(self, options, client) -> None:
         self._api = client
         self._options = options.hosts
         self._at = options.hosts.claim_templates
@@ -102,7 +104,7 @@ class ClaimController:
         # A tenant with many claims must not keep it busy with Events.
         self._events = workqueue.Queue(self._record, 1)
 
-    async def run(self):
+    async def run(self) -> None:
         """Watch and work, without end."""
         logged = None
         while True:
@@ -138,18 +140,18 @@ class ClaimController:
 
     # Watches
 
-    def _claim_changed(self, key):
+    def _claim_changed(self, key) -> None:
         if self._claims.get(key) is None:
             self._told.pop(key, None)
             self._events.forget(key)
         self._queue.add(key)
 
-    def _rules_changed(self, key):
+    def _rules_changed(self, key) -> None:
         """Check all claims: a policy or a template has changed."""
         for one in self._claims.keys():
             self._queue.add(one)
 
-    def _vm_changed(self, key):
+    def _vm_changed(self, key) -> None:
         """Check the claim of a VM: it, its BMC or its host has changed."""
         vm = self._vms.get(key)
         self._templates.discard(key)
@@ -269,7 +271,7 @@ class ClaimController:
         host, bmc = self._hosts.get(at), self._bmcs.get(at)
         return bool(host and host['paused'] or bmc and bmc['paused'])
 
-    async def _assign(self, vm, claim):
+    async def _assign(self, vm, claim) -> None:
         """Record the claim that baremetal-operator has bound a host to."""
         metadata, key = vm['metadata'], (claim.namespace, claim.name)
         self._vms.put(await self._api.patch(
@@ -282,14 +284,14 @@ class ClaimController:
         LOG.info('VM %s/%s is for HostClaim %s/%s now, to which its '
                  'BareMetalHost is bound', *kept.at(vm), *key)
 
-    def _tell_failure(self, vm, claim):
+    def _tell_failure(self, vm, claim) -> None:
         """Tell why KubeVirt cannot create a VM's disks, or start it."""
         for one in (vm.get('status') or {}).get('conditions') or ():
             if claim and (one['type'], one['status']) == ('Failure', 'True'):
                 self._tell(claim, 'VirtualMachineFailed', (
                     f"VM {vm['metadata']['name']}: {one.get('message', '')}"))
 
-    async def _keep(self, vm):
+    async def _keep(self, vm) -> None:
         """Have a BMC for a VM."""
         at = kept.at(vm)
         if 'deletionTimestamp' in vm['metadata'] or (
@@ -303,7 +305,7 @@ class ClaimController:
             made = await self._api.get(bmc_resources.BMC, *at)
         self._bmcs.put(made)
 
-    async def _release(self, vm):
+    async def _release(self, vm) -> None:
         """Delete a VM after its BMC, which is deleted after its host."""
         metadata, at = vm['metadata'], kept.at(vm)
         bmc = self._bmcs.get(at)
@@ -454,7 +456,7 @@ class ClaimController:
                 break
         return made
 
-    async def _find_sent(self):
+    async def _find_sent(self) -> None:
         """Look for the VMs of requests whose responses were lost.
 
         They count for the limits before another VM is created.
@@ -470,7 +472,7 @@ class ClaimController:
                    for at in self._vms_of.get(
                        (claim.namespace, claim.name), ()))
 
-    def _tell(self, claim, reason, message):
+    def _tell(self, claim, reason, message) -> None:
         """Write an Event, unless it was the claim's last one."""
         key, told = (claim.namespace, claim.name), (
             claim.uid, reason, message)
@@ -478,7 +480,7 @@ class ClaimController:
             self._told[key] = told
             self._events.add(key)
 
-    async def _record(self, key):
+    async def _record(self, key) -> None:
         body, told = self._claims.get(key), self._told.get(key)
         if body is None or told is None or told[0] != body['metadata']['uid']:
             return

@@ -8,6 +8,8 @@ claims of one namespace, to the Secrets there into which user data is copied,
 and to the HardwareData of hosts, by namespace.
 """
 
+from __future__ import annotations
+
 import argparse
 import base64
 import ipaddress
@@ -61,7 +63,7 @@ class _Refused(Exception):
     """What the user asked for is not possible; the message says why."""
 
 
-def main(arguments):
+def main(arguments) -> int:
     """Make the account, and print or write the Secret.
 
     :param arguments: list of words, without the subcommand's

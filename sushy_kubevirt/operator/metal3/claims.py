@@ -5,6 +5,8 @@ Decides as baremetal-operator does (``pkg/hostclaim/hostclaim_manager.go``,
 main of 2026-08), so that a VM is only created for a claim that gets it.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import re
 
@@ -158,7 +160,7 @@ def needs_labels(policies):
     return any(_constraints(one).get('hasLabels') for one in policies)
 
 
-def admitted(policies, namespace, labels):
+def admitted(policies, namespace, labels) -> bool:
     """Tell whether policies admit the claims of a namespace to the hosts of
     theirs.
 
@@ -199,7 +201,7 @@ def _admits(policy, namespace, labels):
                for pair in its.get('hasLabels') or ())
 
 
-def _search(pattern, text):
+def _search(pattern, text) -> bool:
     """Search as Go does, whose regular expressions are RE2's.
 
     Unlike `re`, RE2 takes time in proportion to the text, whatever the

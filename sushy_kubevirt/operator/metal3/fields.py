@@ -5,6 +5,8 @@ Fields and their values: ``apis/metal3.io/v1alpha1/baremetalhost_types.go`` of
 baremetal-operator; forms of ``bmc.address``: ``pkg/hardwareutils/bmc``.
 """
 
+from __future__ import annotations
+
 import string
 
 from sushy_kubevirt.machine import architecture
@@ -53,7 +55,7 @@ def secret_name(name):
     return naming.base(name) + '-host'
 
 
-def address(bmc, status, external=False):
+def address(bmc, status, external: bool = False):
     """Make ``spec.bmc.address``.
 
     :param bmc: a `spec.Bmc`
@@ -168,7 +170,7 @@ def merged_labels(present, bmc, vm, options):
             **labels(bmc, vm, options)}
 
 
-def _is_copied(name, options):
+def _is_copied(name, options) -> bool:
     return name in options.labels or (
         f"{name.partition('/')[0]}/*" in options.labels)
 

@@ -11,6 +11,8 @@ adds its results to the status of the BMC, whose other parts `reconcile`
 writes.
 """
 
+from __future__ import annotations
+
 import asyncio
 import datetime
 import logging
@@ -56,7 +58,7 @@ class HostController:
     :param client: an `api.Api`
     """
 
-    def __init__(self, options, client):
+    def __init__(self, options, client) -> None:
         self._api = client
         self._options = options.hosts
         namespaces = options.namespaces or (None,)
@@ -88,7 +90,7 @@ class HostController:
         self._queue = workqueue.Queue(self._reconcile, WORKERS)
         self._orphans = workqueue.Queue(self._release_orphan, 1)
 
-    async def run(self):
+    async def run(self) -> None:
         """Watch and work, without end."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -104,7 +106,7 @@ class HostController:
 
     # Watches
 
-    async def _watch_hosts(self):
+    async def _watch_hosts(self) -> None:
         """Watch hosts whenever their definition exists."""
         while True:
             found = await self._problem()
@@ -148,7 +150,7 @@ class HostController:
             return None, host_state.unlisted(e)
         return True, None
 
-    def _start(self):
+    def _start(self) -> None:
         """Work on all BMCs, if all that they depend on is known."""
         if not all(one.listed.is_set() for one in self._informers):
             return
@@ -162,11 +164,11 @@ class HostController:
         for key in self._vms.keys():
             self._orphans.add(key)
 
-    def _changed(self, key):
+    def _changed(self, key) -> None:
         if self._queue.started:
             self._queue.add(key)
 
-    def _host_changed(self, key):
+    def _host_changed(self, key) -> None:
         """Note a pause at once: a host that is moved may be gone before its
         BMC is worked on.
         """
@@ -180,7 +182,7 @@ class HostController:
                 host_state.is_paused(host)) else None
         self._changed(key)
 
-    def _bmc_changed(self, key):
+    def _bmc_changed(self, key) -> None:
         for ref in self._refs.pop(key, ()):
             self._users[ref].discard(key)
             if not self._users[ref]:
@@ -205,12 +207,12 @@ class HostController:
                 self._users.setdefault(ref, set()).add(key)
         self._changed(key)
 
-    def _want_no_mac(self, key):
+    def _want_no_mac(self, key) -> None:
         for other in self._macs.drop(key):
             self._changed(other)
 
     def _users_changed(self, resource):
-        def changed(key):
+        def changed(key) -> None:
             users = self._users.get((resource, key), ())
             for one in users:
                 self._changed(one)
@@ -250,7 +252,7 @@ class HostController:
             if refused:
                 raise workqueue.Failure(getattr(refused, 'retry_after', None))
 
-    def _may_tell(self, key, refused):
+    def _may_tell(self, key, refused) -> bool:
         now = time.monotonic()
         if refused is None:
             self._told.pop(key, None)
@@ -479,7 +481,7 @@ class HostController:
         await self._let_go(bmc, body, vm)
         return None
 
-    async def _delete_secret(self, bmc):
+    async def _delete_secret(self, bmc) -> None:
         name = fields.secret_name(bmc.name)
         if self._secrets.get((bmc.namespace, name)) is None:
             return
@@ -496,14 +498,14 @@ class HostController:
     # The finalizer of the BMC is added first and removed last, so that there
     # is a BMC that removes that of the VM.
 
-    async def _hold(self, bmc, body, vm):
+    async def _hold(self, bmc, body, vm) -> None:
         """Keep VM and BMC from being deleted before their host."""
         await self._set_finalizer(
             bmc_resources.BMC, self._bmcs, body, True)
         await self._set_finalizer(
             bmc_resources.VM, self._vms, vm, True)
 
-    async def _let_go(self, bmc, body, vm):
+    async def _let_go(self, bmc, body, vm) -> None:
         self._want_no_mac((bmc.namespace, bmc.name))
         await self._delete_secret(bmc)
         if vm is not None:
@@ -512,7 +514,7 @@ class HostController:
             bmc_resources.BMC, self._bmcs, body, False)
         self._paused.pop((bmc.namespace, bmc.name), None)
 
-    async def _let_vm_go(self, bmc, vm):
+    async def _let_vm_go(self, bmc, vm) -> None:
         """Let the VM be deleted, unless another BMC of it has a host."""
         for key in self._users.get((bmc_resources.VM, (
                 bmc.vm.namespace, bmc.vm.name)), ()):
@@ -569,7 +571,7 @@ class HostController:
 
     # Status
 
-    async def _write_status(self, bmc, body, state):
+    async def _write_status(self, bmc, body, state) -> None:
         body = self._bmcs.get((bmc.namespace, bmc.name))
         if body is None or body['metadata']['uid'] != bmc.uid:
             return
@@ -606,7 +608,7 @@ def _identity(secret):
         'source': (metadata.get('annotations') or {}).get(fields.SOURCE)}
 
 
-def _is_held(obj):
+def _is_held(obj) -> bool:
     return naming.HOST_FINALIZER in (
         obj['metadata'].get('finalizers') or ())
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the status of a BMC says of its BareMetalHost."""
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.operator import conditions
@@ -258,7 +260,7 @@ def release_unknown(bmc, state):
         f'may have a BareMetalHost. {_override(bmc)}')))
 
 
-def _override(bmc):
+def _override(bmc) -> str:
     return ('To delete BMC and VM at once, with what runs on the VM: kubectl '
             f'annotate virtualmachinebmc {bmc.name} --namespace '
             f'{bmc.namespace} {naming.SKIP_HOST}=true')
@@ -275,12 +277,12 @@ def _error(status):
     return what[:700].rstrip('. ') + '.'
 
 
-def is_paused(host):
+def is_paused(host) -> bool:
     """Tell whether a host is paused, or being moved to another cluster."""
     return not {PAUSED, DELETE_FOR_MOVE}.isdisjoint(_annotations(host))
 
 
-def is_detached(host):
+def is_detached(host) -> bool:
     """Tell whether a host is not managed by Ironic."""
     return DETACHED in _annotations(host)
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `ClaimController` keeps of objects in memory."""
 
+from __future__ import annotations
+
 import json
 
 from sushy_kubevirt.operator.metal3 import claims

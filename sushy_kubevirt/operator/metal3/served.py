@@ -6,7 +6,7 @@
 SECONDS = 10
 
 
-async def check(api, kinds, namespaces):
+async def check(api, kinds, namespaces) -> bool:
     """Check whether all objects of some kinds can be listed.
 
     :param api: an `api.Api`

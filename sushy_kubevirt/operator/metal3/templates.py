@@ -6,6 +6,8 @@ Each of its VMs has disks, MAC addresses and a firmware UUID of its own, all
 derived from the claim's uid: a second attempt makes the same VM.
 """
 
+from __future__ import annotations
+
 import copy
 import hashlib
 import re
@@ -59,7 +61,7 @@ def is_template(vm):
     return _annotations(vm).get(TEMPLATE) == 'true'
 
 
-def is_made_here(vm):
+def is_made_here(vm) -> bool:
     """Tell whether a VM was made for a claim.
 
     :param vm: dict, its metadata is enough
@@ -149,7 +151,7 @@ def _check_permitted(pod):
             raise Unusable(f'annotation {key} of spec.template runs a sidecar')
 
 
-def name(template, seed):
+def name(template, seed) -> str:
     """Make the name of the VM of a claim.
 
     :param template: name
@@ -171,7 +173,7 @@ def mac(seed, index):
         digest[0] & 0xf0 | 0x02, *digest[1:6]))
 
 
-def vm(template, claim, attempt=0):
+def vm(template, claim, attempt: int = 0):
     """Make the VM of a claim.
 
     :param template: dict, a VM for which `check` passes
@@ -225,7 +227,7 @@ def vm(template, claim, attempt=0):
         'spec': spec}
 
 
-def bmc(vm, selected, external=False):
+def bmc(vm, selected, external: bool = False):
     """Make the BMC of a claim's VM.
 
     :param vm: dict

@@ -6,6 +6,8 @@ Secrets, with their versions. A *reservation* records the slot alone; the pod
 ignores it.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 

@@ -8,6 +8,8 @@ and written as a whole for each BMC that comes or goes. For a VM in another
 namespace, the BMC has a Role there; see `rbac`.
 """
 
+from __future__ import annotations
+
 import collections
 
 from sushy_kubevirt.kube import quantity

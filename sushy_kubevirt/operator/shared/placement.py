@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a BMC runs: in a pod of its own, or in a slot of a shared pod."""
 
+from __future__ import annotations
+
 import dataclasses
 
 from sushy_kubevirt.operator import naming

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads and writes the objects of a shard in the cluster."""
 
+from __future__ import annotations
+
 import logging
 
 from sushy_kubevirt.kube import errors
@@ -29,7 +31,7 @@ class ShardObjects:
     :param cache: a `cache.Cache`
     """
 
-    def __init__(self, api, cache):
+    def __init__(self, api, cache) -> None:
         self._api = api
         self._cache = cache
         self._executor = executor.Executor(api, cache)
@@ -110,13 +112,13 @@ class ShardObjects:
                     'it by its managedFields', resource.kind, name)
         raise workqueue.Failure(workqueue.LONGEST_PAUSE / 4)
 
-    async def _execute(self, shard, step):
+    async def _execute(self, shard, step) -> None:
         try:
             await self._executor.execute(None, step, None, shard.tried)
         except executor.PlanOutdated:
             pass
 
-    async def delete(self, shard, resource, name=None):
+    async def delete(self, shard, resource, name=None) -> None:
         """Delete an object of a shard, if it exists."""
         live = self.ours(resource, shard, name)
         if live is not None and 'deletionTimestamp' not in live['metadata']:

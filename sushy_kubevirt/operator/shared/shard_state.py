@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One shared pod and its BMCs, in memory."""
 
+from __future__ import annotations
+
 import time
 
 from sushy_kubevirt.operator.shared import entry
@@ -24,7 +26,7 @@ class Member:
                  'policy', 'secrets', 'vm', 'redfish', 'display', 'size',
                  'since')
 
-    def __init__(self, uid, slot):
+    def __init__(self, uid, slot) -> None:
         self.uid = uid
         self.slot = slot
         self.digest = ''
@@ -50,7 +52,7 @@ class Shard:
     ``tried`` as in `plan.steps`.
     """
 
-    def __init__(self, namespace, number, room):
+    def __init__(self, namespace, number, room) -> None:
         self.namespace = namespace
         self.number = number
         self.room = room

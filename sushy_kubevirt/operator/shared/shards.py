@@ -8,6 +8,8 @@ of writes. Entries are not stored here but made by the reconciles of their
 BMCs; this has their digests only.
 """
 
+from __future__ import annotations
+
 import asyncio
 import collections
 import dataclasses
@@ -70,7 +72,7 @@ class Shards:
     """
 
     def __init__(self, options, api, cache, upgrade_slots, wake,
-                 count=lambda counts: None):
+                 count=lambda counts: None) -> None:
         self._default = options.default_placement
         self._bmcs_per_pod = options.bmcs_per_pod
         self._defaults = deployments.from_options(options)
@@ -114,7 +116,7 @@ class Shards:
             deployment=shard.deployment, taken=shard.taken,
             refused=shard.refused, waiting=shard.waiting)
 
-    def claim(self, bmc):
+    def claim(self, bmc) -> None:
         """Give a BMC a slot: the lowest free one of the first shard with room,
         with BMCs that have a NetworkPolicy or with others.
 
@@ -142,7 +144,7 @@ class Shards:
         self._of[key] = shard
         self._changed(shard)
 
-    def enter(self, bmc, text):
+    def enter(self, bmc, text) -> None:
         """Set the entry of a BMC that has a slot, and the rights to its VM.
 
         :param bmc: a `spec.Bmc`
@@ -169,7 +171,7 @@ class Shards:
         member.size = size
         self._changed(shard)
 
-    def revoke(self, bmc):
+    def revoke(self, bmc) -> None:
         """Take the rights to the VM of a BMC from its pod.
 
         :param bmc: a `spec.Bmc`
@@ -179,7 +181,7 @@ class Shards:
             member.vm = ''
             self._changed(shard)
 
-    def release(self, key):
+    def release(self, key) -> None:
         """Free the slot of a BMC.
 
         :param key: (namespace, name)
@@ -191,7 +193,7 @@ class Shards:
                 self._rest(shard, member.slot)
             self._changed(shard)
 
-    def _rest(self, shard, slot):
+    def _rest(self, shard, slot) -> None:
         self._resting[shard.namespace, shard.number][
             slot] = time.monotonic() + REST_SECONDS
 
@@ -230,7 +232,7 @@ class Shards:
 
     # What the cluster has
 
-    def load(self):
+    def load(self) -> None:
         """Read the record, when all resources were listed once."""
         found = set()
         for resource in objects.KINDS:
@@ -257,7 +259,7 @@ class Shards:
             self._read_reports(shard)
             self._changed(shard)
 
-    def _load_members(self, shard, data):
+    def _load_members(self, shard, data) -> None:
         taken = set()
         roles = [self._cluster.ours(bmc_resources.ROLE, shard, name)
                  for name in self._cluster.names(bmc_resources.ROLE, shard)]
@@ -299,7 +301,7 @@ class Shards:
                 # It has changed meanwhile, and moves when it is entered.
                 member.policy = spec.NetworkPolicy(shard.closed)
 
-    def deny(self, hosts):
+    def deny(self, hosts) -> None:
         """Replace the cluster's hosts, and write all shards.
 
         :param hosts: tuple, see `config_map.Denied`
@@ -309,11 +311,11 @@ class Shards:
             for shard in shards.values():
                 self._changed(shard)
 
-    def start(self):
+    def start(self) -> None:
         """Start writing."""
         self._queue.start()
 
-    async def close(self, seconds):
+    async def close(self, seconds) -> None:
         """Stop.
 
         :param seconds: that a write has to finish
@@ -323,7 +325,7 @@ class Shards:
         self._due.clear()
         await self._queue.close(seconds)
 
-    def seen(self, resource, namespace, name, gone=None):
+    def seen(self, resource, namespace, name, gone=None) -> None:
         """Note that an object of a shard has changed, or is gone.
 
         :param name: of any object; others are ignored
@@ -352,7 +354,7 @@ class Shards:
         self._changed(shard)
 
     @staticmethod
-    def _keep_entries(shard, data):
+    def _keep_entries(shard, data) -> None:
         """Have the entries of a record that was deleted written again, as the
         pod goes on serving them.
 
@@ -363,7 +365,7 @@ class Shards:
                     data.get(name, '')) == member.digest:
                 member.pending = data[name]
 
-    def wake(self, key):
+    def wake(self, key) -> None:
         """Write a shard whose upgrade has waited.
 
         :param key: (namespace, number)
@@ -372,19 +374,19 @@ class Shards:
         if shard is not None:
             self._changed(shard)
 
-    def _read_deployment(self, shard):
+    def _read_deployment(self, shard) -> None:
         before = shard.deployment
         shard.deployment = self._cluster.ours(bmc_resources.DEPLOYMENT, shard)
         self._set_stopped(shard)
         if _state(before) != _state(shard.deployment):
             self._wake_members(shard)
 
-    def _set_stopped(self, shard):
+    def _set_stopped(self, shard) -> None:
         self._upgrade_slots.update(
             (shard.namespace, shard.number),
             rollout.is_stopped(shard.deployment))
 
-    def _read_reports(self, shard):
+    def _read_reports(self, shard) -> None:
         found = self._cluster.ours(
             bmc_resources.CONFIG_MAP, shard,
             objects.served(naming.shared(shard.number)))
@@ -397,12 +399,12 @@ class Shards:
                 changed.append((shard.namespace, name))
         self._wake(changed)
 
-    def _wake_members(self, shard):
+    def _wake_members(self, shard) -> None:
         self._wake([(shard.namespace, name) for name in shard.members])
 
     # Writing
 
-    def _changed(self, shard):
+    def _changed(self, shard) -> None:
         """Write a shard soon, together with what changes until then."""
         key = shard.namespace, shard.number
         if not self._queue.started or key in self._due:
@@ -412,7 +414,7 @@ class Shards:
         self._due[key] = asyncio.get_running_loop().call_later(
             pause, self._queue_now, key)
 
-    def _queue_now(self, key):
+    def _queue_now(self, key) -> None:
         self._due.pop(key, None)
         self._queue.add(key)
 
@@ -454,7 +456,7 @@ class Shards:
                              for number, one in shards.items()})
             self._report(shard, '', None)
 
-    def _report(self, shard, taken, refused):
+    def _report(self, shard, taken, refused) -> None:
         if (shard.taken, shard.refused) != (taken, refused):
             shard.taken, shard.refused = taken, refused
             if taken:
@@ -567,7 +569,7 @@ class Shards:
             # A BMC that has left and is back may be reported already.
             self._read_reports(shard)
 
-    async def _ensure_deployment(self, shard, wanted):
+    async def _ensure_deployment(self, shard, wanted) -> None:
         """Create or change the Deployment, as the rollout of an upgrade lets.
 
         Everything in it comes from the operator's version and options.
@@ -606,7 +608,7 @@ class Shards:
             shard.waiting = waits
             self._wake_members(shard)
 
-    async def _remove(self, shard):
+    async def _remove(self, shard) -> None:
         """Delete the objects of a shard without members."""
         for resource in objects.KINDS:
             for name in self._cluster.names(resource, shard):

@@ -9,6 +9,8 @@ are checked by `sushy_kubevirt.redfish.services.authenticator`, privileges by
 `authorization`.
 """
 
+from __future__ import annotations
+
 import base64
 import ipaddress
 
@@ -47,7 +49,7 @@ _TOKEN_PROTOCOL = 'x-auth-token.'
 _ACCOUNT_KEY = 'sushy_kubevirt.account'
 
 
-def authenticate():
+def authenticate() -> None:
     """Store the account of the request in ``flask.g.account``.
 
     For Flask's before_request. The account is an `account_files.Account`, or

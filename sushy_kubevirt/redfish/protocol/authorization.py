@@ -8,6 +8,8 @@ because every schema has a fixed place here. A new route needs no entry: the
 last row lets every login read it and requires ConfigureManager to change it.
 """
 
+from __future__ import annotations
+
 import functools
 import re
 
@@ -54,7 +56,7 @@ _PREFIX = '/redfish/v1/'
 _owners = {}
 
 
-def register_owner(rule, owner):
+def register_owner(rule, owner) -> None:
     """Register how to find the account that owns a resource.
 
     Needed for resources that ConfigureSelf gives access to.
@@ -106,7 +108,7 @@ def check():
         403, messages.message('InsufficientPrivilege'))
 
 
-def has(privilege):
+def has(privilege) -> bool:
     """Return whether the account of the request has a privilege.
 
     True if no accounts are configured.

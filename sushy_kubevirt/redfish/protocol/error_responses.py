@@ -18,6 +18,8 @@ Status codes for errors of `sushy_kubevirt.kube.errors`:
   in again), and 503 would ask the client to wait; neither would help.
 """
 
+from __future__ import annotations
+
 import json
 import math
 
@@ -46,7 +48,7 @@ class RedfishError(Exception):
     :param headers: dict of additional headers
     """
 
-    def __init__(self, status, *entries, headers=None):
+    def __init__(self, status, *entries, headers=None) -> None:
         entries = entries[:MAX_MESSAGES]
         super().__init__('; '.join(entry['Message'] for entry in entries))
         self.status = status
@@ -70,7 +72,7 @@ def uri_not_found():
         'ResourceMissingAtURI', flask.request.path))
 
 
-def general_error(status, text, resolution='', headers=None):
+def general_error(status, text, resolution: str = '', headers=None):
     """Create an error without a message in the Base registry (GeneralError).
 
     :param status: HTTP status code

@@ -12,6 +12,8 @@ worker has written is read again: of a VM by `services.written_versions`, else
 here.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import threading
@@ -43,7 +45,7 @@ _LOCK_TIMEOUT = 60
 _locks = tuple(threading.Lock() for _ in range(64))
 
 
-def compute(document, text=None):
+def compute(document, text=None) -> str:
     """Compute the ETag of a resource.
 
     :param document: dict
@@ -142,7 +144,7 @@ def precondition_failed():
         412, messages.message('PreconditionFailed'))
 
 
-def release_lock(environ):
+def release_lock(environ) -> None:
     """Release the lock that `check_preconditions` took, if it took one.
 
     :param environ: of the request (WSGI)

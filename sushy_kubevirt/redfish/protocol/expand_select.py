@@ -5,6 +5,8 @@ In the order that DSP0266, "Query parameters", demands. Input dicts are not
 modified.
 """
 
+from __future__ import annotations
+
 import urllib.parse
 
 from sushy_kubevirt.redfish.protocol import error_responses
@@ -84,7 +86,7 @@ class _Expansion:
     :param which: ``*`` all links, ``~`` those below Links, ``.`` the others
     """
 
-    def __init__(self, which):
+    def __init__(self, which) -> None:
         self._links = which in '*~'
         self._others = which in '*.'
         self._read = 0

@@ -7,6 +7,8 @@ Transfer-Encoding, chunks. `check` is for a request of any server;
 accepts almost everything; `CheckedBody` is for that of gunicorn.
 """
 
+from __future__ import annotations
+
 import errno
 import functools
 import io
@@ -106,14 +108,14 @@ class ChunkedBody(io.RawIOBase):
     :param stream: binary stream with ``read`` and ``readline``
     """
 
-    def __init__(self, stream):
+    def __init__(self, stream) -> None:
         super().__init__()
         self._stream = stream
         self._left = 0      # bytes of the chunk
         self._first = True
         self._ended = False
 
-    def readable(self):
+    def readable(self) -> bool:
         return True
 
     def readinto(self, buffer):
@@ -165,12 +167,12 @@ class CheckedBody(io.RawIOBase):
     :param stream: gunicorn's ``Body``
     """
 
-    def __init__(self, stream):
+    def __init__(self, stream) -> None:
         super().__init__()
         self._stream = stream
         self._failed = False
 
-    def readable(self):
+    def readable(self) -> bool:
         return True
 
     def readinto(self, buffer):

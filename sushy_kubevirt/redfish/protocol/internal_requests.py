@@ -5,6 +5,8 @@ With the client's account and the same access checks, but without HTTP and
 without the processing of responses.
 """
 
+from __future__ import annotations
+
 import io
 
 import flask

@@ -5,6 +5,8 @@ A message has the registry's text with its arguments filled in. Details, such
 as Kubernetes' error text or the allowed values, follow as a sentence.
 """
 
+from __future__ import annotations
+
 import json
 
 REGISTRY = 'Base.1.18'
@@ -253,7 +255,7 @@ def _to_json(value):
         return f'({type(value).__name__})'
 
 
-def message(key, *args, detail='', resolution='', related=()):
+def message(key, *args, detail: str = '', resolution: str = '', related=()):
     """Make an entry of @Message.ExtendedInfo.
 
     :param key: MessageKey in the registry

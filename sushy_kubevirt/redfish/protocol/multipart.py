@@ -5,6 +5,8 @@ multipart/form-data (RFC 7578): parts with JSON objects, then one with a file.
 The file is not stored: memory use does not depend on its size.
 """
 
+from __future__ import annotations
+
 import json
 
 import flask
@@ -48,7 +50,7 @@ class Form:
         it has as many
     """
 
-    def __init__(self, parameters, file):
+    def __init__(self, parameters, file) -> None:
         request = flask.request
         boundary = request.mimetype_params.get('boundary')
         if request.mimetype != CONTENT_TYPE or not boundary:

@@ -7,6 +7,8 @@ property name to type (`bool`, `str`, `int`, `list` ...), to a tuple of allowed
 strings, to another shape, or to `ReadOnly`.
 """
 
+from __future__ import annotations
+
 import datetime
 import errno
 import functools
@@ -40,7 +42,7 @@ class ReadOnly:
     :param why: sentence for the error message, optional
     """
 
-    def __init__(self, why=''):
+    def __init__(self, why: str = '') -> None:
         self.why = why
 
 
@@ -118,7 +120,7 @@ def _has_body(request):
     return 'HTTP_TRANSFER_ENCODING' in request.environ
 
 
-def drain(request, response):
+def drain(request, response) -> None:
     """Read the rest of the request body.
 
     Otherwise the server takes the rest for the next request, or closes a
@@ -210,7 +212,7 @@ def validated(given, shape):
     return values
 
 
-def _writable_names(shape, prefix=''):
+def _writable_names(shape, prefix: str = ''):
     for name, kind in shape.items():
         if isinstance(kind, dict):
             yield from _writable_names(kind, prefix + name + '/')

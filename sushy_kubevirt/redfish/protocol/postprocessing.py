@@ -7,6 +7,8 @@ OData-Version, Allow, Cache-Control, Strict-Transport-Security, and Link to
 the schema.
 """
 
+from __future__ import annotations
+
 import functools
 import json
 
@@ -108,7 +110,7 @@ def _finish_read(request, response):
 
 
 @functools.lru_cache(maxsize=256)
-def _described_by(kind):
+def _described_by(kind) -> str:
     return f'<{schemas.json_uri(kind)}>; rel=describedby'
 
 
@@ -136,7 +138,7 @@ def _serialize(response):
     return response
 
 
-def _set_text(response, text):
+def _set_text(response, text) -> None:
     if isinstance(response, responses.Document):
         # It has no Content-Length yet; set_data() would compute one.
         response.response = [text.encode()]
@@ -144,7 +146,7 @@ def _set_text(response, text):
         response.set_data(text)
 
 
-def prefers(preference):
+def prefers(preference) -> bool:
     """Check whether the header Prefer has a preference (RFC 7240).
 
     :param preference: such as ``return=representation``

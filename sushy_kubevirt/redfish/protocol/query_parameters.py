@@ -6,6 +6,8 @@ parameters that begin with ``$`` are refused, all others ignored.
 `expand_select` applies the result to a resource.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import re
 import urllib.parse

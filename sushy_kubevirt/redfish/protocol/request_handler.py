@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Werkzeug's request handler, with Redfish bodies for errors of its own."""
 
+from __future__ import annotations
+
 import contextlib
 import select
 import time
@@ -24,7 +26,7 @@ _GAP_SECONDS = 0.01
 class _Lines:
     """A stream that remembers the lines that were read."""
 
-    def __init__(self, stream):
+    def __init__(self, stream) -> None:
         self._stream = stream
         self.lines = []
 
@@ -45,7 +47,7 @@ class _Rest:
     :param connection: its socket
     """
 
-    def __init__(self, stream, connection):
+    def __init__(self, stream, connection) -> None:
         self._stream = stream
         self._connection = connection
 
@@ -73,7 +75,7 @@ class _Rest:
 class RequestHandler(serving.WSGIRequestHandler):
     """Reads requests and calls the application, in a thread of each."""
 
-    def parse_request(self):
+    def parse_request(self) -> bool:
         """Read the header.
 
         :returns: whether it is valid; if not, an error was sent
@@ -111,7 +113,7 @@ class RequestHandler(serving.WSGIRequestHandler):
         self.rfile = _Rest(self.rfile, self.connection)
         return environ
 
-    def send_header(self, keyword, value):
+    def send_header(self, keyword, value) -> None:
         """Send a header (`http.server` and Werkzeug call it).
 
         Werkzeug closes each connection, and says so in a header of its own. Of
@@ -132,7 +134,7 @@ class RequestHandler(serving.WSGIRequestHandler):
         self.send_error(code)
         raise ConnectionError('The request was rejected')
 
-    def send_error(self, code, message=None, explain=None):
+    def send_error(self, code, message=None, explain=None) -> None:
         """Send an error response (`http.server` calls it).
 
         :param code: HTTP status code
@@ -160,7 +162,7 @@ class RequestHandler(serving.WSGIRequestHandler):
         self.wfile.flush()
         self._drain()
 
-    def _drain(self):
+    def _drain(self) -> None:
         end = time.monotonic() + _DRAIN_SECONDS
         left = _DRAIN_BYTES
         self.connection.settimeout(_PAUSE_SECONDS)

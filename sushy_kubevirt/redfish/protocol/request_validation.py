@@ -5,6 +5,8 @@ DSP0266, "Request headers", "HTTP methods", "Query parameters". Bodies are
 checked by `payload`.
 """
 
+from __future__ import annotations
+
 import functools
 
 import flask
@@ -36,7 +38,7 @@ _OTHER_SITES = ('cross-site', 'same-site')
 _JSON = 'application/json'
 
 
-def strip_members_segment(environ):
+def strip_members_segment(environ) -> None:
     """Treat POST to ``<collection>/Members`` as POST to the collection.
 
     DSP0266, "POST (create)".

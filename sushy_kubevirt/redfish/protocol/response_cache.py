@@ -13,6 +13,8 @@ can fill it by GETs with other headers, also without login, and then displace
 their own responses only, see `shares`.
 """
 
+from __future__ import annotations
+
 import collections
 import hashlib
 import secrets
@@ -59,7 +61,7 @@ class Response:
 
     __slots__ = ('status', 'headers', 'body', 'rule', 'conditions')
 
-    def __init__(self, status, headers, body, conditions):
+    def __init__(self, status, headers, body, conditions) -> None:
         self.status = status
         self.headers = headers
         self.body = body
@@ -73,7 +75,7 @@ class ResponseCache:
     :param most: largest number of bytes of all responses
     """
 
-    def __init__(self, most=MAX_BYTES):
+    def __init__(self, most=MAX_BYTES) -> None:
         self._most = most
         self._lock = threading.Lock()
         self._responses = collections.OrderedDict()
@@ -142,13 +144,13 @@ class ResponseCache:
             self._store(digest, Response(*head, body, conditions))
         return [body]
 
-    def clear(self):
+    def clear(self) -> None:
         """Remove all responses."""
         with self._lock:
             self._responses.clear()
             self._bytes = 0
 
-    def _store(self, digest, response):
+    def _store(self, digest, response) -> None:
         with self._lock:
             self._drop(digest)
             self._responses[digest] = response
@@ -168,13 +170,13 @@ class ResponseCache:
         return next(digest for digest, response in self._responses.items()
                     if response.conditions.owner == owner)
 
-    def _drop(self, digest):
+    def _drop(self, digest) -> None:
         dropped = self._responses.pop(digest, None)
         if dropped is not None:
             self._bytes -= _size(dropped)
 
 
-def note_conditions():
+def note_conditions() -> None:
     """Note on what the response to this request depends, if all is known.
 
     For Flask's before_request, as the last check.
@@ -202,7 +204,7 @@ class _Conditions:
     __slots__ = ('rule', '_services', 'account', 'owner', '_token',
                  '_machine', '_version')
 
-    def __init__(self, rule):
+    def __init__(self, rule) -> None:
         self.rule = rule
         self._services = authentication.services()
         self.account = flask.g.account
@@ -212,7 +214,7 @@ class _Conditions:
         self._version = self._machine_version()
 
     @property
-    def complete(self):
+    def complete(self) -> bool:
         """Whether all conditions are known."""
         return self._machine is None or self._version is not None
 

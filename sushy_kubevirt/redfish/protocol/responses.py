@@ -5,6 +5,8 @@ A view returns one of these. Headers, ETags, query parameters and the JSON text
 are added to all of them by `postprocessing`.
 """
 
+from __future__ import annotations
+
 import flask
 
 _JSON = 'application/json'
@@ -19,7 +21,8 @@ class Document(flask.Response):
     :param rendered: (its JSON text, its ETag) if they are known
     """
 
-    def __init__(self, document, status=200, headers=None, rendered=None):
+    def __init__(self, document, status: int = 200, headers=None,
+                 rendered=None) -> None:
         super().__init__(status=status, headers=headers, content_type=_JSON)
         self.document = document
         self.rendered = rendered

@@ -11,6 +11,8 @@ for one below Links) to path; the link is shown in the feature sets that
 include the path's route. ``REGISTRIES``, a tuple of `Registry`.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import re
@@ -69,7 +71,7 @@ class Registry:
     document: object
 
 
-def replace(endpoint, view, feature='full', cached=False):
+def replace(endpoint, view, feature: str = 'full', cached: bool = False):
     """Replace the view of an endpoint of sushy-tools 2.2.0.
 
     :param endpoint: Flask's endpoint
@@ -81,9 +83,10 @@ def replace(endpoint, view, feature='full', cached=False):
     return Route(view, endpoint, feature=feature, cached=cached)
 
 
-def add(rule, view, methods=('GET',), feature='full',
-        media='application/json', cached=False, body='application/json',
-        websocket=False):
+def add(rule, view, methods=('GET',), feature: str = 'full',
+        media: str = 'application/json', cached: bool = False,
+        body: str = 'application/json',
+        websocket: bool = False):
     """Add a route that sushy-tools does not have.
 
     :param rule: Flask's URL rule
@@ -109,7 +112,7 @@ class Rule(routing.Rule):
     millisecond and some KiB. URLs are matched, and hardly ever built.
     """
 
-    def _compile_builder(self, append_unknown=True):
+    def _compile_builder(self, append_unknown: bool = True):
         return _build_unknown if append_unknown else _build
 
 
@@ -129,7 +132,7 @@ _SERVED = 'sushy_kubevirt.offered'
 _CHILDREN = 'sushy_kubevirt.offered_below'
 
 
-def register(app, modules, features):
+def register(app, modules, features) -> None:
     """Store which routes an application serves.
 
     :param app: Flask application

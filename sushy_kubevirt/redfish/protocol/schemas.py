@@ -6,6 +6,8 @@ call of ``collection()``. A new resource needs no entry here;
 `tests/functional/redfish/test_links.py` checks that none is missing.
 """
 
+from __future__ import annotations
+
 import functools
 import inspect
 import re
@@ -25,7 +27,7 @@ _CALL = re.compile(
 ALWAYS_USED = (('Event', None), ('RedfishError', None), ('Resource', None))
 
 
-def json_uri(kind):
+def json_uri(kind) -> str:
     """Return the URI at which DMTF publishes the JSON schema of a type.
 
     :param kind: ``@odata.type``
@@ -33,7 +35,7 @@ def json_uri(kind):
     return f"{PUBLISHED}{kind.lstrip('#').rpartition('.')[0]}.json"
 
 
-def csdl_uri(name):
+def csdl_uri(name) -> str:
     """Return the URI at which DMTF publishes the CSDL of a schema.
 
     :param name: schema without version

@@ -9,6 +9,8 @@ site. Therefore only names that no site can choose are served: IP addresses,
 localhost, the name of this host, and configured names.
 """
 
+from __future__ import annotations
+
 import functools
 import ipaddress
 import socket

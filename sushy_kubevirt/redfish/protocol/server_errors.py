@@ -6,6 +6,8 @@ would answer them in HTML: Werkzeug's by `request_handler`, gunicorn's by
 `for_gunicorn`.
 """
 
+from __future__ import annotations
+
 import http
 import json
 import ssl
@@ -27,7 +29,7 @@ _RESOLUTIONS = {
 }
 
 
-def response(code, detail='', scheme='http', host=None):
+def response(code, detail: str = '', scheme: str = 'http', host=None):
     """Build the response to a request that the server refuses.
 
     :param code: HTTP status code
@@ -57,7 +59,7 @@ def response(code, detail='', scheme='http', host=None):
     }, body
 
 
-def response_to(environ, code, detail=''):
+def response_to(environ, code, detail: str = ''):
     """Build the response to a request that was read; see `response`.
 
     :param environ: of the request (WSGI)
@@ -72,7 +74,7 @@ def for_gunicorn(send):
     :param send: ``gunicorn.util.write_nonblock``
     :returns: function of (socket, status code, reason phrase, detail)
     """
-    def write_error(sock, status_int, reason, mesg):
+    def write_error(sock, status_int, reason, mesg) -> None:
         phrase, headers, body = response(
             status_int, mesg,
             'https' if isinstance(sock, ssl.SSLSocket) else 'http')

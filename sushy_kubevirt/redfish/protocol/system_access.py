@@ -15,6 +15,8 @@ because many clients do not follow a redirect of a POST. Names of VMs are
 redirected to the Id.
 """
 
+from __future__ import annotations
+
 import functools
 
 import flask
@@ -112,7 +114,7 @@ def _redirect(argument, identity):
     return flask.redirect(url, code=307, Response=flask.Response)
 
 
-def restore_encoded_slash(environ):
+def restore_encoded_slash(environ) -> None:
     """Accept ``namespace%2Fname`` as one segment of a path.
 
     WSGI decodes the path, which makes it two segments. It is replaced by

@@ -7,6 +7,8 @@ request serve the connection, on the socket that Werkzeug and gunicorn have in
 the environ. Imported with the first connection, because of ``websockets``.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import errno
@@ -58,7 +60,7 @@ class WebSocket(connection.Connection):
     :param pause: seconds to wait after each message sent
     """
 
-    def __init__(self, pause=0):
+    def __init__(self, pause: int = 0) -> None:
         super().__init__(
             server.ServerProtocol(state=protocol.OPEN,
                                   max_size=MAX_MESSAGE_BYTES),
@@ -67,7 +69,7 @@ class WebSocket(connection.Connection):
             write_limit=WRITE_LIMIT)
         self._pause = pause
 
-    def connection_made(self, transport):
+    def connection_made(self, transport) -> None:
         super().connection_made(transport)
         self.start_keepalive()
 
@@ -96,7 +98,7 @@ class WebSocket(connection.Connection):
         if self._pause:
             await asyncio.sleep(self._pause)
 
-    async def end(self, code, reason):
+    async def end(self, code, reason) -> None:
         """Close the connection, within twice `CLOSE_SECONDS`.
 
         :param code: of the close frame (RFC 6455, 7.4)
@@ -119,7 +121,7 @@ class Upgrade(flask.Response):
         valid (400), or this server cannot serve WebSockets (501)
     """
 
-    def __init__(self, run):
+    def __init__(self, run) -> None:
         self.run = run
         environ = flask.request.environ
         if UPGRADES not in environ and _socket(environ) is None:
@@ -131,7 +133,7 @@ class Upgrade(flask.Response):
         del self.headers['Content-Type']
 
     @staticmethod
-    def connect(pause=0):
+    def connect(pause: int = 0):
         """Make the `WebSocket` for `run`.
 
         :param pause: seconds to wait after each message sent
@@ -152,7 +154,7 @@ class Upgrade(flask.Response):
         # in the log if they believe that the client has closed it.
         raise BrokenPipeError(errno.EPIPE, 'The WebSocket is closed')
 
-    async def _serve(self, sock, head):
+    async def _serve(self, sock, head) -> None:
         found = self.connect()
         transport = _Transport(sock, found)
         transport.write(head)
@@ -200,7 +202,7 @@ class _Transport(asyncio.Transport):
     :param user: `asyncio.Protocol`
     """
 
-    def __init__(self, sock, user):
+    def __init__(self, sock, user) -> None:
         super().__init__({'socket': sock})
         self._sock = sock
         self._protocol = user
@@ -212,24 +214,24 @@ class _Transport(asyncio.Transport):
         user.connection_made(self)
         self.resume_reading()
 
-    def set_write_buffer_limits(self, high=None, low=None):
+    def set_write_buffer_limits(self, high=None, low=None) -> None:
         self._high = high
         self._low = high // 4 if low is None else low
 
-    def can_write_eof(self):
+    def can_write_eof(self) -> bool:
         return False
 
     def is_closing(self):
         return self._closing
 
-    def pause_reading(self):
+    def pause_reading(self) -> None:
         self._loop.remove_reader(self._sock)
 
-    def resume_reading(self):
+    def resume_reading(self) -> None:
         if not self._closing:
             self._loop.add_reader(self._sock, self._read)
 
-    def _read(self):
+    def _read(self) -> None:
         try:
             data = self._sock.recv(_CHUNK)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -243,7 +245,7 @@ class _Transport(asyncio.Transport):
             self._protocol.eof_received()
             self._lose(None)
 
-    def write(self, data):
+    def write(self, data) -> None:
         if self._closing:
             return
         self._buffer += data
@@ -252,7 +254,7 @@ class _Transport(asyncio.Transport):
             self._waiting = True
             self._protocol.pause_writing()
 
-    def _send(self):
+    def _send(self) -> None:
         try:
             while self._buffer:
                 del self._buffer[:self._sock.send(self._buffer)]
@@ -270,18 +272,18 @@ class _Transport(asyncio.Transport):
             self._waiting = False
             self._protocol.resume_writing()
 
-    def close(self):
+    def close(self) -> None:
         """Close the connection after what is buffered was sent."""
         if not self._closing:
             self.pause_reading()
             self._closing = True
             self._send()
 
-    def abort(self):
+    def abort(self) -> None:
         """Close the connection at once."""
         self._lose(None)
 
-    def _lose(self, exc):
+    def _lose(self, exc) -> None:
         if self._lost:
             return
         self._lost = self._closing = True

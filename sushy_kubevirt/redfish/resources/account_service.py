@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """AccountService v1.15 and its roles, both read-only."""
 
+from __future__ import annotations
+
 import flask
 
 from sushy_kubevirt.bmc import accounts

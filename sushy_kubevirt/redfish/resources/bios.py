@@ -7,6 +7,8 @@ the settings object and take effect at the next boot. The resources are served
 below ``Bios``, the standard's path, and ``BIOS``, sushy-emulator's.
 """
 
+from __future__ import annotations
+
 import math
 
 import flask

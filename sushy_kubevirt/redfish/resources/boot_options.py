@@ -6,6 +6,8 @@ of boot options, and of the override. Both are changed by a PATCH of the
 system.
 """
 
+from __future__ import annotations
+
 import flask
 
 from sushy_kubevirt.machine import boot
@@ -136,7 +138,7 @@ def settings(chosen):
             'mode': boot.Mode(mode) if mode else None, **more}
 
 
-def log(machine, chosen):
+def log(machine, chosen) -> None:
     """Log that ``Boot`` was changed.
 
     :param machine: the VM

@@ -4,6 +4,8 @@
 Image servers are verified against these certificates.
 """
 
+from __future__ import annotations
+
 import re
 
 import flask

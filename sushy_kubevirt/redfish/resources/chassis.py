@@ -6,6 +6,8 @@ and AssetTag come from ``domain.chassis``, which the VM's owner sets for the
 guest's SMBIOS. Without its own serial number it has that of the system.
 """
 
+from __future__ import annotations
+
 import flask
 
 from sushy_kubevirt.redfish.protocol import error_responses

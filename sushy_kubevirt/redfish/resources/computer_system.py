@@ -7,6 +7,8 @@ those that it accepts. Replaces sushy-emulator's view, which always shows the
 boot override as Continuous and links to resources that do not exist.
 """
 
+from __future__ import annotations
+
 import contextlib
 
 import flask
@@ -130,7 +132,7 @@ def _links(here, feature):
     return resource_paths.links(here, ROOT + '/<identity>', _CHILDREN[feature])
 
 
-def _add_state(body, machine, state, found):
+def _add_state(body, machine, state, found) -> None:
     """Add Status, settable properties and times to a system's body."""
     body['Status'] = _status(machine, state)
     indicator = machine.indicator()
@@ -151,7 +153,7 @@ def _add_state(body, machine, state, found):
         body['BootProgress'] = {'LastState': 'None'}
 
 
-def _add_inventory(body, machine, found):
+def _add_inventory(body, machine, found) -> None:
     cpus = found.cpus
     summary = {
         'Count': cpus.sockets,
@@ -180,7 +182,7 @@ def _add_inventory(body, machine, found):
                                    'Status': resource_paths.STATUS_OK}]
 
 
-def _add_consoles(body, machine, found):
+def _add_consoles(body, machine, found) -> None:
     """Describe the display, and the serial port with Serial over LAN.
 
     The latter only if clients know an IPMI port. Both are also available

@@ -7,6 +7,8 @@ are those of VNC (RFB, RFC 6143). Both are relayed by
 `services.console_relay`.
 """
 
+from __future__ import annotations
+
 import functools
 
 import flask

@@ -4,6 +4,8 @@
 MAC addresses, IP addresses and link state are those that KubeVirt reports.
 """
 
+from __future__ import annotations
+
 import flask
 
 from sushy_kubevirt.redfish.protocol import error_responses

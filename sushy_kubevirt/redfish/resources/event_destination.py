@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """EventDestination v1.14: event subscriptions and open SSE streams."""
 
+from __future__ import annotations
+
 import flask
 
 from sushy_kubevirt.bmc import event_registry
@@ -115,7 +117,7 @@ def _missing(id_):
     return error_responses.resource_not_found('EventDestination', id_)
 
 
-def _path(id_):
+def _path(id_) -> str:
     return f'{ROOT}/{id_}'
 
 

@@ -5,6 +5,8 @@ Subscriptions belong to the service, not to a system. A client that wants the
 events of one system subscribes with OriginResources.
 """
 
+from __future__ import annotations
+
 import contextlib
 import select
 import socket
@@ -204,7 +206,7 @@ def _disconnect(environ):
     """Return a function that closes the client's connection."""
     connection = _connection(environ)
 
-    def disconnect():
+    def disconnect() -> None:
         with contextlib.suppress(AttributeError, OSError, ValueError):
             connection.shutdown(socket.SHUT_RDWR)
 
@@ -217,7 +219,7 @@ def _connected(environ):
     if connection is None:
         return lambda: True
 
-    def connected():
+    def connected() -> bool:
         # A closed socket has none; its former one may be another's.
         descriptor = connection.fileno()
         if descriptor < 0:
@@ -229,7 +231,7 @@ def _connected(environ):
     return connected
 
 
-def _client(request):
+def _client(request) -> str:
     address = request.remote_addr or '0.0.0.0'
     if ':' in address:
         address = f'[{address}]'

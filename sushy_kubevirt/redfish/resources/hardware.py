@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of a VM's inventory to Redfish values: units, names, groups."""
 
+from __future__ import annotations
+
 #: GiB in bytes.
 _GIB = 2 ** 30
 

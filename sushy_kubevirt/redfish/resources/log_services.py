@@ -5,6 +5,8 @@ Each system has one log. It is served below the system and below its manager,
 because clients read one or the other.
 """
 
+from __future__ import annotations
+
 import datetime
 import re
 
@@ -41,7 +43,7 @@ def _root(machine):
     return place(machine, 'LogServices')
 
 
-def _path(machine):
+def _path(machine) -> str:
     return f'{_root(machine)}/{ID}'
 
 

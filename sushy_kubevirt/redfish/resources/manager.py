@@ -4,6 +4,8 @@
 Each system has its own manager with the system's Id, as in sushy-emulator.
 """
 
+from __future__ import annotations
+
 import re
 import socket
 

@@ -6,6 +6,8 @@ and deleted by clients, and stored by `sushy_kubevirt.bmc.accounts`; their Id
 is the user id of IPMI.
 """
 
+from __future__ import annotations
+
 import re
 
 import flask
@@ -77,7 +79,7 @@ def _stored():
     return [one for one in services.accounts.all() if one.name]
 
 
-def account_types(redfish=True, ipmi=True):
+def account_types(redfish: bool = True, ipmi: bool = True):
     """List the protocols that an account is valid for, as AccountTypes.
 
     :param redfish: whether the account may use Redfish
@@ -256,7 +258,7 @@ def _delete(stored):
     return responses.no_content()
 
 
-def _actor():
+def _actor() -> str:
     return f'{flask.g.account.name} over Redfish'
 
 
@@ -311,7 +313,7 @@ def _access(names):
     return {'redfish': 'Redfish' in names, 'ipmi': 'IPMI' in names}
 
 
-def _wrong_format(name, value, detail=''):
+def _wrong_format(name, value, detail: str = ''):
     return error_responses.RedfishError(400, messages.message(
         'PropertyValueFormatError', '…' if name == 'Password' else value,
         name, detail=detail, related=['#/' + name]))

@@ -5,6 +5,8 @@ It is the interface of this pod or host by which the client of the request is
 reached; IPMI shows the same one. The cluster or the host configures it.
 """
 
+from __future__ import annotations
+
 import ipaddress
 import socket
 

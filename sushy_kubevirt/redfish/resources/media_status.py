@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Status and messages of a medium, for its device and its task."""
 
+from __future__ import annotations
+
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import power_state
@@ -21,7 +23,7 @@ _PROGRESS = event_registry.Message(
     "The task with Id '%1' has changed to progress %2 percent complete.")
 
 
-def in_progress(medium):
+def in_progress(medium) -> bool:
     """Check whether the import of a medium is still running."""
     return medium.state in (media.State.WAITING, media.State.IMPORTING)
 

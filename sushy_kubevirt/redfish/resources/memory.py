@@ -5,6 +5,8 @@ KubeVirt reports only the total size. The memory modules in the guest's SMBIOS
 depend on the QEMU release.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing

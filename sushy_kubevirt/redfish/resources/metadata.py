@@ -4,6 +4,8 @@
 All schemas are DMTF's. Both documents refer to the copies that DMTF publishes.
 """
 
+from __future__ import annotations
+
 import html
 
 import flask
@@ -63,7 +65,7 @@ def _reference(name, namespaces, alias=None):
     return _REFERENCE % (_quote(schemas.csdl_uri(name)), includes)
 
 
-def _quote(text):
+def _quote(text) -> str:
     # xml.sax.saxutils would import a parser and much of urllib.
     return f'"{html.escape(text)}"'
 

@@ -4,6 +4,8 @@
 At most `hardware.MAX_SOCKETS` are listed.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Name and version of this project, as the BMC's manufacturer and firmware."""
 
+from __future__ import annotations
+
 import functools
 from importlib import metadata
 

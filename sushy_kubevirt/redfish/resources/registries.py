@@ -6,6 +6,8 @@ this service are served here; a module declares them in ``REGISTRIES``, a tuple
 of `routing.Registry`.
 """
 
+from __future__ import annotations
+
 import flask
 
 from sushy_kubevirt.redfish.protocol import error_responses

@@ -5,6 +5,8 @@ Each VM has a system, a manager and a chassis with the same Id, see
 `services.system_id`.
 """
 
+from __future__ import annotations
+
 import contextlib
 
 import flask

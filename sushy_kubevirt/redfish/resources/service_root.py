@@ -6,6 +6,8 @@ does not serve are left out. Both documents can be read without login and
 contain nothing confidential.
 """
 
+from __future__ import annotations
+
 
 import flask
 

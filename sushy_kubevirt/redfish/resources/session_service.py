@@ -6,6 +6,8 @@ accounts are configured, a session can be opened with any user name, for
 clients that require one.
 """
 
+from __future__ import annotations
+
 import datetime
 
 import flask
@@ -73,7 +75,7 @@ def _set_timeout(seconds):
     _sessions().set_timeout(seconds)
 
 
-def _path(session):
+def _path(session) -> str:
     return f'{SESSIONS}/{session.id}'
 
 
@@ -163,7 +165,7 @@ def _credentials():
     return values
 
 
-def _is_text(value):
+def _is_text(value) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -5,6 +5,8 @@ Media have no CapacityBytes, because clients that search for a disk to install
 on would take them for disks.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing

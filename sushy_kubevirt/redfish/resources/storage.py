@@ -7,6 +7,8 @@ schema places them. CD-ROM drives are in `virtual_media` and `simple_storage`.
 Disks are added with KubeVirt; POST of a volume is refused.
 """
 
+from __future__ import annotations
+
 import flask
 
 from sushy_kubevirt.redfish.protocol import error_responses

@@ -6,6 +6,8 @@ stored: it exists while the medium is in its device, with an id per insertion.
 Ejecting the medium or inserting another one removes it.
 """
 
+from __future__ import annotations
+
 import datetime
 
 import flask

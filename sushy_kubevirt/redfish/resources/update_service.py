@@ -6,6 +6,8 @@ BMC is an image or a package. Replaces sushy-emulator's views, which simulate
 an update by incrementing a version number.
 """
 
+from __future__ import annotations
+
 import contextlib
 
 import flask

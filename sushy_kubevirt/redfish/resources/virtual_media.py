@@ -5,6 +5,8 @@ The same devices are served below the system and below its manager, because
 clients look in one or the other. Links stay within the tree of the request.
 """
 
+from __future__ import annotations
+
 import contextlib
 
 import flask

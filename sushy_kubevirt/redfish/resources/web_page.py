@@ -6,6 +6,8 @@ are those of `sushy_kubevirt.web`; xterm.js and noVNC, which the consoles need,
 are in a folder of their own (``Settings.web_modules``).
 """
 
+from __future__ import annotations
+
 import functools
 import gzip
 import os

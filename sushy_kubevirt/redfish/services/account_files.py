@@ -16,6 +16,8 @@ hash, which checks it in microseconds, and a bcrypt digest, of which sessions
 keep a hash. `authenticator` checks passwords.
 """
 
+from __future__ import annotations
+
 import base64
 import dataclasses
 import hashlib
@@ -137,7 +139,7 @@ class _Digest:
     :param salt: bytes
     """
 
-    def __init__(self, password, salt):
+    def __init__(self, password, salt) -> None:
         self._password = password
         self._salt = salt
         self._lock = threading.Lock()
@@ -153,7 +155,7 @@ class _Digest:
             return self._made
 
 
-def _make(digests):
+def _make(digests) -> None:
     """Make digests in a thread: only sessions need them, and later.
 
     :param digests: iterable of `_Digest`
@@ -288,7 +290,7 @@ class SecretSource:
         bytes, and ``version``, a number that grows when they change
     """
 
-    def __init__(self, secret):
+    def __init__(self, secret) -> None:
         self.path = f'Secret {secret}'
         self._secret = secret
 
@@ -324,7 +326,7 @@ class Source:
         same in all workers of an emulator, different between emulators
     """
 
-    def __init__(self, path, purpose=''):
+    def __init__(self, path, purpose: str = '') -> None:
         self.path = pathlib.Path(path)
         self._purpose = purpose.encode()
         # Keyed hash of a Secret's user and password: `_Digest`. A cache,
@@ -471,7 +473,7 @@ class Accounts:
     :param sources: iterable of at least one `Source`
     """
 
-    def __init__(self, sources):
+    def __init__(self, sources) -> None:
         self._sources = tuple(sources)
         self._lock = threading.Lock()
         self._accounts = {}
@@ -490,7 +492,7 @@ class Accounts:
         if problems:
             raise Invalid('\n'.join(problems))
 
-    def current(self, recheck=False):
+    def current(self, recheck: bool = False):
         """Return the accounts, after reading changed sources again.
 
         :param recheck: whether to check for changes even if the last check was

@@ -17,6 +17,8 @@ Unknown users and wrong passwords cannot be told apart, neither by the
 response nor by its time.
 """
 
+from __future__ import annotations
+
 import collections
 import hmac
 import logging
@@ -67,7 +69,7 @@ class LoginThrottled(Exception):
     :param retry_after: seconds that the client should wait
     """
 
-    def __init__(self, retry_after):
+    def __init__(self, retry_after) -> None:
         super().__init__(f'Wait {retry_after:.1f} s')
         self.retry_after = retry_after
 
@@ -79,7 +81,7 @@ class Authenticator:
         configured and no authentication is required
     """
 
-    def __init__(self, accounts):
+    def __init__(self, accounts) -> None:
         self._accounts = accounts
         self._throttle = login_throttle.Throttle()
         self._lock = threading.Lock()
@@ -98,7 +100,7 @@ class Authenticator:
         self.refused = []
 
     @property
-    def required(self):
+    def required(self) -> bool:
         """Whether authentication is required."""
         return self._accounts is not None
 
@@ -112,7 +114,7 @@ class Authenticator:
         return sorted(self._accounts.files().values(),
                       key=lambda account: account.name)
 
-    def account(self, name, recheck=False,
+    def account(self, name, recheck: bool = False,
                 max_age=stored_accounts.NEWEST_SECONDS):
         """Return the account with a name that may log in.
 
@@ -158,7 +160,7 @@ class Authenticator:
             self._delay(name, account, source)
         raise LoginRefused()
 
-    def close(self):
+    def close(self) -> None:
         """End all delays."""
         self._closing.set()
 
@@ -176,7 +178,7 @@ class Authenticator:
         return known is not None and hmac.compare_digest(
             known, _cache_key(name, account, password))
 
-    def _is_rejected(self, cache_key):
+    def _is_rejected(self, cache_key) -> bool:
         """Check whether a password is known to be wrong; log it sometimes."""
         now = time.monotonic()
         with self._lock:
@@ -192,7 +194,7 @@ class Authenticator:
             self._report(*rejected[1:])
         return True
 
-    def _reject(self, cache_key, name, account, source):
+    def _reject(self, cache_key, name, account, source) -> None:
         # An unknown user name may be a password typed into the wrong field.
         known = name if account else None
         with self._lock:
@@ -200,7 +202,7 @@ class Authenticator:
             while len(self._rejected) > _MAX_REJECTED:
                 self._rejected.popitem(last=False)
 
-    def _delay(self, name, account, source):
+    def _delay(self, name, account, source) -> None:
         """Count a wrong password, and delay the answer.
 
         It is not delayed if too many others are delayed already.
@@ -287,7 +289,7 @@ class Authenticator:
             errors='surrogatepass'))[0] % len(costs)]
         return b'$2b$%02d' % chosen + self._dummy[6:] if chosen else None
 
-    def _report(self, known, source):
+    def _report(self, known, source) -> None:
         """Log a refused login and call `refused`.
 
         :param known: the user's name; None for an unknown user

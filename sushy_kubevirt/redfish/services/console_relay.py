@@ -5,6 +5,8 @@ Binary messages are the bytes of the port. Text messages from the service are
 sentences for the user about the state of the connection.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import logging
@@ -46,14 +48,14 @@ class Relay:
     :param take: function that reserves a slot, see `server_threads.Slots`
     """
 
-    def __init__(self, name, find, port, authorized, take):
+    def __init__(self, name, find, port, authorized, take) -> None:
         self._name = name
         self._find = find
         self._port = port
         self._authorized = authorized
         self._take = take
 
-    async def run(self, socket):
+    async def run(self, socket) -> None:
         """Relay until one side ends, and close the connection.
 
         A browser hides why a handshake was refused, so a console too many is
@@ -70,7 +72,7 @@ class Relay:
         with slot:
             await self._relay(socket)
 
-    async def _relay(self, socket):
+    async def _relay(self, socket) -> None:
         self._socket = socket
         self._notice = ''
         self._noticed = asyncio.Event()
@@ -108,12 +110,12 @@ class Relay:
             await self._console.send(data)
         return _CLIENT
 
-    def _tell(self, text):
+    def _tell(self, text) -> None:
         # Of several that wait for a slow client, the last one counts.
         self._notice = text
         self._noticed.set()
 
-    async def _forward_notices(self):
+    async def _forward_notices(self) -> None:
         while True:
             await self._noticed.wait()
             self._noticed.clear()

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queue for slow password checks, in which guessers stand behind others."""
 
+from __future__ import annotations
+
 import bisect
 import contextlib
 import secrets
@@ -22,7 +24,7 @@ class FairQueue:
     :param parallel: number that may run at the same time
     """
 
-    def __init__(self, parallel):
+    def __init__(self, parallel) -> None:
         self._free = parallel
         self._condition = threading.Condition()
         self._waiting = []      # of (magnitude, random), first one first

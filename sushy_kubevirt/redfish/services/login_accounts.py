@@ -5,6 +5,8 @@ These are the accounts of files and mounted Secrets (`account_files`), and
 those that clients have created (`bmc.accounts`), if these are not disabled.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.redfish.services import account_files
 
 #: Prefix of the digest of a stored account, which no bcrypt digest has.
@@ -18,7 +20,7 @@ class LoginAccounts:
     :param stored: an `accounts.Accounts`, or None
     """
 
-    def __init__(self, files, stored=None):
+    def __init__(self, files, stored=None) -> None:
         self._files = files
         self._stored = stored
         self._known = None, None, {}
@@ -27,7 +29,7 @@ class LoginAccounts:
         """Return dict of user name to `account_files.Account` of files."""
         return self._files.current()
 
-    def current(self, recheck=False, max_age=None):
+    def current(self, recheck: bool = False, max_age=None):
         """Return the accounts that may log in.
 
         :param recheck: whether to check for changes now, before a login is

@@ -17,6 +17,8 @@ this project, it adds 12.3 MiB (PSS) to each process and 238 ms of import
 time, where the limit for an idle BMC pod is 64 MiB.
 """
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 import hashlib
@@ -70,7 +72,7 @@ class Throttle:
     :param clock: function that returns seconds
     """
 
-    def __init__(self, clock=time.monotonic):
+    def __init__(self, clock=time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._counts = collections.OrderedDict()
@@ -121,7 +123,7 @@ class Throttle:
             pair = self._counts[account, source].failures
         return delay, pair & pair - 1 == 0 and self.may_report(source)
 
-    def may_report(self, source):
+    def may_report(self, source) -> bool:
         """Ask whether a failure may be logged and sent as an event now.
 
         :param source: text, the client's IP address or network

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is known of the WSGI server's threads, which waiting answers occupy."""
 
+from __future__ import annotations
+
 import collections
 import contextlib
 import signal
@@ -19,7 +21,7 @@ def _worker():
     return worker if hasattr(worker, 'alive') else None
 
 
-def stopping():
+def stopping() -> bool:
     """Return whether the server is stopping.
 
     A stopping worker of gunicorn waits for all requests; streams never end

@@ -4,6 +4,8 @@
 There is one instance of `Services` for each application.
 """
 
+from __future__ import annotations
+
 from sushy_kubevirt.bmc import accounts
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import errors
@@ -40,7 +42,8 @@ class Services:
         cannot be used
     """
 
-    def __init__(self, config, settings, cluster, group=None, sources=None):
+    def __init__(self, config, settings, cluster, group=None,
+                 sources=None) -> None:
         self.settings = settings
         # A process with many BMCs has no thread for the watch of each.
         self._watches_state = group is None
@@ -78,7 +81,7 @@ class Services:
             account_events.AccountEvents(self.accounts, self.state,
                                          self.events.observe)
 
-    def start(self):
+    def start(self) -> None:
         """Start exchanging messages and watching for events; idempotent."""
         if self._watches_state:
             self.folder.make()
@@ -104,7 +107,7 @@ class Services:
             self.accounts = accounts.Accounts(self.state, found.current)
         return login_accounts.LoginAccounts(found, self.accounts)
 
-    def close(self):
+    def close(self) -> None:
         self.state.close()
         self.login.close()
         self.events.close()

@@ -12,6 +12,8 @@ search is needed. The file is read for every request: `stat` does not tell
 whether it was replaced, because filesystems use inodes again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 import contextlib
 import dataclasses
@@ -79,7 +81,7 @@ class Sessions:
     :param timeout: timeout in seconds until a client sets one
     """
 
-    def __init__(self, folder, login, state, timeout=DEFAULT_TIMEOUT):
+    def __init__(self, folder, login, state, timeout=DEFAULT_TIMEOUT) -> None:
         self._local = folder
         self._login = login
         self._state = state
@@ -97,7 +99,7 @@ class Sessions:
             return stored
         return self._default
 
-    def set_timeout(self, seconds):
+    def set_timeout(self, seconds) -> None:
         """Set the timeout of all sessions, existing ones included.
 
         :param seconds: from `MIN_TIMEOUT` to `MAX_TIMEOUT`
@@ -164,7 +166,7 @@ class Sessions:
                         break
             yield
 
-    def renew(self, session, account):
+    def renew(self, session, account) -> None:
         """Continue a session after its account was changed.
 
         A session that was closed meanwhile stays closed.
@@ -175,12 +177,12 @@ class Sessions:
         self._write(dataclasses.replace(
             session, signature=_signature(account)), replace=True)
 
-    def close(self, session):
+    def close(self, session) -> None:
         """End a session; idempotent."""
         with contextlib.suppress(FileNotFoundError), self._locked():
             self._path(session.id).unlink()
 
-    def _close_unchanged(self, used, session):
+    def _close_unchanged(self, used, session) -> None:
         """End a session unless it was used or renewed since it was read.
 
         :param used: time of the last use
@@ -203,7 +205,7 @@ class Sessions:
         finally:
             os.close(fd)
 
-    def _limit_number(self, newest):
+    def _limit_number(self, newest) -> None:
         """End the least recently used sessions above the limits.
 
         :param newest: `Session` that is being opened
@@ -227,7 +229,7 @@ class Sessions:
         # Without accounts clients choose any name.
         return session.user if self._login.required else _network(session)
 
-    def _write(self, session, replace=False):
+    def _write(self, session, replace: bool = False) -> None:
         """Write a session's file.
 
         :param replace: whether to write only what exists

@@ -17,6 +17,8 @@ worker. A directory without a lock is left over from a crash, and the next
 emulator removes it.
 """
 
+from __future__ import annotations
+
 import fcntl
 import hashlib
 import json
@@ -50,7 +52,7 @@ class SharedDirectory:
     :param config: mapping, the content of sushy-emulator's config file
     """
 
-    def __init__(self, config):
+    def __init__(self, config) -> None:
         base = config.get(_STATE_DIR)
         self._base = pathlib.Path(base or tempfile.gettempdir())
         self._fd = None
@@ -86,7 +88,7 @@ class SharedDirectory:
                 ) from exc
         return self.path
 
-    def close(self):
+    def close(self) -> None:
         """Release the lock; the last process removes the directory."""
         with self._lock:
             self._closed = True
@@ -94,7 +96,7 @@ class SharedDirectory:
                 self._remove_if_last()
                 self._drop()
 
-    def _remove_if_last(self):
+    def _remove_if_last(self) -> None:
         deadline = time.monotonic() + STOP_SECONDS
         while self._is_last():
             if not self._server.listens():
@@ -107,7 +109,7 @@ class SharedDirectory:
                 return
             time.sleep(STOP_SECONDS / 20)
 
-    def _is_last(self):
+    def _is_last(self) -> bool:
         """Lock the directory exclusively, if no other process has locked it.
 
         Of several processes that end at the same time, the last one succeeds:
@@ -119,7 +121,7 @@ class SharedDirectory:
             return False
         return True
 
-    def _drop(self):
+    def _drop(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -167,7 +169,7 @@ class SharedDirectory:
             f'{self.path} is not a folder of this user alone (mode 700). '
             f'Remove it, or set {_STATE_DIR} to another folder.')
 
-    def _sweep(self):
+    def _sweep(self) -> None:
         """Remove directories that other emulators have left over."""
         for path in self._base.glob(_PREFIX % os.geteuid() + '*'):
             if path == self.path:
@@ -195,7 +197,7 @@ class _Server:
     A process that has inherited no listening socket is its own server.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._pid = os.getppid()
         self._sockets = _listening_sockets()
 

@@ -7,6 +7,8 @@ Usually the machine's UUID. A service for one VM, as the pod of a BMC, uses
 of the collections. The UUID is then an alias.
 """
 
+from __future__ import annotations
+
 SYSTEMS = '/redfish/v1/Systems'
 
 #: Id of the only machine.
@@ -22,6 +24,6 @@ def of(machine):
     return machine.uuid if machine.cluster.vm is None else ONLY
 
 
-def system_path(machine):
+def system_path(machine) -> str:
     """Return the path of a machine's ComputerSystem."""
     return f'{SYSTEMS}/{of(machine)}'

@@ -6,6 +6,8 @@ fcntl(2)), which the kernel releases when a process ends. A process counts as
 one owner, so its threads need a lock of their own besides.
 """
 
+from __future__ import annotations
+
 import fcntl
 import os
 import time
@@ -20,13 +22,13 @@ class WorkerLocks:
     :param folder: path of a folder that only this user can enter
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         # Closing any descriptor of the file would release all locks.
         self._fd = os.open(os.path.join(folder, 'changes.lock'),
                            os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
                            | os.O_CLOEXEC, 0o600)
 
-    def acquire(self, number, timeout):
+    def acquire(self, number, timeout) -> bool:
         """Acquire a lock.
 
         :param number: of the lock, from 0
@@ -43,7 +45,7 @@ class WorkerLocks:
                     return False
             time.sleep(_PAUSE_SECONDS)
 
-    def release(self, number):
+    def release(self, number) -> None:
         """Release a lock.
 
         :param number: of the lock

@@ -11,6 +11,8 @@ events). It holds a file lock, which the kernel passes to another worker as
 soon as the leader's process ends.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import fcntl
@@ -39,10 +41,10 @@ _LOCK = 'leader.lock'
 class Dispatcher:
     """Passes messages to those who have subscribed to their topics."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._callbacks = {}
 
-    def subscribe(self, topic, callback):
+    def subscribe(self, topic, callback) -> None:
         """Register a function to receive the messages of a topic.
 
         :param topic: text
@@ -52,7 +54,7 @@ class Dispatcher:
         """
         self._callbacks.setdefault(topic, []).append(callback)
 
-    def dispatch(self, topic, message):
+    def dispatch(self, topic, message) -> None:
         """Pass a message on.
 
         :param topic: text
@@ -74,7 +76,7 @@ class WorkerMessages:
     :param folder: path of a folder that only this user can enter
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         self._folder = os.fspath(folder)
         self._dispatcher = Dispatcher()
         self._dispatch = self._dispatcher.dispatch
@@ -90,7 +92,7 @@ class WorkerMessages:
         #: Whether this worker is the leader.
         self.is_leader = False
 
-    def on_elected(self, callback):
+    def on_elected(self, callback) -> None:
         """Register a function to be called when this worker is elected.
 
         :param callback: function without parameters; called in the election
@@ -98,7 +100,7 @@ class WorkerMessages:
         """
         self._elected.append(callback)
 
-    def start(self):
+    def start(self) -> None:
         """Create the socket and listen; idempotent.
 
         :raises: `OSError` if the folder cannot be used
@@ -118,7 +120,7 @@ class WorkerMessages:
         threading.Thread(target=self._listen, args=(mine,), daemon=True,
                          name='worker-messages').start()
 
-    def acquire_leadership(self):
+    def acquire_leadership(self) -> None:
         """Take part in the leader election; idempotent."""
         with self._lock:
             if self._acquiring or self._closed:
@@ -127,7 +129,7 @@ class WorkerMessages:
         threading.Thread(target=self._wait_for_leadership, daemon=True,
                          name='worker-election').start()
 
-    def close(self):
+    def close(self) -> None:
         """Close the socket and resign from leadership."""
         with self._lock:
             if self._closed:
@@ -148,7 +150,7 @@ class WorkerMessages:
             self._sender.close()
             os.close(self._directory)
 
-    def _path(self, name):
+    def _path(self, name) -> str:
         # A socket address is limited to 107 bytes, which the folder's path
         # may exceed.
         return f'/proc/self/fd/{self._directory}/{name}'
@@ -173,7 +175,7 @@ class WorkerMessages:
                     self._send_to_others(data)
         self._dispatch(topic, message)
 
-    def _send_to_others(self, data):
+    def _send_to_others(self, data) -> None:
         for name in os.listdir(self._directory):
             if not name.endswith(_SUFFIX) or name == self._name:
                 continue
@@ -193,14 +195,14 @@ class WorkerMessages:
             else:
                 self._slow.pop(name, None)
 
-    def _remove(self, name):
+    def _remove(self, name) -> None:
         self._slow.pop(name, None)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path(name))
 
     # Receiving
 
-    def _listen(self, mine):
+    def _listen(self, mine) -> None:
         while not self._closed:
             try:
                 data = mine.recv(2 * MAX_BYTES)
@@ -222,7 +224,7 @@ class WorkerMessages:
 
     # Leader election
 
-    def _wait_for_leadership(self):
+    def _wait_for_leadership(self) -> None:
         try:
             hold = os.open(os.path.join(self._folder, _LOCK),
                            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

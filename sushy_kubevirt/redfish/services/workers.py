@@ -6,6 +6,8 @@ that serves the BMCs of many VMs has no other workers: `OneProcess` costs no
 descriptor, thread or lock for each BMC.
 """
 
+from __future__ import annotations
+
 from concurrent import futures
 import os
 import pathlib
@@ -40,7 +42,7 @@ class Workers:
 
     turns = log_writer = None
 
-    def __init__(self, config):
+    def __init__(self, config) -> None:
         self.folder = shared_directory.SharedDirectory(config)
         self.folder.make()
         self.messages = worker_messages.WorkerMessages(self.folder.path)
@@ -49,7 +51,7 @@ class Workers:
         self.change_locks = worker_locks.WorkerLocks(self.folder.path)
 
     @staticmethod
-    def run(function, name):
+    def run(function, name) -> None:
         """Call a function that may block in a thread.
 
         :param name: of the thread
@@ -64,7 +66,7 @@ class OneProcess:
     :ivar log_writer: their `event_log.Writer`
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._base = pathlib.Path(tempfile.mkdtemp(prefix='sushy-kubevirt-'))
         self._pool = futures.ThreadPoolExecutor(_THREADS, 'services')
         self.turns = turns.Turns('events')
@@ -78,11 +80,11 @@ class OneProcess:
         """
         return _OneOfMany(self, self._base / name)
 
-    def run(self, function, name):
+    def run(self, function, name) -> None:
         """See `Workers.run`."""
         self._pool.submit(function)
 
-    def close(self):
+    def close(self) -> None:
         """Stop the threads and remove all directories."""
         self.turns.close()
         self.log_writer.close()
@@ -94,7 +96,7 @@ class _OneOfMany:
 
     recent_writes = None
 
-    def __init__(self, process, path):
+    def __init__(self, process, path) -> None:
         self.turns, self.log_writer = process.turns, process.log_writer
         self.run = process.run
         self.folder = _Directory(path)
@@ -105,21 +107,21 @@ class _OneOfMany:
 class _Directory:
     """See `shared_directory.SharedDirectory`; made when it is needed."""
 
-    def __init__(self, path):
+    def __init__(self, path) -> None:
         self.path = path
 
     def make(self):
         os.makedirs(self.path, 0o700, exist_ok=True)
         return self.path
 
-    def close(self):
+    def close(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 class _Messages:
     """See `worker_messages.WorkerMessages`: all messages are its own."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._dispatcher = worker_messages.Dispatcher()
         self._elected = []
         self._acquired = False
@@ -127,27 +129,27 @@ class _Messages:
         self.subscribe = self._dispatcher.subscribe
         self.publish = self._dispatcher.dispatch
 
-    def on_elected(self, callback):
+    def on_elected(self, callback) -> None:
         self._elected.append(callback)
 
-    def start(self):
+    def start(self) -> None:
         """Do nothing: there are no other workers."""
 
-    def acquire_leadership(self):
+    def acquire_leadership(self) -> None:
         if not self._acquired:
             self._acquired = self.is_leader = True
             for callback in self._elected:
                 callback()
 
-    def close(self):
+    def close(self) -> None:
         self.is_leader = False
 
 
 class _NoLocks:
     """See `worker_locks.WorkerLocks`: no other process changes anything."""
 
-    def acquire(self, number, timeout):
+    def acquire(self, number, timeout) -> bool:
         return True
 
-    def release(self, number):
+    def release(self, number) -> None:
         """Do nothing."""

@@ -14,6 +14,8 @@ another object, or was read half-written, causes a delayed or an unnecessary
 read.
 """
 
+from __future__ import annotations
+
 import mmap
 import os
 import struct
@@ -36,7 +38,7 @@ class WrittenVersions:
     :param folder: path of a folder that only this user can enter
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         fd = os.open(os.path.join(folder, 'writes'),
                      os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
                      0o600)
@@ -47,7 +49,7 @@ class WrittenVersions:
             os.close(fd)
         self._lock = threading.Lock()
 
-    def record(self, name, version):
+    def record(self, name, version) -> None:
         """Record a write to an object.
 
         :param name: uid of a VM, or another text that identifies the object

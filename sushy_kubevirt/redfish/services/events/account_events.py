@@ -5,6 +5,8 @@ Every process records its changes beside the accounts (`bmc.accounts`), so the
 events do not depend on the protocol of the change.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import threading
 import time
@@ -29,7 +31,7 @@ class AccountEvents:
     :param sink: function that receives each `event_record.Record`
     """
 
-    def __init__(self, accounts, state, sink):
+    def __init__(self, accounts, state, sink) -> None:
         self._accounts = accounts
         self._sink = sink
         self._lock = threading.Lock()
@@ -37,7 +39,7 @@ class AccountEvents:
         self._seen = set()
         state.subscribe(self._changed)
 
-    def _changed(self):
+    def _changed(self) -> None:
         with self._lock:
             changes = self._accounts.changes()
             new = [change for change in changes if change.id not in self._seen

@@ -9,6 +9,8 @@ with the same EventId, after a lost response or a change of leader, because
 the next leader continues from the last known position.
 """
 
+from __future__ import annotations
+
 import asyncio
 import collections
 import concurrent.futures
@@ -71,7 +73,7 @@ class Delivery:
         (number, failures), see `Position`; called after changes
     """
 
-    def __init__(self, cached, settings, store, publish_positions):
+    def __init__(self, cached, settings, store, publish_positions) -> None:
         self._cached = cached
         self._settings = settings
         self._store = store
@@ -93,11 +95,11 @@ class Delivery:
 
     # Called in other threads
 
-    def take(self, record):
+    def take(self, record) -> None:
         """Queue a record for all subscribers that select it."""
         self._call(self._distribute, record)
 
-    def refresh(self, history=(), positions=None):
+    def refresh(self, history=(), positions=None) -> None:
         """Apply changed subscriptions.
 
         :param history: the last `event_record.Record`, for subscribers that
@@ -107,19 +109,19 @@ class Delivery:
         """
         self._call(self._refresh, tuple(history), dict(positions or {}))
 
-    def close(self):
+    def close(self) -> None:
         """Stop the thread; undelivered events are left to the next leader."""
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._loop.call_soon_threadsafe(self._loop.stop)
 
-    def _call(self, function, *args):
+    def _call(self, function, *args) -> None:
         with self._lock:
             if not self._closed:
                 self._loop.call_soon_threadsafe(function, *args)
 
-    def _run(self):
+    def _run(self) -> None:
         loop = self._loop
         asyncio.set_event_loop(loop)
         try:
@@ -135,7 +137,7 @@ class Delivery:
 
     # Called in the event loop
 
-    def _refresh(self, history, positions):
+    def _refresh(self, history, positions) -> None:
         active = {one.id: one for one in self._cached()
                   if not one.suspended}
         for id_ in set(self._subscribers) - set(active):
@@ -155,7 +157,7 @@ class Delivery:
             if known is None:
                 self._begin(one, history, positions.get(id_))
 
-    def _begin(self, one, history, position):
+    def _begin(self, one, history, position) -> None:
         subscriber = self._subscribers[one.id] = _Subscriber(self, one)
         number, failures = position or (0, 0)
         subscriber.position = Position(number, failures)
@@ -164,7 +166,7 @@ class Delivery:
                 subscriber.take(record)
         subscriber.start(self._loop)
 
-    def _distribute(self, record):
+    def _distribute(self, record) -> None:
         for subscriber in self._subscribers.values():
             subscriber.take(record)
 
@@ -199,14 +201,14 @@ class Delivery:
         lookup.add_done_callback(lambda _lookup: self._call(lookups.release))
         return await asyncio.wrap_future(lookup)
 
-    def changed(self, subscriber):
+    def changed(self, subscriber) -> None:
         """Schedule a message to other workers about a changed position."""
         self._changed.add(subscriber.subscription.id)
         if not self._position_scheduled:
             self._position_scheduled = True
             self._loop.call_later(POSITION_SECONDS, self._send_positions)
 
-    def _send_positions(self):
+    def _send_positions(self) -> None:
         self._position_scheduled = False
         positions = {}
         for id_ in self._changed:
@@ -218,7 +220,7 @@ class Delivery:
         if positions:
             self.run_blocking(self._publish_positions, positions)
 
-    async def give_up(self, subscriber):
+    async def give_up(self, subscriber) -> bool:
         """Delete or suspend a subscription, depending on its policy.
 
         :returns: whether that succeeded
@@ -248,7 +250,7 @@ class Delivery:
 class _Subscriber:
     """A queue of events, and a task that sends them to a subscriber."""
 
-    def __init__(self, delivery, subscription):
+    def __init__(self, delivery, subscription) -> None:
         self._delivery = delivery
         self.subscription = subscription
         self.given_up = False
@@ -259,13 +261,13 @@ class _Subscriber:
         self._queued = asyncio.Event()
         self._task = None
 
-    def start(self, loop):
+    def start(self, loop) -> None:
         self._task = loop.create_task(self._serve())
 
-    def end(self):
+    def end(self) -> None:
         self._task.cancel()
 
-    def take(self, record):
+    def take(self, record) -> None:
         if record.number <= self._last_number:
             # It was in the history that a new subscriber begins with.
             return
@@ -280,7 +282,7 @@ class _Subscriber:
         self._queue.append(record)
         self._queued.set()
 
-    async def _serve(self):
+    async def _serve(self) -> None:
         one = self.subscription
         try:
             poster = http_push.Poster(
@@ -337,7 +339,7 @@ class _Subscriber:
         self._delivery.changed(self)
         return True
 
-    async def _failed(self, error):
+    async def _failed(self, error) -> bool:
         """Log a failed try and wait for the next, as the policy demands.
 
         :returns: whether to continue

@@ -10,6 +10,8 @@ it missed. Each event is therefore published once, with the same id in every
 worker.
 """
 
+from __future__ import annotations
+
 import collections
 import logging
 import os
@@ -64,7 +66,7 @@ class EventDispatcher:
     """
 
     def __init__(self, cluster, state, workers, options,
-                 allows=lambda machine: True):
+                 allows=lambda machine: True) -> None:
         worker_messages, folder = workers.messages, workers.folder
         self._cluster = cluster
         self._state = state
@@ -109,7 +111,7 @@ class EventDispatcher:
         worker_messages.on_elected(lambda: self._put(self._on_elected))
         state.subscribe(self._state_changed)
 
-    def start(self):
+    def start(self) -> None:
         """Start watching and publishing; idempotent."""
         with self._lock:
             if self._started:
@@ -124,7 +126,7 @@ class EventDispatcher:
         self._turns.put(self._turn)
         self._start_watch()
 
-    def close(self):
+    def close(self) -> None:
         """Stop the threads and streams of this worker."""
         self._closed = True
         if self._own_turns is not None:
@@ -146,21 +148,21 @@ class EventDispatcher:
             blocking.check()
         return self._observes.wait(seconds)
 
-    def emit(self, record):
+    def emit(self, record) -> None:
         """Publish an event that no watch shows.
 
         :param record: an `event_record.Record`
         """
         self._worker_messages.publish(_OBSERVED, record.to_dict())
 
-    def observe(self, record):
+    def observe(self, record) -> None:
         """Publish an event that every worker observes.
 
         :param record: an `event_record.Record`
         """
         self._put(record)
 
-    def login_failed(self, user, source):
+    def login_failed(self, user, source) -> None:
         """Emit an event for a refused login.
 
         :param user: user name; None for an unknown user, whose name may be
@@ -176,7 +178,7 @@ class EventDispatcher:
         """Return the `service_settings.Settings`."""
         return service_settings.cached(self._state)
 
-    def set(self, **values):
+    def set(self, **values) -> None:
         """Change settings, see `service_settings.Settings`."""
         service_settings.change(self._state, **values)
 
@@ -194,7 +196,7 @@ class EventDispatcher:
 
     # Observing and publishing
 
-    def _watch(self):
+    def _watch(self) -> None:
         """Wait for the caches, then observe machines and run for leader.
 
         A worker that leads without an initial state would miss events
@@ -216,11 +218,11 @@ class EventDispatcher:
         # Events from other sources can be published all the same.
         self._worker_messages.acquire_leadership()
 
-    def _start_watch(self):
+    def _start_watch(self) -> None:
         if not self._closed:
             self._run_in_thread(self._watch, 'events-first')
 
-    def _put(self, item):
+    def _put(self, item) -> None:
         """Queue a record or a function without parameters."""
         self._queue.put(item)
         self._turns.put(self._turn)
@@ -249,7 +251,7 @@ class EventDispatcher:
                     LOG.exception('An event could not be published')
         return None
 
-    def _observe(self, record):
+    def _observe(self, record) -> None:
         if self._is_leader:
             self._publish(record)
             return
@@ -277,19 +279,19 @@ class EventDispatcher:
                 self._worker_messages.publish(_MISSED, record.to_dict())
         return None
 
-    def _on_missed(self, record):
+    def _on_missed(self, record) -> None:
         """Publish, as leader, an event that another worker observed."""
         if self._is_leader and not any(one.is_same(record)
                                        for one in self.history()):
             self._publish(record)
 
-    def _publish(self, record):
+    def _publish(self, record) -> None:
         # Based on the clock, so that numbers increase across leaders.
         number = max(self._number + 1, int(time.time() * 1000))
         self._worker_messages.publish(
             _PUBLISHED, {**record.to_dict(), 'number': number})
 
-    def _on_published(self, data):
+    def _on_published(self, data) -> None:
         """Process an event published by the leader."""
         record = event_record.from_dict(data)
         with self._lock:
@@ -306,13 +308,13 @@ class EventDispatcher:
             if self._is_leader and self._delivery is not None:
                 self._delivery.take(record)
 
-    def _log(self, record):
+    def _log(self, record) -> None:
         if record.message_id == event_registry.MEDIA_FAILED.id:
             LOG.warning('%s: %s', record.system, record.text)
         if self._options.log:
             self.log.record(record)
 
-    def _publish_history(self):
+    def _publish_history(self) -> None:
         """Send the history to a worker that has just started."""
         if not self._is_leader:
             return
@@ -322,7 +324,7 @@ class EventDispatcher:
             self._worker_messages.publish(
                 _HISTORY, {'records': past[start:start + _PAGE]})
 
-    def _merge_history(self, data):
+    def _merge_history(self, data) -> None:
         with self._lock:
             known = {record.number: record for record in self._history}
             for one in map(event_record.from_dict, data['records']):
@@ -333,7 +335,7 @@ class EventDispatcher:
 
     # Leading
 
-    def _on_elected(self):
+    def _on_elected(self) -> None:
         if self._history or self._observed:
             self._cluster.closing.wait(HANDOVER_SECONDS)
         with self._lock:
@@ -350,7 +352,7 @@ class EventDispatcher:
         for record in waiting:
             self._publish(record)
 
-    def _refresh(self):
+    def _refresh(self) -> None:
         """Apply changed subscriptions to the delivery."""
         with self._lock:
             if self._delivery is None and self.subscriptions.cached():
@@ -365,12 +367,12 @@ class EventDispatcher:
         if self._delivery is not None:
             self._delivery.refresh(self.history(), self._positions)
 
-    def _state_changed(self):
+    def _state_changed(self) -> None:
         if self._is_leader:
             self._refresh()
 
 
-def _cancel(kept, record):
+def _cancel(kept, record) -> bool:
     """Remove a matching record. :returns: whether there was one"""
     for entry in kept:
         if entry[1].is_same(record):
@@ -379,13 +381,13 @@ def _cancel(kept, record):
     return False
 
 
-def _expire(kept):
+def _expire(kept) -> None:
     before = time.monotonic() - MATCH_SECONDS
     while kept and kept[0][0] < before:
         kept.popleft()
 
 
-def _is_first_leader(folder):
+def _is_first_leader(folder) -> bool:
     """Check whether this is the first leader of this emulator's run.
 
     Workers of one emulator share a process group; its number and the start

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the event service."""
 
+from __future__ import annotations
+
 import dataclasses
 
 

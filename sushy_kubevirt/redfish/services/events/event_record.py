@@ -4,6 +4,8 @@
 See DSP0266, "Eventing", and the schema Event v1.11.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import datetime
 import hashlib
@@ -114,8 +116,9 @@ def now():
         timespec='milliseconds')
 
 
-def make(message, type_, args=(), origin='', resource_type='', machine=None,
-         seed=(), stable=True):
+def make(message, type_, args=(), origin: str = '', resource_type: str = '',
+         machine=None,
+         seed=(), stable: bool = True):
     """Create a record for an event that has happened now.
 
     :param message: an `event_registry.Message`

@@ -6,6 +6,8 @@ A `Filter` represents the filtering properties of a subscription
 event stream (DSP0266, "Server-sent events").
 """
 
+from __future__ import annotations
+
 import dataclasses
 import re
 
@@ -85,7 +87,7 @@ def is_origin(record, path, subordinate):
                for origin in (record.origin, record.alias))
 
 
-def is_type(record, types):
+def is_type(record, types) -> bool:
     """Check whether a record has one of the (deprecated) EventTypes.
 
     Alert and Other select all records, see `event_record`.
@@ -119,7 +121,7 @@ class Expression:
     :raises: `BadFilter`
     """
 
-    def __init__(self, text):
+    def __init__(self, text) -> None:
         self.text = text
         self._tokens = _tokens(text)
         self._at = 0

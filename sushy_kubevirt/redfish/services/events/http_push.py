@@ -6,6 +6,8 @@ implements only the parts of HTTP that this needs. Redirects are not followed,
 because they could lead to hosts that are not allowed.
 """
 
+from __future__ import annotations
+
 import asyncio
 import ssl
 
@@ -45,7 +47,7 @@ class Poster:
     :param context: an `ssl.SSLContext`, for https
     """
 
-    def __init__(self, url, resolve, context=None):
+    def __init__(self, url, resolve, context=None) -> None:
         self._url = url
         self._resolve = resolve
         self._context = context if url.scheme == 'https' else None
@@ -133,7 +135,7 @@ class Poster:
             headers.setdefault('connection', 'close')
         return int(words[1]), headers
 
-    async def _body(self, code, headers):
+    async def _body(self, code, headers) -> None:
         """Read and discard the response body; close after a long one."""
         length = headers.get('content-length', '')
         if headers.get('connection') != 'close':
@@ -169,7 +171,7 @@ class Poster:
             await self._reader.readexactly(size + 2)
         return False
 
-    def close(self):
+    def close(self) -> None:
         """Close the connection."""
         if self._writer is not None:
             self._writer.close()

@@ -6,6 +6,8 @@ regardless of the origin of the change. States found at startup, and states
 delivered again after a list or a new watch, create no events.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import time
 
@@ -119,7 +121,7 @@ class MachineEvents:
     :param wake: function that causes a call of `report_removed_overrides`
     """
 
-    def __init__(self, cluster, allows, emit, wake):
+    def __init__(self, cluster, allows, emit, wake) -> None:
         self._cluster = cluster
         self._allows = allows
         self._emit = emit
@@ -128,7 +130,7 @@ class MachineEvents:
         self._removed = {}      # (namespace, name): _RemovedOverride
         self._first = set()     # uids of the machines found at startup
 
-    def start(self):
+    def start(self) -> None:
         """Record the current states and emit events for changes of them.
 
         To be called once the caches are filled.
@@ -156,7 +158,7 @@ class MachineEvents:
 
     # Machines
 
-    def _changed(self, machine, vm, vmi):
+    def _changed(self, machine, vm, vmi) -> None:
         """Process a changed VM or VMI, see `cluster.Cluster.subscribe`."""
         key = (machine.namespace, machine.name)
         before = self._seen.get(key)
@@ -192,13 +194,13 @@ class MachineEvents:
         self._compare_problems(before, now, vm, seed)
         self._compare_boot(key, before, now, vmi, seed)
 
-    def _deleted(self, key, seen):
+    def _deleted(self, key, seen) -> None:
         del self._seen[key]
         self._removed.pop(key, None)
         self._record(seen.machine, event_registry.REMOVED,
                      event_record.REMOVED, (), (seen.machine.uid,))
 
-    def _compare_power(self, before, now, vmi, seed):
+    def _compare_power(self, before, now, vmi, seed) -> None:
         message = _POWER[now.power]
         stable = True
         if now.power in (power_state.PowerState.ON,
@@ -214,7 +216,7 @@ class MachineEvents:
         self._record(now.machine, message, event_record.STATUS,
                      (now.machine.qualified_name,), seed, stable=stable)
 
-    def _compare_problems(self, before, now, vm, seed):
+    def _compare_problems(self, before, now, vm, seed) -> None:
         machine = now.machine
         for message, old, new in (
                 (event_registry.START_FAILED, before.problem, now.problem),
@@ -231,7 +233,7 @@ class MachineEvents:
                          event_record.STATUS, (machine.qualified_name, 'OK'),
                          seed, stable=False)
 
-    def _compare_boot(self, key, before, now, vmi, seed):
+    def _compare_boot(self, key, before, now, vmi, seed) -> None:
         machine = now.machine
         seed = (now.once or before.once or seed[0],)
         mark = annotations.boot_once_id(vmi) if vmi is not None else None
@@ -262,12 +264,12 @@ class MachineEvents:
             self._boot(machine, event_registry.BOOT_SET, seed,
                        is_.target.value, is_.enabled.value, is_.mode.value)
 
-    def _boot(self, machine, message, seed, *args):
+    def _boot(self, machine, message, seed, *args) -> None:
         self._record(machine, message, event_record.UPDATED,
                      (machine.qualified_name, *args), seed)
 
-    def _record(self, machine, message, type_, args, seed, origin='',
-                resource_type=_SYSTEM, stable=True):
+    def _record(self, machine, message, type_, args, seed, origin: str = '',
+                resource_type=_SYSTEM, stable: bool = True) -> None:
         self._emit(event_record.make(
             message, type_, args,
             origin or system_id.system_path(machine), resource_type,
@@ -275,7 +277,7 @@ class MachineEvents:
 
     # Media
 
-    def _media(self, machine, device, old, new):
+    def _media(self, machine, device, old, new) -> None:
         """Process a changed medium, see `media.subscribe`."""
         if not self._allows(machine) or old == new:
             return
@@ -301,7 +303,7 @@ class MachineEvents:
                          new.reason or 'Error', new.message)
             self._task(machine, event_registry.TASK_ABORTED, new)
 
-    def _medium(self, machine, device, message, medium, *more):
+    def _medium(self, machine, device, message, medium, *more) -> None:
         # Clients do not see the drive of HTTP boot as a device.
         about = {} if device == media.HTTP_BOOT.id else {
             'origin':
@@ -316,7 +318,7 @@ class MachineEvents:
              *more),
             (medium.since, medium.task, medium.data_volume), **about)
 
-    def _task(self, machine, message, medium):
+    def _task(self, machine, message, medium) -> None:
         if medium.task:
             self._record(machine, message, event_record.STATUS, (medium.task,),
                          (medium.task,),

@@ -7,6 +7,8 @@ describes it in a file of the shared directory and holds a lock on that file.
 Other workers read the file, and detect by the lock when its worker has ended.
 """
 
+from __future__ import annotations
+
 import collections
 import contextlib
 import dataclasses
@@ -77,7 +79,7 @@ class Streams:
     :param options: an `event_options.EventOptions`
     """
 
-    def __init__(self, worker_messages, folder, history, options):
+    def __init__(self, worker_messages, folder, history, options) -> None:
         self._worker_messages = worker_messages
         self._folder = folder
         self._history = history
@@ -141,7 +143,7 @@ class Streams:
         """Return the `StreamInfo` with an id, or None."""
         return next((one for one in self.all() if one.id == id_), None)
 
-    def remove(self, id_):
+    def remove(self, id_) -> bool:
         """Close a stream of any worker.
 
         :returns: whether there was a stream with this id
@@ -151,33 +153,33 @@ class Streams:
         self._worker_messages.publish(_CLOSE, {'id': id_})
         return True
 
-    def take(self, record):
+    def take(self, record) -> None:
         """Send a record on all streams of this worker that select it."""
         for stream in tuple(self._open.values()):
             stream.take(record)
 
-    def close(self):
+    def close(self) -> None:
         """End all streams of this worker."""
         for stream in tuple(self._open.values()):
             stream.end()
 
-    def _close(self, message):
+    def _close(self, message) -> None:
         stream = self._open.get(message.get('id'))
         if stream is not None:
             self.terminate(stream)
 
-    def terminate(self, stream):
+    def terminate(self, stream) -> None:
         """End a stream; disconnect its client after `GRACE_SECONDS`."""
         stream.end()
         timer = threading.Timer(GRACE_SECONDS, self._disconnect, (stream,))
         timer.daemon = True
         timer.start()
 
-    def _disconnect(self, stream):
+    def _disconnect(self, stream) -> None:
         if stream.info.id in self._open:
             stream.disconnect()
 
-    def unregister(self, stream):
+    def unregister(self, stream) -> None:
         """Remove a closed stream from the open ones."""
         with self._lock:
             if self._open.pop(stream.info.id, None) is None:
@@ -218,7 +220,7 @@ class Stream:
     """An iterable of bytes to send to a client; a WSGI response body."""
 
     def __init__(self, streams, owner, expression, client, connected,
-                 authorized, disconnect):
+                 authorized, disconnect) -> None:
         self._streams = streams
         self._expression = expression
         self._connected = connected
@@ -232,7 +234,7 @@ class Stream:
         self.info = StreamInfo(secrets.token_hex(8), owner, client,
                                secrets.token_urlsafe(12), expression.text)
 
-    def take(self, record):
+    def take(self, record) -> None:
         """Queue a record if the stream selects it; end it if it is full."""
         if not self._expression.matches(record):
             return
@@ -247,7 +249,7 @@ class Stream:
                         MAX_QUEUE)
             self._streams.terminate(self)
 
-    def replay(self, history, last):
+    def replay(self, history, last) -> None:
         """Queue the events after a given one.
 
         If that event is not in the history, EventBufferExceeded is queued.
@@ -263,7 +265,7 @@ class Stream:
             self._queue.append(event_record.make(
                 event_registry.BUFFER_EXCEEDED, event_record.OTHER))
 
-    def end(self):
+    def end(self) -> None:
         """End the stream once the queue is empty; callable in any thread."""
         with self._condition:
             self._ended = True
@@ -298,7 +300,7 @@ class Stream:
     def _is_over(self):
         return server_threads.stopping() or not self._connected()
 
-    def close(self):
+    def close(self) -> None:
         """Release the stream; called by the server at the end (PEP 3333)."""
         self.end()
         self._streams.unregister(self)

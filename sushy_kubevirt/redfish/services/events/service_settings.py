@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of the event service that clients may change."""
 
+from __future__ import annotations
+
 import dataclasses
 
 _SECTION = 'events'
@@ -44,7 +46,7 @@ def _is_within(value, limits):
     return limits is None or limits[0] <= value <= limits[1]
 
 
-def change(state, **values):
+def change(state, **values) -> None:
     """Change settings.
 
     :param state: a `state_secret.StateSecret`

@@ -5,6 +5,8 @@ They are stored in Kubernetes by `services.state_secret`; `delivery` sends the
 events.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import enum
 import json
@@ -164,7 +166,7 @@ class Subscriptions:
     :param options: an `event_options.EventOptions`
     """
 
-    def __init__(self, state, options):
+    def __init__(self, state, options) -> None:
         self._state = state
         self._options = options
 
@@ -217,7 +219,7 @@ class Subscriptions:
         made = Subscription(id=str(uuid.uuid4()), destination=destination,
                             created=event_record.now(), **fields)
 
-        def edit(section):
+        def edit(section) -> None:
             self._store(section, made)
 
         self._state.update(_SECTION, edit)
@@ -233,7 +235,7 @@ class Subscriptions:
         check_headers(fields.get('headers', ()))
         changed = []
 
-        def edit(section):
+        def edit(section) -> None:
             del changed[:]
             one = _parse_valid(id_, section.get(id_))
             if one is not None:
@@ -279,7 +281,7 @@ class Subscriptions:
         """
         removed = []
 
-        def edit(section):
+        def edit(section) -> None:
             if section.pop(id_, None) is not None:
                 removed.append(id_)
 
@@ -288,7 +290,7 @@ class Subscriptions:
 
     # Checks
 
-    def check_destination(self, url):
+    def check_destination(self, url) -> None:
         """Check that events may be sent to a URL.
 
         :param url: text

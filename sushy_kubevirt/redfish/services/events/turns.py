@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A thread in which event dispatchers of one or many BMCs take turns."""
 
+from __future__ import annotations
+
 import logging
 import threading
 
@@ -15,16 +17,16 @@ class Turns:
     :param name: name of the thread
     """
 
-    def __init__(self, name):
+    def __init__(self, name) -> None:
         self._name = name
         self._queue = delaying_queue.DelayingQueue()
 
-    def start(self):
+    def start(self) -> None:
         """Start the thread."""
         threading.Thread(target=self._run, daemon=True,
                          name=self._name).start()
 
-    def put(self, turn, seconds=0):
+    def put(self, turn, seconds: int = 0) -> None:
         """Call a function soon, once if it is put several times before.
 
         :param turn: function without parameters that returns the seconds
@@ -33,11 +35,11 @@ class Turns:
         """
         self._queue.put(turn, turn, seconds)
 
-    def close(self):
+    def close(self) -> None:
         """End the thread."""
         self._queue.close()
 
-    def _run(self):
+    def _run(self) -> None:
         while True:
             turn = self._queue.next()
             if turn is None:
