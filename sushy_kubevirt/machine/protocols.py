@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the modules of this package need of a machine and its cluster.
+
+`machine.Machine` and `cluster.Cluster` import those modules, which therefore
+take these protocols. The classes document the methods.
+"""
+
+from __future__ import annotations
+
+from collections import abc
+import typing
+
+if typing.TYPE_CHECKING:
+    import threading
+
+    from sushy_kubevirt.kube import api_resources
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.kube import feature_gates
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import options
+
+    # Members of the protocols have the names of modules.
+    Client: typing.TypeAlias = client.Client
+    Json: typing.TypeAlias = objects.Json
+    Options: typing.TypeAlias = options.Options
+    Vm: typing.TypeAlias = objects.VirtualMachine
+    Vmi: typing.TypeAlias = objects.VirtualMachineInstance
+
+ResultT = typing.TypeVar('ResultT')
+
+#: Function of a VM and its VMI, or None without one.
+Step: typing.TypeAlias = 'abc.Callable[[Vm, Vmi | None], ResultT]'
+
+#: Operations of a JSON patch (RFC 6902).
+Operations: typing.TypeAlias = 'abc.Sequence[objects.Json]'
+
+
+class Cluster(typing.Protocol):
+    """Of `cluster.Cluster`."""
+
+    closing: threading.Event
+    options: Options
+    gates: feature_gates.Gates
+
+    @property
+    def client(self) -> Client:
+        ...
+
+    @property
+    def vm(self) -> objects.ObjectKey | None:
+        ...
+
+    def cached_objects(self, machine: typing.Any
+                       ) -> tuple[Vm, Vmi | None] | tuple[None, None]:
+        ...
+
+    def sizes(self, machine: typing.Any, vm: Vm) -> Json:
+        ...
+
+
+class Machine(typing.Protocol):
+    """Of `machine.Machine`: its identity, and access to the cluster."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def cluster(self) -> Cluster:
+        ...
+
+    @property
+    def qualified_name(self) -> str:
+        ...
+
+    @property
+    def options(self) -> Options:
+        ...
+
+    @property
+    def gates(self) -> feature_gates.Gates:
+        ...
+
+    def objects(self) -> tuple[Vm, Vmi | None]:
+        ...
+
+    def fetch(self) -> tuple[Vm, Vmi | None]:
+        ...
+
+    def fetch_vm(self) -> Vm:
+        ...
+
+    @typing.overload
+    def write(self, step: Step[ResultT]) -> ResultT:
+        ...
+
+    @typing.overload
+    def write(self, step: Step[ResultT], from_cache: Step[bool] | None
+              ) -> ResultT | None:
+        ...
+
+    def patch(self, operations: Operations, guard: Vm | None = None
+              ) -> Vm:
+        ...
+
+    def patch_status(self, operations: Operations, guard: Vm) -> Vm:
+        ...
+
+    def patch_vmi(self, vmi: Vmi, operations: Operations) -> None:
+        ...
+
+    def delete_vmi(self, uid: str) -> None:
+        ...
+
+    def wait(self, ready: Step[bool], timeout: float) -> bool:
+        ...
+
+    def call(self, action: str, body: Json | None = None,
+             resource: api_resources.Resource[typing.Any] = ...
+             ) -> None:
+        ...
