@@ -3,26 +3,34 @@
 
 from __future__ import annotations
 
+import typing
+
 from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import naming
 
-BMC = api_resources.Resource(
-    naming.GROUP, naming.VERSION, naming.PLURAL, naming.KIND)
-DEPLOYMENT = api_resources.Resource(
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+BMC: api_resources.Resource[objects.VirtualMachineBMC] = (
+    api_resources.Resource(
+        naming.GROUP, naming.VERSION, naming.PLURAL, naming.KIND))
+DEPLOYMENT: api_resources.Resource[objects.Json] = api_resources.Resource(
     'apps', 'v1', 'deployments', 'Deployment')
-SERVICE = api_resources.Resource('', 'v1', 'services', 'Service')
-ACCOUNT = api_resources.Resource(
+SERVICE: api_resources.Resource[objects.Json] = api_resources.Resource(
+    '', 'v1', 'services', 'Service')
+ACCOUNT: api_resources.Resource[objects.Json] = api_resources.Resource(
     '', 'v1', 'serviceaccounts', 'ServiceAccount')
-ROLE = api_resources.Resource(
+ROLE: api_resources.Resource[objects.Json] = api_resources.Resource(
     'rbac.authorization.k8s.io', 'v1', 'roles', 'Role')
-BINDING = api_resources.Resource(
+BINDING: api_resources.Resource[objects.Json] = api_resources.Resource(
     'rbac.authorization.k8s.io', 'v1', 'rolebindings', 'RoleBinding')
-POLICY = api_resources.Resource(
+POLICY: api_resources.Resource[objects.Json] = api_resources.Resource(
     'networking.k8s.io', 'v1', 'networkpolicies', 'NetworkPolicy')
 #: Only on OpenShift, and watched only where it is served.
-ROUTE = api_resources.Resource(
+ROUTE: api_resources.Resource[objects.Json] = api_resources.Resource(
     'route.openshift.io', 'v1', 'routes', 'Route')
-LEASE = api_resources.Resource(
+LEASE: api_resources.Resource[objects.Json] = api_resources.Resource(
     'coordination.k8s.io', 'v1', 'leases', 'Lease')
 CONFIG_MAP, SECRET, VM, EVENT = (
     api_resources.CONFIG_MAP, api_resources.SECRET, api_resources.VM,
@@ -32,14 +40,24 @@ CONFIG_MAP, SECRET, VM, EVENT = (
 #: desired state; watched by label. Secrets are separate: see `secret_summary`.
 OWNED = (DEPLOYMENT, SERVICE, ACCOUNT, ROLE, BINDING, POLICY, CONFIG_MAP)
 
-_BY_KIND = {one.kind: one for one in (*OWNED, ROUTE, SECRET, VM, BMC)}
+_BY_KIND: dict[str, api_resources.Resource[typing.Any]] = {
+    resource.kind: resource for resource in (*OWNED, ROUTE, SECRET, VM, BMC)}
 
 
-def of(obj):
-    """:returns: the `api_resources.Resource` of an object"""
+class ObjectRef(typing.NamedTuple):
+    """Identifies an object of any kind in `of_kind`."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+def of(obj: abc.Mapping[str, typing.Any]
+       ) -> api_resources.Resource[typing.Any]:
+    """Return the resource of an object."""
     return _BY_KIND[obj['kind']]
 
 
-def of_kind(kind):
-    """:returns: the `api_resources.Resource` of a kind"""
+def of_kind(kind: str) -> api_resources.Resource[typing.Any]:
+    """Return the resource of a kind."""
     return _BY_KIND[kind]

@@ -27,6 +27,7 @@ from sushy_kubevirt.operator import orphaned_rbac
 from sushy_kubevirt.operator import reconcile
 from sushy_kubevirt.operator import rollout
 from sushy_kubevirt.operator import routes
+from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator.shared import shards
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import vm_cleanup
@@ -406,7 +407,7 @@ class Controller:
         """Wake the BMCs and shards for which there is a slot of the rollout.
         """
         for key in keys:
-            if isinstance(key[1], int):
+            if isinstance(key, placement.ShardKey):
                 self._shards.wake(key)
             else:
                 self._wake((key,))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing
 
 from sushy_kubevirt.operator import naming
 
@@ -19,6 +20,13 @@ SLOTS = 2 * MAX_BMCS_PER_POD
 #: Ports of slot 0 in the pod: Redfish (TCP), HTTP beside HTTPS (TCP), IPMI
 #: (UDP). Slot s has the port s above.
 REDFISH_PORT, HTTP_PORT, IPMI_PORT = 10000, 20000, 30000
+
+
+class ShardKey(typing.NamedTuple):
+    """Identifies a shard, by its number in the namespace of its BMCs."""
+
+    namespace: str
+    number: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 
 from sushy_kubevirt.operator.shared import entry
+from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator import spec
 
 
@@ -64,6 +65,11 @@ class Shard:
         self.waiting = False
         self.tried = {}
         self.written = 0
+
+    @property
+    def key(self) -> placement.ShardKey:
+        """Its key."""
+        return placement.ShardKey(self.namespace, self.number)
 
     @property
     def size(self):

@@ -365,12 +365,9 @@ class Shards:
                     data.get(name, '')) == member.digest:
                 member.pending = data[name]
 
-    def wake(self, key) -> None:
-        """Write a shard whose upgrade has waited.
-
-        :param key: (namespace, number)
-        """
-        shard = self._shards[key[0]].get(key[1])
+    def wake(self, key: placement.ShardKey) -> None:
+        """Write a shard whose upgrade has waited."""
+        shard = self._shards[key.namespace].get(key.number)
         if shard is not None:
             self._changed(shard)
 
@@ -383,8 +380,7 @@ class Shards:
 
     def _set_stopped(self, shard) -> None:
         self._upgrade_slots.update(
-            (shard.namespace, shard.number),
-            rollout.is_stopped(shard.deployment))
+            shard.key, rollout.is_stopped(shard.deployment))
 
     def _read_reports(self, shard) -> None:
         found = self._cluster.ours(
@@ -406,7 +402,7 @@ class Shards:
 
     def _changed(self, shard) -> None:
         """Write a shard soon, together with what changes until then."""
-        key = shard.namespace, shard.number
+        key = shard.key
         if not self._queue.started or key in self._due:
             return
         pause = max(shard.written + _PAUSE_SECONDS - time.monotonic(),
@@ -451,9 +447,9 @@ class Shards:
                     getattr(e, 'retry_after', None)) from None
             finally:
                 shard.written = time.monotonic()
-                self._count({(namespace, number): len(one.members)
-                             for namespace, shards in self._shards.items()
-                             for number, one in shards.items()})
+                self._count({shard.key: len(shard.members)
+                             for shards in self._shards.values()
+                             for shard in shards.values()})
             self._report(shard, '', None)
 
     def _report(self, shard, taken, refused) -> None:
@@ -574,7 +570,6 @@ class Shards:
 
         Everything in it comes from the operator's version and options.
         """
-        key = shard.namespace, shard.number
         live = await self._cluster.live(
             shard, bmc_resources.DEPLOYMENT, wanted['metadata']['name'])
         waits, edit = False, lambda step: step
@@ -586,10 +581,10 @@ class Shards:
                         and (ready or stopped))
             if upgrades and deployments.account(
                     live) == deployments.account(wanted):
-                waits, edit = (not self._upgrade_slots.acquire(key),
+                waits, edit = (not self._upgrade_slots.acquire(shard.key),
                                rollout.annotated)
             else:
-                self._upgrade_slots.withdraw(key)
+                self._upgrade_slots.withdraw(shard.key)
             if stopped and ready and not upgrades:
                 self._cache.objects.put(
                     bmc_resources.DEPLOYMENT, await self._api.patch(
@@ -603,7 +598,7 @@ class Shards:
         finally:
             self._read_deployment(shard)
             if not waits:
-                self._upgrade_slots.release(key)
+                self._upgrade_slots.release(shard.key)
         if shard.waiting != waits:
             shard.waiting = waits
             self._wake_members(shard)
@@ -617,7 +612,7 @@ class Shards:
                 await self._cluster.delete(shard, resource, name)
                 if resource == bmc_resources.DEPLOYMENT:
                     self._read_deployment(shard)
-        self._upgrade_slots.forget((shard.namespace, shard.number))
+        self._upgrade_slots.forget(shard.key)
         if not shard.members:
             self._shards[shard.namespace].pop(shard.number, None)
 
