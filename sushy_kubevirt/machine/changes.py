@@ -10,9 +10,16 @@ a fresh VM, when the patch has to be repeated.
 from __future__ import annotations
 
 import copy
+import typing
 
 from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.machine import power_action
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import protocols
+
+Change: typing.TypeAlias = (
+    'protocols.Step[power_action.WaitCondition | None]')
 
 
 def apply(changes, vm, vmi):

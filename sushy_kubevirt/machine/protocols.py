@@ -31,6 +31,10 @@ ResultT = typing.TypeVar('ResultT')
 #: Function of a VM and its VMI, or None without one.
 Step: typing.TypeAlias = 'abc.Callable[[Vm, Vmi | None], ResultT]'
 
+#: Function of a machine, its VM, None if it was deleted, and its VMI.
+Subscriber: typing.TypeAlias = (
+    'abc.Callable[[typing.Any, Vm | None, Vmi | None], None]')
+
 #: Operations of a JSON patch (RFC 6902).
 Operations: typing.TypeAlias = 'abc.Sequence[objects.Json]'
 
@@ -52,6 +56,9 @@ class Cluster(typing.Protocol):
 
     def cached_objects(self, machine: typing.Any
                        ) -> tuple[Vm, Vmi | None] | tuple[None, None]:
+        ...
+
+    def subscribe(self, callback: Subscriber) -> abc.Callable[[], None]:
         ...
 
     def sizes(self, machine: typing.Any, vm: Vm) -> Json:
