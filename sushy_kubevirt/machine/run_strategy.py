@@ -11,7 +11,12 @@ BMC's power actions, `power_state` derives the power state.
 
 from __future__ import annotations
 
+import typing
+
 from sushy_kubevirt.machine import annotations
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 ALWAYS = 'Always'
 RERUN_ON_FAILURE = 'RerunOnFailure'
@@ -106,12 +111,13 @@ def _stop_requested_of(vm, vmi):
             and requests(vm)[0].get('uid') == vmi['metadata']['uid'])
 
 
-def phase(vmi):
+def phase(vmi: objects.VirtualMachineInstance) -> str:
     """Return the VMI's phase, '' while it has none."""
     return (vmi.get('status') or {}).get('phase') or ''
 
 
-def is_active(vmi) -> bool:
+def is_active(vmi: objects.VirtualMachineInstance | None
+              ) -> typing.TypeGuard[objects.VirtualMachineInstance]:
     """Return True for a VMI that has not ended."""
     return vmi is not None and phase(vmi) not in ('Succeeded', 'Failed')
 

@@ -10,7 +10,13 @@ cleans up after interrupted operations.
 
 from __future__ import annotations
 
+import typing
+
 from sushy_kubevirt.machine.media import model
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine.media import manager
+    from sushy_kubevirt.machine.media import protocols
 
 CD = model.CD
 DEVICES = model.DEVICES
@@ -26,15 +32,20 @@ Source = model.Source
 State = model.State
 
 
-def subscribe(cluster, callback) -> None:
+class _Cluster(typing.Protocol):
+
+    @property
+    def media(self) -> manager.Manager:
+        ...
+
+
+def subscribe(cluster: _Cluster, callback: protocols.Subscriber) -> None:
     """Call a function on each change of a medium, in this process.
 
     A medium that was inserted before this process started is reported once,
     with old equal to new. A child process starts without subscriptions.
 
-    :param cluster: a `cluster.Cluster`
-    :param callback: function of (machine, device_id, old, new), old and new
-        each a `Medium` or None; called one at a time in the thread of a watch,
-        so it must not block
+    :param callback: called one at a time in the thread of a watch, so it must
+        not block
     """
     cluster.media.subscribe(callback)

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import client
 
 LOG = logging.getLogger(__name__)
 
@@ -18,17 +22,14 @@ NO_CDI = ('Virtual media need CDI, the Containerized Data Importer, which is '
 
 
 class Cdi:
-    """Finds out whether the cluster has CDI.
+    """Finds out whether the cluster has CDI."""
 
-    :param client: a `client.Client`
-    """
-
-    def __init__(self, client) -> None:
+    def __init__(self, client: client.Client) -> None:
         self._client = client
         #: Whether CDI was found; costs no API call.
         self.served = False
 
-    def require(self):
+    def require(self) -> None:
         """Check that the cluster has CDI; one API call until it has.
 
         :raises: `errors.Unsupported` if it has not

@@ -11,7 +11,9 @@ import datetime
 import logging
 import threading
 import time
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine.media import cdi
 from sushy_kubevirt.machine.media import datavolume_cleanup
@@ -20,6 +22,13 @@ from sushy_kubevirt.machine.media import import_watcher
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import reconciler
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.machine.media import protocols as media_protocols
+    from sushy_kubevirt.machine import protocols
+    from sushy_kubevirt.machine import shared_cluster
 
 LOG = logging.getLogger(__name__)
 
@@ -30,35 +39,37 @@ DEVICES = {device.id: device for device in (
 class Manager:
     """The virtual media of one cluster.
 
-    :param cluster: a `cluster.Cluster`
-    :param namespaces: tuple of the namespaces in its scope, () for all
-    :param shared: a `shared_cluster.SharedCluster`, or None
+    :param namespaces: those in its scope, () for all
     """
 
-    def __init__(self, cluster, namespaces, shared=None) -> None:
+    def __init__(self, cluster: protocols.Cluster,
+                 namespaces: tuple[str, ...],
+                 shared: shared_cluster.SharedCluster | None = None) -> None:
         self.cluster = cluster
         self.volumes = import_watcher.ImportWatcher(
             cluster.client, cluster.options,
-            (cluster.vm[0],) if cluster.vm else namespaces,
+            (cluster.vm.namespace,) if cluster.vm else namespaces,
             bool(cluster.vm), self._volume_changed)
-        #: Uploads of this process: {attempt ID: `upload.Upload`}
-        self.uploads = {}
-        #: Set of the IDs of the attempts that this process is inserting.
-        self.inserting = set()
+        #: Uploads of this process by the ID of the attempt.
+        self.uploads: dict[str, media_protocols.Upload] = {}
+        #: IDs of the attempts that this process is inserting.
+        self.inserting: set[str] = set()
         #: Cache of certificates: {digest: PEM text}
-        self.certificates = {}
+        self.certificates: dict[str, str] = {}
         self._callback_lock = threading.RLock()
         self._condition = threading.Condition()
         self._generation = 0
-        self._callbacks = []
-        self._machines = {}         # (namespace, name): machine
-        self._media = {}            # VM's uid: {device id: Medium}
-        self._first_seen = {}       # VM's uid: {what: monotonic seconds}
-        self._searched_names = {}   # VM's uid: set of names of DataVolumes
+        self._callbacks: list[media_protocols.Subscriber] = []
+        self._machines: dict[objects.ObjectKey, protocols.Machine] = {}
+        # By the VM's uid: media by device id, the time (`time.monotonic`) of
+        # the first call of `age`, names of DataVolumes.
+        self._media: dict[str, dict[str, model.Medium]] = {}
+        self._first_seen: dict[str, dict[abc.Hashable, float]] = {}
+        self._searched_names: dict[str, set[str]] = {}
         self._cdi = shared.cdi if shared else cdi.Cdi(cluster.client)
         self._started_at = now()
         self._reconciler = reconciler.Reconciler(
-            self, shared and shared.media_worker)
+            self, shared.media_worker if shared else None)
 
     def start(self) -> None:
         """Subscribe to the cluster; call it before its cache starts."""
@@ -74,40 +85,45 @@ class Manager:
 
     # Reading
 
-    def medium(self, machine, device):
-        """Return the `model.Medium` in a device of a machine, or None."""
+    def medium(self, machine: protocols.Machine, device: model.Device
+               ) -> model.Medium | None:
+        """Return the medium in a device of a machine."""
         return self._medium(device, *machine.objects())
 
-    def _medium(self, device, vm, vmi):
+    def _medium(self, device: model.Device, vm: objects.VirtualMachine,
+                vmi: objects.VirtualMachineInstance | None
+                ) -> model.Medium | None:
         record = media_annotation.read(vm)
         entry = record.media.get(device.id)
         return device_status.medium(
             device, entry, vm, vmi, self.observed_volume(vm, entry)
         ) or device_status.ejected(record.ejecting.get(device.id), vmi)
 
-    def observed_volume(self, vm, entry):
-        """Return the `import_watcher.ObservedVolume` of an entry, or None."""
+    def observed_volume(self, vm: objects.VirtualMachine,
+                        entry: media_annotation.Entry | None
+                        ) -> import_watcher.ObservedVolume | None:
+        """Return what is known of the DataVolume of an entry."""
         if entry is None:
             return None
         return self.volumes.get(vm['metadata'].get('namespace', ''),
                                 entry.volume, entry.uid)
 
-    def media(self, vm, vmi):
-        """Return {device id: `model.Medium`} of the devices with media."""
+    def media(self, vm: objects.VirtualMachine,
+              vmi: objects.VirtualMachineInstance | None
+              ) -> dict[str, model.Medium]:
+        """Return the media by device id, without empty devices."""
         if not has_record(vm):
             return {}
-        found = {id_: self._medium(device, vm, vmi)
-                 for id_, device in DEVICES.items()}
-        return {id_: each for id_, each in found.items()
-                if each is not None}
+        return {id_: medium for id_, device in DEVICES.items()
+                if (medium := self._medium(device, vm, vmi)) is not None}
 
     @property
-    def changes(self):
+    def changes(self) -> int:
         """Number of changes of media so far."""
         return self._generation
 
     @property
-    def cdi_available(self):
+    def cdi_available(self) -> bool:
         """Whether CDI was found; costs no API call."""
         return self._cdi.served
 
@@ -122,36 +138,35 @@ class Manager:
         """Call `require_cdi` in a thread, to set `cdi_available`."""
         self._cdi.check_in_background()
 
-    def age(self, uid, what):
+    def age(self, uid: str, what: abc.Hashable) -> float:
         """Return the seconds since this was first called with these arguments.
 
         Measured with this process's monotonic clock, as the clocks of other
         processes may be wrong.
 
         :param uid: uid of the VM
-        :param what: anything hashable that names a condition
+        :param what: names a condition
         """
         now = time.monotonic()
         return now - self._first_seen.setdefault(uid, {}).setdefault(what, now)
 
-    def searched_names(self, uid):
-        """Return a set of the names that `datavolume_cleanup` searched for."""
+    def searched_names(self, uid: str) -> set[str]:
+        """Return the names that `datavolume_cleanup` searched for."""
         return self._searched_names.setdefault(uid, set())
 
     # Notifications
 
-    def subscribe(self, callback) -> None:
+    def subscribe(self, callback: media_protocols.Subscriber) -> None:
         """See `media.subscribe`."""
         with self._callback_lock:
             self._callbacks.append(callback)
             for machine in list(self._machines.values()):
-                for id_, found in self._media.get(machine.uid, {}).items():
-                    _call(callback, machine, id_, found, found)
+                for id_, medium in self._media.get(machine.uid, {}).items():
+                    _call(callback, machine, id_, medium, medium)
 
-    def wait(self, ready, timeout) -> bool:
+    def wait(self, ready: abc.Callable[[], bool], timeout: float) -> bool:
         """Wait until a condition holds, checked after every change.
 
-        :param ready: function without arguments that returns the condition
         :param timeout: seconds
         :returns: whether it held before the timeout
         """
@@ -168,29 +183,31 @@ class Manager:
                 if self._generation == since:
                     self._condition.wait(min(left, 1.0))
 
-    def refresh(self, machine) -> None:
+    def refresh(self, machine: protocols.Machine) -> None:
         """Check a machine again, as after a change."""
         self._update(machine)
 
-    def delete_obsolete(self, machine) -> None:
+    def delete_obsolete(self, machine: protocols.Machine) -> None:
         """Delete the DataVolumes that the record lists, in one attempt.
 
         Call it after a write of this process, which the cache has. See
         `datavolume_cleanup.clean`.
         """
-        vm, _ = self.cluster.cached_objects(machine)
-        if vm is None or not media_annotation.read(vm).obsolete:
+        cached, _vmi = self.cluster.cached_objects(machine)
+        if cached is None or not media_annotation.read(cached).obsolete:
             return
         vm, vmi = machine.fetch()
         datavolume_cleanup.clean(machine, self, vm,
                                  self._reconciler.context(machine, vm, vmi))
 
-    def _volume_changed(self, namespace, name) -> None:
-        machine = self._machines.get((namespace, name))
+    def _volume_changed(self, namespace: str, name: str) -> None:
+        machine = self._machines.get(objects.ObjectKey(namespace, name))
         if machine is not None:
             self._update(machine)
 
-    def _update(self, machine, _vm=None, _vmi=None) -> None:
+    def _update(self, machine: protocols.Machine,
+                _vm: objects.VirtualMachine | None = None,
+                _vmi: objects.VirtualMachineInstance | None = None) -> None:
         """Process a change; runs in a watch's thread and writes nothing."""
         with self._callback_lock:
             # Read under the lock, so that the last thread to get it uses the
@@ -199,7 +216,7 @@ class Manager:
             if vm is None or not has_record(vm):
                 self._remove_machine(machine, vm is None)
                 return
-            key = (machine.namespace, machine.name)
+            key = objects.ObjectKey(machine.namespace, machine.name)
             self._machines[key] = machine
             record = media_annotation.read(vm)
             self.volumes.watch(key, {
@@ -208,8 +225,9 @@ class Manager:
             self._notify(machine, self.media(vm, vmi))
         self._reconciler.enqueue_if_needed(machine, vm, vmi)
 
-    def _remove_machine(self, machine, deleted) -> None:
-        key = (machine.namespace, machine.name)
+    def _remove_machine(self, machine: protocols.Machine,
+                        deleted: bool) -> None:
+        key = objects.ObjectKey(machine.namespace, machine.name)
         known = self._machines.get(key)
         if known is None or known.uid != machine.uid:
             return
@@ -222,21 +240,22 @@ class Manager:
         if deleted:
             self._stop_uploads(machine)
 
-    def _stop_uploads(self, machine) -> None:
+    def _stop_uploads(self, machine: protocols.Machine) -> None:
         for upload in list(self.uploads.values()):
             if upload.machine.uid == machine.uid:
                 upload.stop()
 
-    def _notify(self, machine, found) -> None:
+    def _notify(self, machine: protocols.Machine,
+                media: dict[str, model.Medium]) -> None:
         before = self._media.get(machine.uid, {})
-        self._media[machine.uid] = found
+        self._media[machine.uid] = media
         first = machine.uid not in self._first_seen
         self._first_seen.setdefault(machine.uid, {})
         for id_ in DEVICES:
-            old, new = before.get(id_), found.get(id_)
+            old, new = before.get(id_), media.get(id_)
             if old == new:
                 continue
-            if first and new.since < self._started_at:
+            if first and new is not None and new.since < self._started_at:
                 old = new       # inserted before this process started
             for callback in tuple(self._callbacks):
                 _call(callback, machine, id_, old, new)
@@ -245,19 +264,21 @@ class Manager:
             self._condition.notify_all()
 
 
-def now():
+def now() -> str:
     """Return the present time, ISO 8601 in UTC."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(
         timespec='milliseconds').replace('+00:00', 'Z')
 
 
-def has_record(vm) -> bool:
+def has_record(vm: objects.VirtualMachine) -> bool:
     """Return whether a VM has the media annotation."""
     return annotations.MEDIA in (vm['metadata'].get('annotations') or {})
 
 
-def _call(callback, *args) -> None:
+def _call(callback: media_protocols.Subscriber, machine: protocols.Machine,
+          device_id: str, old: model.Medium | None, new: model.Medium | None
+          ) -> None:
     try:
-        callback(*args)
+        callback(machine, device_id, old, new)
     except Exception:
         LOG.exception('A subscriber to virtual media changes failed')

@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import typing
 from urllib import parse
+
+if typing.TYPE_CHECKING:
+    from collections import abc
 
 
 class Kind(enum.Enum):
@@ -24,7 +28,6 @@ class Device:
 
     :param id: ``Cd`` or ``USBStick``; ``HttpBoot`` for the drive of HTTP
         boot, which Redfish clients do not see as a device
-    :param kind: a `Kind`
     """
 
     id: str
@@ -70,22 +73,23 @@ class ClientImage:
     """An image that a client sends while it is read.
 
     :param name: file name
-    :param read: function of a memoryview to fill that returns the number of
-        bytes, 0 at the end of the image
-    :param authorized: function that tells whether the client may still send
-        it, called every few seconds; may block
+    :param read: fills a buffer and returns the number of bytes, 0 at the end
+        of the image
+    :param authorized: tells whether the client may still send it, called
+        every few seconds; may block
     :ivar url: URL that stands for it
     :ivar started: whether reading has begun, so that it cannot start over
     """
 
-    def __init__(self, name, read, authorized=lambda: True) -> None:
+    def __init__(self, name: str, read: abc.Callable[[memoryview], int],
+                 authorized: abc.Callable[[], bool] = lambda: True) -> None:
         self.name = name
         self.authorized = authorized
         self.url = UPLOAD + parse.quote(name, safe='')
         self.started = False
         self._read = read
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: memoryview) -> int:
         """Read a piece; see ``read``."""
         self.started = True
         return self._read(buffer)
@@ -122,7 +126,6 @@ class Medium:
     :param url: URL of the image, without credentials
     :param image_name: the last part of the URL's path
     :param write_protected: whether the guest may not write to it
-    :param state: a `State`
     :param progress: per cent, 0 to 100; None while it is not known
     :param reason: CDI's or KubeVirt's reason for the state, one word; '' for
         none
@@ -157,7 +160,7 @@ class Medium:
     verify: bool = True
 
     @property
-    def uploaded(self):
+    def uploaded(self) -> bool:
         """Whether a client has uploaded the image, which has no server."""
         return self.url.startswith(UPLOAD)
 
