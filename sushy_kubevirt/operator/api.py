@@ -9,17 +9,32 @@ a thread. Only `Api.watch` retries; requests are sent once, and callers retry.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 import contextlib
 import contextvars
+import functools
 import queue
 import threading
 import time
+import typing
 
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import watcher
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator import naming
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import api_resources
+    from sushy_kubevirt.kube import connection
+
+ObjectT = typing.TypeVar('ObjectT')
+T = typing.TypeVar('T')
+P = typing.ParamSpec('P')
+
+#: What `Api.watch` yields.
+Event: typing.TypeAlias = tuple[str, typing.Any]
 
 #: Maximum number of list pages that are read and parsed at a time. CPython
 #: rarely returns memory of such a peak to the system.
@@ -56,20 +71,19 @@ class Api:
     `errors.ObjectNotFound` and `errors.Rejected`; a write also what
     ``before_write`` raises.
 
-    :param connection: a `connection.Connection`
-    :param before_write: function called in the request's thread immediately
-        before each write is sent; raises to prevent it
-    :param client_options: `options.Options` of the client
+    :param before_write: called in the request's thread immediately before
+        each write is sent; raises to prevent it
     """
 
-    def __init__(self, connection, before_write=lambda: None,
-                 client_options=CLIENT_OPTIONS) -> None:
+    def __init__(self, connection: connection.Connection,
+                 before_write: abc.Callable[[], None] = lambda: None,
+                 client_options: options.Options = CLIENT_OPTIONS) -> None:
         self._options = client_options
         self._client = client.Client(
             connection, client_options, naming.OPERATOR, CONNECTIONS,
             before_write, WATCH_SILENCE)
         self._reading = threading.Semaphore(PAGES)
-        self._writes = set()
+        self._writes: set[asyncio.Future[typing.Any]] = set()
         #: What `version` returns, and until when.
         self._version = '', 0.0
 
@@ -78,57 +92,69 @@ class Api:
         self._client.close()
 
     @property
-    def calls(self):
-        """The requests so far.
+    def calls(self) -> dict[tuple[str, int], int]:
+        """Number of requests so far, by HTTP method and HTTP status.
 
-        :returns: dict of (HTTP method, HTTP status) and their number; the
-            status is 0 where there was no answer
+        The status is 0 where there was no answer.
         """
-        found = {}
+        totals: dict[tuple[str, int], int] = {}
         for (verb, _, code), count in self._client.calls.items():
             key = _METHODS[verb], code
-            found[key] = found.get(key, 0) + count
-        return found
+            totals[key] = totals.get(key, 0) + count
+        return totals
 
-    async def get(self, resource, namespace, name,
-                  metadata_only: bool = False):
+    async def get(self, resource: api_resources.Resource[ObjectT],
+                  namespace: str, name: str,
+                  metadata_only: bool = False) -> ObjectT:
         """Read one object; see `client.Client.get`."""
         return await self._complete(in_thread(
             self._client.get, resource, namespace, name, metadata_only))
 
-    async def create(self, resource, namespace, body):
+    async def create(self, resource: api_resources.Resource[ObjectT],
+                     namespace: str, body: abc.Mapping[str, typing.Any]
+                     ) -> ObjectT:
         """Create an object; see `client.Client.create`."""
         return await self._write(self._client.create, resource, namespace,
                                  body)
 
-    async def apply(self, resource, namespace, name, body):
+    async def apply(self, resource: api_resources.Resource[ObjectT],
+                    namespace: str, name: str,
+                    body: abc.Mapping[str, typing.Any]) -> ObjectT:
         """Apply an object's fields; see `client.Client.apply`."""
         return await self._write(self._client.apply, resource, namespace,
                                  name, body)
 
-    async def patch(self, resource, namespace, name, body, subresource=None):
+    async def patch(self, resource: api_resources.Resource[ObjectT],
+                    namespace: str, name: str,
+                    body: objects.Json | list[objects.Json],
+                    subresource: str | None = None) -> ObjectT:
         """Change an object; see `client.Client.patch`."""
         return await self._write(self._client.patch, resource, namespace,
                                  name, body, subresource)
 
-    async def replace(self, resource, namespace, name, body):
+    async def replace(self, resource: api_resources.Resource[ObjectT],
+                      namespace: str, name: str,
+                      body: abc.Mapping[str, typing.Any]) -> ObjectT:
         """Replace an object; see `client.Client.replace`."""
         return await self._write(self._client.replace, resource, namespace,
                                  name, body)
 
-    async def delete(self, resource, namespace, name, uid=None):
+    async def delete(self, resource: api_resources.Resource[typing.Any],
+                     namespace: str, name: str, uid: str | None = None
+                     ) -> objects.Json:
         """Delete an object, and then what it owns.
 
         :param uid: the only uid that may be deleted; None for any
         :raises: `errors.Conflict` if the object has another uid
         """
-        body = {'propagationPolicy': 'Background'}
+        body: objects.Json = {'propagationPolicy': 'Background'}
         if uid:
             body['preconditions'] = {'uid': uid}
         return await self._write(self._client.delete, resource, namespace,
                                  name, body)
 
-    async def check_readable(self, resource, namespace=None) -> None:
+    async def check_readable(self, resource: api_resources.Resource[ObjectT],
+                             namespace: str | None = None) -> None:
         """List a first page, and drop it.
 
         :raises: `errors.Unavailable` if the server does not know the kind;
@@ -137,21 +163,19 @@ class Api:
         await self._complete(in_thread(next, self._client.pages(
             resource, namespace, metadata_only=True)))
 
-    async def list(self, resource):
-        """List the objects of a kind that the cluster has few of.
-
-        :returns: list of dicts
-        """
+    async def list(self, resource: api_resources.Resource[ObjectT]
+                   ) -> list[ObjectT]:
+        """List the objects of a kind that the cluster has few of."""
         return await self._complete(in_thread(lambda: [
             obj for page, _version in self._client.pages(resource)
             for obj in page]))
 
-    async def serves_group(self, group):
+    async def serves_group(self, group: str) -> bool:
         """See `client.Client.serves_group`."""
         return await self._complete(in_thread(
             self._client.serves_group, group))
 
-    async def version(self):
+    async def version(self) -> str:
         """Return the version of the API server, read at most every 10 min.
 
         :returns: such as ``v1.34.4``
@@ -163,16 +187,18 @@ class Api:
             self._version = version, time.monotonic() + _VERSION_SECONDS
         return version
 
-    async def serves(self, resource):
+    async def serves(self, resource: api_resources.Resource[typing.Any]
+                     ) -> bool:
         """See `client.Client.serves`."""
         return await self._complete(in_thread(self._client.serves, resource))
 
-    async def expand_spec(self, namespace, name):
+    async def expand_spec(self, namespace: str, name: str
+                          ) -> objects.VirtualMachine:
         """See `client.Client.expand_spec`."""
         return await self._complete(in_thread(
             self._client.expand_spec, namespace, name))
 
-    async def wait_for_writes(self, seconds) -> bool:
+    async def wait_for_writes(self, seconds: float) -> bool:
         """Wait for the writes that are being sent, cancelled ones included.
 
         :param seconds: longest wait
@@ -182,13 +208,14 @@ class Api:
             await asyncio.wait(self._writes, timeout=seconds)
         return not self._writes
 
-    async def _write(self, function, *args):
-        request = in_thread(function, *args)
+    async def _write(self, function: abc.Callable[P, T], *args: P.args,
+                     **kwargs: P.kwargs) -> T:
+        request = in_thread(function, *args, **kwargs)
         self._writes.add(request)
         request.add_done_callback(self._writes.discard)
         return await self._complete(request)
 
-    async def _complete(self, request):
+    async def _complete(self, request: asyncio.Future[T]) -> T:
         """Wait for the complete response, however slowly it arrives."""
         seconds = self._options.request_timeout
         try:
@@ -200,37 +227,39 @@ class Api:
                 f'The API server has not answered completely in {seconds} s',
                 maybe_done=True) from None
 
-    async def watch(self, resource, namespace=None, label_selector: str = '',
+    async def watch(self, resource: api_resources.Resource[typing.Any],
+                    namespace: str | None = None, label_selector: str = '',
                     field_selector: str = '', metadata_only: bool = False,
-                    failed=lambda: None):
+                    failed: abc.Callable[[], None] = lambda: None
+                    ) -> abc.AsyncIterator[Event]:
         """List and watch a collection, without end, through all failures.
 
         :param namespace: None or '' for all namespaces
-        :param failed: function, called when it does not work, and after each
-            attempt that has failed since
+        :param failed: called when it does not work, and after each attempt
+            that has failed since
         :param metadata_only: whether to read nothing but the metadata
-        :returns: asynchronous iterator of (type, object): 'ADDED',
-            'MODIFIED' and 'DELETED' with a dict; and after each complete
-            list `LISTED` with the set of all (namespace, name), from which
-            deleted objects are found
+        :returns: types and objects: 'ADDED', 'MODIFIED' and 'DELETED' with
+            the object; and after each complete list `LISTED` with the set of
+            all `objects.ObjectKey`, from which deleted objects are found
         """
-        found = _Channel(asyncio.get_running_loop(), self._reading, failed)
+        channel = _Channel(asyncio.get_running_loop(), self._reading, failed)
         source = watcher.Watcher(
             self._client, self._options, resource, namespace or '',
-            label_selector, field_selector, found, metadata_only)
-        found.source = source
+            label_selector, field_selector, channel, metadata_only)
+        channel.source = source
         source.start()
         try:
             while True:
-                items = await found.receive()
-                while items:
-                    yield items.pop()
+                events = await channel.receive()
+                while events:
+                    yield events.pop()
         finally:
-            found.close()
+            channel.close()
             source.stop()
 
 
-def in_thread(function, *args):
+def in_thread(function: abc.Callable[P, T], *args: P.args,
+              **kwargs: P.kwargs) -> asyncio.Future[T]:
     """Run a blocking function in a thread: an idle one, or a new one.
 
     Not `asyncio.to_thread`: its pool's threads are joined when the process
@@ -238,21 +267,21 @@ def in_thread(function, *args):
     requests would prevent the renewal of the Lease. A new thread for each
     request would cost more than the request.
 
-    :returns: `asyncio.Future` of what the function returns
+    :returns: what the function returns
     """
     loop = asyncio.get_running_loop()
-    future = loop.create_future()
+    future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 
     def run() -> None:
         try:
-            report, value = future.set_result, context.run(function, *args)
+            report = functools.partial(future.set_result, context.run(
+                function, *args, **kwargs))
         except Exception as e:
-            report, value = future.set_exception, e
-        # The waiting task may be cancelled, and the loop may be closed.
+            report = functools.partial(future.set_exception, e)
+        # The loop may be closed.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(
-                lambda: future.done() or report(value))
+            loop.call_soon_threadsafe(_report, future, report)
 
     try:
         jobs = _idle.pop()
@@ -264,15 +293,21 @@ def in_thread(function, *args):
     return future
 
 
+def _report(future: asyncio.Future[T], report: abc.Callable[[], None]
+            ) -> None:
+    # The waiting task may be cancelled.
+    if not future.done():
+        report()
+
+
+_Jobs: typing.TypeAlias = queue.SimpleQueue[abc.Callable[[], None]]
+
 #: Queues of the threads of `in_thread` that wait for a function.
-_idle = []
+_idle: list[_Jobs] = []
 
 
-def _work(jobs) -> None:
-    """Run functions, until enough other threads are idle.
-
-    :param jobs: queue of them
-    """
+def _work(jobs: _Jobs) -> None:
+    """Run functions, until enough other threads are idle."""
     while True:
         jobs.get()()
         if len(_idle) >= CONNECTIONS:
@@ -288,33 +323,31 @@ class _Channel:
     while the coroutine is busy are passed together: a thread that waits for
     each costs more than the event.
 
-    :param loop: the event loop
-    :param reading: `threading.Semaphore` held while a page is read
-    :param failed: function, called in the loop when the watcher fails
+    :param reading: held while a page is read
+    :param failed: called in the loop when the watcher fails
     """
 
-    def __init__(self, loop, reading, failed) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop,
+                 reading: threading.Semaphore,
+                 failed: abc.Callable[[], None]) -> None:
         self._loop = loop
         self._reading = reading
         self._failed = failed
-        self.source = None
-        self._items = []
+        self.source: watcher.Watcher | None = None
+        self._events: list[Event] = []
         self._arrived = asyncio.Event()
         self._changed = threading.Condition()
         self._closed = False
 
-    async def receive(self):
-        """Wait for events.
-
-        :returns: list of (type, object), in reverse order
-        """
+    async def receive(self) -> list[Event]:
+        """Wait for events; return them in reverse order."""
         await self._arrived.wait()
         self._arrived.clear()
         with self._changed:
-            items, self._items = self._items, []
+            events, self._events = self._events, []
             self._changed.notify()
-        items.reverse()
-        return items
+        events.reverse()
+        return events
 
     def close(self) -> None:
         """Release the thread, which may wait in `_send`."""
@@ -324,45 +357,48 @@ class _Channel:
 
     # Called by the watcher, in its thread
 
-    def take_list(self, source, pages):
-        there, version = set(), None
+    def take_list(self, source: watcher.Watcher, pages: abc.Iterator[
+            tuple[abc.Iterable[objects.Json], str]]) -> str:
+        keys: set[objects.ObjectKey] = set()
+        version = ''
         while True:
             with self._reading:
-                items, version = next(pages, (None, version))
-                if items is None:
+                page, version = next(pages, (None, version))
+                if page is None:
                     break
-                there.update(map(_key, items))
-                self._send([('ADDED', item) for item in items], 0)
-                items = None
-        self._send([(LISTED, there)], 0)
+                keys.update(map(_key, page))
+                self._send([('ADDED', obj) for obj in page], 0)
+                page = None
+        self._send([(LISTED, keys)], 0)
         return version
 
-    def event(self, source, kind, obj) -> None:
+    def event(self, source: watcher.Watcher, kind: str, obj: objects.Json
+              ) -> None:
         self._send([(kind, obj)], CLIENT_OPTIONS.page_size)
 
     def changed(self) -> None:
         """Tell that the watch does not work."""
-        if self.source.error is not None:
+        if self.source is not None and self.source.error is not None:
             # The event loop may have ended.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._failed)
 
-    def _send(self, items, most):
-        """Pass items, and wait until at most some are not received yet."""
+    def _send(self, events: list[Event], most: int) -> None:
+        """Pass events, and wait until at most some are not received yet."""
         with self._changed:
-            if items and not self._items and not self._closed:
+            if events and not self._events and not self._closed:
                 try:
                     self._loop.call_soon_threadsafe(self._arrived.set)
                 except RuntimeError:
                     # The event loop has ended.
                     self._closed = True
-            self._items += items
+            self._events += events
             self._changed.wait_for(
-                lambda: self._closed or len(self._items) <= most)
+                lambda: self._closed or len(self._events) <= most)
             if self._closed:
                 raise errors.Unavailable('The watch was ended')
 
 
-def _key(obj):
+def _key(obj: abc.Mapping[str, typing.Any]) -> objects.ObjectKey:
     metadata = obj['metadata']
-    return metadata.get('namespace', ''), metadata['name']
+    return objects.ObjectKey(metadata.get('namespace', ''), metadata['name'])

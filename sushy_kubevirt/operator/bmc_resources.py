@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
+from collections import abc
 import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import naming
-
-if typing.TYPE_CHECKING:
-    from collections import abc
 
 BMC: api_resources.Resource[objects.VirtualMachineBMC] = (
     api_resources.Resource(
