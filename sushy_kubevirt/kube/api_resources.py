@@ -8,9 +8,6 @@ import typing
 
 from sushy_kubevirt.kube import objects
 
-#: What objects of a resource are to the type checker.
-ObjectT = typing.TypeVar('ObjectT')
-
 #: Prefix of the annotations that BMCs write to a VirtualMachine.
 PREFIX = 'sushy-kubevirt.openstack.org/'
 
@@ -19,7 +16,7 @@ SUBRESOURCES_GROUP = 'subresources.kubevirt.io'
 
 
 @dataclasses.dataclass(frozen=True)
-class Resource(typing.Generic[ObjectT]):
+class Resource(typing.Generic[objects.ObjectT]):
     """A resource type of the API; the group is '' in the core API."""
 
     group: str

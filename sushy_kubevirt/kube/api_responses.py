@@ -6,10 +6,15 @@ Independent of the HTTP library.
 
 from __future__ import annotations
 
+from collections import abc
 import json
 import re
+import typing
 
 from sushy_kubevirt.kube import errors
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import api_resources
 
 #: End of the message that refuses objects in a namespace being deleted
 #: (apiserver, admission plug-in NamespaceLifecycle).
@@ -31,16 +36,14 @@ _UNDECLARED = re.compile('failed to create typed patch object .*: (field not '
 _DENIED = re.compile(r'admission webhook "[^"]*" denied the request: ')
 
 
-def parse(data):
+def parse(data: bytes) -> typing.Any:
     """Parse a response.
 
     Users may nest managedFields up to 10,000 levels (apimachinery,
     ``maxDepth``), which exceeds the recursion limit of Python's parser.
     Values below `_DEEPEST` levels are then replaced by None.
 
-    :param data: bytes of JSON
-    :returns: the JSON value
-    :raises: ValueError
+    :raises: ValueError if it is not JSON
     """
     try:
         return json.loads(data)
@@ -48,17 +51,18 @@ def parse(data):
         return json.loads(_shallow(data))
 
 
-def _shallow(data):
+def _shallow(data: bytes) -> bytes:
     """Replace values below `_DEEPEST` levels by null, without parsing."""
-    kept, begin, depth = [], 0, 0
-    for found in _TOKEN.finditer(data):
-        if found[0] in (b'[', b'{'):
+    kept: list[bytes] = []
+    begin = depth = 0
+    for token in _TOKEN.finditer(data):
+        if token[0] in (b'[', b'{'):
             depth += 1
             if depth == _DEEPEST:
-                kept += [data[begin:found.start()], b'null']
-        elif found[0] in (b']', b'}'):
+                kept += [data[begin:token.start()], b'null']
+        elif token[0] in (b']', b'}'):
             if depth == _DEEPEST:
-                begin = found.end()
+                begin = token.end()
             depth -= 1
     return b''.join([*kept, data[begin:]])
 
@@ -67,15 +71,16 @@ class ApiCall:
     """Verb, resource and object of a request, for messages and metrics.
 
     :param verb: Kubernetes verb, such as ``patch``
-    :param resource: an `api_resources.Resource`
     :param namespace: None or '' for all namespaces
     :param name: of the object, None for a collection
     :param sub: a subresource
     :param group: of a subresource that is served in another group
     """
 
-    def __init__(self, verb, resource, namespace, name=None, sub=None,
-                 group=None) -> None:
+    def __init__(self, verb: str,
+                 resource: api_resources.Resource[typing.Any],
+                 namespace: str | None, name: str | None = None,
+                 sub: str | None = None, group: str | None = None) -> None:
         self.verb = verb
         self.kind = resource.kind
         path = f'{resource.plural}/{sub}' if sub else resource.plural
@@ -90,32 +95,31 @@ class ApiCall:
         return f'{self.verb} {self.resource} of {where}'
 
 
-def selector_parameters(labels, fields):
+def selector_parameters(labels: str, fields: str) -> dict[str, str]:
     """Return the query parameters that select objects.
 
     :param labels: label selector, or ''
     :param fields: field selector, or ''
-    :returns: dict of parameter and value
     """
-    found = {}
+    parameters = {}
     if labels:
-        found['labelSelector'] = labels
+        parameters['labelSelector'] = labels
     if fields:
-        found['fieldSelector'] = fields
-    return found
+        parameters['fieldSelector'] = fields
+    return parameters
 
 
-def error_from_response(code, data, headers, call):
+def error_from_response(code: int, data: bytes,
+                        headers: abc.Mapping[str, str],
+                        call: ApiCall) -> errors.MachineError:
     """Return the exception for a response with status 300 or more.
 
     :param code: HTTP status
-    :param data: body, possibly incomplete (bytes)
-    :param headers: case-insensitive mapping
-    :param call: an `ApiCall`
-    :returns: an `errors.MachineError`
+    :param data: body, possibly incomplete
+    :param headers: case-insensitive
     """
     text = f'HTTP {code}'
-    status = {}
+    status: typing.Any = {}
     try:
         status = json.loads(data)
     except (ValueError, RecursionError):
@@ -128,14 +132,13 @@ def error_from_response(code, data, headers, call):
         headers.get('Retry-After')), call)
 
 
-def error_from_status(code, text, retry_after, call):
+def error_from_status(code: int, text: str, retry_after: float | None,
+                      call: ApiCall) -> errors.MachineError:
     """Return the exception for a status.
 
     :param code: HTTP status, or the code of a watch's ``ERROR`` event
     :param text: the server's message
     :param retry_after: seconds, or None
-    :param call: an `ApiCall`
-    :returns: an `errors.MachineError`
     """
     if code == 401:
         return errors.AccessDenied(
@@ -164,7 +167,7 @@ def error_from_status(code, text, retry_after, call):
     return errors.Rejected(_DENIED.sub('', text))
 
 
-def _provider(resource):
+def _provider(resource: str) -> str:
     """Return what has to be installed for a resource to exist."""
     if '.bmc.kubevirt.io' in resource:
         return 'its CustomResourceDefinition'
@@ -173,13 +176,13 @@ def _provider(resource):
     return 'CDI' if 'cdi.' in resource else 'KubeVirt'
 
 
-def _is_admission(text) -> bool:
+def _is_admission(text: str) -> bool:
     """Return whether a 403 comes from admission or a quota, not RBAC."""
     return ('denied the request' in text or 'denied request' in text
             or 'exceeded quota' in text)
 
 
-def _is_failed_patch(text):
+def _is_failed_patch(text: str) -> bool:
     """Return whether a 422 means that a patch did not fit the object.
 
     These are the API server's messages for a JSON patch (apiserver's patch
@@ -191,8 +194,8 @@ def _is_failed_patch(text):
             or ' is invalid: metadata.uid: Invalid value: ' in text)
 
 
-def _seconds(retry_after):
+def _seconds(retry_after: str | None) -> float | None:
     try:
-        return float(retry_after)
-    except (TypeError, ValueError):
+        return float(retry_after or '')
+    except ValueError:
         return None

@@ -8,8 +8,13 @@ a function that may be attempted must be repeatable up to that point.
 
 from __future__ import annotations
 
+from collections import abc
 import contextlib
 import threading
+import typing
+
+ResultT = typing.TypeVar('ResultT')
+ArgumentTs = typing.TypeVarTuple('ArgumentTs')
 
 
 class WouldBlock(Exception):
@@ -23,10 +28,10 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def attempt(function, *arguments):
+def attempt(function: abc.Callable[[*ArgumentTs], ResultT],
+            *arguments: *ArgumentTs) -> ResultT:
     """Call a function that must not block.
 
-    :returns: what it returns
     :raises: `WouldBlock`
     """
     _thread.attempting = True
@@ -36,7 +41,7 @@ def attempt(function, *arguments):
         _thread.attempting = False
 
 
-def check():
+def check() -> None:
     """Declare that the next step of the caller may block.
 
     :raises: `WouldBlock` in an attempt
@@ -46,7 +51,7 @@ def check():
 
 
 @contextlib.contextmanager
-def hold(lock):
+def hold(lock: threading.Lock) -> abc.Iterator[None]:
     """Hold a lock, a context, that others may hold while they block.
 
     :raises: `WouldBlock` in an attempt, if another thread holds it

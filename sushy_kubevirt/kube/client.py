@@ -9,11 +9,13 @@ and 0.4 s to a process that has 18 MiB with this client and `machine.cluster`.
 from __future__ import annotations
 
 import collections
+from collections import abc
 import copy
 import json
 import random
 import re
 import threading
+import typing
 from urllib import parse
 
 import urllib3
@@ -23,7 +25,11 @@ from sushy_kubevirt.kube import api_responses
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import retry
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import websocket as websockets
 
 JSON = 'application/json'
 JSON_PATCH = 'application/json-patch+json'
@@ -72,6 +78,53 @@ WATCH_GRACE = 5
 WATCH_SILENCE = 90
 
 
+#: Items of a list, and the resourceVersion of the collection.
+Page: typing.TypeAlias = tuple[abc.Sequence[objects.ObjectT], str]
+
+#: A resource of any kind.
+_AnyResource: typing.TypeAlias = api_resources.Resource[typing.Any]
+
+
+class Options(typing.Protocol):
+    """Options of a `Client`. Times are in seconds."""
+
+    @property
+    def connect_timeout(self) -> float:
+        """Timeout of a connection."""
+
+    @property
+    def read_timeout(self) -> float:
+        """Timeout of the response to one request."""
+
+    @property
+    def watch_seconds(self) -> float:
+        """Duration of a watch."""
+
+    @property
+    def page_size(self) -> int:
+        """Objects in one page of a list."""
+
+
+class CallKey(typing.NamedTuple):
+    """What requests are counted by.
+
+    Verb and resource as in RBAC rules, such as ``update`` and
+    ``virtualmachines/start.subresources.kubevirt.io``; ``code`` is the HTTP
+    status, 0 without a response.
+    """
+
+    verb: str
+    resource: str
+    code: int
+
+
+class _Collection(typing.NamedTuple):
+    resource: _AnyResource
+    namespace: str | None
+    label_selector: str
+    field_selector: str
+
+
 class Client:
     """Client of one API server. Thread-safe.
 
@@ -79,12 +132,10 @@ class Client:
     is unreachable or fails, `errors.AccessDenied`, `errors.ObjectNotFound`
     and `errors.Rejected`.
 
-    :param connection: a `connection.Connection`
-    :param options: an `options.Options`
     :param user_agent: sent with each request; also the field manager
     :param connections: number of idle connections that are kept
-    :param before_write: function without arguments, called immediately before
-        each request other than GET; an exception prevents the request
+    :param before_write: called immediately before each request other than
+        GET; an exception prevents the request
     :param watch_silence: seconds of silence after which a watch is opened
         again from the version it reached; for watches of a much longer
         duration. None: a watch that is silent beyond its duration, or for
@@ -92,9 +143,11 @@ class Client:
         collection is listed again.
     """
 
-    def __init__(self, connection, options, user_agent=FIELD_MANAGER,
-                 connections=CONNECTIONS, before_write=lambda: None,
-                 watch_silence=None) -> None:
+    def __init__(self, connection: connection.Connection, options: Options,
+                 user_agent: str = FIELD_MANAGER,
+                 connections: int = CONNECTIONS,
+                 before_write: abc.Callable[[], object] = lambda: None,
+                 watch_silence: float | None = None) -> None:
         self._connection = connection
         self._options = options
         self._user_agent = user_agent
@@ -103,48 +156,48 @@ class Client:
         self._watch_silence = watch_silence
         self.after_fork()
 
-    def with_options(self, options):
-        """Return a client that shares all but the options with this one.
-
-        :param options: an `options.Options`
-        """
-        made = copy.copy(self)
-        made._options = options
-        return made
+    def with_options(self, options: Options) -> Client:
+        """Return a client that shares all but the options with this one."""
+        client = copy.copy(self)
+        client._options = options
+        return client
 
     def after_fork(self) -> None:
         """Discard the sockets and locks of the parent process."""
         self._connection.after_fork()
         self._lock = threading.Lock()
-        self._calls = collections.Counter()
+        self._calls: collections.Counter[CallKey] = collections.Counter()
         self._pools = _Pools(self._connections)
         # Collections whose watches have received bookmarks recently.
-        self._bookmarked = set()
+        self._bookmarked: set[_Collection] = set()
 
-    def get(self, resource, namespace, name, metadata_only: bool = False):
+    def get(self, resource: api_resources.Resource[objects.ObjectT],
+            namespace: str | None, name: str,
+            metadata_only: bool = False) -> objects.ObjectT:
         """Read one object.
 
-        :param resource: an `api_resources.Resource`
+        :param namespace: None or '' for a kind outside of namespaces
         :param metadata_only: True to read only its metadata
-        :returns: the object, a dict
         """
         call = api_responses.ApiCall('get', resource, namespace, name)
         return self._request('GET', resource.path(namespace, name), call,
                              accept=_METADATA[0] if metadata_only else ACCEPT)
 
-    def pages(self, resource, namespace=None, label_selector: str = '',
+    def pages(self, resource: api_resources.Resource[objects.ObjectT],
+              namespace: str | None = None, label_selector: str = '',
               field_selector: str = '', metadata_only: bool = False,
-              page_size=None):
+              page_size: int | None = None
+              ) -> abc.Iterator[Page[objects.ObjectT]]:
         """Read a collection, a page at a time.
 
         :param namespace: None or '' for all namespaces
         :param metadata_only: True to read only the metadata
         :param page_size: objects in a page; None for Options.page_size
-        :returns: iterator of (items, resourceVersion of the collection)
         :raises: `errors.WatchExpired` if the next page is no longer available
         """
         call = api_responses.ApiCall('list', resource, namespace)
-        fields = {'limit': page_size or self._options.page_size}
+        fields: dict[str, str | int] = {
+            'limit': page_size or self._options.page_size}
         fields.update(api_responses.selector_parameters(
             label_selector, field_selector))
         while True:
@@ -157,9 +210,10 @@ class Client:
                 return
             fields['continue'] = meta['continue']
 
-    def watch(self, resource, namespace=None, version: str = '',
-              label_selector: str = '',
-              field_selector: str = '', metadata_only: bool = False):
+    def watch(self, resource: api_resources.Resource[objects.ObjectT],
+              namespace: str | None = None, version: str | None = '',
+              label_selector: str = '', field_selector: str = '',
+              metadata_only: bool = False) -> Watch[objects.ObjectT]:
         """Watch a collection from a resourceVersion on.
 
         :param namespace: None or '' for all namespaces
@@ -167,7 +221,7 @@ class Client:
             (KEP-3157): all objects, in events of type ``ADDED``, then a
             bookmark with the annotation `INITIAL_EVENTS_END`
         :param metadata_only: True to receive only the metadata
-        :returns: an open `Watch`
+        :returns: an open watch
         :raises: `errors.WatchExpired` if the version is too old;
             `errors.Rejected` if the API server has no streaming lists
             (Kubernetes before 1.32 and 1.33)
@@ -176,21 +230,23 @@ class Client:
         # Jitter, as all BMCs start their watches together after an outage.
         seconds = max(1, round(
             self._options.watch_seconds * random.uniform(0.8, 1.0)))
-        fields = {'watch': '1', 'allowWatchBookmarks': 'true',
-                  'resourceVersion': version, 'timeoutSeconds': seconds}
-        if version is None:
-            del fields['resourceVersion']       # the most recent one
+        fields: dict[str, str | int] = {
+            'watch': '1', 'allowWatchBookmarks': 'true',
+            'timeoutSeconds': seconds}
+        if version is not None:
+            fields['resourceVersion'] = version
+        else:       # from the most recent one on
             fields.update(sendInitialEvents='true',
                           resourceVersionMatch='NotOlderThan',
                           timeoutSeconds=STREAM_SECONDS)
         fields.update(api_responses.selector_parameters(
             label_selector, field_selector))
-        collection = resource, namespace, label_selector, field_selector
-        silence = seconds + WATCH_GRACE
-        resumes = self._watch_silence is not None
+        collection = _Collection(resource, namespace, label_selector,
+                                 field_selector)
+        silence: float = seconds + WATCH_GRACE
         if version is None:
             silence = self._options.read_timeout
-        elif resumes:
+        elif self._watch_silence is not None:
             silence = min(silence, self._watch_silence)
         elif collection in self._bookmarked:
             silence = min(silence, WATCH_SILENCE)
@@ -198,12 +254,16 @@ class Client:
             'GET', resource.path(namespace), call, fields,
             accept=_METADATA[0] if metadata_only else ACCEPT,
             read_timeout=silence)
-        return Watch(response, call, self._bookmarked, collection, resumes)
+        return Watch(response, call, self._bookmarked, collection,
+                     self._watch_silence is not None)
 
-    def patch(self, resource, namespace, name, body, subresource=None):
+    def patch(self, resource: api_resources.Resource[objects.ObjectT],
+              namespace: str | None, name: str,
+              body: objects.JsonPatch | abc.Mapping[str, typing.Any],
+              subresource: str | None = None) -> objects.ObjectT:
         """Patch an object.
 
-        :param body: list for a JSON patch, dict for a merge patch
+        :param body: a mapping for a merge patch
         :param subresource: such as ``status``
         :returns: the patched object
         :raises: `errors.Conflict` if a ``test`` of the patch failed
@@ -215,10 +275,12 @@ class Client:
             body=body,
             content=JSON_PATCH if isinstance(body, list) else MERGE_PATCH)
 
-    def apply(self, resource, namespace, name, body):
+    def apply(self, resource: api_resources.Resource[objects.ObjectT],
+              namespace: str | None, name: str,
+              body: abc.Mapping[str, typing.Any]) -> objects.ObjectT:
         """Set an object's fields by server-side apply, with force.
 
-        :param body: dict with apiVersion and kind; a ``metadata.uid`` in it
+        :param body: with apiVersion and kind; a ``metadata.uid`` in it
             must be that of the object
         :returns: the object after the change
         :raises: `errors.Conflict` if the object has another uid
@@ -229,11 +291,13 @@ class Client:
             {'fieldManager': self._user_agent, 'force': 'true', **_STRICT},
             body, APPLY)
 
-    def replace(self, resource, namespace, name, body):
+    def replace(self, resource: api_resources.Resource[objects.ObjectT],
+                namespace: str | None, name: str,
+                body: abc.Mapping[str, typing.Any]) -> objects.ObjectT:
         """Replace an object.
 
-        :param body: dict; a ``metadata.resourceVersion`` in it must be that
-            of the object
+        :param body: a ``metadata.resourceVersion`` in it must be that of the
+            object
         :returns: the object after the change
         :raises: `errors.Conflict` if the object has another resourceVersion
         """
@@ -241,12 +305,13 @@ class Client:
         return self._request('PUT', resource.path(namespace, name), call,
                              body=body)
 
-    def action(self, resource, namespace, name, action, body=None):
+    def action(self, resource: _AnyResource, namespace: str, name: str,
+               action: str, body: abc.Mapping[str, typing.Any] | None = None
+               ) -> objects.Json:
         """Call an action of KubeVirt's API on a VM or VMI.
 
         :param action: such as ``start``
-        :param body: dict, or None
-        :returns: body of the response, a dict; {} if it is empty
+        :returns: body of the response; {} if it is empty
         """
         group = api_resources.SUBRESOURCES_GROUP
         call = api_responses.ApiCall(
@@ -255,7 +320,8 @@ class Client:
             'PUT', resource.action_path(namespace, name, action), call,
             body={} if body is None else body)
 
-    def expand_spec(self, namespace, name):
+    def expand_spec(self, namespace: str,
+                    name: str) -> objects.VirtualMachine:
         """Read a VM with its instance type and preference filled in."""
         group = api_resources.SUBRESOURCES_GROUP
         call = api_responses.ApiCall('get', api_resources.VM, namespace, name,
@@ -263,12 +329,13 @@ class Client:
         return self._request('GET', api_resources.VM.action_path(
             namespace, name, 'expand-spec'), call)
 
-    async def websocket(self, resource, namespace, name, action, protocol):
+    async def websocket(self, resource: _AnyResource, namespace: str,
+                        name: str, action: str,
+                        protocol: str) -> websockets.WebSocket:
         """Open a WebSocket that KubeVirt's API serves, such as ``console``.
 
         :param action: name of the subresource
         :param protocol: name of the WebSocket subprotocol
-        :returns: a `websocket.WebSocket`
         """
         from sushy_kubevirt.kube import websocket
         group = api_resources.SUBRESOURCES_GROUP
@@ -278,7 +345,9 @@ class Client:
             self._connection, resource.action_path(namespace, name, action),
             call, protocol, self._user_agent, self._options.read_timeout)
 
-    def create(self, resource, namespace, body, named: bool = False):
+    def create(self, resource: api_resources.Resource[objects.ObjectT],
+               namespace: str | None, body: abc.Mapping[str, typing.Any],
+               named: bool = False) -> objects.ObjectT:
         """Create an object.
 
         :param named: True to create by server-side apply. The API server
@@ -301,16 +370,19 @@ class Client:
                 dict(body, metadata=metadata), APPLY)
         return self._request('POST', resource.path(namespace), call, body=body)
 
-    def delete(self, resource, namespace, name, body=None):
+    def delete(self, resource: _AnyResource, namespace: str | None, name: str,
+               body: abc.Mapping[str, typing.Any] | None = None
+               ) -> objects.Json:
         """Delete an object.
 
         :param body: DeleteOptions, such as preconditions
+        :returns: a Status, or the object while it is being deleted
         """
         call = api_responses.ApiCall('delete', resource, namespace, name)
         return self._request('DELETE', resource.path(namespace, name), call,
                              body=body)
 
-    def serves_group(self, group) -> bool:
+    def serves_group(self, group: str) -> bool:
         """Return True if the API server serves an API group.
 
         All authenticated users have the right to this request (ClusterRole
@@ -318,46 +390,41 @@ class Client:
 
         :param group: such as ``cdi.kubevirt.io``
         """
-        call = api_responses.ApiCall(
-            'get', api_resources.Resource(group, '', 'apis', ''), '', group)
+        resource: _AnyResource = api_resources.Resource(group, '', 'apis', '')
+        call = api_responses.ApiCall('get', resource, '', group)
         try:
             self._request('GET', '/apis/' + group, call)
         except errors.ObjectNotFound:
             return False
         return True
 
-    def serves(self, resource):
+    def serves(self, resource: _AnyResource) -> bool:
         """Return True if the API server serves a kind.
 
-        :param resource: an `api_resources.Resource` of an API group
+        :param resource: of an API group
         """
         call = api_responses.ApiCall(
             'get', resource, '', resource.api_version)
         try:
-            found = self._request('GET', '/apis/' + resource.api_version, call)
+            served = self._request('GET', '/apis/' + resource.api_version,
+                                   call)
         except errors.ObjectNotFound:
             return False
-        return any(one['name'] == resource.plural
-                   for one in found['resources'])
+        return any(entry['name'] == resource.plural
+                   for entry in served['resources'])
 
-    def version(self):
+    def version(self) -> objects.Json:
         """Read the version of the API server.
 
-        :returns: dict with ``gitVersion``, such as ``v1.34.4``
+        :returns: with ``gitVersion``, such as ``v1.34.4``
         """
+        resource: _AnyResource = api_resources.Resource('', '', 'version', '')
         return self._request('GET', '/version', api_responses.ApiCall(
-            'get', api_resources.Resource('', '', 'version', ''), '',
-            'version'))
+            'get', resource, '', 'version'))
 
     @property
-    def calls(self):
-        """Number of requests so far.
-
-        :returns: dict of (verb, resource, code) to number; verb and resource
-            as in RBAC rules, such as ``update`` and
-            ``virtualmachines/start.subresources.kubevirt.io``; code is the
-            HTTP status, 0 without a response
-        """
+    def calls(self) -> dict[CallKey, int]:
+        """Number of requests so far."""
         with self._lock:
             return dict(self._calls)
 
@@ -365,8 +432,10 @@ class Client:
         """Close all connections."""
         self._pools.clear()
 
-    def _request(self, method, path, call, fields=None, body=None,
-                 content=JSON, accept=ACCEPT):
+    def _request(self, method: str, path: str, call: api_responses.ApiCall,
+                 fields: abc.Mapping[str, str | int] | None = None,
+                 body: object = None, content: str = JSON,
+                 accept: str = ACCEPT) -> typing.Any:
         try:
             response = self._send(method, path, call, fields, body, content,
                                   accept)
@@ -381,8 +450,11 @@ class Client:
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as e:
             raise _connection_error(call, self._connection.server, e) from None
 
-    def _send(self, method, path, call, fields=None, body=None, content=JSON,
-              accept=ACCEPT, read_timeout=None):
+    def _send(self, method: str, path: str, call: api_responses.ApiCall,
+              fields: abc.Mapping[str, str | int] | None = None,
+              body: object = None, content: str = JSON, accept: str = ACCEPT,
+              read_timeout: float | None = None
+              ) -> urllib3.BaseHTTPResponse:
         """Send a request; repeat it once with renewed credentials on 401."""
         blocking.check()
         access = self._connection.access()
@@ -399,16 +471,20 @@ class Client:
             raise self._error(response, call)
         return response
 
-    def _send_once(self, access, method, path, call, fields, body, content,
-                   accept, read_timeout):
+    def _send_once(self, access: connection.Access, method: str, path: str,
+                   call: api_responses.ApiCall,
+                   fields: abc.Mapping[str, str | int] | None, body: object,
+                   content: str, accept: str, read_timeout: float | None
+                   ) -> urllib3.BaseHTTPResponse:
         if method != 'GET':
             self._before_write()
         headers = {'Accept': accept, 'User-Agent': self._user_agent}
         if access.authorization:
             headers['Authorization'] = access.authorization
+        data = None
         if body is not None:
             headers['Content-Type'] = content
-            body = json.dumps(body).encode()
+            data = json.dumps(body).encode()
         url = access.server + path
         if fields:
             url += '?' + parse.urlencode(fields)
@@ -419,7 +495,7 @@ class Client:
         code = 0
         try:
             response = self._pools.get(access).urlopen(
-                method, url, body=body, headers=headers, retries=False,
+                method, url, body=data, headers=headers, retries=False,
                 redirect=False, timeout=timeout, preload_content=False)
             code = response.status
             return response
@@ -433,9 +509,10 @@ class Client:
             raise _connection_error(call, access.server, e) from None
         finally:
             with self._lock:
-                self._calls[call.verb, call.resource, code] += 1
+                self._calls[CallKey(call.verb, call.resource, code)] += 1
 
-    def _error(self, response, call):
+    def _error(self, response: urllib3.BaseHTTPResponse,
+               call: api_responses.ApiCall) -> errors.MachineError:
         """Return the exception for an error response."""
         data = b''
         try:
@@ -452,15 +529,16 @@ class _Pools:
     :param connections: number of idle connections that are kept
     """
 
-    def __init__(self, connections) -> None:
+    def __init__(self, connections: int) -> None:
         self._connections = connections
         self._lock = threading.Lock()
-        self._manager = self._transport = None
+        self._manager: urllib3.PoolManager | None = None
+        self._transport: tuple[object, ...] | None = None
 
-    def get(self, access):
-        """Return the urllib3 pool manager for a `connection.Access`."""
+    def get(self, access: connection.Access) -> urllib3.PoolManager:
+        """Return the pool manager for what a request is to use."""
         with self._lock:
-            if self._transport != access.transport:
+            if self._manager is None or self._transport != access.transport:
                 self._manager = _manager(access, self._connections)
                 self._transport = access.transport
             return self._manager
@@ -473,31 +551,32 @@ class _Pools:
             self._manager = self._transport = None
 
 
-class Watch:
-    """An open watch: iterator of (type, object).
+class Watch(typing.Generic[objects.ObjectT]):
+    """An open watch: iterable of (type, object).
 
     Ends when the server ends the watch.
 
-    :param response: the `urllib3.BaseHTTPResponse`, its body not read
-    :param call: the `api_responses.ApiCall`, for messages
-    :param bookmarked: set of the collections whose watches have received
-        bookmarks; is changed
-    :param collection: hashable, this watch's member of that set
+    :param response: its body not read
+    :param call: for messages
+    :param bookmarked: collections whose watches have received bookmarks; is
+        changed
+    :param collection: what is watched
     :param resumes: True to end, and False to raise `errors.WatchExpired`,
         after the read timeout
     :raises: while iterating: `errors.WatchExpired`, `errors.Unavailable`, or
         the error that the server reports
     """
 
-    def __init__(self, response, call, bookmarked, collection,
-                 resumes: bool = False) -> None:
+    def __init__(self, response: urllib3.BaseHTTPResponse,
+                 call: api_responses.ApiCall, bookmarked: set[_Collection],
+                 collection: _Collection, resumes: bool = False) -> None:
         self._response = response
         self._call = call
         self._bookmarked = bookmarked
         self._collection = collection
         self._resumes = resumes
 
-    def __iter__(self):
+    def __iter__(self) -> abc.Iterator[tuple[str, objects.ObjectT]]:
         try:
             for line in self._lines():
                 event = api_responses.parse(line)
@@ -526,8 +605,8 @@ class Watch:
         finally:
             self._response.close()
 
-    def _lines(self):
-        rest = []
+    def _lines(self) -> abc.Iterator[bytes]:
+        rest: list[bytes] = []
         while True:
             data = self._response.read1(65536)
             if not data:
@@ -550,13 +629,15 @@ class Watch:
             pass    # the watch has ended already
 
 
-def _manager(access, connections):
-    """Return the urllib3 pool manager for a `connection.Access`.
+def _manager(access: connection.Access,
+             connections: int) -> urllib3.PoolManager:
+    """Create a pool manager.
 
     :raises: `errors.ConfigError` if its proxy cannot be used
     """
-    common = {'num_pools': 2, 'maxsize': connections,
-              'socket_options': connection.SOCKET_OPTIONS}
+    common: dict[str, typing.Any] = {
+        'num_pools': 2, 'maxsize': connections,
+        'socket_options': connection.SOCKET_OPTIONS}
     if access.server.startswith('https:'):
         common['ssl_context'] = access.ssl_context()
         if access.insecure:
@@ -583,7 +664,8 @@ def _manager(access, connections):
             f'The proxy of {access.server} cannot be used: {e}') from None
 
 
-def _connection_error(call, server, error):
+def _connection_error(call: api_responses.ApiCall, server: str,
+                      error: Exception) -> errors.Unavailable:
     """Return the exception for a failed connection."""
     e = urllib3.exceptions
     message = (f'The API server {server} does not answer ({call}): '
@@ -598,7 +680,7 @@ def _connection_error(call, server, error):
     return errors.ConnectionLost(message, maybe_done=call.verb != 'get')
 
 
-def _reason(error):
+def _reason(error: BaseException) -> str:
     """Return the text of the innermost of nested exceptions."""
     for inner in (getattr(error, 'reason', None), error.__cause__,
                   *reversed(error.args)):

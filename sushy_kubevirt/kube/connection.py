@@ -8,7 +8,9 @@ parses kubeconfigs.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
+import functools
 import logging
 import os
 import socket
@@ -16,6 +18,7 @@ import ssl
 import tempfile
 import threading
 import time
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import kubeconfig
@@ -78,13 +81,13 @@ class Access:
     context: str | None = None
 
     @property
-    def transport(self):
+    def transport(self) -> tuple[object, ...]:
         """The fields that require new connections when they change."""
         return (self.server, self.ca, self.cert, self.key, self.proxy,
                 self.tls_server_name, self.insecure)
 
-    def ssl_context(self):
-        """Return a new `ssl.SSLContext`."""
+    def ssl_context(self) -> ssl.SSLContext:
+        """Create the context of connections to the server."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if self.insecure:
             context.check_hostname = False
@@ -98,7 +101,7 @@ class Access:
         return context
 
 
-def _load_cert(context, pem) -> None:
+def _load_cert(context: ssl.SSLContext, pem: str) -> None:
     # `ssl` reads client certificates only from files. A file in memory keeps
     # the key off the disk.
     if hasattr(os, 'memfd_create'):
@@ -116,18 +119,24 @@ def _load_cert(context, pem) -> None:
 class Connection:
     """Access to one API server, renewed as needed. Thread-safe.
 
-    :param read: function that returns a fresh `Access`
+    :param read: reads the credentials again
     :raises: what ``read`` raises, as it is called at once
     """
 
-    def __init__(self, read) -> None:
+    _access: Access
+    _renewed_at: float              # monotonic
+    _renew_at: float | None         # seconds since the epoch
+    _token_at: float                # monotonic; reads the token file again
+
+    def __init__(self, read: abc.Callable[[], Access]) -> None:
         self._read = read
-        self._pause = RENEW_SECONDS
+        self._pause: float = RENEW_SECONDS
         self.after_fork()
         self._use(read())
 
     @classmethod
-    def from_options(cls, kubeconfig=None, context=None):
+    def from_options(cls, kubeconfig: str | None = None,
+                     context: str | None = None) -> typing.Self:
         """Use the first that exists of: the kubeconfig given, the folder that
         `ACCOUNT_VARIABLE` names, $KUBECONFIG, the service account of the pod
         this process runs in, ~/.kube/config.
@@ -145,7 +154,7 @@ class Connection:
         in_pod = os.environ.get('KUBERNETES_SERVICE_HOST') and not context
         folder = os.environ.get(ACCOUNT_VARIABLE)
         if in_pod and folder:
-            return cls(lambda: _from_account(folder))
+            return cls(functools.partial(_from_account, folder))
         if os.environ.get('KUBECONFIG'):
             named = os.environ['KUBECONFIG'].split(os.pathsep)
             paths = [p for p in map(os.path.expanduser, filter(None, named))
@@ -156,7 +165,7 @@ class Connection:
                     + os.environ['KUBECONFIG'])
             return cls(_from_files(paths, context))
         if in_pod:
-            return cls(lambda: _from_account(ACCOUNT_DIR))
+            return cls(functools.partial(_from_account, ACCOUNT_DIR))
         path = os.path.expanduser(DEFAULT_KUBECONFIG)
         if not os.path.exists(path):
             raise errors.ConfigError(
@@ -170,21 +179,21 @@ class Connection:
         self._lock = threading.Lock()
 
     @property
-    def namespace(self):
+    def namespace(self) -> str | None:
         """Namespace of the context or service account, or None."""
         return self._access.namespace
 
     @property
-    def server(self):
+    def server(self) -> str:
         """URL of the API server."""
         return self._access.server
 
     @property
-    def login_due(self):
+    def login_due(self) -> bool:
         """Whether `access` would renew credentials now, which may be slow."""
         return bool(self._renew_at and time.time() >= self._renew_at)
 
-    def access(self):
+    def access(self) -> Access:
         """Return the `Access` to use now, renewed if it is about to expire.
 
         :raises: `errors.ConfigError` if the renewal fails
@@ -194,7 +203,7 @@ class Connection:
             try:
                 return self.renew(access)
             except errors.ConfigError as e:
-                if time.time() >= access.expiry:
+                if access.expiry is None or time.time() >= access.expiry:
                     raise
                 # The present credentials are still valid.
                 LOG.warning('Credentials for %s could not be renewed; the '
@@ -206,11 +215,11 @@ class Connection:
                 self._read_token()
         return self._access
 
-    def renew(self, seen):
+    def renew(self, seen: Access) -> Access:
         """Get new credentials after the server refused the present ones.
 
-        :param seen: the `Access` that was refused
-        :returns: a new `Access`; ``seen`` itself if there is no other
+        :param seen: what was refused
+        :returns: ``seen`` itself if there is nothing else
         """
         with self._lock:
             if self._access is not seen:
@@ -231,27 +240,29 @@ class Connection:
             self._pause = min(self._pause * 2, LONGEST_RENEW_SECONDS)
             return seen
 
-    def _use(self, access) -> None:
+    def _use(self, access: Access) -> None:
         now = time.time()
         self._renewed_at = time.monotonic()
-        self._token_at = 0
+        self._token_at = 0.0
         self._renew_at = None
         if access.expiry:
             # 60 s before the end, or a fifth of the life if that is shorter.
             self._renew_at = access.expiry - min(
                 60, max(access.expiry - now, 0) / 5)
         self._access = access
-        if access.token_file:
-            self._read_token()
+        self._read_token()
 
-    def _read_token(self):
+    def _read_token(self) -> None:
+        path = self._access.token_file
+        if not path:
+            return
         try:
-            with open(self._access.token_file) as f:
+            with open(path) as f:
                 token = f.read().strip()
         except OSError as e:
             raise errors.ConfigError(
-                f'The token file {self._access.token_file} cannot be read: '
-                f'{e.strerror}') from None
+                f'The token file {path} cannot be read: {e.strerror}'
+            ) from None
         self._token_at = time.monotonic() + TOKEN_SECONDS
         header = f'Bearer {token}'
         if header != self._access.authorization:
@@ -259,12 +270,13 @@ class Connection:
                 self._access, authorization=header)
 
 
-def _from_files(paths, context):
+def _from_files(paths: list[str], context: str | None
+                ) -> abc.Callable[[], Access]:
     return lambda: Access(**kubeconfig.read(paths, context))
 
 
-def _from_account(folder):
-    """Return the `Access` of a pod's service account."""
+def _from_account(folder: str) -> Access:
+    """Read a pod's service account."""
     host = os.environ['KUBERNETES_SERVICE_HOST']
     if ':' in host:
         host = f'[{host}]'

@@ -8,12 +8,17 @@ that is added while it sleeps.
 
 from __future__ import annotations
 
+from collections import abc
 import heapq
 import threading
 import time
+import typing
+
+KeyT = typing.TypeVar('KeyT', bound=abc.Hashable)
+ItemT = typing.TypeVar('ItemT')
 
 
-class DelayingQueue:
+class DelayingQueue(typing.Generic[KeyT, ItemT]):
     """Items that are due now or later, at most one for each key.
 
     An item that is added again is due at the earlier of both times and is
@@ -22,15 +27,16 @@ class DelayingQueue:
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._due = []              # heap of (time, number, key)
-        self._items = {}            # key: item
+        # A heap; the number orders items that are due at the same time.
+        self._due: list[tuple[float, int, KeyT]] = []
+        self._items: dict[KeyT, ItemT] = {}
         self._number = 0
         self._closed = False
 
-    def put(self, key, item, seconds: int = 0) -> None:
+    def put(self, key: KeyT, item: ItemT, seconds: float = 0) -> None:
         """Add an item.
 
-        :param key: hashable; an item replaces the one that has the same key
+        :param key: an item replaces the one that has the same key
         :param seconds: delay after which the item is due at the latest; an
             earlier call for the key may make it due before
         """
@@ -41,7 +47,7 @@ class DelayingQueue:
                                        self._number, key))
             self._condition.notify()
 
-    def next(self):
+    def next(self) -> ItemT | None:
         """Wait until an item is due and remove it.
 
         :returns: the item; None once the queue is closed
@@ -60,7 +66,7 @@ class DelayingQueue:
         return None
 
     @property
-    def pending(self):
+    def pending(self) -> int:
         """Number of items in the queue."""
         with self._condition:
             return len(self._items)

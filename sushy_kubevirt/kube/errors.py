@@ -9,6 +9,8 @@ contains no secret.
 
 from __future__ import annotations
 
+from collections import abc
+
 #: Advice for connections that get no answer, not even a refusal.
 FILTERED = 'check that no NetworkPolicy or firewall blocks the connection'
 
@@ -27,7 +29,7 @@ class MachineNotFound(MachineError):
     :param identity: what was asked for: UUID, name or namespace/name
     """
 
-    def __init__(self, identity, message: str = '') -> None:
+    def __init__(self, identity: str, message: str = '') -> None:
         super().__init__(
             message or f'There is no VirtualMachine {identity}')
         self.identity = identity
@@ -40,7 +42,7 @@ class AmbiguousName(MachineError):
     :param candidates: qualified names (namespace/name) of those it could be
     """
 
-    def __init__(self, identity, candidates) -> None:
+    def __init__(self, identity: str, candidates: abc.Iterable[str]) -> None:
         self.identity = identity
         self.candidates = tuple(candidates)
         super().__init__(
@@ -65,7 +67,9 @@ class InvalidValue(MachineError):
         listed
     """
 
-    def __init__(self, property, value, allowed=(), message: str = '') -> None:
+    def __init__(self, property: str, value: object,
+                 allowed: abc.Iterable[object] = (),
+                 message: str = '') -> None:
         self.property = property
         self.value = value
         self.allowed = tuple(
@@ -102,7 +106,7 @@ class MediaUnreachable(MachineError):
         ``unreachable``
     """
 
-    def __init__(self, message, url: str = '',
+    def __init__(self, message: str, url: str = '',
                  kind: str = 'unreachable') -> None:
         super().__init__(message)
         self.url = url
@@ -117,7 +121,7 @@ class AccessDenied(MachineError):
     :param namespace: '' for the whole cluster
     """
 
-    def __init__(self, message, verb: str = '', resource: str = '',
+    def __init__(self, message: str, verb: str = '', resource: str = '',
                  namespace: str = '') -> None:
         super().__init__(message)
         self.verb = verb
@@ -143,7 +147,7 @@ class Unavailable(MachineError):
         sent and no response arrived
     """
 
-    def __init__(self, message, retry_after=None,
+    def __init__(self, message: str, retry_after: float | None = None,
                  maybe_done: bool = False) -> None:
         super().__init__(message)
         self.retry_after = retry_after

@@ -7,20 +7,29 @@ all gates count as disabled and the version as unknown.
 
 from __future__ import annotations
 
+from collections import abc
 import logging
 import re
 import threading
 import time
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import client as clients
 
 LOG = logging.getLogger(__name__)
+
+#: Major and minor number.
+Version: typing.TypeAlias = tuple[int, int]
 
 #: By gate: the KubeVirt versions that introduced it as alpha (off unless
 #: listed) and as beta (on unless disabled), None for never;
 #: pkg/virt-config/featuregate/active.go and inactive.go of 1.9.
-GATES = {
+GATES: dict[str, tuple[Version, Version | None]] = {
     'RebootPolicy': ((1, 8), (1, 9)),
     'DeclarativeHotplugVolumes': ((1, 6), (1, 9)),
     'HotplugVolumes': ((0, 31), None),
@@ -31,7 +40,7 @@ VERSION_SECONDS = 300
 UNKNOWN_SECONDS = 60
 
 
-def version(status):
+def version(status: abc.Mapping[str, typing.Any]) -> str | None:
     """Read KubeVirt's version.
 
     The observed version is written when all components are ready, which may
@@ -39,21 +48,25 @@ def version(status):
     (``SetObservedDeploymentConfig`` in pkg/virt-operator/util/config.go of
     1.9). During an update it is the former one, of components that still run.
 
-    :param status: dict, of a KubeVirt object
+    :param status: of a KubeVirt object
     :returns: such as ``v1.9.0``; None while not known
     """
     return (status.get('observedKubeVirtVersion')
             or status.get('targetKubeVirtVersion') or None)
 
 
+class Options(typing.Protocol):
+    """Options of `Gates`."""
+
+    @property
+    def gates_seconds(self) -> float:
+        """Longest age of what `Gates.enabled` relies on."""
+
+
 class Gates:
-    """The KubeVirt object's feature gates and version.
+    """The KubeVirt object's feature gates and version."""
 
-    :param client: a `client.Client`
-    :param options: an `options.Options`
-    """
-
-    def __init__(self, client, options) -> None:
+    def __init__(self, client: clients.Client, options: Options) -> None:
         self._client = client
         self._options = options
         self._warned = False
@@ -63,13 +76,15 @@ class Gates:
         """Forget what was read, and the lock and thread of the parent."""
         self._lock = threading.Lock()
         self._refreshing = False
-        self._read_at = self._tried_at = None
-        self._version = None
-        self._named = self._disabled = ()
+        self._read_at: float | None = None
+        self._tried_at: float | None = None
+        self._version: str | None = None
+        self._named: tuple[str, ...] = ()
+        self._disabled: tuple[str, ...] = ()
         self._pod_interface = 'bridge'
 
     @property
-    def version(self):
+    def version(self) -> str | None:
         """KubeVirt's version, such as ``v1.9.0``; None while not known.
 
         Makes no API call: returns what was read last. A background thread
@@ -89,7 +104,7 @@ class Gates:
         threading.Thread(target=self._refresh_quietly, daemon=True,
                          name='kubevirt-version').start()
 
-    def enabled(self, name):
+    def enabled(self, name: str) -> bool:
         """Return whether a feature gate is enabled.
 
         Calls the API if the last read is older than Options.gates_seconds.
@@ -105,9 +120,10 @@ class Gates:
             # Listing a gate that this version does not have has no effect.
             return current is None or current >= alpha
         return (name not in self._disabled
-                and None not in (current, beta) and current >= beta)
+                and current is not None and beta is not None
+                and current >= beta)
 
-    def hotplugs_cdroms(self):
+    def hotplugs_cdroms(self) -> bool:
         """Return whether CD-ROM media of running guests can be changed.
 
         The older gate HotplugVolumes disables that
@@ -118,7 +134,7 @@ class Gates:
         return (self.enabled('DeclarativeHotplugVolumes')
                 and not self.enabled('HotplugVolumes'))
 
-    def pod_interface(self):
+    def pod_interface(self) -> str:
         """Return the binding of the interface that a VM without any gets.
 
         Calls the API like `enabled`; KubeVirt's own default is ``bridge``.
@@ -139,15 +155,15 @@ class Gates:
 
     def _refresh(self) -> None:
         try:
-            found = [item for items, _ in self._client.pages(
-                api_resources.KUBEVIRT) for item in items]
+            kubevirt: objects.Json = next(
+                (item for items, _ in self._client.pages(
+                    api_resources.KUBEVIRT) for item in items), {})
         except (errors.AccessDenied, errors.ObjectNotFound) as e:
             if not self._warned:
                 LOG.warning('KubeVirt\'s feature gates cannot be read and '
                             'count as disabled: %s', e)
                 self._warned = True
-            found = []
-        kubevirt = found[0] if found else {}
+            kubevirt = {}
         config = kubevirt.get('spec', {}).get('configuration') or {}
         self._pod_interface = (config.get('network') or {}).get(
             'defaultNetworkInterface') or 'bridge'
@@ -158,17 +174,17 @@ class Gates:
         self._read_at = self._tried_at = time.monotonic()
 
 
-def _is_over(since, seconds):
+def _is_over(since: float | None, seconds: float) -> bool:
     return since is None or time.monotonic() - since > seconds
 
 
-def number(version):
+def number(version: str | None) -> Version | None:
     """Parse a version of KubeVirt, CDI or Kubernetes.
 
     :param version: such as ``v1.34.4+k3s1``; or None
-    :returns: (major, minor); None if it is not known, as of a KubeVirt that
-        was built without its own build tools (v0.0.0)
+    :returns: None if it is not known, as of a KubeVirt that was built without
+        its own build tools (v0.0.0)
     """
     match = re.match(r'v?(\d+)\.(\d+)', version or '')
-    found = match and (int(match[1]), int(match[2]))
-    return None if found == (0, 0) else found
+    parsed = match and (int(match[1]), int(match[2]))
+    return None if parsed == (0, 0) else parsed

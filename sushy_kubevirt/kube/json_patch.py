@@ -14,19 +14,28 @@ second, although the copy may lack parts of both.
 
 from __future__ import annotations
 
+import typing
+
+from sushy_kubevirt.kube import objects
+
 _ANNOTATIONS = '/metadata/annotations/'
 
 
-def diff(old, new, path: str = ''):
+class VmPatcher(typing.Protocol):
+    """Patches a VM, as `machine.Machine` does."""
+
+    def patch(self, operations: objects.JsonPatch) -> objects.VirtualMachine:
+        """Send a patch, and return the patched VM."""
+
+
+def diff(old: object, new: object, path: str = '') -> objects.JsonPatch:
     """Return the JSON patch from one value to another.
 
     :param old: a JSON value
     :param new: the same, edited
-    :returns: list of JSON patch operations (RFC 6902), to be applied in
-        this order
     """
     if isinstance(old, dict) and isinstance(new, dict):
-        operations = []
+        operations: objects.JsonPatch = []
         for key in sorted(old.keys() | new.keys()):
             where = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
             if key not in new:
@@ -44,14 +53,15 @@ def diff(old, new, path: str = ''):
     return []
 
 
-def _lists(old, new, path):
+def _lists(old: list[typing.Any], new: list[typing.Any],
+           path: str) -> objects.JsonPatch:
     """Return the patch of a list.
 
     Supports removed items, and items added at the end; callers make no other
     changes. An item is never changed into one of another name, as it may
     lack parts.
     """
-    operations = []
+    operations: objects.JsonPatch = []
     names = [_name(item) for item in new]
     kept = list(old)
     for index in reversed(range(len(old))):
@@ -70,11 +80,12 @@ def _lists(old, new, path):
     return operations
 
 
-def _name(item):
+def _name(item: typing.Any) -> typing.Any:
     return item.get('name') if isinstance(item, dict) else item
 
 
-def guarded_diff(vm, edited, strict: bool = False):
+def guarded_diff(vm: objects.VirtualMachine, edited: objects.VirtualMachine,
+                 strict: bool = False) -> objects.JsonPatch:
     """Return a patch with tests that refuse it after a concurrent change.
 
     The API server refuses the patch (409 or 422, `errors.Conflict`) if the
@@ -85,7 +96,7 @@ def guarded_diff(vm, edited, strict: bool = False):
     :param vm: the VM the copy was made from
     :param edited: the copy
     :param strict: True to refuse after any change, including the status
-    :returns: list of operations, [] if nothing differs
+    :returns: [] if nothing differs
     """
     operations = diff(vm, edited)
     if not operations:
@@ -94,8 +105,8 @@ def guarded_diff(vm, edited, strict: bool = False):
     if strict:
         return [{'op': 'test', 'path': '/metadata/resourceVersion',
                  'value': metadata['resourceVersion']}] + operations
-    tests = [{'op': 'test', 'path': '/metadata/generation',
-              'value': metadata['generation']}]
+    tests: objects.JsonPatch = [{'op': 'test', 'path': '/metadata/generation',
+                                 'value': metadata['generation']}]
     annotations = metadata.get('annotations') or {}
     for operation in operations:
         path = operation['path']
@@ -108,13 +119,14 @@ def guarded_diff(vm, edited, strict: bool = False):
     return tests + operations
 
 
-def send(machine, vm, edited, strict: bool = False):
+def send(machine: VmPatcher, vm: objects.VirtualMachine,
+         edited: objects.VirtualMachine,
+         strict: bool = False) -> objects.VirtualMachine:
     """Patch a VM with the changes of its edited copy, see `guarded_diff`.
 
     Sends at most one request without retries; call it in a step of
     `machine.Machine.write`.
 
-    :param machine: a `machine.Machine`
     :returns: the patched VM; ``vm`` itself if nothing differs
     :raises: `errors.Conflict` after a concurrent change
     """

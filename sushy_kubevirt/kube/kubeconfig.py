@@ -9,6 +9,7 @@ connection's settings over a pipe. `main` is the child, `read` runs it.
 
 from __future__ import annotations
 
+from collections import abc
 import contextlib
 import functools
 import json
@@ -16,15 +17,18 @@ import os
 import re
 import subprocess
 import sys
+import types
+import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 
 #: Timeout of the child in seconds: an exec plugin may wait for an identity
 #: provider.
 CHILD_SECONDS = 60
 
 # Children that `begin` has started.
-_begun = []
+_begun: list[subprocess.Popen[bytes]] = []
 
 
 def begin() -> None:
@@ -34,13 +38,14 @@ def begin() -> None:
     _begun.append(_start())
 
 
-def read(paths, context=None):
+def read(paths: abc.Sequence[str],
+         context: str | None = None) -> objects.Json:
     """Read kubeconfigs and get the credentials they describe.
 
-    :param paths: list of files, merged as ``kubectl`` does: the first file
+    :param paths: files, merged as ``kubectl`` does: the first file
         that sets a value wins
     :param context: name of a context; None for the current one
-    :returns: dict: server, ca, cert, key (PEM texts), authorization (header),
+    :returns: server, ca, cert, key (PEM texts), authorization (header),
         token_file, proxy, tls_server_name, insecure, expiry (seconds since
         the epoch), namespace, context
     :raises: `errors.ConfigError`
@@ -68,7 +73,7 @@ def read(paths, context=None):
     return answer
 
 
-def _start():
+def _start() -> subprocess.Popen[bytes]:
     # -P keeps modules of the working directory from being imported.
     return subprocess.Popen(
         [sys.executable, '-P', '-m', __name__], stdin=subprocess.PIPE,
@@ -105,7 +110,7 @@ def main() -> None:
 
 
 @functools.cache
-def _library():
+def _library() -> tuple[typing.Any, types.ModuleType]:
     """Import `kubernetes.config` without the API's models.
 
     Packages in place of ``kubernetes`` and ``kubernetes.client`` have what
@@ -118,20 +123,20 @@ def _library():
     """
     import importlib
     import importlib.util
-    import types
 
-    def stub(name, *below):
-        made = sys.modules[name] = types.ModuleType(name)
-        made.__path__ = [os.path.join(path, *below) for path in found]
-        return made
+    def stub(name: str, *below: str) -> typing.Any:
+        module = sys.modules[name] = types.ModuleType(name)
+        module.__path__ = [os.path.join(path, *below) for path in folders]
+        return module
 
-    def api_client(*args, **kwargs):
+    def api_client(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         for name in 'kubernetes', 'kubernetes.client':
             sys.modules.pop(name)
         return importlib.import_module('kubernetes.client').ApiClient(
             *args, **kwargs)
 
-    found = importlib.util.find_spec('kubernetes').submodule_search_locations
+    spec = importlib.util.find_spec('kubernetes')
+    folders = spec and spec.submodule_search_locations or []
     package, client = stub('kubernetes'), stub('kubernetes.client', 'client')
     package.client = client
     client.Configuration = importlib.import_module(
@@ -140,7 +145,7 @@ def _library():
     return client, importlib.import_module('kubernetes.config.kube_config')
 
 
-def _describe(paths, context):
+def _describe(paths: list[str], context: str | None) -> objects.Json:
     """Return the result of `read`. Runs in the child."""
     import logging
 
@@ -148,9 +153,12 @@ def _describe(paths, context):
 
     # The library logs why an exec plugin failed, and continues without it.
     logged_errors = []
-    handler = logging.Handler(logging.ERROR)
-    handler.emit = lambda record: logged_errors.append(record.getMessage())
-    logging.getLogger().addHandler(handler)
+
+    class Recorder(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            logged_errors.append(record.getMessage())
+
+    logging.getLogger().addHandler(Recorder(logging.ERROR))
 
     merger = kube_config.KubeConfigMerger(os.pathsep.join(paths))
     if merger.config is None:
@@ -209,10 +217,11 @@ def _describe(paths, context):
     }
 
 
-def _context(merger, paths, requested):
+def _context(merger: typing.Any, paths: list[str],
+             requested: str | None) -> tuple[str, str | None]:
     """Return the name and namespace of the context to use."""
     where = os.pathsep.join(paths)
-    contexts = {}
+    contexts: dict[str, objects.Json] = {}
     for path in merger.paths:
         for entry in merger.config_files[path].get('contexts') or ():
             contexts.setdefault(entry['name'], entry.get('context') or {})
@@ -235,19 +244,19 @@ def _context(merger, paths, requested):
     return name, contexts[name].get('namespace')
 
 
-def _named(merger, kind, name):
+def _named(merger: typing.Any, kind: str,
+           name: str | None) -> objects.Json:
     """Return a cluster or user; a user with the ``path`` of its file."""
     for path in merger.paths:
         for entry in merger.config_files[path].get(kind) or ():
             if entry.get('name') == name:
-                found = dict(entry)
-                if isinstance(found.get('user'), dict):
-                    found['user'] = dict(found['user'], path=path)
-                return found
+                if isinstance(entry.get('user'), dict):
+                    return dict(entry, user=dict(entry['user'], path=path))
+                return dict(entry)
     return {}
 
 
-def _proxy(cluster, server):
+def _proxy(cluster: objects.Json, server: str) -> str | None:
     """Return the cluster's own proxy, else that of the environment."""
     from urllib import parse
     from urllib import request
@@ -256,12 +265,13 @@ def _proxy(cluster, server):
         return cluster['proxy-url']
     url = parse.urlsplit(server)
     proxies = request.getproxies_environment()
-    if request.proxy_bypass_environment(url.netloc, proxies):
+    if request.proxy_bypass_environment(  # type: ignore[attr-defined]
+            url.netloc, proxies):       # typeshed lacks it
         return None
     return proxies.get(url.scheme)
 
 
-def _text(path):
+def _text(path: str | None) -> str | None:
     if not path:
         return None
     with open(path) as f:

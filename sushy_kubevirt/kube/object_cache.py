@@ -12,9 +12,13 @@ Not thread-safe: the caller holds a lock.
 
 from __future__ import annotations
 
+from collections import abc
 import json
 import sys
+import typing
 import zlib
+
+from sushy_kubevirt.kube import objects
 
 #: zlib level: fast; higher levels gain little on such short texts.
 _LEVEL = 1
@@ -23,33 +27,35 @@ _LEVEL = 1
 _MAX_TOMBSTONES = 1000
 
 
-class Entry:
+class Entry(typing.Generic[objects.ObjectT]):
     """One object: its lookup keys, and the object compressed.
 
+    :param link: relation to other objects: a VM's firmware UUID, a VMI's
+        owner
     :param text: the object as JSON
     :param dictionary: text that resembles it
     """
 
     __slots__ = ('key', 'uid', 'version', 'link', 'data', 'dictionary')
 
-    def __init__(self, obj, link, text, dictionary) -> None:
+    def __init__(self, obj: objects.ObjectT, link: str | None, text: bytes,
+                 dictionary: bytes) -> None:
         metadata = obj['metadata']
         self.key = object_key(obj)
-        self.uid = metadata.get('uid', '')
+        self.uid: str = metadata.get('uid', '')
         self.version = version_number(metadata.get('resourceVersion'))
-        #: Relation to other objects: a VM's firmware UUID, a VMI's owner.
         self.link = link
         self.dictionary = dictionary
         compressor = zlib.compressobj(_LEVEL, zdict=dictionary)
         self.data = compressor.compress(text) + compressor.flush()
 
-    def unpack(self):
-        """Return the object as a new dict."""
+    def unpack(self) -> objects.ObjectT:
+        """Return a new copy of the object."""
         return json.loads(zlib.decompressobj(
             zdict=self.dictionary).decompress(self.data))
 
 
-class ObjectCache:
+class ObjectCache(typing.Generic[objects.ObjectT]):
     """Objects of one kind.
 
     :param trim: function that removes unused parts of an object in place
@@ -60,32 +66,36 @@ class ObjectCache:
         adds it again.
     """
 
-    def __init__(self, trim, link, readmits: bool = False) -> None:
+    def __init__(self, trim: abc.Callable[[objects.ObjectT], object],
+                 link: abc.Callable[[objects.ObjectT], str | None],
+                 readmits: bool = False) -> None:
         self._trim = trim
         self._link = link
         self._readmits = readmits
-        self._entries = {}
-        self._dictionary = None
-        self._tombstones = {}       # uid: version of the deletion, or None
+        self._entries: dict[objects.ObjectKey,
+                            Entry[objects.ObjectT]] = {}
+        self._dictionary: bytes | None = None
+        # Versions of deletions, by uid.
+        self._tombstones: dict[str, int | None] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, key):
-        """Return the `Entry` of a (namespace, name), or None."""
+    def get(self, key: objects.ObjectKey) -> Entry[objects.ObjectT] | None:
+        """Return the entry of an object, None if it is not cached."""
         return self._entries.get(key)
 
-    def keys(self):
-        """Return the list of all (namespace, name)."""
+    def keys(self) -> list[objects.ObjectKey]:
+        """Return the keys of all objects."""
         return list(self._entries)
 
     @property
-    def newest(self):
+    def newest(self) -> int:
         """The highest version in the cache, 0 if it is empty."""
         return max((e.version or 0 for e in self._entries.values()),
                    default=0)
 
-    def put(self, obj) -> bool:
+    def put(self, obj: objects.ObjectT) -> bool:
         """Add an object unless a newer version is cached or it was deleted.
 
         :param obj: the object, trimmed in place
@@ -110,11 +120,11 @@ class ObjectCache:
         self._entries[entry.key] = entry
         return True
 
-    def remove(self, obj):
+    def remove(self, obj: objects.ObjectT) -> list[Entry[objects.ObjectT]]:
         """Remove an object that a watch reported as deleted, or that no
         longer matches its selector.
 
-        :returns: list of the entries removed
+        :returns: the entries removed
         """
         metadata = obj['metadata']
         version = version_number(metadata.get('resourceVersion'))
@@ -128,11 +138,12 @@ class ObjectCache:
         self._add_tombstone(uid, version)
         return [self._entries.pop(held.key)]
 
-    def discard_deleted(self, key, uid):
+    def discard_deleted(self, key: objects.ObjectKey,
+                        uid: str) -> list[Entry[objects.ObjectT]]:
         """Remove an object that the API no longer has.
 
         :param uid: of the deleted object
-        :returns: list of the entries removed
+        :returns: the entries removed
         """
         self._add_tombstone(uid, None)
         held = self._entries.get(key)
@@ -140,67 +151,71 @@ class ObjectCache:
             return []
         return [self._entries.pop(key)]
 
-    def discard(self, key) -> bool:
+    def discard(self, key: objects.ObjectKey) -> bool:
         """Remove an object that is no longer needed.
 
         :returns: True if it was cached
         """
         return self._entries.pop(key, None) is not None
 
-    def retain_listed(self, within, seen, version):
+    def retain_listed(self, within: abc.Callable[[objects.ObjectKey], bool],
+                      listed: abc.Collection[objects.ObjectKey],
+                      version: str) -> list[Entry[objects.ObjectT]]:
         """Remove the objects that are missing from a complete list.
 
-        :param within: function of a key: True if the list covers it
-        :param seen: the keys listed
+        :param within: whether the list covers a key
         :param version: of the list; newer objects are kept
-        :returns: list of the entries removed
+        :returns: the entries removed
         """
-        version = version_number(version)
+        number = version_number(version)
         return self._pop(e for e in self._entries.values()
-                         if e.key not in seen and within(e.key)
-                         and (e.version == version
-                              or not is_newer(e.version, version)))
+                         if e.key not in listed and within(e.key)
+                         and (e.version == number
+                              or not is_newer(e.version, number)))
 
-    def drop(self, within):
+    def drop(self, within: abc.Callable[[objects.ObjectKey], bool]
+             ) -> list[Entry[objects.ObjectT]]:
         """Remove objects and all records of deleted objects.
 
-        :param within: function of a key: True to remove the object
-        :returns: list of the entries removed
+        :param within: whether to remove the object with a key
+        :returns: the entries removed
         """
         self._tombstones.clear()
         return self._pop(e for e in self._entries.values() if within(e.key))
 
-    def _pop(self, entries):
+    def _pop(self, entries: abc.Iterable[Entry[objects.ObjectT]]
+             ) -> list[Entry[objects.ObjectT]]:
         removed = list(entries)
         for entry in removed:
             del self._entries[entry.key]
         return removed
 
-    def _add_tombstone(self, uid, version) -> None:
+    def _add_tombstone(self, uid: str, version: int | None) -> None:
         self._tombstones[uid] = version
         while len(self._tombstones) > _MAX_TOMBSTONES:
             del self._tombstones[next(iter(self._tombstones))]
 
 
-def object_key(obj):
-    """Return the (namespace, name) of an object."""
+def object_key(obj: abc.Mapping[str, typing.Any]) -> objects.ObjectKey:
+    """Return the key of an object."""
     metadata = obj['metadata']
-    return sys.intern(metadata.get('namespace', '')), metadata['name']
+    return objects.ObjectKey(sys.intern(metadata.get('namespace', '')),
+                             metadata['name'])
 
 
-def version_number(version):
+def version_number(version: str | None) -> int | None:
     """Return a resourceVersion as a number, None if it is not numeric.
 
     Versions of one kind may be compared as numbers (KEP-5504; it held for
     every API server on etcd before that).
     """
     try:
-        return int(version)
-    except (TypeError, ValueError):
+        return int(version or '')
+    except ValueError:
         return None
 
 
-def is_newer(version, than):
+def is_newer(version: int | None, than: int | None) -> bool:
     """Return True for a newer version, or one that cannot be compared.
 
     Versions of several kinds may be compared while the API server keeps them

@@ -10,10 +10,17 @@ Source: ``types.go`` of k8s.io/apimachinery's ``meta/v1``, KubeVirt's
 
 from __future__ import annotations
 
+from collections import abc
 import typing
+
+#: Any of the types below: what a resource's objects are.
+ObjectT = typing.TypeVar('ObjectT', bound=abc.Mapping[str, typing.Any])
 
 #: An object without a class here, or a part of an object.
 Json: typing.TypeAlias = dict[str, typing.Any]
+
+#: Operations of RFC 6902, in the order of their application.
+JsonPatch: typing.TypeAlias = list[Json]
 
 
 class ObjectKey(typing.NamedTuple):

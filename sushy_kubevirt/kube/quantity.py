@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections import abc
 import decimal
 import re
 
@@ -24,11 +25,11 @@ _LONGEST = 64
 _MOST = 2 ** 63 - 1
 
 
-def to_int(quantity):
+def to_int(quantity: str | float | None) -> int | None:
     """Return the value, rounded up as Kubernetes does (Quantity.Value).
 
     :param quantity: text such as ``1.5Gi``, or a number
-    :returns: int, at most 2^63 - 1; None for other text
+    :returns: at most 2^63 - 1; None for other text
     """
     value = to_decimal(quantity)
     if value is None:
@@ -37,11 +38,11 @@ def to_int(quantity):
     return min(int(value.to_integral_value(decimal.ROUND_CEILING)), _MOST)
 
 
-def to_decimal(quantity):
+def to_decimal(quantity: str | float | None) -> decimal.Decimal | None:
     """Return the exact value.
 
     :param quantity: text such as ``500m``, or a number
-    :returns: `decimal.Decimal`; None for other text
+    :returns: None for other text
     """
     text = str(quantity)
     match = _QUANTITY.fullmatch(text)
@@ -55,20 +56,22 @@ def to_decimal(quantity):
     return value
 
 
-def total(quantities):
+def total(quantities: abc.Sequence[str | float]) -> str | float:
     """Add quantities.
 
-    :param quantities: list of texts or numbers
     :returns: text, with a binary suffix if it divides the sum, rounded up to
         thousandths; the first quantity that is none, for an error message of
         the API server
     """
-    values = list(map(to_decimal, quantities))
-    if None in values:
-        return quantities[values.index(None)]
+    values = []
+    for quantity in quantities:
+        exact = to_decimal(quantity)
+        if exact is None:
+            return quantity
+        values.append(exact)
     if len(values) == 1:
         return quantities[0]
-    value = sum(values)
+    value = sum(values, decimal.Decimal())
     if value != value.to_integral_value():
         return f'{(value * 1000).to_integral_value(decimal.ROUND_CEILING):f}m'
     for suffix in 'Gi', 'Mi', 'Ki':

@@ -16,14 +16,18 @@ would still be functions of ours; what it would replace are the ten lines of
 
 from __future__ import annotations
 
+from collections import abc
 import contextlib
 import itertools
 import math
 import random
 import threading
 import time
+import typing
 
 from sushy_kubevirt.kube import errors
+
+ResultT = typing.TypeVar('ResultT')
 
 #: Seconds before the first retry, doubled each time, and the longest pause.
 #: After a conflict a fifth of that: the other write is already complete.
@@ -35,6 +39,14 @@ LONGEST_PAUSE = 2.0
 LATE_SECONDS = 0.5
 
 
+class Options(typing.Protocol):
+    """Options of `run`."""
+
+    @property
+    def write_deadline(self) -> float:
+        """Seconds for a write and its retries."""
+
+
 class _Thread(threading.local):
     limit = math.inf
 
@@ -43,7 +55,7 @@ _thread = _Thread()
 
 
 @contextlib.contextmanager
-def within(seconds):
+def within(seconds: float) -> abc.Iterator[None]:
     """Limit the deadlines of what this thread does meanwhile.
 
     For a client that waits less long than the options provide for.
@@ -57,12 +69,13 @@ def within(seconds):
         _thread.limit = before
 
 
-def limit():
+def limit() -> float:
     """Return the longest deadline of this thread in seconds."""
     return _thread.limit
 
 
-def pause(tries, first, longest, least=None):
+def pause(tries: int, first: float, longest: float,
+          least: float | None = None) -> float:
     """Compute the pause before the next attempt.
 
     :param tries: number of failed attempts before the last one, from 0
@@ -76,20 +89,22 @@ def pause(tries, first, longest, least=None):
     return max(wait * random.uniform(0.5, 1.0), least or 0)
 
 
-def after_first(first, step):
+def after_first(first: abc.Callable[[], bool],
+                step: abc.Callable[[], ResultT]
+                ) -> abc.Callable[[], ResultT | None]:
     """Return a step whose first attempt uses state that may be out of date.
 
-    :param first: function without arguments that makes this attempt. It
-        returns True if it has written, with a guard that refuses after a
-        change of what it has read; False to have the step called
-    :param step: function without arguments that reads and then writes
-    :returns: function without arguments, for `run`. Of the first attempt it
-        raises what the API server or admission have answered; on a conflict,
-        and errors found in the state, it calls the step at once
+    :param first: makes this attempt. It returns True if it has written, with
+        a guard that refuses after a change of what it has read; False to have
+        the step called
+    :param step: reads and then writes
+    :returns: function for `run`. Of the first attempt it raises what the API
+        server or admission have answered; on a conflict, and errors found in
+        the state, it calls the step at once
     """
     attempts = itertools.count()
 
-    def attempt():
+    def attempt() -> ResultT | None:
         if next(attempts) == 0:
             try:
                 if first():
@@ -105,12 +120,13 @@ def after_first(first, step):
     return attempt
 
 
-def run(step, options, closing, shown=None):
+def run(step: abc.Callable[[], ResultT], options: Options,
+        closing: threading.Event,
+        shown: abc.Callable[[float], tuple[ResultT] | None] | None = None
+        ) -> ResultT:
     """Repeat a step until it succeeds or the deadline has passed.
 
-    :param step: function without arguments
-    :param options: an `options.Options`: ``write_deadline`` in seconds
-    :param closing: `threading.Event` that ends the waiting when set
+    :param closing: ends the waiting when set
     :param shown: function of a number of seconds, in which it waits for the
         effect of a request whose response was lost to show. Returns a tuple
         with what the step would return then; None if it has not shown
@@ -119,7 +135,8 @@ def run(step, options, closing, shown=None):
     """
     deadline = time.monotonic() + min(options.write_deadline, limit())
     lost = False
-    for tries in itertools.count():
+    tries = 0
+    while True:
         try:
             return step()
         except errors.Unavailable as e:
@@ -136,3 +153,4 @@ def run(step, options, closing, shown=None):
                     raise
             elif late or closing.wait(wait):
                 raise
+            tries += 1

@@ -7,13 +7,19 @@ cache, and records whether the watch works.
 
 from __future__ import annotations
 
+from collections import abc
 import logging
 import threading
 import time
+import typing
 
-from sushy_kubevirt.kube import client
+from sushy_kubevirt.kube import client as clients
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import retry
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import api_resources
 
 LOG = logging.getLogger(__name__)
 
@@ -27,19 +33,42 @@ SHORTEST_WATCH = 0.5
 PAGE_GROWTH = 20
 
 
-class Watcher:
+_SunkT = typing.TypeVar('_SunkT', bound=abc.Mapping[str, typing.Any],
+                        contravariant=True)
+
+
+class Options(clients.Options, typing.Protocol):
+    """Options of a `Watcher` and its client."""
+
+    @property
+    def watch_backoff(self) -> float:
+        """Longest pause in seconds before a watch is opened again."""
+
+
+class Sink(typing.Protocol[_SunkT]):
+    """Receives the objects of a `Watcher`, in its thread."""
+
+    def take_list(self, source: Watcher[typing.Any],
+                  pages: abc.Iterator[clients.Page[_SunkT]], /) -> str:
+        """Take the pages of a complete list.
+
+        :returns: the version of the last page, from which to watch
+        """
+
+    def event(self, source: Watcher[typing.Any], kind: str, obj: _SunkT, /
+              ) -> None:
+        """Take an event: ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+
+    def changed(self) -> None:
+        """Note that the watcher has listed, started to work or failed."""
+
+
+class Watcher(typing.Generic[objects.ObjectT]):
     """Lists and watches one collection.
 
-    :param client: a `client.Client`
-    :param options: an `options.Options`
-    :param resource: an `api_resources.Resource`
     :param namespace: '' for all namespaces
     :param label_selector: of the objects to watch
     :param field_selector: of the objects to watch
-    :param sink: receiver of the objects: ``take_list(watcher, pages)`` takes
-        the pages of a list and returns its version, ``event(watcher, type,
-        object)`` takes an event, ``changed()`` is called when this starts or
-        stops working
     :param metadata_only: True to read only the objects' metadata
     :param streams: True to read the first list as a stream where the API
         server supports it. The sink then gets pages of one object with the
@@ -47,8 +76,10 @@ class Watcher:
         an event for each object deleted meanwhile.
     """
 
-    def __init__(self, client, options, resource, namespace, label_selector,
-                 field_selector, sink, metadata_only: bool = False,
+    def __init__(self, client: clients.Client, options: Options,
+                 resource: api_resources.Resource[objects.ObjectT],
+                 namespace: str, label_selector: str, field_selector: str,
+                 sink: Sink[objects.ObjectT], metadata_only: bool = False,
                  streams: bool = False) -> None:
         self.resource = resource
         self.namespace = namespace
@@ -59,14 +90,14 @@ class Watcher:
         self._streams = streams
         self._page_size = options.page_size
         self._closing = threading.Event()
-        self._version = None
-        self._watch = None
+        self._version: str | None = None
+        self._watch: clients.Watch[objects.ObjectT] | None = None
         #: Exception that keeps the watch from working; None while it works.
-        self.error = None
+        self.error: errors.MachineError | None = None
         #: True once the sink has received a complete list.
         self.listed = False
         #: Time (`time.monotonic`) the watch broke; None while it works.
-        self.broken_since = time.monotonic()
+        self.broken_since: float | None = time.monotonic()
 
     def start(self) -> None:
         """Start the thread."""
@@ -81,7 +112,7 @@ class Watcher:
         if watch is not None:
             watch.stop()
 
-    def pages(self):
+    def pages(self) -> abc.Iterator[clients.Page[objects.ObjectT]]:
         """List the collection, see `client.Client.pages`."""
         try:
             yield from self._client.pages(
@@ -114,7 +145,7 @@ class Watcher:
                     failures - 2, FIRST_PAUSE, self._options.watch_backoff,
                     getattr(error, 'retry_after', None)))
 
-    def _list_and_watch(self):
+    def _list_and_watch(self) -> errors.MachineError | None:
         """List if there is no version to resume from, then watch.
 
         :returns: the exception that ended the watch; None if the server
@@ -140,8 +171,9 @@ class Watcher:
             self._version = None
             return errors.Unavailable(
                 f'Watching {self.resource} failed: {e}')
+        return None
 
-    def _list(self):
+    def _list(self) -> str:
         """Pass all objects to the sink.
 
         :returns: the version to watch from
@@ -155,7 +187,7 @@ class Watcher:
                 LOG.debug('No streaming list of %s: %s', self.resource, e)
         return self._sink.take_list(self, self.pages())
 
-    def _stream(self):
+    def _stream(self) -> abc.Iterator[clients.Page[objects.ObjectT]]:
         """List the collection like `pages`, by a single request.
 
         That needs no continue token, which may expire, and the memory of one
@@ -177,7 +209,7 @@ class Watcher:
                     self._sink.event(self, kind, obj)
                 elif kind != 'BOOKMARK':
                     yield (obj,), ''
-                elif client.INITIAL_EVENTS_END in (
+                elif clients.INITIAL_EVENTS_END in (
                         obj['metadata'].get('annotations') or ()):
                     yield (), obj['metadata']['resourceVersion']
                     return
@@ -188,7 +220,7 @@ class Watcher:
             self._watch = None
             watch.stop()
 
-    def _watch_until_end(self):
+    def _watch_until_end(self) -> None:
         """Watch from the last version until the server ends the watch."""
         try:
             watch = self._client.watch(
@@ -220,7 +252,8 @@ class Watcher:
             self.broken_since = time.monotonic()
             self._worked = self.broken_since - began > SHORTEST_WATCH
 
-    def _record_failure(self, error, failures) -> None:
+    def _record_failure(self, error: errors.MachineError,
+                        failures: int) -> None:
         # A single failure is not reported, as watches break regularly, and
         # an expired list is repeated with larger pages.
         if failures > 1 or not (

@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import typing
 
 from websockets.asyncio import client
 from websockets import exceptions
+from websockets import typing as types
 
 from sushy_kubevirt.kube import api_responses
 from sushy_kubevirt.kube import connection as connections
 from sushy_kubevirt.kube import errors
+
 
 #: Seconds between pings, which keep an idle connection open in proxies and
 #: load balancers. A missing pong does not end the connection: pongs wait
@@ -37,17 +40,18 @@ WRITE_LIMIT = 4096
 CLOSE_SECONDS = 0.5
 
 
-async def connect(connection, path, call, protocol, user_agent, timeout):
+async def connect(connection: connections.Connection, path: str,
+                  call: api_responses.ApiCall, protocol: str,
+                  user_agent: str, timeout: float) -> WebSocket:
     """Open a WebSocket.
 
-    :param connection: a `connection.Connection`; its credentials are renewed
-        once if the server refuses them
+    :param connection: its credentials are renewed once if the server refuses
+        them
     :param path: URL path
-    :param call: the `api_responses.ApiCall`, for messages
+    :param call: for messages
     :param protocol: name of the subprotocol
     :param user_agent: sent with the request
     :param timeout: seconds for an attempt
-    :returns: a `WebSocket`
     :raises: `errors.MachineError`
     """
     # Reading and renewing credentials may block.
@@ -66,8 +70,8 @@ async def connect(connection, path, call, protocol, user_agent, timeout):
                     access = fresh
                     continue
             raise api_responses.error_from_response(
-                response.status_code, response.body or b'', response.headers,
-                call) from None
+                response.status_code, bytes(response.body or b''),
+                response.headers, call) from None
         except (exceptions.WebSocketException, OSError) as e:
             if isinstance(e, ssl.SSLError):
                 # A certificate may have been replaced: reload it for the
@@ -84,21 +88,21 @@ async def connect(connection, path, call, protocol, user_agent, timeout):
 class WebSocket:
     """An open connection.
 
-    :param socket: a ``websockets.asyncio.client.ClientConnection``
-    :param call: the `api_responses.ApiCall`, for messages
+    :param call: for messages
     """
 
-    def __init__(self, socket, call) -> None:
+    def __init__(self, socket: client.ClientConnection,
+                 call: api_responses.ApiCall) -> None:
         self._socket = socket
         self._call = call
 
-    async def receive(self):
+    async def receive(self) -> bytes | None:
         """Wait for the next message.
 
         While this is not called, the server is slowed down by TCP.
 
-        :returns: bytes; None after the server has ended the connection, with
-            or without a close frame
+        :returns: None after the server has ended the connection, with or
+            without a close frame
         :raises: `errors.ConnectionLost`
         """
         try:
@@ -109,10 +113,9 @@ class WebSocket:
                     f'{self._call}: connection lost: {e.__cause__}') from None
             return None
 
-    async def send(self, data):
+    async def send(self, data: bytes) -> None:
         """Send a binary message; wait while too much is to be sent.
 
-        :param data: bytes
         :raises: `errors.ConnectionLost`
         """
         try:
@@ -126,7 +129,7 @@ class WebSocket:
         await self._socket.close()
 
 
-async def _set_options(socket):
+async def _set_options(socket: client.ClientConnection) -> None:
     """Set `connection.SOCKET_OPTIONS`.
 
     :raises: OSError if the connection is lost already; the socket is closed
@@ -142,11 +145,13 @@ async def _set_options(socket):
         raise
 
 
-async def _connect(access, path, protocol, user_agent, timeout):
+async def _connect(access: connections.Access, path: str, protocol: str,
+                   user_agent: str, timeout: float
+                   ) -> client.ClientConnection:
     headers = {}
     if access.authorization:
         headers['Authorization'] = access.authorization
-    options = {}
+    options: dict[str, typing.Any] = {}
     if access.server.startswith('https:'):
         # Reading the system's CA certificates takes a while.
         options['ssl'] = await asyncio.to_thread(access.ssl_context)
@@ -154,7 +159,7 @@ async def _connect(access, path, protocol, user_agent, timeout):
             options['server_hostname'] = access.tls_server_name
     return await client.connect(
         access.server.replace('http', 'ws', 1) + path,
-        subprotocols=[protocol], additional_headers=headers,
+        subprotocols=[types.Subprotocol(protocol)], additional_headers=headers,
         user_agent_header=user_agent, proxy=access.proxy, compression=None,
         open_timeout=timeout, ping_interval=PING_SECONDS, ping_timeout=None,
         close_timeout=CLOSE_SECONDS, max_queue=MESSAGES_AHEAD,
