@@ -13,7 +13,7 @@ import dataclasses
 import threading
 import time
 
-from sushy_kubevirt.cluster import kubernetes
+from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster.objects import bmc
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.cluster.objects import volumes
@@ -102,12 +102,12 @@ class Result:
 
 
 def run(client, plan, report=lambda progress: None, limits=Limits(),
-        before_removal=lambda node: None, options=kubernetes.OPTIONS,
-        workers=kubernetes.WORKERS):
+        before_removal=lambda node: None, options=api_server.OPTIONS,
+        workers=api_server.WORKERS):
     """Carry out a plan and wait.
 
     :param client: a `client.Client`, whose user agent is
-        `kubernetes.FIELD_MANAGER`
+        `api_server.FIELD_MANAGER`
     :param plan: a `plan.Plan`
     :param report: function of a `Progress`, called from several threads, one
         at a time

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster.ironic import nodes
-from sushy_kubevirt.cluster import kubernetes
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.cluster.objects import stamp
 from sushy_kubevirt.cluster import readiness
@@ -61,7 +61,7 @@ def rows(client, namespace, cluster=None, enrolled=None):
     # Bifrost enrols nodes so, without a record.
     by_vm = {one['uuid']: one for one in enrolled or ()
              if not nodes.record_of(one)}
-    uid = kubernetes.uid(client, namespace) if by_name else None
+    uid = api_server.uid(client, namespace) if by_name else None
     found = []
     for name, live in {**bmcs, **vms}.items():
         owner = stamp.cluster_of(live)

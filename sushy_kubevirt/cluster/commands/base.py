@@ -11,11 +11,11 @@ from cliff import command
 from cliff import lister
 from cliff import show
 
+from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster.commands import status
 from sushy_kubevirt.cluster import config
 from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster.ironic import provision
-from sushy_kubevirt.cluster import kubernetes
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cluster import progress
 from sushy_kubevirt.cluster import wording
@@ -100,7 +100,7 @@ class Mixin:
         if options.namespace and not identity.is_name(options.namespace):
             raise problems.InvalidFile([problems.Problem(
                 '', f'"{options.namespace}" cannot name a namespace')])
-        client, default = kubernetes.connect(
+        client, default = api_server.connect(
             options.kubeconfig, options.context)
         return client, options.namespace or namespace or default
 
@@ -192,7 +192,7 @@ def add_waits(parser) -> None:
     parser.add_argument(
         '--parallel', metavar='NUMBER', type=positive,
         help='nodes that are worked on at the same time (default: '
-             f'{kubernetes.WORKERS} in Kubernetes, {provision.PARALLEL} in '
+             f'{api_server.WORKERS} in Kubernetes, {provision.PARALLEL} in '
              'Ironic)')
     parser.add_argument(
         '--timeout', metavar='SECONDS', type=positive, default=1800,

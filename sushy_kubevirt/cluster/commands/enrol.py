@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import enrolling
 from sushy_kubevirt.cluster.commands import plan
 from sushy_kubevirt.cluster.commands import status
 from sushy_kubevirt.cluster import deploy
-from sushy_kubevirt.cluster import kubernetes
 
 
 def run(client, options, cluster, namespace, lines, without=()):
@@ -19,7 +19,7 @@ def run(client, options, cluster, namespace, lines, without=()):
         failed; and exit status
     """
     results, flavors = deploy.enrol(client, enrolling.openstack(
-        options, kubernetes.owner(client, namespace, cluster.name), lines),
+        options, api_server.owner(client, namespace, cluster.name), lines),
         cluster, namespace, without)
     made = [(one.name, 'failed', one.error) if one.error else
             (one.name, one.state or 'removed', _deferred(one))

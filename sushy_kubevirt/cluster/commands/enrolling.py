@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster import apply
 from sushy_kubevirt.cluster.commands import status
 from sushy_kubevirt.cluster import deploy
 from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster.ironic import provision
-from sushy_kubevirt.cluster import kubernetes
 from sushy_kubevirt.cluster import problems
 
 COLUMNS = 'Node', 'Result', 'Reason'
@@ -43,7 +43,7 @@ def write(client, plan, options, lines):
     if (plan.removed or plan.recreated) and not options.without_openstack:
         try:
             remaining = deploy.leave(openstack(
-                options, kubernetes.owner(
+                options, api_server.owner(
                     client, plan.namespace, plan.cluster), lines), plan)
         except problems.ServiceError as error:
             raise problems.ServiceError(
@@ -59,7 +59,7 @@ def write(client, plan, options, lines):
     return apply.run(
         client, plan, lines.progress,
         apply.Limits(ready=options.timeout, gone=options.timeout),
-        before_removal, workers=options.parallel or kubernetes.WORKERS)
+        before_removal, workers=options.parallel or api_server.WORKERS)
 
 
 def rows(result):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import files
 from sushy_kubevirt.cluster.commands import status
@@ -13,7 +14,6 @@ from sushy_kubevirt.cluster.inventory import devstack
 from sushy_kubevirt.cluster.inventory import ironic
 from sushy_kubevirt.cluster.inventory import metal3
 from sushy_kubevirt.cluster.inventory import metal3_secrets
-from sushy_kubevirt.cluster import kubernetes
 
 FORMATS = {'ironic': ironic, 'bifrost': bifrost, 'devstack': devstack,
            'ansible': ansible, 'metal3': metal3,
@@ -55,7 +55,7 @@ class Inventory(base.Command):
             self.tell('without "ironic_config" and therefore left out: '
                       + ', '.join(left_out))
         text = FORMATS[parsed_args.format].make(
-            wanted, kubernetes.owner(client, namespace, cluster.name))
+            wanted, api_server.owner(client, namespace, cluster.name))
         if parsed_args.output_file:
             files.write(parsed_args.output_file, text, files.PRIVATE)
         else:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from cliff import columns
 
+from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import status
 from sushy_kubevirt.cluster import deploy
-from sushy_kubevirt.cluster import kubernetes
 from sushy_kubevirt.cluster import plan
 from sushy_kubevirt.cluster import problems
 
@@ -74,7 +74,7 @@ class Plan(base.Lister):
             return []
         try:
             nodes, flavors = deploy.plan(
-                client, deploy.Openstack(connection, kubernetes.owner(
+                client, deploy.Openstack(connection, api_server.owner(
                     client, made.namespace, cluster.name)),
                 cluster, made.namespace, made)
         except problems.ServiceError as error:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import sys
 
+from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster import apply
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import enrolling
 from sushy_kubevirt.cluster.commands import plan as plan_command
 from sushy_kubevirt.cluster import deploy
-from sushy_kubevirt.cluster import kubernetes
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cluster import teardown
 
@@ -49,7 +49,7 @@ class Teardown(base.Lister):
         openstack, enrolled, flavors = None, [], []
         if not parsed_args.without_openstack:
             openstack, enrolled = _enrolled(
-                parsed_args, kubernetes.owner(client, namespace, name), lines,
+                parsed_args, api_server.owner(client, namespace, name), lines,
                 made)
             deploy.check_unused(enrolled, parsed_args.force)
             flavors = deploy.flavors_to_delete(openstack)
@@ -72,7 +72,7 @@ class Teardown(base.Lister):
         result = apply.run(
             client, made, lines.progress,
             apply.Limits(gone=parsed_args.timeout), before_removal,
-            workers=parsed_args.parallel or kubernetes.WORKERS)
+            workers=parsed_args.parallel or api_server.WORKERS)
         result.failed = {**failed, **result.failed}
         found, self.exit_status = enrolling.rows(result)
         return enrolling.COLUMNS, found

@@ -5,7 +5,7 @@ import base64
 import json
 
 from kubevirt_sandbox.testing import given_cluster
-from sushy_kubevirt.cluster import kubernetes
+from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster import model
 from sushy_kubevirt.kube import api_resources
 from tests.fixtures import virtual_cluster
@@ -22,7 +22,7 @@ class LifeTestCase(virtual_cluster_case.VirtualClusterTestCase):
         for node in made.nodes:
             vm = self.user.client.get(
                 api_resources.VM, self.namespace, node.name)
-            self.assertIn((kubernetes.FIELD_MANAGER, 'Apply'), [
+            self.assertIn((api_server.FIELD_MANAGER, 'Apply'), [
                 (one['manager'], one['operation'])
                 for one in vm['metadata']['managedFields']])
             [card] = vm['spec']['template']['spec']['domain']['devices'][

@@ -44,7 +44,7 @@ class CommandsTestCase(base.BaseTestCase):
         self.ironic = declared.FakeIronic()
         self.clouds = []
         for name, value in (
-                ('sushy_kubevirt.cluster.kubernetes.connect',
+                ('sushy_kubevirt.cluster.api_server.connect',
                  lambda *words: (self.api, 'default')),
                 ('sushy_kubevirt.cluster.cloud.connect', self.cloud),
                 ('sushy_kubevirt.cluster.ironic.client.Client',

@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+import typing
+
 from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.machine import options
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 #: Field manager of all writes.
 FIELD_MANAGER = 'sushy-kubevirt-cluster'
@@ -23,28 +28,30 @@ OPTIONS = options.Options(
     watch_seconds=300, watch_backoff=5, page_size=500)
 
 
-def connect(kubeconfig=None, context=None):
+def connect(kubeconfig: str | None = None, context: str | None = None
+            ) -> tuple[client.Client, str]:
     """Connect to the API server.
 
     :param kubeconfig: path of a kubeconfig; None for the first that
         `connection.Connection.from_options` finds
-    :param context: name of a context in it, or None
-    :returns: `client.Client`, and the namespace of the context
+    :param context: name of a context in it; None for its current one
+    :returns: the client, and the namespace of the context
     :raises: `errors.ConfigError`
     """
-    made = connection.Connection.from_options(kubeconfig, context)
-    return (client.Client(made, OPTIONS, FIELD_MANAGER, CONNECTIONS),
-            made.namespace or 'default')
+    server = connection.Connection.from_options(kubeconfig, context)
+    return (client.Client(server, OPTIONS, FIELD_MANAGER, CONNECTIONS),
+            server.namespace or 'default')
 
 
-def uid(client, namespace):
-    """:returns: text, the UID of a namespace
+def uid(client: client.Client, namespace: str) -> str:
+    """:returns: the UID of a namespace
     :raises: `errors.MachineError`
     """
-    return client.get(kinds.NAMESPACE, None, namespace, metadata_only=True)[
-        'metadata']['uid']
+    metadata: objects.ObjectMeta = client.get(
+        kinds.NAMESPACE, None, namespace, metadata_only=True)['metadata']
+    return metadata['uid']
 
 
-def owner(client, namespace, cluster):
+def owner(client: client.Client, namespace: str, cluster: str) -> str:
     """Name a cluster in OpenStack: `identity.owner` of its namespace."""
     return identity.owner(namespace, cluster, uid(client, namespace))
