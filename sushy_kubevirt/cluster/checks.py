@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections import abc
 import copy
 import re
+import typing
 
 from sushy_kubevirt.cluster import fields
 from sushy_kubevirt.cluster import identity
@@ -12,18 +14,26 @@ from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cluster import wording
 from sushy_kubevirt.kube import quantity
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import document
+
 Kind = fields.Kind
+Problem = problems.Problem
 
 _TRAIT = re.compile(r'[A-Z][A-Z0-9_]{0,254}')
 _SIZE = re.compile(r'([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?b?)', re.IGNORECASE)
 
 
-def size(text):
+#: A mapping of the file with all keys that the table has for it.
+Values: typing.TypeAlias = dict[str, typing.Any]
+
+
+def size(text: str | int) -> str | None:
     """Translate a size from Tenks' units to those of Kubernetes.
 
-    :param text: or int, a number of bytes
-    :returns: text, such as ``2G`` for ``2GB`` and ``2Gi`` for ``2G``, as
-        Tenks and virsh understand them; None if it is no size, or 0
+    :param text: a number is one of bytes
+    :returns: such as ``2G`` for ``2GB`` and ``2Gi`` for ``2G``, as Tenks and
+        virsh understand them; None if it is no size, or 0
     """
     match = _SIZE.fullmatch(str(text).strip())
     if not match:
@@ -34,8 +44,8 @@ def size(text):
     else:
         # Kubernetes' symbol for 10^3 is the only one in lower case.
         suffix = power.upper() if power not in 'kK' else power.lower()
-    found = number + suffix
-    return found if (quantity.to_int(found) or 0) > 0 else None
+    translated = number + suffix
+    return translated if (quantity.to_int(translated) or 0) > 0 else None
 
 
 class _WrongKind(Exception):
@@ -43,32 +53,28 @@ class _WrongKind(Exception):
 
 
 class Checker:
-    """Checks a document, and completes it with defaults.
+    """Checks a document, and completes it with defaults."""
 
-    :param document: a `document.Document`
-    """
-
-    def __init__(self, document) -> None:
-        self._problems = []
-        self._warnings = []
-        self._document = document
-        self._reported = set()
+    def __init__(self, file: document.Document) -> None:
+        self._problems: list[tuple[document.Mark | None, Problem]] = []
+        self._warnings: list[tuple[document.Mark | None, str]] = []
+        self._document = file
+        self._reported: set[document.ValuePath] = set()
 
     @property
-    def problems(self):
-        """List of `problems.Problem`, in the order of the file."""
-        return [one for _, one in sorted(self._problems, key=_mark)]
+    def problems(self) -> list[Problem]:
+        """In the order of the file."""
+        return [problem for _, problem in sorted(self._problems, key=_mark)]
 
     @property
-    def warnings(self):
-        """List of text, likewise."""
-        return [one for _, one in sorted(self._warnings, key=_mark)]
+    def warnings(self) -> list[str]:
+        """In the order of the file."""
+        return [warning for _, warning in sorted(self._warnings, key=_mark)]
 
-    def check(self):
+    def check(self) -> Values:
         """Check the whole document.
 
-        :returns: dict in which every mapping of the table has all of its keys;
-            instead of a value that is invalid, its default
+        :returns: instead of a value that is invalid, its default
         """
         value = self._document.value
         if not isinstance(value, dict):
@@ -77,28 +83,25 @@ class Checker:
             value = {}
         return self._mapping(value, (), '')
 
-    def problem(self, path, text) -> None:
-        """Record a problem.
-
-        :param path: tuple of keys and indices
-        :param text: what is wrong
-        """
+    def problem(self, path: document.ValuePath, text: str) -> None:
+        """Record what is wrong with a value."""
         self._reported.add(path)
-        self._problems.append((self._document.mark(path), problems.Problem(
+        self._problems.append((self._document.mark(path), Problem(
             self._document.place(path), text)))
 
-    def reported(self, *path) -> bool:
+    def reported(self, *path: str | int) -> bool:
         """:returns: whether there is a problem with just this value, so that
             its default is not what the user wants
         """
         return path in self._reported
 
-    def warn(self, path, text) -> None:
+    def warn(self, path: document.ValuePath, text: str) -> None:
         """Record a warning, likewise."""
         self._warnings.append((self._document.mark(path), str(
-            problems.Problem(self._document.place(path), text))))
+            Problem(self._document.place(path), text))))
 
-    def _mapping(self, value, path, schema):
+    def _mapping(self, value: dict[str, typing.Any],
+                 path: document.ValuePath, schema: str) -> Values:
         known = fields.children(schema)
         for key in value:
             if key not in known:
@@ -115,13 +118,14 @@ class Checker:
                 result[key] = self._value(given, (*path, key), field)
         return result
 
-    def _default(self, field):
+    def _default(self, field: fields.Field) -> typing.Any:
         if field.kind is Kind.MAPPING and field.default is not None:
-            return {key: self._default(one)
-                    for key, one in fields.children(field.path).items()}
+            return {key: self._default(child)
+                    for key, child in fields.children(field.path).items()}
         return copy.copy(field.default)
 
-    def _unknown_key(self, key, path, schema, known) -> None:
+    def _unknown_key(self, key: str, path: document.ValuePath, schema: str,
+                     known: abc.Mapping[str, fields.Field]) -> None:
         where = (*path, key)
         ignored = fields.ignored(schema, key)
         if ignored:
@@ -139,7 +143,9 @@ class Checker:
             text += f'; there is {" and ".join(others)}'
         self.problem(where, text)
 
-    def _value(self, value, path, field):
+    def _value(self, value: object, path: document.ValuePath,
+               field: fields.Field) -> typing.Any:
+        assert field.kind is not None   # Ignored keys have no value.
         if not field.expressions and self._expressions(value, path):
             return self._default(field)
         try:
@@ -153,7 +159,7 @@ class Checker:
         self.problem(path, text)
         return self._default(field)
 
-    def _expressions(self, value, path) -> bool:
+    def _expressions(self, value: object, path: document.ValuePath) -> bool:
         if isinstance(value, str) and ('{{' in value or '{%' in value):
             self.problem(path, 'expressions of Ansible are not evaluated '
                          'here; write the value instead of '
@@ -164,30 +170,31 @@ class Checker:
     # What follows raises _WrongKind. Other problems are recorded, and
     # something of the right kind, or the default, is returned.
 
-    def _named_mappings(self, value, path, field):
+    def _named_mappings(self, value: object, path: document.ValuePath,
+                        field: fields.Field) -> dict[str, Values]:
         if not isinstance(value, dict):
             raise _WrongKind
         result = {}
-        for name, one in value.items():
+        for name, mapping in value.items():
             where = *path, name
-            if one is None:
-                one = {}
-            if not isinstance(one, dict):
+            if mapping is None:
+                mapping = {}
+            if not isinstance(mapping, dict):
                 self.problem(where, f'"{wording.short(name)}" has to be a '
                              'mapping')
-                one = {}
-            result[name] = self._mapping(one, where, f'{field.path}.*')
+                mapping = {}
+            result[name] = self._mapping(mapping, where, f'{field.path}.*')
         return result
 
-    def _list(self, value, path, field):
+    def _list(self, value: object, path: document.ValuePath,
+              field: fields.Field) -> list[Values | None]:
         if not isinstance(value, list):
             raise _WrongKind
-        result = []
-        for index, one in enumerate(value):
+        result: list[Values | None] = []
+        for index, item in enumerate(value):
             where = *path, index
-            if isinstance(one, dict):
-                one = self._mapping(one, where, f'{field.path}[]')
-                result.append(one)
+            if isinstance(item, dict):
+                result.append(self._mapping(item, where, f'{field.path}[]'))
             else:
                 self.problem(where, f'each of "{path[-1]}" has to be a '
                              'mapping')
@@ -195,16 +202,19 @@ class Checker:
                 result.append(None)
         return result
 
-    def _fixed_mapping(self, value, path, field):
+    def _fixed_mapping(self, value: object, path: document.ValuePath,
+                       field: fields.Field) -> Values:
         if isinstance(value, dict):
             return self._mapping(value, path, field.path)
         raise _WrongKind
 
-    def _text(self, value, path, field):
+    def _text(self, value: object, path: document.ValuePath,
+              field: fields.Field) -> object:
         if not isinstance(value, str):
             raise _WrongKind
         if field.choices and value not in field.choices:
-            self.problem(path, wording.choice(path[-1], value, field.choices))
+            self.problem(path, wording.choice(
+                str(path[-1]), value, field.choices))
         elif not value:
             self.problem(path, f'"{path[-1]}" must not be empty')
         elif field.most is not None and len(value) > field.most:
@@ -214,121 +224,141 @@ class Checker:
             return value
         return field.default
 
-    def _integer(self, value, path, field):
+    def _integer(self, value: object, path: document.ValuePath,
+                 field: fields.Field) -> object:
         if not isinstance(value, int) or isinstance(value, bool):
             raise _WrongKind
+        assert field.least is not None and field.most is not None
         if not field.least <= value <= field.most:
             self.problem(path, f'"{path[-1]}" has to be from {field.least} to '
                          f'{field.most}, not {value}')
             return field.default
         return value
 
-    def _boolean(self, value, path, field):
+    def _boolean(self, value: object, path: document.ValuePath,
+                 field: fields.Field) -> bool:
         if not isinstance(value, bool):
             raise _WrongKind
         return value
 
-    def _size(self, value, path, field):
+    def _size(self, value: object, path: document.ValuePath,
+              field: fields.Field) -> str:
         if isinstance(value, str | int) and not isinstance(value, bool):
-            found = size(value)
-            if found:
-                return found
+            translated = size(value)
+            if translated:
+                return translated
         raise _WrongKind
 
-    def _mac(self, value, path, field):
+    def _mac(self, value: object, path: document.ValuePath,
+             field: fields.Field) -> str:
         if isinstance(value, str) and identity.is_mac(value):
             return value.lower()
         raise _WrongKind
 
-    def _object_name(self, value, path, field):
+    def _object_name(self, value: object, path: document.ValuePath,
+                     field: fields.Field) -> str:
         if isinstance(value, str) and identity.is_object_name(value):
             return value
         raise _WrongKind
 
-    def _label(self, value, path, field):
+    def _label(self, value: object, path: document.ValuePath,
+               field: fields.Field) -> str:
         if isinstance(value, str) and identity.is_label(value):
             return value
         raise _WrongKind
 
-    def _texts(self, value, path, field):
+    def _texts(self, value: object, path: document.ValuePath,
+               field: fields.Field) -> tuple[str, ...]:
         if not isinstance(value, list):
             raise _WrongKind
-        for index, one in enumerate(value):
+        for index, text in enumerate(value):
             where = *path, index
-            if not isinstance(one, str):
+            if not isinstance(text, str):
                 self.problem(where, f'each of "{path[-1]}" has to be text, '
-                             f'not {wording.shown(one)}')
-            elif self._expressions(one, where):
+                             f'not {wording.shown(text)}')
+            elif self._expressions(text, where):
                 pass
-            elif one in value[:index]:
-                self.problem(where, f'"{wording.short(one)}" is in '
+            elif text in value[:index]:
+                self.problem(where, f'"{wording.short(text)}" is in '
                              f'"{path[-1]}" twice')
-        found = [one for one in value if isinstance(one, str)]
-        return tuple(dict.fromkeys(found))
+        texts = [text for text in value if isinstance(text, str)]
+        return tuple(dict.fromkeys(texts))
 
-    def _traits(self, value, path, field):
-        found = self._texts(value, path, field)
-        for index, one in enumerate(value):
-            if isinstance(one, str) and not _TRAIT.fullmatch(one):
-                self.problem((*path, index), f'"{wording.short(one)}" is no '
+    def _traits(self, value: object, path: document.ValuePath,
+                field: fields.Field) -> tuple[str, ...]:
+        if not isinstance(value, list):
+            raise _WrongKind
+        traits = self._texts(value, path, field)
+        for index, trait in enumerate(value):
+            if isinstance(trait, str) and not _TRAIT.fullmatch(trait):
+                self.problem((*path, index), f'"{wording.short(trait)}" is no '
                              'trait; those of your own are CUSTOM_ and '
                              'capital letters, digits and underscores')
-        return found
+        return traits
 
-    def _text_mapping(self, value, path, field):
+    def _text_mapping(self, value: object, path: document.ValuePath,
+                      field: fields.Field) -> dict[str, str]:
         if not isinstance(value, dict):
             raise _WrongKind
         result = {}
-        for key, one in value.items():
+        for key, text in value.items():
             where = *path, key
-            if isinstance(one, bool):
-                one = str(one).lower()
-            elif isinstance(one, int | float):
-                one = str(one)
-            if not isinstance(one, str):
+            if isinstance(text, bool):
+                text = str(text).lower()
+            elif isinstance(text, int | float):
+                text = str(text)
+            if not isinstance(text, str):
                 self.problem(where, f'"{wording.short(key)}" has to be text, '
-                             f'not {wording.shown(one)}')
-            elif not self._expressions(one, where):
-                result[key] = one
+                             f'not {wording.shown(text)}')
+            elif not self._expressions(text, where):
+                result[key] = text
         return result
 
-    def _labels(self, value, path, field):
+    def _labels(self, value: object, path: document.ValuePath,
+                field: fields.Field) -> dict[str, str]:
         result = self._text_mapping(value, path, field)
-        for key, one in result.items():
+        for key, label in result.items():
             if not identity.is_label(key):
                 self.problem((*path, key), f'"{wording.short(key)}" is not '
                              f'{Kind.LABEL.value}')
-            elif one and not identity.is_label_value(one):
-                self.problem((*path, key), f'"{wording.short(one)}" cannot be '
-                             'the value of a label')
+            elif label and not identity.is_label_value(label):
+                self.problem((*path, key), f'"{wording.short(label)}" cannot '
+                             'be the value of a label')
         return result
 
-    def _any_mapping(self, value, path, field):
+    def _any_mapping(self, value: object, path: document.ValuePath,
+                     field: fields.Field) -> dict[str, typing.Any]:
         if not isinstance(value, dict):
             raise _WrongKind
         if not field.expressions:
             self._search_expressions(value, path)
         return value
 
-    def _any_list(self, value, path, field):
+    def _any_list(self, value: object, path: document.ValuePath,
+                  field: fields.Field) -> tuple[dict[str, typing.Any], ...]:
         if not isinstance(value, list):
             raise _WrongKind
-        for index, one in enumerate(value):
-            if not isinstance(one, dict):
+        for index, item in enumerate(value):
+            if not isinstance(item, dict):
                 self.problem((*path, index), f'each of "{path[-1]}" has to be '
                              'a mapping')
         self._search_expressions(value, path)
-        return tuple(one for one in value if isinstance(one, dict))
+        return tuple(item for item in value if isinstance(item, dict))
 
-    def _search_expressions(self, value, path) -> None:
-        items = (value.items() if isinstance(value, dict)
-                 else enumerate(value) if isinstance(value, list) else ())
-        for key, one in items:
-            self._expressions(one, (*path, key))
-            self._search_expressions(one, (*path, key))
+    def _search_expressions(self, value: object,
+                            path: document.ValuePath) -> None:
+        members: abc.Iterable[tuple[str | int, object]] = (
+            value.items() if isinstance(value, dict)
+            else enumerate(value) if isinstance(value, list) else ())
+        for key, member in members:
+            self._expressions(member, (*path, key))
+            self._search_expressions(member, (*path, key))
 
 
-_CHECKS = {
+_Check: typing.TypeAlias = abc.Callable[
+    [Checker, object, 'document.ValuePath', fields.Field], object]
+
+_CHECKS: dict[Kind, _Check] = {
     Kind.MAPPING: Checker._fixed_mapping,
     Kind.NAMED_MAPPINGS: Checker._named_mappings,
     Kind.LIST: Checker._list,
@@ -348,5 +378,5 @@ _CHECKS = {
 }
 
 
-def _mark(pair):
+def _mark(pair: tuple[document.Mark | None, object]) -> tuple[int, int]:
     return pair[0] or (0, 0)

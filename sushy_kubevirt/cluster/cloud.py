@@ -7,16 +7,17 @@ import os
 
 import keystoneauth1.exceptions
 import openstack
+import openstack.connection
 import openstack.exceptions
 
 from sushy_kubevirt.cluster import problems
 
 
-def connect_if_configured(name=None):
+def connect_if_configured(
+        name: str | None = None) -> openstack.connection.Connection | None:
     """Connect to a cloud if the user has one.
 
     :param name: see `connect`
-    :returns: an `openstack.connection.Connection`, or None
     :raises: `problems.ServiceError` if a cloud is named that is not
         configured
     """
@@ -28,14 +29,13 @@ def connect_if_configured(name=None):
         return None
 
 
-def connect(name=None):
+def connect(name: str | None = None) -> openstack.connection.Connection:
     """Connect to a cloud.
 
     Nothing is sent before the connection is used.
 
     :param name: of a cloud in clouds.yaml; None for that of ``OS_CLOUD``, or
         the only one
-    :returns: an `openstack.connection.Connection`
     :raises: `problems.ServiceError` if there is no such configuration
     """
     try:

@@ -7,7 +7,9 @@ here, and all at once.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
+import os
 import pathlib
 
 from sushy_kubevirt.cluster import checks
@@ -32,20 +34,20 @@ _SAME = ('resource_class', 'traits', 'port_group', 'pxe_networks', 'ca_file',
          'inspect', 'provide')
 
 
-def read(path, name=None, namespace=None):
+def read(path: str | os.PathLike[str], name: str | None = None,
+         namespace: str | None = None) -> model.Cluster:
     """Read a cluster file.
 
-    :param path: of the file
     :param name: of the cluster, instead of that in the file
     :param namespace: likewise
-    :returns: a `model.Cluster`
     :raises InvalidFile: with all problems of the file
     """
     return of_document(document.read(path), name, namespace)
 
 
-def of_document(read_document, name=None, namespace=None):
-    """Likewise, of a `document.Document`."""
+def of_document(read_document: document.Document, name: str | None = None,
+                namespace: str | None = None) -> model.Cluster:
+    """Likewise, of a document that was read."""
     checker = checks.Checker(read_document)
     values = checker.check()
     whole = values['cluster']
@@ -69,7 +71,8 @@ def of_document(read_document, name=None, namespace=None):
         warnings=tuple(checker.warnings))
 
 
-def _check_names(name, namespace, checker) -> None:
+def _check_names(name: str, namespace: str | None,
+                 checker: checks.Checker) -> None:
     if not identity.is_name(name, identity.MAX_CLUSTER_LENGTH):
         checker.problem(
             ('cluster', 'name'), f'"{name}" cannot name a cluster: it takes '
@@ -83,31 +86,34 @@ def _check_names(name, namespace, checker) -> None:
 class _Nodes:
     """Makes the nodes of the specs."""
 
-    def __init__(self, cluster, values, networks, types, checker) -> None:
+    def __init__(self, cluster: str, values: checks.Values,
+                 networks: dict[str, model.Network],
+                 types: dict[str, model.NodeType],
+                 checker: checks.Checker) -> None:
         self._cluster = cluster
         self._values = values
         self._networks = networks
         self._types = types
         self._checker = checker
-        self._names = set()
-        self._volumes = set()
-        self._macs = set()
+        self._names: set[str] = set()
+        self._volumes: set[str] = set()
+        self._macs: set[str] = set()
 
-    def nodes(self, prefix):
+    def nodes(self, prefix: str) -> tuple[model.Node, ...]:
         """Make all nodes.
 
         :param prefix: of their names, where the file has none
-        :returns: tuple of `model.Node`
         """
-        specs = [(('specs', index), one)
-                 for index, one in enumerate(self._values['specs'])
-                 if one is not None]
-        if sum(one['count'] or 0 for _, one in specs) > MAX_NODES:
+        specs = [(('specs', index), spec)
+                 for index, spec in enumerate(self._values['specs'])
+                 if spec is not None]
+        if sum(spec['count'] or 0 for _, spec in specs) > MAX_NODES:
             self._checker.problem(('specs',),
                                   f'there are more than {MAX_NODES} nodes')
             return ()
         prefix = self._values['node_name_prefix'] or prefix
-        nodes, earlier = [], {}
+        nodes: list[model.Node] = []
+        earlier: dict[str, list[checks.Values]] = {}    # by prefix
         for where, spec in specs:
             if spec['node_names'] is not None:
                 nodes += self._of_spec(where, spec, tuple(enumerate(
@@ -117,14 +123,15 @@ class _Nodes:
                     'node_name_prefix': spec['node_name_prefix'] or prefix}
             before = earlier.setdefault(spec['node_name_prefix'], [])
             self._warn_of_shared_prefix(where, spec, before)
-            first = sum(one['count'] or 0 for one in before)
+            first = sum(other['count'] or 0 for other in before)
             before.append(spec)
             nodes += self._of_spec(where, spec, tuple(
                 (index, identity.node_name(spec['node_name_prefix'], index))
                 for index in range(first, first + (spec['count'] or 0))))
         return tuple(nodes)
 
-    def _given_names(self, where, spec):
+    def _given_names(self, where: document.ValuePath,
+                     spec: checks.Values) -> list[str]:
         names, where = spec['node_names'], (*where, 'node_names')
         if spec['count'] not in (None, len(names)):
             self._checker.problem(
@@ -133,17 +140,20 @@ class _Nodes:
         if spec['node_name_prefix']:
             self._checker.problem(
                 where, '"node_name_prefix" has no effect with "node_names"')
-        for index, one in enumerate(names):
-            if not identity.is_name(one):
+        for index, name in enumerate(names):
+            if not identity.is_name(name):
                 self._checker.problem(
-                    (*where, index), f'"{one}" cannot name a node: names have '
-                    'lower-case letters, digits and hyphens, at most '
+                    (*where, index), f'"{name}" cannot name a node: names '
+                    'have lower-case letters, digits and hyphens, at most '
                     f'{identity.MAX_LENGTH}')
-        return [one for one in names if identity.is_name(one)]
+        return [name for name in names if identity.is_name(name)]
 
-    def _warn_of_shared_prefix(self, where, spec, before) -> None:
-        for one in before:
-            if any(one[key] != spec[key] for key in ('type', 'ironic_config')):
+    def _warn_of_shared_prefix(self, where: document.ValuePath,
+                               spec: checks.Values,
+                               before: list[checks.Values]) -> None:
+        for other in before:
+            if any(other[key] != spec[key]
+                   for key in ('type', 'ironic_config')):
                 self._checker.warn(
                     where, 'nodes of this spec share the prefix '
                     f'"{spec["node_name_prefix"]}" with different ones: if '
@@ -151,7 +161,9 @@ class _Nodes:
                     'Give it a "node_name_prefix" of its own')
                 return
 
-    def _of_spec(self, where, spec, names):
+    def _of_spec(self, where: tuple[str, int], spec: checks.Values,
+                 names: tuple[tuple[int, str], ...]
+                 ) -> abc.Iterator[model.Node]:
         kind = self._type(where, spec)
         ironic = self._ironic(where, spec['ironic_config'])
         if kind is None or not self._check_prefixes(where, spec):
@@ -162,17 +174,18 @@ class _Nodes:
         self._check_type(where, kind, spec)
         for index, name in names:
             volumes = tuple(
-                identity.volume_name(name, self._volume_prefix(spec), one)
-                for one in range(len(kind.volumes)))
+                identity.volume_name(name, self._volume_prefix(spec), number)
+                for number in range(len(kind.volumes)))
             if not self._check_unique(where, name, volumes):
                 return
             yield model.Node(
                 name=name, index=index, type=kind, volume_names=volumes,
-                interfaces=tuple(self._interface(name, one)
-                                 for one in kind.networks),
+                interfaces=tuple(self._interface(name, network)
+                                 for network in kind.networks),
                 ironic=ironic)
 
-    def _type(self, where, spec):
+    def _type(self, where: document.ValuePath,
+              spec: checks.Values) -> model.NodeType | None:
         name = spec['type']
         if name in self._types:
             return self._types[name]
@@ -181,20 +194,22 @@ class _Nodes:
                                   _unknown_type(name, self._types))
         return None
 
-    def _check_type(self, where, kind, spec) -> None:
+    def _check_type(self, where: document.ValuePath, kind: model.NodeType,
+                    spec: checks.Values) -> None:
         if kind.secure_boot and kind.boot_mode != 'uefi':
             self._checker.problem(where, f'node type "{kind.name}" has '
                                   '"secure_boot", which needs the boot mode '
                                   f'uefi, not {kind.boot_mode}')
         self._check_architecture(where, kind)
         if (spec['count'] or 0) > 1 and any(
-                one.source == 'claim' and '{' not in one.location
-                for one in kind.volumes):
+                volume.source == 'claim' and '{' not in volume.location
+                for volume in kind.volumes):
             self._checker.problem(
                 where, f'nodes of the type "{kind.name}" cannot share one '
                 'claim; put {node} or {index} into its name')
 
-    def _check_architecture(self, where, kind) -> None:
+    def _check_architecture(self, where: document.ValuePath,
+                            kind: model.NodeType) -> None:
         has = architecture.named(kind.architecture)
         buses = ('virtio', 'scsi') if not has.usb else (
             'virtio', 'scsi', 'sata', 'usb')
@@ -211,39 +226,45 @@ class _Nodes:
                     'which KubeVirt does not have for the architecture '
                     f'{kind.architecture}')
 
-    def _volume_prefix(self, spec):
-        return spec['vol_name_prefix'] or self._values['vol_name_prefix']
+    def _volume_prefix(self, spec: checks.Values) -> str:
+        prefix: str = (
+            spec['vol_name_prefix'] or self._values['vol_name_prefix'])
+        return prefix
 
-    def _check_prefixes(self, where, spec):
-        found = True
+    def _check_prefixes(self, where: tuple[str, int],
+                        spec: checks.Values) -> bool:
+        valid = True
         for key, text, before in (
                 ('node_name_prefix', spec['node_name_prefix'] or 'a', ''),
                 ('vol_name_prefix', self._volume_prefix(spec), 'a')):
             if not identity.is_name(f'{before}{text}0'):
                 # Say it once if it is the file's.
-                path = (*where, key) if self._values['specs'][where[1]][key] \
-                    else (key,)
+                path: document.ValuePath = (
+                    (*where, key) if self._values['specs'][where[1]][key]
+                    else (key,))
                 if not self._checker.reported(*path):
                     self._checker.problem(
                         path, f'"{text}" cannot begin a name: names have '
                         'lower-case letters, digits and hyphens, at most '
                         f'{identity.MAX_LENGTH}')
-                found = False
-        return found
+                valid = False
+        return valid
 
-    def _check_unique(self, where, name, volumes) -> bool:
-        for one, known in ((name, self._names),
-                           *((one, self._volumes) for one in volumes)):
-            if one in known or not identity.is_name(one):
+    def _check_unique(self, where: document.ValuePath, node: str,
+                      volumes: tuple[str, ...]) -> bool:
+        for name, known in ((node, self._names), *(
+                (volume, self._volumes) for volume in volumes)):
+            if name in known or not identity.is_name(name):
                 self._checker.problem(
-                    where, f'the name "{one}" is too long' if one not in known
-                    else f'a second one gets the name "{one}"; choose another '
-                    '"node_name_prefix", or other "node_names"')
+                    where, f'the name "{name}" is too long'
+                    if name not in known else 'a second one gets the name '
+                    f'"{name}"; choose another "node_name_prefix", or other '
+                    '"node_names"')
                 return False
-            known.add(one)
+            known.add(name)
         return True
 
-    def _interface(self, node, network):
+    def _interface(self, node: str, network: str) -> model.Interface:
         attempt = 0
         while True:
             mac = identity.mac(self._cluster, node, network, attempt)
@@ -253,7 +274,8 @@ class _Nodes:
                                        self._networks[network], mac)
             attempt += 1
 
-    def _ironic(self, where, value):
+    def _ironic(self, where: document.ValuePath,
+                value: checks.Values | None) -> model.IronicConfig | None:
         if value is None:
             return None
         where = *where, 'ironic_config'
@@ -271,8 +293,9 @@ class _Nodes:
                 f'"{ironic_nodes.RECORD}" is kept for this command, which '
                 'knows its nodes by it')
         # Ironic removes a property by null, so it can have none.
-        properties = {key: one for key, one in value['properties'].items()
-                      if one is not None}
+        properties = {key: content
+                      for key, content in value['properties'].items()
+                      if content is not None}
         capabilities = self._capabilities(
             where, properties.pop('capabilities', None))
         self._check_capabilities(where, value['capabilities'])
@@ -288,10 +311,11 @@ class _Nodes:
                for key in ('deploy_kernel', 'deploy_ramdisk')},
             **{key: value[key] for key in _SAME})
 
-    def _capabilities(self, where, text):
+    def _capabilities(self, where: document.ValuePath,
+                      text: object) -> dict[str, str]:
         if text is None or text == '':
             return {}
-        pairs = [one.partition(':') for one in str(text).split(',')]
+        pairs = [pair.partition(':') for pair in str(text).split(',')]
         if not isinstance(text, str) or not all(map(all, pairs)):
             self._checker.problem(
                 (*where, 'properties', 'capabilities'), '"capabilities" is '
@@ -299,7 +323,8 @@ class _Nodes:
             return {}
         return {key.strip(): value.strip() for key, _, value in pairs}
 
-    def _check_capabilities(self, where, capabilities) -> None:
+    def _check_capabilities(self, where: document.ValuePath,
+                            capabilities: dict[str, str]) -> None:
         # Ironic keeps all of them in one text.
         for key, value in capabilities.items():
             pair = f'{key}:{value}'
@@ -311,7 +336,8 @@ class _Nodes:
                     'a name, no comma, no colon in its name, and no blanks '
                     'around name and value')
 
-    def _check_boot_mode(self, where, capabilities) -> None:
+    def _check_boot_mode(self, where: document.ValuePath,
+                         capabilities: dict[str, str]) -> None:
         mode = capabilities.get('boot_mode')
         if mode is not None and mode not in _BOOT_MODES:
             self._checker.problem(where, 'the capability "boot_mode" has to '
@@ -319,12 +345,13 @@ class _Nodes:
                                   f'"{mode}"')
 
 
-def _unknown_type(name, types):
+def _unknown_type(name: str, types: dict[str, model.NodeType]) -> str:
     return wording.unknown('node type', name, types, '"node_types"')
 
 
-def _flavors(values, types, checker):
-    result = {}
+def _flavors(values: checks.Values, types: dict[str, model.NodeType],
+             checker: checks.Checker) -> tuple[model.Flavor, ...]:
+    result: dict[str, model.Flavor] = {}
     for index, value in enumerate(values['nova_flavors']):
         where = 'nova_flavors', index
         if value is None:
@@ -337,12 +364,12 @@ def _flavors(values, types, checker):
         if name is not None and name in result:
             checker.problem(where, f'there is a flavor "{name}" already; '
                             'choose another "name"')
-        for one in value['required_traits']:
-            if one in value['forbidden_traits']:
-                checker.problem(where, f'the trait {one} is both required and '
-                                'forbidden')
+        for trait in value['required_traits']:
+            if trait in value['forbidden_traits']:
+                checker.problem(where, f'the trait {trait} is both required '
+                                'and forbidden')
         result[name] = model.Flavor(
-            name=name, type=types.get(kind),
+            name=name, type=types.get(kind) or model.NodeType(''),
             **{key: value[key] for key in (
                 'resource_class', 'required_traits', 'forbidden_traits',
                 'custom_specs')})

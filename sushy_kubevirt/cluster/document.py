@@ -10,8 +10,10 @@ within limits.
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import re
+import typing
 
 import yaml
 
@@ -30,6 +32,16 @@ _TAG = 'tag:yaml.org,2002:'
 _MERGE = _TAG + 'merge'
 _MAX_DIGITS = 18
 _TRUE = {'true', 'yes', 'on'}
+
+#: Where a value is: the keys and indices that lead to it.
+ValuePath: typing.TypeAlias = tuple[str | int, ...]
+
+
+class Mark(typing.NamedTuple):
+    """A position in a file; both numbers begin at 1."""
+
+    line: int
+    column: int
 
 
 class _Loader(yaml.SafeLoader):
@@ -58,40 +70,36 @@ class Document:
     :param path: of the file, as it was given
     :param value: of dicts with text as keys, lists, text, int, float, bool
         and None
-    :param marks: dict of a value's path, a tuple of keys and indices, to its
-        (line, column), both from 1; of a dict's member those of its key
+    :param marks: of a dict's member that of its key
     """
 
     path: str
     value: object
-    marks: dict
+    marks: dict[ValuePath, Mark]
 
-    def mark(self, path=()):
+    def mark(self, path: ValuePath = ()) -> Mark | None:
         """Find a value.
 
-        :param path: tuple of keys and indices; of one that is missing, the
-            mark of what should contain it is returned
-        :returns: (line, column); None in an empty file
+        :param path: of one that is missing, the mark of what should contain it
+            is returned
+        :returns: None in an empty file
         """
         while path and path not in self.marks:
             path = path[:-1]
         return self.marks.get(path)
 
-    def place(self, path=()):
-        """Say where a value is.
+    def place(self, path: ValuePath = ()) -> str:
+        """Say where a value is, such as ``cluster.yaml:3:5``.
 
         :param path: likewise
-        :returns: text, such as ``cluster.yaml:3:5``
         """
         mark = self.mark(path)
         return '{}:{}:{}'.format(self.path, *mark) if mark else self.path
 
 
-def read(path):
+def read(path: str | os.PathLike[str]) -> Document:
     """Read a file.
 
-    :param path: text or `pathlib.Path`
-    :returns: a `Document`
     :raises InvalidFile: if it cannot be read, or is not such YAML
     """
     path = pathlib.Path(path)
@@ -105,20 +113,19 @@ def read(path):
     return parse(content, path)
 
 
-def parse(content, path):
+def parse(content: str | bytes, path: str | os.PathLike[str]) -> Document:
     """Read text.
 
-    :param content: text or bytes
     :param path: what to call it in messages
-    :returns: a `Document`
     :raises InvalidFile: if it is not such YAML
     """
     try:
         node = _Loader(content).get_single_node()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        text = ': '.join(one for one in (error.context, error.problem) if one)
-        raise _invalid(_mark(path, mark), f'not valid YAML: {text}') from error
+        text = ': '.join(filter(None, (error.context, error.problem)))
+        raise _invalid(_place(path, mark),
+                       f'not valid YAML: {text}') from error
     except (yaml.YAMLError, UnicodeError) as error:
         raise _invalid(path, f'not valid YAML: {error}') from error
     except RecursionError as error:
@@ -140,13 +147,13 @@ class _TooMuch(Exception):
 class _Builder:
     """Makes values of PyYAML's nodes."""
 
-    def __init__(self, path) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.marks = {}
-        self.problems = []
+        self.marks: dict[ValuePath, Mark] = {}
+        self.problems: list[problems.Problem] = []
         self._left = MAX_VALUES
 
-    def build(self, node, path):
+    def build(self, node: yaml.Node, path: ValuePath) -> object:
         """Make the value of the root.
 
         :returns: as `Document.value`; None if there are `problems`
@@ -158,7 +165,7 @@ class _Builder:
             self._problem(node, str(error))
             return None
 
-    def _value(self, node, path):
+    def _value(self, node: yaml.Node, path: ValuePath) -> typing.Any:
         self._left -= 1
         if self._left < 0:
             raise _TooMuch(f'there are more than {MAX_VALUES} values, '
@@ -170,11 +177,14 @@ class _Builder:
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return self._sequence(node, path)
+        assert isinstance(node, yaml.ScalarNode)
         return self._scalar(node)
 
-    def _mapping(self, node, path):
+    def _mapping(self, node: yaml.MappingNode,
+                 path: ValuePath) -> dict[str, object]:
         self._check_tag(node, 'map')
-        own, merged = {}, {}
+        own: dict[str, object] = {}
+        merged: dict[str, object] = {}
         for key_node, value_node in node.value:
             if key_node.tag == _MERGE:
                 self._merge(value_node, path, merged)
@@ -185,23 +195,24 @@ class _Builder:
             where = *path, key
             if key in own:
                 self._problem(key_node, f'"{key}" is here a second time; the '
-                              f'first is in line {self.marks[where][0]}')
+                              f'first is in line {self.marks[where].line}')
                 continue
             self.marks[where] = _position(key_node)
             own[key] = self._value(value_node, where)
-        return {**{key: one for key, one in merged.items() if key not in own},
-                **own}
+        return {**{key: value for key, value in merged.items()
+                   if key not in own}, **own}
 
-    def _merge(self, node, path, merged) -> None:
+    def _merge(self, node: yaml.Node, path: ValuePath,
+               merged: dict[str, object]) -> None:
         # Of several, the first that has a key counts, and own keys before.
-        several = (node.value if isinstance(node, yaml.SequenceNode)
-                   else [node])
-        for one in several:
-            if not isinstance(one, yaml.MappingNode):
-                self._problem(one, '"<<" takes a mapping, or a list of them')
+        sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        for source in sources:
+            if not isinstance(source, yaml.MappingNode):
+                self._problem(source,
+                              '"<<" takes a mapping, or a list of them')
                 continue
             known, self.marks = self.marks, {}
-            value = self._value(one, path)
+            value = self._value(source, path)
             # Own keys have their places already, and keep them.
             for where, mark in self.marks.items():
                 known.setdefault(where, mark)
@@ -209,16 +220,17 @@ class _Builder:
             for key, member in value.items():
                 merged.setdefault(key, member)
 
-    def _sequence(self, node, path):
+    def _sequence(self, node: yaml.SequenceNode,
+                  path: ValuePath) -> list[object]:
         self._check_tag(node, 'seq')
         result = []
-        for index, one in enumerate(node.value):
+        for index, item in enumerate(node.value):
             where = *path, index
-            self.marks[where] = _position(one)
-            result.append(self._value(one, where))
+            self.marks[where] = _position(item)
+            result.append(self._value(item, where))
         return result
 
-    def _key(self, node):
+    def _key(self, node: yaml.Node) -> str | None:
         if not isinstance(node, yaml.ScalarNode):
             self._problem(node, 'a key has to be text. Put braces in quotes; '
                           'expressions of Ansible, {{ … }}, are not evaluated '
@@ -230,7 +242,7 @@ class _Builder:
             return None
         return self._text(node)
 
-    def _text(self, node):
+    def _text(self, node: yaml.ScalarNode) -> str | None:
         try:
             node.value.encode()
         except UnicodeEncodeError:
@@ -239,7 +251,7 @@ class _Builder:
             return None
         return node.value
 
-    def _scalar(self, node):
+    def _scalar(self, node: yaml.ScalarNode) -> object:
         kind = node.tag.removeprefix(_TAG)
         try:
             match kind:
@@ -259,23 +271,23 @@ class _Builder:
         self._check_tag(node, 'str')
         return None
 
-    def _check_tag(self, node, kind) -> None:
+    def _check_tag(self, node: yaml.Node, kind: str) -> None:
         if node.tag != _TAG + kind:
             tag = node.tag.replace(_TAG, '!!')
             self._problem(node, f'the tag {tag} is not understood here')
 
-    def _problem(self, node, text) -> None:
+    def _problem(self, node: yaml.Node, text: str) -> None:
         self.problems.append(problems.Problem(
             '{}:{}:{}'.format(self.path, *_position(node)), text))
 
 
-def _position(node):
-    return node.start_mark.line + 1, node.start_mark.column + 1
+def _position(node: yaml.Node) -> Mark:
+    return Mark(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
-def _mark(path, mark):
-    return f'{path}:{mark.line + 1}:{mark.column + 1}' if mark else path
+def _place(path: str | os.PathLike[str], mark: yaml.Mark | None) -> str:
+    return f'{path}:{mark.line + 1}:{mark.column + 1}' if mark else str(path)
 
 
-def _invalid(place, text):
+def _invalid(place: str | os.PathLike[str], text: str) -> problems.InvalidFile:
     return problems.InvalidFile([problems.Problem(str(place), text)])

@@ -8,10 +8,12 @@ items of a list.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import enum
 import fnmatch
 import functools
+import typing
 
 
 class Kind(enum.Enum):
@@ -57,9 +59,8 @@ class Field:
 
     :param path: such as ``node_types.*.volumes[].capacity``; of an ignored
         one, the last key may be a pattern of `fnmatch`
-    :param kind: a `Kind`
+    :param kind: None of an ignored one
     :param text: documentation, in reStructuredText
-    :param origin: an `Origin`
     :param default: value if it is not given; null in a file counts as such
     :param required: whether it has to be given
     :param choices: permitted values
@@ -69,32 +70,32 @@ class Field:
     """
 
     path: str
-    kind: Kind
+    kind: Kind | None
     text: str
     origin: Origin = Origin.OWN
     default: object = None
     required: bool = False
-    choices: tuple = ()
+    choices: tuple[str, ...] = ()
     least: int | None = None
     most: int | None = None
     expressions: bool = False
 
     @property
-    def parent(self):
+    def parent(self) -> str:
         """Path of the mapping that has the key; '' for the file."""
         return self.path.rpartition('.')[0]
 
     @property
-    def name(self):
+    def name(self) -> str:
         """The key."""
         return self.path.rpartition('.')[2]
 
 
-def _tenks(*args, **more):
-    return Field(*args, origin=Origin.TENKS, **more)
+def _tenks(path: str, kind: Kind, text: str, **more: typing.Any) -> Field:
+    return Field(path, kind, text, origin=Origin.TENKS, **more)
 
 
-def _ignored(path, text):
+def _ignored(path: str, text: str) -> Field:
     return Field(path, None, text, origin=Origin.IGNORED)
 
 
@@ -105,7 +106,7 @@ POD = 'pod'
 NO_SPREAD = 'none'
 
 #: Interfaces of Ironic nodes, as of Ironic 39.
-INTERFACES = tuple(f'{one}_interface' for one in (
+INTERFACES = tuple(f'{kind}_interface' for kind in (
     'bios', 'boot', 'console', 'deploy', 'firmware', 'inspect', 'management',
     'network', 'power', 'raid', 'rescue', 'storage', 'vendor'))
 
@@ -255,13 +256,13 @@ _TYPES = (
           required=True),
     Field('node_types.*.instancetype.kind', Kind.TEXT, 'Its kind.',
           default=_KINDS[0].format('Instancetype'),
-          choices=tuple(one.format('Instancetype') for one in _KINDS)),
+          choices=tuple(kind.format('Instancetype') for kind in _KINDS)),
     Field('node_types.*.preference', Kind.MAPPING, 'KubeVirt\'s preference.'),
     Field('node_types.*.preference.name', Kind.NAME, 'Its name.',
           required=True),
     Field('node_types.*.preference.kind', Kind.TEXT, 'Its kind.',
           default=_KINDS[0].format('Preference'),
-          choices=tuple(one.format('Preference') for one in _KINDS)),
+          choices=tuple(kind.format('Preference') for kind in _KINDS)),
     Field('node_types.*.placement', Kind.MAPPING,
           'On which nodes of Kubernetes the VMs run.', default={}),
     Field('node_types.*.placement.node_selector', Kind.LABELS,
@@ -326,10 +327,11 @@ _SPECS = (
            '(``cpus``, ``memory_mb``, ``local_gb``, ``cpu_arch``), or instead '
            'of them. ``capabilities`` in it is text such as '
            '``boot_mode:bios,raid_level:1``.', default={}),
-    *(Field(f'{_CONFIG}.{one}', Kind.TEXT,
-            f'``{one}`` of the nodes. Without it, Ironic\'s default.',
-            origin=Origin.OWN if one in _NEWER else Origin.TENKS, most=255)
-      for one in INTERFACES),
+    *(Field(f'{_CONFIG}.{interface}', Kind.TEXT,
+            f'``{interface}`` of the nodes. Without it, Ironic\'s default.',
+            origin=Origin.OWN if interface in _NEWER else Origin.TENKS,
+            most=255)
+      for interface in INTERFACES),
     _tenks(f'{_CONFIG}.conductor_group', Kind.TEXT, 'Conductor group.',
            most=255),
     _tenks(f'{_CONFIG}.shard', Kind.TEXT, 'Shard.', most=255),
@@ -404,25 +406,25 @@ _IGNORED = (
     _ignored('cmd', 'The subcommand says what to do.'),
     _ignored('state_file_path', 'No state is kept in files.'),
     _ignored('bmc_emulators', _BMC),
-    *(_ignored(one, _BMC) for one in (
+    *(_ignored(key, _BMC) for key in (
         'ipmi_address', 'ipmi_port_range_start', 'ipmi_port_range_end',
         'ipmi_username', 'ipmi_password', 'redfish_address',
         'redfish_username', 'redfish_password', 'sushy_*', 'vbmc*')),
-    *(_ignored(one, _CNI) for one in (
+    *(_ignored(key, _CNI) for key in (
         'bridge_type', 'bridge_prefix', 'veth_*')),
     _ignored('log_directory', 'KubeVirt logs consoles in the pods of VMs.'),
-    *(_ignored(one, _HOST) for one in (
+    *(_ignored(key, _HOST) for key in (
         'libvirt_*', 'virtualenv_path', 'python_upper_constraints_url',
         'system_requirements', 'ansible_*')),
     _ignored('wait_for_resources_*', '``--timeout`` limits waits.'),
-    *(_ignored(f'node_types.*.{one}', _MACHINE) for one in (
+    *(_ignored(f'node_types.*.{key}', _MACHINE) for key in (
         'machine', 'cpu_mode', 'clock_offset', 'enable_vnc', 'enable_spice',
         'enable_guest_virtio', 'usb_devices', 'xml_file', 'console_log_path',
         'console_log_append', 'uuid', 'uuid_deterministic')),
-    *(_ignored(f'node_types.*.volumes[].{one}', _DISK) for one in (
+    *(_ignored(f'node_types.*.volumes[].{key}', _DISK) for key in (
         'name', 'pool', 'format', 'target', 'file_path', 'type', 'device',
         'discard', 'remote_src', 'checksum')),
-    *(_ignored(f'node_types.*.volumes[].{one}', _SOURCE) for one in (
+    *(_ignored(f'node_types.*.volumes[].{key}', _SOURCE) for key in (
         'backing_image', 'dev', 'source', 'auth')),
 )
 
@@ -431,34 +433,31 @@ FIELDS = (*_CLUSTER, *_TYPES, *_NETWORKS, *_SPECS, *_FLAVORS, *_IGNORED)
 
 
 @functools.cache
-def children(path):
+def children(path: str) -> abc.Mapping[str, Field]:
     """List the keys of a mapping that have an effect.
 
     :param path: in the table; '' for the file
-    :returns: dict of key to `Field`, which callers do not change
     """
-    return {one.name: one for one in FIELDS
-            if one.parent == path and one.origin is not Origin.IGNORED}
+    return {field.name: field for field in FIELDS
+            if field.parent == path and field.origin is not Origin.IGNORED}
 
 
-def ignored(path, key):
+def ignored(path: str, key: str) -> Field | None:
     """Find a key that Tenks has, without an effect here.
 
     :param path: of its mapping, in the table
-    :param key: text
-    :returns: a `Field`; None if there is none
     """
-    for one in FIELDS:
-        if (one.origin is Origin.IGNORED and one.parent == path
-                and fnmatch.fnmatchcase(key, one.name)):
-            return one
+    for field in FIELDS:
+        if (field.origin is Origin.IGNORED and field.parent == path
+                and fnmatch.fnmatchcase(key, field.name)):
+            return field
     return None
 
 
-def elsewhere(key):
+def elsewhere(key: str) -> list[str]:
     """List the paths in the table of keys with this name.
 
-    :returns: list of text, without those that are ignored
+    Those that are ignored are left out.
     """
-    return [one.path for one in FIELDS
-            if one.name == key and one.origin is not Origin.IGNORED]
+    return [field.path for field in FIELDS
+            if field.name == key and field.origin is not Origin.IGNORED]

@@ -8,7 +8,9 @@ the checker has no problems.
 
 from __future__ import annotations
 
+from collections import abc
 import re
+import typing
 
 from sushy_kubevirt.cluster import fields
 from sushy_kubevirt.cluster import identity
@@ -16,6 +18,10 @@ from sushy_kubevirt.cluster import model
 from sushy_kubevirt.cluster.nova import switch
 from sushy_kubevirt.cluster import raw
 from sushy_kubevirt.cluster import wording
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import checks
+    from sushy_kubevirt.cluster import document
 
 #: CNI configuration of a network that is created without one. Where the
 #: namespace is known, the bridge is named.
@@ -28,13 +34,13 @@ _IMAGE = re.compile(r'(https?|docker)://\S+')
 _PLACEHOLDER = re.compile(r'\{(node|index)\}')
 
 
-def networks(cluster, values, checker):
+def networks(cluster: str, values: checks.Values,
+             checker: checks.Checker) -> dict[str, model.Network]:
     """Make the networks.
 
     :param cluster: its name
-    :param values: dict, the file
-    :param checker: a `checks.Checker`
-    :returns: dict of name to `model.Network`
+    :param values: the file
+    :returns: by name
     """
     mappings, more = values['physnet_mappings'], values['networks']
     result = {}
@@ -50,20 +56,23 @@ def networks(cluster, values, checker):
     return result
 
 
-def _check_created(networks, checker) -> None:
+def _check_created(networks: dict[str, model.Network],
+                   checker: checks.Checker) -> None:
     # A shared one may have the name of one of this cluster's own.
-    made = {}
+    by_attachment: dict[str | None, str] = {}
     for name, network in networks.items():
         if network.config is None:
             continue
-        other = made.setdefault(network.attachment, name)
+        other = by_attachment.setdefault(network.attachment, name)
         if other != name:
             checker.problem(
                 ('networks', name), f'"{name}" and "{other}" would both '
                 f'create the definition "{network.attachment}"; rename one')
 
 
-def _network(cluster, name, mapping, more, where, checker):
+def _network(cluster: str, name: str, mapping: str | None,
+             more: checks.Values, where: document.ValuePath,
+             checker: checks.Checker) -> model.Network:
     attachment = more.get('attachment')
     if mapping and attachment:
         checker.problem((*where, 'attachment'), f'"{name}" is in '
@@ -99,26 +108,29 @@ def _network(cluster, name, mapping, more, where, checker):
         config=config, switch_info=more.get('switch_info') or name, **options)
 
 
-def _check_reference(text, path, kind, checker) -> None:
+def _check_reference(text: str, path: document.ValuePath, kind: str,
+                     checker: checks.Checker) -> None:
     parts = text.split('/')
     if len(parts) > 2 or not all(map(identity.is_object_name, parts)):
         checker.problem(path, f'"{text}" does not name a {kind}; write name '
                         'or namespace/name')
 
 
-def types(values, known, checker):
+def types(values: checks.Values, known: dict[str, model.Network],
+          checker: checks.Checker) -> dict[str, model.NodeType]:
     """Make the node types.
 
-    :param values: dict, the file
-    :param known: dict of name to `model.Network`
-    :param checker: a `checks.Checker`
-    :returns: dict of name to `model.NodeType`
+    :param values: the file
+    :param known: networks by name
+    :returns: by name
     """
-    return {name: _type(name, one, values, known, checker)
-            for name, one in values['node_types'].items()}
+    return {name: _type(name, value, values, known, checker)
+            for name, value in values['node_types'].items()}
 
 
-def _type(name, value, values, known, checker):
+def _type(name: str, value: checks.Values, values: checks.Values,
+          known: dict[str, model.Network],
+          checker: checks.Checker) -> model.NodeType:
     where = 'node_types', name
     _check_size(value, where, checker)
     raw.check(value['vm'], (*where, 'vm'), checker)
@@ -127,8 +139,9 @@ def _type(name, value, values, known, checker):
     return model.NodeType(
         name=name, vcpus=value['vcpus'], memory_mb=value['memory_mb'],
         volumes=tuple(
-            _volume(one, (*where, 'volumes', index), checker)
-            for index, one in enumerate(value['volumes']) if one is not None),
+            _volume(volume, (*where, 'volumes', index), checker)
+            for index, volume in enumerate(value['volumes'])
+            if volume is not None),
         networks=_networks_of(value, known, where, checker),
         driver=value['ironic_driver'] or values['default_ironic_driver'],
         boot_mode=boot_mode, secure_boot=value['secure_boot'],
@@ -138,7 +151,8 @@ def _type(name, value, values, known, checker):
         vm=value['vm'], bmc=value['bmc'])
 
 
-def _check_size(value, where, checker) -> None:
+def _check_size(value: checks.Values, where: document.ValuePath,
+                checker: checks.Checker) -> None:
     if checker.reported(*where):
         return
     for key in 'vcpus', 'memory_mb':
@@ -151,7 +165,7 @@ def _check_size(value, where, checker) -> None:
                             f'"{where[-1]}"')
 
 
-def unknown_network(name, known):
+def unknown_network(name: str, known: abc.Iterable[str]) -> str:
     """Make the sentence about a network that does not exist.
 
     :param known: names of those that do
@@ -160,8 +174,10 @@ def unknown_network(name, known):
                            '"physnet_mappings" or "networks"')
 
 
-def _networks_of(value, known, where, checker):
-    pods = []
+def _networks_of(value: checks.Values, known: dict[str, model.Network],
+                 where: document.ValuePath,
+                 checker: checks.Checker) -> tuple[str, ...]:
+    pods: list[str] = []
     for index, name in enumerate(value['physical_networks']):
         path = *where, 'physical_networks', index
         if name not in known:
@@ -174,16 +190,18 @@ def _networks_of(value, known, where, checker):
     return tuple(name for name in value['physical_networks'] if name in known)
 
 
-def _placement(value, values, where, checker):
+def _placement(value: checks.Values, values: checks.Values,
+               where: document.ValuePath,
+               checker: checks.Checker) -> model.Placement:
     placement = dict(value['placement'])
     where = *where, 'placement'
     selector = dict(placement['node_selector'])
     for name in value['physical_networks']:
         needed = values['networks'].get(name, {}).get('node_selector', {})
-        for label, one in needed.items():
-            if selector.setdefault(label, one) != one:
+        for label, content in needed.items():
+            if selector.setdefault(label, content) != content:
                 checker.problem(where, f'the network "{name}" needs nodes '
-                                f'with the label {label}={one}, others '
+                                f'with the label {label}={content}, others '
                                 f'{label}={selector[label]}')
     if placement['numa']:
         for key in 'dedicated_cpus', 'huge_pages':
@@ -194,12 +212,13 @@ def _placement(value, values, where, checker):
     return model.Placement(**{**placement, 'node_selector': selector})
 
 
-def _volume(value, where, checker):
+def _volume(value: checks.Values, where: document.ValuePath,
+            checker: checks.Checker) -> model.Volume:
     sources = [key for key in ('image', 'claim', 'clone') if value[key]]
     if len(sources) > 1:
         checker.problem((*where, sources[1]),
                         'a volume has one source, not '
-                        + ' and '.join(f'"{one}"' for one in sources))
+                        + ' and '.join(f'"{source}"' for source in sources))
     key = sources[0] if sources else None
     location = value[key] if key else ''
     source = key or 'blank'
@@ -211,22 +230,24 @@ def _volume(value, where, checker):
     elif key == 'claim':
         _check_claim(value, where, checker)
     if (value['capacity'] is None and key not in ('claim', 'clone')
-            and not any(checker.reported(*where, one)
-                        for one in ('capacity', 'claim', 'clone'))):
+            and not any(checker.reported(*where, given)
+                        for given in ('capacity', 'claim', 'clone'))):
         checker.problem(where, '"capacity" is missing in a volume')
     if value['ephemeral']:
-        for one in (*sources, 'storage_class', 'access_mode', 'volume_mode'):
-            if value[one]:
-                checker.problem((*where, one), f'an ephemeral volume has no '
-                                f'"{one}"')
+        for refused in (*sources, 'storage_class', 'access_mode',
+                        'volume_mode'):
+            if value[refused]:
+                checker.problem((*where, refused), f'an ephemeral volume has '
+                                f'no "{refused}"')
     return model.Volume(
         capacity=value['capacity'], source=source, location=location,
-        **{one: value[one] for one in (
+        **{same: value[same] for same in (
             'storage_class', 'access_mode', 'volume_mode', 'bus',
             'ephemeral')})
 
 
-def _image(url, path, checker):
+def _image(url: str, path: document.ValuePath,
+           checker: checks.Checker) -> tuple[str, str]:
     match = _IMAGE.fullmatch(url)
     if not match:
         checker.problem(path, 'the URL of an image begins with http://, '
@@ -235,13 +256,14 @@ def _image(url, path, checker):
     return 'registry' if registry else 'http', url
 
 
-def _check_claim(value, where, checker) -> None:
+def _check_claim(value: checks.Values, where: document.ValuePath,
+                 checker: checks.Checker) -> None:
     name = _PLACEHOLDER.sub('0', value['claim'])
     if not identity.is_object_name(name):
         checker.problem((*where, 'claim'), f'"{value["claim"]}" does not name '
                         'a PersistentVolumeClaim of the namespace; {node} and '
                         '{index} are replaced in it')
-    for one in 'capacity', 'storage_class', 'access_mode', 'volume_mode':
-        if value[one]:
-            checker.problem((*where, one), 'an existing claim has its own '
-                            f'"{one}"')
+    for key in 'capacity', 'storage_class', 'access_mode', 'volume_mode':
+        if value[key]:
+            checker.problem((*where, key), 'an existing claim has its own '
+                            f'"{key}"')

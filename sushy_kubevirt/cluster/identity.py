@@ -42,25 +42,25 @@ _SUBDOMAIN = re.compile(
 _MAX_SUBDOMAIN_LENGTH = 253
 
 
-def is_name(text, longest=MAX_LENGTH):
+def is_name(text: str, longest: int = MAX_LENGTH) -> bool:
     """:returns: whether text is a label of DNS (RFC 1123), which all names
         that this package makes are
     """
     return len(text) <= longest and bool(_NAME.fullmatch(text))
 
 
-def is_object_name(text):
+def is_object_name(text: str) -> bool:
     """:returns: whether text may name an existing object of Kubernetes"""
     return (len(text) <= _MAX_SUBDOMAIN_LENGTH
             and bool(_SUBDOMAIN.fullmatch(text)))
 
 
-def is_label_value(text):
+def is_label_value(text: str) -> bool:
     """:returns: whether text may be the value of a label and is not empty"""
     return len(text) <= MAX_LENGTH and bool(_LABEL_VALUE.fullmatch(text))
 
 
-def is_label(text):
+def is_label(text: str) -> bool:
     """:returns: whether text is the name of a label, with or without a
         prefix
     """
@@ -68,37 +68,36 @@ def is_label(text):
     return is_label_value(name) and (not slash or is_object_name(prefix))
 
 
-def is_mac(text):
+def is_mac(text: str) -> bool:
     """:returns: whether text is a MAC address with colons"""
     return bool(_MAC.fullmatch(text))
 
 
-def node_name(prefix, index) -> str:
+def node_name(prefix: str, index: int) -> str:
     """Make the name of a node: of VM, VirtualMachineBMC and Ironic node.
 
-    :param prefix: text
     :param index: number among the nodes with this prefix
-    :returns: text; valid if `is_name`
+    :returns: valid if `is_name`
     """
     return f'{prefix}{index}'
 
 
-def order(node):
+def order(node: str) -> tuple[str, int, str]:
     """:returns: a sort key of a node's name: ``tk2`` is before ``tk10``"""
     return node.rstrip('0123456789'), len(node), node
 
 
-def volume_name(node, prefix, index):
+def volume_name(node: str, prefix: str, index: int) -> str:
     """Make the name of a volume: of its claim, and in the VM.
 
     :param node: name of the node
-    :param prefix: text, such as ``vol``
+    :param prefix: such as ``vol``
     :param index: number of the volume in the node
     """
     return _shortened(f'{node}{prefix}{index}')
 
 
-def interface_name(network):
+def interface_name(network: str) -> str:
     """Make the name of an interface, and of its network, in a VM.
 
     :param network: name of the physical network
@@ -106,7 +105,7 @@ def interface_name(network):
     return _shortened(network)
 
 
-def attachment_name(cluster, network, shared: bool = False):
+def attachment_name(cluster: str, network: str, shared: bool = False) -> str:
     """Make the name of a NetworkAttachmentDefinition that is created.
 
     :param cluster: its name
@@ -116,43 +115,44 @@ def attachment_name(cluster, network, shared: bool = False):
     return _shortened(network if shared else f'{cluster}-{network}')
 
 
-def owner(namespace, cluster, uid) -> str:
+def owner(namespace: str, cluster: str, uid: str) -> str:
     """Name a cluster in an OpenStack that several Kubernetes clusters share.
 
     :param namespace: of the cluster
     :param cluster: its name
     :param uid: UID of the namespace, which no other namespace has, nor one of
         another Kubernetes cluster
-    :returns: text, ``NAMESPACE/NAME/UID``
+    :returns: ``NAMESPACE/NAME/UID``
     """
     return f'{namespace}/{cluster}/{uid}'
 
 
-def bridge_name(namespace, cluster, network, shared: bool = False):
+def bridge_name(namespace: str, cluster: str, network: str,
+                shared: bool = False) -> str:
     """Make the name of the Linux bridge of a network that is created.
 
     :param namespace: of the NetworkAttachmentDefinition
     :param cluster: name of the cluster
     :param network: name of the physical network
     :param shared: whether it is used by several clusters of the namespace
-    :returns: text of 14 characters; Linux allows 15
+    :returns: 14 characters; Linux allows 15
     """
     owner = None if shared else cluster
     return 'sk' + hash_of([namespace, owner, network])[:12]
 
 
-def cluster_name(text):
+def cluster_name(text: str) -> str:
     """Make the name of a cluster out of any text, such as a file's name.
 
     It is not shortened: two files with the same beginning would be one
     cluster, and each would delete the nodes of the other.
 
-    :returns: text, which may be too long; '' if nothing of it is usable
+    :returns: may be too long; '' if nothing of the text is usable
     """
     return re.sub(r'[^a-z0-9]+', '-', text.lower()).strip('-')
 
 
-def mac(cluster, node, network, attempt: int = 0):
+def mac(cluster: str, node: str, network: str, attempt: int = 0) -> str:
     """Make the MAC address of an interface.
 
     :param cluster: its name
@@ -166,7 +166,7 @@ def mac(cluster, node, network, attempt: int = 0):
     return ':'.join((MAC_PREFIX, digits[:2], digits[2:4], digits[4:6]))
 
 
-def hash_of(value):
+def hash_of(value: object) -> str:
     """Make a short digest of a value, the same in every process.
 
     :param value: of dicts, lists, tuples, text, numbers, booleans and None
@@ -176,7 +176,7 @@ def hash_of(value):
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _shortened(text):
+def _shortened(text: str) -> str:
     # Return text if it is a valid name, otherwise one with a digest of it.
     if is_name(text):
         return text

@@ -9,6 +9,10 @@ All are immutable, and equal if they declare the same.
 from __future__ import annotations
 
 import dataclasses
+import typing
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,35 +53,34 @@ class Network:
     :param name: in the file, and ``physical_network`` of Ironic's ports
     :param attachment: NetworkAttachmentDefinition that VMs are connected to,
         as name or namespace/name; None for the pod network
-    :param config: dict, the CNI configuration of a definition that is created
-        and deleted with the cluster; None if it exists. If its ``type`` is
+    :param config: CNI configuration of a definition that is created and
+        deleted with the cluster; None if it exists. If its ``type`` is
         ``bridge`` and ``bridge`` is missing, that is `identity.bridge_name`,
         which depends on the namespace.
     :param shared: whether clusters of one namespace use one created
         definition, which the last of them deletes; otherwise it is this
         cluster's own
     :param switch_id: MAC address, ``switch_id`` of local link information
-    :param switch_info: text, likewise
-    :param switch_options: dict of text, the switch's options for
-        networking-generic-switch
+    :param switch_info: likewise
+    :param switch_options: the switch's options for networking-generic-switch
     """
 
     name: str
     attachment: str | None = None
-    config: dict | None = None
+    config: objects.Json | None = None
     shared: bool = False
     switch_id: str = '00:00:00:00:00:00'
     switch_info: str = ''
-    switch_options: dict = dataclasses.field(default_factory=dict)
+    switch_options: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """Where VMs run, in Kubernetes' terms; dicts and lists as in its API.
+    """Where VMs run, in Kubernetes' terms.
 
-    :param node_selector: dict of labels
-    :param tolerations: tuple of dicts
-    :param affinity: dict, merged into that of the VM
+    :param node_selector: labels and their values
+    :param tolerations: as in a pod
+    :param affinity: merged into that of the VM
     :param spread: label of nodes over whose values VMs of the cluster are
         spread; None to leave it to the scheduler
     :param spread_required: whether a VM waits rather than exceed a difference
@@ -88,9 +91,9 @@ class Placement:
         dedicated CPUs and huge pages
     """
 
-    node_selector: dict = dataclasses.field(default_factory=dict)
-    tolerations: tuple = ()
-    affinity: dict = dataclasses.field(default_factory=dict)
+    node_selector: dict[str, str] = dataclasses.field(default_factory=dict)
+    tolerations: tuple[objects.Json, ...] = ()
+    affinity: objects.Json = dataclasses.field(default_factory=dict)
     spread: str | None = 'kubernetes.io/hostname'
     spread_required: bool = False
     dedicated_cpus: bool = False
@@ -103,45 +106,42 @@ class NodeType:
     """The hardware of nodes.
 
     :param name: in the file
-    :param vcpus: number; None with an instance type
+    :param vcpus: None with an instance type
     :param memory_mb: MiB; None with an instance type
-    :param volumes: tuple of `Volume`
-    :param networks: tuple of names of `Cluster.networks`, in order of the
-        interfaces
+    :param networks: names of `Cluster.networks`, in order of the interfaces
     :param driver: Ironic's hardware type, ``redfish`` or ``ipmi``
     :param boot_mode: ``uefi`` or ``bios``
     :param secure_boot: whether UEFI's secure boot is on
     :param tpm: None, ``ephemeral`` or ``persistent``
     :param console_log: whether KubeVirt logs the serial console; None for the
         cluster's default
-    :param instancetype: dict, KubeVirt's matcher with ``name`` and ``kind``;
-        None without
+    :param instancetype: KubeVirt's matcher with ``name`` and ``kind``; None
+        without
     :param preference: likewise
-    :param placement: a `Placement`
-    :param vm: dict that is merged into the VirtualMachine (RFC 7386)
-    :param bmc: dict that is merged into the ``spec`` of the VirtualMachineBMC
+    :param vm: is merged into the VirtualMachine (RFC 7386)
+    :param bmc: is merged into the ``spec`` of the VirtualMachineBMC
     """
 
     name: str
     vcpus: int | None = None
     memory_mb: int | None = None
-    volumes: tuple = ()
-    networks: tuple = ()
+    volumes: tuple[Volume, ...] = ()
+    networks: tuple[str, ...] = ()
     driver: str = 'ipmi'
     boot_mode: str = 'uefi'
     secure_boot: bool = False
     tpm: str | None = None
     console_log: bool | None = None
-    instancetype: dict | None = None
-    preference: dict | None = None
+    instancetype: dict[str, str] | None = None
+    preference: dict[str, str] | None = None
     placement: Placement = Placement()
-    vm: dict = dataclasses.field(default_factory=dict)
-    bmc: dict = dataclasses.field(default_factory=dict)
+    vm: objects.Json = dataclasses.field(default_factory=dict)
+    bmc: objects.Json = dataclasses.field(default_factory=dict)
 
     @property
     def architecture(self) -> str:
         """KubeVirt's name of the architecture; 'amd64' if ``vm`` has none."""
-        value = self.vm
+        value: typing.Any = self.vm
         for key in 'spec', 'template', 'spec', 'architecture':
             value = value.get(key) if isinstance(value, dict) else None
         return value or 'amd64'
@@ -151,17 +151,15 @@ class NodeType:
 class IronicConfig:
     """How nodes are enrolled.
 
-    :param resource_class: text
-    :param traits: tuple of text
-    :param properties: dict, merged over what follows from the type
-    :param capabilities: dict, merged over what follows from the type
-    :param interfaces: dict of ``boot_interface`` and the like; those that are
-        left out are Ironic's default
-    :param attributes: dict of other attributes of a node: ``conductor_group``,
+    :param properties: merged over what follows from the type
+    :param capabilities: merged over what follows from the type
+    :param interfaces: ``boot_interface`` and the like; those that are left out
+        are Ironic's default
+    :param attributes: other attributes of a node: ``conductor_group``,
         ``shard``, ``owner``, ``lessee``, ``description``, ``extra``
     :param deploy_kernel: URL, or Glance's name or UUID; None for none
     :param deploy_ramdisk: likewise
-    :param port_group: dict of ``mode`` and ``properties``; None without
+    :param port_group: ``mode`` and ``properties``; None without
     :param pxe_networks: names of the networks whose ports have ``pxe_enabled``
         true; None for all
     :param verify: whether Ironic verifies the BMC's certificate
@@ -172,15 +170,15 @@ class IronicConfig:
     """
 
     resource_class: str
-    traits: tuple = ()
-    properties: dict = dataclasses.field(default_factory=dict)
-    capabilities: dict = dataclasses.field(default_factory=dict)
-    interfaces: dict = dataclasses.field(default_factory=dict)
-    attributes: dict = dataclasses.field(default_factory=dict)
+    traits: tuple[str, ...] = ()
+    properties: objects.Json = dataclasses.field(default_factory=dict)
+    capabilities: dict[str, str] = dataclasses.field(default_factory=dict)
+    interfaces: dict[str, str] = dataclasses.field(default_factory=dict)
+    attributes: objects.Json = dataclasses.field(default_factory=dict)
     deploy_kernel: str | None = None
     deploy_ramdisk: str | None = None
-    port_group: dict | None = None
-    pxe_networks: tuple | None = None
+    port_group: objects.Json | None = None
+    pxe_networks: tuple[str, ...] | None = None
     verify: bool = True
     ca_file: str | None = None
     inspect: bool = False
@@ -192,7 +190,6 @@ class Interface:
     """A network interface of a node.
 
     :param name: of the interface and network in the VM
-    :param network: a `Network`
     :param mac: MAC address, which depends on the cluster, the node and the
         network only
     """
@@ -208,17 +205,15 @@ class Node:
 
     :param name: of VM, VirtualMachineBMC and Ironic node
     :param index: its number among those with the same prefix, from 0
-    :param type: a `NodeType`
-    :param interfaces: tuple of `Interface`
-    :param volume_names: tuple of the names of its volumes
-    :param ironic: an `IronicConfig`; None if it is not enrolled
+    :param volume_names: names of the volumes of its type
+    :param ironic: None if it is not enrolled
     """
 
     name: str
     index: int
     type: NodeType
-    interfaces: tuple = ()
-    volume_names: tuple = ()
+    interfaces: tuple[Interface, ...] = ()
+    volume_names: tuple[str, ...] = ()
     ironic: IronicConfig | None = None
 
 
@@ -228,18 +223,16 @@ class Flavor:
 
     :param name: of the flavor
     :param resource_class: of Ironic nodes
-    :param type: the `NodeType` whose size it shows
-    :param required_traits: tuple of text
-    :param forbidden_traits: tuple of text
-    :param custom_specs: dict of text
+    :param type: whose size it shows
+    :param custom_specs: extra specs besides those of the other parameters
     """
 
     name: str
     resource_class: str
     type: NodeType
-    required_traits: tuple = ()
-    forbidden_traits: tuple = ()
-    custom_specs: dict = dataclasses.field(default_factory=dict)
+    required_traits: tuple[str, ...] = ()
+    forbidden_traits: tuple[str, ...] = ()
+    custom_specs: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,23 +241,22 @@ class Cluster:
 
     :param name: of the cluster, a label's value
     :param namespace: of its objects; None for that of the kubeconfig's context
-    :param types: dict of name to `NodeType`
-    :param networks: dict of name to `Network`
-    :param nodes: tuple of `Node`, in the order of the file
-    :param flavors: tuple of `Flavor`
+    :param types: by name
+    :param networks: by name
+    :param nodes: in the order of the file
     :param credentials: generation of the BMCs' passwords; another number
         rotates them
     :param wait_for_placement: whether enrolling waits until Placement has the
         nodes' resources
-    :param warnings: tuple of text about keys that have no effect here
+    :param warnings: about keys that have no effect here
     """
 
     name: str
     namespace: str | None = None
-    types: dict = dataclasses.field(default_factory=dict)
-    networks: dict = dataclasses.field(default_factory=dict)
-    nodes: tuple = ()
-    flavors: tuple = ()
+    types: dict[str, NodeType] = dataclasses.field(default_factory=dict)
+    networks: dict[str, Network] = dataclasses.field(default_factory=dict)
+    nodes: tuple[Node, ...] = ()
+    flavors: tuple[Flavor, ...] = ()
     credentials: int = 0
     wait_for_placement: bool = True
-    warnings: tuple = ()
+    warnings: tuple[str, ...] = ()

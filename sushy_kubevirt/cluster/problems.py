@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections import abc
+
 from sushy_kubevirt.cluster import wording
 
 
@@ -11,14 +13,11 @@ class ClusterError(Exception):
 
 
 class InvalidFile(ClusterError):
-    """A cluster file cannot be used. Nothing has been changed.
+    """A cluster file cannot be used. Nothing has been changed."""
 
-    :param problems: iterable of `Problem`
-    """
-
-    def __init__(self, problems) -> None:
+    def __init__(self, problems: abc.Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__('\n'.join(str(one) for one in self.problems))
+        super().__init__('\n'.join(map(str, self.problems)))
 
 
 class Problem:
@@ -28,7 +27,7 @@ class Problem:
     :param text: what is wrong
     """
 
-    def __init__(self, place, text) -> None:
+    def __init__(self, place: str, text: str) -> None:
         # The texts quote the cluster file, which another person may have
         # written: control characters must not reach the terminal.
         self.place = wording.printable(place)
@@ -39,14 +38,9 @@ class Problem:
 
 
 class NameTaken(ClusterError):
-    """An object that is not of the cluster has a name that it needs.
+    """An object that is not of the cluster has a name that it needs."""
 
-    :param kind: of the object
-    :param namespace: of the object
-    :param name: of the object
-    """
-
-    def __init__(self, kind, namespace, name) -> None:
+    def __init__(self, kind: str, namespace: str, name: str) -> None:
         super().__init__(
             f'{kind} {namespace}/{name} was created by another client in '
             'the meantime. Run plan again.')
@@ -55,10 +49,10 @@ class NameTaken(ClusterError):
 class ChangedMeanwhile(ClusterError):
     """An object is another one than when the plan was made.
 
-    :param reason: text of the API server
+    :param reason: the API server's
     """
 
-    def __init__(self, reason) -> None:
+    def __init__(self, reason: str) -> None:
         super().__init__(f'Changed since it was planned, run it again: '
                          f'{reason}')
 
@@ -70,7 +64,7 @@ class ServiceError(ClusterError):
     :param status: HTTP's status code; None without an answer
     """
 
-    def __init__(self, text, status=None) -> None:
+    def __init__(self, text: str, status: int | None = None) -> None:
         self.status = status
         super().__init__(text)
 
@@ -82,10 +76,10 @@ class NodeFailed(ClusterError):
 class NodesInUse(ClusterError):
     """Nodes have instances, so that they are neither changed nor deleted.
 
-    :param names: iterable of names of nodes
+    :param names: of the nodes
     """
 
-    def __init__(self, names) -> None:
+    def __init__(self, names: abc.Iterable[str]) -> None:
         self.names = tuple(names)
         super().__init__(
             f"nodes with an instance: {', '.join(self.names)}. Delete their "
@@ -97,10 +91,9 @@ class BmcUnavailable(ClusterError):
     """A BMC has no address, certificate or credentials to reach it by.
 
     :param node: name of its node
-    :param reason: text
     """
 
-    def __init__(self, node, reason) -> None:
+    def __init__(self, node: str, reason: str) -> None:
         super().__init__(f'BMC of {node}: {reason}')
 
 

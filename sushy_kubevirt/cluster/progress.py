@@ -6,8 +6,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import typing
 
 from sushy_kubevirt.cluster import wording
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import apply
 
 
 class Lines:
@@ -16,17 +20,17 @@ class Lines:
     :param stream: file to write to; None for none
     """
 
-    def __init__(self, stream=sys.stderr) -> None:
+    def __init__(self, stream: typing.TextIO | None = sys.stderr) -> None:
         self._stream = stream
         self._lock = threading.Lock()
         self._began = time.monotonic()
 
-    def progress(self, one) -> None:
-        """Write an `apply.Progress`."""
-        self.step(one.subject, one.step, ': '.join(
-            filter(None, (one.state, one.message))))
+    def progress(self, progress: apply.Progress) -> None:
+        """Write a step of a run of `apply`."""
+        self.step(progress.subject, progress.step, ': '.join(
+            filter(None, (progress.state, progress.message))))
 
-    def step(self, name, step, text: str = '') -> None:
+    def step(self, name: str, step: str, text: str = '') -> None:
         """Write a step of a node.
 
         :param name: of the node
@@ -35,7 +39,7 @@ class Lines:
         """
         self.line(f'{name}  {step}' + (f'  {text}' if text else ''))
 
-    def line(self, text) -> None:
+    def line(self, text: str) -> None:
         """Write text with the seconds since the beginning."""
         if self._stream is None:
             return

@@ -7,13 +7,21 @@ package reads itself, or that would make the object another one.
 
 from __future__ import annotations
 
+import typing
+
 from sushy_kubevirt.cluster import wording
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import checks
+    from sushy_kubevirt.cluster import document
+    from sushy_kubevirt.kube import objects
 
 _SPEC = 'spec', 'template', 'spec'
 _DEVICES = *_SPEC, 'domain', 'devices'
 
 #: Keys of these mappings that may be given; others belong to the cluster.
-_KNOWN = {(): ('metadata', 'spec'), ('metadata',): ('annotations', 'labels')}
+_KNOWN: dict[tuple[str, ...], tuple[str, str]] = {
+    (): ('metadata', 'spec'), ('metadata',): ('annotations', 'labels')}
 
 #: What has to be a mapping, and must not be removed.
 _MAPPINGS = (
@@ -23,42 +31,45 @@ _MAPPINGS = (
     ('spec', 'template', 'metadata', 'labels'))
 
 #: Lists of mappings, and where in the items their name is.
-_LISTS = {(*_DEVICES, 'disks'): ('name',), (*_SPEC, 'volumes'): ('name',),
-          ('spec', 'dataVolumeTemplates'): ('metadata', 'name')}
+_LISTS: dict[tuple[str, ...], tuple[str, ...]] = {
+    (*_DEVICES, 'disks'): ('name',), (*_SPEC, 'volumes'): ('name',),
+    ('spec', 'dataVolumeTemplates'): ('metadata', 'name')}
 
 
-def check(value, where, checker) -> None:
+def check(value: objects.Json, where: document.ValuePath,
+          checker: checks.Checker) -> None:
     """Check the fields.
 
-    :param value: dict, fields of a VirtualMachine
-    :param where: tuple of keys and indices, where in the file they are
-    :param checker: a `checks.Checker`, to which problems are reported
+    :param value: fields of a VirtualMachine
+    :param where: where in the file they are
+    :param checker: to which problems are reported
     """
     for path, known in _KNOWN.items():
-        found = _at(value, path)
-        for key in found if isinstance(found, dict) else ():
+        mapping = _member(value, path)
+        for key in mapping if isinstance(mapping, dict) else ():
             if key not in known:
                 checker.problem((*where, *path, key), (
                     f'"{wording.short(key)}" cannot be set here; only '
                     f'{" and ".join(known)} can'))
     for path in _MAPPINGS:
-        parent = _at(value, path[:-1])
+        parent = _member(value, path[:-1])
         if (isinstance(parent, dict) and path[-1] in parent
                 and not isinstance(parent[path[-1]], dict)):
             checker.problem((*where, *path), f'"{path[-1]}" has to be a '
                             'mapping')
     for path, name in _LISTS.items():
-        found = _at(value, path)
-        if found is not None and not (isinstance(found, list) and all(
-                isinstance(_at(one, name), str) for one in found)):
+        items = _member(value, path)
+        if items is not None and not (isinstance(items, list) and all(
+                isinstance(_member(item, name), str) for item in items)):
             checker.problem((*where, *path), f'"{path[-1]}" has to be a list '
                             f'of mappings with "{".".join(name)}"')
 
 
-def check_bmc(value, where, checker) -> None:
+def check_bmc(value: objects.Json, where: document.ValuePath,
+              checker: checks.Checker) -> None:
     """Check fields of a VirtualMachineBMC.
 
-    :param value: dict, fields of its ``spec``
+    :param value: fields of its ``spec``
     :param where: see `check`
     :param checker: see `check`
     """
@@ -67,7 +78,7 @@ def check_bmc(value, where, checker) -> None:
                         'be set here: a BMC is that of the VM of its node')
 
 
-def _at(value, path):
+def _member(value: typing.Any, path: tuple[str, ...]) -> typing.Any:
     for key in path:
         if not isinstance(value, dict):
             return None

@@ -3,29 +3,25 @@
 
 from __future__ import annotations
 
+from collections import abc
 import difflib
 
 #: Longest text of a value that a message repeats.
 _LONGEST = 60
 
 
-def closest(word, words):
-    """Find what a misspelt word probably was to be.
-
-    :param word: text
-    :param words: iterable of text
-    :returns: one of them, or None
-    """
-    found = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
-    return found[0] if found else None
+def closest(word: str, words: abc.Iterable[str]) -> str | None:
+    """Find which of the words a misspelt word probably was to be."""
+    matches = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
+    return matches[0] if matches else None
 
 
-def unknown(what, word, words, where):
+def unknown(what: str, word: str, words: abc.Iterable[str], where: str) -> str:
     """Make the sentence about a name that does not exist.
 
     :param what: kind of name, such as "node type"
     :param word: the name
-    :param words: iterable of those that exist
+    :param words: those that exist
     :param where: keys below which they are declared
     """
     words = list(words)
@@ -34,39 +30,36 @@ def unknown(what, word, words, where):
     if near:
         return f'{text}; did you mean "{near}"?'
     if words:
-        listed = ', '.join(f'"{one}"' for one in sorted(words)[:10])
+        listed = ', '.join(f'"{known}"' for known in sorted(words)[:10])
         return f'{text}; there is {listed}'
     return text
 
 
-def choice(name, value, choices) -> str:
+def choice(name: str, value: str, choices: abc.Iterable[str]) -> str:
     """Make the sentence about a value that is not among the permitted ones.
 
     :param name: the key
-    :param value: text
     :param choices: permitted values
     """
     near = closest(value, choices)
     if near:
         return (f'"{name}" cannot be "{short(value)}"; did you mean '
                 f'"{near}"?')
-    listed = ', '.join(f'"{one}"' for one in choices)
+    listed = ', '.join(f'"{permitted}"' for permitted in choices)
     return f'"{name}" has to be one of {listed}, not "{short(value)}"'
 
 
-def path(keys):
-    """:returns: a tuple of keys and indices as text, such as
-        ``specs[0].type``
-    """
+def path(keys: abc.Sequence[str | int]) -> str:
+    """:returns: keys and indices as text, such as ``specs[0].type``"""
     if not keys:
         return 'the file'
     text = ''
-    for one in keys:
-        text += f'[{one}]' if isinstance(one, int) else f'.{short(one)}'
+    for key in keys:
+        text += f'[{key}]' if isinstance(key, int) else f'.{short(key)}'
     return text.lstrip('.')
 
 
-def shown(value):
+def shown(value: object) -> str:
     """:returns: a value as a message shows it"""
     if value is None:
         return 'null'
@@ -81,18 +74,18 @@ def shown(value):
     return str(value)
 
 
-def printable(text):
+def printable(text: str) -> str:
     """:returns: text without characters that would control a terminal"""
-    return ''.join(one if one.isprintable() else ascii(one)[1:-1]
-                   for one in text)
+    return ''.join(character if character.isprintable()
+                   else ascii(character)[1:-1] for character in text)
 
 
-def printable_lines(text):
+def printable_lines(text: str) -> str:
     """:returns: likewise, of text that may have several lines"""
     return '\n'.join(printable(line) for line in text.split('\n'))
 
 
-def short(text):
+def short(text: str) -> str:
     """:returns: the beginning of a long text, fit to be printed"""
     text = printable(text)
     return text if len(text) <= _LONGEST else text[:_LONGEST - 1] + '…'
