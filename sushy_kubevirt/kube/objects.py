@@ -13,8 +13,11 @@ from __future__ import annotations
 from collections import abc
 import typing
 
+#: An object of any kind, which is only read.
+AnyObject: typing.TypeAlias = abc.Mapping[str, typing.Any]
+
 #: Any of the types below: what a resource's objects are.
-ObjectT = typing.TypeVar('ObjectT', bound=abc.Mapping[str, typing.Any])
+ObjectT = typing.TypeVar('ObjectT', bound=AnyObject)
 
 #: An object without a class here, or a part of an object.
 Json: typing.TypeAlias = dict[str, typing.Any]

@@ -205,7 +205,8 @@ class AutoCreator:
     def _put_bmc(self, found) -> None:
         bmc = spec.read(found)
         made = ExistingBmc(bmc.namespace, bmc.name, bmc.uid,
-                           bmc.vm and (bmc.vm.namespace, bmc.vm.name),
+                           (bmc.vm.namespace, bmc.vm.name)
+                           if bmc.vm.name else None,
                            is_auto_created(found),
                            tuple((found['metadata'].get('labels')
                                   or {}).items()))

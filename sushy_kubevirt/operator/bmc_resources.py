@@ -59,3 +59,9 @@ def of(obj: abc.Mapping[str, typing.Any]
 def of_kind(kind: str) -> api_resources.Resource[typing.Any]:
     """Return the resource of a kind."""
     return _BY_KIND[kind]
+
+
+def ref(obj: abc.Mapping[str, typing.Any]) -> ObjectRef:
+    """Return the reference to an object of a namespace."""
+    metadata = obj['metadata']
+    return ObjectRef(obj['kind'], metadata['namespace'], metadata['name'])

@@ -187,7 +187,7 @@ class Controller:
         metadata = body['metadata']
         key = metadata['namespace'], metadata['name']
         bmc = spec.read(body)
-        if bmc.vm is None:
+        if not bmc.vm.name:
             if key not in self._without_vm:
                 self._without_vm.add(key)
                 LOG.warning(

@@ -34,7 +34,7 @@ def subject(step, bmc):
     if body is not None:
         return f"{body['kind']} {body['metadata']['name']}"
     if isinstance(step, plan.Delete):
-        return f'{step.resource.kind} {step.at.name}'
+        return f'{step.resource.kind} {step.target.name}'
     if isinstance(step, (plan.Generate, plan.Adopt, plan.Copy)):
         return 'Secret ' + naming.auth(bmc.name)
     if isinstance(step, plan.Issue):
@@ -82,8 +82,7 @@ class Executor:
         :param bmc: a `spec.Bmc`
         :param step: one of `plan`
         :param seen: `observed_state.ObservedState`
-        :param tried: dict, see `plan.steps`; steps that did not have the
-            desired effect are added
+        :param tried: steps that did not have the desired effect are added
         :raises: `PlanOutdated`, `Closed`, `errors.MachineError`
         """
         LOG.debug('%s: %s', type(step).__name__, subject(step, bmc))
@@ -124,7 +123,7 @@ class Executor:
 
     async def _apply(self, bmc, step, seen, tried):
         body, live = step.body, await self._read_target(step)
-        resource, *names = at = _ref(body)
+        resource, *_ = at = _ref(body)
         entries = _adopted_fields(live['metadata'].get('managedFields') or ())
         if entries:
             # Apply would never remove fields that a POST has set.
@@ -135,24 +134,25 @@ class Executor:
                  'value': entries}])
             # `attempt` below depends on its version.
             self._put_in_cache(resource, live)
-        ref = body['kind'], *names
+        ref = bmc_resources.ref(body)
         try:
             made = await self._api.apply(*at, {
                 **body, 'metadata': {**body['metadata'], 'uid': step.uid}})
         except errors.Rejected:
             # Fields of other clients may be incompatible with the desired
             # ones, such as rollingUpdate with strategy Recreate.
-            if tried.get(ref) == (plan.Apply, *plan.attempt(body, live)):
+            attempt = plan.attempt(plan.Apply, body, live)
+            if tried.attempts.get(ref) == attempt:
                 raise
-            tried[ref] = plan.Apply, *plan.attempt(body, live)
+            tried.attempts[ref] = attempt
             raise PlanOutdated from None
         self._put_in_cache(resource, made)
         if drift.differs(body, made):
-            tried[ref] = plan.Apply, *plan.attempt(body, made)
+            tried.attempts[ref] = plan.attempt(plan.Apply, body, made)
 
     async def _replace(self, bmc, step, seen, tried) -> None:
         body, live = step.body, await self._read_target(step)
-        resource, *names = at = _ref(body)
+        resource, *_ = at = _ref(body)
         patch = [{'op': 'test', 'path': '/metadata/resourceVersion',
                   'value': live['metadata']['resourceVersion']}]
         for part in ('labels', 'annotations'):
@@ -170,11 +170,11 @@ class Executor:
         if drift.differs(body, made):
             # As in `plan`: the desired object without fields that the cluster
             # has set.
-            tried[body['kind'], *names] = (
-                plan.Replace, *plan.attempt(step.body, made))
+            tried.attempts[bmc_resources.ref(body)] = plan.attempt(
+                plan.Replace, step.body, made)
 
     async def _delete(self, bmc, step, seen, tried):
-        at = step.at
+        at = step.target
         try:
             await self._api.delete(step.resource, at.namespace, at.name,
                                    step.uid)
@@ -185,7 +185,7 @@ class Executor:
             await self._read(step.resource, at.namespace, at.name)
             raise PlanOutdated from None
         if step.conflict:
-            tried[plan.Delete] = step.conflict
+            tried.route_conflict = step.conflict
         if step.resource == bmc_resources.SECRET:
             self._cache.secrets.drop(at.namespace, at.name)
         else:

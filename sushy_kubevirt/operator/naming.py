@@ -10,6 +10,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import typing
+
+from sushy_kubevirt.kube import objects
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import spec
 
 GROUP = 'bmc.kubevirt.io'
 VERSION = 'v1beta1'
@@ -81,7 +87,7 @@ _MAX_LABEL_LENGTH = 63
 
 
 @functools.lru_cache(1024)
-def base(name):
+def base(name: str) -> str:
     """Make the name of a BMC's objects, or its prefix.
 
     A name that is not valid for a Service (too long, with dots, or starting
@@ -99,22 +105,20 @@ def base(name):
     return safe[:_MAX_LENGTH - len(suffix)].rstrip('-') + suffix
 
 
-def vm_service(bmc):
+def vm_service(bmc: spec.Bmc) -> str | None:
     """Make the name of the Service under which KubeVirtBMC's clients look for
     the BMC of a VM.
 
-    :param bmc: a `spec.Bmc`
     :returns: None if the BMC needs none: its VM is not named in KubeVirtBMC's
         field, or see `possible_vm_service`
     """
     return possible_vm_service(bmc) if bmc.by_ref else None
 
 
-def possible_vm_service(bmc):
+def possible_vm_service(bmc: spec.Bmc) -> str | None:
     """Make the name of the Service of `vm_service` that a BMC has, or has had
     while KubeVirtBMC's field named its VM.
 
-    :param bmc: a `spec.Bmc`
     :returns: None if KubeVirtBMC cannot have made a Service for the VM, or the
         BMC's own Service has the name. A name that begins with a digit is
         valid from `DIGITS_SINCE` on.
@@ -126,40 +130,38 @@ def possible_vm_service(bmc):
     return name
 
 
-def begins_with_digit(name):
+def begins_with_digit(name: str | None) -> bool:
     """Tell whether a Service may have a name from `DIGITS_SINCE` on only.
 
     :param name: of `vm_service`, or None
     """
-    return bool(name) and name[0].isdigit()
+    return name is not None and name[:1].isdigit()
 
 
-def auth(name):
+def auth(name: str) -> str:
     """:returns: name of the Secret with the BMC's credentials that the
         operator makes or copies
     """
     return base(name) + '-auth'
 
 
-def tls(name):
+def tls(name: str) -> str:
     """:returns: name of the Secret with the certificate that the operator
         issues
     """
     return base(name) + '-tls'
 
 
-def authority(name):
+def authority(name: str) -> str:
     """:returns: name of the ConfigMap with the operator's CA certificate"""
     return base(name) + '-ca'
 
 
-def route(bmc):
+def route(bmc: spec.Bmc) -> str:
     """Make the name of the Route.
 
     OpenShift generates its host from ``<name>-<namespace>``, which has to be
     one label of DNS: a long name is replaced by one with a digest of it.
-
-    :param bmc: a `spec.Bmc`
     """
     name, room = base(bmc.name), _MAX_LABEL_LENGTH - len(bmc.namespace) - 1
     if len(name) <= room:
@@ -170,7 +172,7 @@ def route(bmc):
     return name[:max(room - len(suffix), 1)].rstrip('-') + suffix
 
 
-def access(name, namespace, vm_namespace):
+def access(name: str, namespace: str, vm_namespace: str) -> str:
     """:returns: name of the Role and RoleBinding in the VM's namespace"""
     if namespace == vm_namespace:
         return base(name)
@@ -188,7 +190,7 @@ _SHARED = re.compile(
     '(-[a-z]+(-[0-9]+)?)?')
 
 
-def shared(shard) -> str:
+def shared(shard: int) -> str:
     """Make the name of the objects of a shard of shared BMCs.
 
     :param shard: its number in its namespace
@@ -196,20 +198,19 @@ def shared(shard) -> str:
     return f'{SHARED_PREFIX}{shard}{_SUFFIX}'
 
 
-def shared_selector(shard):
+def shared_selector(shard: int) -> dict[str, str]:
     """:returns: labels that the pod of a shard is selected by"""
     return {SHARED: str(shard), **_APPLICATION}
 
 
-def shared_labels(shard):
+def shared_labels(shard: int) -> dict[str, str]:
     """:returns: labels of all objects of a shard"""
     return {**shared_selector(shard), MANAGED_BY: OPERATOR}
 
 
-def shard_of(obj):
+def shard_of(obj: objects.AnyObject) -> int | None:
     """Find the shard that an object was created for.
 
-    :param obj: dict
     :returns: its number; None for another object
     """
     number = shard_number(obj['metadata']['name'])
@@ -217,17 +218,17 @@ def shard_of(obj):
     return number if made_by_us(obj) and label == str(number) else None
 
 
-def shard_number(name):
+def shard_number(name: str) -> int | None:
     """Find the shard whose objects may have a name.
 
     :param name: of an object
     :returns: its number; None for other names
     """
-    found = _SHARED.fullmatch(name)
-    return found and int(found[1])
+    match = _SHARED.fullmatch(name)
+    return int(match[1]) if match else None
 
 
-def label(name):
+def label(name: str) -> str:
     """:returns: value of `LABEL`"""
     if len(name) <= _MAX_LABEL_LENGTH:
         return name
@@ -236,72 +237,69 @@ def label(name):
     return f'{prefix}-{digest}'
 
 
-def selector(name):
+def selector(name: str) -> dict[str, str]:
     """:returns: labels that pods are selected by; must never change"""
     return {LABEL: label(name), **_APPLICATION}
 
 
-def labels(name):
+def labels(name: str) -> dict[str, str]:
     """:returns: labels of all objects of a BMC"""
     return {**selector(name), MANAGED_BY: OPERATOR}
 
 
-def owner(name, uid):
+def owner(name: str, uid: str) -> objects.OwnerReference:
     """:returns: owner reference of the objects of a BMC"""
     return {'apiVersion': API_VERSION, 'kind': KIND, 'name': name,
             'uid': uid, 'controller': True, 'blockOwnerDeletion': True}
 
 
-def is_bmc(name, reference):
+def is_bmc(name: str, reference: objects.OwnerReference) -> bool:
     """Tell whether an owner reference names a BMC of any uid.
 
     :param name: of the BMC, in the object's namespace
-    :param reference: dict
     """
     return (reference['apiVersion'].partition('/')[0] == GROUP
             and (reference['kind'], reference['name']) == (KIND, name))
 
 
-def metadata(bmc, name, namespace=None):
+def metadata(bmc: spec.Bmc, name: str,
+             namespace: str | None = None) -> objects.ObjectMeta:
     """Make the metadata of an object of a BMC.
 
-    :param bmc: a `spec.Bmc`
     :param name: of the object
     :param namespace: of the object; default: the BMC's
     """
-    made = {'name': name, 'namespace': namespace or bmc.namespace,
-            'labels': labels(bmc.name)}
-    if made['namespace'] == bmc.namespace:
-        made['ownerReferences'] = [owner(bmc.name, bmc.uid)]
+    meta: objects.ObjectMeta = {
+        'name': name, 'namespace': namespace or bmc.namespace,
+        'labels': labels(bmc.name)}
+    if meta['namespace'] == bmc.namespace:
+        meta['ownerReferences'] = [owner(bmc.name, bmc.uid)]
     else:
-        made['labels'][NAMESPACE_LABEL] = bmc.namespace
-    return made
+        meta['labels'][NAMESPACE_LABEL] = bmc.namespace
+    return meta
 
 
-def is_ours(bmc, obj):
+def is_ours(bmc: spec.Bmc, obj: objects.AnyObject) -> bool:
     """Tell whether an object was created for this BMC, and may be changed.
 
     Without this check, the author of a BMC could make the operator overwrite
     objects of others by choosing the BMC's name.
-
-    :param bmc: a `spec.Bmc`
-    :param obj: dict
     """
-    found = obj['metadata']
-    if found.get('namespace') == bmc.namespace:
+    meta = obj['metadata']
+    if meta.get('namespace') == bmc.namespace:
         return any(reference.get('uid') == bmc.uid
                    and reference.get('controller')
-                   for reference in found.get('ownerReferences') or ())
-    tags = found.get('labels') or {}
-    return (tags.get(MANAGED_BY) == OPERATOR
-            and tags.get(LABEL) == label(bmc.name)
-            and tags.get(NAMESPACE_LABEL) == bmc.namespace)
+                   for reference in meta.get('ownerReferences') or ())
+    present = meta.get('labels') or {}
+    return (present.get(MANAGED_BY) == OPERATOR
+            and present.get(LABEL) == label(bmc.name)
+            and present.get(NAMESPACE_LABEL) == bmc.namespace)
 
 
-def made_by_us(obj):
+def made_by_us(obj: objects.AnyObject) -> bool:
     """Tell by its label whether the operator created an object."""
     return (obj['metadata'].get('labels') or {}).get(MANAGED_BY) == OPERATOR
 
 
-def _digest(name):
+def _digest(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:8]

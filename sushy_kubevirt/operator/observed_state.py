@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import datetime
+import typing
 
 from sushy_kubevirt.bmc import state_secret
+from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import credentials
@@ -20,20 +24,29 @@ from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator import spec
 
 
+#: Objects by their reference, as the API has them.
+Live: typing.TypeAlias = dict[bmc_resources.ObjectRef, objects.Json]
+
+
+class Target(typing.NamedTuple):
+    """An object that a BMC may have."""
+
+    resource: api_resources.Resource[typing.Any]
+    namespace: str
+    name: str
+
+
 @dataclasses.dataclass(frozen=True)
 class ObservedState:
     """The observed state of one BMC.
 
-    :param bmc_state: `conditions.BmcState`
-    :param live: dict of a (kind, namespace, name) and the object, for all
-        but Secrets; also foreign objects
-    :param auth: `secret_summary.Summary` of the Secret that the operator
-        generated or copied, or None
-    :param source: the same of the Secret that the BMC refers to
-    :param tls: the same of the certificate that the operator issued
-    :param state: the same of the state Secret
-    :param served_tls: the same of the certificate that is served
-    :param authority: the `Authority`; None if the BMC needs none
+    :param live: all objects but Secrets; also foreign ones
+    :param auth: the Secret that the operator generated or copied
+    :param source: the Secret that the BMC refers to
+    :param tls: that of the certificate that the operator issued
+    :param state: the state Secret
+    :param served_tls: that of the certificate that is served
+    :param authority: None if the BMC needs none
     :param finalizer: whether the BMC has the operator's finalizer
     :param held: whether the BMC has a BareMetalHost, which needs it even while
         it is being deleted
@@ -42,13 +55,13 @@ class ObservedState:
     """
 
     bmc_state: conditions.BmcState
-    live: dict
+    live: Live
     auth: secret_summary.Summary | None = None
     source: secret_summary.Summary | None = None
     tls: secret_summary.Summary | None = None
     state: secret_summary.Summary | None = None
     served_tls: secret_summary.Summary | None = None
-    authority: object = None
+    authority: Authority | None = None
     finalizer: bool = False
     held: bool = False
     settled: bool = False
@@ -58,7 +71,6 @@ class ObservedState:
 class Authority:
     """The certificate authority.
 
-    :param pair: `pki.Pair`
     :param bundle: PEM text of all certificates that clients may verify with
     """
 
@@ -66,39 +78,33 @@ class Authority:
     bundle: str
 
 
-def object_refs(bmc):
-    """List the references of the objects that a BMC may have, without Secrets.
-
-    :param bmc: a `spec.Bmc`
-    :returns: list of (resource, namespace, name)
-    """
+def object_refs(bmc: spec.Bmc) -> list[Target]:
+    """List the objects that a BMC may have, without Secrets."""
     base, here = naming.base(bmc.name), bmc.namespace
     access = naming.access(bmc.name, here, bmc.vm.namespace)
     second = naming.possible_vm_service(bmc)
     return [
-        *([(bmc_resources.SERVICE, here, second)] if second else ()),
-        (bmc_resources.DEPLOYMENT, here, base),
-        (bmc_resources.SERVICE, here, base),
-        (bmc_resources.ROUTE, here, naming.route(bmc)),
-        (bmc_resources.ACCOUNT, here, base),
-        (bmc_resources.POLICY, here, base),
-        (bmc_resources.CONFIG_MAP, here, base),
-        (bmc_resources.CONFIG_MAP, here, naming.authority(bmc.name)),
-        (bmc_resources.BINDING, bmc.vm.namespace, access),
-        (bmc_resources.ROLE, bmc.vm.namespace, access)]
+        *([Target(bmc_resources.SERVICE, here, second)] if second else ()),
+        Target(bmc_resources.DEPLOYMENT, here, base),
+        Target(bmc_resources.SERVICE, here, base),
+        Target(bmc_resources.ROUTE, here, naming.route(bmc)),
+        Target(bmc_resources.ACCOUNT, here, base),
+        Target(bmc_resources.POLICY, here, base),
+        Target(bmc_resources.CONFIG_MAP, here, base),
+        Target(bmc_resources.CONFIG_MAP, here, naming.authority(bmc.name)),
+        Target(bmc_resources.BINDING, bmc.vm.namespace, access),
+        Target(bmc_resources.ROLE, bmc.vm.namespace, access)]
 
 
-def foreign_refs(bmc, live):
+def foreign_refs(bmc: spec.Bmc, live: Live) -> list[bmc_resources.ObjectRef]:
     """List the foreign objects that have a name which a BMC needs.
 
     A foreign Service of `naming.possible_vm_service` is none of them unless
     the BMC is to have that Service, nor is a foreign Route.
 
-    :param bmc: a `spec.Bmc`
     :param live: as in `ObservedState`
-    :returns: list of (kind, namespace, name)
     """
-    unneeded = set()
+    unneeded: set[tuple[str, str, str | None]] = set()
     if not naming.vm_service(bmc):
         unneeded.add(('Service', bmc.namespace,
                       naming.possible_vm_service(bmc)))
@@ -110,7 +116,7 @@ def foreign_refs(bmc, live):
 
 @dataclasses.dataclass(frozen=True)
 class SecretRefs:
-    """The Secrets of a BMC, each a `spec.Reference` or None.
+    """The Secrets of a BMC.
 
     :param auth: Secret that the operator generates or copies
     :param source: Secret that the BMC refers to for user name and password
@@ -125,18 +131,14 @@ class SecretRefs:
     user_tls: spec.Reference | None
     state: spec.Reference
 
-    def all(self):
-        """:returns: tuple of those that are not None, each once"""
+    def all(self) -> tuple[spec.Reference, ...]:
+        """:returns: those that are not None, without duplicates"""
         return tuple(dict.fromkeys(filter(None, (
             self.auth, self.source, self.tls, self.user_tls, self.state))))
 
 
-def secret_refs(bmc):
-    """List the Secrets that a BMC uses.
-
-    :param bmc: a `spec.Bmc`
-    :returns: `SecretRefs`
-    """
+def secret_refs(bmc: spec.Bmc) -> SecretRefs:
+    """List the Secrets that a BMC uses."""
     here = bmc.namespace
     user_tls = bmc.redfish.secret
     return SecretRefs(
@@ -146,58 +148,62 @@ def secret_refs(bmc):
         spec.Reference(bmc.vm.namespace, state_secret.name(bmc.vm.name)))
 
 
-def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
-             refused=(), now=None, reserved: bool = False, digits: bool = True,
-             route_problem=None, placed=placement.Placement()):
+def assemble(
+        bmc: spec.Bmc, body: objects.VirtualMachineBMC, live: Live,
+        vm: objects.Object | None,
+        secrets: abc.Mapping[spec.Reference, secret_summary.Summary | None],
+        authority: Authority | None, allowed: abc.Collection[str],
+        default_image: str, refused: abc.Iterable[tuple[str, str]] = (),
+        now: datetime.datetime | None = None, reserved: bool = False,
+        digits: bool = True, route_problem: str | None = None,
+        placed: placement.Placement = placement.Placement()) -> ObservedState:
     """Assemble the observed state.
 
-    :param bmc: a `spec.Bmc`
-    :param body: dict, the BMC as the API has it
+    :param body: the BMC as the API has it
     :param live: as in `ObservedState`
-    :param vm: dict with the VM's metadata, or None
-    :param secrets: dict of `spec.Reference` and `secret_summary.Summary` or
-        None
-    :param authority: `Authority` or None
+    :param vm: the VM's metadata alone
     :param allowed: patterns of `permissions.image_allowed`
     :param default_image: image of BMCs whose spec has none
     :param refused: as in `conditions.BmcState`
-    :param now: aware `datetime.datetime`; default: the present
+    :param now: aware; default: the present
     :param reserved: whether another BMC needs the name of `naming.vm_service`
         for its own Service
     :param digits: whether names of Services may begin with a digit
     :param route_problem: as in `conditions.BmcState`
     :param placed: the same
-    :returns: `ObservedState`
     """
     refs = secret_refs(bmc)
     auth, tls = secrets.get(refs.auth), secrets.get(refs.tls)
-    source, store = secrets.get(refs.source), secrets.get(refs.state)
+    source = secrets.get(refs.source) if refs.source else None
+    store = secrets.get(refs.state)
     foreign = [f'{kind} {name}' for kind, _, name in foreign_refs(bmc, live)]
-    foreign += ['Secret ' + one.obj['metadata']['name']
-                for one, needed in ((auth, _is_made(bmc)),
-                                    (tls, _is_issued(bmc)))
-                if needed and one and not naming.is_ours(bmc, one.obj)
-                and not (one is auth
-                         and credentials.is_left_over(bmc, one.obj))]
+    foreign += ['Secret ' + summary.obj['metadata']['name']
+                for summary, needed in ((auth, _is_made(bmc)),
+                                        (tls, _is_issued(bmc)))
+                if needed and summary and not naming.is_ours(bmc, summary.obj)
+                and not (summary is auth
+                         and credentials.is_left_over(bmc, summary.obj))]
     if store and not _is_state(store):
         # The pod would read a foreign Secret, or one that another controller
         # writes, if it has another type.
         foreign.append('Secret ' + refs.state.name)
     secret = source if bmc.auth else _owned_secret(bmc, auth)
     user_tls = None
-    if deployments.tls_secret(bmc):
+    if refs.user_tls and deployments.tls_secret(bmc):
         user_tls = secrets.get(refs.user_tls)
     served = user_tls if refs.user_tls else _owned_secret(bmc, tls)
 
-    def owned(kind, name=naming.base(bmc.name)):
-        return _owned_object(bmc, live.get((kind, bmc.namespace, name)))
+    def owned(kind: str,
+              name: str = naming.base(bmc.name)) -> objects.Json | None:
+        return _owned_object(bmc, live.get(
+            bmc_resources.ObjectRef(kind, bmc.namespace, name)))
     deployment = owned('Deployment')
     second = naming.vm_service(bmc)
     unnamable = naming.begins_with_digit(second) and not digits
     if second and (reserved or unnamable or f'Service {second}' in foreign):
         second = None
     bmc_state = conditions.BmcState(
-        vm=vm, secret=secret and secret.obj,
+        vm=vm, secret=secret.obj if secret else None,
         missing_keys=secret.missing_keys if secret else (),
         unusable_keys=secret.unusable_keys if secret else (),
         copied=_owned_secret(bmc, auth) is not None,
@@ -228,32 +234,31 @@ def assemble(bmc, body, live, vm, secrets, authority, allowed, default_image,
             'observedGeneration') == bmc.generation)
 
 
-def needs_authority(bmc):
-    """Tell whether the operator issues the certificate of a BMC.
-
-    :param bmc: a `spec.Bmc`
-    """
+def needs_authority(bmc: spec.Bmc) -> bool:
+    """Tell whether the operator issues the certificate of a BMC."""
     return _is_issued(bmc)
 
 
-def _is_state(secret):
+def _is_state(secret: secret_summary.Summary) -> bool:
     """Tell whether a Secret is a BMC's state, created by operator or BMC."""
     return secret.type == secret_summary.TYPE and (
         secret.obj['metadata'].get('labels') or {}).get(
             naming.MANAGED_BY) in (naming.OPERATOR, state_secret.MANAGER)
 
 
-def _is_made(bmc):
+def _is_made(bmc: spec.Bmc) -> bool:
     return bmc.auth is None or desired_state.copies(bmc)
 
 
-def _is_issued(bmc):
+def _is_issued(bmc: spec.Bmc) -> bool:
     return deployments.tls_secret(bmc) == naming.tls(bmc.name)
 
 
-def _owned_secret(bmc, secret):
+def _owned_secret(bmc: spec.Bmc, secret: secret_summary.Summary | None
+                  ) -> secret_summary.Summary | None:
     return secret if secret and naming.is_ours(bmc, secret.obj) else None
 
 
-def _owned_object(bmc, obj):
+def _owned_object(bmc: spec.Bmc,
+                  obj: objects.Json | None) -> objects.Json | None:
     return obj if obj and naming.is_ours(bmc, obj) else None

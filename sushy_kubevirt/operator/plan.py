@@ -8,8 +8,10 @@ that was killed between two steps makes a new plan from the observed state.
 from __future__ import annotations
 
 import dataclasses
+import typing
 
 from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import deployments
@@ -21,32 +23,32 @@ from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import routes
+from sushy_kubevirt.operator import secret_summary
 from sushy_kubevirt.operator.shared import entry
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.pod import options_file
 
+if typing.TYPE_CHECKING:
+    import datetime
+
 
 @dataclasses.dataclass(frozen=True)
 class Create:
-    """Create an object; if it exists, read it.
+    """Create an object; if it exists, read it."""
 
-    :param body: dict
-    """
-
-    body: dict
+    body: objects.Json
 
 
 @dataclasses.dataclass(frozen=True)
 class Apply:
     """Change an object by server-side apply.
 
-    :param body: dict
     :param uid: of the object
     :param upgrade: whether the operator's own desired state has changed, so
         that the change may have to wait for a slot of `rollout`
     """
 
-    body: dict
+    body: objects.Json
     uid: str
     upgrade: bool = False
 
@@ -56,11 +58,10 @@ class Replace:
     """Replace an object, because other clients added fields that apply does
     not remove, or that are incompatible with the desired ones.
 
-    :param body: dict
     :param uid: of the object
     """
 
-    body: dict
+    body: objects.Json
     uid: str
 
 
@@ -68,15 +69,13 @@ class Replace:
 class Delete:
     """Delete an object.
 
-    :param resource: a `api_resources.Resource`
-    :param at: `spec.Reference`
     :param uid: of the object
     :param conflict: what `route_conflict` returns for a Route that is created
         again because of it; '' for other objects
     """
 
-    resource: api_resources.Resource
-    at: spec.Reference
+    resource: api_resources.Resource[typing.Any]
+    target: spec.Reference
     uid: str
     conflict: str = ''
 
@@ -90,7 +89,8 @@ class Generate:
     """
 
     uid: str | None = None
-    missing_keys: tuple = (credentials.USERNAME, credentials.PASSWORD)
+    missing_keys: tuple[str, ...] = (credentials.USERNAME,
+                                     credentials.PASSWORD)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Issue:
     :param uid: of the Secret with the present one; None if there is none
     """
 
-    names: tuple
+    names: tuple[str, ...]
     uid: str | None = None
 
 
@@ -170,23 +170,51 @@ class Finalizer:
     on: bool
 
 
-def steps(bmc, seen, defaults, tried=None, now=None):
+Step: typing.TypeAlias = (
+    Create | Apply | Replace | Delete | Generate | Adopt | Copy | Issue
+    | EndUpgrade | Claim | Enter | Revoke | Leave | Finalizer)
+
+
+class Attempt(typing.NamedTuple):
+    """A step on an object that did not have the desired effect.
+
+    :param step: class of the step
+    :param digest: of the desired object
+    :param version: of the object, which does not change with its status
+    """
+
+    step: type[Apply | Replace]
+    digest: str
+    version: int | str | None
+
+
+@dataclasses.dataclass
+class Tried:
+    """The steps on a BMC's objects that did not have the desired effect.
+
+    :param attempts: the last one on each object
+    :param route_conflict: the last `Delete.conflict`
+    """
+
+    attempts: dict[bmc_resources.ObjectRef, Attempt] = dataclasses.field(
+        default_factory=dict)
+    route_conflict: str = ''
+
+
+def steps(bmc: spec.Bmc, seen: observed_state.ObservedState,
+          defaults: deployments.Defaults, tried: Tried | None = None,
+          now: datetime.datetime | None = None) -> list[Step]:
     """Compute the next steps, in order.
 
     Plan again after executing them: more steps may follow from the results.
 
-    :param bmc: a `spec.Bmc`
-    :param seen: `observed_state.ObservedState`
-    :param defaults: `deployments.Defaults`
-    :param tried: dict of (kind, namespace, name) to (class of a step,
-        `attempt`): steps that did not have the desired effect; and of
-        `Delete` to the last `Delete.conflict`
-    :param now: aware `datetime.datetime`; default: the present
-    :returns: list; empty if the desired state is reached
+    :param now: aware; default: the present
+    :returns: empty if the desired state is reached
     """
+    tried = tried or Tried()
     if bmc.deleting:
         return _cleanup_steps(bmc, seen)
-    found = []
+    planned: list[Step] = []
     placed = seen.bmc_state.placed
     withdrawn = desired_state.withdrawn(bmc, seen.bmc_state)
     if (placed.wanted and placed.slot is None and not withdrawn
@@ -196,52 +224,52 @@ def steps(bmc, seen, defaults, tried=None, now=None):
         # new BMCs, unless the shard cannot be written.
         return [] if placed.claimed else [Claim()]
     if bmc.vm.namespace != bmc.namespace and not seen.finalizer:
-        found.append(Finalizer(True))
-    objects = desired_state.objects(bmc, seen.bmc_state, defaults)
+        planned.append(Finalizer(True))
+    wanted = desired_state.objects(bmc, seen.bmc_state, defaults)
     if placed.wanted and not placed.claimed and not withdrawn:
-        found.append(Claim())
+        planned.append(Claim())
     if seen.authority and not withdrawn:
-        objects.insert(1, endpoints.authority(bmc, seen.authority.bundle))
+        wanted.insert(1, endpoints.authority(bmc, seen.authority.bundle))
     # The last: if it is refused, all other steps have been made.
     route = []
     if bmc.route and not withdrawn and not seen.bmc_state.route_problem:
         route.append(routes.route(bmc, seen.authority.bundle if seen.authority
                                   else seen.bmc_state.user_authority or ''))
     # Before all that lets clients in: see `executor.Closed`.
-    for obj in objects:
+    for obj in wanted:
         if obj['kind'] == 'NetworkPolicy':
-            found += _change_steps(bmc, obj, seen, tried)
-    first, *others = (obj for obj in objects if obj['kind'] != 'NetworkPolicy')
-    found += _change_steps(bmc, first, seen, tried)
-    found += _credentials_steps(bmc, seen, withdrawn)
-    found += _certificate_steps(bmc, seen, withdrawn, now)
+            planned += _change_steps(bmc, obj, seen, tried)
+    first, *others = (obj for obj in wanted if obj['kind'] != 'NetworkPolicy')
+    planned += _change_steps(bmc, first, seen, tried)
+    planned += _credentials_steps(bmc, seen, withdrawn)
+    planned += _certificate_steps(bmc, seen, withdrawn, now)
     for obj in others:
-        found += _change_steps(bmc, obj, seen, tried)
-    found += _membership_steps(bmc, seen, defaults, withdrawn)
-    found += _end_upgrade_steps(seen)
-    found += _delete_steps(bmc, seen, objects + route, withdrawn)
+        planned += _change_steps(bmc, obj, seen, tried)
+    planned += _membership_steps(bmc, seen, defaults, withdrawn)
+    planned += _end_upgrade_steps(seen)
+    planned += _delete_steps(bmc, seen, wanted + route, withdrawn)
     for obj in route:
-        found += _change_steps(bmc, obj, seen, tried)
-    return found
+        planned += _change_steps(bmc, obj, seen, tried)
+    return planned
 
 
-def attempt(wanted, live):
+def attempt(step: type[Apply | Replace], wanted: objects.Json,
+            live: objects.Json) -> Attempt:
     """Identify an attempt to change an object.
 
-    :param wanted: dict, the desired object
-    :param live: dict, as the API has it
-    :returns: tuple that changes with the desired object and with the object,
-        but not with its status
+    :param wanted: the desired object
+    :param live: as the API has it
     """
     metadata = live['metadata']
-    return (drift.digest(unmarked(wanted)),
-            metadata.get('generation') or metadata.get('resourceVersion'))
+    return Attempt(
+        step, drift.digest(unmarked(wanted)),
+        metadata.get('generation') or metadata.get('resourceVersion'))
 
 
-def route_conflict(live):
+def route_conflict(live: objects.Json) -> str:
     """Identify what other clients have made of a Route.
 
-    :param live: dict, the Route as the API has it
+    :param live: the Route as the API has it
     :returns: digest that changes with the desired Route that was last written,
         with the fields of the Route and with their owners
     """
@@ -249,32 +277,25 @@ def route_conflict(live):
                          drift.foreign_fields(live)])
 
 
-def has_route_conflict(live, tried):
+def has_route_conflict(live: objects.Json | None, tried: Tried) -> bool:
     """Tell whether a Route was created again in vain: other clients have
     made the same of the new one.
 
-    :param live: dict, the Route as the API has it; None if there is none
-    :param tried: as in `steps`
+    :param live: the Route as the API has it; None if there is none
     """
-    return live is not None and tried.get(Delete) == route_conflict(live)
+    return live is not None and tried.route_conflict == route_conflict(live)
 
 
-def marked(obj):
-    """Add the digest of the desired object to it.
-
-    :param obj: dict
-    """
+def marked(obj: objects.Json) -> objects.Json:
+    """Add the digest of the desired object to it."""
     metadata = obj['metadata']
     return {**obj, 'metadata': {**metadata, 'annotations': {
         **metadata.get('annotations', {}),
         naming.APPLIED: drift.digest(obj)}}}
 
 
-def unmarked(obj):
-    """Remove from an object what `marked` and an upgrade have added.
-
-    :param obj: dict
-    """
+def unmarked(obj: objects.Json) -> objects.Json:
+    """Remove from an object what `marked` and an upgrade have added."""
     metadata = dict(obj['metadata'])
     annotations = {
         name: value for name, value in metadata.pop('annotations', {}).items()
@@ -284,20 +305,21 @@ def unmarked(obj):
     return {**obj, 'metadata': metadata}
 
 
-def _cleanup_steps(bmc, seen):
+def _cleanup_steps(bmc: spec.Bmc,
+                   seen: observed_state.ObservedState) -> list[Step]:
     if seen.held or not seen.finalizer:
         return []
     left = [step for step in _delete_steps(bmc, seen, [], True)
-            if step.at.namespace != bmc.namespace]
-    return left or [Finalizer(False)]
+            if step.target.namespace != bmc.namespace]
+    return [*left] or [Finalizer(False)]
 
 
-def _change_steps(bmc, obj, seen, tried):
-    metadata = obj['metadata']
-    ref = obj['kind'], metadata['namespace'], metadata['name']
+def _change_steps(bmc: spec.Bmc, obj: objects.Json,
+                  seen: observed_state.ObservedState,
+                  tried: Tried) -> list[Step]:
     if obj['kind'] == 'Secret':
         return [] if seen.state else [Create(obj)]
-    live = seen.live.get(ref)
+    live = seen.live.get(bmc_resources.ref(obj))
     if live is None:
         return [Create(marked(obj))]
     if not naming.is_ours(bmc, live):
@@ -310,39 +332,40 @@ def _change_steps(bmc, obj, seen, tried):
         for step in changes(obj, live, tried)]
 
 
-def changes(obj, live, tried):
+def changes(obj: objects.Json, live: objects.Json, tried: Tried) -> list[Step]:
     """Compute the steps from an object to its desired state.
 
-    :param obj: dict, the desired object
-    :param live: dict, as the API has it
-    :param tried: as in `steps`
-    :returns: list; `Apply.upgrade` tells whether the desired state has changed
+    :param obj: the desired object
+    :param live: as the API has it
+    :returns: `Apply.upgrade` tells whether the desired state has changed
     """
     if 'deletionTimestamp' in live['metadata']:
         return []
     uid = live['metadata'].get('uid')
-    ref = obj['kind'], obj['metadata']['namespace'], obj['metadata']['name']
     if drift.must_recreate(obj, live) or (
             obj['kind'] == 'Service'
             and network.has_another_class(obj, live)):
-        return [Delete(bmc_resources.of(obj), _at(live), uid)]
+        return [Delete(bmc_resources.of(obj), _reference(live), uid)]
     other = drift.applied_digest(live) != drift.digest(obj)
     if not other and not drift.differs(obj, live):
         return []
-    last = (tried or {}).get(ref)
-    if last == (Apply, *attempt(obj, live)):
+    last = tried.attempts.get(bmc_resources.ref(obj))
+    if last == attempt(Apply, obj, live):
         if obj['kind'] == 'Route':
             # The API server keeps the host that another client has set.
-            return [] if has_route_conflict(live, tried) else [Delete(
-                bmc_resources.ROUTE, _at(live), uid, route_conflict(live))]
+            return [] if has_route_conflict(live, tried) else [
+                Delete(bmc_resources.ROUTE, _reference(live), uid,
+                       route_conflict(live))]
         return [Replace(marked(obj), uid)]
-    if last == (Replace, *attempt(obj, live)):
+    if last == attempt(Replace, obj, live):
         # The cluster changes it back every time.
         return []
     return [Apply(marked(obj), uid, other)]
 
 
-def _membership_steps(bmc, seen, defaults, withdrawn):
+def _membership_steps(bmc: spec.Bmc, seen: observed_state.ObservedState,
+                      defaults: deployments.Defaults,
+                      withdrawn: bool) -> list[Step]:
     """Set the BMC's entry in its shared pod, or leave that.
 
     The Service selects another pod by then: see `Placement.serving`.
@@ -355,10 +378,11 @@ def _membership_steps(bmc, seen, defaults, withdrawn):
     if not placed.wanted:
         return [Leave()] if placed.claimed and desired_state.slot(
             seen.bmc_state) is None else []
-    if placed.slot is None or desired_state.keeps_entry(bmc, seen.bmc_state):
-        return []
     auth = seen.auth if bmc.auth is None or desired_state.copies(
         bmc) else seen.source
+    if (placed.slot is None or auth is None
+            or desired_state.keeps_entry(bmc, seen.bmc_state)):
+        return []
     text = entry.entry(bmc, placed.slot.number, auth.version,
                        seen.served_tls and seen.served_tls.version,
                        defaults.proxy, defaults.denied)
@@ -368,14 +392,15 @@ def _membership_steps(bmc, seen, defaults, withdrawn):
     return [Enter(text)]
 
 
-def _needs_slot(bmc, obj, live, deployment):
+def _needs_slot(bmc: spec.Bmc, obj: objects.Json, live: objects.Json,
+                deployment: objects.Json | None) -> bool:
     """Tell whether a change of an object needs a slot of `rollout`.
 
     It does if it stops a pod that is ready, or was until the previous
     upgrade. Another pod needs no slot and would never release it.
 
-    :param live: dict, the object as the API has it
-    :param deployment: dict, the Deployment as the API has it, or None
+    :param live: the object as the API has it
+    :param deployment: the Deployment as the API has it
     """
     if deployment is None or not (
             deployments.is_ready(deployment) or naming.UPGRADING in (
@@ -393,7 +418,8 @@ def _needs_slot(bmc, obj, live, deployment):
             live.get('data') or {}).get(options_file.FILE))
 
 
-def _credentials_steps(bmc, seen, withdrawn):
+def _credentials_steps(bmc: spec.Bmc, seen: observed_state.ObservedState,
+                       withdrawn: bool) -> list[Step]:
     if desired_state.copies(bmc):
         if withdrawn or seen.source is None or seen.source.missing_keys:
             return []
@@ -416,7 +442,9 @@ def _credentials_steps(bmc, seen, withdrawn):
     return []
 
 
-def _certificate_steps(bmc, seen, withdrawn, now):
+def _certificate_steps(bmc: spec.Bmc, seen: observed_state.ObservedState,
+                       withdrawn: bool,
+                       now: datetime.datetime | None) -> list[Step]:
     service = seen.bmc_state.service
     if (seen.authority is None or withdrawn or service is None
             or endpoints.cluster_ip(service) is None):
@@ -432,7 +460,7 @@ def _certificate_steps(bmc, seen, withdrawn, now):
     return []
 
 
-def _end_upgrade_steps(seen):
+def _end_upgrade_steps(seen: observed_state.ObservedState) -> list[Step]:
     live = seen.bmc_state.deployment
     if live is None or naming.UPGRADING not in (
             live['metadata'].get('annotations') or {}):
@@ -441,45 +469,50 @@ def _end_upgrade_steps(seen):
         live) else []
 
 
-def _delete_steps(bmc, seen, objects, withdrawn):
+def _delete_steps(bmc: spec.Bmc, seen: observed_state.ObservedState,
+                  wanted: list[objects.Json],
+                  withdrawn: bool) -> list[Delete]:
     """Delete the objects of the BMC that are not desired."""
-    stay = {(obj['kind'], obj['metadata']['namespace'],
-             obj['metadata']['name']) for obj in objects}
+    stay = {bmc_resources.ref(obj) for obj in wanted}
     base = naming.base(bmc.name)
     keeps_pod = not withdrawn and desired_state.keeps_pod(bmc, seen.bmc_state)
     if keeps_pod and desired_state.has_own_pod(seen.bmc_state):
-        stay |= {('Deployment', bmc.namespace, base),
-                 ('ConfigMap', bmc.namespace, base),
-                 ('NetworkPolicy', bmc.namespace, base)}
+        stay |= {bmc_resources.ObjectRef(kind, bmc.namespace, base)
+                 for kind in ('Deployment', 'ConfigMap', 'NetworkPolicy')}
     if keeps_pod:
-        stay.add(('ConfigMap', bmc.namespace, naming.authority(bmc.name)))
-    found = []
+        stay.add(bmc_resources.ObjectRef(
+            'ConfigMap', bmc.namespace, naming.authority(bmc.name)))
+    deletions = []
     for resource, namespace, name in observed_state.object_refs(bmc):
-        live = seen.live.get((resource.kind, namespace, name))
-        if (live is not None and (resource.kind, namespace, name) not in stay
+        ref = bmc_resources.ObjectRef(resource.kind, namespace, name)
+        live = seen.live.get(ref)
+        if (live is not None and ref not in stay
                 and naming.is_ours(bmc, live)
                 and 'deletionTimestamp' not in live['metadata']):
-            found.append(Delete(resource, spec.Reference(namespace, name),
-                                live['metadata'].get('uid')))
+            deletions.append(Delete(
+                resource, spec.Reference(namespace, name),
+                live['metadata'].get('uid')))
     unneeded = []
     if keeps_pod:
         # The present pod may mount them.
-        return found
+        return deletions
     if bmc.auth is not None and (
             withdrawn or not desired_state.copies(bmc)):
         unneeded.append(seen.auth)
     if seen.authority is None:
         unneeded.append(seen.tls)
-    return found + [
-        Delete(bmc_resources.SECRET, _at(one.obj), _uid(one))
-        for one in unneeded if one is not None and naming.is_ours(bmc, one.obj)
-        and 'deletionTimestamp' not in one.obj['metadata']]
+    return deletions + [
+        Delete(bmc_resources.SECRET, _reference(summary.obj), _uid(summary))
+        for summary in unneeded
+        if summary is not None and naming.is_ours(bmc, summary.obj)
+        and 'deletionTimestamp' not in summary.obj['metadata']]
 
 
-def _at(obj):
+def _reference(obj: objects.Json) -> spec.Reference:
     metadata = obj['metadata']
     return spec.Reference(metadata['namespace'], metadata['name'])
 
 
-def _uid(seen):
-    return seen.obj['metadata'].get('uid')
+def _uid(summary: secret_summary.Summary) -> str:
+    uid: str = summary.obj['metadata'].get('uid')
+    return uid

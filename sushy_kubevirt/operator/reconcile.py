@@ -14,6 +14,7 @@ import logging
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import feature_gates
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import deployments
@@ -65,7 +66,7 @@ class Reconciler:
         self._defaults = deployments.from_options(options)
         self._shards = all_shards
         self._executor = executor.Executor(api, cache, all_shards)
-        self._tried = {}
+        self._tried: dict[objects.ObjectKey, plan.Tried] = {}
 
     async def reconcile(self, key):
         """Reconcile one BMC.
@@ -111,7 +112,7 @@ class Reconciler:
         return bmc.route is not None and not bmc.deleting
 
     async def _reconcile(self, key, body):
-        tried, confirmed = self._tried.setdefault(key, {}), False
+        tried, confirmed = self._tried.setdefault(key, plan.Tried()), False
         done = collections.Counter()    # steps of each object
         while True:
             bmc = _read(body)

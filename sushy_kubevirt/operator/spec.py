@@ -9,10 +9,13 @@ resources) are in `deployments.Defaults`.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import ipaddress
 import re
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.machine.media import url_policy
 
 #: Ports of a BMC's Service that KubeVirtBMC's clients use.
@@ -48,7 +51,7 @@ class Redfish:
     web_page: bool = True
 
     @property
-    def display(self):
+    def display(self) -> bool:
         """Whether clients can see the VM's display."""
         return self.enabled and self.web_page
 
@@ -58,7 +61,6 @@ class Service:
     """
     :param type: ``ClusterIP``, ``NodePort`` or ``LoadBalancer``
     :param load_balancer_class: or None
-    :param annotations: dict
     :param redfish_port: TCP port
     :param ipmi_port: UDP port
     :param redfish_node_port: or None for what the cluster chooses
@@ -67,7 +69,7 @@ class Service:
 
     type: str = 'ClusterIP'
     load_balancer_class: str | None = None
-    annotations: dict = dataclasses.field(default_factory=dict)
+    annotations: dict[str, str] = dataclasses.field(default_factory=dict)
     redfish_port: int = 443
     ipmi_port: int = IPMI_PORT
     redfish_node_port: int | None = None
@@ -78,27 +80,25 @@ class Service:
 class Route:
     """
     :param termination: ``passthrough`` or ``reencrypt``
-    :param annotations: dict
-    :param labels: dict
     """
 
     termination: str
-    annotations: dict = dataclasses.field(default_factory=dict)
-    labels: dict = dataclasses.field(default_factory=dict)
+    annotations: dict[str, str] = dataclasses.field(default_factory=dict)
+    labels: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class NetworkPolicy:
     """
     :param enabled: whether the BMC has a NetworkPolicy
-    :param networks: tuple of CIDRs whose clients may connect, without those
-        that Kubernetes refuses: see `refused_networks`
-    :param namespaces: tuple of namespaces whose pods may connect
+    :param networks: CIDRs whose clients may connect, without those that
+        Kubernetes refuses: see `refused_networks`
+    :param namespaces: those whose pods may connect
     """
 
     enabled: bool = False
-    networks: tuple = ()
-    namespaces: tuple = ()
+    networks: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Media:
     access_mode: str | None = None
     mode: str | None = None
     default_size: str | None = None
-    allowed_hosts: tuple = ()
+    allowed_hosts: tuple[str, ...] = ()
     allow_loopback: bool = False
     verify: bool = True
 
@@ -134,26 +134,18 @@ class Bmc:
     :param name: of the resource
     :param uid: of the resource
     :param generation: of the resource
-    :param vm: `Reference` of the VM; None for a resource that was stored
-        under KubeVirtBMC's definition, which does not require it
+    :param vm: the VM; its name is '' for a resource that was stored under
+        KubeVirtBMC's definition, which does not require one
     :param by_ref: whether KubeVirtBMC's field names the VM: the BMC then also
         serves what KubeVirtBMC's clients use
-    :param auth: `Reference` of the Secret; None when the operator makes one
+    :param auth: the Secret; None when the operator makes one
     :param ipmi: whether IPMI is served
     :param account_management: whether clients may create accounts
-    :param redfish: `Redfish`
-    :param service: `Service`
-    :param route: `Route`, or None
-    :param network_policy: `NetworkPolicy`
     :param refused_networks: those of its networks that Kubernetes refuses, so
         that clients there cannot connect
-    :param media: `Media`
-    :param host: `Host`
     :param run_strategy: or None for the emulator's default
-    :param resources: dict of a container's name and its resources
+    :param resources: by the container's name
     :param image: or None for the operator's
-    :param node_selector: dict
-    :param tolerations: tuple of dicts
     :param placement: see `shared.placement`; None for the operator's default
     :param deleting: whether the resource is being deleted
     """
@@ -162,7 +154,7 @@ class Bmc:
     name: str
     uid: str
     generation: int
-    vm: Reference | None
+    vm: Reference
     by_ref: bool = False
     auth: Reference | None = None
     ipmi: bool = True
@@ -171,30 +163,27 @@ class Bmc:
     service: Service = Service()
     route: Route | None = None
     network_policy: NetworkPolicy = NetworkPolicy()
-    refused_networks: tuple = ()
+    refused_networks: tuple[str, ...] = ()
     media: Media = Media()
     host: Host = Host()
     run_strategy: str | None = None
-    resources: dict = dataclasses.field(default_factory=dict)
+    resources: dict[str, objects.Json] = dataclasses.field(
+        default_factory=dict)
     image: str | None = None
-    node_selector: dict = dataclasses.field(default_factory=dict)
-    tolerations: tuple = ()
+    node_selector: dict[str, str] = dataclasses.field(default_factory=dict)
+    tolerations: tuple[objects.Json, ...] = ()
     placement: str | None = None
     deleting: bool = False
 
     @property
-    def http_beside_https(self):
+    def http_beside_https(self) -> bool:
         """Whether its Service has HTTP too: not outside of the cluster."""
         return (self.redfish.both and self.service.type == Service.type
                 and self.service.redfish_port != HTTP_PORT)
 
 
-def read(body):
-    """Read a resource.
-
-    :param body: dict, as the API has it
-    :returns: `Bmc`
-    """
+def read(body: abc.Mapping[str, typing.Any]) -> Bmc:
+    """Read a resource as the API has it."""
     metadata, spec = body['metadata'], body.get('spec') or {}
     namespace = metadata['namespace']
     by_ref = bool((spec.get('virtualMachineRef') or {}).get('name'))
@@ -204,7 +193,8 @@ def read(body):
         name=metadata['name'],
         uid=metadata['uid'],
         generation=metadata.get('generation', 0),
-        vm=_reference(spec, namespace, 'virtualMachineRef', 'virtualMachine'),
+        vm=_reference(spec, namespace, 'virtualMachineRef', 'virtualMachine')
+        or Reference(namespace, ''),
         by_ref=by_ref,
         auth=_reference(spec, namespace, 'authSecretRef', 'authSecret'),
         ipmi=(spec.get('ipmi') or {}).get('enabled', True),
@@ -227,20 +217,21 @@ def read(body):
     )
 
 
-def _host(given):
+def _host(given: objects.Json) -> Host:
     return Host(given.get('enabled', True), given.get('protocol') == 'IPMI')
 
 
-def _reference(spec, namespace, *spellings):
+def _reference(spec: objects.Json, namespace: str,
+               *spellings: str) -> Reference | None:
     for spelling in spellings:
-        found = spec.get(spelling)
-        if found and found.get('name'):
-            return Reference(found.get('namespace') or namespace,
-                             found['name'])
+        reference = spec.get(spelling)
+        if reference and reference.get('name'):
+            return Reference(reference.get('namespace') or namespace,
+                             reference['name'])
     return None
 
 
-def _redfish(given, by_ref):
+def _redfish(given: objects.Json, by_ref: bool) -> Redfish:
     enabled, plain = given.get('enabled', True), given.get('plainHTTP')
     return Redfish(enabled=enabled, plain=bool(plain),
                    both=enabled and by_ref and plain is None,
@@ -248,7 +239,7 @@ def _redfish(given, by_ref):
                    web_page=given.get('webPage', True))
 
 
-def _service(given, plain):
+def _service(given: objects.Json, plain: bool) -> Service:
     ports = given.get('ports') or {}
     node_ports = given.get('nodePorts') or {}
     return Service(
@@ -261,29 +252,29 @@ def _service(given, plain):
         ipmi_node_port=node_ports.get('ipmi'))
 
 
-def _route(given):
+def _route(given: objects.Json | None) -> Route | None:
     if not given:
         return None
     return Route(given['termination'], given.get('annotations') or {},
                  given.get('labels') or {})
 
 
-def _policy(given):
+def _policy(given: objects.Json) -> NetworkPolicy:
     return NetworkPolicy(
         enabled=given.get('enabled', False),
         networks=tuple(filter(is_network, given.get('allowedCIDRs') or ())),
         namespaces=tuple(given.get('allowedNamespaces') or ()))
 
 
-def _refused_networks(given):
-    """:returns: tuple of texts; () without a NetworkPolicy"""
+def _refused_networks(given: objects.Json) -> tuple[str, ...]:
+    """List the CIDRs of a NetworkPolicy that Kubernetes refuses."""
     if not given.get('enabled', False):
         return ()
     return tuple(text for text in given.get('allowedCIDRs') or ()
                  if not is_network(text))
 
 
-def is_network(text):
+def is_network(text: str) -> bool:
     """Tell whether a NetworkPolicy may have a CIDR.
 
     Not with bits behind the prefix, leading zeros or IPv4 in IPv6:
@@ -303,7 +294,7 @@ def is_network(text):
                          and network.network_address.ipv4_mapped))
 
 
-def _media(given):
+def _media(given: objects.Json) -> Media:
     return Media(storage_class=given.get('storageClassName'),
                  access_mode=given.get('accessMode'),
                  mode=given.get('mode'),
@@ -313,13 +304,12 @@ def _media(given):
                  verify=given.get('verifyCertificate', True))
 
 
-def wrong_hosts(bmc):
+def wrong_hosts(bmc: Bmc) -> str:
     """Check ``virtualMedia.allowedHosts``, which the definition cannot.
 
     An emulator does not start with an invalid list. A condition reports this
     more clearly than a pod that crashes repeatedly.
 
-    :param bmc: a `Bmc`
     :returns: a sentence without full stop; '' if nothing is wrong
     """
     for entry in bmc.media.allowed_hosts:

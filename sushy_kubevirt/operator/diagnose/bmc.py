@@ -86,7 +86,7 @@ def read(reader, namespace, name, take):
             'kubectl get vmbmc --all-namespaces lists those that do.')
         return
     found = spec.read(body)
-    if found.vm is None:
+    if not found.vm.name:
         yield findings.problem(
             area, 'VirtualMachineNotNamed',
             'It names no VirtualMachine, as it was stored under the '

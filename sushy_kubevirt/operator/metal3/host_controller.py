@@ -196,7 +196,7 @@ class HostController:
                 self._want_no_mac(key)
             return
         bmc = spec.read(body)
-        if bmc.vm is not None:
+        if bmc.vm.name:
             self._refs[key] = (
                 (bmc_resources.VM, (bmc.vm.namespace, bmc.vm.name)),
                 (bmc_resources.SECRET, (bmc.namespace,
@@ -226,7 +226,7 @@ class HostController:
     async def _reconcile(self, key):
         body = self._bmcs.get(key)
         bmc = body and spec.read(body)
-        if not body or bmc.vm is None:
+        if not body or not bmc.vm.name:
             return
         with logs.about(*key):
             refused = None

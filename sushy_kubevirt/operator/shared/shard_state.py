@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 
+from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator.shared import entry
 from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator import spec
@@ -63,7 +64,7 @@ class Shard:
         self.taken = ''
         self.refused = None
         self.waiting = False
-        self.tried = {}
+        self.tried = plan.Tried()
         self.written = 0
 
     @property

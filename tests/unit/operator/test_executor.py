@@ -81,13 +81,13 @@ class AttemptsTestCase(base.BaseTestCase):
             **body['metadata'], 'managedFields': [entry(
                 'another', **{'f:spec': {'f:clusterIP': {}}})]},
             'spec': {**body['spec'], 'clusterIP': '10.0.0.7'}})
-        tried = {}
+        tried = plan.Tried()
         asyncio.run(executor.Executor(kube, cache.Cache(kube)).execute(
             bodies.bmc(), plan.Replace(body, kube.objects[ref]['metadata'][
                 'uid']), None, tried))
         # The attempt records the desired object without the cluster's fields.
-        self.assertEqual({ref: (plan.Replace, *plan.attempt(
-            body, kube.objects[ref]))}, tried)
+        self.assertEqual({ref: plan.attempt(
+            plan.Replace, body, kube.objects[ref])}, tried.attempts)
 
     def test_attempt_after_adoption_of_fields(self):
         """A refused attempt is known again without an event of a watch."""
@@ -101,11 +101,11 @@ class AttemptsTestCase(base.BaseTestCase):
             **body['metadata'], 'managedFields': [entry(a={})]}})
         kube.faults.append(lambda verb, *_: errors.Rejected('')
                            if verb == 'apply' else None)
-        tried = {}
+        tried = plan.Tried()
         with self.assertRaises(executor.PlanOutdated):
             asyncio.run(executor.Executor(kube, found).execute(
                 bodies.bmc(), plan.Apply(
                     body, kube.objects[ref]['metadata']['uid']), None, tried))
-        self.assertEqual({ref: (plan.Apply, *plan.attempt(
-            body, found.objects.get(bmc_resources.SERVICE, 'lab', 'a')))},
-            tried)
+        self.assertEqual({ref: plan.attempt(
+            plan.Apply, body, found.objects.get(
+                bmc_resources.SERVICE, 'lab', 'a'))}, tried.attempts)

@@ -42,7 +42,8 @@ class PlanTestCase(base.BaseTestCase):
             steps = self.steps(kube)
             self.assertEqual(kinds, sorted(
                 step.resource.kind for step in steps))
-            self.assertEqual({'far'}, {step.at.namespace for step in steps})
+            self.assertEqual({'far'},
+                             {step.target.namespace for step in steps})
             kube.remove(kinds[-1], 'far', 'node-virtbmc-from-lab')
         self.assertEqual([plan.Finalizer(False)], self.steps(kube))
 
@@ -53,15 +54,15 @@ class PlanTestCase(base.BaseTestCase):
         def change(number):
             kube.change(*DEPLOYMENT, lambda obj: obj['spec'].update(
                 replicas=number))
-        tried = {}
+        tried = plan.Tried()
         for number in 3, 4:
             change(number)
             for kind in plan.Apply, plan.Replace:
                 step, = self.steps(kube, tried)
                 self.assertIsInstance(step, kind)
                 self.assertEqual(1, step.body['spec']['replicas'])
-                tried[DEPLOYMENT] = kind, *plan.attempt(
-                    step.body, kube.objects[DEPLOYMENT])
+                tried.attempts[DEPLOYMENT] = plan.attempt(
+                    kind, step.body, kube.objects[DEPLOYMENT])
             # Not again until the object or the desired state changes.
             self.assertEqual([], self.steps(kube, tried))
         kube.change('VirtualMachineBMC', *KEY, harness.set_spec(

@@ -137,6 +137,6 @@ class SpecTestCase(base.BaseTestCase):
         self.assertEqual(('vm', None), (spec.read(body).vm.name,
                                         spec.read(body).auth))
         body['spec']['virtualMachineRef']['name'] = ''
-        self.assertIsNone(spec.read(body).vm)
+        self.assertEqual('', spec.read(body).vm.name)
         del body['spec']
-        self.assertIsNone(spec.read(body).vm)
+        self.assertEqual('', spec.read(body).vm.name)
