@@ -22,6 +22,7 @@ import dataclasses
 import logging
 import secrets
 import time
+import typing
 
 from sushy_kubevirt.kube import errors
 
@@ -408,7 +409,7 @@ def _read(kind, entry):
         found = kind(**entry)
     except TypeError:
         return None
-    if any(not isinstance(getattr(found, field.name), field.type)
-           for field in dataclasses.fields(kind)):
+    if any(not isinstance(getattr(found, name), expected)
+           for name, expected in typing.get_type_hints(kind).items()):
         return None
     return found

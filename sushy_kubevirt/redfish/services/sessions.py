@@ -26,6 +26,7 @@ import os
 import secrets
 import tempfile
 import time
+import typing
 
 from sushy_kubevirt.bmc import shares
 from sushy_kubevirt.kube import blocking
@@ -318,8 +319,9 @@ class Sessions:
             with open(path) as stream:
                 used = os.fstat(stream.fileno()).st_mtime
                 session = Session(**json.load(stream))
-            if any(not isinstance(getattr(session, field.name), field.type)
-                   for field in dataclasses.fields(session)):
+            if any(not isinstance(getattr(session, name), expected)
+                   for name, expected
+                   in typing.get_type_hints(Session).items()):
                 raise ValueError()
         except (FileNotFoundError, IsADirectoryError):
             return None

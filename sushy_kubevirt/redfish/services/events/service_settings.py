@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing
 
 _SECTION = 'events'
 
@@ -34,11 +35,10 @@ def cached(state):
     :returns: a `Settings`; defaults for values that are absent or invalid
     """
     data = state.cached(_SECTION)
-    fields = {field.name: field for field in dataclasses.fields(Settings)}
+    types = typing.get_type_hints(Settings)
     # Other clients of Kubernetes may have written invalid values.
     return Settings(**{name: value for name, value in data.items()
-                       if name in fields
-                       and type(value) is fields[name].type
+                       if type(value) is types.get(name)
                        and _is_within(value, _LIMITS.get(name))})
 
 
