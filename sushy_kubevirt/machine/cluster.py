@@ -9,12 +9,14 @@ child starts its own threads.
 
 from __future__ import annotations
 
+from collections import abc
 import copy
 import dataclasses
 import logging
 import os
 import threading
 import time
+import typing
 import weakref
 
 from sushy_kubevirt.kube import api_resources
@@ -22,14 +24,31 @@ from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import feature_gates
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.machine import inventory
 from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine.media import manager
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import protocols
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vm_cache
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import connection
+    from sushy_kubevirt.machine import shared_cluster
+    from sushy_kubevirt.machine import vm_view
+
+    # Members of `Cluster` have the names of modules.
+    CallKey: typing.TypeAlias = client.CallKey
+    Client: typing.TypeAlias = client.Client
+    Json: typing.TypeAlias = objects.Json
+    JsonPatch: typing.TypeAlias = objects.JsonPatch
+    Machine: typing.TypeAlias = machine.Machine
+    ObjectKey: typing.TypeAlias = objects.ObjectKey
+    Vm: typing.TypeAlias = objects.VirtualMachine
+    Vmi: typing.TypeAlias = objects.VirtualMachineInstance
 
 LOG = logging.getLogger(__name__)
 
@@ -47,24 +66,36 @@ FETCHED_SECONDS = 0.5
 #: KubeVirt's, which is usually a few milliseconds. Then the VM is read.
 EFFECT_SECONDS = 1.0
 
-_clusters = weakref.WeakSet()
+_clusters: weakref.WeakSet[Cluster] = weakref.WeakSet()
+
+
+class RecentWrites(typing.Protocol):
+    """Record of the newest version of each object that this process and
+    those beside it have written."""
+
+    def record(self, name: str, version: str | None) -> None:
+        """Record a ``resourceVersion``."""
+
+    def latest(self, name: str) -> int:
+        """Return the version as a number; 0 if there is no record."""
 
 
 class Cluster:
     """The machines of a scope: some namespaces, all of them, or one VM.
 
-    :param connection: a `connection.Connection`
     :param namespaces: names; empty for all namespaces
     :param label_selector: only VMs with these labels
-    :param options: an `options.Options`
     :param vm: 'namespace/name': only this VM, regardless of its labels
-    :param shared: for one VM: a `shared_cluster.SharedCluster` whose
-        connections, caches and threads are used; None for those of its own
+    :param shared: for one VM: whose connections, caches and threads are used;
+        None for those of its own
     :raises: `errors.ConfigError` if ``vm`` has another form
     """
 
-    def __init__(self, connection, namespaces=(), label_selector: str = '',
-                 options=options.Options(), vm=None, shared=None) -> None:
+    def __init__(self, connection: connection.Connection,
+                 namespaces: abc.Iterable[str] = (), label_selector: str = '',
+                 options: options.Options = options.Options(),
+                 vm: str | None = None,
+                 shared: shared_cluster.SharedCluster | None = None) -> None:
         if vm and '/' not in vm:
             raise errors.ConfigError(
                 f'The VM {vm!r} has to be given as namespace/name')
@@ -72,60 +103,58 @@ class Cluster:
         self._shared = shared
         self._client = (shared.client.with_options(options) if shared
                         else client.Client(connection, self.options))
-        #: Record of the newest version of each VM that this process and
-        #: those beside it have written: has the methods ``record`` and
-        #: ``latest``; or None.
-        self.recent_writes = None
-        #: The cluster's feature gates, a `feature_gates.Gates`.
+        #: Of VMs, by uid.
+        self.recent_writes: RecentWrites | None = None
+        #: The cluster's feature gates.
         self.gates = shared.gates if shared else feature_gates.Gates(
             self._client, self.options)
-        self._scope = {
-            'namespaces': tuple(namespaces),
-            'label_selector': label_selector,
-            'vm': tuple(vm.split('/', 1)) if vm else None,
-        }
+        self._namespaces = tuple(namespaces)
+        self._label_selector = label_selector
+        self._vm = objects.ObjectKey(*vm.split('/', 1)) if vm else None
         #: Namespace of objects that belong to no VM.
-        self.default_namespace = (self._scope['namespaces'] or (
-            connection.namespace or 'default',))[0]
-        self._origin = None
+        self.default_namespace = (
+            *self._namespaces, connection.namespace or 'default')[0]
+        self._origin: Cluster | None = None
         self._reset()
         _clusters.add(self)
 
-    def with_options(self, **changes):
+    def with_options(self, **changes: typing.Any) -> Cluster:
         """Return this cluster with other options, such as deadlines.
 
         It shares everything else: connections, cache, threads, media. It ends
         when this cluster is closed.
 
         :param changes: fields of `options.Options`
-        :returns: a `Cluster`
         """
-        made = copy.copy(self)
-        made.options = dataclasses.replace(self.options, **changes)
-        made._client = self._client.with_options(made.options)
-        made._machines = None   # they refer to this cluster
-        made._origin = self
-        return made
+        cluster = copy.copy(self)
+        cluster.options = dataclasses.replace(self.options, **changes)
+        cluster._client = self._client.with_options(cluster.options)
+        cluster._machines = None    # they refer to this cluster
+        cluster._origin = self
+        return cluster
 
     def _reset(self) -> None:
         #: Set by `close`; ends all waiting.
         self.closing = threading.Event()
         self._lock = threading.Lock()
         self._new_vm_waiters = threading.BoundedSemaphore(NEW_VM_WAITERS)
-        self._fetched = {}
-        self._sizes = {}        # uid: (generation, sizes)
-        self._machines = None   # VmCache.membership, the machines
+        self._fetched: dict[ObjectKey, float] = {}  # time.monotonic()
+        # uid: (generation, sizes)
+        self._sizes: dict[str, tuple[int | None, Json]] = {}
+        # VmCache.membership, the machines
+        self._machines: tuple[int, tuple[Machine, ...]] | None = None
         self._boot_reconciler = None
         if self.options.reconcile:
             self._boot_reconciler = one_time_boot.OneTimeBootReconciler(
                 self, self._shared and self._shared.boot_worker)
         self._started = False
-        self._cache = (self._shared.cache_of(self.vm) if self._shared
-                       else vm_cache.VmCache(
-                           self._client, self.options, **self._scope))
-        #: Virtual media of the machines, a `media.manager.Manager`.
-        self.media = manager.Manager(self, self._scope['namespaces'],
-                                     self._shared)
+        self._cache: vm_cache.VmCache | vm_view.VmView = (
+            self._shared.cache_of(self._vm) if self._shared
+            else vm_cache.VmCache(self._client, self.options,
+                                  self._namespaces, self._label_selector,
+                                  self._vm))
+        #: Virtual media of the machines.
+        self.media = manager.Manager(self, self._namespaces, self._shared)
 
     def after_fork(self) -> None:
         """Reset the state, as threads and sockets belong to the parent."""
@@ -134,53 +163,53 @@ class Cluster:
         self._reset()
 
     @property
-    def client(self):
-        """The `client.Client`, for objects other than machines."""
+    def client(self) -> Client:
+        """The client, for objects other than machines."""
         return self._client
 
     @property
-    def vm(self):
-        """(namespace, name) if the scope is one VM, else None."""
-        return self._scope['vm']
+    def vm(self) -> ObjectKey | None:
+        """The VM if the scope is one VM, else None."""
+        return self._vm
 
     # Health, for probes and metrics
 
     @property
-    def watch_problem(self):
+    def watch_problem(self) -> str:
         """Why the watches do not work (a sentence); '' while they do."""
         return self._cache.problem
 
     @property
-    def cache_age(self):
+    def cache_age(self) -> float | None:
         """Seconds since a watch stopped working; 0 while all of them work,
         None before the first list.
         """
         return self._cache.age
 
     @property
-    def calls(self):
+    def calls(self) -> dict[CallKey, int]:
         """API calls made, see `client.Client.calls`."""
         return self._client.calls
 
     # Finding
 
-    def machines(self):
+    def machines(self) -> tuple[Machine, ...]:
         """Return all machines, by namespace and name.
 
-        :returns: tuple of `machine.Machine`, the same one until a VM is added
-            or removed, or its identity changes
+        :returns: the same tuple until a VM is added or removed, or its
+            identity changes
         """
         self.wait_ready()
         if self._cache.stale:
             self._cache.relist()
         membership, known = self._cache.membership, self._machines
         if known is None or known[0] != membership:
-            found = (self._machine(key) for key in self._cache.keys())
+            machines = (self._machine(key) for key in self._cache.keys())
             known = self._machines = membership, tuple(
-                each for each in found if each is not None)
+                machine for machine in machines if machine is not None)
         return known[1]
 
-    def machine(self, identity, wait: bool = True):
+    def machine(self, identity: str, wait: bool = True) -> Machine:
         """Find one machine.
 
         :param identity: UUID (of the firmware, else the VM's uid), name, or
@@ -188,7 +217,6 @@ class Cluster:
         :param wait: True to wait `NEW_VM_WAIT_SECONDS` for a VM that is not
             found; the duration of a request then reveals whether a machine
             exists
-        :returns: a `machine.Machine`
         :raises: `errors.MachineNotFound`, `errors.AmbiguousName`
         """
         self.wait_ready()
@@ -202,14 +230,14 @@ class Cluster:
             raise errors.AmbiguousName(
                 identity,
                 [f'{namespace}/{name}' for namespace, name in keys])
-        found = self._machine(keys[0]) if keys else None
-        if found is None:
+        machine = self._machine(keys[0]) if keys else None
+        if machine is None:
             raise errors.MachineNotFound(identity)
-        return found
+        return machine
 
-    def _wait_for_vm(self, identity):
+    def _wait_for_vm(self, identity: str) -> list[ObjectKey]:
         """Wait up to `NEW_VM_WAIT_SECONDS` for a VM and return its keys."""
-        keys = []
+        keys: list[ObjectKey] = []
         if self._new_vm_waiters.acquire(blocking=False):
             try:
                 deadline = time.monotonic() + NEW_VM_WAIT_SECONDS
@@ -224,13 +252,13 @@ class Cluster:
                 self._new_vm_waiters.release()
         return keys
 
-    def _machine(self, key):
+    def _machine(self, key: ObjectKey) -> Machine | None:
         identity = self._cache.identity(key)
         if identity is None:
             return None
         return machine.Machine(self, *key, *identity)
 
-    def wait_ready(self, timeout=None) -> None:
+    def wait_ready(self, timeout: float | None = None) -> None:
         """Wait until all VMs and VMIs of the scope are listed.
 
         :param timeout: seconds; None for Options.read_deadline
@@ -241,7 +269,7 @@ class Cluster:
             self._cache.wait(self.options.read_deadline
                              if timeout is None else timeout)
 
-    def start(self):
+    def start(self) -> None:
         """Start the watches, the one-time boot reconciler and media manager.
 
         Returns at once. A BMC process calls it when it starts to serve, to
@@ -271,19 +299,19 @@ class Cluster:
                 self.media.check_cdi_in_background()
             self._started = True
 
-    def subscribe(self, callback):
+    def subscribe(self, callback: protocols.Subscriber
+                  ) -> abc.Callable[[], None]:
         """Call a function for each machine, then for each change of one.
 
         See `vm_cache.VmCache.subscribe`. A forked child does not inherit
         the subscribers.
 
-        :param callback: function of (machine, vm, vmi); vm is None when the
-            VM was deleted, vmi when there is none. It must not block.
-        :returns: function without arguments that ends the subscription
+        :param callback: it must not block
+        :returns: function that ends the subscription
         """
-        machines = {}
+        machines: dict[ObjectKey, Machine] = {}
 
-        def notify(key, vm, vmi) -> None:
+        def notify(key: ObjectKey, vm: Vm | None, vmi: Vmi | None) -> None:
             if vm is None:
                 machine = machines.pop(key, None)
             else:
@@ -301,10 +329,10 @@ class Cluster:
 
     # For `machine.Machine`
 
-    def objects(self, machine):
+    def objects(self, machine: Machine) -> tuple[Vm, Vmi | None]:
         """See `machine.Machine.objects`."""
         self.wait_ready()
-        key = (machine.namespace, machine.name)
+        key = objects.ObjectKey(machine.namespace, machine.name)
         if self._cache.stale and not self._recently_fetched(key):
             return self.fetch(machine)
         if self.recent_writes is not None and self._cache.is_older(
@@ -315,7 +343,7 @@ class Cluster:
             raise errors.MachineNotFound(machine.qualified_name)
         return vm, vmi
 
-    def version(self, machine):
+    def version(self, machine: Machine) -> tuple[object, ...] | None:
         """Return a value that changes when what is read of a machine does.
 
         That is its VM and VMI, whether a failed start, or an error of
@@ -324,36 +352,41 @@ class Cluster:
 
         :returns: tuple to be compared; None while a read would call the API
         """
-        key = (machine.namespace, machine.name)
+        key = objects.ObjectKey(machine.namespace, machine.name)
         if not self._cache.listed or self._cache.stale or (
                 self.recent_writes is not None and self._cache.is_older(
                     key, self.recent_writes.latest(machine.uid))):
             return None
-        found = self._cache.version(key)
-        if found is None or found[:2] != (machine.uid, machine.uuid):
+        version = self._cache.version(key)
+        if version is None or version.identity != (machine.uid, machine.uuid):
             return None
         vm, vmi = self._cache.objects(key)
+        if vm is None:
+            return None
         sizes = None
         if inventory.needs_sizes(vm, vmi):
             sizes = self._sizes.get(machine.uid)
             if sizes is None or sizes[0] != vm['metadata'].get('generation'):
                 return None
-        return (*found, power_state.problem(vm, vmi),
+        return (version, power_state.problem(vm, vmi),
                 power_state.reconcile_error(vm), self.gates.version,
                 self.media.cdi_available, self.media.changes, sizes)
 
-    def cached_objects(self, machine):
+    def cached_objects(self, machine: protocols.Machine
+                       ) -> tuple[Vm, Vmi | None] | tuple[None, None]:
         """Return a machine's VM and VMI from the cache, even if it is stale.
 
         :returns: (vm, vmi); (None, None) if the VM is not there or has
             another uid
         """
-        vm, vmi = self._cache.objects((machine.namespace, machine.name))
+        vm, vmi = self._cache.objects(
+            objects.ObjectKey(machine.namespace, machine.name))
         if vm is None or vm['metadata']['uid'] != machine.uid:
             return None, None
         return vm, vmi
 
-    def current_objects(self, machine):
+    def current_objects(self, machine: Machine
+                        ) -> tuple[Vm, Vmi | None] | tuple[None, None]:
         """Return a machine's VM and VMI from the cache.
 
         :returns: (vm, vmi); (None, None) if the cache is stale, older than a
@@ -362,31 +395,31 @@ class Cluster:
         self.wait_ready()
         if self._cache.stale or (
                 self.recent_writes is not None and self._cache.is_older(
-                    (machine.namespace, machine.name),
+                    objects.ObjectKey(machine.namespace, machine.name),
                     self.recent_writes.latest(machine.uid))):
             return None, None
         return self.cached_objects(machine)
 
-    def fetch(self, machine):
+    def fetch(self, machine: Machine) -> tuple[Vm, Vmi | None]:
         """See `machine.Machine.fetch`."""
-        key = (machine.namespace, machine.name)
+        key = objects.ObjectKey(machine.namespace, machine.name)
         vm = self.fetch_vm(machine)
         known = self._cache.vmi_uid(key)
+        owned = None
         try:
             vmi = self._client.get(api_resources.VMI, *key)
         except errors.ObjectNotFound:
-            vmi = None
             vm = run_strategy.without_vmi(vm)
             if known:
                 self._cache.discard_vmi(key, known)
         else:
             self._cache.put_vmi(vmi)
-            if vm_cache.owner_uid(vmi) != machine.uid:
-                vmi = None
+            if vm_cache.owner_uid(vmi) == machine.uid:
+                owned = vmi
         self._fetched[key] = time.monotonic()
-        return vm, vmi
+        return vm, owned
 
-    def refresh(self, machine) -> None:
+    def refresh(self, machine: Machine) -> None:
         """Read a machine, KubeVirt's version and its feature gates again,
         and queue the machine for the one-time boot reconciler.
 
@@ -398,13 +431,13 @@ class Cluster:
         if self._boot_reconciler is not None:
             self._boot_reconciler.enqueue(machine)
 
-    def sizes(self, machine, vm):
+    def sizes(self, machine: protocols.Machine, vm: Vm) -> Json:
         """Return the sizes that an instance type gives a VM that is off.
 
         No watched object has them, so this calls the API (expand-spec) once
         for each generation of the VM.
 
-        :returns: dict with those of ``cpu``, ``memory`` and ``resources``
+        :returns: those of ``cpu``, ``memory`` and ``resources``
             that the expanded domain has, and ``devices`` if it excludes the
             pod interface; empty if the call fails
         """
@@ -412,7 +445,7 @@ class Cluster:
         known = self._sizes.get(machine.uid)
         if known is not None and known[0] == generation:
             return known[1]
-        sizes = {}
+        sizes: Json = {}
         try:
             expanded = self._client.expand_spec(
                 machine.namespace, machine.name)
@@ -426,8 +459,8 @@ class Cluster:
                         machine.qualified_name, e)
         else:
             domain = expanded['spec']['template']['spec']['domain']
-            sizes = {each: domain[each] for each in (
-                'cpu', 'memory', 'resources') if each in domain}
+            sizes = {field: domain[field] for field in (
+                'cpu', 'memory', 'resources') if field in domain}
             devices = domain.get('devices') or {}
             if devices.get('autoattachPodInterface') is False:
                 sizes['devices'] = {
@@ -436,11 +469,12 @@ class Cluster:
         self._sizes[machine.uid] = (generation, sizes)
         return sizes
 
-    def patch_vm(self, machine, operations):
+    def patch_vm(self, machine: Machine, operations: protocols.Operations
+                 ) -> Vm:
         """See `machine.Machine.patch`."""
-        key = (machine.namespace, machine.name)
+        key = objects.ObjectKey(machine.namespace, machine.name)
         operations = [{'op': 'test', 'path': '/metadata/uid',
-                       'value': machine.uid}] + operations
+                       'value': machine.uid}, *operations]
         try:
             vm = self._client.patch(api_resources.VM, *key, operations)
         except errors.ObjectNotFound:
@@ -449,9 +483,9 @@ class Cluster:
         self._record_write(vm)
         return vm
 
-    def patch_status(self, machine, operations):
+    def patch_status(self, machine: Machine, operations: JsonPatch) -> Vm:
         """See `machine.Machine.patch_status`."""
-        key = (machine.namespace, machine.name)
+        key = objects.ObjectKey(machine.namespace, machine.name)
         try:
             vm = self._client.patch(
                 api_resources.VM, *key, operations, 'status')
@@ -461,26 +495,28 @@ class Cluster:
         self._record_write(vm)
         return vm
 
-    def patch_vmi(self, machine, vmi, operations):
+    def patch_vmi(self, machine: Machine, vmi: Vmi,
+                  operations: protocols.Operations) -> None:
         """See `machine.Machine.patch_vmi`."""
-        key = (machine.namespace, machine.name)
+        key = objects.ObjectKey(machine.namespace, machine.name)
         try:
             self._cache.put_vmi(self._client.patch(api_resources.VMI, *key, [
                 {'op': 'test', 'path': '/metadata/uid',
-                 'value': vmi['metadata']['uid']}] + operations))
+                 'value': vmi['metadata']['uid']}, *operations]))
         except errors.ObjectNotFound as e:
             raise errors.Conflict(str(e)) from None
 
-    def delete_vmi(self, machine, uid) -> None:
+    def delete_vmi(self, machine: Machine, uid: str) -> None:
         """See `machine.Machine.delete_vmi`."""
-        key = (machine.namespace, machine.name)
+        key = objects.ObjectKey(machine.namespace, machine.name)
         try:
             self._client.delete(api_resources.VMI, *key,
                                 {'preconditions': {'uid': uid}})
         except errors.ObjectNotFound:
             pass
 
-    def wait(self, machine, ready, timeout) -> bool:
+    def wait(self, machine: Machine, ready: protocols.Step[bool],
+             timeout: float) -> bool:
         """See `machine.Machine.wait`."""
         deadline = time.monotonic() + timeout
         while True:
@@ -493,7 +529,9 @@ class Cluster:
             # At most 1 s, as `objects` calls the API while a watch is down.
             self._cache.wait_change(seen, min(left, 1.0))
 
-    def shown(self, machine, step, seconds):
+    def shown(self, machine: Machine,
+              step: protocols.Step[protocols.ResultT], seconds: float
+              ) -> tuple[protocols.ResultT] | None:
         """Wait until the watches show that nothing is left for a step to do.
 
         The step has sent a request whose response was lost. The cache is not
@@ -520,19 +558,20 @@ class Cluster:
                 return None
             self._cache.wait_change(seen, left)
 
-    def call(self, machine, action, body, resource):
+    def call(self, machine: Machine, action: str, body: Json | None,
+             resource: api_resources.Resource[typing.Any]) -> None:
         """See `machine.Machine.call`."""
-        key = (machine.namespace, machine.name)
-        before = self.cached_objects(machine)
+        key = objects.ObjectKey(machine.namespace, machine.name)
+        vm_before, vmi_before = self.cached_objects(machine)
         uid = self._cache.vmi_uid(key)
-        version = before[0] and before[0]['metadata']['resourceVersion']
 
-        def shown(vm, vmi):
+        def shown(vm: Vm, vmi: Vmi | None) -> bool:
             # A VMI may be reported before its VM, and processes beside this
             # one are told the version of the VM only.
             return run_strategy.shows(action, vm, vmi, uid) and (
-                vm['metadata']['resourceVersion'] != version
-                or run_strategy.shows(action, *before, uid))
+                vm_before is None or vm['metadata']['resourceVersion']
+                != vm_before['metadata']['resourceVersion']
+                or run_strategy.shows(action, vm_before, vmi_before, uid))
 
         try:
             self._client.action(resource, *key, action, body)
@@ -552,32 +591,33 @@ class Cluster:
         except errors.MachineError:
             pass    # the action succeeded; the watch will report the change
 
-    def _record_write(self, vm) -> None:
+    def _record_write(self, vm: Vm) -> None:
         self._cache.put_vm(vm)
         self._note_version(vm)
 
-    def _note_version(self, vm) -> None:
+    def _note_version(self, vm: Vm | None) -> None:
         if vm is not None and self.recent_writes is not None:
             self.recent_writes.record(vm['metadata']['uid'],
                                       vm['metadata'].get('resourceVersion'))
 
-    def fetch_vm(self, machine):
+    def fetch_vm(self, machine: Machine) -> Vm:
         """See `machine.Machine.fetch_vm`."""
-        key = (machine.namespace, machine.name)
+        key = objects.ObjectKey(machine.namespace, machine.name)
         try:
             vm = self._client.get(api_resources.VM, *key)
         except errors.ObjectNotFound:
-            vm = None
+            pass
         else:
             self._cache.put_vm(vm)
-        if vm is None or vm['metadata']['uid'] != machine.uid:
-            self._cache.discard_vm(key, machine.uid)
-            raise errors.MachineNotFound(machine.qualified_name)
-        return vm
+            if vm['metadata']['uid'] == machine.uid:
+                return vm
+        self._cache.discard_vm(key, machine.uid)
+        raise errors.MachineNotFound(machine.qualified_name)
 
-    def _recently_fetched(self, key):
-        at = self._fetched.get(key)
-        return at is not None and time.monotonic() - at < FETCHED_SECONDS
+    def _recently_fetched(self, key: ObjectKey) -> bool:
+        fetched = self._fetched.get(key)
+        return (fetched is not None
+                and time.monotonic() - fetched < FETCHED_SECONDS)
 
     def close(self) -> None:
         """Stop the threads and close the connections."""

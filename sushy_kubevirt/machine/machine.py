@@ -8,7 +8,9 @@ delegates to document the values.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
@@ -30,8 +32,87 @@ from sushy_kubevirt.machine.media import insert
 from sushy_kubevirt.machine import pod_interface
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.machine import protocols
 from sushy_kubevirt.machine import reset
 from sushy_kubevirt.machine import run_strategy
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import feature_gates
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine.media import image_size
+    from sushy_kubevirt.machine.media import manager
+    from sushy_kubevirt.machine import options
+
+    # Methods of `Machine` have the names of modules.
+    BootState: typing.TypeAlias = boot.BootState
+    Enabled: typing.TypeAlias = boot.Enabled
+    Inventory: typing.TypeAlias = inventory.Inventory
+    Json: typing.TypeAlias = objects.Json
+    JsonPatch: typing.TypeAlias = objects.JsonPatch
+    Mode: typing.TypeAlias = boot.Mode
+    Option: typing.TypeAlias = boot_options.Option
+    Options: typing.TypeAlias = options.Options
+    Policy: typing.TypeAlias = power_restore_policy.Policy
+    PowerState: typing.TypeAlias = power_state.PowerState
+    Problem: typing.TypeAlias = power_state.Problem
+    ResetType: typing.TypeAlias = power_state.ResetType
+    Target: typing.TypeAlias = boot.Target
+    Vm: typing.TypeAlias = objects.VirtualMachine
+    Vmi: typing.TypeAlias = objects.VirtualMachineInstance
+
+
+class Cluster(protocols.Cluster, typing.Protocol):
+    """Of `cluster.Cluster`, which imports this module."""
+
+    @property
+    def media(self) -> manager.Manager:
+        ...
+
+    def objects(self, machine: Machine) -> tuple[Vm, Vmi | None]:
+        ...
+
+    def current_objects(self, machine: Machine
+                        ) -> tuple[Vm, Vmi | None] | tuple[None, None]:
+        ...
+
+    def version(self, machine: Machine) -> tuple[object, ...] | None:
+        ...
+
+    def fetch(self, machine: Machine) -> tuple[Vm, Vmi | None]:
+        ...
+
+    def fetch_vm(self, machine: Machine) -> Vm:
+        ...
+
+    def patch_vm(self, machine: Machine, operations: protocols.Operations
+                 ) -> Vm:
+        ...
+
+    def patch_status(self, machine: Machine, operations: JsonPatch) -> Vm:
+        ...
+
+    def patch_vmi(self, machine: Machine, vmi: Vmi,
+                  operations: protocols.Operations) -> None:
+        ...
+
+    def delete_vmi(self, machine: Machine, uid: str) -> None:
+        ...
+
+    def refresh(self, machine: Machine) -> None:
+        ...
+
+    def shown(self, machine: Machine,
+              step: protocols.Step[protocols.ResultT], seconds: float
+              ) -> tuple[protocols.ResultT] | None:
+        ...
+
+    def wait(self, machine: Machine, ready: protocols.Step[bool],
+             timeout: float) -> bool:
+        ...
+
+    def call(self, machine: Machine, action: str, body: Json | None,
+             resource: api_resources.Resource[typing.Any]) -> None:
+        ...
 
 
 class Machine:
@@ -39,7 +120,8 @@ class Machine:
 
     __slots__ = ('cluster', 'namespace', 'name', 'uid', 'uuid')
 
-    def __init__(self, cluster, namespace, name, uid, uuid) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, name: str, uid: str,
+                 uuid: str) -> None:
         self.cluster = cluster
         self.namespace = namespace
         self.name = name
@@ -56,81 +138,92 @@ class Machine:
         return f'{self.namespace}/{self.name}'
 
     @property
-    def options(self):
-        """The cluster's `options.Options`."""
+    def options(self) -> Options:
+        """The options of the cluster."""
         return self.cluster.options
 
     @property
-    def gates(self):
-        """The cluster's feature gates, a `feature_gates.Gates`."""
+    def gates(self) -> feature_gates.Gates:
+        """The feature gates of the cluster."""
         return self.cluster.gates
 
     # Access to the cluster, for the modules of this package
 
-    def objects(self):
+    def objects(self) -> tuple[Vm, Vmi | None]:
         """Return the VM and its VMI from the cache; from the API if stale.
 
         Both are shared and must not be changed. Large and secret parts
         (managed fields, cloud-init data) are left out, see `trim`.
 
-        :returns: (vm, vmi), dicts; vmi is None when there is none
+        :returns: (vm, vmi)
         :raises: `errors.MachineNotFound`, `errors.Unavailable`
         """
         return self.cluster.objects(self)
 
-    def version(self):
+    def version(self) -> tuple[object, ...] | None:
         """Return a value that changes when what is read of it does, or None.
 
         See `cluster.Cluster.version`.
         """
         return self.cluster.version(self)
 
-    def fetch(self):
+    def fetch(self) -> tuple[Vm, Vmi | None]:
         """Read the VM and its VMI from the API.
 
         :returns: (vm, vmi) like `objects`
         """
         return self.cluster.fetch(self)
 
-    def fetch_vm(self):
+    def fetch_vm(self) -> Vm:
         """Read the VM alone from the API."""
         return self.cluster.fetch_vm(self)
 
-    def write(self, step, from_cache=None):
+    @typing.overload
+    def write(self, step: protocols.Step[protocols.ResultT]
+              ) -> protocols.ResultT:
+        ...
+
+    @typing.overload
+    def write(self, step: protocols.Step[protocols.ResultT],
+              from_cache: protocols.Step[bool] | None
+              ) -> protocols.ResultT | None:
+        ...
+
+    def write(self, step: protocols.Step[protocols.ResultT],
+              from_cache: protocols.Step[bool] | None = None
+              ) -> protocols.ResultT | None:
         """Run a step with retries until the write deadline, see `retry.run`.
 
-        :param step: function of (vm, vmi), called with fresh state at each
-            attempt. It has to check the state first and return when nothing
-            is left to do: an earlier attempt whose response was lost may
-            have been carried out.
-        :param from_cache: function of (vm, vmi), called once before the step
-            with the cached objects, see `retry.after_first`. They may be out
-            of date: it may only return True after a write that is refused in
-            that case. None to read in each attempt; it is not called while
-            the cache is known to be out of date.
+        :param step: called with fresh state at each attempt. It has to check
+            the state first and return when nothing is left to do: an earlier
+            attempt whose response was lost may have been carried out.
+        :param from_cache: called once before the step with the cached
+            objects, see `retry.after_first`. They may be out of date: it may
+            only return True after a write that is refused in that case. None
+            to read in each attempt; it is not called while the cache is known
+            to be out of date.
         :returns: what the step returned; None after `from_cache`
         :raises: see `retry.run`
         """
-        def attempt():
+        def attempt() -> protocols.ResultT:
             return step(*self.fetch())
 
-        if from_cache is not None:
-            attempt = retry.after_first(lambda: self._first(from_cache),
-                                        attempt)
         return retry.run(
-            attempt, self.cluster.options, self.cluster.closing,
+            attempt if from_cache is None else retry.after_first(
+                lambda: self._first(from_cache), attempt),
+            self.cluster.options, self.cluster.closing,
             lambda seconds: self.cluster.shown(self, step, seconds))
 
-    def _first(self, from_cache):
+    def _first(self, from_cache: protocols.Step[bool]) -> bool:
         vm, vmi = self.cluster.current_objects(self)
         return vm is not None and from_cache(vm, vmi)
 
-    def patch(self, operations, guard=None):
+    def patch(self, operations: protocols.Operations,
+              guard: Vm | None = None) -> Vm:
         """Apply a JSON patch to the VM and put the response into the cache.
 
         Sends one request without retries; call it in a step of `write`.
 
-        :param operations: list of JSON patch operations
         :param guard: the VM from which the operations were computed; the
             patch is refused if the VM has changed since
         :returns: the patched VM
@@ -140,26 +233,24 @@ class Machine:
             operations = [{
                 'op': 'test', 'path': '/metadata/resourceVersion',
                 'value': guard['metadata']['resourceVersion'],
-            }] + list(operations)
+            }, *operations]
         return self.cluster.patch_vm(self, operations)
 
-    def patch_status(self, operations, guard):
+    def patch_status(self, operations: protocols.Operations, guard: Vm) -> Vm:
         """Apply a JSON patch to the VM's status, see `patch`."""
         return self.cluster.patch_status(self, [{
             'op': 'test', 'path': '/metadata/resourceVersion',
             'value': guard['metadata']['resourceVersion'],
-        }] + list(operations))
+        }, *operations])
 
-    def patch_vmi(self, vmi, operations) -> None:
+    def patch_vmi(self, vmi: Vmi, operations: protocols.Operations) -> None:
         """Apply a JSON patch to this VMI. No retries.
 
-        :param vmi: the VMI
-        :param operations: list of JSON patch operations
         :raises: `errors.Conflict` if a test fails or the VMI is gone
         """
         self.cluster.patch_vmi(self, vmi, operations)
 
-    def delete_vmi(self, uid) -> None:
+    def delete_vmi(self, uid: str) -> None:
         """Delete the VMI with this uid, if it exists. No retries."""
         self.cluster.delete_vmi(self, uid)
 
@@ -167,110 +258,98 @@ class Machine:
         """Read the machine and its cluster again, see `Cluster.refresh`."""
         self.cluster.refresh(self)
 
-    def wait(self, ready, timeout):
+    def wait(self, ready: protocols.Step[bool], timeout: float) -> bool:
         """Wait until the cached objects satisfy a condition.
 
-        :param ready: function of (vm, vmi), as from `objects`
+        :param ready: called with what `objects` returns
         :param timeout: seconds
         :returns: True if the condition was met in time
         """
         return self.cluster.wait(self, ready, timeout)
 
-    def call(self, action, body=None, resource=api_resources.VM):
+    def call(self, action: str, body: Json | None = None,
+             resource: api_resources.Resource[typing.Any] = api_resources.VM
+             ) -> None:
         """Call an action of KubeVirt's API.
 
         Sends one request without retries; call it in a step of `write`.
 
         :param action: ``start``, ``stop`` or ``restart`` of the VM;
             ``pause``, ``unpause`` … of the VMI
-        :param body: body of the request (dict), or None
         :param resource: `api_resources.VM` or `api_resources.VMI`
         """
-        return self.cluster.call(self, action, body, resource)
+        self.cluster.call(self, action, body, resource)
 
     # Power
 
-    def power_state(self):
-        """Return the `power_state.PowerState`."""
+    def power_state(self) -> PowerState:
+        """Return the power state."""
         return power_state.state(*self.objects())
 
-    def problem(self):
-        """Return why a VM that was started cannot run.
-
-        :returns: a `power_state.Problem` with KubeVirt's message, or None
-        """
+    def problem(self) -> Problem | None:
+        """Return why a VM that was started cannot run."""
         vm, vmi = self.objects()
         return (device_status.problem(
             self.cluster.media.media(vm, vmi), vm, vmi)
             or power_state.problem(vm, vmi))
 
-    def impairment(self):
-        """Return why a guest that was running does not work.
-
-        :returns: a `power_state.Problem`, or None
-        """
+    def impairment(self) -> Problem | None:
+        """Return why a guest that was running does not work."""
         return power_state.impairment(self.objects()[1])
 
-    def reconcile_error(self):
-        """Return why KubeVirt does not do what the VM requests.
-
-        :returns: a `power_state.Problem`, or None
-        """
+    def reconcile_error(self) -> Problem | None:
+        """Return why KubeVirt does not do what the VM requests."""
         return power_state.reconcile_error(self.objects()[0])
 
-    def node_lost(self):
+    def node_lost(self) -> bool:
         """Return whether the node of the guest does not respond."""
         return power_state.node_lost(self.objects()[1])
 
-    def reset(self, reset_type, restart_powers_on: bool = True) -> None:
+    def reset(self, reset_type: ResetType, restart_powers_on: bool = True
+              ) -> None:
         """Change the power, see `reset.reset`.
 
-        :param reset_type: a `power_state.ResetType`
         :param restart_powers_on: whether a restart of a machine that is off
             powers it on
         """
         reset.reset(self, reset_type, restart_powers_on)
 
-    def running_uid(self):
+    def running_uid(self) -> str | None:
         """Return the uid of the VMI that has not ended, or None."""
         _vm, vmi = self.objects()
         return vmi['metadata']['uid'] if run_strategy.is_active(vmi) else None
 
-    def shows(self, reset_type, before):
+    def shows(self, reset_type: ResetType, before: str | None) -> bool:
         """Return whether a reset has had an effect, see `reset.shows`.
 
-        :param reset_type: a `power_state.ResetType`
         :param before: `running_uid` before it was requested
         """
         return reset.shows(reset_type, before, *self.objects())
 
-    def power_restore_policy(self):
-        """Return the `power_restore_policy.Policy`, or None."""
+    def power_restore_policy(self) -> Policy | None:
+        """Return the policy, see `power_restore_policy.of`."""
         return power_restore_policy.of(self.objects()[0], self.options)
 
-    def set_power_restore_policy(self, policy) -> None:
-        """Set the policy, see `power_restore_policy.set`.
-
-        :param policy: a `power_restore_policy.Policy`
-        """
+    def set_power_restore_policy(self, policy: Policy) -> None:
+        """Set the policy, see `power_restore_policy.set`."""
         power_restore_policy.set(self, policy)
 
     # Boot and firmware
 
-    def boot(self):
-        """Return the `boot.BootState`."""
+    def boot(self) -> BootState:
+        """Return the boot settings of the next VMI."""
         vm, vmi = self.objects()
         return dataclasses.replace(boot.state(vm, vmi),
                                    http_uri=http_boot.uri(vm))
 
-    def booted_from(self):
-        """Return the `boot.Target` of the current boot, see
-        `boot.booted_from`.
-        """
+    def booted_from(self) -> Target | None:
+        """Return the target of the current boot, see `boot.booted_from`."""
         return boot.booted_from(self.objects()[1])
 
-    def set_boot(self, target=None, enabled=None, mode=None, http_uri=None,
-                 order=None) -> None:
+    def set_boot(self, target: Target | None = None,
+                 enabled: Enabled | None = None, mode: Mode | None = None,
+                 http_uri: str | None = None,
+                 order: abc.Sequence[str] | None = None) -> None:
         """Set the boot source override, the mode or the boot order.
 
         The parameters are those of `boot.Change`.
@@ -279,19 +358,19 @@ class Machine:
             'target': target, 'enabled': enabled, 'mode': mode,
             'http_uri': http_uri, 'order': order})
 
-    def change(self, boot_settings=None, policy=None, asset_tag=None,
-               indicator=None) -> None:
+    def change(self, boot_settings: dict[str, typing.Any] | None = None,
+               policy: Policy | None = None, asset_tag: str | None = None,
+               indicator: str | None = None) -> None:
         """Change several settings at once; None leaves a setting.
 
         An error means that nothing was changed.
 
-        :param boot_settings: dict of the parameters of `boot.Change`
-        :param policy: a `power_restore_policy.Policy`
+        :param boot_settings: the parameters of `boot.Change`, by name
         :param asset_tag: see `set_asset_tag`
         :param indicator: see `set_indicator`
         :raises: see the methods for single settings
         """
-        parts = []
+        parts: list[changes.Change] = []
         if policy is not None:
             parts.append(power_restore_policy.change(self, policy))
         if asset_tag is not None:
@@ -305,7 +384,7 @@ class Machine:
                 self, media_targets=self._media_targets(), **boot_settings),
                 parts)
 
-    def _media_targets(self):
+    def _media_targets(self) -> tuple[Target, ...]:
         """Return the targets whose devices are added with a medium."""
         if not self.cluster.media.cdi_available:
             return ()
@@ -315,44 +394,42 @@ class Machine:
                 *([boot.Target.UEFI_HTTP] if boot.Mode.UEFI in firmware.modes(
                     vm) else []))
 
-    def boot_options(self):
-        """Return a tuple of `boot_options.Option`."""
+    def boot_options(self) -> tuple[Option, ...]:
+        """Return the boot options, see `boot_options.options`."""
         return boot_options.options(self._bootable())
 
-    def boot_order(self):
-        """Return a tuple of references, see `boot_options.order`."""
+    def boot_order(self) -> tuple[str, ...]:
+        """Return the boot order as references, see `boot_options.order`."""
         return boot_options.order(self._bootable())
 
     def set_default_boot_order(self) -> None:
         """Restore the boot order that the VM's owner wrote."""
         boot.set_default_order(self)
 
-    def boot_targets(self):
-        """Return the boot targets that are available.
-
-        :returns: tuple of each `boot.Target` that the VM has a device for,
-            or that virtual media can provide
+    def boot_targets(self) -> tuple[Target, ...]:
+        """Return the boot targets that the VM has a device for, or that
+        virtual media can provide.
         """
         bootable = {*boot.targets(self._bootable()), *self._media_targets()}
         return tuple(target for target in boot.Target if target in bootable)
 
-    def _bootable(self) -> dict:
+    def _bootable(self) -> Vm:
         """Return the VM with what its preference says of boot devices."""
         return pod_interface.shown(self, *self.objects())
 
-    def boot_modes(self):
-        """Return a tuple of each `boot.Mode` that the architecture has."""
+    def boot_modes(self) -> tuple[Mode, ...]:
+        """Return the boot modes that the architecture has."""
         return firmware.modes(self.objects()[0])
 
-    def has_secure_boot(self):
+    def has_secure_boot(self) -> bool:
         """Return whether the architecture has secure boot."""
         return firmware.has_secure_boot(self.objects()[0])
 
-    def secure_boot(self):
+    def secure_boot(self) -> bool:
         """Return True if the next boot has secure boot."""
         return firmware.secure_boot(*self.objects())
 
-    def secure_boot_now(self):
+    def secure_boot_now(self) -> bool:
         """Return True if the current boot has secure boot.
 
         While the machine is off this is the value of `secure_boot`.
@@ -362,29 +439,30 @@ class Machine:
             return firmware.secure_boot({'spec': {'template': vmi}})
         return firmware.secure_boot(vm, vmi)
 
-    def set_secure_boot(self, enabled) -> None:
+    def set_secure_boot(self, enabled: bool) -> None:
         """Switch secure boot on or off, see `boot.secure_boot_change`."""
         changes.write(self, (boot.secure_boot_change(enabled),))
 
     # Virtual media
 
-    def media_devices(self):
-        """Return a tuple of each `media.Device` that the architecture has."""
+    def media_devices(self) -> tuple[media.Device, ...]:
+        """Return the virtual media devices that the architecture has."""
         if architecture.of(self.objects()[0]).usb:
             return media.DEVICES
         # A stick of an earlier version keeps the VM from starting.
         return tuple(device for device in media.DEVICES if
                      device is not media.USB_STICK or self.medium(device.id))
 
-    def medium(self, device_id):
+    def medium(self, device_id: str) -> media.Medium | None:
         """Return the medium in a device, without an API call.
 
         :param device_id: ``Cd``, ``USBStick`` or ``HttpBoot``
-        :returns: a `media.Medium`, or None
         """
         return self.cluster.media.medium(self, _device(device_id))
 
-    def insert_media(self, device_id, source, wait=None, verify=None):
+    def insert_media(self, device_id: str, source: media.Source,
+                     wait: bool | None = None, verify: bool | None = None
+                     ) -> media.Medium:
         """Insert an image into a device, replacing the present medium.
 
         Starts, stops and reboots nothing. Returns when the import has
@@ -392,11 +470,9 @@ class Machine:
         imported again unless its import has failed.
 
         :param device_id: ``Cd``, ``USBStick`` or ``HttpBoot``
-        :param source: a `media.Source`
         :param wait: True to wait for the end of the import; None for
             `options.MediaOptions.wait`
         :param verify: new value of `media_verify`; None leaves it
-        :returns: the `media.Medium`
         :raises: `errors.Unsupported` without CDI, `errors.InvalidValue` for
             a URL that is not allowed, `errors.Rejected` by quota or
             admission, `errors.MediaUnreachable` if the server of the image
@@ -407,7 +483,8 @@ class Machine:
         return self._complete(device, insert.insert(
             self, device, source, self._verify_changes(device, verify)), wait)
 
-    def _complete(self, device, medium, wait):
+    def _complete(self, device: media.Device, medium: media.Medium,
+                  wait: bool | None) -> media.Medium:
         """Wait for the import of a medium if that is requested.
 
         A medium whose import fails meanwhile is ejected: the error has the
@@ -428,27 +505,26 @@ class Machine:
         """
         insert.require_upload(self)
 
-    def upload_media(self, device_id, image, probe,
-                     write_protected: bool = True,
-                     wait=None):
+    def upload_media(self, device_id: str, image: media.ClientImage,
+                     probe: image_size.Probe, write_protected: bool = True,
+                     wait: bool | None = None) -> media.Medium:
         """Insert an image that a client sends, replacing the present medium.
 
         Call `require_media_upload` first. Returns when CDI has the whole
         image. A failure is recorded in the medium as well.
 
         :param device_id: ``Cd`` or ``USBStick``
-        :param image: a `media.ClientImage`
-        :param probe: its `image_size.Probe`
+        :param probe: of the image
         :param write_protected: whether the guest may not write to it
         :param wait: see `insert_media`
-        :returns: the `media.Medium`
         :raises: see `insert_media`; exceptions of the image
         """
         device = _device(device_id)
         return self._complete(device, insert.upload_image(
             self, device, image, probe, write_protected), wait)
 
-    def eject_media(self, device_id, verify=None) -> None:
+    def eject_media(self, device_id: str, verify: bool | None = None
+                    ) -> None:
         """Eject the medium of a device; an empty device is no error.
 
         :param verify: new value of `media_verify`; None leaves it
@@ -456,65 +532,70 @@ class Machine:
         device = _device(device_id)
         eject.eject(self, device, self._verify_changes(device, verify))
 
-    def _verify_changes(self, device, verify):
+    def _verify_changes(self, device: media.Device, verify: bool | None
+                        ) -> tuple[changes.Change, ...]:
         return () if verify is None else (
             ca_certificates.verify_change(self, device, verify),)
 
-    def media_certificates(self, device_id):
-        """Return a tuple of the `media.Certificate` of a device."""
+    def media_certificates(self, device_id: str
+                           ) -> tuple[media.Certificate, ...]:
+        """Return the CA certificates of a device."""
         return ca_certificates.certificates(self, _device(device_id))
 
-    def add_media_certificate(self, device_id, pem):
+    def add_media_certificate(self, device_id: str, pem: str
+                              ) -> media.Certificate:
         """Trust a further CA certificate from the next insert on.
 
         :param pem: one certificate (PEM text)
-        :returns: the `media.Certificate`
         :raises: `errors.InvalidValue` if the text is no certificate
         """
         return ca_certificates.add(self, _device(device_id), pem)
 
-    def delete_media_certificate(self, device_id, certificate_id) -> None:
+    def delete_media_certificate(self, device_id: str, certificate_id: str
+                                 ) -> None:
         """Delete a certificate of a device.
 
         :raises: `errors.InvalidValue` if there is no such certificate
         """
         ca_certificates.delete(self, _device(device_id), certificate_id)
 
-    def media_verify(self, device_id):
+    def media_verify(self, device_id: str) -> bool:
         """Return whether inserts verify TLS certificates by default."""
         return ca_certificates.verify(self, _device(device_id))
 
-    def set_media_verify(self, device_id, verify) -> None:
+    def set_media_verify(self, device_id: str, verify: bool) -> None:
         """Set the default returned by `media_verify`."""
         changes.write(self, self._verify_changes(_device(device_id), verify))
 
     # Inventory, attributes, indicator
 
-    def inventory(self):
-        """Return the `inventory.Inventory`."""
+    def inventory(self) -> Inventory:
+        """Return the inventory, see `inventory.of`."""
         vm, vmi = self.objects()
         sizes = None
         if inventory.needs_sizes(vm, vmi):
             sizes = self.cluster.sizes(self, vm)
         return inventory.of(vm, vmi, self.gates.version, sizes)
 
-    def serial(self):
+    def serial(self) -> str:
         """Return the serial number, see `inventory.serial`."""
         return inventory.serial(*self.objects())
 
-    def attributes(self):
-        """Return the BIOS attributes of the next boot as a dict."""
+    def attributes(self) -> dict[str, str | int | float | bool]:
+        """Return the BIOS attributes of the next boot, by name."""
         return bios.pending(*self.objects())
 
-    def current_attributes(self):
-        """Return the BIOS attributes of the current boot as a dict."""
+    def current_attributes(self) -> dict[str, str | int | float | bool]:
+        """Return the BIOS attributes of the current boot, by name."""
         return bios.current(*self.objects())
 
-    def attribute_values(self, attribute):
+    def attribute_values(self, attribute: bios.VmAttribute
+                         ) -> tuple[str, ...]:
         """Return the values of a `bios.VmAttribute`, see `bios.values_of`."""
         return bios.values_of(attribute, self.objects()[0])
 
-    def set_attributes(self, values) -> None:
+    def set_attributes(self, values: abc.Mapping[
+            str, str | int | float | bool | None]) -> None:
         """Change the BIOS attributes given, see `bios.set`."""
         bios.set(self, values)
 
@@ -522,35 +603,35 @@ class Machine:
         """Reset the BIOS attributes to their defaults, see `bios.reset`."""
         bios.reset(self)
 
-    def asset_tag(self):
+    def asset_tag(self) -> str:
         """Return the asset tag, '' if there is none."""
         return attributes.asset_tag(self.objects()[0])
 
-    def set_asset_tag(self, tag) -> None:
+    def set_asset_tag(self, tag: str) -> None:
         """Set the asset tag, see `attributes.asset_tag_change`."""
         self.change(asset_tag=tag)
 
-    def controller_name(self):
+    def controller_name(self) -> str:
         """Return the name that a client gave to the BMC, or ''."""
         return attributes.controller_name(self.objects()[0])
 
-    def set_controller_name(self, name) -> None:
+    def set_controller_name(self, name: str) -> None:
         """Name the BMC, see `attributes.controller_name_change`."""
         changes.write(self, (attributes.controller_name_change(name),))
 
-    def system_info(self, name):
+    def system_info(self, name: str) -> str:
         """Return what a client wrote, see `attributes.system_info`."""
         return attributes.system_info(self.objects()[0], name)
 
-    def set_system_info(self, name, text) -> None:
+    def set_system_info(self, name: str, text: str) -> None:
         """Write a parameter, see `attributes.system_info_change`."""
         changes.write(self, (attributes.system_info_change(name, text),))
 
-    def indicator(self):
+    def indicator(self) -> str:
         """Return the indicator LED: 'Lit', 'Blinking' or 'Off'."""
         return attributes.indicator(self.objects()[0])
 
-    def set_indicator(self, state) -> None:
+    def set_indicator(self, state: str) -> None:
         """Set the indicator LED, see `attributes.indicator_change`."""
         self.change(indicator=state)
 
@@ -558,7 +639,7 @@ class Machine:
         return f'Machine({self.qualified_name}, {self.uuid})'
 
 
-def _device(device_id):
+def _device(device_id: str) -> media.Device:
     for device in (*media.DEVICES, media.HTTP_BOOT):
         if device.id == device_id:
             return device

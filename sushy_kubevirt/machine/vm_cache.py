@@ -13,21 +13,39 @@ that owns it.
 from __future__ import annotations
 
 import collections
+from collections import abc
 import heapq
 import logging
 import queue
 import threading
 import time
+import typing
 import uuid
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import object_cache
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import watcher
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import trim
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.machine import options
+
+    # A method of `VmCache` has the name of a module.
+    ObjectKey: typing.TypeAlias = objects.ObjectKey
+    Vm: typing.TypeAlias = objects.VirtualMachine
+    Vmi: typing.TypeAlias = objects.VirtualMachineInstance
+
+_ObjectT = typing.TypeVar('_ObjectT', bound=abc.Mapping[str, typing.Any])
+
+#: Function of a VM's key, the VM, None if it was deleted, and its VMI.
+Subscriber: typing.TypeAlias = (
+    'abc.Callable[[ObjectKey, Vm | None, Vmi | None], None]')
 
 LOG = logging.getLogger(__name__)
 
@@ -36,46 +54,81 @@ LOG = logging.getLogger(__name__)
 _UNPACKED = 16
 
 
+class Identity(typing.NamedTuple):
+    """``metadata.uid`` of a VM, and the UUID that identifies its machine."""
+
+    uid: str
+    uuid: str
+
+
+class Entries(typing.NamedTuple):
+    """Entries of a VM and its VMI, each None if there is none."""
+
+    vm: object_cache.Entry[Vm] | None
+    vmi: object_cache.Entry[Vmi] | None
+    #: Whether the VMI is known to be gone.
+    ended: bool
+
+
+class Version(typing.NamedTuple):
+    """A value that changes when a VM, its VMI or UUID does."""
+
+    identity: Identity
+    entries: Entries
+
+
+class _Notification(typing.NamedTuple):
+    key: ObjectKey
+    entries: Entries
+    subscribers: abc.Sequence[Subscriber]
+
+
 class VmCache:
     """The VMs and VMIs of one scope. Thread-safe.
 
-    :param client: a `client.Client`
-    :param options: an `options.Options`
     :param namespaces: names; empty for all
     :param label_selector: only VMs with these labels
-    :param vm: (namespace, name): only this VM, regardless of its labels
+    :param vm: only this VM, regardless of its labels
     """
 
-    def __init__(self, client, options, namespaces=(),
+    def __init__(self, client: client.Client, options: options.Options,
+                 namespaces: abc.Sequence[str] = (),
                  label_selector: str = '',
-                 vm=None) -> None:
+                 vm: ObjectKey | None = None) -> None:
         self._options = options
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
-        self._vms = object_cache.ObjectCache(trim.vm, firmware_uuid)
-        self._vmis = object_cache.ObjectCache(trim.vmi, owner_uid)
+        self._vms: object_cache.ObjectCache[Vm] = object_cache.ObjectCache(
+            trim.vm, firmware_uuid)
+        self._vmis: object_cache.ObjectCache[Vmi] = object_cache.ObjectCache(
+            trim.vmi, owner_uid)
         # Keys of VMs whose status counts a VMI that is gone: the watches of
         # VMs and VMIs are not synchronized.
-        self._ended = set()
+        self._ended: set[ObjectKey] = set()
         # uids of VMIs that are cached, and that the status of their VMs has
         # ceased to count: they are gone, and the watch has yet to say it.
         # With the versions of these VMs.
-        self._uncounted = {}
+        self._uncounted: dict[str, int | None] = {}
         #: Changes when a VM is added or removed, or its `identity` changes.
         self.membership = 0
-        self._by_uuid = collections.defaultdict(set)
-        self._by_uid = {}
-        self._unpacked = collections.OrderedDict()
-        self._callbacks = []
-        self._callbacks_of = {}     # key: list, of single VMs
-        self._notifications = queue.SimpleQueue()
+        self._by_uuid: dict[str | None, set[ObjectKey]] = (
+            collections.defaultdict(set))
+        self._by_uid: dict[str | None, ObjectKey] = {}
+        self._unpacked: collections.OrderedDict[
+            object_cache.Entry[typing.Any], typing.Any] = (
+                collections.OrderedDict())
+        self._callbacks: list[Subscriber] = []
+        # Those of single VMs.
+        self._callbacks_of: dict[ObjectKey, list[Subscriber]] = {}
+        self._notifications: queue.SimpleQueue[_Notification | None] = (
+            queue.SimpleQueue())
         self._notified = False      # of all objects of the first lists
         self._changes = 0
         self._closed = False
         field = ''
         if vm:
-            namespaces, label_selector = (vm[0],), ''
-            field = f'metadata.name={vm[1]}'
+            namespaces, label_selector = (vm.namespace,), ''
+            field = f'metadata.name={vm.name}'
         self._watchers = [
             watcher.Watcher(client, options, resource, namespace, labels,
                             field, self, streams=not vm)
@@ -89,8 +142,8 @@ class VmCache:
         """Start the watches and the notifications. Call it once."""
         threading.Thread(target=self._notify, daemon=True,
                          name='vm-cache-notifications').start()
-        for each in self._watchers:
-            each.start()
+        for watch in self._watchers:
+            watch.start()
 
     def close(self) -> None:
         """Stop the watches and end all waiting."""
@@ -98,37 +151,37 @@ class VmCache:
             self._closed = True
             self._condition.notify_all()
         self._notifications.put(None)
-        for each in self._watchers:
-            each.stop()
+        for watch in self._watchers:
+            watch.stop()
 
     @property
     def listed(self) -> bool:
         """True once all VMs and VMIs have been listed."""
         # A plain loop: each read calls this and `stale` many times.
-        for each in self._watchers:
-            if not each.listed:
+        for watch in self._watchers:
+            if not watch.listed:
                 return False
         return True
 
     @property
     def stale(self) -> bool:
         """True if a watch has been down for Options.stale_seconds."""
-        for each in self._watchers:
-            since = each.broken_since
+        for watch in self._watchers:
+            since = watch.broken_since
             if since is not None and (
                     since < time.monotonic() - self._options.stale_seconds):
                 return True
         return False
 
     @property
-    def age(self):
+    def age(self) -> float | None:
         """Seconds since a watch stopped working; 0 while all of them work,
         None before all VMs and VMIs have been listed.
         """
         if not self.listed:
             return None
-        broken = [since for since in (each.broken_since
-                                      for each in self._watchers)
+        broken = [since for since in (watch.broken_since
+                                      for watch in self._watchers)
                   if since is not None]
         return max(0.0, time.monotonic() - min(broken)) if broken else 0.0
 
@@ -139,15 +192,15 @@ class VmCache:
         """
         if self.listed and not self.stale:
             return ''
-        for each in self._watchers:
-            if each.broken_since is not None and each.error is not None:
-                return f'Watch of {each.resource} failed: {each.error}'
+        for watch in self._watchers:
+            if watch.broken_since is not None and watch.error is not None:
+                return f'Watch of {watch.resource} failed: {watch.error}'
         waiting = dict.fromkeys(
-            str(each.resource) for each in self._watchers
-            if each.broken_since is not None or not each.listed)
+            str(watch.resource) for watch in self._watchers
+            if watch.broken_since is not None or not watch.listed)
         return f'Watches not synced: {", ".join(waiting)}'
 
-    def wait(self, timeout):
+    def wait(self, timeout: float) -> None:
         """Wait until all VMs and VMIs have been listed.
 
         :param timeout: seconds
@@ -160,9 +213,9 @@ class VmCache:
             while not self.listed:
                 if self._closed:
                     raise errors.Unavailable('The connection is closed')
-                for each in self._watchers:
-                    if each.error is not None and not each.listed:
-                        raise each.error
+                for watch in self._watchers:
+                    if watch.error is not None and not watch.listed:
+                        raise watch.error
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise errors.Unavailable(
@@ -173,20 +226,19 @@ class VmCache:
 
     # Reading
 
-    def keys(self):
-        """Return the sorted (namespace, name) of all VMs."""
+    def keys(self) -> list[ObjectKey]:
+        """Return the sorted keys of all VMs."""
         with self._lock:
             return sorted(self._vms.keys())
 
-    def find(self, identity):
-        """Return the VMs with a UUID, a name or namespace/name.
+    def find(self, identity: str) -> list[ObjectKey]:
+        """Return the sorted keys of the VMs with an identity.
 
         :param identity: UUID of the firmware or uid, name, or namespace/name
-        :returns: sorted list of (namespace, name)
         """
         with self._lock:
             if '/' in identity:
-                key = tuple(identity.split('/', 1))
+                key = objects.ObjectKey(*identity.split('/', 1))
                 return [key] if self._vms.get(key) else []
             wanted = normalized_uuid(identity)
             if wanted:
@@ -196,12 +248,11 @@ class VmCache:
                     return [self._by_uid[wanted]]
                 return sorted(self._by_uuid.get(wanted, ()))
             return sorted(
-                key for key in self._vms.keys() if key[1] == identity)
+                key for key in self._vms.keys() if key.name == identity)
 
-    def has_identity(self, key, identity):
+    def has_identity(self, key: ObjectKey, identity: str) -> bool:
         """Tell whether an identity is that of a VM, whatever others have.
 
-        :param key: (namespace, name)
         :param identity: see `find`
         """
         with self._lock:
@@ -213,19 +264,19 @@ class VmCache:
             wanted = normalized_uuid(identity)
             if wanted:
                 return wanted in (entry.link, normalized_uuid(entry.uid))
-            return identity == key[1]
+            return identity == key.name
 
-    def identity(self, key, alone: bool = False):
+    def identity(self, key: ObjectKey, alone: bool = False
+                 ) -> Identity | None:
         """Return the uid of a VM and the UUID that identifies its machine.
 
         That is the firmware's UUID, or the uid of a VM that has none. A
         tenant chooses the firmware's UUID: where several VMs have the same,
         or it is the uid of another VM, each VM is identified by its uid.
 
-        :param key: (namespace, name)
         :param alone: whether it is the only VM of the service, whatever UUIDs
             others have
-        :returns: (uid, UUID); None if there is no such VM
+        :returns: None if there is no such VM
         """
         with self._lock:
             entry = self._vms.get(key)
@@ -234,51 +285,45 @@ class VmCache:
             if alone or (
                     len(self._by_uuid[entry.link]) == 1
                     and self._by_uid.get(entry.link, key) == key):
-                return entry.uid, entry.link
-            return entry.uid, normalized_uuid(entry.uid) or entry.link
+                return Identity(entry.uid, entry.link or '')
+            return Identity(entry.uid, normalized_uuid(entry.uid)
+                            or entry.link or '')
 
-    def objects(self, key):
+    def objects(self, key: ObjectKey) -> tuple[Vm | None, Vmi | None]:
         """Return a VM and its VMI. Both are shared and must not be changed.
 
         For a VMI that is known to be gone see `run_strategy.without_vmi`.
-
-        :param key: (namespace, name)
-        :returns: (vm, vmi), each None if there is none
         """
         with self._lock:
-            return self._unpack_pair(*self._entries(key))
+            return self._unpack_pair(self._entries(key))
 
-    def version(self, key, alone: bool = False):
+    def version(self, key: ObjectKey, alone: bool = False) -> Version | None:
         """Return a value that changes when a VM, its VMI or UUID does.
 
-        :param key: (namespace, name)
         :param alone: see `identity`
-        :returns: tuple to be compared; None if there is no such VM
+        :returns: None if there is no such VM
         """
         with self._lock:
             identity = self.identity(key, alone)
-            return identity and (*identity, *self._entries(key))
+            return identity and Version(identity, self._entries(key))
 
-    def _entries(self, key):
-        """Return the entries of a VM and its VMI, each None if there is none.
+    def _entries(self, key: ObjectKey) -> Entries:
+        """Return the entries of a VM and its VMI.
 
         The caller holds the lock.
-
-        :returns: (vm, vmi, whether the VMI is known to be gone)
         """
-        vm = self._vms.get(key)
-        vmi = self._vmis.get(key) if vm is not None else None
-        if vmi is not None and vmi.link != vm.uid:
-            vmi = None
-        if vmi is not None and vmi.uid in self._uncounted:
+        vm, vmi = self._vms.get(key), self._vmis.get(key)
+        if vm is None or vmi is None or vmi.link != vm.uid:
+            return Entries(vm, None, key in self._ended)
+        if vmi.uid in self._uncounted:
             # It may count the next one already.
-            return vm, None, not run_strategy.vmi_seen(self._unpack(vm))
-        return vm, vmi, key in self._ended
+            return Entries(vm, None,
+                           not run_strategy.vmi_seen(self._unpack(vm)))
+        return Entries(vm, vmi, key in self._ended)
 
-    def is_older(self, key, version):
+    def is_older(self, key: ObjectKey, version: int | None) -> bool:
         """Return True if the cached VM is older than a version.
 
-        :param key: (namespace, name)
         :param version: resourceVersion as a number; 0 or None if unknown
         """
         if not version:
@@ -287,24 +332,25 @@ class VmCache:
         return (vm is not None and vm.version is not None
                 and vm.version < version)
 
-    def vmi_uid(self, key):
+    def vmi_uid(self, key: ObjectKey) -> str | None:
         """Return the uid of the VMI with this name, or None.
 
         The VMI may belong to another VM than the cached one.
         """
         with self._lock:
             entry = self._vmis.get(key)
-            return entry and entry.uid
+            return entry.uid if entry is not None else None
 
-    def _unpack_pair(self, vm, vmi, ended):
-        vm, vmi = vm and self._unpack(vm), vmi and self._unpack(vmi)
-        if vm is not None and vmi is None and ended:
+    def _unpack_pair(self, entries: Entries) -> tuple[Vm | None, Vmi | None]:
+        vm = None if entries.vm is None else self._unpack(entries.vm)
+        vmi = None if entries.vmi is None else self._unpack(entries.vmi)
+        if vm is not None and vmi is None and entries.ended:
             vm = run_strategy.without_vmi(vm)
         return vm, vmi
 
-    def _unpack(self, entry):
+    def _unpack(self, entry: object_cache.Entry[_ObjectT]) -> _ObjectT:
         # Keyed by the entry, as each version of an object has its own.
-        obj = self._unpacked.get(entry)
+        obj: _ObjectT | None = self._unpacked.get(entry)
         if obj is None:
             obj = self._unpacked[entry] = entry.unpack()
             if len(self._unpacked) > _UNPACKED:
@@ -313,15 +359,16 @@ class VmCache:
 
     # Writing
 
-    def put_vm(self, obj) -> None:
+    def put_vm(self, obj: Vm) -> None:
         """Cache the response to a read or write of a VM of this scope."""
         self._put(self._vms, obj)
 
-    def put_vmi(self, obj) -> None:
+    def put_vmi(self, obj: Vmi) -> None:
         """Cache the response to a read of a VMI."""
         self._put(self._vmis, obj)
 
-    def _put(self, objects, obj) -> None:
+    def _put(self, objects: object_cache.ObjectCache[typing.Any],
+             obj: typing.Any) -> None:
         with self._lock:
             key = object_cache.object_key(obj)
             before = objects.get(key)
@@ -329,26 +376,27 @@ class VmCache:
             if changed and (objects is self._vmis
                             or not run_strategy.vmi_seen(obj)):
                 self._ended.discard(key)
-            if changed and objects is self._vms:
-                self._index(before, objects.get(key))
-                self._count_vmi(before, objects.get(key), obj)
-            elif (changed and before is not None
+            entry = objects.get(key)
+            if changed and entry is not None and objects is self._vms:
+                self._index(before, entry)
+                self._count_vmi(before, entry, obj)
+            elif (changed and entry is not None and before is not None
                   and before.uid in self._uncounted
-                  and object_cache.is_newer(objects.get(key).version,
+                  and object_cache.is_newer(entry.version,
                                             self._uncounted[before.uid])):
                 del self._uncounted[before.uid]
         if changed:
             self._queue_notifications([key])
 
-    def _count_vmi(self, before, vm, obj) -> None:
+    def _count_vmi(self, before: object_cache.Entry[Vm] | None,
+                   vm: object_cache.Entry[Vm], obj: Vm) -> None:
         """Note whether a VM's status counts the cached VMI.
 
         What it counts after it has ceased to count a VMI is another one,
         unless that has not run: KubeVirt may have created it just before.
 
-        :param before: entry of the VM until now, or None
-        :param vm: entry of the VM
-        :param obj: the VM
+        :param before: entry of the VM until now
+        :param vm: entry of ``obj``
         """
         vmi = self._vmis.get(vm.key)
         if vmi is None or vmi.link != vm.uid:
@@ -361,11 +409,11 @@ class VmCache:
               and object_cache.is_newer(vm.version, vmi.version)):
             self._uncounted[vmi.uid] = vm.version
 
-    def discard_vm(self, key, uid) -> None:
+    def discard_vm(self, key: ObjectKey, uid: str) -> None:
         """Remove a VM that the API no longer has."""
         self._drop(self._vms, self._vms.discard_deleted, key, uid)
 
-    def discard_vmi(self, key, uid) -> None:
+    def discard_vmi(self, key: ObjectKey, uid: str) -> None:
         """Remove a VMI that the API no longer has."""
         self._drop(self._vmis, self._vmis.discard_deleted, key, uid)
 
@@ -374,27 +422,27 @@ class VmCache:
 
         :raises: `errors.Unavailable`
         """
-        for each in self._watchers:
-            self.take_list(each, each.pages())
+        for watch in self._watchers:
+            self.take_list(watch, watch.pages())
 
     # Called by the watchers
 
-    def take_list(self, source, pages):
+    def take_list(self, source: watcher.Watcher[typing.Any],
+                  pages: abc.Iterator[client.Page[typing.Any]]) -> str:
         """Replace a collection by a complete list, page by page.
 
-        :param source: the `watcher.Watcher` of the collection
-        :param pages: iterator of (items, resourceVersion), that of the last
-            page is the list's
+        :param pages: the version of the last one is the list's
         :returns: the resourceVersion to watch from
         """
         objects = self._objects_of(source)
 
-        def within(key) -> bool:
-            return source.namespace in ('', key[0])
+        def within(key: ObjectKey) -> bool:
+            return source.namespace in ('', key.namespace)
 
         with self._lock:
             newest = objects.newest
-        seen = set()
+        seen: set[ObjectKey] = set()
+        version = ''
         for items, version in pages:
             if not seen and (object_cache.version_number(version)
                              or newest) < newest:
@@ -407,12 +455,11 @@ class VmCache:
         self._drop(objects, objects.retain_listed, within, seen, version)
         return version
 
-    def event(self, source, kind, obj) -> None:
+    def event(self, source: watcher.Watcher[typing.Any], kind: str,
+              obj: typing.Any) -> None:
         """Apply one event of a watch.
 
-        :param source: the `watcher.Watcher`
         :param kind: type of the event: ``ADDED``, ``MODIFIED``, ``DELETED``
-        :param obj: the object
         """
         objects = self._objects_of(source)
         if kind == 'DELETED':
@@ -429,16 +476,20 @@ class VmCache:
         if first:
             self._queue_notifications(self.keys())
 
-    def _objects_of(self, source):
+    def _objects_of(self, source: watcher.Watcher[typing.Any]
+                    ) -> object_cache.ObjectCache[typing.Any]:
         return self._vms if source.resource is api_resources.VM else self._vmis
 
-    def _drop(self, objects, how, *args) -> None:
+    def _drop(self, objects: object_cache.ObjectCache[typing.Any],
+              remove: abc.Callable[
+                  ..., list[object_cache.Entry[typing.Any]]],
+              *args: typing.Any) -> None:
         """Remove objects with a method of their `object_cache.ObjectCache`.
 
-        :param how: the method; returns the entries it removed
+        :param remove: the method; returns the entries it removed
         """
         with self._lock:
-            gone = how(*args)
+            gone = remove(*args)
             if objects is self._vms:
                 for entry in gone:
                     self._index(entry, None)
@@ -452,7 +503,8 @@ class VmCache:
         self._queue_notifications([entry.key for entry in gone],
                                   gone=objects is self._vms)
 
-    def _index(self, before, after) -> None:
+    def _index(self, before: object_cache.Entry[Vm] | None,
+               after: object_cache.Entry[Vm] | None) -> None:
         if before is not None and after is not None and (
                 before.uid, before.link) == (after.uid, after.link):
             return
@@ -478,7 +530,8 @@ class VmCache:
 
     # Notifications
 
-    def subscribe(self, callback, key=None) -> None:
+    def subscribe(self, callback: Subscriber,
+                  key: ObjectKey | None = None) -> None:
         """Call a function for each VM that exists, then for each change.
 
         A failed start that becomes a problem with time
@@ -486,10 +539,9 @@ class VmCache:
         makes all calls, in the order of the changes. Writes of this process
         do not wait for them.
 
-        :param callback: function of (key, vm, vmi), the objects as of that
-            change; vm is None when the VM was deleted. It must not block.
-        :param key: (namespace, name) of the only VM that it is called for;
-            None for all
+        :param callback: called with the objects as of that change; it must
+            not block
+        :param key: of the only VM that it is called for; None for all
         """
         with self._lock:
             if key is None:
@@ -501,7 +553,8 @@ class VmCache:
             self._queue_notifications(self.keys() if key is None else [key],
                                       callbacks=(callback,))
 
-    def unsubscribe(self, callback, key=None) -> None:
+    def unsubscribe(self, callback: Subscriber,
+                    key: ObjectKey | None = None) -> None:
         """End a subscription; calls that are under way are still made."""
         with self._lock:
             callbacks = (self._callbacks if key is None
@@ -512,11 +565,11 @@ class VmCache:
                 self._callbacks_of.pop(key, None)
 
     @property
-    def changes(self):
+    def changes(self) -> int:
         """Number of changes so far, for `wait_change`."""
         return self._changes
 
-    def wait_change(self, since, timeout) -> None:
+    def wait_change(self, since: int, timeout: float) -> None:
         """Wait for a change.
 
         :param since: value of `changes` after which a change counts
@@ -527,8 +580,9 @@ class VmCache:
             if self._changes == since and not self._closed:
                 self._condition.wait(timeout)
 
-    def _queue_notifications(self, keys, gone: bool = False,
-                             callbacks=None) -> None:
+    def _queue_notifications(
+            self, keys: abc.Iterable[ObjectKey], gone: bool = False,
+            callbacks: tuple[Subscriber, ...] = ()) -> None:
         with self._condition:
             self._changes += 1
             self._condition.notify_all()
@@ -538,12 +592,14 @@ class VmCache:
                 entries = self._entries(key)
                 called = callbacks or (*self._callbacks,
                                        *self._callbacks_of.get(key, ()))
-                if called and (entries[0] is not None or gone):
-                    self._notifications.put((key, entries, called))
+                if called and (entries.vm is not None or gone):
+                    self._notifications.put(
+                        _Notification(key, entries, called))
 
     def _notify(self) -> None:
         """Call the subscribers. Runs in its own thread."""
-        problems = []       # heap of (time.monotonic(), key)
+        # Heap of (time.monotonic(), key).
+        problems: list[tuple[float, ObjectKey]] = []
         while True:
             wait = None
             if problems:
@@ -557,8 +613,9 @@ class VmCache:
                 return
             key, entries, callbacks = notification
             with self._lock:
-                vm, vmi = self._unpack_pair(*entries)
-            seconds = vm and power_state.seconds_until_problem(vm, vmi)
+                vm, vmi = self._unpack_pair(entries)
+            seconds = (None if vm is None
+                       else power_state.seconds_until_problem(vm, vmi))
             if seconds:
                 heapq.heappush(problems, (time.monotonic() + seconds, key))
             for callback in callbacks:
@@ -569,7 +626,7 @@ class VmCache:
                                   'of %s/%s', *key)
 
 
-def firmware_uuid(vm):
+def firmware_uuid(vm: objects.VirtualMachine) -> str | None:
     """Return the UUID a guest reads from its firmware, else the VM's uid."""
     template = vm.get('spec', {}).get('template', {}).get('spec', {})
     firmware = template.get('domain', {}).get('firmware') or {}
@@ -577,7 +634,7 @@ def firmware_uuid(vm):
             or normalized_uuid(vm['metadata'].get('uid')))
 
 
-def normalized_uuid(text):
+def normalized_uuid(text: typing.Any) -> str | None:
     """Return a UUID in lower case with hyphens; None for other text."""
     try:
         return str(uuid.UUID(text))
@@ -585,7 +642,7 @@ def normalized_uuid(text):
         return None
 
 
-def owner_uid(vmi):
+def owner_uid(vmi: objects.VirtualMachineInstance) -> str | None:
     """Return the uid of the VM that owns a VMI, or None."""
     for reference in vmi['metadata'].get('ownerReferences') or ():
         if (reference.get('kind') == api_resources.VM.kind
