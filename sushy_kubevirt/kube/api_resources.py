@@ -48,6 +48,10 @@ class Resource(typing.Generic[objects.ObjectT]):
                      self.plural, name, action)
 
 
+#: A resource of objects whose type does not matter.
+AnyResource: typing.TypeAlias = Resource[typing.Any]
+
+
 def _path(group: str, version: str, namespace: str | None, plural: str,
           name: str | None, last: str | None) -> str:
     parts = ['/apis', group, version] if group else ['/api', version]

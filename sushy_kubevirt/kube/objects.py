@@ -242,7 +242,13 @@ class VirtualMachineBMCStatus(typing.TypedDict, total=False):
     """``status`` of a VirtualMachineBMC."""
 
     observedGeneration: int
+    virtualMachine: str
     conditions: list[Condition]
+    bareMetalHost: Json
+    authSecret: str
+    placement: Json
+    serviceIP: str
+    clusterIP: str
     endpoints: Json
 
 

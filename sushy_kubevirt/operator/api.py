@@ -29,7 +29,6 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.kube import connection
 
-ObjectT = typing.TypeVar('ObjectT')
 T = typing.TypeVar('T')
 P = typing.ParamSpec('P')
 
@@ -103,43 +102,43 @@ class Api:
             totals[key] = totals.get(key, 0) + count
         return totals
 
-    async def get(self, resource: api_resources.Resource[ObjectT],
+    async def get(self, resource: api_resources.Resource[objects.ObjectT],
                   namespace: str, name: str,
-                  metadata_only: bool = False) -> ObjectT:
+                  metadata_only: bool = False) -> objects.ObjectT:
         """Read one object; see `client.Client.get`."""
         return await self._complete(in_thread(
             self._client.get, resource, namespace, name, metadata_only))
 
-    async def create(self, resource: api_resources.Resource[ObjectT],
+    async def create(self, resource: api_resources.Resource[objects.ObjectT],
                      namespace: str, body: abc.Mapping[str, typing.Any]
-                     ) -> ObjectT:
+                     ) -> objects.ObjectT:
         """Create an object; see `client.Client.create`."""
         return await self._write(self._client.create, resource, namespace,
                                  body)
 
-    async def apply(self, resource: api_resources.Resource[ObjectT],
+    async def apply(self, resource: api_resources.Resource[objects.ObjectT],
                     namespace: str, name: str,
-                    body: abc.Mapping[str, typing.Any]) -> ObjectT:
+                    body: abc.Mapping[str, typing.Any]) -> objects.ObjectT:
         """Apply an object's fields; see `client.Client.apply`."""
         return await self._write(self._client.apply, resource, namespace,
                                  name, body)
 
-    async def patch(self, resource: api_resources.Resource[ObjectT],
+    async def patch(self, resource: api_resources.Resource[objects.ObjectT],
                     namespace: str, name: str,
                     body: objects.Json | list[objects.Json],
-                    subresource: str | None = None) -> ObjectT:
+                    subresource: str | None = None) -> objects.ObjectT:
         """Change an object; see `client.Client.patch`."""
         return await self._write(self._client.patch, resource, namespace,
                                  name, body, subresource)
 
-    async def replace(self, resource: api_resources.Resource[ObjectT],
+    async def replace(self, resource: api_resources.Resource[objects.ObjectT],
                       namespace: str, name: str,
-                      body: abc.Mapping[str, typing.Any]) -> ObjectT:
+                      body: abc.Mapping[str, typing.Any]) -> objects.ObjectT:
         """Replace an object; see `client.Client.replace`."""
         return await self._write(self._client.replace, resource, namespace,
                                  name, body)
 
-    async def delete(self, resource: api_resources.Resource[typing.Any],
+    async def delete(self, resource: api_resources.AnyResource,
                      namespace: str, name: str, uid: str | None = None
                      ) -> objects.Json:
         """Delete an object, and then what it owns.
@@ -153,7 +152,7 @@ class Api:
         return await self._write(self._client.delete, resource, namespace,
                                  name, body)
 
-    async def check_readable(self, resource: api_resources.Resource[ObjectT],
+    async def check_readable(self, resource: api_resources.AnyResource,
                              namespace: str | None = None) -> None:
         """List a first page, and drop it.
 
@@ -163,8 +162,8 @@ class Api:
         await self._complete(in_thread(next, self._client.pages(
             resource, namespace, metadata_only=True)))
 
-    async def list(self, resource: api_resources.Resource[ObjectT]
-                   ) -> list[ObjectT]:
+    async def list(self, resource: api_resources.Resource[objects.ObjectT]
+                   ) -> list[objects.ObjectT]:
         """List the objects of a kind that the cluster has few of."""
         return await self._complete(in_thread(lambda: [
             obj for page, _version in self._client.pages(resource)
@@ -187,7 +186,7 @@ class Api:
             self._version = version, time.monotonic() + _VERSION_SECONDS
         return version
 
-    async def serves(self, resource: api_resources.Resource[typing.Any]
+    async def serves(self, resource: api_resources.AnyResource
                      ) -> bool:
         """See `client.Client.serves`."""
         return await self._complete(in_thread(self._client.serves, resource))
@@ -227,7 +226,7 @@ class Api:
                 f'The API server has not answered completely in {seconds} s',
                 maybe_done=True) from None
 
-    async def watch(self, resource: api_resources.Resource[typing.Any],
+    async def watch(self, resource: api_resources.AnyResource,
                     namespace: str | None = None, label_selector: str = '',
                     field_selector: str = '', metadata_only: bool = False,
                     failed: abc.Callable[[], None] = lambda: None
@@ -333,7 +332,7 @@ class _Channel:
         self._loop = loop
         self._reading = reading
         self._failed = failed
-        self.source: watcher.Watcher | None = None
+        self.source: watcher.Watcher[typing.Any] | None = None
         self._events: list[Event] = []
         self._arrived = asyncio.Event()
         self._changed = threading.Condition()
@@ -357,8 +356,8 @@ class _Channel:
 
     # Called by the watcher, in its thread
 
-    def take_list(self, source: watcher.Watcher, pages: abc.Iterator[
-            tuple[abc.Iterable[objects.Json], str]]) -> str:
+    def take_list(self, source: watcher.Watcher[typing.Any],
+                  pages: abc.Iterator[client.Page[objects.Json]]) -> str:
         keys: set[objects.ObjectKey] = set()
         version = ''
         while True:
@@ -372,8 +371,8 @@ class _Channel:
         self._send([(LISTED, keys)], 0)
         return version
 
-    def event(self, source: watcher.Watcher, kind: str, obj: objects.Json
-              ) -> None:
+    def event(self, source: watcher.Watcher[typing.Any], kind: str,
+              obj: objects.Json) -> None:
         self._send([(kind, obj)], CLIENT_OPTIONS.page_size)
 
     def changed(self) -> None:

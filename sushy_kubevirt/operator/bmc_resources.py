@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import abc
 import typing
 
 from sushy_kubevirt.kube import api_resources
@@ -38,7 +37,7 @@ CONFIG_MAP, SECRET, VM, EVENT = (
 #: desired state; watched by label. Secrets are separate: see `secret_summary`.
 OWNED = (DEPLOYMENT, SERVICE, ACCOUNT, ROLE, BINDING, POLICY, CONFIG_MAP)
 
-_BY_KIND: dict[str, api_resources.Resource[typing.Any]] = {
+_BY_KIND: dict[str, api_resources.AnyResource] = {
     resource.kind: resource for resource in (*OWNED, ROUTE, SECRET, VM, BMC)}
 
 
@@ -50,18 +49,17 @@ class ObjectRef(typing.NamedTuple):
     name: str
 
 
-def of(obj: abc.Mapping[str, typing.Any]
-       ) -> api_resources.Resource[typing.Any]:
+def of(obj: objects.AnyObject) -> api_resources.AnyResource:
     """Return the resource of an object."""
     return _BY_KIND[obj['kind']]
 
 
-def of_kind(kind: str) -> api_resources.Resource[typing.Any]:
+def of_kind(kind: str) -> api_resources.AnyResource:
     """Return the resource of a kind."""
     return _BY_KIND[kind]
 
 
-def ref(obj: abc.Mapping[str, typing.Any]) -> ObjectRef:
+def ref(obj: objects.AnyObject) -> ObjectRef:
     """Return the reference to an object of a namespace."""
     metadata = obj['metadata']
     return ObjectRef(obj['kind'], metadata['namespace'], metadata['name'])

@@ -29,8 +29,6 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import api_resources
     from sushy_kubevirt.operator import api
 
-ObjectT = typing.TypeVar('ObjectT', bound=abc.Mapping[str, typing.Any])
-
 _OWNED = frozenset(resource.kind for resource in (
     *bmc_resources.OWNED, bmc_resources.ROUTE))
 
@@ -102,7 +100,7 @@ class Cache:
         """Return the keys of all BMCs."""
         return self.objects.names(bmc_resources.BMC)
 
-    def users_of(self, resource: api_resources.Resource[typing.Any],
+    def users_of(self, resource: api_resources.AnyResource,
                  namespace: str, name: str) -> tuple[objects.ObjectKey, ...]:
         """Return the keys of the BMCs that have or name an object."""
         return self._users.get(bmc_resources.ObjectRef(
@@ -151,11 +149,11 @@ class Objects:
     """Objects by kind, namespace and name, in one cache for each kind."""
 
     def __init__(self) -> None:
-        self._stores: dict[api_resources.Resource[typing.Any],
-                           object_cache.ObjectCache] = {}
+        self._stores: dict[api_resources.AnyResource,
+                           object_cache.ObjectCache[typing.Any]] = {}
 
-    def put(self, resource: api_resources.Resource[ObjectT], obj: ObjectT
-            ) -> bool:
+    def put(self, resource: api_resources.Resource[objects.ObjectT],
+            obj: objects.ObjectT) -> bool:
         """Store an object, unless a newer version is cached.
 
         :param obj: is not modified
@@ -163,8 +161,8 @@ class Objects:
         """
         return self._of(resource).put(_trimmed(obj))
 
-    def deleted(self, resource: api_resources.Resource[ObjectT], obj: ObjectT
-                ) -> bool:
+    def deleted(self, resource: api_resources.Resource[objects.ObjectT],
+                obj: objects.ObjectT) -> bool:
         """Remove an object that was deleted or lost its label.
 
         :param obj: its last state
@@ -172,7 +170,7 @@ class Objects:
         """
         return bool(self._of(resource).remove(obj))
 
-    def drop(self, resource: api_resources.Resource[typing.Any],
+    def drop(self, resource: api_resources.AnyResource,
              namespace: str, name: str) -> bool:
         """Remove an object.
 
@@ -180,19 +178,19 @@ class Objects:
         """
         return self._of(resource).discard(objects.ObjectKey(namespace, name))
 
-    def get(self, resource: api_resources.Resource[ObjectT], namespace: str,
-            name: str) -> ObjectT | None:
+    def get(self, resource: api_resources.Resource[objects.ObjectT],
+            namespace: str, name: str) -> objects.ObjectT | None:
         """Return an object, the caller's own; None if it is not cached."""
         entry = self._of(resource).get(objects.ObjectKey(namespace, name))
-        return entry and entry.unpack()
+        return None if entry is None else entry.unpack()
 
-    def names(self, resource: api_resources.Resource[typing.Any]
+    def names(self, resource: api_resources.AnyResource
               ) -> list[objects.ObjectKey]:
         """Return the keys of all objects of a kind."""
         return self._of(resource).keys()
 
-    def _of(self, resource: api_resources.Resource[typing.Any]
-            ) -> object_cache.ObjectCache:
+    def _of(self, resource: api_resources.AnyResource
+            ) -> object_cache.ObjectCache[typing.Any]:
         if resource not in self._stores:
             # `put` trims a copy, as callers still use the object.
             self._stores[resource] = object_cache.ObjectCache(
@@ -362,7 +360,7 @@ class Secrets:
             return None
 
 
-def _version(obj: abc.Mapping[str, typing.Any]) -> int:
+def _version(obj: objects.AnyObject) -> int:
     return object_cache.version_number(
         obj['metadata'].get('resourceVersion')) or 0
 
@@ -382,7 +380,7 @@ def _refs(bmc: spec.Bmc) -> abc.Iterator[bmc_resources.ObjectRef]:
             bmc_resources.SECRET.kind, secret.namespace, secret.name)
 
 
-def _trimmed(obj: abc.Mapping[str, typing.Any]) -> objects.Json:
+def _trimmed(obj: objects.AnyObject) -> objects.Json:
     """Return an object without the metadata that `drift` ignores."""
     metadata = dict(obj['metadata'])
     foreign_fields = drift.foreign_fields(obj)

@@ -8,9 +8,11 @@ one, else the first false one that does not only wait for another condition.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import datetime
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import endpoints
@@ -68,8 +70,8 @@ class Condition:
 
 @dataclasses.dataclass(frozen=True)
 class BmcState:
-    """The objects on which the conditions of a BMC depend: dicts, None for
-    those that do not exist.
+    """The objects on which the conditions of a BMC depend: None for those
+    that do not exist.
 
     :param vm: the VM
     :param secret: the Secret with user name and password: the one that the
@@ -94,113 +96,105 @@ class BmcState:
         names cannot be used: see `pki.fault`
     :param user_authority: CA certificates in that Secret: see
         `pki.authorities`
-    :param validity: begin and end of the validity of that certificate, two
-        `datetime.datetime`; None if there is none
-    :param now: `datetime.datetime`
+    :param validity: begin and end of the validity of that certificate
     :param foreign: foreign objects with names of the BMC's, as 'Kind name'
     :param image_allowed: whether the BMC may use the image in its spec
     :param pod_allowed: whether all images of the present pod are allowed
     :param refused: objects that the API server rejected, as pairs of
         'Kind name' and its message
     :param waiting: whether an upgrade waits for the upgrades of other BMCs
-    :param placed: `placement.Placement`
     """
 
-    vm: dict | None = None
-    secret: dict | None = None
-    missing_keys: tuple = ()
-    unusable_keys: tuple = ()
+    vm: objects.Object | None = None
+    secret: objects.AnyObject | None = None
+    missing_keys: tuple[str, ...] = ()
+    unusable_keys: tuple[tuple[str, str], ...] = ()
     copied: bool = False
-    account: dict | None = None
-    deployment: dict | None = None
-    service: dict | None = None
+    account: objects.Json | None = None
+    deployment: objects.Json | None = None
+    service: objects.Json | None = None
     vm_service: str | None = None
     unnamable: bool = False
-    route: dict | None = None
+    route: objects.Json | None = None
     route_problem: str | None = None
     route_conflict: bool = False
     certificate: bool = False
     certificate_fault: str = ''
     user_authority: str | None = ''
-    validity: tuple | None = None
-    now: datetime.datetime | None = None
-    foreign: tuple = ()
+    validity: tuple[datetime.datetime, datetime.datetime] | None = None
+    now: datetime.datetime = datetime.datetime.fromtimestamp(0, datetime.UTC)
+    foreign: tuple[str, ...] = ()
     image_allowed: bool = True
     pod_allowed: bool = False
-    refused: tuple = ()
+    refused: tuple[tuple[str, str], ...] = ()
     waiting: bool = False
     placed: placement.Placement = placement.Placement()
 
 
-def conditions(bmc, state):
-    """Compute the conditions.
-
-    :param bmc: a `spec.Bmc`
-    :param state: `BmcState`
-    :returns: tuple of `Condition`, each type once, `READY` the last
-    """
+def conditions(bmc: spec.Bmc, state: BmcState) -> tuple[Condition, ...]:
+    """Compute the conditions: each type once, `READY` the last."""
     global _last
-    known, of, found = _last
-    if known is not bmc or of is not state:
-        found = _conditions(bmc, state)
-        _last = bmc, state, found
-    return found
+    last_bmc, last_state, computed = _last
+    if last_bmc is not bmc or last_state is not state:
+        computed = _conditions(bmc, state)
+        _last = bmc, state, computed
+    return computed
 
 
 #: Arguments and result of the last call of `conditions`: the desired state and
 #: the plan ask several times.
-_last = None, None, ()
+_last: tuple[spec.Bmc | None, BmcState | None, tuple[Condition, ...]] = (
+    None, None, ())
 
 
-def _conditions(bmc, state):
+def _conditions(bmc: spec.Bmc, state: BmcState) -> tuple[Condition, ...]:
     vm, secret = _vm(bmc, state), _secret(bmc, state)
-    found = (vm, secret, _emulator(bmc, state, vm, secret),
-             _endpoint(bmc, state))
+    causes = (vm, secret, _emulator(bmc, state, vm, secret),
+              _endpoint(bmc, state))
     # A refusal is the cause of other conditions, and the cause of a waiting
     # condition is in the one that it waits for.
     bad = sorted(
-        (one for one in found if not one.status),
-        key=lambda one: (one.reason != REFUSED, one.reason in WAITING))
+        (condition for condition in causes if not condition.status),
+        key=lambda condition: (condition.reason != REFUSED,
+                               condition.reason in WAITING))
     if bad:
-        return *found, dataclasses.replace(bad[0], type=READY)
-    return *found, Condition(READY, True, 'ServiceReady',
-                             'The BMC is ready.')
+        return *causes, dataclasses.replace(bad[0], type=READY)
+    return *causes, Condition(READY, True, 'ServiceReady',
+                              'The BMC is ready.')
 
 
-def is_starting(bmc, state) -> bool:
-    """Tell whether a BMC is not ready because its pod is starting.
-
-    :param bmc: a `spec.Bmc`
-    :param state: `BmcState`
-    """
+def is_starting(bmc: spec.Bmc, state: BmcState) -> bool:
+    """Tell whether a BMC is not ready because its pod is starting."""
     return conditions(bmc, state)[-1].reason in (
         'EmulatorStarting', 'SecretPending', 'ServicePending',
         'CertificatePending')
 
 
-def merge(old, new, generation, now):
+def merge(old: abc.Iterable[objects.Condition] | None,
+          new: abc.Iterable[Condition], generation: int, now: str
+          ) -> list[objects.Condition]:
     """Convert conditions for the status.
 
-    :param old: list of dicts, the present conditions
-    :param new: tuple of `Condition`
+    :param old: the present conditions
     :param generation: of the resource
     :param now: RFC 3339 text
-    :returns: list of dicts; ``lastTransitionTime`` stays the same where the
+    :returns: the new ones; ``lastTransitionTime`` stays the same where the
         status does
     """
-    times = {(one['type'], one['status']): one['lastTransitionTime']
-             for one in old or ()}
-    merged = []
-    for one in new:
-        status = 'True' if one.status else 'False'
+    times = {(condition['type'], condition['status']):
+             condition['lastTransitionTime'] for condition in old or ()}
+    merged: list[objects.Condition] = []
+    for condition in new:
+        status = 'True' if condition.status else 'False'
         merged.append({
-            'type': one.type, 'status': status, 'reason': one.reason,
-            'message': one.message, 'observedGeneration': generation,
-            'lastTransitionTime': times.get((one.type, status), now)})
+            'type': condition.type, 'status': status,
+            'reason': condition.reason, 'message': condition.message,
+            'observedGeneration': generation,
+            'lastTransitionTime': times.get((condition.type, status), now)})
     return merged
 
 
-def _vm(bmc, state):
+def _vm(bmc: spec.Bmc, state: BmcState) -> Condition:
     if bmc.vm.namespace != bmc.namespace and not (
             state.vm and permissions.reference_permitted(
                 bmc.namespace, state.vm)):
@@ -219,7 +213,7 @@ def _vm(bmc, state):
                      f'VirtualMachine {bmc.vm} exists.')
 
 
-def _secret(bmc, state):
+def _secret(bmc: spec.Bmc, state: BmcState) -> Condition:
     for what, why in state.refused:
         if what == _secret_object(bmc):
             return _refused(SECRET, what, why)
@@ -269,10 +263,11 @@ def _secret(bmc, state):
                      f'Secret {name} exists.')
 
 
-def _find_unusable_keys(bmc, state):
+def _find_unusable_keys(bmc: spec.Bmc, state: BmcState
+                        ) -> tuple[list[str], list[str]]:
     """Find the keys of a Secret that the BMC's protocols cannot use.
 
-    :returns: (keys, sentences that say what is accepted), both lists
+    :returns: keys, and sentences that say what is accepted
     """
     protocols = [protocol for protocol, enabled in (
         (credentials.IPMI, bmc.ipmi),
@@ -289,7 +284,8 @@ def _find_unusable_keys(bmc, state):
     return keys, advice
 
 
-def _emulator(bmc, state, vm, secret):
+def _emulator(bmc: spec.Bmc, state: BmcState, vm: Condition,
+              secret: Condition) -> Condition:
     if vm.reason == NOT_PERMITTED:
         return Condition(EMULATOR, False, 'WaitingForVirtualMachine',
                          vm.message)
@@ -322,10 +318,11 @@ def _emulator(bmc, state, vm, secret):
                          problem.message)
     if state.placed.wanted:
         return _shared(bmc, state)
-    if state.placed.serving(has_ready_pod(state)) and state.placed.served:
+    slot = state.placed.serving(has_ready_pod(state))
+    if slot and state.placed.served:
         return Condition(
             EMULATOR, True, 'PlacementWaiting', 'Shared Deployment '
-            f'{state.placed.slot.name} serves the BMC until its own pod is '
+            f'{slot.name} serves the BMC until its own pod is '
             'ready.')
     pods = (f'--namespace {bmc.namespace} '
             f'--selector {naming.LABEL}={naming.label(bmc.name)}')
@@ -337,7 +334,7 @@ def _emulator(bmc, state, vm, secret):
         Condition(EMULATOR, True, 'EmulatorReady', 'The pod is ready.'))
 
 
-def _shared(bmc, state):
+def _shared(bmc: spec.Bmc, state: BmcState) -> Condition:
     """Check the shared pod."""
     placed = state.placed
     if has_ready_pod(state) and not placed.served:
@@ -380,13 +377,12 @@ def _shared(bmc, state):
                      f'The pod of Deployment {name} serves the BMC.')
 
 
-def _deployment(name, deployment, pods):
+def _deployment(name: str, deployment: objects.Json | None, pods: str
+                ) -> Condition | None:
     """Check a Deployment.
 
-    :param name: its name
-    :param deployment: dict or None
     :param pods: options of kubectl that select its pods
-    :returns: `Condition`; None if it is ready
+    :returns: None if it is ready
     """
     if deployment is None:
         return Condition(EMULATOR, False, 'EmulatorStarting',
@@ -408,7 +404,7 @@ def _deployment(name, deployment, pods):
     return None
 
 
-def _endpoint(bmc, state):
+def _endpoint(bmc: spec.Bmc, state: BmcState) -> Condition:
     name = naming.base(bmc.name)
     if _has_foreign(state, 'Service', name):
         return _name_taken(ENDPOINT, 'Service ' + name)
@@ -419,25 +415,25 @@ def _endpoint(bmc, state):
              or _validity_problem(bmc, state) or _route_problem(bmc, state))
     if wrong is not None:
         return wrong
-    at = state.service and endpoints.host(bmc, state.service)
+    address = state.service and endpoints.host(bmc, state.service)
     second = naming.vm_service(bmc)
-    if at and state.unnamable:
+    if address and state.unnamable:
         return Condition(
             ENDPOINT, True, SECOND_NAME_INVALID,
-            f'The address of the BMC is {at}. Kubernetes before '
+            f'The address of the BMC is {address}. Kubernetes before '
             f"{'.'.join(map(str, naming.DIGITS_SINCE))} can have no Service "
             f'{second}, at which clients of KubeVirtBMC look for it, as the '
             f'name begins with a digit. Have them use Service {name}.')
-    if at and second and not state.vm_service:
+    if address and second and not state.vm_service:
         return Condition(
             ENDPOINT, True, SECOND_NAME_TAKEN,
-            f'The address of the BMC is {at}. Service {second}, at which '
+            f'The address of the BMC is {address}. Service {second}, at which '
             "clients of KubeVirtBMC look for it, is not this BMC's: another "
             'object, or another BMC, has that name. Have them use Service '
             f'{name}, or delete the other one.')
-    if at:
+    if address:
         return Condition(ENDPOINT, True, 'EndpointAssigned',
-                         f'The address of the BMC is {at}.')
+                         f'The address of the BMC is {address}.')
     if state.service and bmc.service.type == network.LOAD_BALANCER:
         return Condition(
             ENDPOINT, False, 'LoadBalancerPending',
@@ -448,10 +444,10 @@ def _endpoint(bmc, state):
                      "the operator's log.")
 
 
-def _policy_problem(bmc):
+def _policy_problem(bmc: spec.Bmc) -> Condition | None:
     """Check the networks of the NetworkPolicy.
 
-    :returns: `Condition`; None if Kubernetes accepts them
+    :returns: None if Kubernetes accepts them
     """
     if not bmc.refused_networks:
         return None
@@ -464,7 +460,7 @@ def _policy_problem(bmc):
         'zeros, and IPv4 as such.')
 
 
-def _certificate_problem(bmc, state):
+def _certificate_problem(bmc: spec.Bmc, state: BmcState) -> Condition | None:
     if (state.certificate or bmc.redfish.plain
             or not bmc.redfish.enabled):
         return None
@@ -486,10 +482,10 @@ def _certificate_problem(bmc, state):
         "created. If this lasts, see the operator's log.")
 
 
-def _validity_problem(bmc, state):
+def _validity_problem(bmc: spec.Bmc, state: BmcState) -> Condition | None:
     """Check whether a user's certificate is valid now.
 
-    :returns: `Condition`; None if it is
+    :returns: None if it is
     """
     if state.validity is None:
         return None
@@ -509,10 +505,10 @@ def _validity_problem(bmc, state):
     return None
 
 
-def _route_problem(bmc, state):
+def _route_problem(bmc: spec.Bmc, state: BmcState) -> Condition | None:
     """Check whether the BMC has the Route that its spec asks for.
 
-    :returns: `Condition`; None if it has, or needs none
+    :returns: None if it has, or needs none
     """
     if bmc.route is None:
         return None
@@ -562,42 +558,37 @@ def _route_problem(bmc, state):
         'or of the namespace.')
 
 
-def _time(when):
+def _time(when: datetime.datetime) -> str:
     return when.strftime('%Y-%m-%dT%H:%M:%SZ')
 
 
-def has_ready_pod(state):
-    """Tell whether the BMC's own pod is ready.
-
-    :param state: `BmcState`
-    """
+def has_ready_pod(state: BmcState) -> bool:
+    """Tell whether the BMC's own pod is ready."""
     present = (state.deployment or {}).get('status') or {}
     return present.get('readyReplicas', 0) > 0
 
 
-def _is_served(state):
+def _is_served(state: BmcState) -> bool:
     return has_ready_pod(state) or state.placed.served
 
 
-def pod_conflicts(bmc, state):
+def pod_conflicts(bmc: spec.Bmc, state: BmcState) -> list[str]:
     """List the foreign objects whose rights or credentials a pod would get.
 
-    :param bmc: a `spec.Bmc`
-    :param state: `BmcState`
-    :returns: list of 'Kind name'
+    :returns: 'Kind name' of each
     """
     unneeded = [f'{kind} {naming.base(bmc.name)}' for kind in (
         'ConfigMap', 'Deployment', 'NetworkPolicy', 'Role', 'RoleBinding',
         'ServiceAccount') if state.placed.wanted]
-    return [one for one in state.foreign if one not in unneeded
-            and not one.startswith(('Service ', 'Route '))]
+    return [subject for subject in state.foreign if subject not in unneeded
+            and not subject.startswith(('Service ', 'Route '))]
 
 
-def _has_foreign(state, kind, name) -> bool:
+def _has_foreign(state: BmcState, kind: str, name: str) -> bool:
     return f'{kind} {name}' in state.foreign
 
 
-def _name_taken(type_, what):
+def _name_taken(type_: str, what: str) -> Condition:
     return Condition(
         type_, False, NAME_TAKEN,
         f'{what} exists already and was not created for this BMC. The '
@@ -605,13 +596,13 @@ def _name_taken(type_, what):
         'name.')
 
 
-def _secret_object(bmc):
-    """:returns: object whose refusal belongs to condition `SECRET`"""
+def _secret_object(bmc: spec.Bmc) -> str:
+    """Name the object whose refusal belongs to condition `SECRET`."""
     return 'Secret ' + naming.auth(bmc.name)
 
 
-def _endpoint_objects(bmc):
-    """:returns: objects whose refusal belongs to condition `ENDPOINT`"""
+def _endpoint_objects(bmc: spec.Bmc) -> tuple[str, ...]:
+    """Name the objects whose refusal belongs to condition `ENDPOINT`."""
     return ('Service ' + naming.base(bmc.name),
             f'Service {naming.vm_service(bmc)}',
             'Secret ' + naming.tls(bmc.name),
@@ -620,13 +611,14 @@ def _endpoint_objects(bmc):
             'Route ' + naming.route(bmc))
 
 
-def _refused(type_, what, why):
+def _refused(type_: str, what: str, why: str) -> Condition:
     return Condition(
         type_, False, REFUSED,
         f'The API server refused the write of {what}: {why}')
 
 
-def _not_permitted(type_, bmc, kind, reference):
+def _not_permitted(type_: str, bmc: spec.Bmc, kind: str,
+                   reference: spec.Reference) -> Condition:
     return Condition(
         type_, False, NOT_PERMITTED,
         f'{kind} {reference} does not permit BMCs of namespace '
@@ -634,49 +626,48 @@ def _not_permitted(type_, bmc, kind, reference):
         f'{permissions.ANNOTATION}={bmc.namespace}.')
 
 
-def status(bmc, state, old, now):
+def status(bmc: spec.Bmc, state: BmcState,
+           old: objects.VirtualMachineBMCStatus, now: str
+           ) -> objects.VirtualMachineBMCStatus:
     """Make the status of a BMC.
 
-    :param bmc: a `spec.Bmc`
-    :param state: a `BmcState`
-    :param old: dict, the present status
+    :param old: the present status
     :param now: RFC 3339 text
-    :returns: dict
     """
-    found = conditions(bmc, state)
-    made = {
+    computed = conditions(bmc, state)
+    new: objects.VirtualMachineBMCStatus = {
         'observedGeneration': bmc.generation,
         'virtualMachine': bmc.vm.name if bmc.vm.namespace == bmc.namespace
         else str(bmc.vm),
-        'conditions': merge(old.get('conditions'), found, bmc.generation,
+        'conditions': merge(old.get('conditions'), computed, bmc.generation,
                             now)}
-    made['conditions'][-1:-1] = [
-        one for one in old.get('conditions') or () if one['type'] == HOST]
+    new['conditions'][-1:-1] = [
+        condition for condition in old.get('conditions') or ()
+        if condition['type'] == HOST]
     if 'bareMetalHost' in old:
-        made['bareMetalHost'] = old['bareMetalHost']
-    if any(one.type == SECRET and one.status for one in found):
-        made['authSecret'] = deployments.auth_secret(bmc)
-    made['placement'] = _placement(bmc, state)
-    made.update((name, value) for name, value in endpoints.status(
-        bmc, state.service, state.route).items() if value)
-    return made
+        new['bareMetalHost'] = old['bareMetalHost']
+    if any(condition.type == SECRET and condition.status
+           for condition in computed):
+        new['authSecret'] = deployments.auth_secret(bmc)
+    new['placement'] = _placement(bmc, state)
+    new.update(endpoints.status(bmc, state.service, state.route))
+    return new
 
 
-def _placement(bmc, state):
-    at = state.placed.serving(has_ready_pod(state))
-    if at is not None:
-        return {'type': placement.SHARED, 'deployment': at.name,
-                'slot': at.number}
+def _placement(bmc: spec.Bmc, state: BmcState) -> objects.Json:
+    slot = state.placed.serving(has_ready_pod(state))
+    if slot is not None:
+        return {'type': placement.SHARED, 'deployment': slot.name,
+                'slot': slot.number}
     if state.placed.wanted and state.deployment is None:
         return {'type': placement.SHARED}
     return {'type': placement.PER_VM, 'deployment': naming.base(bmc.name)}
 
 
-def ready_reason(status):
+def ready_reason(status: objects.VirtualMachineBMCStatus) -> str:
     """Find the reason of the condition Ready.
 
-    :param status: dict
     :returns: one word; '' if there is none yet
     """
-    return next((one.get('reason', '') for one in status.get(
-        'conditions') or () if one.get('type') == READY), '')
+    return next((condition.get('reason', '') for condition in status.get(
+        'conditions') or () if condition.get('type') == READY), '')

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import collections
+from collections import abc
 import logging
 import time
+import typing
 
+from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
@@ -33,6 +37,10 @@ from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import vm_cleanup
 from sushy_kubevirt.operator import workqueue
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import command_line
+    from sushy_kubevirt.operator import metrics as metrics_module
+
 LOG = logging.getLogger(__name__)
 
 #: Number of BMCs that are reconciled at the same time.
@@ -47,23 +55,22 @@ _CLOSE_SECONDS = 5
 #: Counted as the reason of Ready for a BMC without a status.
 _NEW = 'New'
 
+_Resource: typing.TypeAlias = api_resources.AnyResource
+
 
 class Controller:
     """The work of the replica that holds the Lease.
 
-    :param options: `command_line.Options`
-    :param client: an `api.Api`
-    :param metrics: `metrics.Metrics`
-
-    ``listed`` is an `asyncio.Event`, set when all resources were listed once;
-    ``has_host`` another one, set when a BMC has a BareMetalHost, or a
-    condition that says why not.
+    ``listed`` is set when all resources were listed once, ``has_host`` when a
+    BMC has a BareMetalHost, or a condition that says why not.
     """
 
-    def __init__(self, options, client, metrics) -> None:
+    def __init__(self, options: command_line.Options, client: api.Api,
+                 metrics: metrics_module.Metrics) -> None:
         self._api = client
         self._metrics = metrics
-        self._namespaces = options.namespaces or (None,)
+        self._namespaces: tuple[str | None, ...] = (
+            options.namespaces or (None,))
         self._system = options.system_namespace
         self._cache = cache.Cache(client)
         self._vm_cleanup = vm_cleanup.VmCleanup(client, self._cache)
@@ -82,11 +89,11 @@ class Controller:
             options, client, self._cache, self._authority, self._rollout,
             self._foreign_objects, self._shards)
         self._queue = workqueue.Queue(self._reconcile, WORKERS)
-        self._reasons = {}
-        self._counts = collections.Counter()
-        self._without_vm = set()
-        self._tasks = []
-        self._unlisted = set()
+        self._reasons: dict[objects.ObjectKey, str] = {}
+        self._counts: collections.Counter[str] = collections.Counter()
+        self._without_vm: set[objects.ObjectKey] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._unlisted: set[tuple[_Resource, str | None]] = set()
         self._wants_route = asyncio.Event()
         self.has_host = asyncio.Event()
         self.listed = asyncio.Event()
@@ -118,16 +125,16 @@ class Controller:
         await self._shards.close(_CLOSE_SECONDS)
         await self._queue.close(_CLOSE_SECONDS)
 
-    def deny(self, hosts) -> None:
+    def deny(self, hosts: tuple[str, ...]) -> None:
         """Replace the cluster's hosts, and have all BMCs reconciled.
 
-        :param hosts: tuple, see `config_map.Denied`
+        :param hosts: see `config_map.Denied`
         """
         self._reconciler.deny(hosts)
         self._shards.deny(hosts)
         self._wake(self._cache.bmcs())
 
-    def problem(self):
+    def problem(self) -> str | None:
         """Tell why this replica is not ready.
 
         :returns: a sentence without full stop; None if it is ready
@@ -139,16 +146,18 @@ class Controller:
         return None
 
     @property
-    def tasks(self):
+    def tasks(self) -> tuple[asyncio.Task[None], ...]:
         """Tasks of the watches. If one ends, the operator must end too, as it
         would miss changes."""
         return tuple(self._tasks)
 
-    def _start(self, watch, resource, namespace) -> None:
+    def _start(self, watch: abc.Callable[[_Resource, str | None],
+                                         abc.Coroutine[None, None, None]],
+               resource: _Resource, namespace: str | None) -> None:
         self._unlisted.add((resource, namespace))
         self._tasks.append(asyncio.create_task(watch(resource, namespace)))
 
-    def _set_listed(self, resource, namespace) -> None:
+    def _set_listed(self, resource: _Resource, namespace: str | None) -> None:
         """Note that a collection was listed; start when it was the last."""
         self._unlisted.discard((resource, namespace))
         if self._unlisted or self.listed.is_set():
@@ -156,36 +165,38 @@ class Controller:
         self.listed.set()
         self._shards.start()
         self._shards.load()
-        for namespace, name in self._cache.bmcs():
+        for key in self._cache.bmcs():
             self._rollout.update(
-                (namespace, name), rollout.is_stopped(
+                key, rollout.is_stopped(
                     self._cache.objects.get(
-                        bmc_resources.DEPLOYMENT, namespace,
-                        naming.base(name))))
-            self._queue.add((namespace, name))
+                        bmc_resources.DEPLOYMENT, key.namespace,
+                        naming.base(key.name))))
+            self._queue.add(key)
         self._queue.start()
         self._vm_cleanup.enqueue_all()
         self._orphaned_rbac.enqueue_all()
 
     # The watches
 
-    async def _watch_bmcs(self, resource, namespace) -> None:
-        async for kind, found in self._api.watch(resource, namespace):
+    async def _watch_bmcs(self, resource: _Resource, namespace: str | None
+                          ) -> None:
+        async for kind, content in self._api.watch(resource, namespace):
             if kind == api.LISTED:
                 for key in self._cache.bmcs():
-                    if key not in found and namespace in (None, key[0]):
+                    if key not in content and namespace in (
+                            None, key.namespace):
                         await self._check_unlisted_bmc(key)
                 if self.listed.is_set():
                     self._orphaned_rbac.enqueue_all()
                 self._set_listed(resource, namespace)
             elif kind == 'DELETED':
-                self._delete_bmc(found)
+                self._delete_bmc(content)
             else:
-                self._put_bmc(found)
+                self._put_bmc(content)
 
-    def _put_bmc(self, body) -> None:
+    def _put_bmc(self, body: objects.VirtualMachineBMC) -> None:
         metadata = body['metadata']
-        key = metadata['namespace'], metadata['name']
+        key = objects.ObjectKey(metadata['namespace'], metadata['name'])
         bmc = spec.read(body)
         if not bmc.vm.name:
             if key not in self._without_vm:
@@ -196,7 +207,7 @@ class Controller:
                     bmc_resources.BMC.kind, *key)
             return
         if naming.HOST_FINALIZER in (metadata.get('finalizers') or ()) or any(
-                one['type'] == conditions.HOST for one in (
+                condition['type'] == conditions.HOST for condition in (
                     body.get('status') or {}).get('conditions') or ()):
             self.has_host.set()
         if bmc.route:
@@ -207,7 +218,7 @@ class Controller:
             self._wake((key, *(() if known else self._users_of(
                 bmc_resources.BMC, body))))
 
-    async def _check_unlisted_bmc(self, key) -> None:
+    async def _check_unlisted_bmc(self, key: objects.ObjectKey) -> None:
         """Drop a BMC that is missing in a list, unless it is newer."""
         try:
             await self._api.get(bmc_resources.BMC, *key, metadata_only=True)
@@ -218,9 +229,9 @@ class Controller:
             LOG.info('%s %s/%s was not listed and could not be read: %s',
                      bmc_resources.BMC.kind, *key, e)
 
-    def _delete_bmc(self, found) -> None:
-        metadata = found['metadata']
-        key = metadata['namespace'], metadata['name']
+    def _delete_bmc(self, deleted: objects.VirtualMachineBMC) -> None:
+        metadata = deleted['metadata']
+        key = objects.ObjectKey(metadata['namespace'], metadata['name'])
         body = self._cache.bmc(key)
         is_cached = body is not None and (
             body['metadata']['uid'] == metadata['uid'])
@@ -231,38 +242,39 @@ class Controller:
             self._orphaned_rbac.enqueue_all()
         if body is None or is_cached:
             self._drop_bmc(key)
-            self._cache.objects.deleted(bmc_resources.BMC, found)
+            self._cache.objects.deleted(bmc_resources.BMC, deleted)
 
-    def _drop_bmc(self, key) -> None:
+    def _drop_bmc(self, key: objects.ObjectKey) -> None:
         body = self._cache.bmc(key)
         self._cache.drop_bmc(key)
         if body:
             bmc = spec.read(body)
             self._vm_cleanup.enqueue(bmc.vm.namespace, bmc.vm.name)
-            for resource, *at in observed_state.object_refs(bmc):
+            for resource, namespace, name in observed_state.object_refs(bmc):
                 if resource in orphaned_rbac.KINDS:
-                    self._orphaned_rbac.enqueue(*at)
+                    self._orphaned_rbac.enqueue(namespace, name)
         self._without_vm.discard(key)
         self._queue.forget(key)
         self._wake(self._cache.users_of(bmc_resources.BMC, *key))
         self._count(key)
         self._forget(key)
 
-    def _forget(self, key) -> None:
+    def _forget(self, key: objects.ObjectKey) -> None:
         self._shards.release(key)
         self._reconciler.forget(key)
         self._rollout.forget(key)
         self._foreign_objects.forget(key)
 
-    async def _watch_owned(self, resource, namespace) -> None:
-        objects = self._cache.objects
-        async for kind, found in self._api.watch(
+    async def _watch_owned(self, resource: _Resource, namespace: str | None
+                           ) -> None:
+        owned = self._cache.objects
+        async for kind, content in self._api.watch(
                 resource, namespace, label_selector=naming.OURS):
             if kind == api.LISTED:
-                for at in self._drop_unlisted(
-                        resource, namespace, found, objects.names(resource),
-                        objects.drop):
-                    self._shards.seen(resource, *at)
+                for key in self._drop_unlisted(
+                        resource, namespace, content, owned.names(resource),
+                        owned.drop):
+                    self._shards.seen(resource, *key)
                 if resource == bmc_resources.ROUTE:
                     self._set_route_problem(namespace, None)
                 if self.listed.is_set():
@@ -270,26 +282,27 @@ class Controller:
                 self._set_listed(resource, namespace)
                 continue
             is_gone = kind == 'DELETED'
-            changed = (objects.deleted if is_gone else objects.put)(
-                resource, found)
+            changed = (owned.deleted if is_gone else owned.put)(
+                resource, content)
+            metadata = content['metadata']
             if resource == bmc_resources.ROLE:
-                self._vm_cleanup.role_changed(found['metadata']['namespace'])
+                self._vm_cleanup.role_changed(metadata['namespace'])
             if not changed:
                 continue
             if resource in orphaned_rbac.KINDS and not is_gone:
-                self._orphaned_rbac.enqueue(found['metadata']['namespace'],
-                                            found['metadata']['name'])
-            self._shards.seen(resource, found['metadata']['namespace'],
-                              found['metadata']['name'],
-                              found if is_gone else None)
-            keys = self._users_of(resource, found)
+                self._orphaned_rbac.enqueue(metadata['namespace'],
+                                            metadata['name'])
+            self._shards.seen(resource, metadata['namespace'],
+                              metadata['name'], content if is_gone else None)
+            keys = self._users_of(resource, content)
             if resource == bmc_resources.DEPLOYMENT:
                 for key in keys:
                     self._rollout.update(key, rollout.is_stopped(
-                        None if is_gone else found))
+                        None if is_gone else content))
             self._wake(keys)
 
-    async def _watch_routes(self, resource, namespace) -> None:
+    async def _watch_routes(self, resource: _Resource, namespace: str | None
+                            ) -> None:
         """Watch Routes as soon as there are any.
 
         Where they do not exist, the API server is asked for them only after a
@@ -311,12 +324,14 @@ class Controller:
             await asyncio.sleep(ROUTE_SECONDS)
         await self._watch_owned(resource, namespace)
 
-    def _set_route_problem(self, namespace, problem) -> None:
+    def _set_route_problem(self, namespace: str | None, problem: str | None
+                           ) -> None:
         if self._cache.route_problems[namespace] != problem:
             self._cache.route_problems[namespace] = problem
             self._wake(self._cache.bmcs())
 
-    async def _route_problem(self, resource, namespace):
+    async def _route_problem(self, resource: _Resource, namespace: str | None
+                             ) -> str | None:
         """Find why there are no Routes.
 
         :returns: `routes.MISSING`, `routes.FORBIDDEN`, or None
@@ -330,43 +345,48 @@ class Controller:
             return routes.FORBIDDEN
         return None
 
-    async def _watch_vms(self, resource, namespace) -> None:
+    async def _watch_vms(self, resource: _Resource, namespace: str | None
+                         ) -> None:
         await self._watch_metadata(resource, namespace, self._cache.machines,
                                    self._see_vm)
 
-    def _see_vm(self, namespace, kind, found) -> None:
+    def _see_vm(self, namespace: str | None, kind: str, content: typing.Any
+                ) -> None:
         if kind != api.LISTED:
-            self._vm_cleanup.enqueue(found['metadata']['namespace'],
-                                     found['metadata']['name'])
+            self._vm_cleanup.enqueue(content['metadata']['namespace'],
+                                     content['metadata']['name'])
 
-    async def _watch_secrets(self, resource, namespace) -> None:
+    async def _watch_secrets(self, resource: _Resource, namespace: str | None
+                             ) -> None:
         # Read the Secrets that were created for BMCs with one list; later,
         # each is read by name.
-        async for kind, found in self._api.watch(
+        async for kind, content in self._api.watch(
                 resource, namespace, label_selector=naming.OURS):
             if kind == api.LISTED:
                 break
-            self._cache.secrets.take(found)
+            self._cache.secrets.take(content)
         await self._watch_metadata(resource, namespace, self._cache.secrets,
                                    self._vm_cleanup.see_secret)
 
-    async def _watch_metadata(self, resource, namespace, cached, see) -> None:
+    async def _watch_metadata(
+            self, resource: _Resource, namespace: str | None,
+            cached: cache.VirtualMachines | cache.Secrets,
+            see: abc.Callable[[str | None, str, typing.Any], None]) -> None:
         """Watch the metadata of a kind.
 
-        :param cached: `cache.VirtualMachines` or `cache.Secrets`
-        :param see: function of namespace, type and object of each event
+        :param see: takes the namespace, and type and content of each event
         """
-        async for kind, found in self._api.watch(
+        async for kind, content in self._api.watch(
                 resource, namespace, metadata_only=True):
-            see(namespace, kind, found)
+            see(namespace, kind, content)
             if kind == api.LISTED:
-                self._drop_unlisted(resource, namespace, found,
+                self._drop_unlisted(resource, namespace, content,
                                     cached.names(),
-                                    lambda _, *at: cached.drop(*at))
+                                    lambda _, *key: cached.drop(*key))
                 self._set_listed(resource, namespace)
                 continue
-            if (cached.deleted if kind == 'DELETED' else cached.put)(found):
-                self._wake(self._users_of(resource, found))
+            if (cached.deleted if kind == 'DELETED' else cached.put)(content):
+                self._wake(self._users_of(resource, content))
 
     async def _watch_authority(self) -> None:
         """Have the certificate authority read again when it changes."""
@@ -381,21 +401,26 @@ class Controller:
             elif kind == api.LISTED:
                 first = False
 
-    def _drop_unlisted(self, resource, namespace, listed, cached, drop):
-        """:returns: list of what was dropped"""
-        gone = [at for at in cached
-                if at not in listed and namespace in (None, at[0])]
-        for at in gone:
-            drop(resource, *at)
-            self._wake(self._cache.users_of(resource, *at))
+    def _drop_unlisted(
+            self, resource: _Resource, namespace: str | None,
+            listed: set[objects.ObjectKey], cached: list[objects.ObjectKey],
+            drop: abc.Callable[[_Resource, str, str], bool]
+    ) -> list[objects.ObjectKey]:
+        """Drop what a list does not have any more; return its keys."""
+        gone = [key for key in cached if key not in listed
+                and namespace in (None, key.namespace)]
+        for key in gone:
+            drop(resource, *key)
+            self._wake(self._cache.users_of(resource, *key))
         return gone
 
-    def _users_of(self, resource, obj):
+    def _users_of(self, resource: _Resource, obj: objects.Object
+                  ) -> tuple[objects.ObjectKey, ...]:
         metadata = obj['metadata']
         return self._cache.users_of(resource, metadata['namespace'],
                                     metadata['name'])
 
-    def _wake(self, keys) -> None:
+    def _wake(self, keys: abc.Iterable[objects.ObjectKey]) -> None:
         if not self.listed.is_set():
             # All BMCs are queued when all resources are listed.
             return
@@ -403,7 +428,9 @@ class Controller:
             self._queue.add(key)
         self._metrics.set_queue_length(len(self._queue))
 
-    def _wake_stopped(self, keys) -> None:
+    def _wake_stopped(
+            self, keys: abc.Iterable[objects.ObjectKey | placement.ShardKey]
+    ) -> None:
         """Wake the BMCs and shards for which there is a slot of the rollout.
         """
         for key in keys:
@@ -414,7 +441,7 @@ class Controller:
 
     # Reconciling
 
-    async def _reconcile(self, key):
+    async def _reconcile(self, key: objects.ObjectKey) -> float | None:
         began, failed = time.monotonic(), True
         self._metrics.set_queue_length(len(self._queue))
         try:
@@ -430,7 +457,7 @@ class Controller:
                 # the watch did, or have stored state after the deletion.
                 self._forget(key)
 
-    def _count(self, key) -> None:
+    def _count(self, key: objects.ObjectKey) -> None:
         """Count the BMCs by the reason of their condition Ready."""
         before = self._reasons.pop(key, None)
         if before is not None:

@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import ipaddress
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import routes
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import spec
 
 #: Key of the ConfigMap with the CA certificate.
 AUTHORITY_KEY = 'ca.crt'
@@ -20,11 +25,10 @@ SYSTEM = '/redfish/v1/Systems/1'
 _DEFAULT_PORTS = {'https': 443, 'http': 80}
 
 
-def host(bmc, service):
+def host(bmc: spec.Bmc, service: objects.Json) -> str | None:
     """Find the address for clients.
 
-    :param bmc: a `spec.Bmc`
-    :param service: dict, the Service as the cluster has it
+    :param service: as the cluster has it
     :returns: address or host name; None while there is none
     """
     if bmc.service.type == network.LOAD_BALANCER:
@@ -32,76 +36,79 @@ def host(bmc, service):
     return cluster_ip(service)
 
 
-def cluster_ip(service):
-    """:returns: address of a Service within the cluster, or None"""
-    found = service['spec'].get('clusterIP')
-    return found if found and found != 'None' else None
+def cluster_ip(service: objects.Json) -> str | None:
+    """Return the address of a Service within the cluster."""
+    address = service['spec'].get('clusterIP')
+    return address if address and address != 'None' else None
 
 
-def names(bmc, service, second=None, route=None):
+def names(bmc: spec.Bmc, service: objects.Json, second: str | None = None,
+          route: objects.Json | None = None) -> tuple[str, ...]:
     """List the subject alternative names of a BMC's certificate.
 
-    :param bmc: a `spec.Bmc`
-    :param service: dict, the Service as the cluster has it
-    :param second: name of its second Service, or None
-    :param route: dict, the Route as the cluster has it, or None
-    :returns: tuple of names and addresses
+    :param service: as the cluster has it
+    :param second: name of its second Service
+    :param route: as the cluster has it
+    :returns: names and addresses
     """
-    found = []
+    result: list[str] = []
     for name in filter(None, (naming.base(bmc.name), second)):
         inner = f'{name}.{bmc.namespace}'
-        found += inner + '.svc', name, inner, inner + '.svc.cluster.local'
-    found += filter(None, [cluster_ip(service)])
+        result += inner + '.svc', name, inner, inner + '.svc.cluster.local'
+    result += filter(None, [cluster_ip(service)])
     if bmc.service.type == network.LOAD_BALANCER:
         # Some load balancer controllers read the name from an annotation that
         # users set: exclude names of other Services.
-        found += [one for one in _balancers(service)
-                  if not _is_of_the_cluster(one)]
+        result += [name for name in _balancers(service)
+                   if not _is_of_the_cluster(name)]
     if bmc.route and bmc.route.termination == routes.PASSTHROUGH:
-        found += [one for one in routes.generated_hosts(bmc, route)
-                  if not _is_of_the_cluster(one)]
-    return tuple(dict.fromkeys(found))
+        result += [name for name in routes.generated_hosts(bmc, route)
+                   if not _is_of_the_cluster(name)]
+    return tuple(dict.fromkeys(result))
 
 
-def _is_of_the_cluster(name):
+def _is_of_the_cluster(name: str) -> bool:
     parts = name.lower().rstrip('.').split('.')
     return 'svc' in parts or len(parts) == 1 and ':' not in name
 
 
-def status(bmc, service, route=None):
+def status(bmc: spec.Bmc, service: objects.Json | None,
+           route: objects.Json | None = None
+           ) -> objects.VirtualMachineBMCStatus:
     """Make the part of the status with the BMC's addresses.
 
-    :param bmc: a `spec.Bmc`
-    :param service: dict, the Service as the cluster has it; None if there
-        is none
-    :param route: dict, the Route as the cluster has it; None if there is none
-    :returns: dict of ``serviceIP``, ``clusterIP`` and ``endpoints``, each
-        of them None when it is not known
+    :param service: as the cluster has it
+    :param route: as the cluster has it
+    :returns: ``serviceIP``, ``clusterIP`` and ``endpoints`` as far as they
+        are known
     """
-    found = {'serviceIP': None, 'clusterIP': None, 'endpoints': None}
+    addresses: objects.VirtualMachineBMCStatus = {}
     if service is None:
-        return found
-    found['serviceIP'] = found['clusterIP'] = cluster_ip(service)
-    made, at = {}, host(bmc, service)
+        return addresses
+    internal = cluster_ip(service)
+    if internal:
+        addresses['serviceIP'] = addresses['clusterIP'] = internal
+    urls: objects.Json = {}
+    address = host(bmc, service)
     ports = {port['name']: port['port'] for port in service['spec']['ports']}
-    if at and deployments.REDFISH in ports and bmc.redfish.enabled:
-        made['redfish'] = _redfish(bmc, at, ports[deployments.REDFISH])
-    if at and deployments.IPMI in ports and bmc.ipmi:
+    if address and deployments.REDFISH in ports and bmc.redfish.enabled:
+        urls['redfish'] = _redfish(bmc, address, ports[deployments.REDFISH])
+    if address and deployments.IPMI in ports and bmc.ipmi:
         port = ports[deployments.IPMI]
-        made['ipmi'] = {'address': f'{bracketed(at)}:{port}',
-                        'host': at, 'port': port}
+        urls['ipmi'] = {'address': f'{bracketed(address)}:{port}',
+                        'host': address, 'port': port}
     if bmc.route and routes.hosts(route):
         # Without the address of a load balancer too.
         name = routes.hosts(route)[0]
-        made['route'] = {'host': name, 'url': f'https://{name}{SYSTEM}'}
-    found['endpoints'] = made or None
-    return found
+        urls['route'] = {'host': name, 'url': f'https://{name}{SYSTEM}'}
+    if urls:
+        addresses['endpoints'] = urls
+    return addresses
 
 
-def authority(bmc, bundle):
+def authority(bmc: spec.Bmc, bundle: str) -> objects.Json:
     """Make the ConfigMap with the CA certificates for clients.
 
-    :param bmc: a `spec.Bmc`
     :param bundle: PEM text
     """
     return {'apiVersion': 'v1', 'kind': 'ConfigMap',
@@ -109,28 +116,29 @@ def authority(bmc, bundle):
             'data': {AUTHORITY_KEY: bundle}}
 
 
-def _redfish(bmc, at, port):
+def _redfish(bmc: spec.Bmc, address: str, port: int) -> objects.Json:
     scheme = 'http' if bmc.redfish.plain else 'https'
-    where = bracketed(at)
+    location = bracketed(address)
     if port != _DEFAULT_PORTS[scheme]:
-        where = f'{where}:{port}'
-    found = {'url': f'{scheme}://{where}{SYSTEM}'}
+        location = f'{location}:{port}'
+    endpoint: objects.Json = {'url': f'{scheme}://{location}{SYSTEM}'}
     if not bmc.redfish.plain and not bmc.redfish.secret:
-        found['certificateAuthority'] = {
+        endpoint['certificateAuthority'] = {
             'configMap': naming.authority(bmc.name), 'key': AUTHORITY_KEY}
-    return found
+    return endpoint
 
 
-def _balancers(service):
+def _balancers(service: objects.Json) -> list[str]:
     ingress = ((service.get('status') or {}).get('loadBalancer') or {}).get(
         'ingress') or ()
     return [entry.get('ip') or entry.get('hostname') for entry in ingress
             if entry.get('ip') or entry.get('hostname')]
 
 
-def bracketed(at):
-    """:returns: a host as in a URL, an IPv6 address in brackets"""
+def bracketed(host: str) -> str:
+    """Write a host as in a URL, an IPv6 address in brackets."""
     try:
-        return f'[{at}]' if ipaddress.ip_address(at).version == 6 else at
+        address = ipaddress.ip_address(host)
     except ValueError:
-        return at
+        return host
+    return f'[{host}]' if address.version == 6 else host
