@@ -8,10 +8,13 @@ a view are the same for all routes, including sushy-emulator's own.
 
 from __future__ import annotations
 
+from collections import abc
 import functools
+import typing
 
 import flask
 
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import authorization
 from sushy_kubevirt.redfish.protocol import error_responses
@@ -49,6 +52,9 @@ from sushy_kubevirt.redfish.resources import update_service
 from sushy_kubevirt.redfish.resources import virtual_media
 from sushy_kubevirt.redfish.resources import web_page
 
+if typing.TYPE_CHECKING:
+    from werkzeug import wrappers
+
 #: Modules of `resources` that serve a route; each has ``ROUTES``.
 MODULES = (
     account_service,
@@ -80,22 +86,22 @@ MODULES = (
 )
 
 
-def _adapt_view(feature, view):
+def _adapt_view(feature: str, view: routing.View) -> routing.View:
     """Adapt a view of this project to the way Flask calls views.
 
     A view of a system receives the machine that
     `system_access.resolve_system` found instead of the identity in the URL.
 
     :param feature: lowest feature set in which the route is served
-    :param view: function that returns a Flask response
     :returns: function for Flask; it answers 404 below that feature set
     """
     least = routing.FEATURE_SETS.index(feature)
 
     @functools.wraps(view)
-    def adapted(identity=None, **arguments):
+    def adapted(identity: str | None = None, **arguments: str
+                ) -> flask.Response:
         if least and routing.FEATURE_SETS.index(
-                flask.current_app.feature_set) < least:
+                application.current().feature_set) < least:
             raise error_responses.uri_not_found()
         machine = flask.g.machine
         if machine is not None:
@@ -109,7 +115,7 @@ def _adapt_view(feature, view):
 
 # Checks before every view, in this order. The first that returns a response
 # ends the request.
-_CHECKS = (
+_CHECKS: tuple[abc.Callable[[], wrappers.Response | None], ...] = (
     authentication.authenticate,
     authorization.check,
     request_validation.check,
@@ -121,12 +127,12 @@ _CHECKS = (
 )
 
 
-def _check():
+def _check() -> wrappers.Response | None:
     """Run all checks (Flask's before_request).
 
     One function, because Flask adds overhead for each one registered.
 
-    :returns: None, or the response of the check that answered
+    :returns: the response of the check that answered
     """
     for check in _CHECKS:
         answer = check()
@@ -135,19 +141,19 @@ def _check():
     return None
 
 
-def _routes():
+def _routes() -> list[routing.Route]:
     return [route for module in MODULES for route in module.ROUTES]
 
 
-def replaced_endpoints():
-    """Return a set of sushy-emulator's endpoints that are replaced here."""
+def replaced_endpoints() -> set[str]:
+    """Return sushy-emulator's endpoints that are replaced here."""
     return {route.endpoint for route in _routes() if route.rule is None}
 
 
-def install(app):
+def install(app: application.Application) -> None:
     """Install views, checks and error handler into an application.
 
-    :param app: sushy-emulator's application, before its first request
+    :param app: an application before its first request
     :raises: `RuntimeError` if this sushy-tools lacks an expected endpoint
     """
     moved = sorted(replaced_endpoints() - set(app.view_functions))

@@ -12,15 +12,23 @@ are checked by `sushy_kubevirt.redfish.services.authenticator`, privileges by
 from __future__ import annotations
 
 import base64
+from collections import abc
 import ipaddress
+import typing
 
 import flask
 
 from sushy_kubevirt.bmc import shares
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import authenticator
+
+if typing.TYPE_CHECKING:
+    from wsgiref import types
+
+    from sushy_kubevirt.redfish.services import service_context
 
 SESSIONS = '/redfish/v1/SessionService/Sessions'
 
@@ -48,67 +56,70 @@ _TOKEN_PROTOCOL = 'x-auth-token.'
 #: WSGI environ key of the account, for internal requests.
 _ACCOUNT_KEY = 'sushy_kubevirt.account'
 
+_Address: typing.TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+_Network: typing.TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
 
 def authenticate() -> None:
     """Store the account of the request in ``flask.g.account``.
 
-    For Flask's before_request. The account is an `account_files.Account`, or
-    None if no accounts are configured or the request needs no login.
+    For Flask's before_request. The account is None if no accounts are
+    configured or the request needs no login.
 
     :raises: `error_responses.RedfishError`: 401 wrong, missing or unusable
         credentials, 503 too many simultaneous logins
     """
     environ = flask.request.environ
-    found = environ.get(_ACCOUNT_KEY)
-    if found is None:
-        found = _account(environ)
-        if found is not None:
+    account = environ.get(_ACCOUNT_KEY)
+    if account is None:
+        account = _account(environ)
+        if account is not None:
             # None is not stored: an internal request made within this one
             # may need a login.
-            environ[_ACCOUNT_KEY] = found
-            identify(environ, found)
-    flask.g.account = found
+            environ[_ACCOUNT_KEY] = account
+            identify(environ, account)
+    flask.g.account = account
 
 
-def wants_websocket():
+def wants_websocket() -> bool:
     """Tell whether the request asks for a WebSocket that its route has."""
     rule = flask.request.url_rule
     return rule is not None and rule.websocket
 
 
-def subprotocols(environ):
-    """Return a list of the values of Sec-WebSocket-Protocol."""
-    return [one.strip() for one in environ.get(
+def subprotocols(environ: types.WSGIEnvironment) -> list[str]:
+    """Return the values of Sec-WebSocket-Protocol."""
+    return [name.strip() for name in environ.get(
         'HTTP_SEC_WEBSOCKET_PROTOCOL', '').split(',')]
 
 
-def token():
-    """Return the token of the request's session, or None.
+def token() -> str | None:
+    """Return the token of the request's session.
 
     A browser cannot set X-Auth-Token of a WebSocket; there the token is also
     accepted as a subprotocol.
     """
     environ = flask.request.environ
-    found = environ.get('HTTP_X_AUTH_TOKEN')
-    if found is None and wants_websocket():
-        for one in subprotocols(environ):
-            if one.startswith(_TOKEN_PROTOCOL):
-                return one.removeprefix(_TOKEN_PROTOCOL)
-    return found
+    if 'HTTP_X_AUTH_TOKEN' not in environ and wants_websocket():
+        for name in subprotocols(environ):
+            if name.startswith(_TOKEN_PROTOCOL):
+                return name.removeprefix(_TOKEN_PROTOCOL)
+    return environ.get('HTTP_X_AUTH_TOKEN')
 
 
-def still_authorized():
+def still_authorized() -> abc.Callable[[], bool]:
     """Return a function that tells whether the client is still logged in.
 
     For responses that last. Each call counts as use of the session and extends
     it. It may block.
     """
     login, sessions = services().login, services().sessions
-    account, secret = flask.g.account, token()
+    account: account_files.Account | None = flask.g.account
+    secret = token()
     if account is None:
         return lambda: True
 
-    def authorized():
+    def authorized() -> bool:
         now = login.account(account.name)
         return (now is not None and now.signature == account.signature
                 and (secret is None or sessions.find(secret) is not None))
@@ -116,23 +127,23 @@ def still_authorized():
     return authorized
 
 
-def owner():
+def owner() -> str:
     """Return to whose share the request belongs, see `shares`.
 
     :returns: name of its account; without one, the network of the client
         behind a colon, which no name contains
     """
-    account = flask.g.account
+    account: account_files.Account | None = flask.g.account
     return ':' + shares.network(client_address()) if account is None else (
         account.name)
 
 
-def services():
+def services() -> service_context.Services:
     """Return the services of this application: accounts, sessions, events."""
-    return flask.current_app.sushy_kubevirt.services
+    return application.current().sushy_kubevirt.services
 
 
-def _account(environ):
+def _account(environ: types.WSGIEnvironment) -> account_files.Account | None:
     login = services().login
     if not login.required:
         return None
@@ -155,18 +166,18 @@ def _account(environ):
     raise _no_valid_session()
 
 
-def _no_valid_session():
+def _no_valid_session() -> error_responses.RedfishError:
     return error_responses.RedfishError(
         401, messages.message('NoValidSession'), headers=_CHALLENGE)
 
 
-def _parse_basic(header):
+def _parse_basic(header: str) -> tuple[str, bytes]:
     """Parse the header Authorization of HTTP Basic (RFC 7617).
 
     User name and password are UTF-8, as the challenge asks for, or Latin-1:
     ``requests``, and with it sushy, has no other encoding.
 
-    :returns: user name (str), password (bytes, UTF-8)
+    :returns: user name, password in UTF-8
     :raises: `error_responses.RedfishError`, 401 with the challenge (RFC 9110,
         section 11.6.1)
     """
@@ -186,16 +197,15 @@ def _parse_basic(header):
             account_files.utf8(password))
 
 
-def _invalid_header(why):
+def _invalid_header(why: str) -> error_responses.RedfishError:
     return error_responses.RedfishError(401, messages.message(
         'HeaderInvalid', 'Authorization', detail=why), headers=_CHALLENGE)
 
 
-def identify(environ, account):
+def identify(environ: types.WSGIEnvironment, account: account_files.Account
+             ) -> None:
     """Tell the server whose connection and request it is.
 
-    :param environ: WSGI environ of a request
-    :param account: its `account_files.Account`
     :raises: `error_responses.RedfishError`, 503 if the account has too many
         requests in progress
     """
@@ -204,12 +214,9 @@ def identify(environ, account):
             'Too many requests of this account are in progress.', 1)
 
 
-def check_password(name, password):
+def check_password(name: str, password: bytes) -> account_files.Account:
     """Authenticate a user.
 
-    :param name: user name, str
-    :param password: bytes
-    :returns: an `account_files.Account`
     :raises: `error_responses.RedfishError`: 401, which does not tell
         whether the name or the password is wrong; 503 if the password was
         not checked, because too many others wait for it
@@ -228,8 +235,8 @@ def check_password(name, password):
             exc.retry_after) from None
 
 
-def client_address():
-    """Return the IP address of the client, str; empty for a Unix socket.
+def client_address() -> str:
+    """Return the IP address of the client; empty for a Unix socket.
 
     X-Forwarded-For is trusted from the configured proxies. If any are
     configured, it is also trusted on a Unix socket, whose file permissions
@@ -250,15 +257,15 @@ def client_address():
     return address
 
 
-def _in_networks(address, networks):
-    address = _parse_address(address)
-    return address is not None and any(
-        address in network for network in networks)
+def _in_networks(address: str, networks: abc.Iterable[_Network]) -> bool:
+    parsed = _parse_address(address)
+    return parsed is not None and any(
+        parsed in network for network in networks)
 
 
-def _parse_address(text):
+def _parse_address(text: str) -> _Address | None:
     try:
-        found = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    return getattr(found, 'ipv4_mapped', None) or found
+    return getattr(address, 'ipv4_mapped', None) or address

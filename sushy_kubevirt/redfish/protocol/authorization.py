@@ -10,13 +10,18 @@ last row lets every login read it and requires ConfigureManager to change it.
 
 from __future__ import annotations
 
+from collections import abc
 import functools
 import re
+import typing
 
 import flask
 
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.redfish.services import account_files
 
 LOGIN = 'Login'
 SELF = 'ConfigureSelf'          # only for resources the account owns
@@ -53,29 +58,29 @@ _BEFORE_PASSWORD_CHANGE = re.compile(
 _PREFIX = '/redfish/v1/'
 
 # URL rule: function of the view's arguments, returns the owner's name.
-_owners = {}
+_owners: dict[str, abc.Callable[..., str | None]] = {}
 
 
-def register_owner(rule, owner) -> None:
+def register_owner(rule: str, owner: abc.Callable[..., str | None]) -> None:
     """Register how to find the account that owns a resource.
 
     Needed for resources that ConfigureSelf gives access to.
 
-    :param rule: URL rule, str
-    :param owner: function; receives the view's arguments by name, returns the
-        name of the owner's account, or None
+    :param rule: URL rule
+    :param owner: receives the view's arguments by name, returns the name of
+        the owner's account
     """
     _owners[rule] = owner
 
 
 @functools.cache
-def required_privileges(rule, method):
+def required_privileges(rule: str, method: str) -> tuple[str, ...]:
     """Return the privileges of which a request needs one.
 
-    :param rule: URL rule, str
+    :param rule: URL rule
     :param method: HTTP method
-    :returns: tuple of privileges, one of which suffices; `SELF` counts only
-        for a resource that the account owns
+    :returns: privileges, one of which suffices; `SELF` counts only for a
+        resource that the account owns
     """
     path = rule.removeprefix(_PREFIX).strip('/')
     for pattern, reads, writes in _PRIVILEGES:
@@ -84,7 +89,7 @@ def required_privileges(rule, method):
     raise AssertionError('the last row matches everything')
 
 
-def check():
+def check() -> None:
     """Refuse a request that the account's role does not allow.
 
     For Flask's before_request, after `authentication.authenticate`. Unknown
@@ -92,7 +97,7 @@ def check():
 
     :raises: `error_responses.RedfishError`, 403
     """
-    account = flask.g.account
+    account: account_files.Account | None = flask.g.account
     if account is None:
         return
     rule = flask.request.url_rule
@@ -108,26 +113,25 @@ def check():
         403, messages.message('InsufficientPrivilege'))
 
 
-def has(privilege) -> bool:
+def has(privilege: str) -> bool:
     """Return whether the account of the request has a privilege.
 
     True if no accounts are configured.
     """
-    account = flask.g.account
+    account: account_files.Account | None = flask.g.account
     return account is None or privilege in account.privileges
 
 
-def password_change_required(account):
-    """Create the message that an account must change its password.
-
-    :param account: an `account_files.Account` of a stored account
-    """
+def password_change_required(account: account_files.Account
+                             ) -> messages.Message:
+    """Create the message that a stored account must change its password."""
     return messages.message(
         'PasswordChangeRequired',
         f'{_PREFIX}AccountService/Accounts/{account.stored_id}')
 
 
-def _require_password_change(account, rule):
+def _require_password_change(account: account_files.Account, rule: str
+                             ) -> None:
     """Refuse what an account may not do before it changes its password.
 
     It may read and change its own account, and read and close its own sessions
@@ -141,7 +145,7 @@ def _require_password_change(account, rule):
             403, password_change_required(account))
 
 
-def _is_own(account, rule):
+def _is_own(account: account_files.Account, rule: str) -> bool:
     owner = _owners.get(rule)
     return (owner is not None
-            and owner(**flask.request.view_args) == account.name)
+            and owner(**flask.request.view_args or {}) == account.name)

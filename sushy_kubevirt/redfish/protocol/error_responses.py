@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 import math
+import typing
 
 import flask
 from werkzeug import exceptions
@@ -30,6 +31,10 @@ from sushy_tools import error
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import messages
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+    import logging
 
 #: Default of the header Retry-After, seconds.
 RETRY_AFTER = 5
@@ -44,19 +49,20 @@ class RedfishError(Exception):
     """An error response.
 
     :param status: HTTP status code
-    :param entries: dicts made by `messages.message`, most important first
-    :param headers: dict of additional headers
+    :param entries: messages, most important first
+    :param headers: additional headers
     """
 
-    def __init__(self, status, *entries, headers=None) -> None:
+    def __init__(self, status: int, *entries: messages.Message,
+                 headers: abc.Mapping[str, str] | None = None) -> None:
         entries = entries[:MAX_MESSAGES]
         super().__init__('; '.join(entry['Message'] for entry in entries))
         self.status = status
         self.entries = entries
-        self.headers = headers or {}
+        self.headers: abc.Mapping[str, str] = headers or {}
 
 
-def resource_not_found(kind, name):
+def resource_not_found(kind: str, name: str) -> RedfishError:
     """Create the error 404: the resource does not exist.
 
     :param kind: its schema, such as ``ComputerSystem``
@@ -66,19 +72,21 @@ def resource_not_found(kind, name):
         404, messages.message('ResourceNotFound', kind, name))
 
 
-def uri_not_found():
+def uri_not_found() -> RedfishError:
     """Create the error 404: no resource at the URI of this request."""
     return RedfishError(404, messages.message(
         'ResourceMissingAtURI', flask.request.path))
 
 
-def general_error(status, text, resolution: str = '', headers=None):
+def general_error(status: int, text: str, resolution: str = '',
+                  headers: abc.Mapping[str, str] | None = None
+                  ) -> RedfishError:
     """Create an error without a message in the Base registry (GeneralError).
 
     :param status: HTTP status code
     :param text: a sentence; replaces the registry's text
     :param resolution: what to do, a sentence
-    :param headers: dict of additional headers
+    :param headers: additional headers
     """
     entry = messages.message('GeneralError', resolution=resolution)
     # Clients show Message; the registry's text has no information.
@@ -86,7 +94,7 @@ def general_error(status, text, resolution: str = '', headers=None):
     return RedfishError(status, entry, headers=headers)
 
 
-def unavailable(text, retry_after=None):
+def unavailable(text: str, retry_after: float | None = None) -> RedfishError:
     """Create the error 503 with Retry-After.
 
     :param text: a sentence that names what is unavailable
@@ -99,17 +107,14 @@ def unavailable(text, retry_after=None):
         headers={'Retry-After': seconds})
 
 
-def internal_error():
+def internal_error() -> RedfishError:
     """Create the error 500 without details, for an unexpected exception."""
     return RedfishError(500, messages.message('InternalError'))
 
 
-def error_body(entries):
-    """Build the body of an error response (DSP0266, "Error responses").
-
-    :param entries: sequence of dicts made by `messages.message`
-    :returns: dict
-    """
+def error_body(entries: abc.Sequence[messages.Message]
+               ) -> dict[str, typing.Any]:
+    """Build the body of an error response (DSP0266, "Error responses")."""
     return {'error': {
         'code': entries[0]['MessageId'],
         'message': ' '.join(entry['Message'] for entry in entries),
@@ -117,7 +122,8 @@ def error_body(entries):
     }}
 
 
-def _from_machine_error(exc, log):
+def _from_machine_error(exc: errors.MachineError, log: logging.Logger
+                        ) -> RedfishError:
     """Convert an `errors.MachineError`."""
     if isinstance(exc, errors.MachineNotFound):
         return resource_not_found('ComputerSystem', exc.identity)
@@ -149,7 +155,7 @@ def _from_machine_error(exc, log):
     return internal_error()
 
 
-def _media_unreachable(exc):
+def _media_unreachable(exc: errors.MediaUnreachable) -> RedfishError:
     """Convert `errors.MediaUnreachable`: an image cannot be read.
 
     The client named the URL, so the error is the client's (400) unless the
@@ -169,7 +175,7 @@ def _media_unreachable(exc):
     return RedfishError(502 if exc.kind == 'server' else 400, entry)
 
 
-def _from_http_exception(exc):
+def _from_http_exception(exc: exceptions.HTTPException) -> RedfishError:
     """Convert an exception of Flask or Werkzeug."""
     headers = {name: value for name, value in exc.get_headers()
                if name.lower() in ('allow', 'retry-after')}
@@ -189,20 +195,15 @@ def _from_http_exception(exc):
     return general_error(code, exc.description or exc.name, headers=headers)
 
 
-def _from_sushy_tools(exc):
+def _from_sushy_tools(exc: error.FishyError) -> RedfishError:
     """Convert an exception of sushy-tools' own views and drivers."""
     if isinstance(exc, error.NotFound):
         return uri_not_found()
     return general_error(exc.code, str(exc))
 
 
-def to_redfish_error(exc, log):
-    """Convert any exception.
-
-    :param exc: the exception
-    :param log: the application's logger
-    :returns: `RedfishError`
-    """
+def to_redfish_error(exc: Exception, log: logging.Logger) -> RedfishError:
+    """Convert any exception; log what the client is not told."""
     if isinstance(exc, RedfishError):
         return exc
     if isinstance(exc, errors.MachineError):
@@ -215,12 +216,12 @@ def to_redfish_error(exc, log):
     return internal_error()
 
 
-def error_response(exc):
+def error_response(exc: Exception) -> flask.Response:
     """Build the response for an exception (Flask's error handler)."""
     log = flask.current_app.logger
-    found = to_redfish_error(exc, log)
+    refusal = to_redfish_error(exc, log)
     log.debug('%s %r answered %d: %r', flask.request.method,
-              flask.request.path, found.status, str(found))
+              flask.request.path, refusal.status, str(refusal))
     return flask.Response(
-        json.dumps(error_body(found.entries)), status=found.status,
-        headers=found.headers, content_type=_JSON)
+        json.dumps(error_body(refusal.entries)), status=refusal.status,
+        headers=refusal.headers, content_type=_JSON)

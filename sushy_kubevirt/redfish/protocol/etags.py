@@ -18,14 +18,21 @@ import hashlib
 import json
 import threading
 import time
+import typing
 import zlib
 
 import flask
 
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
+
+if typing.TYPE_CHECKING:
+    from wsgiref import types
+
+    from sushy_kubevirt.redfish.protocol import responses
 
 #: Top-level properties that change by themselves, left out of the tag.
 VOLATILE = ('DateTime',)
@@ -45,12 +52,11 @@ _LOCK_TIMEOUT = 60
 _locks = tuple(threading.Lock() for _ in range(64))
 
 
-def compute(document, text=None) -> str:
+def compute(document: responses.Json, text: str | None = None) -> str:
     """Compute the ETag of a resource.
 
-    :param document: dict
     :param text: the same as JSON text, if available
-    :returns: str with quotes, such as ``W/"0123456789abcdef"``
+    :returns: with quotes, such as ``W/"0123456789abcdef"``
     """
     if text is None or not document.keys().isdisjoint(VOLATILE):
         text = json.dumps({name: value for name, value in document.items()
@@ -59,30 +65,29 @@ def compute(document, text=None) -> str:
     return f'W/"{digest.hexdigest()}"'
 
 
-def render(document):
+def render(document: responses.Json) -> tuple[str, str]:
     """Serialize a resource and compute its ETag.
 
-    :returns: (JSON text, ETag)
+    :returns: JSON text, ETag
     """
     text = json.dumps(document)
     return text, compute(document, text)
 
 
-def match(header, tag):
+def match(header: str, tag: str) -> bool:
     """Check whether a header contains a tag, by weak comparison.
 
     :param header: value of If-Match or If-None-Match
-    :param tag: str made by `compute`
-    :returns: bool
+    :param tag: made by `compute`
     """
     if header.strip() == '*':
         return True
     opaque = tag.removeprefix('W/')
-    return any(one.strip().removeprefix('W/') == opaque
-               for one in header.split(','))
+    return any(listed.strip().removeprefix('W/') == opaque
+               for listed in header.split(','))
 
 
-def check_preconditions():
+def check_preconditions() -> None:
     """Refuse a change whose If-Match or If-None-Match does not hold.
 
     POST, to an action or a collection, is not conditional. For Flask's
@@ -92,7 +97,7 @@ def check_preconditions():
     :raises: `error_responses.RedfishError`: 412 precondition failed, 503
         lock not obtained within 60 s
     """
-    request = flask.request._get_current_object()
+    request = application.request()
     environ = request.environ
     if_match = environ.get('HTTP_IF_MATCH')
     if_none_match = environ.get('HTTP_IF_NONE_MATCH')
@@ -116,39 +121,36 @@ def check_preconditions():
     if flask.g.machine is None:
         # Accounts, subscriptions and settings.
         services.state.refresh(0, trust_watch=False)
-    found = internal_requests.get(path)
-    tag = None if found is None else compute(found)
+    document = internal_requests.get(path)
+    tag = None if document is None else compute(document)
     if if_match is not None:
         refused = tag is None or not match(if_match, tag)
     else:
-        refused = tag is not None and match(if_none_match, tag)
+        refused = tag is not None and match(if_none_match or '', tag)
     if refused:
         raise precondition_failed()
 
 
-def _owner_path():
+def _owner_path() -> tuple[str, ...]:
     """Return two path segments, the same for all names of a system."""
     machine = flask.g.machine
     start = flask.request.path.split('/')[3:5]
     return tuple(start) if machine is None else (start[0], machine.uuid)
 
 
-def _in_progress():
+def _in_progress() -> error_responses.RedfishError:
     return error_responses.unavailable(
         'Another conditional change of this resource is in progress.')
 
 
-def precondition_failed():
+def precondition_failed() -> error_responses.RedfishError:
     """Create the error 412: If-Match or If-None-Match does not hold."""
     return error_responses.RedfishError(
         412, messages.message('PreconditionFailed'))
 
 
-def release_lock(environ) -> None:
-    """Release the lock that `check_preconditions` took, if it took one.
-
-    :param environ: of the request (WSGI)
-    """
+def release_lock(environ: types.WSGIEnvironment) -> None:
+    """Release the lock that `check_preconditions` took, if it took one."""
     held = environ.pop(_LOCK, None)
     if held is not None:
         change_locks, number = held

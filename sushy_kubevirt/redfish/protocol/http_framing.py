@@ -14,6 +14,11 @@ import functools
 import io
 import ipaddress
 import re
+import typing
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+    from wsgiref import types
 
 #: Maximum bytes of the line before a chunk; maximum number of trailer lines.
 _MAX_LINE_BYTES, _MAX_TRAILERS = 4096, 100
@@ -42,11 +47,11 @@ _HOST = re.compile(
 _ABSOLUTE = re.compile('https?://([^/?#]*)', re.IGNORECASE)
 
 
-def check(environ):
+def check(environ: types.WSGIEnvironment) -> int | None:
     """Check Host and the length of the body (sections 3.2, 6.1 and 6.3).
 
-    :param environ: of the request (WSGI); repeated headers are joined by
-        commas. The host of an absolute URI replaces Host.
+    :param environ: of the request; repeated headers are joined by commas. The
+        host of an absolute URI replaces Host.
     :returns: HTTP status code with which to refuse it; None if it is valid
     """
     host = environ.get('HTTP_HOST')
@@ -72,11 +77,11 @@ def check(environ):
 
 
 @functools.lru_cache(maxsize=64)
-def host_name(host):
+def host_name(host: str) -> str | None:
     """Return the name or address in a header Host (RFC 9110, section 7.2).
 
     :param host: value of the header
-    :returns: str in lower case, without brackets and zone of an IPv6 address;
+    :returns: in lower case, without brackets and zone of an IPv6 address;
         None if the value is invalid
     """
     match = _HOST.fullmatch(host)
@@ -90,11 +95,10 @@ def host_name(host):
         return None
 
 
-def check_lines(lines):
+def check_lines(lines: abc.Sequence[bytes]) -> bool:
     """Check the lines of a header.
 
-    :param lines: list of bytes with their ends: the request line, fields, and
-        the empty line
+    :param lines: with their ends: the request line, fields, and the empty line
     :returns: whether they are valid
     """
     return (_REQUEST_LINE.fullmatch(lines[0]) is not None
@@ -103,12 +107,9 @@ def check_lines(lines):
 
 
 class ChunkedBody(io.RawIOBase):
-    """Reads a chunked body (section 7.1); trailers are ignored.
+    """Reads a chunked body (section 7.1); trailers are ignored."""
 
-    :param stream: binary stream with ``read`` and ``readline``
-    """
-
-    def __init__(self, stream) -> None:
+    def __init__(self, stream: io.BufferedIOBase) -> None:
         super().__init__()
         self._stream = stream
         self._left = 0      # bytes of the chunk
@@ -118,7 +119,7 @@ class ChunkedBody(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: typing.Any) -> int:
         """Read what is left of a chunk, or a part of it.
 
         :raises: OSError if the body is invalid or ends early
@@ -136,7 +137,7 @@ class ChunkedBody(io.RawIOBase):
         self._left -= len(data)
         return len(data)
 
-    def _next_chunk(self):
+    def _next_chunk(self) -> None:
         if not self._first and self._stream.read(2) != b'\r\n':
             raise _invalid('a chunk is longer than its size')
         self._first = False
@@ -148,7 +149,7 @@ class ChunkedBody(io.RawIOBase):
             self._ended = True
             self._read_trailers()
 
-    def _read_trailers(self):
+    def _read_trailers(self) -> None:
         for _ in range(_MAX_TRAILERS + 1):
             line = self._line()
             if line == b'\r\n':
@@ -157,7 +158,7 @@ class ChunkedBody(io.RawIOBase):
                 break
         raise _invalid('the trailers')
 
-    def _line(self):
+    def _line(self) -> bytes:
         return self._stream.readline(_MAX_LINE_BYTES)
 
 
@@ -167,7 +168,7 @@ class CheckedBody(io.RawIOBase):
     :param stream: gunicorn's ``Body``
     """
 
-    def __init__(self, stream) -> None:
+    def __init__(self, stream: typing.BinaryIO) -> None:
         super().__init__()
         self._stream = stream
         self._failed = False
@@ -175,7 +176,7 @@ class CheckedBody(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: typing.Any) -> int:
         """Read some bytes.
 
         :raises: OSError if the body is invalid; also later, where gunicorn
@@ -194,5 +195,5 @@ class CheckedBody(io.RawIOBase):
         return len(data)
 
 
-def _invalid(what):
+def _invalid(what: object) -> OSError:
     return OSError(errno.EBADMSG, f'The chunked body is not valid: {what}')

@@ -11,6 +11,7 @@ import io
 
 import flask
 
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import responses
 
 # Keys of the environ that an internal request does not inherit.
@@ -25,13 +26,13 @@ PREFIX = 'sushy_kubevirt.request.'
 INTERNAL = 'sushy_kubevirt.internal'
 
 
-def get(path):
+def get(path: str) -> responses.Json | None:
     """Read a resource.
 
     :param path: path without a query
-    :returns: dict; None if the response is anything but 200 with a resource
+    :returns: None if the response is anything but 200 with a resource
     """
-    app = flask.current_app._get_current_object()
+    app = application.current()
     environ = {name: value for name, value in
                flask.request.environ.items()
                if name not in _NOT_COPIED and not name.startswith(PREFIX)}

@@ -8,8 +8,24 @@ as Kubernetes' error text or the allowed values, follow as a sentence.
 from __future__ import annotations
 
 import json
+import typing
+
+if typing.TYPE_CHECKING:
+    from collections import abc
 
 REGISTRY = 'Base.1.18'
+
+#: An entry of @Message.ExtendedInfo (Message v1.1.2).
+Message = typing.TypedDict('Message', {
+    '@odata.type': str,
+    'MessageId': str,
+    'Message': str,
+    'MessageArgs': list[str],
+    'MessageSeverity': str,
+    'Severity': str,
+    'Resolution': str,
+    'RelatedProperties': typing.NotRequired[list[str]],
+})
 
 #: Schema of the entries of @Message.ExtendedInfo.
 _TYPE = '#Message.v1_1_2.Message'
@@ -236,17 +252,16 @@ _MESSAGES = {
 }
 
 
-def truncate(value):
+def truncate(value: typing.Any) -> str:
     """Shorten a value of a request for a response or a log line.
 
     :param value: any JSON value
-    :returns: str
     """
     text = value if isinstance(value, str) else _to_json(value)
     return text if len(text) <= _MAX_LENGTH else text[:_MAX_LENGTH] + '…'
 
 
-def _to_json(value):
+def _to_json(value: typing.Any) -> str:
     """Return a value as the client sent it (null, not None)."""
     try:
         return json.dumps(value, ensure_ascii=False)
@@ -255,7 +270,8 @@ def _to_json(value):
         return f'({type(value).__name__})'
 
 
-def message(key, *args, detail: str = '', resolution: str = '', related=()):
+def message(key: str, *args: typing.Any, detail: str = '',
+            resolution: str = '', related: abc.Iterable[str] = ()) -> Message:
     """Make an entry of @Message.ExtendedInfo.
 
     :param key: MessageKey in the registry
@@ -263,23 +279,22 @@ def message(key, *args, detail: str = '', resolution: str = '', related=()):
     :param detail: sentence appended to the registry's text
     :param resolution: replaces the default resolution
     :param related: JSON pointers of the properties concerned
-    :returns: dict (Message v1.1.2)
     """
     severity, text, advice = _MESSAGES[key]
-    args = [truncate(arg) for arg in args]
+    texts = [truncate(arg) for arg in args]
     # Split before filling in, so that a %1 in an argument is not replaced.
     parts = text.split('%')
     text = parts[0] + ''.join(
-        args[int(part[0]) - 1] + part[1:] for part in parts[1:])
-    found = {
+        texts[int(part[0]) - 1] + part[1:] for part in parts[1:])
+    entry: Message = {
         '@odata.type': _TYPE,
         'MessageId': f'{REGISTRY}.{key}',
         'Message': f'{text} {detail}' if detail else text,
-        'MessageArgs': args,
+        'MessageArgs': texts,
         'MessageSeverity': severity,
         'Severity': severity,
         'Resolution': resolution or advice,
     }
     if related:
-        found['RelatedProperties'] = [truncate(one) for one in related]
-    return found
+        entry['RelatedProperties'] = [truncate(path) for path in related]
+    return entry

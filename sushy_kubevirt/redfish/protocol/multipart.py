@@ -8,6 +8,7 @@ The file is not stored: memory use does not depend on its size.
 from __future__ import annotations
 
 import json
+import typing
 
 import flask
 from werkzeug import exceptions
@@ -17,6 +18,9 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.redfish.protocol import responses
 
 CONTENT_TYPE = 'multipart/form-data'
 
@@ -44,13 +48,13 @@ class Form:
     :param parameters: name of the part with a JSON object, optional in a form
     :param file: name of the part with the file, the last one
     :raises: `error_responses.RedfishError`, 411, 415
-    :ivar values: the JSON object, dict
+    :ivar values: the JSON object
     :ivar name: name of the file, without folders and control characters
     :ivar head: the first bytes of the file, at least as many as requested if
         it has as many
     """
 
-    def __init__(self, parameters, file) -> None:
+    def __init__(self, parameters: str, file: str) -> None:
         request = flask.request
         boundary = request.mimetype_params.get('boundary')
         if request.mimetype != CONTENT_TYPE or not boundary:
@@ -71,12 +75,12 @@ class Form:
         self._stream = request.stream
         self._decoder = multipart.MultipartDecoder(
             boundary.encode(), _MAX_BYTES + PIECE, max_parts=_MAX_PARTS)
-        self.values = {}
+        self.values: responses.Json = {}
         self.name = ''
         self.head = b''
         self._more = True
 
-    def read_head(self, amount):
+    def read_head(self, amount: int) -> None:
         """Read up to the file and its first bytes.
 
         :param amount: number of bytes
@@ -105,10 +109,10 @@ class Form:
         while len(self.head) < amount and (piece := self._piece()):
             self.head += piece
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: memoryview) -> int:
         """Read a piece of the file, beginning with `head`.
 
-        :param buffer: memoryview of at least 4 * `PIECE` bytes to fill
+        :param buffer: at least 4 * `PIECE` bytes to fill
         :returns: number of bytes; 0 at the end
         :raises: `errors.InvalidValue`
         """
@@ -118,7 +122,7 @@ class Form:
         buffer[:len(piece)] = piece
         return len(piece)
 
-    def _object(self):
+    def _object(self) -> responses.Json:
         text = b''
         while piece := self._piece():
             text += piece
@@ -136,16 +140,17 @@ class Form:
         self._more = True
         return values
 
-    def _piece(self):
+    def _piece(self) -> bytes:
         """Return some bytes of the present part; b'' at its end."""
         while self._more:
             event = self._next()
+            assert isinstance(event, multipart.Data), 'it follows a head'
             self._more = event.more_data
             if event.data:
                 return event.data
         return b''
 
-    def _next(self):
+    def _next(self) -> multipart.Event:
         """Return the next event of the decoder, after reading as necessary."""
         try:
             while isinstance(event := self._decoder.next_event(),
@@ -164,13 +169,13 @@ class Form:
                 f'{_PIECE_SECONDS} s') from None
         return event
 
-    def _error(self, text):
+    def _error(self, text: str) -> errors.InvalidValue:
         return errors.InvalidValue(
             self._file, self.name,
             message=f'{self.name or self._file} was not received: {text}')
 
 
-def _file_name(name):
+def _file_name(name: str) -> str:
     """Return the last part of a path, without unprintable characters."""
     name = name.replace('\\', '/').rpartition('/')[2]
     return ''.join(filter(str.isprintable, name)).strip()

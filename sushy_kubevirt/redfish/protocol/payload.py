@@ -4,23 +4,31 @@
 A whole body is validated before anything is changed, so a refused request has
 changed nothing. A route declares what it accepts as a *shape*: a dict of
 property name to type (`bool`, `str`, `int`, `list` ...), to a tuple of allowed
-strings, to another shape, or to `ReadOnly`.
+strings, to another shape, or to `ReadOnly` (`Shape`).
 """
 
 from __future__ import annotations
 
+from collections import abc
 import datetime
 import errno
 import functools
 import json
 import re
 import time
+import types
+import typing
 
 import flask
 from werkzeug import exceptions
 
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
+
+if typing.TYPE_CHECKING:
+    import socket
+
+    from sushy_kubevirt.redfish.protocol import responses
 
 #: Bytes. The largest body that a client needs to send is a certificate.
 MAX_BODY = 2 ** 18
@@ -46,16 +54,22 @@ class ReadOnly:
         self.why = why
 
 
-def read_only(*names):
-    """Build the part of a shape for read-only properties.
+_Value: typing.TypeAlias = (
+    type[typing.Any] | types.UnionType | tuple[str, ...])
 
-    :param names: property names
-    :returns: dict of name to `ReadOnly`
-    """
+#: Of the parameters of an action.
+FlatShape: typing.TypeAlias = abc.Mapping[str, _Value]
+
+#: Of a resource, or an object in it.
+Shape: typing.TypeAlias = abc.Mapping[str, '_Value | ReadOnly | Shape']
+
+
+def read_only(*names: str) -> dict[str, ReadOnly]:
+    """Build the part of a shape for read-only properties."""
     return dict.fromkeys(names, ReadOnly())
 
 
-def check():
+def check() -> None:
     """Refuse a body that is not a JSON object, or what the route accepts.
 
     For Flask's before_request. A missing body is left to the route.
@@ -92,7 +106,7 @@ def check():
     require_text(body)
 
 
-def require_text(value):
+def require_text(value: typing.Any) -> None:
     """Refuse unpaired surrogates in names and values.
 
     They are no text (RFC 8259, section 8.2), and cannot be sent or stored.
@@ -108,27 +122,24 @@ def require_text(value):
             detail='The body contains an unpaired surrogate.')) from None
 
 
-def _wrong_type_of_body(media):
+def _wrong_type_of_body(media: str) -> error_responses.RedfishError:
     return error_responses.RedfishError(415, messages.message(
         'HeaderInvalid', f"Content-Type: {flask.request.content_type or ''}",
         resolution=f'Send {media}.'))
 
 
-def _has_body(request):
+def _has_body(request: flask.Request) -> bool:
     if request.content_length is not None:
         return request.content_length > 0
     return 'HTTP_TRANSFER_ENCODING' in request.environ
 
 
-def drain(request, response) -> None:
+def drain(request: flask.Request, response: flask.Response) -> None:
     """Read the rest of the request body.
 
     Otherwise the server takes the rest for the next request, or closes a
     connection that the client wants to keep. Of a long body, gunicorn would
     read nothing, and the client might not receive the response (TCP RST).
-
-    :param request: `flask.Request`
-    :param response: `flask.Response`
     """
     length = request.environ.get('CONTENT_LENGTH')
     connection = request.environ.get('gunicorn.socket')
@@ -144,7 +155,7 @@ def drain(request, response) -> None:
             pass    # the client has disconnected
 
 
-def _discard(connection, stream):
+def _discard(connection: socket.socket, stream: typing.BinaryIO) -> None:
     """Read a body for `_DISCARD_SECONDS`, after the response was sent.
 
     :raises: BrokenPipeError if its end is not known, which makes gunicorn
@@ -160,19 +171,19 @@ def _discard(connection, stream):
             errno.EPIPE, 'The rest of the body was not received') from None
 
 
-def body():
+def body() -> responses.Json:
     """Return the JSON object of the request.
 
-    :returns: dict
     :raises: `error_responses.RedfishError`, 400 if there is no body
     """
     if not _has_body(flask.request):
         raise error_responses.RedfishError(400, messages.message(
             'MalformedJSON', detail='The request has no body.'))
-    return flask.request.get_json()
+    values: responses.Json = flask.request.get_json()
+    return values
 
 
-def is_annotation(name):
+def is_annotation(name: str) -> bool:
     """Check for an OData annotation, ignored in bodies.
 
     DSP0266, "Modify (PATCH)".
@@ -180,11 +191,10 @@ def is_annotation(name):
     return name.startswith('@odata.') or name.startswith('@Redfish.')
 
 
-def properties(shape):
+def properties(shape: Shape) -> responses.Json:
     """Validate the properties of a PATCH against a shape.
 
-    :param shape: see the module's docstring
-    :returns: dict of property to value
+    :returns: property to value
     :raises: `error_responses.RedfishError`, 400, with one message per
         invalid property
     """
@@ -196,83 +206,84 @@ def properties(shape):
     return values
 
 
-def validated(given, shape):
+def validated(given: responses.Json, shape: Shape) -> responses.Json:
     """Validate a JSON object against a shape.
 
-    :param given: dict
-    :param shape: see the module's docstring
-    :returns: dict of property to value
+    :returns: property to value
     :raises: `error_responses.RedfishError`, 400, with one message per
         invalid property
     """
-    found = []
-    values = _check_object(given, shape, '#', found)
-    if found:
-        raise error_responses.RedfishError(400, *found)
+    problems: list[messages.Message] = []
+    values = _check_object(given, shape, '#', problems)
+    if problems:
+        raise error_responses.RedfishError(400, *problems)
     return values
 
 
-def _writable_names(shape, prefix: str = ''):
+def _writable_names(shape: Shape, prefix: str = '') -> abc.Iterator[str]:
     for name, kind in shape.items():
-        if isinstance(kind, dict):
+        if isinstance(kind, abc.Mapping):
             yield from _writable_names(kind, prefix + name + '/')
         elif not isinstance(kind, ReadOnly):
             yield prefix + name
 
 
-def _check_object(given, shape, where, found):
+def _check_object(given: responses.Json, shape: Shape, where: str,
+                  problems: list[messages.Message]) -> responses.Json:
     """Validate one object of a body.
 
     :param where: JSON pointer of the object
-    :param found: list; messages for invalid properties are appended
-    :returns: dict of the valid properties
+    :param problems: messages for invalid properties are appended
+    :returns: the valid properties
     """
-    values = {}
+    values: responses.Json = {}
     for name, value in given.items():
         if is_annotation(name):
             continue
         pointer = f'{where}/{name}'
         kind = shape.get(name)
         if kind is None:
-            found.append(messages.message('PropertyUnknown', name,
-                                          related=[pointer]))
+            problems.append(messages.message('PropertyUnknown', name,
+                                             related=[pointer]))
         elif isinstance(kind, ReadOnly):
-            found.append(messages.message('PropertyNotWritable', name,
-                                          detail=kind.why, related=[pointer]))
-        elif isinstance(kind, dict):
+            problems.append(messages.message(
+                'PropertyNotWritable', name, detail=kind.why,
+                related=[pointer]))
+        elif isinstance(kind, abc.Mapping):
             if isinstance(value, dict):
-                values[name] = _check_object(value, kind, pointer, found)
+                values[name] = _check_object(value, kind, pointer, problems)
             else:
-                found.append(_wrong_type(name, value, pointer))
+                problems.append(_wrong_type(name, value, pointer))
         elif isinstance(kind, tuple):
             if not isinstance(value, str):
-                found.append(_wrong_type(name, value, pointer))
+                problems.append(_wrong_type(name, value, pointer))
             elif value not in kind:
-                found.append(not_in_list(name, value, kind, pointer))
+                problems.append(not_in_list(name, value, kind, pointer))
             else:
                 values[name] = value
         elif isinstance(value, kind):
             values[name] = value
         else:
-            found.append(_wrong_type(name, value, pointer))
+            problems.append(_wrong_type(name, value, pointer))
     return values
 
 
-def _wrong_type(name, value, pointer):
+def _wrong_type(name: str, value: typing.Any, pointer: str
+                ) -> messages.Message:
     return messages.message('PropertyValueTypeError', _redact(name, value),
                             name, related=[pointer])
 
 
-def _redact(name, value):
+def _redact(name: str, value: typing.Any) -> typing.Any:
     """Return a value for responses and logs; passwords are hidden."""
     return '…' if 'Password' in name else value
 
 
-def date_time(text):
+def date_time(text: str) -> datetime.datetime | None:
     """Parse a date-time (DSP0266, "Date-Time values").
 
     :param text: value of a property or parameter
-    :returns: `datetime.datetime` in UTC; None if it is invalid
+    :returns: in UTC; None if it is invalid
     """
     if not _DATE_TIME.fullmatch(text):
         return None
@@ -283,12 +294,13 @@ def date_time(text):
         return None
 
 
-def not_in_list(name, value, allowed, pointer):
+def not_in_list(name: str, value: typing.Any, allowed: abc.Iterable[str],
+                pointer: str) -> messages.Message:
     """Create the message PropertyValueNotInList.
 
     :param name: property
     :param value: refused value
-    :param allowed: sequence of allowed strings
+    :param allowed: allowed values
     :param pointer: JSON pointer of the property
     """
     return messages.message(
@@ -296,38 +308,39 @@ def not_in_list(name, value, allowed, pointer):
         detail=f"Allowed values: {', '.join(allowed)}.")
 
 
-def parameters(action, shape, required=()):
-    """Validate the parameters of an action against a flat shape.
+def parameters(action: str, shape: FlatShape,
+               required: abc.Collection[str] = ()) -> responses.Json:
+    """Validate the parameters of an action.
 
     :param action: such as ``ComputerSystem.Reset``
-    :param shape: dict of parameter to type or tuple of allowed strings
     :param required: names of required parameters
-    :returns: dict of parameter to value
+    :returns: parameter to value
     :raises: `error_responses.RedfishError`, 400, with one message per error
     """
     given = body() if required or _has_body(flask.request) else {}
-    found, values = [], {}
+    problems: list[messages.Message] = []
+    values: responses.Json = {}
     for name, value in given.items():
         if is_annotation(name):
             continue
         kind = shape.get(name)
         if kind is None:
-            found.append(messages.message(
+            problems.append(messages.message(
                 'ActionParameterUnknown', action, name))
         elif not isinstance(value, str if isinstance(kind, tuple) else kind):
-            found.append(messages.message(
+            problems.append(messages.message(
                 'ActionParameterValueTypeError', _redact(name, value), name,
                 action))
         elif isinstance(kind, tuple) and value not in kind:
-            found.append(messages.message(
+            problems.append(messages.message(
                 'ActionParameterValueNotInList', value, name, action,
                 detail=f"Allowed values: {', '.join(kind)}."))
         else:
             values[name] = value
     for name in required:
         if name not in given:
-            found.append(messages.message(
+            problems.append(messages.message(
                 'ActionParameterMissing', action, name))
-    if found:
-        raise error_responses.RedfishError(400, *found)
+    if problems:
+        raise error_responses.RedfishError(400, *problems)
     return values

@@ -14,6 +14,7 @@ import json
 
 import flask
 
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import expand_select
@@ -30,13 +31,9 @@ _READS = ('GET', 'HEAD')
 _ALLOW = 'sushy_kubevirt.allow'
 
 
-def finish_response(response):
-    """Process a response (Flask's after_request).
-
-    :param response: `flask.Response`
-    :returns: `flask.Response`
-    """
-    request = flask.request._get_current_object()
+def finish_response(response: flask.Response) -> flask.Response:
+    """Process a response (Flask's after_request)."""
+    request = application.request()
     etags.release_lock(request.environ)
     reads = request.method in _READS
     if reads:
@@ -58,24 +55,24 @@ def finish_response(response):
     return response
 
 
-def allow_header(rule):
-    """List the methods of a route.
+def allow_header(rule: str) -> str:
+    """List the methods of a route, as value of the header Allow.
 
-    :param rule: URL rule, str
-    :returns: value of the header Allow
+    :param rule: URL rule
     """
-    app = flask.current_app._get_current_object()
-    table = app.extensions.get(_ALLOW)
+    app = application.current()
+    table: dict[str, str] | None = app.extensions.get(_ALLOW)
     if table is None:
-        methods = {}
-        for one in app.url_map.iter_rules():
-            methods.setdefault(one.rule, set()).update(one.methods)
+        methods: dict[str, set[str]] = {}
+        for served in app.url_map.iter_rules():
+            methods.setdefault(served.rule, set()).update(served.methods or ())
         table = app.extensions[_ALLOW] = {
             path: ', '.join(sorted(names)) for path, names in methods.items()}
     return table[rule]
 
 
-def _finish_read(request, response):
+def _finish_read(request: flask.Request, response: flask.Response
+                 ) -> flask.Response:
     """Process a GET or HEAD: query, ETag, If-None-Match."""
     if response.status_code != 200:
         return _serialize(response)
@@ -110,19 +107,19 @@ def _finish_read(request, response):
 
 
 @functools.lru_cache(maxsize=256)
-def _described_by(kind) -> str:
+def _described_by(kind: str) -> str:
     return f'<{schemas.json_uri(kind)}>; rel=describedby'
 
 
-def _finish_write(request, response):
+def _finish_write(request: flask.Request, response: flask.Response
+                  ) -> flask.Response:
     """Process a response to a change (ETag, Prefer)."""
     if (response.status_code == 204 and request.method == 'PATCH'
             and prefers('return=representation')):
-        found = internal_requests.get(request.path)
-        if found is not None:
-            changed = responses.resource(found)
-            changed.headers['Preference-Applied'] = 'return=representation'
-            response = changed
+        document = internal_requests.get(request.path)
+        if document is not None:
+            response = responses.resource(document)
+            response.headers['Preference-Applied'] = 'return=representation'
     if (isinstance(response, responses.Document)
             and response.status_code in (200, 201)
             and '@odata.id' in response.document):
@@ -132,13 +129,13 @@ def _finish_write(request, response):
     return _serialize(response)
 
 
-def _serialize(response):
+def _serialize(response: flask.Response) -> flask.Response:
     if isinstance(response, responses.Document):
         _set_text(response, json.dumps(response.document))
     return response
 
 
-def _set_text(response, text) -> None:
+def _set_text(response: flask.Response, text: str) -> None:
     if isinstance(response, responses.Document):
         # It has no Content-Length yet; set_data() would compute one.
         response.response = [text.encode()]
@@ -146,13 +143,12 @@ def _set_text(response, text) -> None:
         response.set_data(text)
 
 
-def prefers(preference) -> bool:
+def prefers(preference: str) -> bool:
     """Check whether the header Prefer has a preference (RFC 7240).
 
     :param preference: such as ``return=representation``
-    :returns: bool
     """
     header = flask.request.environ.get('HTTP_PREFER')
     return header is not None and preference in (
-        one.partition(';')[0].replace(' ', '').lower()
-        for one in header.split(','))
+        value.partition(';')[0].replace(' ', '').lower()
+        for value in header.split(','))

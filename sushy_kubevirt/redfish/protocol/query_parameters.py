@@ -8,8 +8,10 @@ parameters that begin with ``$`` are refused, all others ignored.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import re
+import typing
 import urllib.parse
 
 from sushy_kubevirt.redfish.protocol import error_responses
@@ -44,7 +46,7 @@ class Query:
     """Parsed query parameters; those not given are None or False.
 
     :param only: whether ``only`` was given
-    :param select: tuple of properties, each a tuple of names, one per level
+    :param select: properties, each as its names, one per level
     :param expand: ``*``, ``.`` or ``~``
     :param levels: $levels of $expand
     :param top: number of members
@@ -52,18 +54,18 @@ class Query:
     """
 
     only: bool = False
-    select: tuple | None = None
+    select: tuple[tuple[str, ...], ...] | None = None
     expand: str | None = None
     levels: int = 1
     top: int | None = None
     skip: int | None = None
 
 
-def parse(text):
+def parse(text: str) -> Query | None:
     """Parse a query string.
 
     :param text: text after the question mark
-    :returns: `Query`, or None if it has no supported parameter
+    :returns: None if it has no supported parameter
     :raises: `error_responses.RedfishError`: 400 invalid, 501 unsupported
         parameter
     """
@@ -75,7 +77,7 @@ def parse(text):
             'QueryParameterValueFormatError',
             text,
             '?') from None
-    given = {}
+    given: dict[str, str] = {}
     for name, value in pairs:
         if name not in _PARSERS:
             if name.startswith('$'):
@@ -88,7 +90,7 @@ def parse(text):
         given[name] = value
     if not given:
         return None
-    fields = {}
+    fields: dict[str, typing.Any] = {}
     for name, value in given.items():
         fields.update(_PARSERS[name](name, value))
     if len(given) > 1 and 'only' in given:
@@ -97,37 +99,37 @@ def parse(text):
     return Query(**fields)
 
 
-def _bad_request(key, value, *more):
+def _bad_request(key: str, value: typing.Any, *more: typing.Any
+                 ) -> error_responses.RedfishError:
     return error_responses.RedfishError(
         400, messages.message(key, value, *more))
 
 
-def _only(name, value):
+def _only(name: str, value: str) -> dict[str, typing.Any]:
     if value:
         raise _bad_request('QueryParameterValueFormatError', value, name)
     return {'only': True}
 
 
-def _select(name, value):
-    properties = [one.strip() for one in value.split(',')]
-    if len(properties) > 100 or not all(
-            _PROPERTY.fullmatch(one) for one in properties):
+def _select(name: str, value: str) -> dict[str, typing.Any]:
+    paths = [path.strip() for path in value.split(',')]
+    if len(paths) > 100 or not all(map(_PROPERTY.fullmatch, paths)):
         raise _bad_request('QueryParameterValueFormatError', value, name)
-    return {'select': tuple(tuple(one.split('/')) for one in properties)}
+    return {'select': tuple(tuple(path.split('/')) for path in paths)}
 
 
-def _expand(name, value):
-    found = _EXPAND.fullmatch(value)
-    if not found:
+def _expand(name: str, value: str) -> dict[str, typing.Any]:
+    match = _EXPAND.fullmatch(value)
+    if match is None:
         raise _bad_request('QueryParameterValueFormatError', value, name)
-    levels = int(found[2] or 1)
+    levels = int(match[2] or 1)
     if not 1 <= levels <= MAX_LEVELS:
         raise _bad_request('QueryParameterOutOfRange', levels, '$levels',
                            f'1-{MAX_LEVELS}')
-    return {'expand': found[1], 'levels': levels}
+    return {'expand': match[1], 'levels': levels}
 
 
-def _number(name, value):
+def _number(name: str, value: str) -> dict[str, typing.Any]:
     if not _NUMBER.fullmatch(value):
         raise _bad_request('QueryParameterValueTypeError', value, name)
     if value.startswith('-'):
@@ -137,5 +139,6 @@ def _number(name, value):
 
 
 # Parameter: function that parses its value into fields of Query.
-_PARSERS = {'only': _only, '$select': _select, '$expand': _expand,
-            '$top': _number, '$skip': _number}
+_PARSERS: dict[str, abc.Callable[[str, str], dict[str, typing.Any]]] = {
+    'only': _only, '$select': _select, '$expand': _expand,
+    '$top': _number, '$skip': _number}

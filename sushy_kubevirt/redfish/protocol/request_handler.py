@@ -4,14 +4,20 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import select
 import time
+import typing
 
 from werkzeug import serving
 from werkzeug import urls
 
 from sushy_kubevirt.redfish.protocol import http_framing
 from sushy_kubevirt.redfish.protocol import server_errors
+
+if typing.TYPE_CHECKING:
+    import socket
+    from wsgiref import types
 
 #: Seconds and bytes to wait for the rest of a refused request. To close the
 #: connection before it was read could discard the response as well (TCP RST).
@@ -26,11 +32,11 @@ _GAP_SECONDS = 0.01
 class _Lines:
     """A stream that remembers the lines that were read."""
 
-    def __init__(self, stream) -> None:
+    def __init__(self, stream: io.BufferedIOBase) -> None:
         self._stream = stream
-        self.lines = []
+        self.lines: list[bytes] = []
 
-    def readline(self, limit):
+    def readline(self, limit: int) -> bytes:
         """See `io.BufferedIOBase.readline`."""
         line = self._stream.readline(limit)
         self.lines.append(line)
@@ -43,19 +49,19 @@ class _Rest:
     Werkzeug would wait for ten megabytes of it, and log damaged TLS records
     with an exception.
 
-    :param stream: binary stream of the connection
-    :param connection: its socket
+    :param stream: of the connection
     """
 
-    def __init__(self, stream, connection) -> None:
+    def __init__(self, stream: io.BufferedIOBase, connection: socket.socket
+                 ) -> None:
         self._stream = stream
         self._connection = connection
 
-    def read(self, amount):
+    def read(self, amount: int) -> bytes:
         """Read what arrives.
 
         :param amount: maximum number of bytes
-        :returns: bytes, until the client sends none for a moment or the
+        :returns: what arrives until the client sends none for a moment or the
             connection fails
         """
         parts = []
@@ -68,7 +74,7 @@ class _Rest:
                     break
         return b''.join(parts)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> typing.Any:
         return getattr(self._stream, name)
 
 
@@ -81,7 +87,8 @@ class RequestHandler(serving.WSGIRequestHandler):
         :returns: whether it is valid; if not, an error was sent
         """
         stream = self.rfile
-        lines = self.rfile = _Lines(stream)
+        lines = _Lines(stream)
+        self.rfile = typing.cast(io.BufferedIOBase, lines)
         try:
             if not super().parse_request():
                 return False
@@ -95,7 +102,7 @@ class RequestHandler(serving.WSGIRequestHandler):
         self.send_error(400)
         return False
 
-    def make_environ(self):
+    def make_environ(self) -> types.WSGIEnvironment:
         """Make the WSGI environment.
 
         :raises: ConnectionError, after an error response
@@ -110,10 +117,11 @@ class RequestHandler(serving.WSGIRequestHandler):
         if 'wsgi.input_terminated' in environ:
             # Werkzeug's reads what is no chunked body, too.
             environ['wsgi.input'] = http_framing.ChunkedBody(self.rfile)
-        self.rfile = _Rest(self.rfile, self.connection)
+        self.rfile = typing.cast(
+            io.BufferedIOBase, _Rest(self.rfile, self.connection))
         return environ
 
-    def send_header(self, keyword, value) -> None:
+    def send_header(self, keyword: str, value: str) -> None:
         """Send a header (`http.server` and Werkzeug call it).
 
         Werkzeug closes each connection, and says so in a header of its own. Of
@@ -126,7 +134,7 @@ class RequestHandler(serving.WSGIRequestHandler):
             value += ', close'
         super().send_header(keyword, value)
 
-    def reject(self, code):
+    def reject(self, code: int) -> typing.NoReturn:
         """Send an error response and end the request.
 
         :raises: ConnectionError
@@ -134,7 +142,8 @@ class RequestHandler(serving.WSGIRequestHandler):
         self.send_error(code)
         raise ConnectionError('The request was rejected')
 
-    def send_error(self, code, message=None, explain=None) -> None:
+    def send_error(self, code: int, message: str | None = None,
+                   explain: str | None = None) -> None:
         """Send an error response (`http.server` calls it).
 
         :param code: HTTP status code
@@ -168,7 +177,7 @@ class RequestHandler(serving.WSGIRequestHandler):
         self.connection.settimeout(_PAUSE_SECONDS)
         with contextlib.suppress(OSError):
             while left > 0 and time.monotonic() < end:
-                found = self.connection.recv(2 ** 16)
-                if not found:
+                piece = self.connection.recv(2 ** 16)
+                if not piece:
                     break
-                left -= len(found)
+                left -= len(piece)

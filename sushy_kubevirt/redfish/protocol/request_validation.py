@@ -8,16 +8,21 @@ checked by `payload`.
 from __future__ import annotations
 
 import functools
+import typing
 
 import flask
 from werkzeug import datastructures
 from werkzeug import http
 
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import query_parameters
+
+if typing.TYPE_CHECKING:
+    from wsgiref import types
 
 #: Environ key of the request's `query_parameters.Query`.
 QUERY = internal_requests.PREFIX + 'query'
@@ -38,12 +43,12 @@ _OTHER_SITES = ('cross-site', 'same-site')
 _JSON = 'application/json'
 
 
-def strip_members_segment(environ) -> None:
+def strip_members_segment(environ: types.WSGIEnvironment) -> None:
     """Treat POST to ``<collection>/Members`` as POST to the collection.
 
     DSP0266, "POST (create)".
 
-    :param environ: WSGI environ; its PATH_INFO is changed
+    :param environ: its PATH_INFO is changed
     """
     if environ['REQUEST_METHOD'] == 'POST':
         path = environ['PATH_INFO'].rstrip('/')
@@ -51,7 +56,7 @@ def strip_members_segment(environ) -> None:
             environ['PATH_INFO'] = path.removesuffix('/Members')
 
 
-def check():
+def check() -> None:
     """Check method, OData-Version, Origin, Sec-Fetch-Site and Accept.
 
     For Flask's before_request.
@@ -59,7 +64,7 @@ def check():
     :raises: `error_responses.RedfishError`, 403, 406, 412, 501; Werkzeug's
         404, 405
     """
-    request = flask.request._get_current_object()
+    request = application.request()
     environ = request.environ
     if request.method not in METHODS:
         raise error_responses.general_error(
@@ -90,10 +95,9 @@ def check():
             raise error_responses.RedfishError(406, messages.message(
                 'HeaderInvalid', f'Accept: {accept}',
                 resolution=f'Accept {_media_type(request)}.'))
-    return None
 
 
-def _is_foreign(environ):
+def _is_foreign(environ: types.WSGIEnvironment) -> bool:
     """Tell whether a page of another host or port sends the request.
 
     The scheme may be changed by a proxy. Both headers leave out its port.
@@ -103,38 +107,39 @@ def _is_foreign(environ):
         environ.get('HTTP_HOST', '').lower())
 
 
-def _media_type(request):
+def _media_type(request: flask.Request) -> str:
     """Return the media type of the responses of the request's route."""
-    return flask.current_app.extensions['sushy_kubevirt.media'].get(
-        request.url_rule.endpoint, _JSON)
+    media: dict[str | None, str] = flask.current_app.extensions[
+        'sushy_kubevirt.media']
+    return media.get(request.endpoint, _JSON)
 
 
 @functools.lru_cache(maxsize=256)
-def _accepts(header, media):
-    found = http.parse_accept_header(header, datastructures.MIMEAccept)
+def _accepts(header: str, media: str) -> bool:
+    accepted = http.parse_accept_header(header, datastructures.MIMEAccept)
     kind = media.partition('/')[0]
-    return not found or any(
-        quality > 0 and one.partition(';')[0].strip().lower() in (
+    return not accepted or any(
+        quality > 0 and media_range.partition(';')[0].strip().lower() in (
             '*/*', '*', kind + '/*', media)
-        for one, quality in found)
+        for media_range, quality in accepted)
 
 
-def parse_query():
+def parse_query() -> None:
     """Store the parsed query in the environ, under `QUERY`.
 
     For Flask's before_request.
 
     :raises: `error_responses.RedfishError`, 400 or 501
     """
-    request = flask.request._get_current_object()
+    request = application.request()
     text = request.environ.get('QUERY_STRING')
     if not text or _media_type(request) != _JSON:
         # The event stream parses its $filter itself.
         return
-    found = query_parameters.parse(text)
-    if found is None:
+    query = query_parameters.parse(text)
+    if query is None:
         return
     if request.method not in _READS:
         raise error_responses.RedfishError(400, messages.message(
             'QueryNotSupportedOnOperation'))
-    request.environ[QUERY] = found
+    request.environ[QUERY] = query

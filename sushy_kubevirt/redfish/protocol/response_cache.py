@@ -16,16 +16,25 @@ their own responses only, see `shares`.
 from __future__ import annotations
 
 import collections
+from collections import abc
 import hashlib
 import secrets
 import threading
+import typing
 
 import flask
 
 from sushy_kubevirt.kube import blocking
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import internal_requests
 from sushy_kubevirt.redfish.protocol import request_validation
+
+if typing.TYPE_CHECKING:
+    from wsgiref import types
+
+    from sushy_kubevirt.machine import machine
+    from sushy_kubevirt.redfish.services import account_files
 
 #: Largest number of bytes of all responses, and of one.
 MAX_BYTES, MAX_BODY_BYTES = 2 ** 20, 2 ** 16
@@ -49,19 +58,20 @@ _PARTS = ('REQUEST_METHOD', 'SCRIPT_NAME', 'PATH_INFO', 'QUERY_STRING',
 # Makes digests, which contain passwords and tokens, useless elsewhere.
 _KEY = secrets.token_bytes(32)
 
+_Headers: typing.TypeAlias = list[tuple[str, str]]
+
 
 class Response:
     """A response that may be sent again.
 
     :ivar status: status line without the version, such as ``200 OK``
-    :ivar headers: list of (name, value)
-    :ivar body: bytes
     :ivar rule: URL rule of its route
     """
 
     __slots__ = ('status', 'headers', 'body', 'rule', 'conditions')
 
-    def __init__(self, status, headers, body, conditions) -> None:
+    def __init__(self, status: str, headers: _Headers, body: bytes,
+                 conditions: _Conditions) -> None:
         self.status = status
         self.headers = headers
         self.body = body
@@ -75,20 +85,21 @@ class ResponseCache:
     :param most: largest number of bytes of all responses
     """
 
-    def __init__(self, most=MAX_BYTES) -> None:
+    def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._responses = collections.OrderedDict()
+        self._responses: collections.OrderedDict[
+            bytes, Response] = collections.OrderedDict()
         self._bytes = 0
-        #: Functions of (environ, `Response`), called for each that is sent
-        #: again.
-        self.observers = []
+        #: Called for each response that is sent again.
+        self.observers: list[
+            abc.Callable[[types.WSGIEnvironment, Response], None]] = []
 
-    def find(self, environ):
+    def find(self, environ: types.WSGIEnvironment) -> Response | None:
         """Find the response to a request. Does not wait for anything.
 
-        :param environ: of the request (WSGI), unchanged since it came
-        :returns: a `Response`; None if the application has to be called
+        :param environ: of the request, unchanged since it came
+        :returns: None if the application has to be called
         """
         if (environ['REQUEST_METHOD'] not in _READS
                 or environ.get('CONTENT_LENGTH') not in (None, '', '0')
@@ -98,41 +109,41 @@ class ResponseCache:
             return None     # the server has looked already
         digest = environ[_DIGEST] = _digest(environ)
         with self._lock:
-            found = self._responses.get(digest)
-            if found is None:
+            response = self._responses.get(digest)
+            if response is None:
                 return None
             self._responses.move_to_end(digest)
         try:
             # A session whose account has changed may need an API call.
-            if not blocking.attempt(found.conditions.hold):
+            if not blocking.attempt(response.conditions.hold):
                 return None
         except blocking.WouldBlock:
             return None
-        if found.conditions.account is not None:
-            authentication.identify(environ, found.conditions.account)
+        if response.conditions.account is not None:
+            authentication.identify(environ, response.conditions.account)
         for observe in self.observers:
-            observe(environ, found)
-        return found
+            observe(environ, response)
+        return response
 
-    def call(self, app, environ, start_response):
+    def call(self, app: types.WSGIApplication, environ: types.WSGIEnvironment,
+             start_response: types.StartResponse) -> abc.Iterable[bytes]:
         """Call an application, and store its response if that is possible.
 
-        :param app: WSGI application
         :param environ: of a request for which `find` has found nothing
-        :returns: iterable of bytes, like the application
         """
         digest = environ.get(_DIGEST)
         if digest is None:
             return app(environ, start_response)
-        head = []
+        head: list[tuple[str, _Headers]] = []
 
-        def start(status, headers, exc_info=None):
-            head[:] = status, list(headers)
+        def start(status: str, headers: _Headers, exc_info: typing.Any = None
+                  ) -> abc.Callable[[bytes], object]:
+            head[:] = [(status, list(headers))]
             return start_response(status, headers, exc_info)
 
         answer = app(environ, start)
         conditions = environ.get(_CONDITIONS)
-        if conditions is None or head[0][:3] not in ('200', '304'):
+        if conditions is None or head[0][0][:3] not in ('200', '304'):
             return answer
         try:
             body = b''.join(answer)
@@ -141,7 +152,7 @@ class ResponseCache:
                 answer.close()
         # The machine may have changed while its properties were read.
         if len(body) <= MAX_BODY_BYTES and conditions.hold():
-            self._store(digest, Response(*head, body, conditions))
+            self._store(digest, Response(*head[0], body, conditions))
         return [body]
 
     def clear(self) -> None:
@@ -150,7 +161,7 @@ class ResponseCache:
             self._responses.clear()
             self._bytes = 0
 
-    def _store(self, digest, response) -> None:
+    def _store(self, digest: bytes, response: Response) -> None:
         with self._lock:
             self._drop(digest)
             self._responses[digest] = response
@@ -158,19 +169,19 @@ class ResponseCache:
             while self._bytes > self._most:
                 self._drop(self._surplus())
 
-    def _surplus(self):
+    def _surplus(self) -> bytes:
         """Choose the least recently used response of the owner with most.
 
         :returns: its digest
         """
-        sizes = collections.Counter()
+        sizes: collections.Counter[str] = collections.Counter()
         for response in self._responses.values():
             sizes[response.conditions.owner] += _size(response)
-        owner = max(sizes, key=sizes.get)
+        owner = max(sizes, key=sizes.__getitem__)
         return next(digest for digest, response in self._responses.items()
                     if response.conditions.owner == owner)
 
-    def _drop(self, digest) -> None:
+    def _drop(self, digest: bytes) -> None:
         dropped = self._responses.pop(digest, None)
         if dropped is not None:
             self._bytes -= _size(dropped)
@@ -181,12 +192,12 @@ def note_conditions() -> None:
 
     For Flask's before_request, as the last check.
     """
-    request = flask.request._get_current_object()
+    request = application.request()
     environ = request.environ
-    if _DIGEST not in environ:
+    if _DIGEST not in environ or request.url_rule is None:
         return      # an internal request, or a change
     cached = flask.current_app.extensions['sushy_kubevirt.cached'].get(
-        request.url_rule.endpoint)
+        request.endpoint)
     query = environ.get(request_validation.QUERY)
     if not cached or query is not None and (query.only or query.expand):
         return      # the latter read other resources
@@ -204,13 +215,13 @@ class _Conditions:
     __slots__ = ('rule', '_services', 'account', 'owner', '_token',
                  '_machine', '_version')
 
-    def __init__(self, rule) -> None:
+    def __init__(self, rule: str) -> None:
         self.rule = rule
         self._services = authentication.services()
-        self.account = flask.g.account
+        self.account: account_files.Account | None = flask.g.account
         self.owner = authentication.owner()
         self._token = flask.request.environ.get('HTTP_X_AUTH_TOKEN')
-        self._machine = flask.g.machine
+        self._machine: machine.Machine | None = flask.g.machine
         self._version = self._machine_version()
 
     @property
@@ -218,17 +229,17 @@ class _Conditions:
         """Whether all conditions are known."""
         return self._machine is None or self._version is not None
 
-    def hold(self):
+    def hold(self) -> bool:
         """Return whether the conditions are what they were."""
         return self._authorized() and (
             self._machine is None
             or self._machine_version() == self._version)
 
-    def _machine_version(self):
+    def _machine_version(self) -> object:
         machine = self._machine
         return machine and machine.cluster.version(machine)
 
-    def _authorized(self):
+    def _authorized(self) -> bool:
         account = self.account
         if account is None:
             return True
@@ -243,11 +254,11 @@ class _Conditions:
         return self._services.login.account(name) == account
 
 
-def _size(response):
+def _size(response: Response) -> int:
     return _OVERHEAD + len(response.body)
 
 
-def _digest(environ):
+def _digest(environ: types.WSGIEnvironment) -> bytes:
     parts = [f'{name}={environ.get(name)}' for name in _PARTS]
     parts += [f'{name}={value}' for name, value in environ.items()
               if name.startswith('HTTP_')]

@@ -7,66 +7,70 @@ are added to all of them by `postprocessing`.
 
 from __future__ import annotations
 
+import typing
+
 import flask
 
+if typing.TYPE_CHECKING:
+    from collections import abc
+
 _JSON = 'application/json'
+
+#: A resource, or an object in one.
+Json: typing.TypeAlias = dict[str, typing.Any]
 
 
 class Document(flask.Response):
     """A response with a JSON body that is not serialized yet.
 
-    :param document: dict
     :param status: HTTP status code
-    :param headers: dict of additional headers
-    :param rendered: (its JSON text, its ETag) if they are known
+    :param headers: additional headers
+    :param rendered: its JSON text and its ETag, if they are known
     """
 
-    def __init__(self, document, status: int = 200, headers=None,
-                 rendered=None) -> None:
+    def __init__(self, document: Json, status: int = 200,
+                 headers: abc.Mapping[str, str] | None = None,
+                 rendered: tuple[str, str] | None = None) -> None:
         super().__init__(status=status, headers=headers, content_type=_JSON)
         self.document = document
         self.rendered = rendered
 
 
-def document_of(response):
+def document_of(response: flask.Response) -> Json | None:
     """Return the resource in a response, also of sushy-emulator's views.
 
-    :param response: `flask.Response`
-    :returns: dict, or None if it contains none
+    :returns: None if it contains none
     """
     if isinstance(response, Document):
         return response.document
     if response.is_json and not response.is_streamed:
-        found = response.get_json(silent=True)
-        return found if isinstance(found, dict) else None
+        document = response.get_json(silent=True)
+        return document if isinstance(document, dict) else None
     return None
 
 
-def resource(body):
-    """Create the response 200 with a resource.
-
-    :param body: dict
-    """
+def resource(body: Json) -> Document:
+    """Create the response 200 with a resource."""
     return Document(body)
 
 
-def created(body, headers=None):
+def created(body: Json, headers: abc.Mapping[str, str] | None = None
+            ) -> Document:
     """Create the response 201 with a new resource; Location has its path.
 
-    :param body: dict with ``@odata.id``
-    :param headers: dict of additional headers
+    :param headers: additional headers
     """
     return Document(body, 201, {'Location': body['@odata.id'],
                                 **(headers or {})})
 
 
-def accepted(monitor, body, seconds=None):
+def accepted(monitor: str, body: Json, seconds: int | None = None) -> Document:
     """Create the response 202: the operation continues.
 
     DSP0266, "Asynchronous operations".
 
     :param monitor: path of the task monitor
-    :param body: the task, dict
+    :param body: the task
     :param seconds: Retry-After; None omits it
     """
     headers = {'Location': monitor}
@@ -75,32 +79,33 @@ def accepted(monitor, body, seconds=None):
     return Document(body, 202, headers)
 
 
-def no_content():
+def no_content() -> flask.Response:
     """Create the response 204, as sushy-emulator answers changes."""
     return flask.Response(status=204, content_type=_JSON)
 
 
-def link(path):
+def link(path: str) -> dict[str, str]:
     """Create a reference to another resource.
 
     :param path: its ``@odata.id``
-    :returns: dict
     """
     return {'@odata.id': path}
 
 
-def collection(kind, name, path, members):
+def collection(kind: str, name: str, path: str, members: abc.Collection[str]
+               ) -> Document:
     """Create the response 200 with a collection.
 
     :param kind: schema of the collection, such as ``ProcessorCollection``
     :param name: value of Name
     :param path: its ``@odata.id``
-    :param members: list of the members' paths
+    :param members: paths of its members
     """
     return resource(collection_body(kind, name, path, members))
 
 
-def collection_body(kind, name, path, members):
+def collection_body(kind: str, name: str, path: str,
+                    members: abc.Collection[str]) -> Json:
     """Build the body of a collection; parameters as of `collection`."""
     return {
         '@odata.id': path,

@@ -13,25 +13,36 @@ include the path's route. ``REGISTRIES``, a tuple of `Registry`.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import functools
 import re
+import types
+import typing
 
 from werkzeug import routing
 
+if typing.TYPE_CHECKING:
+    import flask
+
+    from sushy_kubevirt.redfish.protocol import application
+    from sushy_kubevirt.redfish.protocol import responses
+
 #: Values of SUSHY_EMULATOR_FEATURE_SET, each including those before it.
 FEATURE_SETS = ('minimum', 'vmedia', 'full')
+
+#: Function of the arguments of its URL rule.
+View: typing.TypeAlias = 'abc.Callable[..., flask.Response]'
 
 
 @dataclasses.dataclass(frozen=True)
 class Route:
     """A route.
 
-    :param view: function that returns a response
     :param endpoint: Flask's endpoint; that of sushy-tools if its view is
         replaced
     :param rule: Flask's URL rule; None keeps that of sushy-tools
-    :param methods: tuple of HTTP methods; None keeps those of sushy-tools
+    :param methods: HTTP methods; None keeps those of sushy-tools
     :param feature: lowest feature set that includes it
     :param media: media type of its responses
     :param cached: whether responses to GET depend on nothing but the request,
@@ -42,10 +53,10 @@ class Route:
         which match no other route
     """
 
-    view: object
+    view: View
     endpoint: str
     rule: str | None = None
-    methods: tuple | None = None
+    methods: tuple[str, ...] | None = None
     feature: str = 'full'
     media: str = 'application/json'
     cached: bool = False
@@ -61,43 +72,32 @@ class Registry:
     :param prefix: ``Registry`` of the MessageRegistryFile, by which clients
         find it
     :param name: Name
-    :param document: function that returns the registry, a dict without
-        ``@odata.id``, because it is a file and not a resource
+    :param document: makes the registry, which has no ``@odata.id``, because it
+        is a file and not a resource
     """
 
     identity: str
     prefix: str
     name: str
-    document: object
+    document: abc.Callable[[], responses.Json]
 
 
-def replace(endpoint, view, feature: str = 'full', cached: bool = False):
+def replace(endpoint: str, view: View, feature: str = 'full',
+            cached: bool = False) -> Route:
     """Replace the view of an endpoint of sushy-tools 2.2.0.
 
-    :param endpoint: Flask's endpoint
-    :param view: function that returns a response
-    :param feature: lowest feature set that includes it
-    :param cached: see `Route`
-    :returns: `Route`
+    The parameters are those of `Route`.
     """
     return Route(view, endpoint, feature=feature, cached=cached)
 
 
-def add(rule, view, methods=('GET',), feature: str = 'full',
-        media: str = 'application/json', cached: bool = False,
-        body: str = 'application/json',
-        websocket: bool = False):
+def add(rule: str, view: View, methods: abc.Sequence[str] = ('GET',),
+        feature: str = 'full', media: str = 'application/json',
+        cached: bool = False, body: str = 'application/json',
+        websocket: bool = False) -> Route:
     """Add a route that sushy-tools does not have.
 
-    :param rule: Flask's URL rule
-    :param view: function that returns a response
-    :param methods: HTTP methods
-    :param feature: lowest feature set that includes it
-    :param media: media type of its responses
-    :param cached: see `Route`
-    :param body: see `Route`
-    :param websocket: see `Route`
-    :returns: `Route`
+    The parameters are those of `Route`.
     """
     name = re.sub(r'\W+', '_', f'{rule} {methods[0]}').strip('_')
     return Route(view, 'kubevirt_' + ('websocket_' if websocket else '')
@@ -112,15 +112,17 @@ class Rule(routing.Rule):
     millisecond and some KiB. URLs are matched, and hardly ever built.
     """
 
-    def _compile_builder(self, append_unknown: bool = True):
+    def _compile_builder(self, append_unknown: bool = True
+                         ) -> abc.Callable[..., tuple[str, str]]:
         return _build_unknown if append_unknown else _build
 
 
-def _build(rule, /, **values):
+def _build(rule: routing.Rule, /, **values: typing.Any) -> tuple[str, str]:
     return routing.Rule._compile_builder(rule, False)(rule, **values)
 
 
-def _build_unknown(rule, /, **values):
+def _build_unknown(rule: routing.Rule, /, **values: typing.Any
+                   ) -> tuple[str, str]:
     return routing.Rule._compile_builder(rule, True)(rule, **values)
 
 
@@ -132,54 +134,54 @@ _SERVED = 'sushy_kubevirt.offered'
 _CHILDREN = 'sushy_kubevirt.offered_below'
 
 
-def register(app, modules, features) -> None:
+def register(app: application.Application,
+             modules: tuple[types.ModuleType, ...], features: dict[str, str]
+             ) -> None:
     """Store which routes an application serves.
 
-    :param app: Flask application
-    :param modules: tuple of modules of `resources`
-    :param features: dict of rule to the lowest feature set that includes it
+    :param modules: modules of `resources`
+    :param features: rule to the lowest feature set that includes it
     """
     app.extensions[_MODULES] = modules
     app.extensions[_FEATURES] = features
 
 
-def modules(app):
-    """Return a tuple of the modules of `resources` that are served."""
-    return app.extensions[_MODULES]
+def modules(app: application.Application) -> tuple[types.ModuleType, ...]:
+    """Return the modules of `resources` that are served."""
+    served: tuple[types.ModuleType, ...] = app.extensions[_MODULES]
+    return served
 
 
-def is_served(app, rule):
+def is_served(app: application.Application, rule: str) -> bool:
     """Check whether a rule is served in the application's feature set.
 
     Used before linking to a resource of another module.
 
-    :param app: Flask application
     :param rule: URL rule; the names of its arguments do not matter
-    :returns: bool
     """
-    found = app.extensions.get(_SERVED)
-    if found is None:
-        found = {
-            _without_arguments(
-                each.rule): 0 for each in app.url_map.iter_rules()}
-        found.update(
-            (_without_arguments(each), FEATURE_SETS.index(feature))
-            for each, feature in app.extensions[_FEATURES].items())
-        app.extensions[_SERVED] = found
-    level = found.get(_without_arguments(rule))
+    levels: dict[str, int] | None = app.extensions.get(_SERVED)
+    if levels is None:
+        levels = {_without_arguments(upstream.rule): 0
+                  for upstream in app.url_map.iter_rules()}
+        levels.update(
+            (_without_arguments(own), FEATURE_SETS.index(feature))
+            for own, feature in app.extensions[_FEATURES].items())
+        app.extensions[_SERVED] = levels
+    level = levels.get(_without_arguments(rule))
     return level is not None and level <= FEATURE_SETS.index(app.feature_set)
 
 
-def served_children(app, rule, names):
+def served_children(app: application.Application, rule: str,
+                    names: tuple[str, ...]) -> tuple[str, ...]:
     """Select the resources below a rule that are served.
 
-    :param app: Flask application
     :param rule: URL rule of the parent
-    :param names: tuple of last path segments
-    :returns: tuple, the served ones of `names`
+    :param names: last path segments
+    :returns: the served ones of `names`
     """
     # Cached: called for every system that is read.
-    known = app.extensions.setdefault(_CHILDREN, {})
+    known: dict[tuple[str, tuple[str, ...], str], tuple[str, ...]] = (
+        app.extensions.setdefault(_CHILDREN, {}))
     key = (rule, names, app.feature_set)
     if key not in known:
         known[key] = tuple(name for name in names
@@ -188,15 +190,14 @@ def served_children(app, rule, names):
 
 
 @functools.cache
-def _without_arguments(rule):
+def _without_arguments(rule: str) -> str:
     return re.sub('<[^>]*>', '<>', rule)
 
 
-def root_links(app):
+def root_links(app: application.Application) -> dict[str, str]:
     """Collect the links of the service root.
 
-    :param app: Flask application
-    :returns: dict of ServiceRoot's property to path
+    :returns: ServiceRoot's property to path
     """
     level = FEATURE_SETS.index(app.feature_set)
     features = app.extensions[_FEATURES]

@@ -11,8 +11,12 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import typing
 
 from sushy_kubevirt.redfish.protocol import messages
+
+if typing.TYPE_CHECKING:
+    import types
 
 #: Where DMTF publishes the schemas.
 PUBLISHED = 'http://redfish.dmtf.org/schemas/v1/'
@@ -27,7 +31,7 @@ _CALL = re.compile(
 ALWAYS_USED = (('Event', None), ('RedfishError', None), ('Resource', None))
 
 
-def json_uri(kind) -> str:
+def json_uri(kind: str) -> str:
     """Return the URI at which DMTF publishes the JSON schema of a type.
 
     :param kind: ``@odata.type``
@@ -35,7 +39,7 @@ def json_uri(kind) -> str:
     return f"{PUBLISHED}{kind.lstrip('#').rpartition('.')[0]}.json"
 
 
-def csdl_uri(name) -> str:
+def csdl_uri(name: str) -> str:
     """Return the URI at which DMTF publishes the CSDL of a schema.
 
     :param name: schema without version
@@ -44,21 +48,20 @@ def csdl_uri(name) -> str:
 
 
 @functools.cache
-def used_schemas(modules):
+def used_schemas(modules: tuple[types.ModuleType, ...]
+                 ) -> list[tuple[str, str | None]]:
     """List the schemas that modules use.
 
-    :param modules: tuple of modules
-    :returns: sorted list of (name, version); version None for unversioned
-        schemas
+    :returns: names and versions, sorted; version None for unversioned schemas
     """
-    found = set()
+    used: set[tuple[str, str | None]] = set()
     for module in (messages, *modules):
         source = inspect.getsource(module)
-        found.update(_VERSIONED.findall(source))
-        found.update((name, None) for name in _COLLECTION.findall(source))
-        found.update((name + 'Collection', None)
-                     for name in _CALL.findall(source))
+        used.update(_VERSIONED.findall(source))
+        used.update((name, None) for name in _COLLECTION.findall(source))
+        used.update((name + 'Collection', None)
+                    for name in _CALL.findall(source))
         for registry in getattr(module, 'REGISTRIES', ()):
-            found.update(_VERSIONED.findall(
+            used.update(_VERSIONED.findall(
                 registry.document()['@odata.type']))
-    return sorted(found, key=lambda one: (one[0], one[1] or ''))
+    return sorted(used, key=lambda schema: (schema[0], schema[1] or ''))

@@ -14,8 +14,12 @@ from __future__ import annotations
 import functools
 import ipaddress
 import socket
+import typing
 
 from sushy_kubevirt.redfish.protocol import http_framing
+
+if typing.TYPE_CHECKING:
+    from wsgiref import types
 
 # A year, for browsers that use the service by a name (RFC 6797).
 _HSTS = {'Strict-Transport-Security': 'max-age=31536000'}
@@ -24,7 +28,7 @@ _HSTS = {'Strict-Transport-Security': 'max-age=31536000'}
 ALL = '*'
 
 
-def is_local(name):
+def is_local(name: str) -> bool:
     """Tell whether a name is of the loopback interface (RFC 6761, 6.3)."""
     return name == 'localhost' or name.endswith('.localhost')
 
@@ -34,7 +38,7 @@ def transport_security(scheme: str, host: str | None) -> dict[str, str]:
 
     :param scheme: of the request's URL
     :param host: value of the request's header Host; None if it is not known
-    :returns: dict; empty without TLS, and for the loopback interface, as
+    :returns: empty without TLS, and for the loopback interface, as
         browsers would remember it for all ports of their own host
     """
     if scheme != 'https' or is_local(http_framing.host_name(host or '') or ''):
@@ -42,20 +46,20 @@ def transport_security(scheme: str, host: str | None) -> dict[str, str]:
     return _HSTS
 
 
-def serves(environ, names):
+def serves(environ: types.WSGIEnvironment, names: tuple[str, ...]) -> bool:
     """Tell whether a request is for this service.
 
-    :param environ: of the request (WSGI), with a valid Host or none
-    :param names: tuple of names; ``*.domain`` for all below a domain, `ALL`
-    :returns: bool; True without Host, which browsers always send
+    :param environ: of the request, with a valid Host or none
+    :param names: ``*.domain`` for all below a domain, `ALL`
+    :returns: True without Host, which browsers always send
     """
     host = environ.get('HTTP_HOST')
     return host is None or ALL in names or _serves(host, names)
 
 
 @functools.lru_cache(maxsize=64)
-def _serves(host, names):
-    name = http_framing.host_name(host).removesuffix('.')
+def _serves(host: str, names: tuple[str, ...]) -> bool:
+    name = (http_framing.host_name(host) or '').removesuffix('.')
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -11,10 +11,16 @@ from __future__ import annotations
 import http
 import json
 import ssl
+import typing
 
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import served_hosts
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+    import socket
+    from wsgiref import types
 
 _RESOLUTIONS = {
     400: 'Send a valid HTTP request.',
@@ -29,14 +35,22 @@ _RESOLUTIONS = {
 }
 
 
-def response(code, detail: str = '', scheme: str = 'http', host=None):
-    """Build the response to a request that the server refuses.
+class Refusal(typing.NamedTuple):
+    """The response to a request that the server refuses."""
+
+    phrase: str
+    headers: dict[str, str]
+    body: bytes
+
+
+def response(code: int, detail: str = '', scheme: str = 'http',
+             host: str | None = None) -> Refusal:
+    """Build the response to a request that was not read.
 
     :param code: HTTP status code
     :param detail: what is wrong; it may contain parts of the request
     :param scheme: ``http`` or ``https``
     :param host: value of the request's header Host; None if it is not known
-    :returns: (reason phrase, dict of headers, body as bytes)
     """
     phrase = http.HTTPStatus(code).phrase
     if code == 413:
@@ -49,32 +63,32 @@ def response(code, detail: str = '', scheme: str = 'http', host=None):
             code, f'{phrase}: {messages.truncate(detail)}.' if detail
             else f'{phrase}.', _RESOLUTIONS.get(code, ''))
     body = json.dumps(error_responses.error_body(error.entries)).encode()
-    return phrase, {
+    return Refusal(phrase, {
         'Content-Type': 'application/json',
         'Content-Length': str(len(body)),
         'OData-Version': '4.0',
         'Cache-Control': 'no-store',
         'Connection': 'close',
         **served_hosts.transport_security(scheme, host),
-    }, body
+    }, body)
 
 
-def response_to(environ, code, detail: str = ''):
-    """Build the response to a request that was read; see `response`.
-
-    :param environ: of the request (WSGI)
-    """
+def response_to(environ: types.WSGIEnvironment, code: int, detail: str = ''
+                ) -> Refusal:
+    """Build the response to a request that was read; see `response`."""
     return response(code, detail, environ['wsgi.url_scheme'],
                     environ.get('HTTP_HOST'))
 
 
-def for_gunicorn(send):
+def for_gunicorn(send: abc.Callable[[socket.socket, bytes], object]
+                 ) -> abc.Callable[[socket.socket, int, str, str], None]:
     """Make a replacement for ``gunicorn.util.write_error`` (gunicorn 27).
 
     :param send: ``gunicorn.util.write_nonblock``
-    :returns: function of (socket, status code, reason phrase, detail)
+    :returns: function of socket, status code, reason phrase and detail
     """
-    def write_error(sock, status_int, reason, mesg) -> None:
+    def write_error(sock: socket.socket, status_int: int, reason: str,
+                    mesg: str) -> None:
         phrase, headers, body = response(
             status_int, mesg,
             'https' if isinstance(sock, ssl.SSLSocket) else 'http')

@@ -18,10 +18,19 @@ redirected to the Id.
 from __future__ import annotations
 
 import functools
+import typing
 
 import flask
 
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.services import system_id
+
+if typing.TYPE_CHECKING:
+    from wsgiref import types
+
+    from werkzeug import wrappers
+
+    from sushy_kubevirt.machine import machine
 
 _PREFIXES = ('/redfish/v1/Systems/<', '/redfish/v1/Managers/<',
              '/redfish/v1/Chassis/<')
@@ -34,11 +43,10 @@ _DEVICE = ('device', 'CD1', 'Cd')
 
 
 @functools.cache
-def system_argument(rule):
+def system_argument(rule: str) -> str | None:
     """Find the view argument that names the system.
 
-    :param rule: URL rule, str
-    :returns: name of the argument, or None
+    :param rule: URL rule
     """
     for prefix in _PREFIXES:
         if rule.startswith(prefix):
@@ -47,80 +55,80 @@ def system_argument(rule):
     return None
 
 
-def resolve_system():
+def resolve_system() -> wrappers.Response | None:
     """Store the machine in ``flask.g.machine``, None for other resources.
 
     For Flask's before_request.
 
-    :returns: None, or a redirect from a name to the Id
+    :returns: a redirect from a name to the Id
     :raises: `MachineNotFound` and other errors of `KubeVirtDriver.machine`
     """
-    request = flask.request._get_current_object()
+    request = application.request()
     about = flask.g._get_current_object()
     about.machine = None
-    rule = request.url_rule
-    argument = None if rule is None else system_argument(rule.rule)
+    rule, arguments = request.url_rule, request.view_args
+    if rule is None or arguments is None:
+        return None
+    argument = system_argument(rule.rule)
     if argument is None:
         return None
-    arguments = request.view_args
     identity = arguments[argument]
-    if flask.current_app.systems.only is not None:
+    if application.current().systems.only is not None:
         name, alias, device = _DEVICE
         if arguments.get(name) == alias:
             arguments[name] = device
     collection = rule.rule.partition('/<')[0]
-    found = machine(collection, identity)
+    named = find_machine(collection, identity)
     if _is_only(collection, identity):
         # For sushy-emulator's own views, which look up the identity.
-        arguments[argument] = found.uuid
-    elif identity.lower() != found.uuid:
-        return _redirect(argument, system_id.of(found))
-    about.machine = found
+        arguments[argument] = named.uuid
+    elif identity.lower() != named.uuid:
+        return _redirect(
+            rule.endpoint, {**arguments, argument: system_id.of(named)})
+    about.machine = named
     return None
 
 
-def machine(collection, identity):
+def find_machine(collection: str, identity: str) -> machine.Machine:
     """Look up the machine that a segment of a URI names.
 
     :param collection: path of the collection, such as ``/redfish/v1/Systems``
     :param identity: the segment after it
-    :returns: `machine.Machine`
     :raises: `MachineNotFound` and other errors of `KubeVirtDriver.machine`
     """
-    systems = flask.current_app.systems
-    return systems.machine(
-        systems.only if _is_only(collection, identity) else identity)
+    systems = application.current().systems
+    if systems.only is not None and _is_only(collection, identity):
+        identity = systems.only
+    return systems.machine(identity)
 
 
-def _is_only(collection, identity):
+def _is_only(collection: str, identity: str) -> bool:
     """Tell whether a segment names the VM of a service for a single one."""
-    return flask.current_app.systems.only is not None and (
+    return application.current().systems.only is not None and (
         identity == system_id.ONLY
         or (collection, identity) == _MANAGER_ALIAS)
 
 
-def _redirect(argument, identity):
+def _redirect(endpoint: str, arguments: typing.Any) -> wrappers.Response:
     """Redirect to the same route with the system's Id.
 
     307, as sushy-emulator does: method and body are kept. Its own redirect
     fails for routes with several arguments and drops the query.
     """
-    request = flask.request
-    url = flask.url_for(request.endpoint,
-                        **{**request.view_args, argument: identity})
-    query = request.query_string.decode('latin-1')
+    url = flask.url_for(endpoint, **arguments)
+    query = flask.request.query_string.decode('latin-1')
     if query:
         url = f'{url}?{query}'
     return flask.redirect(url, code=307, Response=flask.Response)
 
 
-def restore_encoded_slash(environ) -> None:
+def restore_encoded_slash(environ: types.WSGIEnvironment) -> None:
     """Accept ``namespace%2Fname`` as one segment of a path.
 
     WSGI decodes the path, which makes it two segments. It is replaced by
     ``namespace:name``, which the driver accepts as well.
 
-    :param environ: WSGI environ; its PATH_INFO is changed
+    :param environ: its PATH_INFO is changed
     """
     raw = environ.get('REQUEST_URI') or environ.get('RAW_URI') or ''
     path = raw.partition('?')[0]

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import socket
 import ssl
+import typing
 
 import flask
 from websockets.asyncio import connection
@@ -26,6 +27,10 @@ from websockets import server
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.services import server_threads
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+    from wsgiref import types
 
 #: Environ key of a list. A server that has it serves what is appended.
 UPGRADES = 'sushy_kubevirt.upgrades'
@@ -60,7 +65,7 @@ class WebSocket(connection.Connection):
     :param pause: seconds to wait after each message sent
     """
 
-    def __init__(self, pause: int = 0) -> None:
+    def __init__(self, pause: float = 0) -> None:
         super().__init__(
             server.ServerProtocol(state=protocol.OPEN,
                                   max_size=MAX_MESSAGE_BYTES),
@@ -69,36 +74,36 @@ class WebSocket(connection.Connection):
             write_limit=WRITE_LIMIT)
         self._pause = pause
 
-    def connection_made(self, transport) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.start_keepalive()
 
-    async def receive(self):
+    async def receive(self) -> bytes | None:
         """Wait for the next message of the client.
 
         While this is not called, the client is slowed down by TCP.
 
-        :returns: bytes, also for a text message; None at the end
+        :returns: also for a text message bytes; None at the end
         """
         try:
             return await self.recv(decode=False)
         except exceptions.ConnectionClosed:
             return None
 
-    async def send(self, message):
+    async def send(self, message: typing.Any,
+                   text: bool | None = None) -> None:
         """Send a message; wait while the client does not read.
 
-        :param message: bytes for a binary message, str for a text message
         :raises: ConnectionError after the end
         """
         try:
-            await super().send(message)
+            await super().send(message, text=text)
         except exceptions.ConnectionClosed as exc:
             raise ConnectionResetError(str(exc)) from None
         if self._pause:
             await asyncio.sleep(self._pause)
 
-    async def end(self, code, reason) -> None:
+    async def end(self, code: int, reason: str) -> None:
         """Close the connection, within twice `CLOSE_SECONDS`.
 
         :param code: of the close frame (RFC 6455, 7.4)
@@ -116,12 +121,13 @@ class WebSocket(connection.Connection):
 class Upgrade(flask.Response):
     """The response that accepts a WebSocket.
 
-    :param run: coroutine function that serves a `WebSocket` and closes it
+    :param run: serves a `WebSocket` and closes it
     :raises: `error_responses.RedfishError` if the request's handshake is not
         valid (400), or this server cannot serve WebSockets (501)
     """
 
-    def __init__(self, run) -> None:
+    def __init__(self, run: abc.Callable[[WebSocket], abc.Awaitable[None]]
+                 ) -> None:
         self.run = run
         environ = flask.request.environ
         if UPGRADES not in environ and _socket(environ) is None:
@@ -133,14 +139,15 @@ class Upgrade(flask.Response):
         del self.headers['Content-Type']
 
     @staticmethod
-    def connect(pause: int = 0):
+    def connect(pause: float = 0) -> WebSocket:
         """Make the `WebSocket` for `run`.
 
         :param pause: seconds to wait after each message sent
         """
         return WebSocket(pause)
 
-    def __call__(self, environ, start_response):
+    def __call__(self, environ: types.WSGIEnvironment,
+                 start_response: types.StartResponse) -> abc.Iterable[bytes]:
         """Serve the connection, or let the server do it (WSGI)."""
         headers = self.get_wsgi_headers(environ)
         if UPGRADES in environ:
@@ -149,31 +156,33 @@ class Upgrade(flask.Response):
             return ()
         head = ''.join([f'HTTP/1.1 {self.status}\r\n', *(
             f'{name}: {value}\r\n' for name, value in headers), '\r\n'])
-        asyncio.run(self._serve(_socket(environ), head.encode('latin-1')))
+        sock = _socket(environ)
+        assert sock is not None, '__init__ has checked it'
+        asyncio.run(self._serve(sock, head.encode('latin-1')))
         # Both servers close a connection without another response or a line
         # in the log if they believe that the client has closed it.
         raise BrokenPipeError(errno.EPIPE, 'The WebSocket is closed')
 
-    async def _serve(self, sock, head) -> None:
-        found = self.connect()
-        transport = _Transport(sock, found)
+    async def _serve(self, sock: socket.socket, head: bytes) -> None:
+        client = self.connect()
+        transport = _Transport(sock, client)
         transport.write(head)
-        await self.run(found)
+        await self.run(client)
 
 
-def _socket(environ):
-    """Return the socket of a thread that serves one request, or None."""
+def _socket(environ: types.WSGIEnvironment) -> socket.socket | None:
+    """Return the socket of the thread that serves a request."""
     if not server_threads.several(environ):
         return None
-    found = environ.get('gunicorn.socket') or environ.get('werkzeug.socket')
+    sock = environ.get('gunicorn.socket') or environ.get('werkzeug.socket')
     # Not gevent's or eventlet's, which must not be used with asyncio.
-    return found if type(found).__module__ in ('socket', 'ssl') else None
+    return sock if type(sock).__module__ in ('socket', 'ssl') else None
 
 
-def _accept(request):
+def _accept(request: flask.Request) -> dict[str, str]:
     """Check a handshake.
 
-    :returns: dict of the headers of the response
+    :returns: headers of the response
     :raises: `error_responses.RedfishError`, mostly 400
     """
     # Without the subprotocols, one of which is a secret that would be repeated
@@ -197,31 +206,29 @@ class _Transport(asyncio.Transport):
     """A transport on a connected socket, also one with TLS.
 
     asyncio's own does not accept an `ssl.SSLSocket`.
-
-    :param sock: `socket.socket`
-    :param user: `asyncio.Protocol`
     """
 
-    def __init__(self, sock, user) -> None:
+    def __init__(self, sock: socket.socket, user: asyncio.Protocol) -> None:
         super().__init__({'socket': sock})
         self._sock = sock
         self._protocol = user
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
-        self._high = self._low = 0
+        self._high = self._low = WRITE_LIMIT
         self._waiting = self._closing = self._lost = False
         sock.setblocking(False)
         user.connection_made(self)
         self.resume_reading()
 
-    def set_write_buffer_limits(self, high=None, low=None) -> None:
-        self._high = high
-        self._low = high // 4 if low is None else low
+    def set_write_buffer_limits(self, high: int | None = None,
+                                low: int | None = None) -> None:
+        self._high = WRITE_LIMIT if high is None else high
+        self._low = self._high // 4 if low is None else low
 
     def can_write_eof(self) -> bool:
         return False
 
-    def is_closing(self):
+    def is_closing(self) -> bool:
         return self._closing
 
     def pause_reading(self) -> None:
@@ -245,7 +252,7 @@ class _Transport(asyncio.Transport):
             self._protocol.eof_received()
             self._lose(None)
 
-    def write(self, data) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._closing:
             return
         self._buffer += data
@@ -283,7 +290,7 @@ class _Transport(asyncio.Transport):
         """Close the connection at once."""
         self._lose(None)
 
-    def _lose(self, exc) -> None:
+    def _lose(self, exc: Exception | None) -> None:
         if self._lost:
             return
         self._lost = self._closing = True

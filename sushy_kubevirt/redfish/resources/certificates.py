@@ -289,7 +289,7 @@ def replace():
         raise error_responses.RedfishError(404, messages.message(
             'ResourceMissingAtURI', uri))
     collection, identity, device_id, cert_id = match.groups()
-    machine = system_access.machine(collection, identity)
+    machine = system_access.find_machine(collection, identity)
     device = virtual_media.find(machine, device_id)
     _find(machine, device, cert_id)
     made = machine.add_media_certificate(device.id,
