@@ -4,16 +4,16 @@
 Pure functions that edit a VM in place. The lowest layer is what the VM's
 owner wrote. Above it may be, in this order, a persistent boot order set
 through a BMC, a continuous override and a one-time override. Each layer is
-stored with the record of what it changed (see `annotations`), so that removing
-it restores the layer below. `boot` and `one_time_boot` decide when layers are
-applied and removed.
+stored with the record of what it changed (see `bmc_annotations`), so that
+removing it restores the layer below. `boot` and `one_time_boot` decide when
+layers are applied and removed.
 """
 
 from __future__ import annotations
 
 import uuid
 
-from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine.media import media_annotation
@@ -30,14 +30,14 @@ _REMOVABLE_CLASSES = (boot_order.Class.CD, boot_order.Class.USB,
 
 
 def once(vm):
-    """Return the one-time override of a VM as a dict, see `annotations`; None
-    if there is none.
+    """Return the one-time override of a VM as a dict, see `bmc_annotations`;
+    None if there is none.
     """
     return _layers(vm).get('once')
 
 
 def continuous(vm):
-    """Return the continuous override of a VM as a dict, see `annotations`;
+    """Return the continuous override of a VM as a dict, see `bmc_annotations`;
     None if there is none.
     """
     return _layers(vm).get('continuous')
@@ -84,7 +84,8 @@ def boot_started(vm, vmi):
 
 
 def _carries(vm, vmi):
-    return vmi is not None and annotations.boot_once_id(vmi) == once(vm)['id']
+    return (vmi is not None
+            and bmc_annotations.boot_once_id(vmi) == once(vm)['id'])
 
 
 def _was_assigned(vmi):
@@ -110,7 +111,7 @@ def preserve_once(vm, vmi) -> None:
     if layer is not None and _carries(vm, vmi) and not _was_assigned(vmi):
         layer = dict(layer, id=new_id(),
                      generation=vm['metadata'].get('generation', 0) + 1)
-        annotations.set_boot_once_id(vm['spec']['template'], layer['id'])
+        bmc_annotations.set_boot_once_id(vm['spec']['template'], layer['id'])
         _write(vm, 'once', layer)
 
 
@@ -145,7 +146,7 @@ def apply_once(vm, id_, target=None, mode=None,
         domain = template['spec']['domain']
         changes['rebootPolicy'] = [domain.get('rebootPolicy'), TERMINATE]
         domain['rebootPolicy'] = TERMINATE
-    annotations.set_boot_once_id(template, id_)
+    bmc_annotations.set_boot_once_id(template, id_)
     _write(vm, 'once', layer)
 
 
@@ -211,7 +212,8 @@ def reapply_once(vm, vmi, layer, terminate, id_=None) -> None:
     :param id_: ID to use if a VMI carries the present one; None keeps the
         present ID in any case
     """
-    carried = vmi is not None and annotations.boot_once_id(vmi) == layer['id']
+    carried = (vmi is not None
+               and bmc_annotations.boot_once_id(vmi) == layer['id'])
     if not carried or id_ is None:
         id_ = layer['id']
     apply_once(
@@ -241,7 +243,7 @@ def remove_once(vm) -> None:
             domain.pop('rebootPolicy')
             if old is not None:
                 domain['rebootPolicy'] = old
-    annotations.set_boot_once_id(template, None)
+    bmc_annotations.set_boot_once_id(template, None)
     _write(vm, 'once', None)
 
 
@@ -281,7 +283,7 @@ def add_interface(vm, vmi, binding) -> None:
     spec['networks'] = [{'name': name, 'pod': {}}]
     vm['metadata']['annotations'] = {
         **(vm['metadata'].get('annotations') or {}),
-        annotations.POD_INTERFACE: binding}
+        bmc_annotations.POD_INTERFACE: binding}
 
 
 def remove_unused_interface(vm) -> None:
@@ -293,9 +295,9 @@ def remove_unused_interface(vm) -> None:
     :param vm: a VM, which is changed
     """
     notes = vm['metadata'].get('annotations') or {}
-    if annotations.POD_INTERFACE not in notes or _layers(vm):
+    if bmc_annotations.POD_INTERFACE not in notes or _layers(vm):
         return
-    binding = notes.pop(annotations.POD_INTERFACE)
+    binding = notes.pop(bmc_annotations.POD_INTERFACE)
     name, spec = boot_order.POD_INTERFACE, vm['spec']['template']['spec']
     devices = _devices(spec)
     # Components of the cluster may have given it an address.
@@ -343,7 +345,7 @@ def _write(vm, name, layer) -> None:
         layers.pop(name, None)
     else:
         layers[name] = layer
-    annotations.write(vm, annotations.BOOT, layers)
+    bmc_annotations.write(vm, bmc_annotations.BOOT, layers)
 
 
 def _layers(vm):
@@ -355,7 +357,7 @@ def _layers(vm):
     :returns: dict with ``once``, ``continuous`` and ``order``, each of which
         may be missing
     """
-    layers = annotations.read(vm, annotations.BOOT)
+    layers = bmc_annotations.read(vm, bmc_annotations.BOOT)
     found = {}
     for name, is_valid in (('once', _is_once), ('continuous', _is_continuous),
                            ('order', lambda layer: True)):

@@ -18,8 +18,8 @@ import copy
 import enum
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine import architecture
+from sushy_kubevirt.machine import bmc_annotations
 
 
 class Mode(enum.Enum):
@@ -77,7 +77,7 @@ def mode(vm, vmi=None):
     template = vm['spec'].get('template') or {}
     chosen = bootloader_type(bootloader(template))
     if (chosen is None and vmi is not None and vm['spec'].get('preference')
-            and annotations.boot_once_id(vmi) is None):
+            and bmc_annotations.boot_once_id(vmi) is None):
         chosen = bootloader_type(bootloader(vmi))
     if chosen is None:
         chosen = architecture.of(vm).firmware[0]
@@ -110,12 +110,12 @@ def set_mode(vm, mode_):
         return None
     if not old and not vm['spec'].get('preference') and mode(vm) is mode_:
         return None
-    remembered = annotations.read(vm, annotations.BOOTLOADERS)
+    remembered = bmc_annotations.read(vm, bmc_annotations.BOOTLOADERS)
     if not is_bootloader(remembered):
         remembered = {}       # malformed: not written by a BMC
     if bootloader_type(old):
         remembered[bootloader_type(old)] = old[bootloader_type(old)]
-        annotations.write(vm, annotations.BOOTLOADERS, remembered)
+        bmc_annotations.write(vm, bmc_annotations.BOOTLOADERS, remembered)
     new = {type_: copy.deepcopy(remembered.get(type_, _FRESH[type_]))}
     _put(template, new)
     if _secure(vm, new):
@@ -148,7 +148,7 @@ def secure_boot(vm, vmi=None):
     """
     loader = bootloader(vm['spec'].get('template') or {})
     if (not loader and vmi is not None and vm['spec'].get('preference')
-            and annotations.boot_once_id(vmi) is None):
+            and bmc_annotations.boot_once_id(vmi) is None):
         loader = bootloader(vmi)
     return _secure(vm, loader)
 

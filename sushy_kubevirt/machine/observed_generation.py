@@ -16,7 +16,7 @@ pkg/virt-api/webhooks/validating-webhook/admitters/vmi-update-admitter.go).
 
 from __future__ import annotations
 
-from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import run_strategy
 
@@ -34,7 +34,7 @@ def lags(vm, vmi):
         ``observedGeneration`` tells whether a VMI was created with it.
     """
     return (run_strategy.is_active(vmi)
-            and annotations.boot_once_id(vmi) is not None
+            and bmc_annotations.boot_once_id(vmi) is not None
             and boot_overrides.once(vm) is None
             and _recorded(vmi) is not None
             and not run_strategy.is_latest(vm, vmi))

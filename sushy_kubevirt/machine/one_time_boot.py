@@ -6,9 +6,9 @@ and a VMI is created from it. After that the template can get its previous
 order back, because the VMI keeps the order it was created with. Every BMC
 process watches for that moment. It does not matter which client set the
 override, which one started the VM, or which process was running then: the
-annotations of the VM (`annotations`) hold all the state, and the change is one
-guarded patch. If several reconcilers try, one patch succeeds and the others
-find nothing left to do.
+annotations of the VM (`bmc_annotations`) hold all the state, and the change
+is one guarded patch. If several reconcilers try, one patch succeeds and the
+others find nothing left to do.
 
 A guest that reboots keeps its VMI, and so the override. If the cluster has
 the feature gate RebootPolicy, the override therefore also makes the VMI end
@@ -33,7 +33,7 @@ import time
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
-from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import observed_generation
@@ -65,13 +65,13 @@ def desired_vm(vm, vmi):
     """
     vm_annotations = vm['metadata'].get('annotations') or {}
     if run_strategy.is_deleting(vm) or vm_annotations.keys().isdisjoint(
-            (annotations.BOOT, annotations.RUN_STRATEGY,
-             annotations.RESTART)):
+            (bmc_annotations.BOOT, bmc_annotations.RUN_STRATEGY,
+             bmc_annotations.RESTART)):
         return None
     once = boot_overrides.once(vm)
     boot_started = once is not None and boot_overrides.boot_started(vm, vmi)
     if not boot_started and vm_annotations.keys().isdisjoint(
-            (annotations.RUN_STRATEGY, annotations.RESTART)):
+            (bmc_annotations.RUN_STRATEGY, bmc_annotations.RESTART)):
         return None
     edited = copy.deepcopy(vm)
     run_strategy.end_restart(edited, vmi)
@@ -82,7 +82,7 @@ def desired_vm(vm, vmi):
         if once.get('target') == boot_order.Class.HTTP.value:
             boot_overrides.remove_unused_http_drive(edited)
         boot_overrides.remove_unused_interface(edited)
-        if vmi is not None and annotations.boot_once_id(vmi) == once['id']:
+        if vmi is not None and bmc_annotations.boot_once_id(vmi) == once['id']:
             _run_under_always(edited, vmi)
     _restore_run_strategy(edited, vmi)
     run_strategy.tell_harvester(vm, edited)
@@ -119,7 +119,7 @@ def desired_vm_on_removal(vm, vmi):
         if once.get('target') == boot_order.Class.HTTP.value:
             boot_overrides.remove_unused_http_drive(edited)
         boot_overrides.remove_unused_interface(edited)
-        if vmi is not None and annotations.boot_once_id(vmi) == once['id']:
+        if vmi is not None and bmc_annotations.boot_once_id(vmi) == once['id']:
             _run_under_always(edited, vmi)
     if run_strategy.of(edited) == run_strategy.HALTED:
         # It was saved for a power-on by a BMC.
@@ -128,7 +128,7 @@ def desired_vm_on_removal(vm, vmi):
         _restore_run_strategy(edited, vmi)
     vm_annotations = edited['metadata'].get('annotations') or {}
     return (None if edited == vm else edited,
-            annotations.RUN_STRATEGY not in vm_annotations)
+            bmc_annotations.RUN_STRATEGY not in vm_annotations)
 
 
 def _run_under_always(vm, vmi) -> None:

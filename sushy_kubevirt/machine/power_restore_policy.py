@@ -17,7 +17,7 @@ Policy           Run strategy        After its VMI failed
 Setting a policy starts and stops nothing. As a change to ``Always`` or
 ``RerunOnFailure`` would start a machine that is off, it is set to ``Halted``
 instead, and an annotation saves the run strategy for the next power-on (see
-`annotations`, ``run-strategy``). During a one-time boot that runs under
+`bmc_annotations`, ``run-strategy``). During a one-time boot that runs under
 ``Always`` (see `one_time_boot`) the annotation saves the strategy for
 afterwards.
 """
@@ -27,7 +27,7 @@ from __future__ import annotations
 import copy
 import enum
 
-from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import power_action
@@ -145,7 +145,7 @@ def _while_on(vm, vmi, strategy_to_set) -> None:
 def _ends_at_reboot(vmi):
     # The VMI of a one-time boot, which KubeVirt has to replace at a reboot.
     domain = vmi['spec'].get('domain') or {}
-    return (annotations.boot_once_id(vmi) is not None
+    return (bmc_annotations.boot_once_id(vmi) is not None
             and domain.get('rebootPolicy') == boot_overrides.TERMINATE)
 
 

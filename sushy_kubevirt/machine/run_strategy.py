@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing
 
-from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import bmc_annotations
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
@@ -251,12 +251,12 @@ def shows(action, vm, vmi, before):
 
 
 def saved(vm):
-    """Return the run strategy to restore, see `annotations`.
+    """Return the run strategy to restore, see `bmc_annotations`.
 
     :returns: (run strategy, uid of the VMI it was saved for or None);
         (None, None) if none is saved
     """
-    found = annotations.read(vm, annotations.RUN_STRATEGY)
+    found = bmc_annotations.read(vm, bmc_annotations.RUN_STRATEGY)
     strategy = found.get('runStrategy')
     if strategy in STARTABLE + (ONCE,):
         return strategy, found.get('vmi')
@@ -270,8 +270,8 @@ def save(vm, strategy, vmi_uid=None) -> None:
     :param strategy: the run strategy
     :param vmi_uid: uid of the VMI that it is saved for
     """
-    annotations.write(vm, annotations.RUN_STRATEGY,
-                      {'runStrategy': strategy, 'vmi': vmi_uid})
+    bmc_annotations.write(vm, bmc_annotations.RUN_STRATEGY,
+                          {'runStrategy': strategy, 'vmi': vmi_uid})
 
 
 def clear_saved(vm) -> None:
@@ -279,7 +279,7 @@ def clear_saved(vm) -> None:
 
     :param vm: a copy of the VM, changed in place
     """
-    annotations.write(vm, annotations.RUN_STRATEGY, {})
+    bmc_annotations.write(vm, bmc_annotations.RUN_STRATEGY, {})
 
 
 def of_next_start(vm, default):
@@ -348,12 +348,12 @@ def restart_options(force):
 # Restarts under Manual, see `restart`
 
 def restarting(vm):
-    """Return the restart that has not been completed, see `annotations`.
+    """Return the restart that has not been completed, see `bmc_annotations`.
 
     :returns: dict with ``vmi``, ``force``, ``runStrategy`` and, if it is
         true, ``startPending``; {} if there is none
     """
-    found = annotations.read(vm, annotations.RESTART)
+    found = bmc_annotations.read(vm, bmc_annotations.RESTART)
     if of(vm) != MANUAL or found.get('runStrategy') not in (
             None, ALWAYS, RERUN_ON_FAILURE, MANUAL, ONCE):
         return {}
@@ -374,7 +374,7 @@ def cancel_pending_start(vm) -> None:
     """
     restart = restarting(vm)
     restart.pop('startPending', None)
-    annotations.write(vm, annotations.RESTART, restart)
+    bmc_annotations.write(vm, bmc_annotations.RESTART, restart)
 
 
 def begin_restart(vm, uid, force, start_pending: bool = False) -> None:
@@ -386,7 +386,7 @@ def begin_restart(vm, uid, force, start_pending: bool = False) -> None:
     :param force: whether with grace period 0
     :param start_pending: see `start_pending`
     """
-    annotations.write(vm, annotations.RESTART, {
+    bmc_annotations.write(vm, bmc_annotations.RESTART, {
         'vmi': uid, 'force': force,
         'runStrategy': (restarting(vm) or vm['spec']).get('runStrategy'),
         **({'startPending': True} if start_pending else {})})
@@ -410,7 +410,7 @@ def end_restart(vm, vmi, abandon: bool = False) -> None:
     found = restarting(vm)
     if not found:
         # None was begun, or another client has set a run strategy since.
-        annotations.write(vm, annotations.RESTART, {})
+        bmc_annotations.write(vm, bmc_annotations.RESTART, {})
         return
     off = not is_active(vmi)
     other = not off and vmi['metadata']['uid'] != found.get('vmi')
@@ -431,4 +431,4 @@ def end_restart(vm, vmi, abandon: bool = False) -> None:
         halt(vm)
         if strategy is not None and saved(vm)[0] is None:
             save(vm, strategy)
-    annotations.write(vm, annotations.RESTART, {})
+    bmc_annotations.write(vm, bmc_annotations.RESTART, {})

@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 
 from sushy_kubevirt.kube import api_resources
-from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine.media import model
 
 #: Label of all DataVolumes and Secrets of virtual media; its value is the ID
 #: of the device.
-LABEL = annotations.MEDIA
+LABEL = bmc_annotations.MEDIA
 
 _CDI = 'cdi.kubevirt.io/'
 _MIB = 1 << 20
@@ -87,7 +87,7 @@ def body(machine, device, entry, size, authorities=None):
             'namespace': machine.namespace,
             'labels': {LABEL: device.id},
             'annotations': {
-                annotations.MEDIA_ATTEMPT: entry.id,
+                bmc_annotations.MEDIA_ATTEMPT: entry.id,
                 # Bind the claim without a consumer: the image is fetched
                 # now, and a VM that is off starts no pod.
                 _CDI + 'storage.bind.immediate.requested': 'true',
@@ -143,7 +143,7 @@ def attempt(volume):
     """Return the ID of the `media_annotation.Entry` of a DataVolume, or None.
     """
     return (volume['metadata'].get('annotations') or {}).get(
-        annotations.MEDIA_ATTEMPT)
+        bmc_annotations.MEDIA_ATTEMPT)
 
 
 def status(volume):

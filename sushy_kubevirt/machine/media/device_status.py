@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from urllib import parse
 
-from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import drives
 from sushy_kubevirt.machine.media import media_annotation
@@ -96,7 +96,7 @@ def _status(entry, observed):
 def upload_progress(observed):
     """Return the progress of an upload in per cent; None before it starts."""
     try:
-        text = observed.annotations.get(annotations.UPLOAD) or '{}'
+        text = observed.annotations.get(bmc_annotations.UPLOAD) or '{}'
         return float(json.loads(text)['progress'])
     except (ValueError, KeyError, TypeError):
         return None

@@ -19,7 +19,7 @@ import base64
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
-from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import bmc_annotations
 
 #: Type of these Secrets.
 TYPE = 'sushy-kubevirt.openstack.org/image-server'
@@ -103,8 +103,8 @@ def body(machine, device, entry, volume, source):
         'metadata': {
             'name': name(machine, entry),
             'namespace': machine.namespace,
-            'labels': {annotations.MEDIA: device.id},
-            'annotations': {annotations.MEDIA_ATTEMPT: entry.id},
+            'labels': {bmc_annotations.MEDIA: device.id},
+            'annotations': {bmc_annotations.MEDIA_ATTEMPT: entry.id},
             'ownerReferences': [{
                 'apiVersion': api_resources.DATA_VOLUME.api_version,
                 'kind': api_resources.DATA_VOLUME.kind,
@@ -126,7 +126,7 @@ def _find(machine, entry):
 
 def _attempt(secret):
     return (secret['metadata'].get('annotations') or {}).get(
-        annotations.MEDIA_ATTEMPT)
+        bmc_annotations.MEDIA_ATTEMPT)
 
 
 def _encoded(text):

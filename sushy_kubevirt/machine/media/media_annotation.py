@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The media record: one annotation of the VM.
 
-See `annotations` for its format. It is written before objects are created and
-after they are deleted, so that any process can complete or clean up. Anyone
-who may edit the VM can write it, so malformed parts are ignored, and nothing
-is deleted because of the record alone.
+See `bmc_annotations` for its format. It is written before objects are created
+and after they are deleted, so that any process can complete or clean up.
+Anyone who may edit the VM can write it, so malformed parts are ignored, and
+nothing is deleted because of the record alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import dataclasses
 import hashlib
 import re
 
-from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine.media import model
 
 #: Number of DataVolume names of a device: for the one in the drive, its
@@ -148,7 +148,7 @@ def name(vm_name, key):
 def read(vm):
     """Return the `Record` of a VM; an empty one without the annotation."""
     record = Record()
-    value = annotations.read(vm, annotations.MEDIA)
+    value = bmc_annotations.read(vm, bmc_annotations.MEDIA)
     if not value:
         return record
     vm_name = vm['metadata']['name']
@@ -194,7 +194,7 @@ def write(vm, record) -> None:
                          record.certificates.items() if kept},
         'httpUri': record.http_uri,
     }
-    annotations.write(vm, annotations.MEDIA, {
+    bmc_annotations.write(vm, bmc_annotations.MEDIA, {
         member: content for member, content in value.items() if content})
 
 

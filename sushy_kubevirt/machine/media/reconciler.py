@@ -20,7 +20,7 @@ import logging
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
-from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine.media import claim_problem
 from sushy_kubevirt.machine.media import datavolume_cleanup
@@ -156,7 +156,7 @@ def _updated_entry(entry, context):
             ('pending', entry.id), claim_problem.SECONDS):
         context.pending.append(entry)
     if entry.upload and entry.id not in context.uploading:
-        beat = observed.annotations.get(annotations.UPLOAD)
+        beat = observed.annotations.get(bmc_annotations.UPLOAD)
         if context.due(('beat', entry.id, beat), UPLOAD_SECONDS):
             return dataclasses.replace(
                 entry, reason='UploadInterrupted', message='The BMC that '

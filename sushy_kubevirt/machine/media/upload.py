@@ -18,7 +18,7 @@ import threading
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
-from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import tls
@@ -199,7 +199,7 @@ class Upload:
                     api_resources.DATA_VOLUME, self.machine.namespace,
                     self._entry.volume, {'metadata': {
                         'uid': self._entry.uid, 'annotations': {
-                            annotations.UPLOAD: json.dumps({
+                            bmc_annotations.UPLOAD: json.dumps({
                                 'beat': number,
                                 'progress': round(self._progress, 2)})}}}))
             except errors.ObjectNotFound:

@@ -6,8 +6,8 @@ import itertools
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.machine import annotations
 from sushy_kubevirt.machine import bios
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_options
 from sushy_kubevirt.machine import boot_overrides
@@ -54,7 +54,7 @@ class BootTestCase(base.BaseTestCase):
         vm = copy.deepcopy(machine.vm)
         return vm['spec'], {
             key: value for key, value in vm['metadata']['annotations'].items()
-            if key != annotations.BOOTLOADERS}
+            if key != bmc_annotations.BOOTLOADERS}
 
 
 class BootedFromTestCase(BootTestCase):
@@ -189,8 +189,8 @@ class SetTestCase(BootTestCase):
         self.assert_state(machine, PXE, ONCE)
         fakes.set_boot(machine, PXE, ONCE)
         self.assertNotEqual(
-            annotations.boot_once_id(machine.vmi),
-            annotations.boot_once_id(machine.vm['spec']['template']))
+            bmc_annotations.boot_once_id(machine.vmi),
+            bmc_annotations.boot_once_id(machine.vm['spec']['template']))
         self.start(machine, 'u1')
         machine.vm['status']['observedGeneration'] -= 1
 
@@ -422,7 +422,7 @@ class AddedInterfaceTestCase(BootTestCase):
         fakes.set_boot(machine, enabled=DISABLED)
         self.assertEqual([{'name': 'default', 'masquerade': {},
                            'model': 'e1000e'}], self.devices(machine)[0])
-        self.assertNotIn(annotations.POD_INTERFACE,
+        self.assertNotIn(bmc_annotations.POD_INTERFACE,
                          machine.vm['metadata']['annotations'])
 
 
@@ -580,6 +580,6 @@ class BootStartedTestCase(BootTestCase):
 
     def test_invalid_annotation_is_ignored(self):
         for text in ('', 'x', '[]', '{"once": 1}', '1'):
-            vm = fakes.vm(annotations={annotations.BOOT: text})
+            vm = fakes.vm(annotations={bmc_annotations.BOOT: text})
             self.assertIs(DISABLED, boot.state(vm, None).enabled)
             self.assertIsNone(one_time_boot.desired_vm(vm, None))

@@ -12,7 +12,7 @@ import dataclasses
 import time
 
 from sushy_kubevirt.bmc import event_registry
-from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import media
@@ -80,7 +80,7 @@ def _boot(vm, vmi, before):
     if once is None:
         return state, None, False
     id_ = once['id']
-    carried = vmi is not None and annotations.boot_once_id(vmi) == id_
+    carried = vmi is not None and bmc_annotations.boot_once_id(vmi) == id_
     if state.enabled is boot.Enabled.ONCE or carried:
         return state, id_, False
     if (before is not None and before.once == id_
@@ -236,7 +236,7 @@ class MachineEvents:
     def _compare_boot(self, key, before, now, vmi, seed) -> None:
         machine = now.machine
         seed = (now.once or before.once or seed[0],)
-        mark = annotations.boot_once_id(vmi) if vmi is not None else None
+        mark = bmc_annotations.boot_once_id(vmi) if vmi is not None else None
         removed = self._removed.get(key)
         if removed is not None and mark == removed.id:
             del self._removed[key]

@@ -5,7 +5,7 @@ import json
 
 from oslotest import base
 
-from sushy_kubevirt.machine import annotations
+from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine.media import datavolume_cleanup
@@ -178,10 +178,10 @@ class MediumTestCase(base.BaseTestCase):
                 (entry(ready=True), None, S.READY, 100.0),
                 (entry(reason='UploadFailed'), None, S.FAILED, None),
                 (entry(upload=True), seen(S.WAITING, **{
-                    annotations.UPLOAD: json.dumps({'progress': 7})}),
+                    bmc_annotations.UPLOAD: json.dumps({'progress': 7})}),
                  S.IMPORTING, 7.0),
                 (entry(upload=True), seen(S.WAITING, **{
-                    annotations.UPLOAD: 'x'}), S.WAITING, None)):
+                    bmc_annotations.UPLOAD: 'x'}), S.WAITING, None)):
             found = self.medium(inserted(made=made), at=at)
             self.assertEqual((state, progress),
                              (found.state, found.progress))
