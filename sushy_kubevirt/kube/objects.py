@@ -95,6 +95,7 @@ class Disk(typing.TypedDict, total=False):
     serial: str
     disk: Json
     cdrom: Json
+    floppy: Json
     lun: Json
 
 
@@ -106,6 +107,7 @@ class Interface(typing.TypedDict, total=False):
     macAddress: str
     bootOrder: int
     state: str
+    passtBinding: Json
 
 
 class Devices(typing.TypedDict, total=False):
@@ -113,6 +115,9 @@ class Devices(typing.TypedDict, total=False):
 
     disks: list[Disk]
     interfaces: list[Interface]
+    filesystems: list[Json]
+    tpm: Json
+    disableHotplug: bool
     autoattachPodInterface: bool
     autoattachSerialConsole: bool
     autoattachGraphicsDevice: bool
@@ -139,6 +144,7 @@ class Domain(typing.TypedDict, total=False):
     machine: Json
     chassis: Json
     launchSecurity: Json
+    rebootPolicy: str
 
 
 class Volume(typing.TypedDict, total=False):
@@ -149,12 +155,15 @@ class Volume(typing.TypedDict, total=False):
     persistentVolumeClaim: Json
     containerDisk: Json
     ephemeral: Json
+    emptyDisk: Json
+    hostDisk: Json
 
 
 class VirtualMachineInstanceSpec(typing.TypedDict, total=False):
     """``spec`` of a VMI, and ``spec.template.spec`` of a VM."""
 
     architecture: str
+    hostname: str
     domain: Domain
     volumes: list[Volume]
     networks: list[Json]
@@ -171,6 +180,10 @@ class VirtualMachineInstanceStatus(typing.TypedDict, total=False):
     conditions: list[Condition]
     interfaces: list[Json]
     volumeStatus: list[Json]
+    guestOSInfo: Json
+    currentCPUTopology: Json
+    machine: Json
+    memory: Json
     phaseTransitionTimestamps: list[Json]
 
 
@@ -197,6 +210,7 @@ class VirtualMachineSpec(typing.TypedDict, total=False):
     dataVolumeTemplates: list[Json]
     instancetype: Json
     preference: Json
+    updateVolumesStrategy: str
 
 
 class VirtualMachineStatus(typing.TypedDict, total=False):

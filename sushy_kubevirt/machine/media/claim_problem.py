@@ -13,11 +13,19 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import re
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import option_hints
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine.media import datavolumes
+    from sushy_kubevirt.machine import options
+    from sushy_kubevirt.machine import protocols
 
 #: Seconds for which a claim has to be pending before it is read, and until it
 #: is read again.
@@ -39,11 +47,8 @@ _PATIENCE = 120
 _NOT_VALID = 'ErrClaimNotValid'
 
 
-def is_pending(status):
-    """Tell whether the claim of a DataVolume waits for storage.
-
-    :param status: a `datavolumes.Status`
-    """
+def is_pending(status: datavolumes.Status) -> bool:
+    """Tell whether the claim of a DataVolume waits for storage."""
     # With a pod (ImportScheduled, UploadScheduled), CDI's own claim is bound.
     # Earlier warnings about it are out of date then. (updateStatusPhase in
     # pkg/controller/datavolume/import-controller.go)
@@ -51,10 +56,9 @@ def is_pending(status):
             and not status.phase.endswith('Scheduled'))
 
 
-def find(machine, name):
+def find(machine: protocols.Machine, name: str) -> tuple[str, str] | None:
     """Read a claim and its events.
 
-    :param machine: a `machine.Machine`
     :param name: of the DataVolume
     :returns: (reason, message); None if nothing is known to be wrong
     :raises: `errors.MachineError`
@@ -81,20 +85,16 @@ def find(machine, name):
         f'{_advice(options)}')
 
 
-def explained(status, options):
-    """Add to the status of a DataVolume what to do.
-
-    :param status: a `datavolumes.Status`
-    :param options: an `options.MediaOptions`
-    :returns: `datavolumes.Status`
-    """
+def explained(status: datavolumes.Status,
+              options: options.MediaOptions) -> datavolumes.Status:
+    """Add to the status of a DataVolume what to do."""
     if status.reason != _NOT_VALID:
         return status
     return dataclasses.replace(
         status, message=status.message + _advice(options))
 
 
-def _advice(options):
+def _advice(options: options.MediaOptions) -> str:
     return option_hints.hint(
         options, 'storage_class', '. Check the storage class ({})'
     ) + option_hints.hint(
@@ -102,28 +102,29 @@ def _advice(options):
         f'{options.access_mode}; then insert the image again')
 
 
-def _latest_warning(client, namespace, claim):
+def _latest_warning(client: client.Client, namespace: str,
+                    claim: objects.Json) -> objects.Json | None:
     """Find the latest warning about a claim.
 
     CDI fills some claims through another one, named after the first one's uid
     (``PVCPrimeName``).
 
-    :returns: dict, an event of ``v1``; None if there is none
+    :returns: an event of ``v1``; None if there is none
     """
     uid = claim['metadata']['uid']
-    found = []
+    warnings: list[objects.Json] = []
     for about in (f"involvedObject.name={claim['metadata']['name']},"
                   f'involvedObject.uid={uid}',
                   f'involvedObject.name=prime-{uid}'):
         for events, _ in client.pages(
                 api_resources.EVENT, namespace, field_selector=about):
-            found += [event for event in events
-                      if event.get('type') == 'Warning'
-                      and event.get('reason') and not _may_pass(event)]
-    return max(found, key=_time, default=None)
+            warnings += [event for event in events
+                         if event.get('type') == 'Warning'
+                         and event.get('reason') and not _may_pass(event)]
+    return max(warnings, key=_time, default=None)
 
 
-def _may_pass(event):
+def _may_pass(event: objects.Json) -> bool:
     """Tell whether a warning is of a failure that storage may overcome."""
     if not _GOES_ON.search(event.get('message') or ''):
         return False
@@ -135,7 +136,7 @@ def _may_pass(event):
         return True
 
 
-def _time(event):
+def _time(event: objects.Json) -> str:
     # RFC 3339 in UTC, of seconds or of microseconds.
     return (event.get('lastTimestamp') or event.get('eventTime')
             or event['metadata'].get('creationTimestamp') or '')[:19]

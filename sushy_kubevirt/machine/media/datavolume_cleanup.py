@@ -9,8 +9,10 @@ and its Secret with it. A DataVolume that a guest needs until it ends
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
@@ -18,20 +20,35 @@ from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import media_annotation
 
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine.media import protocols as media_protocols
+    from sushy_kubevirt.machine import protocols
+
 LOG = logging.getLogger(__name__)
 
 
-def due(vm, context):
-    """Return whether the record lists something that can be deleted now.
+class Context(typing.Protocol):
+    """Of `reconciler.Context`."""
 
-    :param vm: the VM
-    :param context: a `reconciler.Context`
-    """
+    lapse: float
+    searched: set[str]
+    in_use: abc.Callable[[str], bool]
+
+    def due(self, what: abc.Hashable, seconds: float) -> bool:
+        """See `reconciler.Context.due`."""
+
+
+def due(vm: objects.VirtualMachine, context: Context) -> bool:
+    """Return whether the record lists something that can be deleted now."""
     record = media_annotation.read(vm)
     return bool(_unsearched(record, context) or _deletable(record, context))
 
 
-def _unsearched(record, context):
+def _unsearched(record: media_annotation.Record, context: Context
+                ) -> list[str]:
     """Return names without a uid that were not searched for yet.
 
     Such a DataVolume may or may not have been created.
@@ -40,7 +57,8 @@ def _unsearched(record, context):
             if not uid and name not in context.searched]
 
 
-def _deletable(record, context):
+def _deletable(record: media_annotation.Record, context: Context
+               ) -> dict[str, str]:
     """Return what can be deleted and removed from the record: {name: uid}.
 
     A name without a uid stays for `lapse` seconds: the process that reserved
@@ -51,13 +69,11 @@ def _deletable(record, context):
             and (uid or context.due(('gone', name), context.lapse))}
 
 
-def clean(machine, media, vm, context) -> None:
+def clean(machine: protocols.Machine, media: media_protocols.Media,
+          vm: objects.VirtualMachine, context: Context) -> None:
     """Delete obsolete DataVolumes and update the record, in one attempt.
 
-    :param machine: a `machine.Machine`
-    :param media: a `manager.Manager`
-    :param vm: the VM, read from the API
-    :param context: a `reconciler.Context`
+    :param vm: as it was read from the API
     :raises: `errors.MachineError`
     """
     record = media_annotation.read(vm)
@@ -71,12 +87,10 @@ def clean(machine, media, vm, context) -> None:
         context.searched.difference_update(deletable)
 
 
-def delete(machine, media, name, uid: str = ''):
+def delete(machine: protocols.Machine, media: media_protocols.Media,
+           name: str, uid: str = '') -> None:
     """Delete a DataVolume if it exists and was made for this machine.
 
-    :param machine: a `machine.Machine`
-    :param media: a `manager.Manager`
-    :param name: its name
     :param uid: its uid; '' for any
     """
     client = machine.cluster.client
@@ -100,21 +114,20 @@ def delete(machine, media, name, uid: str = ''):
         pass
     except errors.Conflict:
         # The uid is another one by now, or the write conflicted.
-        try:
+        with contextlib.suppress(errors.ObjectNotFound):
             volume = client.get(
                 api_resources.DATA_VOLUME, machine.namespace, name)
-        except errors.ObjectNotFound:
-            volume = None
-        if volume is not None and volume['metadata']['uid'] == uid:
-            raise
+            if volume['metadata']['uid'] == uid:
+                raise
     media.volumes.mark_deleted(machine.namespace, name, uid)
 
 
-def remove_from_record(machine, vm, names) -> None:
+def remove_from_record(machine: protocols.Machine,
+                       vm: objects.VirtualMachine, names: dict[str, str]
+                       ) -> None:
     """Remove names from the record's list of obsolete DataVolumes.
 
-    :param machine: a `machine.Machine`
-    :param vm: the VM, read from the API
+    :param vm: as it was read from the API
     :param names: {name: uid} as the record lists them
     """
     edited = copy.deepcopy(vm)
@@ -126,13 +139,9 @@ def remove_from_record(machine, vm, names) -> None:
     json_patch.send(machine, vm, edited)
 
 
-def read(machine, media, entry) -> None:
-    """Read a DataVolume that no watch has reported into the cache.
-
-    :param machine: a `machine.Machine`
-    :param media: a `manager.Manager`
-    :param entry: a `media_annotation.Entry`
-    """
+def read(machine: protocols.Machine, media: media_protocols.Media,
+         entry: media_annotation.Entry) -> None:
+    """Read a DataVolume that no watch has reported into the cache."""
     try:
         media.volumes.put(machine.cluster.client.get(
             api_resources.DATA_VOLUME, machine.namespace, entry.volume))

@@ -8,11 +8,17 @@ controller-base.go) and doc/datavolumes.md, 1.63 and main of 2026-08.
 from __future__ import annotations
 
 import dataclasses
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine.media import model
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine.media import media_annotation
+    from sushy_kubevirt.machine import protocols
 
 #: Label of all DataVolumes and Secrets of virtual media; its value is the ID
 #: of the device.
@@ -35,8 +41,7 @@ _STUCK = ('Error', 'CrashLoopBackOff', 'OOMKilled', 'ContainerCannotRun',
 class Status:
     """The status of a DataVolume.
 
-    :param state: a `model.State`
-    :param progress: per cent, or None
+    :param progress: per cent; None while it is not known
     :param reason: one word, '' for none
     :param message: text that explains the reason
     :param restarts: number of CDI's retries
@@ -51,27 +56,26 @@ class Status:
     phase: str = ''
 
 
-def body(machine, device, entry, size, authorities=None):
+def body(machine: protocols.Machine, device: model.Device,
+         entry: media_annotation.Entry, size: int,
+         authorities: str | None = None) -> objects.DataVolume:
     """Build a DataVolume.
 
-    :param machine: the `machine.Machine` that owns it
-    :param device: a `model.Device`
-    :param entry: its `media_annotation.Entry`
+    :param machine: the owner
     :param size: size of the disk image, bytes
     :param authorities: name of the ConfigMap with CA certificates, or None
-    :returns: dict, for the API
     """
     options = machine.options.media
     size = max(size, options.minimum_size)
-    storage = {'resources': {'requests': {
+    storage: objects.Json = {'resources': {'requests': {
         'storage': f'{-(-size // _MIB)}Mi'}}}
     if options.storage_class:
         storage['storageClassName'] = options.storage_class
     if options.access_mode != 'auto':
         storage['accessModes'] = [options.access_mode]
-    source = {'upload': {}}
+    source: objects.Json = {'upload': {}}
     if not entry.upload:
-        http = {'url': entry.url}
+        http: objects.Json = {'url': entry.url}
         if entry.credentials:
             http['secretRef'] = image_credentials.name(machine, entry)
         if authorities:
@@ -101,14 +105,14 @@ def body(machine, device, entry, size, authorities=None):
     }
 
 
-def ignores_verify_option(volume, entry) -> bool:
+def ignores_verify_option(volume: objects.DataVolume,
+                          entry: media_annotation.Entry) -> bool:
     """Return whether CDI is too old for ``insecureSkipVerify``.
 
     The API drops fields that CDI's CRD does not have. It does not matter for
     http URLs, which have no certificate.
 
     :param volume: the DataVolume as the API returned it
-    :param entry: its `media_annotation.Entry`
     """
     http = volume['spec']['source'].get('http')
     return (http is not None and not entry.verify
@@ -116,14 +120,14 @@ def ignores_verify_option(volume, entry) -> bool:
             and not entry.url.startswith('http:'))
 
 
-def owner(machine):
+def owner(machine: protocols.Machine) -> objects.OwnerReference:
     """Build the owner reference by which an object is deleted with the VM."""
     return {'apiVersion': api_resources.VM.api_version,
             'kind': api_resources.VM.kind, 'name': machine.name,
             'uid': machine.uid}
 
 
-def is_ours(volume, machine):
+def is_ours(volume: objects.DataVolume, machine: protocols.Machine) -> bool:
     """Return whether a DataVolume was made for media of this VM."""
     metadata = volume['metadata']
     return LABEL in (metadata.get('labels') or {}) and any(
@@ -131,7 +135,7 @@ def is_ours(volume, machine):
         for reference in metadata.get('ownerReferences') or ())
 
 
-def is_claim_of(claim, name):
+def is_claim_of(claim: objects.Json, name: str) -> bool:
     """Return whether CDI made a claim for a DataVolume of this name."""
     return any(reference.get('kind') == api_resources.DATA_VOLUME.kind
                and reference.get('name') == name
@@ -139,29 +143,28 @@ def is_claim_of(claim, name):
                claim['metadata'].get('ownerReferences') or ())
 
 
-def attempt(volume):
-    """Return the ID of the `media_annotation.Entry` of a DataVolume, or None.
-    """
+def attempt(volume: objects.DataVolume) -> str | None:
+    """Return the ID of the `media_annotation.Entry` of a DataVolume."""
     return (volume['metadata'].get('annotations') or {}).get(
         bmc_annotations.MEDIA_ATTEMPT)
 
 
-def status(volume):
+def status(volume: objects.DataVolume) -> Status:
     """Return the `Status` of a DataVolume."""
     phase = (volume.get('status') or {}).get('phase') or ''
     return dataclasses.replace(_status(volume, phase), phase=phase)
 
 
-def _status(volume, phase):
+def _status(volume: objects.DataVolume, phase: str) -> Status:
     if volume['metadata'].get('deletionTimestamp'):
         return Status(model.State.FAILED, None, 'Deleted',
                       'The DataVolume is being deleted')
-    found = volume.get('status') or {}
-    restarts = found.get('restartCount') or 0
-    progress = _progress(found.get('progress'))
+    reported = volume.get('status') or {}
+    restarts = reported.get('restartCount') or 0
+    progress = _progress(reported.get('progress'))
     if phase == 'Succeeded':
         return Status(model.State.READY, 100.0, restarts=restarts)
-    running, bound = (_condition(found, type_)
+    running, bound = (_condition(reported, type_)
                       for type_ in ('Running', 'Bound'))
     for condition, failed in ((running, _is_stuck), (bound, _is_refused)):
         if condition.get('status') != 'True' and failed(
@@ -187,23 +190,24 @@ def _status(volume, phase):
                   shown.get('message') or '', restarts)
 
 
-def _is_stuck(reason):
+def _is_stuck(reason: str) -> bool:
     return any(word in _STUCK for word in reason.split(' and '))
 
 
-def _is_refused(reason):
+def _is_refused(reason: str) -> bool:
     # ErrExceededQuota, ErrClaimNotValid, ErrUnableToClaim …
     return reason.startswith('Err') or reason == 'ClaimLost'
 
 
-def _condition(found, type_):
-    for condition in found.get('conditions') or ():
+def _condition(reported: objects.DataVolumeStatus, type_: str
+               ) -> objects.Condition:
+    for condition in reported.get('conditions') or ():
         if condition.get('type') == type_:
             return condition
     return {}
 
 
-def _progress(text):
+def _progress(text: str | None) -> float | None:
     """Parse CDI's progress, such as ``45.30%``; None for ``N/A``."""
     try:
         return min(max(float((text or '').rstrip('%')), 0.0), 100.0)

@@ -9,6 +9,7 @@ medium that a user removed from the VM is not shown.
 from __future__ import annotations
 
 import json
+import typing
 from urllib import parse
 
 from sushy_kubevirt.machine import bmc_annotations
@@ -19,20 +20,23 @@ from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine.media import import_watcher
+
 #: Phases of a hotplugged volume that is visible in the guest.
 _PLUGGED = ('Ready',)
 
 
-def medium(device, entry, vm, vmi, observed):
-    """Build the `model.Medium` of a device.
+def medium(device: model.Device, entry: media_annotation.Entry | None,
+           vm: objects.VirtualMachine,
+           vmi: objects.VirtualMachineInstance | None,
+           observed: import_watcher.ObservedVolume | None
+           ) -> model.Medium | None:
+    """Build the medium of a device, None for an empty one.
 
-    :param device: a `model.Device`
-    :param entry: its `media_annotation.Entry`, or None
-    :param vm: the VM
-    :param vmi: its VMI or None
-    :param observed: the `import_watcher.ObservedVolume` of its DataVolume;
-        None while unknown
-    :returns: `model.Medium`; None for an empty device
+    :param entry: of the device
+    :param observed: its DataVolume, None while that is unknown
     """
     if entry is None or not drives.holds(vm, entry.drive, entry.volume):
         return None
@@ -50,15 +54,16 @@ def medium(device, entry, vm, vmi, observed):
         protocol=entry.protocol, verify=entry.verify)
 
 
-def ejected(entry, vmi):
-    """Build the `model.Medium` of a device whose medium was ejected.
+def ejected(entry: media_annotation.Entry | None,
+            vmi: objects.VirtualMachineInstance | None
+            ) -> model.Medium | None:
+    """Build the medium of a device whose medium was ejected.
 
-    :param entry: the `media_annotation.Entry` of the medium, or None
-    :param vmi: the VMI or None
-    :returns: `model.Medium`; None if the guest has let go of it
+    :param entry: of the medium, or None
+    :returns: None if the guest has let go of it
     """
-    if entry is None or not drives.guest_keeps(vmi, entry.drive,
-                                               entry.volume):
+    if vmi is None or entry is None or not drives.guest_keeps(
+            vmi, entry.drive, entry.volume):
         return None
     reason, message = power_state.sync_failure(vmi)
     return model.Medium(
@@ -69,14 +74,16 @@ def ejected(entry, vmi):
         verify=entry.verify)
 
 
-def image_name(url):
+def image_name(url: str) -> str:
     """Return the last part of a URL's path; the host if it has none."""
     parts = parse.urlsplit(url)
     return parse.unquote(parts.path.rstrip('/').rpartition('/')[2]) or (
         parts.hostname or '')
 
 
-def _status(entry, observed):
+def _status(entry: media_annotation.Entry,
+            observed: import_watcher.ObservedVolume | None
+            ) -> datavolumes.Status:
     if entry.reason:
         return datavolumes.Status(model.State.FAILED, None, entry.reason,
                                   entry.message)
@@ -93,7 +100,7 @@ def _status(entry, observed):
     return status
 
 
-def upload_progress(observed):
+def upload_progress(observed: import_watcher.ObservedVolume) -> float | None:
     """Return the progress of an upload in per cent; None before it starts."""
     try:
         text = observed.annotations.get(bmc_annotations.UPLOAD) or '{}'
@@ -102,12 +109,14 @@ def upload_progress(observed):
         return None
 
 
-def _plugged(entry, vm, vmi):
+def _plugged(entry: media_annotation.Entry, vm: objects.VirtualMachine,
+             vmi: objects.VirtualMachineInstance | None
+             ) -> datavolumes.Status | None:
     """Return the status of a complete medium that the guest lacks, or None."""
-    if run_strategy.phase(vmi or {}) != 'Running':
+    if vmi is None or run_strategy.phase(vmi) != 'Running':
         return None
     source = drives.source_of(vm['spec']['template']['spec'], entry.drive)
-    if not source.get('hotpluggable'):
+    if not (source and source.get('hotpluggable')):
         return None
     reason = message = ''
     for volume in vmi['status'].get('volumeStatus') or ():
@@ -125,17 +134,16 @@ def _plugged(entry, vm, vmi):
     return datavolumes.Status(model.State.IMPORTING, 100.0, reason, message)
 
 
-def problem(found, vm, vmi):
+def problem(media: dict[str, model.Medium], vm: objects.VirtualMachine,
+            vmi: objects.VirtualMachineInstance | None
+            ) -> power_state.Problem | None:
     """Return why a VM that is being started cannot run because of its media.
 
-    :param found: {device id: `model.Medium`}
-    :param vm: the VM
-    :param vmi: its VMI or None
-    :returns: a `power_state.Problem`, or None
+    :param media: by device id
     """
-    active = run_strategy.is_active(vmi)
-    if active and (run_strategy.phase(vmi) in ('Running', 'Unknown')
-                   or run_strategy.stopping(vm, vmi)):
+    active = vmi if run_strategy.is_active(vmi) else None
+    if active and (run_strategy.phase(active) in ('Running', 'Unknown')
+                   or run_strategy.stopping(vm, active)):
         return None
     if not active and not run_strategy.starting(vm, vmi):
         return None
@@ -143,34 +151,37 @@ def problem(found, vm, vmi):
     if (start is not None and start.reason == power_state.CLAIM_MISSING
             and not any(slot in start.message for slot in _slots(vm))):
         return None     # KubeVirt, too, prefers it to volumes that wait
-    for device_id, each in found.items():
-        if each.state is model.State.FAILED and (
-                not active or drives.uses(vmi, each.data_volume)):
+    for device_id, inserted in media.items():
+        if inserted.state is model.State.FAILED and (
+                not active or drives.uses(active, inserted.data_volume)):
             return power_state.Problem('MediaFailed', (
                 f'It waits for the image in {device_id}, which cannot be '
-                f'fetched ({each.reason}): {each.message or each.reason}. '
+                f'fetched ({inserted.reason}): '
+                f'{inserted.message or inserted.reason}. '
                 'Eject it, or insert another one, and start again'))
-    return _ejected_problem(vm, vmi) if active else None
+    return _ejected_problem(vm, active) if active else None
 
 
-def _slots(vm):
+def _slots(vm: objects.VirtualMachine) -> dict[str, str]:
     """Return {name that a medium's DataVolume may have: device id}."""
     return {slot: device.id for device in (*model.DEVICES, model.HTTP_BOOT)
             for slot in media_annotation.slots(vm['metadata']['name'],
                                                device.id)}
 
 
-def _ejected_problem(vm, vmi):
+def _ejected_problem(vm: objects.VirtualMachine,
+                     vmi: objects.VirtualMachineInstance
+                     ) -> power_state.Problem | None:
     """Report a starting VMI that has the volume of an ejected medium."""
-    present = {(each.get('dataVolume') or {}).get('name') for each in
+    present = {(volume.get('dataVolume') or {}).get('name') for volume in
                vm['spec']['template']['spec'].get('volumes') or ()}
     present |= media_annotation.read(vm).names()
     devices = _slots(vm)
-    for each in vmi['spec'].get('volumes') or ():
-        volume = (each.get('dataVolume') or {}).get('name')
-        if volume in devices and volume not in present:
+    for volume in vmi['spec'].get('volumes') or ():
+        name = (volume.get('dataVolume') or {}).get('name')
+        if name in devices and name not in present:
             return power_state.Problem('MediaEjected', (
-                f'It waits for DataVolume {volume}, which was in '
-                f'{devices[volume]} at its start and has been ejected since. '
+                f'It waits for DataVolume {name}, which was in '
+                f'{devices[name]} at its start and has been ejected since. '
                 'Power it off and on again'))
     return None

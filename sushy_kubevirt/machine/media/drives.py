@@ -16,6 +16,7 @@ running guest (``storagehotplug.go``).
 from __future__ import annotations
 
 import copy
+import typing
 
 from sushy_kubevirt.machine import architecture
 from sushy_kubevirt.machine import boot_order
@@ -23,23 +24,27 @@ from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import run_strategy
 
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.kube import objects
+
 #: Names of the drives that are added: {device ID: name}.
 ADDED_DRIVES = {model.CD.id: 'bmc-cd',
                 model.USB_STICK.id: boot_order.USB_STICK,
                 model.HTTP_BOOT.id: boot_order.HTTP_DRIVE}
 
 
-def choose(vm, vmi, device):
+def choose(vm: objects.VirtualMachine,
+           vmi: objects.VirtualMachineInstance | None, device: model.Device
+           ) -> str:
     """Choose the drive for a new medium.
 
-    :param vm: the VM
-    :param vmi: its VMI or None
-    :param device: a `model.Device`
     :returns: name of an empty drive, or of one to be added
     """
     spec = vm['spec']['template']['spec']
-    taken = _names(spec, 'volumes') | {
-        name for name in _names((vmi or {}).get('spec') or {}, 'volumes')
+    taken = _volume_names(spec) | {
+        name for name in (_volume_names(vmi['spec']) if vmi else ())
         if would_migrate(vm, vmi, name)}
     own = ADDED_DRIVES[device.id]
     if device is model.CD:
@@ -62,7 +67,9 @@ def choose(vm, vmi, device):
     return name
 
 
-def would_migrate(vm, vmi, drive):
+def would_migrate(vm: objects.VirtualMachine,
+                  vmi: objects.VirtualMachineInstance | None, drive: str
+                  ) -> bool:
     """Return whether replacing this drive's medium would migrate the guest.
 
     With ``updateVolumesStrategy: Migration`` KubeVirt takes another claim in a
@@ -70,17 +77,19 @@ def would_migrate(vm, vmi, drive):
     over the new one (volumemig in vm.go of 1.9).
     """
     return (_migrates_volumes(vm) and run_strategy.is_active(vmi)
-            and drive in _names(vmi['spec'], 'volumes'))
+            and drive in _volume_names(vmi['spec']))
 
 
-def _migrates_volumes(vm):
+def _migrates_volumes(vm: objects.VirtualMachine) -> bool:
     return vm['spec'].get('updateVolumesStrategy') == 'Migration'
 
 
-def can_hotplug(vm, vmi, device, drive):
+def can_hotplug(vm: objects.VirtualMachine,
+                vmi: objects.VirtualMachineInstance | None,
+                device: model.Device, drive: str) -> bool:
     """Return whether KubeVirt can fill this drive of the running guest.
 
-    :returns: bool; without a running guest, whether it could later
+    Without a running guest, whether it could later.
     """
     specs = [vm['spec']['template']['spec']]
     if run_strategy.is_active(vmi):
@@ -96,13 +105,13 @@ def can_hotplug(vm, vmi, device, drive):
         for disk in _disks(vmi['spec']))
 
 
-def fill(vm, vmi, device, drive, volume, hotplug,
+def fill(vm: objects.VirtualMachine,
+         vmi: objects.VirtualMachineInstance | None, device: model.Device,
+         drive: str, volume: str, hotplug: bool,
          write_protected: bool = True) -> None:
     """Insert a medium into a drive; add the drive if it does not exist.
 
-    :param vm: the VM, which is changed; call it in `edit`
-    :param vmi: its VMI or None
-    :param device: a `model.Device`
+    :param vm: is changed; call it in `edit`
     :param drive: name of the drive
     :param volume: name of the DataVolume
     :param hotplug: whether the feature gate allows to fill running guests'
@@ -111,27 +120,27 @@ def fill(vm, vmi, device, drive, volume, hotplug,
     """
     spec = vm['spec']['template']['spec']
     if drive not in {disk['name'] for disk in _disks(spec)}:
-        disk = {'name': drive, 'cdrom': _cdrom(vm)}
+        disk: objects.Disk = {'name': drive, 'cdrom': _cdrom(vm)}
         if device is model.USB_STICK:
             disk = {'name': drive, 'disk': {'bus': 'usb'}}
             if write_protected:
                 disk['disk']['readonly'] = True
         spec.setdefault('domain', {}).setdefault('devices', {}).setdefault(
             'disks', []).append(disk)
-    source = {'name': volume}
+    source: objects.Json = {'name': volume}
     if hotplug and can_hotplug(vm, vmi, device, drive):
         source['hotpluggable'] = True
-    for each in spec.setdefault('volumes', []):
-        if each.get('name') == drive:
-            # Remove other sources: a volume has one.
-            for member in set(each) - {'name', 'dataVolume'}:
-                del each[member]
-            each['dataVolume'] = source
+    volumes = spec.setdefault('volumes', [])
+    # A volume has one source: others go.
+    filled: objects.Volume = {'name': drive, 'dataVolume': source}
+    for index, present in enumerate(volumes):
+        if present.get('name') == drive:
+            volumes[index] = filled
             return
-    spec['volumes'].append({'name': drive, 'dataVolume': source})
+    volumes.append(filled)
 
 
-def _cdrom(vm):
+def _cdrom(vm: objects.VirtualMachine) -> objects.Json:
     """Return the ``cdrom`` of a drive to be added.
 
     KubeVirt connects a CD-ROM by SATA on amd64 unless the VM has a preference.
@@ -148,15 +157,15 @@ def _cdrom(vm):
     return {'bus': architecture.of(vm).cdrom_bus}
 
 
-def empty(vm, device, drive, volume, keep) -> None:
+def empty(vm: objects.VirtualMachine, device: model.Device, drive: str,
+          volume: str, keep: bool) -> None:
     """Remove a medium from its drive, if it is there.
 
     A drive that was added stays, empty, where KubeVirt allows it: the running
     guest can then get the next medium at once, and removing the drive would
     set RestartRequired. A drive of the VM's owner always stays.
 
-    :param vm: the VM, which is changed; call it in `edit`
-    :param device: a `model.Device`
+    :param vm: is changed; call it in `edit`
     :param drive: name of the drive
     :param volume: name of the DataVolume
     :param keep: whether a drive may be empty
@@ -164,21 +173,21 @@ def empty(vm, device, drive, volume, keep) -> None:
     if not holds(vm, drive, volume):
         return
     spec = vm['spec']['template']['spec']
-    spec['volumes'] = [each for each in spec['volumes']
-                       if each['name'] != drive]
+    spec['volumes'] = [present for present in spec['volumes']
+                       if present['name'] != drive]
     if device is not model.CD or not keep and _is_added(device, drive):
         remove(vm, drive)
 
 
-def _is_added(device, drive):
+def _is_added(device: model.Device, drive: str) -> bool:
     return drive == ADDED_DRIVES[device.id] or drive.startswith(
         ADDED_DRIVES[device.id] + '-')
 
 
-def remove(vm, drive) -> None:
+def remove(vm: objects.VirtualMachine, drive: str) -> None:
     """Remove a drive that has no medium, if there is one.
 
-    :param vm: the VM, which is changed; call it in `edit`
+    :param vm: is changed; call it in `edit`
     :param drive: name of the drive
     """
     spec = vm['spec']['template']['spec']
@@ -187,55 +196,55 @@ def remove(vm, drive) -> None:
             disk for disk in _disks(spec) if disk['name'] != drive]
 
 
-def disable_hotplug(vm, drive) -> None:
+def disable_hotplug(vm: objects.VirtualMachine, drive: str) -> None:
     """Make a medium wait for the next start.
 
-    :param vm: the VM, which is changed
+    :param vm: is changed
     :param drive: name of the drive
     """
-    for each in vm['spec']['template']['spec'].get('volumes') or ():
-        if each.get('name') == drive and 'dataVolume' in each:
-            each['dataVolume'].pop('hotpluggable', None)
+    for volume in vm['spec']['template']['spec'].get('volumes') or ():
+        if volume.get('name') == drive and 'dataVolume' in volume:
+            volume['dataVolume'].pop('hotpluggable', None)
 
 
-def holds(vm, drive, volume):
+def holds(vm: objects.VirtualMachine, drive: str, volume: str) -> bool:
     """Return whether this medium is in this drive of the template."""
     source = source_of(vm['spec']['template']['spec'], drive)
     return source is not None and source.get('name') == volume
 
 
-def source_of(spec, drive):
+def source_of(spec: objects.VirtualMachineInstanceSpec, drive: str
+              ) -> objects.Json | None:
     """Return the ``dataVolume`` of a drive in a spec, or None."""
-    for each in spec.get('volumes') or ():
-        if each.get('name') == drive:
-            return each.get('dataVolume')
+    for volume in spec.get('volumes') or ():
+        if volume.get('name') == drive:
+            return volume.get('dataVolume')
     return None
 
 
-def has_drive(spec, drive):
+def has_drive(spec: objects.VirtualMachineInstanceSpec, drive: str) -> bool:
     """Return whether a spec has a disk of this name."""
     return any(disk['name'] == drive for disk in _disks(spec))
 
 
-def uses(vmi, volume):
+def uses(vmi: objects.VirtualMachineInstance | None, volume: str) -> bool:
     """Return whether a running VMI has this DataVolume."""
     return run_strategy.is_active(vmi) and any(
-        (each.get('dataVolume') or {}).get('name') == volume
-        for each in vmi['spec'].get('volumes') or ())
+        source.get('name') == volume for source in _sources(vmi))
 
 
-def guest_keeps(vmi, drive, volume):
+def guest_keeps(vmi: objects.VirtualMachineInstance | None, drive: str,
+                volume: str) -> bool:
     """Return whether a running guest has not let go of an ejected medium.
 
     virt-launcher repeats the eject while the guest has locked the tray; the
     volume has left the VMI's spec then, and is in its status. A medium that
     the guest keeps until it ends does not count.
 
-    :param vmi: the VMI, or None
     :param drive: name of the drive
     :param volume: name of the DataVolume
     """
-    if run_strategy.phase(vmi or {}) != 'Running':
+    if vmi is None or run_strategy.phase(vmi) != 'Running':
         return False
     present = source_of(vmi['spec'], drive)
     if present is not None:
@@ -246,7 +255,7 @@ def guest_keeps(vmi, drive, volume):
                for status in vmi['status'].get('volumeStatus') or ())
 
 
-def is_held(vmi, volume):
+def is_held(vmi: objects.VirtualMachineInstance | None, volume: str) -> bool:
     """Return whether a guest needs this DataVolume until it ends.
 
     If the DataVolume is deleted, KubeVirt plugs nothing into or out of that
@@ -256,11 +265,19 @@ def is_held(vmi, volume):
     return run_strategy.is_active(vmi) and run_strategy.phase(vmi) not in (
         '', 'Pending') and any(
         source.get('name') == volume and not source.get('hotpluggable')
-        for source in (each.get('dataVolume') or {} for each in
-                       vmi['spec'].get('volumes') or ()))
+        for source in _sources(vmi))
 
 
-def waits_for_start(vm, vmi, drive, volume) -> bool:
+def _sources(vmi: objects.VirtualMachineInstance
+             ) -> abc.Iterator[objects.Json]:
+    """Yield the ``dataVolume`` of each volume."""
+    for volume in vmi['spec'].get('volumes') or ():
+        yield volume.get('dataVolume') or {}
+
+
+def waits_for_start(vm: objects.VirtualMachine,
+                    vmi: objects.VirtualMachineInstance | None, drive: str,
+                    volume: str) -> bool:
     """Return whether a medium reaches the guest at the VM's next start only.
     """
     if not run_strategy.is_active(vmi):
@@ -272,21 +289,21 @@ def waits_for_start(vm, vmi, drive, volume) -> bool:
     if not wanted.get('hotpluggable'):
         return True
     if present is None:
-        return (drive in _names(vmi['spec'], 'volumes')
+        return (drive in _volume_names(vmi['spec'])
                 or not has_drive(vmi['spec'], drive))
     return not present.get('hotpluggable')
 
 
-def edit(vm, vmi, change) -> None:
+def edit(vm: objects.VirtualMachine,
+         vmi: objects.VirtualMachineInstance | None,
+         change: abc.Callable[[], None]) -> None:
     """Change drives and media below the boot overrides.
 
     Overrides record device numbers, and put virtual media first, so they are
     removed before the change and applied again after it.
 
-    :param vm: the VM, which is changed
-    :param vmi: its VMI or None
-    :param change: function without arguments that changes the VM, and the
-        record of its media
+    :param vm: is changed
+    :param change: changes the VM, and the record of its media
     """
     once = copy.deepcopy(boot_overrides.once(vm))
     if once is not None and boot_overrides.boot_started(vm, vmi):
@@ -304,13 +321,13 @@ def edit(vm, vmi, change) -> None:
         boot_overrides.reapply_once(vm, vmi, once, terminate)
 
 
-def _devices(spec):
+def _devices(spec: objects.VirtualMachineInstanceSpec) -> objects.Devices:
     return (spec.get('domain') or {}).get('devices') or {}
 
 
-def _disks(spec):
+def _disks(spec: objects.VirtualMachineInstanceSpec) -> list[objects.Disk]:
     return _devices(spec).get('disks') or []
 
 
-def _names(spec, list_):
-    return {each.get('name') for each in spec.get(list_) or ()}
+def _volume_names(spec: objects.VirtualMachineInstanceSpec) -> set[str]:
+    return {volume.get('name', '') for volume in spec.get('volumes') or ()}

@@ -15,11 +15,18 @@ uses a unique name, and the BMC cannot read the Secret.
 from __future__ import annotations
 
 import base64
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import bmc_annotations
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine.media import media_annotation
+    from sushy_kubevirt.machine.media import model
+    from sushy_kubevirt.machine import protocols
 
 #: Type of these Secrets.
 TYPE = 'sushy-kubevirt.openstack.org/image-server'
@@ -33,7 +40,7 @@ class StaleSecret(Exception):
     """The Secret of an earlier DataVolume of this name still exists."""
 
 
-def is_named(machine):
+def is_named(machine: protocols.Machine) -> bool:
     """Return whether access rights name a machine's objects.
 
     They do for a BMC that serves one VM.
@@ -41,14 +48,15 @@ def is_named(machine):
     return bool(machine.cluster.vm)
 
 
-def name(machine, entry):
-    """Return the name of the Secret of a `media_annotation.Entry`."""
+def name(machine: protocols.Machine, entry: media_annotation.Entry) -> str:
+    """Return the name of the Secret of a medium."""
     if is_named(machine):
         return entry.volume
     return f'{entry.volume}-{entry.id}'
 
 
-def check_name(machine, entry):
+def check_name(machine: protocols.Machine, entry: media_annotation.Entry
+               ) -> None:
     """Check that no other Secret has the name that CDI will read.
 
     Call it before the DataVolume is created; otherwise CDI could send the
@@ -58,26 +66,25 @@ def check_name(machine, entry):
     """
     if not entry.credentials or entry.upload or not is_named(machine):
         return
-    found = _find(machine, entry)
-    if found is None or _attempt(found) == entry.id:
+    secret = _find(machine, entry)
+    if secret is None or _attempt(secret) == entry.id:
         return
-    raise StaleSecret() if found.get('type') == TYPE else ForeignSecret()
+    raise StaleSecret() if secret.get('type') == TYPE else ForeignSecret()
 
 
-def create(machine, device, entry, volume, source) -> None:
+def create(machine: protocols.Machine, device: model.Device,
+           entry: media_annotation.Entry, volume: objects.DataVolume,
+           source: model.Source) -> None:
     """Create the Secret, if the image server needs a password.
 
-    :param device: a `model.Device`
-    :param entry: its `media_annotation.Entry`
-    :param volume: the DataVolume that uses it, as dict from the API
-    :param source: a `model.Source`
+    :param volume: the DataVolume that uses it, as the API returned it
     """
     if not entry.credentials or entry.upload:
         return
     secret = body(machine, device, entry, volume, source)
     named = is_named(machine)
 
-    def step():
+    def step() -> None:
         try:
             machine.cluster.client.create(
                 api_resources.SECRET, machine.namespace, secret, named=named)
@@ -85,8 +92,8 @@ def create(machine, device, entry, volume, source) -> None:
             # On a retry the Secret may exist already. A name with the ID of
             # the attempt is unique.
             if named:
-                found = _find(machine, entry)
-                if found is None or _attempt(found) != entry.id:
+                existing = _find(machine, entry)
+                if existing is None or _attempt(existing) != entry.id:
                     raise
             elif 'exists' not in str(e):
                 raise
@@ -94,8 +101,10 @@ def create(machine, device, entry, volume, source) -> None:
     retry.run(step, machine.options, machine.cluster.closing)
 
 
-def body(machine, device, entry, volume, source):
-    """Return the Secret as dict; for the parameters see `create`."""
+def body(machine: protocols.Machine, device: model.Device,
+         entry: media_annotation.Entry, volume: objects.DataVolume,
+         source: model.Source) -> objects.Json:
+    """Return the Secret; for the parameters see `create`."""
     metadata = volume['metadata']
     return {
         'apiVersion': api_resources.SECRET.api_version,
@@ -116,7 +125,8 @@ def body(machine, device, entry, volume, source):
     }
 
 
-def _find(machine, entry):
+def _find(machine: protocols.Machine, entry: media_annotation.Entry
+          ) -> objects.Json | None:
     try:
         return machine.cluster.client.get(
             api_resources.SECRET, machine.namespace, name(machine, entry))
@@ -124,10 +134,10 @@ def _find(machine, entry):
         return None
 
 
-def _attempt(secret):
+def _attempt(secret: objects.Json) -> str | None:
     return (secret['metadata'].get('annotations') or {}).get(
         bmc_annotations.MEDIA_ATTEMPT)
 
 
-def _encoded(text):
+def _encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()

@@ -34,24 +34,24 @@ _COMPRESSIONS = {b'\x1f\x8b': 'gz', b'\xfd7zXZ\x00': 'xz',
 
 # Magic number and its offset; offset, struct format and unit (bytes) of the
 # disk's size.
-_SIZES = {
+_SIZES: dict[str, tuple[bytes, int, int, str, int]] = {
     'qcow2': (b'QFI\xfb', 0, 24, '>Q', 1),
     'vmdk': (b'KDMV', 0, 12, '<Q', 512),
     'vdi': (b'\x7f\x10\xda\xbe', 64, 368, '<Q', 1),
 }
 
 
-def of(head):
+def of(head: bytes) -> Format:
     """Detect the format of an image.
 
     :param head: its first `NEEDED` bytes, or all if it has fewer
-    :returns: `Format`
     """
     for magic, name in _COMPRESSIONS.items():
         if head.startswith(magic):
             return Format(compression=name)
-    for name, (magic, offset, at, form, unit) in _SIZES.items():
-        if head[offset:offset + len(magic)] == magic and len(head) >= at + 8:
-            [size] = struct.unpack_from(form, head, at)
+    for name, (magic, offset, place, form, unit) in _SIZES.items():
+        if (head[offset:offset + len(magic)] == magic
+                and len(head) >= place + 8):
+            [size] = struct.unpack_from(form, head, place)
             return Format(name, bytes=size * unit)
     return Format()

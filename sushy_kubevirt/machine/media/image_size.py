@@ -10,12 +10,17 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine.media import fetch
 from sushy_kubevirt.machine.media import image_format
 from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.machine import option_hints
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine.media import model
+    from sushy_kubevirt.machine import options
 
 LOG = logging.getLogger(__name__)
 
@@ -43,17 +48,16 @@ class Probe:
     guessed: bool = False
 
 
-def probe(source, options, verify: bool = True, certificates: str = ''):
+def probe(source: model.Source, options: options.MediaOptions,
+          verify: bool = True, certificates: str = '') -> Probe:
     """Determine the size of an image.
 
     Sends HEAD; if that does not give the length, GET for the first bytes.
     Files not named ``.iso`` are read too, to detect their format.
 
-    :param source: a `model.Source`, from `url_policy.separate_credentials`
-    :param options: an `options.MediaOptions`
+    :param source: from `url_policy.separate_credentials`
     :param verify: whether the server's certificate is verified
     :param certificates: PEM of the certificates installed for the device
-    :returns: `Probe`
     :raises: `errors.InvalidValue` for a URL that is not allowed,
         `errors.MediaUnreachable`
     """
@@ -61,32 +65,33 @@ def probe(source, options, verify: bool = True, certificates: str = ''):
         return _probe(fetch.Fetcher(source, options, verify, certificates),
                       options, source.url)
     except errors.MediaUnreachable as e:
-        if not _default_size_allowed(e, source.url, options):
+        if not options.default_size or not _default_size_allowed(
+                e, source.url, options):
             raise
         LOG.info('%s. Its size is assumed to be %d bytes', e,
                  options.default_size)
         return Probe(options.default_size, guessed=True)
 
 
-def of_upload(name, head, size, length, options):
+def of_upload(name: str, head: bytes, size: int | None, length: int | None,
+              options: options.MediaOptions) -> Probe:
     """Determine the size of an image that a client uploads.
 
     :param name: file name
     :param head: its first `image_format.NEEDED` bytes, or all
     :param size: size of the disk according to the client; None if unknown
     :param length: of the file in bytes, or more; None if unknown
-    :param options: an `options.MediaOptions`
-    :returns: `Probe`
     :raises: `errors.InvalidValue` if the size is not known or too large
     """
-    found = image_format.of(head)
-    if found.compression and size is not None and size <= (length or 0):
+    format_ = image_format.of(head)
+    compression = format_.compression
+    if compression and size is not None and size <= (length or 0):
         # Right if the content cannot be compressed, or that of the file.
         size = max(size, options.default_size or 0)
-    total = max(found.bytes or 0, size or 0) or (
-        not found.compression and length) or options.default_size
+    total = max(format_.bytes or 0, size or 0) or (
+        not compression and length) or options.default_size
     if not total:
-        why = (f'it is compressed ({found.compression})' if found.compression
+        why = (f'it is compressed ({compression})' if compression
                else 'the request has no Content-Length')
         raise errors.InvalidValue(
             'Size', None, message=f'{name} has no known size: {why}. Send '
@@ -94,13 +99,12 @@ def of_upload(name, head, size, length, options):
     if total > LARGEST:
         raise errors.InvalidValue(
             'Size', total, message=f'{name} is too large: {total} bytes')
-    return Probe(total, length, found.name, found.compression)
+    return Probe(total, length, format_.name, compression)
 
 
-def _default_size_allowed(error, url, options):
+def _default_size_allowed(error: errors.MediaUnreachable, url: str,
+                          options: options.MediaOptions) -> bool:
     """Return whether `default_size` may be assumed after an error."""
-    if not options.default_size:
-        return False
     if error.kind == 'size':
         return True
     if error.kind != 'unreachable':
@@ -114,22 +118,23 @@ def _default_size_allowed(error, url, options):
     return True
 
 
-def _probe(fetcher, options, url):
+def _probe(fetcher: fetch.Fetcher, options: options.MediaOptions, url: str
+           ) -> Probe:
     parsed = url_policy.parse(url)
     seconds = options.probe_seconds / 2     # two requests at most
     length = _head(fetcher, seconds)
-    found = image_format.Format()
+    format_ = image_format.Format()
     if length is None:
         length, head = _first_bytes(fetcher, seconds)
-        found = image_format.of(head)
+        format_ = image_format.of(head)
     elif not parsed.path.partition('?')[0].lower().endswith('.iso'):
-        found = _detect_format(fetcher, seconds)
-    size = found.bytes
-    if size is None and not found.compression:
+        format_ = _detect_format(fetcher, seconds)
+    size = format_.bytes
+    if size is None and not format_.compression:
         size = length
     if not size:
-        why = (f'it is compressed ({found.compression})'
-               if found.compression else 'it is empty' if length == 0
+        why = (f'it is compressed ({format_.compression})'
+               if format_.compression else 'it is empty' if length == 0
                else 'its server does not report one')
         raise errors.MediaUnreachable(
             f'{parsed.shown} has no known size: {why}' + option_hints.hint(
@@ -139,10 +144,10 @@ def _probe(fetcher, options, url):
     if size > LARGEST:
         raise errors.MediaUnreachable(
             f'{parsed.shown} is too large: {size} bytes', parsed.shown, 'size')
-    return Probe(size, length, found.name, found.compression)
+    return Probe(size, length, format_.name, format_.compression)
 
 
-def _head(fetcher, seconds):
+def _head(fetcher: fetch.Fetcher, seconds: float) -> int | None:
     """Return the length in bytes from a HEAD request; None if unknown."""
     try:
         with fetcher.request('HEAD', seconds=seconds) as response:
@@ -156,8 +161,9 @@ def _head(fetcher, seconds):
     return None
 
 
-def _first_bytes(fetcher, seconds):
-    """Return (length or None, first bytes) of an image, by GET."""
+def _first_bytes(fetcher: fetch.Fetcher, seconds: float
+                 ) -> tuple[int | None, bytes]:
+    """Return the length, if known, and first bytes of an image, by GET."""
     headers = {'Range': f'bytes=0-{image_format.NEEDED - 1}'}
     with fetcher.request('GET', headers, seconds=seconds) as response:
         if response.status == 206:
@@ -178,8 +184,9 @@ def _first_bytes(fetcher, seconds):
         return length, head
 
 
-def _detect_format(fetcher, seconds):
-    """Return the `image_format.Format` of an image whose length is known."""
+def _detect_format(fetcher: fetch.Fetcher, seconds: float
+                   ) -> image_format.Format:
+    """Return the format of an image whose length is known."""
     try:
         return image_format.of(_first_bytes(fetcher, seconds)[1])
     except errors.MediaUnreachable as e:

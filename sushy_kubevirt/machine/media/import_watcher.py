@@ -11,25 +11,30 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import object_cache
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import watcher
 from sushy_kubevirt.machine.media import claim_problem
 from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import model
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.machine import options
 
 
 @dataclasses.dataclass(frozen=True)
 class ObservedVolume:
     """What is known of one DataVolume.
 
-    :param uid: its uid
-    :param version: its resourceVersion, a number or None
+    :param version: its resourceVersion; None if it is not a number
     :param vm: uid of the owner VM; None if a VM does not own it
     :param attempt: ID of the `media_annotation.Entry` it was made for
-    :param status: `datavolumes.Status`
-    :param annotations: dict
     :param vm_name: name of the owner VM
     """
 
@@ -38,39 +43,47 @@ class ObservedVolume:
     vm: str | None
     attempt: str | None
     status: datavolumes.Status
-    annotations: dict
+    annotations: dict[str, str]
     vm_name: str = ''
+
+
+class _Scope(typing.NamedTuple):
+    """What one watch watches: a DataVolume, or all that have the label."""
+
+    namespace: str      # '' for all
+    name: str           # '' for those with the label
 
 
 class ImportWatcher:
     """Cache of DataVolumes, fed by watches.
 
-    :param client: a `client.Client`
-    :param options: an `options.Options`
-    :param namespaces: tuple of names, () for all
+    :param namespaces: () for all
     :param by_name: whether each DataVolume is watched by its name
-    :param notify: function of (namespace, name of the VM), called after each
-        change of one of its DataVolumes; must not block
+    :param notify: function of the namespace and name of the VM, called after
+        each change of one of its DataVolumes; must not block
     """
 
-    def __init__(self, client, options, namespaces, by_name, notify) -> None:
+    def __init__(self, client: client.Client, options: options.Options,
+                 namespaces: tuple[str, ...], by_name: bool,
+                 notify: abc.Callable[[str, str], None]) -> None:
         self._client = client
         self._options = options
-        self._namespaces = tuple(namespaces) or ('',)
+        self._namespaces = namespaces or ('',)
         self._by_name = by_name
         self._notify = notify
         self._lock = threading.Lock()
-        self._observed = {}         # (namespace, name): ObservedVolume
-        self._deleted = {}          # uid: True, bounded
-        self._watchers = {}         # (namespace, name or ''): Watcher
-        self._watched = {}          # VM key: set of names
+        self._observed: dict[objects.ObjectKey, ObservedVolume] = {}
+        self._deleted: dict[str, bool] = {}     # by uid; bounded
+        self._watchers: dict[
+            _Scope, watcher.Watcher[objects.DataVolume]] = {}
+        # Names by the VM's key.
+        self._watched: dict[objects.ObjectKey, set[str]] = {}
         self._closed = False
 
-    def watch(self, key, names) -> None:
+    def watch(self, key: objects.ObjectKey, names: set[str]) -> None:
         """Watch these DataVolumes of a VM and no others.
 
-        :param key: (namespace, name) of the VM
-        :param names: set of names, empty to stop
+        :param key: of the VM
         """
         with self._lock:
             if self._closed or names == self._watched.get(key, set()):
@@ -83,37 +96,34 @@ class ImportWatcher:
 
     def _update_watchers(self) -> None:
         if self._by_name:
-            needed = {(namespace, name)
-                      for (namespace, _), names in self._watched.items()
+            needed = {_Scope(key.namespace, name)
+                      for key, names in self._watched.items()
                       for name in names}
         else:
-            needed = {(namespace, '') for namespace in self._namespaces
-                      if any(namespace in ('', each)
-                             for each, _ in self._watched)}
-        for key in self._watchers.keys() - needed:
-            self._watchers.pop(key).stop()
-        for key in needed - self._watchers.keys():
-            namespace, name = key
-            self._watchers[key] = watcher.Watcher(
+            needed = {_Scope(namespace, '') for namespace in self._namespaces
+                      if any(namespace in ('', key.namespace)
+                             for key in self._watched)}
+        for scope in self._watchers.keys() - needed:
+            self._watchers.pop(scope).stop()
+        for scope in needed - self._watchers.keys():
+            self._watchers[scope] = watcher.Watcher(
                 self._client, self._options, api_resources.DATA_VOLUME,
-                namespace, '' if name else datavolumes.LABEL,
-                'metadata.name=' + name if name else '', self)
-            self._watchers[key].start()
+                scope.namespace, '' if scope.name else datavolumes.LABEL,
+                'metadata.name=' + scope.name if scope.name else '', self)
+            self._watchers[scope].start()
         if not self._watched:
             self._observed.clear()
             self._deleted.clear()
 
-    def get(self, namespace, name, uid: str = ''):
+    def get(self, namespace: str, name: str, uid: str = ''
+            ) -> ObservedVolume | None:
         """Return what is known of a DataVolume.
 
-        :param namespace: its namespace
-        :param name: its name
         :param uid: its uid, '' for any. For a uid that was deleted, the result
             has the state FAILED
-        :returns: `ObservedVolume`; None while nothing is known
         """
         with self._lock:
-            observed = self._observed.get((namespace, name))
+            observed = self._observed.get(objects.ObjectKey(namespace, name))
             if observed is not None and uid in ('', observed.uid):
                 return observed
             if uid and uid in self._deleted:
@@ -123,11 +133,8 @@ class ImportWatcher:
                 return ObservedVolume(uid, None, None, None, status, {})
         return None
 
-    def put(self, volume) -> None:
-        """Update the cache from an API response or a watch event.
-
-        :param volume: the DataVolume
-        """
+    def put(self, volume: objects.DataVolume) -> None:
+        """Update the cache from an API response or a watch event."""
         key = object_cache.object_key(volume)
         metadata = volume['metadata']
         vm, vm_name = _vm(volume)
@@ -150,48 +157,53 @@ class ImportWatcher:
                 held, version=None) == dataclasses.replace(
                 fresh, version=None)
         if not same:
-            self._notify(key[0], fresh.vm_name)
+            self._notify(key.namespace, fresh.vm_name)
 
-    def fail(self, namespace, name, reason, message) -> None:
+    def fail(self, namespace: str, name: str, reason: str, message: str
+             ) -> None:
         """Record why the claim of a DataVolume gets no storage.
 
         Until its import makes progress.
         """
+        key = objects.ObjectKey(namespace, name)
         with self._lock:
-            held = self._observed.get((namespace, name))
+            held = self._observed.get(key)
             if held is None or not claim_problem.is_pending(held.status):
                 return
-            self._observed[namespace, name] = dataclasses.replace(
+            self._observed[key] = dataclasses.replace(
                 held, status=dataclasses.replace(
                     held.status, state=model.State.FAILED, reason=reason,
                     message=message))
         self._notify(namespace, held.vm_name)
 
-    def mark_deleted(self, namespace, name, uid) -> None:
+    def mark_deleted(self, namespace: str, name: str, uid: str) -> None:
         """Record that a DataVolume was deleted."""
+        key = objects.ObjectKey(namespace, name)
         with self._lock:
-            held = self._observed.get((namespace, name))
+            held = self._observed.get(key)
             self._deleted[uid] = True
             while len(self._deleted) > 200:
                 del self._deleted[next(iter(self._deleted))]
             if held is None or held.uid != uid:
                 return
-            del self._observed[namespace, name]
+            del self._observed[key]
         self._notify(namespace, held.vm_name)
 
     def close(self) -> None:
         """Stop all watches."""
         with self._lock:
             self._closed = True
-            for each in self._watchers.values():
-                each.stop()
+            for watching in self._watchers.values():
+                watching.stop()
             self._watchers.clear()
 
     # Called by the watchers
 
-    def take_list(self, source, pages):
+    def take_list(self, source: watcher.Watcher[objects.DataVolume],
+                  pages: abc.Iterator[client.Page[objects.DataVolume]]
+                  ) -> str:
         """Update the cache from a complete list, see `watcher.Watcher`."""
-        version = None
+        version = ''
         listed = set()
         for items, page_version in pages:
             version = version or page_version
@@ -200,19 +212,21 @@ class ImportWatcher:
                 self.put(volume)
         number = object_cache.version_number(version)
         with self._lock:
-            scope = next((scope for scope, each in self._watchers.items()
-                          if each is source), None)
+            scope = next((scope for scope, watching in self._watchers.items()
+                          if watching is source), None)
             deleted = [] if scope is None else [
                 (*key, observed.uid)
                 for key, observed in self._observed.items()
-                if observed.uid not in listed and scope[0] in ('', key[0])
-                and scope[1] in ('', key[1])
+                if observed.uid not in listed
+                and scope.namespace in ('', key.namespace)
+                and scope.name in ('', key.name)
                 and (observed.version or 0) <= (number or 0)]
-        for each in deleted:
-            self.mark_deleted(*each)
+        for namespace, name, uid in deleted:
+            self.mark_deleted(namespace, name, uid)
         return version
 
-    def event(self, _source, kind, obj) -> None:
+    def event(self, _source: watcher.Watcher[objects.DataVolume], kind: str,
+              obj: objects.DataVolume) -> None:
         """Update the cache from one watch event, see `watcher.Watcher`."""
         if kind == 'DELETED':
             self.mark_deleted(*object_cache.object_key(obj),
@@ -224,19 +238,21 @@ class ImportWatcher:
         """Ignore that a watch starts or stops working."""
 
 
-def _vm(volume):
+def _vm(volume: objects.DataVolume) -> tuple[str | None, str]:
+    """Return the uid and the name of the owner VM."""
     for reference in volume['metadata'].get('ownerReferences') or ():
         if reference.get('kind') == api_resources.VM.kind:
             return reference.get('uid'), reference.get('name', '')
     return None, ''
 
 
-def _is_older(fresh, held):
-    return None not in (fresh.version, held.version) and (
-        fresh.version <= held.version)
+def _is_older(fresh: ObservedVolume, held: ObservedVolume) -> bool:
+    return (fresh.version is not None and held.version is not None
+            and fresh.version <= held.version)
 
 
-def _keep_failure(before, now):
+def _keep_failure(before: datavolumes.Status, now: datavolumes.Status
+                  ) -> datavolumes.Status:
     """Keep the state FAILED until a retry makes progress.
 
     CDI starts a new pod for each retry, whose conditions hide why the last one

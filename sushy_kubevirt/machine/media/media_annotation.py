@@ -12,9 +12,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
+import typing
 
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine.media import model
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 #: Number of DataVolume names of a device: for the one in the drive, its
 #: replacement, and one whose claim is still being deleted.
@@ -73,68 +77,63 @@ _NEEDED = ('id', 'url', 'volume')
 class Record:
     """The content of the annotation.
 
-    :ivar media: {device id: `Entry`}, what is in the drives
-    :ivar reservations: {device id: `Entry`}, media that are being inserted
-    :ivar ejecting: {device id: `Entry`}, ejected media that the running guest
-        had
+    The keys are ids of devices if not said otherwise.
+
+    :ivar media: what is in the drives
+    :ivar reservations: media that are being inserted
+    :ivar ejecting: ejected media that the running guest had
     :ivar obsolete: {name of a DataVolume: its uid}, obsolete DataVolumes to be
         deleted; the uid is '' if it may not have been created
-    :ivar verify: {device id: bool}
+    :ivar verify: whether servers' certificates are verified
     :ivar certificates: {device id: {certificate id: digest}}
     :ivar http_uri: the HttpBootUri, '' for none
     """
 
     def __init__(self) -> None:
-        self.media = {}
-        self.reservations = {}
-        self.ejecting = {}
-        self.obsolete = {}
-        self.verify = {}
-        self.certificates = {}
+        self.media: dict[str, Entry] = {}
+        self.reservations: dict[str, Entry] = {}
+        self.ejecting: dict[str, Entry] = {}
+        self.obsolete: dict[str, str] = {}
+        self.verify: dict[str, bool] = {}
+        self.certificates: dict[str, dict[str, str]] = {}
         self.http_uri = ''
 
-    def names(self):
-        """Return a set of the names of all DataVolumes in the record."""
+    def names(self) -> set[str]:
+        """Return the names of all DataVolumes in the record."""
         entries = *self.media.values(), *self.reservations.values()
         return {entry.volume for entry in entries} | set(self.obsolete)
 
-    def discard(self, entry) -> None:
-        """List an entry's DataVolume as obsolete.
-
-        :param entry: an `Entry` or None
-        """
+    def discard(self, entry: Entry | None) -> None:
+        """List an entry's DataVolume as obsolete."""
         if entry is not None:
             self.obsolete[entry.volume] = entry.uid
 
-    def attempts(self):
-        """Return a set of the IDs of all entries."""
+    def attempts(self) -> set[str]:
+        """Return the IDs of all entries."""
         return {entry.id for entry in (*self.media.values(),
                                        *self.reservations.values())}
 
 
-def slots(vm_name, device_id):
-    """Return the names that the DataVolumes of a device may have.
+def slots(vm_name: str, device_id: str) -> tuple[str, ...]:
+    """Return the `SLOTS` names that the DataVolumes of a device may have.
 
     They are fixed so that access rights can name them.
-
-    :returns: tuple of `SLOTS` names
     """
     return tuple(f'{name(vm_name, _KEYS[device_id])}-{number}'
                  for number in range(SLOTS))
 
 
-def ca_config_map(vm_name, device_id):
+def ca_config_map(vm_name: str, device_id: str) -> str:
     """Return the name of the ConfigMap with a device's certificates."""
     return name(vm_name, _KEYS[device_id]) + '-ca'
 
 
-def name(vm_name, key):
+def name(vm_name: str, key: str) -> str:
     """Return the common prefix of the names of a device's objects.
 
-    :param vm_name: name of the VM
+    A long VM name is cut, without a dot at its end, and gets a digest.
+
     :param key: a value of `_KEYS`
-    :returns: text; a long VM name is cut, without a dot at its end, and gets
-        a digest
     """
     prefix = f'{vm_name}-bmc-{key}'
     if len(prefix) <= _LONGEST - 4:
@@ -145,7 +144,7 @@ def name(vm_name, key):
     return f'{cut}-{digest}-bmc-{key}'
 
 
-def read(vm):
+def read(vm: objects.VirtualMachine) -> Record:
     """Return the `Record` of a VM; an empty one without the annotation."""
     record = Record()
     value = bmc_annotations.read(vm, bmc_annotations.MEDIA)
@@ -176,12 +175,8 @@ def read(vm):
     return record
 
 
-def write(vm, record) -> None:
-    """Write a record to a VM.
-
-    :param vm: the VM, which is changed
-    :param record: a `Record`
-    """
+def write(vm: objects.VirtualMachine, record: Record) -> None:
+    """Write a record to a VM, which is changed."""
     value = {
         'media': {id_: _json(entry) for id_, entry in record.media.items()},
         'next': {id_: _json(entry)
@@ -198,10 +193,10 @@ def write(vm, record) -> None:
         member: content for member, content in value.items() if content})
 
 
-def drives(vm):
-    """Return a set of the names of the drives with virtual media.
+def drives(vm: objects.VirtualMachine) -> set[str]:
+    """Return the names of the drives with virtual media.
 
-    :param vm: a VM; media that a user removed from its template do not count
+    Media that a user removed from the template do not count.
     """
     volumes = {volume.get('name'): (volume.get('dataVolume') or {}).get('name')
                for volume in (vm['spec']['template'].get('spec') or {}).get(
@@ -210,13 +205,13 @@ def drives(vm):
             if volumes.get(entry.drive) == entry.volume}
 
 
-def _json(entry):
+def _json(entry: Entry) -> objects.Json:
     return {field: value for field, value in
             dataclasses.asdict(entry).items()
             if field in _NEEDED or value != _FIELDS[field].default}
 
 
-def _entry(value):
+def _entry(value: typing.Any) -> Entry | None:
     if not isinstance(value, dict) or not all(
             isinstance(value.get(field), str) and value[field]
             for field in _NEEDED):
@@ -232,5 +227,5 @@ def _entry(value):
     return Entry(**fields)
 
 
-def _dict(value):
+def _dict(value: typing.Any) -> objects.Json:
     return value if isinstance(value, dict) else {}

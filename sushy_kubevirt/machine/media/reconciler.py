@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import logging
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
@@ -29,6 +31,14 @@ from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import reconcile_loop
 from sushy_kubevirt.machine import run_strategy
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine.media import import_watcher
+    from sushy_kubevirt.machine.media import protocols as media_protocols
+    from sushy_kubevirt.machine import protocols
 
 LOG = logging.getLogger(__name__)
 
@@ -46,43 +56,47 @@ UPLOAD_SECONDS = 30.0
 class Context:
     """What one process knows about the media of one VM.
 
-    :param observed: function of a `media_annotation.Entry`, returns an
-        `import_watcher.ObservedVolume` or None
-    :param age: function of anything hashable, returns the seconds since it was
-        first passed
+    :param observed: returns what is known of the DataVolume of an entry
+    :param age: returns the seconds since its argument was first passed
     :param lapse: seconds after which an insert counts as abandoned
     :param uploading: IDs of the attempts that this process uploads
     :param inserting: IDs of the attempts that this process is inserting
-    :param searched: set of names of DataVolumes without a recorded uid that
-        were searched for and deleted if found; is added to
-    :param in_use: function of the name of a DataVolume, returns whether a
-        guest has it until it ends
+    :param searched: names of DataVolumes without a recorded uid that were
+        searched for and deleted if found; is added to
+    :param in_use: tells whether a guest has the DataVolume of this name until
+        it ends
     """
 
-    def __init__(self, observed, age, lapse, uploading=(), inserting=(),
-                 searched=None, in_use=lambda name: False) -> None:
+    def __init__(self,
+                 observed: abc.Callable[[media_annotation.Entry],
+                                        import_watcher.ObservedVolume | None],
+                 age: abc.Callable[[abc.Hashable], float], lapse: float,
+                 uploading: abc.Container[str] = (),
+                 inserting: abc.Container[str] = (),
+                 searched: set[str] | None = None,
+                 in_use: abc.Callable[[str], bool] = lambda name: False
+                 ) -> None:
         self.observed = observed
         self.age = age
         self.lapse = lapse
         self.uploading = uploading
         self.inserting = inserting
-        self.searched = set() if searched is None else searched
+        self.searched: set[str] = set() if searched is None else searched
         self.in_use = in_use
         #: Seconds until the VM has to be checked again; None for not needed.
-        self.revisit_seconds = None
-        #: List of entries whose DataVolume no watch has reported.
-        self.unobserved = []
-        #: List of entries whose claim has got no storage for some time.
-        self.pending = []
+        self.revisit_seconds: float | None = None
+        #: Entries whose DataVolume no watch has reported.
+        self.unobserved: list[media_annotation.Entry] = []
+        #: Entries whose claim has got no storage for some time.
+        self.pending: list[media_annotation.Entry] = []
 
-    def due(self, what, seconds) -> bool:
+    def due(self, what: abc.Hashable, seconds: float) -> bool:
         """Return whether a condition has lasted long enough.
 
-        If not, plan a revisit.
+        If not, plan a revisit: lower `revisit_seconds`.
 
-        :param what: anything hashable that names the condition
+        :param what: names the condition
         :param seconds: how long it has to last
-        :returns: bool; False also lowers `revisit_seconds`
         """
         left = seconds - self.age(what)
         if left <= 0:
@@ -92,13 +106,12 @@ class Context:
         return False
 
 
-def desired_vm(vm, vmi, context):
+def desired_vm(vm: objects.VirtualMachine,
+               vmi: objects.VirtualMachineInstance | None, context: Context
+               ) -> objects.VirtualMachine | None:
     """Compute what the VM has to be changed to.
 
-    :param vm: the VM
-    :param vmi: its VMI or None
-    :param context: a `Context`; its `revisit_seconds`, `unobserved` and
-        `pending` are set
+    :param context: its `revisit_seconds`, `unobserved` and `pending` are set
     :returns: an edited copy of the VM; None if nothing has to change
     """
     if run_strategy.is_deleting(vm):
@@ -118,12 +131,14 @@ def desired_vm(vm, vmi, context):
             continue
         if (id_ == model.HTTP_BOOT.id and not _http_boot_requested(vm)
                 and context.due(('http', entry.id), context.lapse)):
-            drives.edit(edited, vmi, lambda entry=entry: drives.empty(
-                edited, model.HTTP_BOOT, entry.drive, entry.volume, False))
+            drives.edit(edited, vmi, functools.partial(
+                drives.empty, edited, model.HTTP_BOOT, entry.drive,
+                entry.volume, False))
             continue
         source = drives.source_of(vm['spec']['template']['spec'],
                                   entry.drive)
-        if (source.get('hotpluggable') and run_strategy.is_active(vmi)
+        if (source and source.get('hotpluggable')
+                and run_strategy.is_active(vmi)
                 and not drives.has_drive(vmi['spec'], entry.drive)):
             # The VMI was created before the drive was added, and KubeVirt
             # adds no drive to a running guest.
@@ -136,12 +151,13 @@ def desired_vm(vm, vmi, context):
     return None if edited == vm else edited
 
 
-def _http_boot_requested(vm):
+def _http_boot_requested(vm: objects.VirtualMachine) -> bool:
     return any((layer or {}).get('target') == 'UefiHttp' for layer in (
         boot_overrides.once(vm), boot_overrides.continuous(vm)))
 
 
-def _updated_entry(entry, context):
+def _updated_entry(entry: media_annotation.Entry, context: Context
+                   ) -> media_annotation.Entry:
     """Return an entry with the outcome of its import or upload, if known."""
     if entry.ready or entry.reason:
         return entry
@@ -171,11 +187,11 @@ class Reconciler:
 
     It runs only where `options.Options.reconcile` is true.
 
-    :param media: a `manager.Manager`
-    :param worker: a `reconcile_loop.Worker`; None for one of its own
+    :param worker: None for one of its own
     """
 
-    def __init__(self, media, worker=None) -> None:
+    def __init__(self, media: media_protocols.Media,
+                 worker: reconcile_loop.Worker | None = None) -> None:
         self._media = media
         self._loop = reconcile_loop.ReconcileLoop(
             'media', 'virtual media', self._reconcile, worker)
@@ -190,12 +206,13 @@ class Reconciler:
         """Stop the thread."""
         self._loop.close()
 
-    def enqueue_if_needed(self, machine, vm, vmi) -> None:
+    def enqueue_if_needed(self, machine: protocols.Machine,
+                          vm: objects.VirtualMachine,
+                          vmi: objects.VirtualMachineInstance | None
+                          ) -> None:
         """Check a machine without blocking; queue it if there is work.
 
-        :param machine: a `machine.Machine`
         :param vm: its VM, as the cache has it
-        :param vmi: its VMI or None
         """
         if not self._active:
             return
@@ -210,8 +227,9 @@ class Reconciler:
             self._loop.add(machine, context.revisit_seconds + 0.01,
                            (machine.uid, 'revisit'))
 
-    def context(self, machine, vm, vmi):
-        """Return the `Context` of a machine."""
+    def context(self, machine: protocols.Machine, vm: objects.VirtualMachine,
+                vmi: objects.VirtualMachineInstance | None) -> Context:
+        """Return what is known of the media of a machine."""
         media = self._media
         return Context(
             lambda entry: media.observed_volume(vm, entry),
@@ -220,7 +238,9 @@ class Reconciler:
             media.inserting, media.searched_names(machine.uid),
             lambda name: drives.is_held(vmi, name))
 
-    def _reconcile(self, machine, vm, vmi) -> None:
+    def _reconcile(self, machine: protocols.Machine,
+                   vm: objects.VirtualMachine,
+                   vmi: objects.VirtualMachineInstance | None) -> None:
         context = self.context(machine, vm, vmi)
         edited = desired_vm(vm, vmi, context)
         for entry in context.unobserved:
@@ -235,7 +255,8 @@ class Reconciler:
             self._loop.add(machine, context.revisit_seconds + 0.01,
                            (machine.uid, 'revisit'))
 
-    def _explain(self, machine, entry) -> None:
+    def _explain(self, machine: protocols.Machine,
+                 entry: media_annotation.Entry) -> None:
         """Find out why a claim gets no storage; look again if it is unclear.
         """
         try:
