@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-import typing
-
 from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.machine import options
 
-if typing.TYPE_CHECKING:
-    from sushy_kubevirt.kube import objects
 
 #: Field manager of all writes.
 FIELD_MANAGER = 'sushy-kubevirt-cluster'
@@ -47,9 +43,8 @@ def uid(client: client.Client, namespace: str) -> str:
     """:returns: the UID of a namespace
     :raises: `errors.MachineError`
     """
-    metadata: objects.ObjectMeta = client.get(
-        kinds.NAMESPACE, None, namespace, metadata_only=True)['metadata']
-    return metadata['uid']
+    return client.get(kinds.NAMESPACE, None, namespace, metadata_only=True)[
+        'metadata']['uid']
 
 
 def owner(client: client.Client, namespace: str, cluster: str) -> str:

@@ -8,23 +8,30 @@ killed is completed by the plan and run that follow.
 
 from __future__ import annotations
 
+import collections
+from collections import abc
 import concurrent.futures
 import dataclasses
 import threading
 import time
+import typing
 
 from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster.objects import bmc
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.cluster.objects import volumes
 from sushy_kubevirt.cluster import observed
-from sushy_kubevirt.cluster.plan import Action
+from sushy_kubevirt.cluster import plan
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cluster import readiness
 from sushy_kubevirt.cluster import writes
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import naming
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.machine import options
 
 #: Seconds until the first lists of the watches are complete.
 LIST_SECONDS = 60
@@ -43,12 +50,16 @@ _WITHOUT_NODE = 'spec.nodeName='
 REMOVED = 'removed'
 
 #: What to look at when nothing tells why a step is not done.
-_SUSPECTS = {
+_SUSPECTS: dict[str, str] = {
     readiness.Step.VM: 'Check that virt-controller of KubeVirt runs',
     readiness.Step.VOLUMES: 'Check that CDI runs, and the claims of its '
                             'volumes: kubectl describe datavolume,pvc',
     readiness.Step.BMC: 'Check that sushy-kubevirt-operator runs and watches '
                         'this namespace'}
+
+#: Steps of writing an object.
+_STEPS: dict[kinds.AnyResource, str] = {
+    api_resources.SECRET: 'secret', api_resources.VM: 'vm', kinds.BMC: 'bmc'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +71,7 @@ class Progress:
         ``removed``
     :param state: ``started``, ``waiting`` (see message), ``done``, ``failed``
     :param message: what is done, or a reason; may be ''
-    :param seconds: since the beginning
+    :param seconds: since the beginning of the run
     """
 
     subject: str
@@ -89,34 +100,44 @@ class Limits:
 class Result:
     """What a run has achieved.
 
-    :param ready: list of names of nodes that are ready
-    :param removed: list of names of nodes that are gone
-    :param failed: dict of name of node or network and reason
+    :param ready: names of nodes that are ready
+    :param removed: names of nodes that are gone
+    :param failed: reason by name of node or network
     :param seconds: duration
     """
 
-    ready: list = dataclasses.field(default_factory=list)
-    removed: list = dataclasses.field(default_factory=list)
-    failed: dict = dataclasses.field(default_factory=dict)
+    ready: list[str] = dataclasses.field(default_factory=list)
+    removed: list[str] = dataclasses.field(default_factory=list)
+    failed: dict[str, str] = dataclasses.field(default_factory=dict)
     seconds: float = 0
 
 
-def run(client, plan, report=lambda progress: None, limits=Limits(),
-        before_removal=lambda node: None, options=api_server.OPTIONS,
-        workers=api_server.WORKERS):
+class _Problem(typing.NamedTuple):
+    """What a node waits for.
+
+    ``since`` is a time of `time.monotonic`, from which on the step has had a
+    problem that does not pass by itself; None without such a problem.
+    """
+
+    step: str
+    text: str
+    since: float | None
+
+
+def run(client: client.Client, plan: plan.Plan,
+        report: abc.Callable[[Progress], object] = lambda progress: None,
+        limits: Limits = Limits(),
+        before_removal: abc.Callable[[str], object] = lambda node: None,
+        options: options.Options = api_server.OPTIONS,
+        workers: int = api_server.WORKERS) -> Result:
     """Carry out a plan and wait.
 
-    :param client: a `client.Client`, whose user agent is
-        `api_server.FIELD_MANAGER`
-    :param plan: a `plan.Plan`
-    :param report: function of a `Progress`, called from several threads, one
-        at a time
-    :param limits: `Limits`
+    :param client: whose user agent is `api_server.FIELD_MANAGER`
+    :param report: called from several threads, one at a time
     :param before_removal: function of a node's name, called before its VM is
         deleted or recreated; an exception fails the node and keeps the VM
-    :param options: `options.Options` of the client
+    :param options: of the client
     :param workers: nodes that are worked on at the same time
-    :returns: a `Result`
     :raises: `errors.MachineError` if the cluster cannot be watched
     """
     return _Run(client, plan, report, limits, before_removal, options,
@@ -125,53 +146,63 @@ def run(client, plan, report=lambda progress: None, limits=Limits(),
 
 class _Run:
 
-    def __init__(self, client, plan, report, limits, before_removal, options,
-                 workers) -> None:
+    def __init__(self, client: client.Client, plan: plan.Plan,
+                 report: abc.Callable[[Progress], object], limits: Limits,
+                 before_removal: abc.Callable[[str], object],
+                 options: options.Options, workers: int) -> None:
         self._client = client
         self._plan = plan
         self._report = report
         self._limits = limits
         self._before_removal = before_removal
-        self._options = options
         self._workers = workers
         self._writer = writes.Writer(client, plan, options)
         self._lock = threading.Lock()
         self._began = time.monotonic()
         self._result = Result()
-        self._generations = {}      # of BMCs that were written, by node
+        #: Generations of BMCs that were written, by node.
+        self._generations: dict[str, int] = {}
+        #: Names of the DataVolumes of each declared node.
+        self._volumes = {
+            wanted.node: volumes.template_names(wanted.body)
+            for wanted in plan.wanted if wanted.resource == api_resources.VM}
+        self._observed = observed.Observed(
+            client, options, plan.namespace, plan.cluster, observed.KINDS + (
+                (api_resources.DATA_VOLUME,) if any(self._volumes.values())
+                else ()))
+        #: What each node waits for.
+        self._problems: dict[str, _Problem] = {}
+        #: Steps that each node has done.
+        self._done: dict[str, set[str]] = collections.defaultdict(set)
+        #: Why the pods of BMCs have no node, by their label.
+        self._unscheduled: dict[str, str] = {}
+        #: Time (`time.monotonic`) of the next look at these pods.
+        self._pods_at = 0.0
 
-    def run(self):
-        for one in self._plan.conflicts:
-            self._fail(one.node or self._plan.cluster, 'plan', one.text)
-        self._networks((Action.CREATE, Action.CHANGE, Action.RECREATE,
-                        Action.JOIN))
+    def run(self) -> Result:
+        for conflict in self._plan.conflicts:
+            self._fail(conflict.node or self._plan.cluster, 'plan',
+                       conflict.text)
+        self._networks((plan.Action.CREATE, plan.Action.CHANGE,
+                        plan.Action.RECREATE, plan.Action.JOIN))
         nodes = [node for node in dict.fromkeys(
-            (*self._plan.nodes, *(one.node for one in self._plan.changes
-                                  if one.node is not None)))
+            (*self._plan.nodes, *(change.node for change in self._plan.changes
+                                  if change.node is not None)))
             if node not in self._result.failed]
         if nodes:
-            with observed.Observed(
-                    self._client, self._options, self._plan.namespace,
-                    self._plan.cluster, self._kinds()) as self._observed:
+            with self._observed:
                 self._observed.wait_listed(LIST_SECONDS)
                 self._write(nodes)
-                self._wait([one for one in nodes
-                            if one not in self._result.failed])
+                self._wait([node for node in nodes
+                            if node not in self._result.failed])
         # VMs that remain are connected to networks that are declared no more.
         if not self._result.failed.keys() & {
                 *self._plan.removed, *self._plan.recreated}:
-            self._networks((Action.DELETE, Action.LEAVE))
+            self._networks((plan.Action.DELETE, plan.Action.LEAVE))
         self._result.seconds = time.monotonic() - self._began
         return self._result
 
-    def _kinds(self):
-        has_volumes = any(
-            one.resource == api_resources.VM
-            and volumes.template_names(one.body) for one in self._plan.wanted)
-        return observed.KINDS + (
-            (api_resources.DATA_VOLUME,) if has_volumes else ())
-
-    def _networks(self, actions) -> None:
+    def _networks(self, actions: tuple[plan.Action, ...]) -> None:
         for change in self._plan.of_node(None):
             if change.action not in actions:
                 continue
@@ -184,69 +215,61 @@ class _Run:
                 for node in self._plan.users.get(change.name, ()):
                     self._fail(node, 'network', f'{change.name}: {e}')
 
-    def _write(self, nodes) -> None:
+    def _write(self, nodes: list[str]) -> None:
         changed = [node for node in nodes if self._plan.of_node(node)]
         if not changed:
             return
         pool = concurrent.futures.ThreadPoolExecutor(self._workers)
         try:
-            for done in [pool.submit(self._write_node, node)
-                         for node in changed]:
-                done.result()
+            for written in [pool.submit(self._write_node, node)
+                            for node in changed]:
+                written.result()
         finally:
             # After Ctrl-C, nodes that were not begun are left as they are.
             pool.shutdown(cancel_futures=True)
 
-    def _write_node(self, node) -> None:
+    def _write_node(self, node: str) -> None:
         """Carry out the changes of one node, without waiting for the last.
         """
         step = 'plan'
         try:
             changes = self._plan.of_node(node)
-            if any(one.resource == api_resources.VM and one.action in (
-                    Action.DELETE, Action.RECREATE) for one in changes):
+            if any(change.resource == api_resources.VM and change.action in (
+                    plan.Action.DELETE, plan.Action.RECREATE)
+                    for change in changes):
                 step = REMOVED
                 self._before_removal(node)
-            if all(one.action == Action.DELETE for one in changes):
+            if all(change.action == plan.Action.DELETE for change in changes):
                 # A BMC is deleted while its VM exists, whose boot settings
                 # it restores.
                 changes = changes[::-1]
             for change in changes:
                 step = _step(change)
                 self._tell(node, step, 'started', str(change))
-                if change.action == Action.RECREATE:
+                if change.action == plan.Action.RECREATE:
                     self._remove(change)
-                made = self._writer.write(change)
-                if made and change.resource == kinds.BMC:
-                    self._generations[node] = made['metadata']['generation']
-                if change.resource == api_resources.SECRET and made:
+                written = self._writer.write(change)
+                if written and change.resource == kinds.BMC:
+                    self._generations[node] = written['metadata']['generation']
+                if change.resource == api_resources.SECRET and written:
                     self._tell(node, step, 'done')
         except Exception as e:
             # Any, as it must not end the work on other nodes.
             self._fail(node, step, str(e) or repr(e))
 
-    def _remove(self, change):
+    def _remove(self, change: plan.Change) -> None:
         self._writer.delete(change)
         if not self._observed.wait_gone(
-                change.resource, change.name, change.live['metadata']['uid'],
+                change.resource, change.name, change.metadata['uid'],
                 self._limits.gone):
             raise TimeoutError(
                 f'{change.resource.kind} {change.name} is still being '
                 f'deleted after {self._limits.gone:g} s')
 
-    def _wait(self, nodes) -> None:
+    def _wait(self, nodes: list[str]) -> None:
         """Wait for nodes to become ready, or to be gone."""
-        self._volumes = {
-            one.node: volumes.template_names(one.body)
-            for one in self._plan.wanted
-            if one.resource == api_resources.VM}
-        # By node: step, text, and since when the step has had a problem that
-        # does not pass, or None.
-        self._problems = {}
-        self._unscheduled = {}      # text, by the label of the BMC's pod
-        self._checked_at = time.monotonic()
-        self._pods_at = self._checked_at + POD_SECONDS
-        self._done = {node: set() for node in nodes}
+        checked_at = time.monotonic()
+        self._pods_at = checked_at + POD_SECONDS
         pending = dict.fromkeys(nodes)
         end = time.monotonic() + max(self._limits.ready, self._limits.gone)
         look_at = set(nodes)
@@ -256,20 +279,20 @@ class _Run:
                     del pending[node]
             # Not after each change: there are thousands.
             now = time.monotonic()
-            if now > end or now >= self._checked_at + CHECK_SECONDS:
-                self._checked_at = now
+            if now > end or now >= checked_at + CHECK_SECONDS:
+                checked_at = now
                 self._give_up(pending, now > end)
             if pending:
                 look_at = self._observed.wait_changes(
                     min(1, end - time.monotonic()))
                 look_at |= self._look_at_pods(pending)
 
-    def _settled(self, node):
+    def _settled(self, node: str) -> bool:
         if node in self._volumes:
             return self._is_ready(node)
-        left = [one.kind for one, name in zip(
+        left = [resource.kind for resource, name in zip(
             kinds.OF_NODES, (bmc.secret_name(node), node, node), strict=True)
-            if self._observed.find(one, name) is not None]
+            if self._observed.find(resource, name) is not None]
         self._note(node, REMOVED, 'waiting for '
                    + ', '.join(left) if left else '')
         if not left:
@@ -277,7 +300,7 @@ class _Run:
             self._tell(node, REMOVED, 'done')
         return not left
 
-    def _is_ready(self, node) -> bool:
+    def _is_ready(self, node: str) -> bool:
         live_bmc = self._observed.find(kinds.BMC, node)
         if live_bmc and live_bmc['metadata'].get(
                 'generation', 0) < self._generations.get(node, 0):
@@ -303,17 +326,17 @@ class _Run:
         self._note(node, step, problem)
         return False
 
-    def _look_at_pods(self, pending):
+    def _look_at_pods(self, pending: abc.Iterable[str]) -> set[str]:
         """Find out which pods of BMCs that are awaited have no node.
 
-        :param pending: iterable of names of nodes
-        :returns: set of names of nodes for which that has changed
+        :param pending: names of nodes
+        :returns: names of nodes for which that has changed
         """
         now = time.monotonic()
         if now < self._pods_at:
             return set()
-        awaited = [node for node in pending if self._problems.get(
-            node, ('',))[0] == readiness.Step.BMC]
+        awaited = [node for node in pending if node in self._problems
+                   and self._problems[node].step == readiness.Step.BMC]
         if not awaited:
             return set()
         self._pods_at = now + POD_SECONDS
@@ -332,42 +355,42 @@ class _Run:
         return {node for node in awaited if old.get(naming.label(node))
                 != self._unscheduled.get(naming.label(node))}
 
-    def _note(self, node, step, problem) -> None:
+    def _note(self, node: str, step: str, text: str) -> None:
         """Remember what a node waits for, and tell what is new."""
         old = self._problems.get(node)
-        if old and old[:2] == (step, problem):
+        if old and (old.step, old.text) == (step, text):
             return
         # The importer of an image fails again and again, and runs meanwhile.
-        since = old[2] if old and old[0] == step else None
-        if since is None and readiness.lasts(problem):
+        since = old.since if old and old.step == step else None
+        if since is None and readiness.lasts(text):
             since = time.monotonic()
-        self._problems[node] = (step, problem, since)
-        if problem:
-            self._tell(node, step, 'waiting', problem)
+        self._problems[node] = _Problem(step, text, since)
+        if text:
+            self._tell(node, step, 'waiting', text)
 
-    def _give_up(self, pending, late) -> None:
+    def _give_up(self, pending: dict[str, None], late: bool) -> None:
         for node in list(pending):
-            step, problem, since = self._problems[node]
-            if late or readiness.lasts(problem) and (
+            step, text, since = self._problems[node]
+            if late or since is not None and readiness.lasts(text) and (
                     time.monotonic() - since > self._limits.patience):
                 del pending[node]
-                self._fail(node, step, problem or (
+                self._fail(node, step, text or (
                     f'Step {step} has not been done in '
                     f'{self._limits.ready:g} s. {_SUSPECTS.get(step, "")}'))
 
-    def _fail(self, subject, step, reason) -> None:
+    def _fail(self, subject: str, step: str, reason: str) -> None:
         with self._lock:
             self._result.failed[subject] = reason
         self._tell(subject, step, 'failed', reason)
 
-    def _tell(self, subject, step, state, message: str = '') -> None:
+    def _tell(self, subject: str, step: str, state: str,
+              message: str = '') -> None:
         with self._lock:
             self._report(Progress(subject, str(step), state, message,
                                   time.monotonic() - self._began))
 
 
-def _step(change):
-    if change.action == Action.DELETE:
+def _step(change: plan.Change) -> str:
+    if change.action == plan.Action.DELETE:
         return REMOVED
-    return {api_resources.SECRET: 'secret', api_resources.VM: 'vm',
-            kinds.BMC: 'bmc'}[change.resource]
+    return _STEPS[change.resource]

@@ -227,9 +227,7 @@ class _Nodes:
                     f'{kind.architecture}')
 
     def _volume_prefix(self, spec: checks.Values) -> str:
-        prefix: str = (
-            spec['vol_name_prefix'] or self._values['vol_name_prefix'])
-        return prefix
+        return spec['vol_name_prefix'] or self._values['vol_name_prefix']
 
     def _check_prefixes(self, where: tuple[str, int],
                         spec: checks.Values) -> bool:

@@ -6,16 +6,23 @@ One watch for each kind, whatever the number of nodes.
 
 from __future__ import annotations
 
+from collections import abc
 import threading
 import time
+import typing
 
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.cluster.objects import stamp
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import watcher
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.kube import objects
+
 #: Kinds that are watched always; DataVolumes are if the cluster has some.
-KINDS = api_resources.VM, kinds.BMC, api_resources.SECRET
+KINDS: tuple[kinds.AnyResource, ...] = (
+    api_resources.VM, kinds.BMC, api_resources.SECRET)
 
 
 class Observed:
@@ -23,32 +30,35 @@ class Observed:
 
     A context manager: the watches end with it.
 
-    :param client: a `client.Client`
-    :param options: `options.Options` of the client
+    :param options: of the client
     :param namespace: of the objects
     :param cluster: name of the cluster
-    :param resources: tuple of kinds
+    :param resources: kinds to watch
     """
 
-    def __init__(self, client, options, namespace, cluster, resources) -> None:
+    def __init__(self, client: client.Client, options: watcher.Options,
+                 namespace: str, cluster: str,
+                 resources: abc.Iterable[kinds.AnyResource]) -> None:
         self._lock = threading.Condition()
-        self._objects = {one: {} for one in resources}
-        self._changed = set()
+        self._objects: dict[kinds.AnyResource, dict[str, typing.Any]] = {
+            resource: {} for resource in resources}
+        self._changed: set[str] = set()     # names of nodes
         # No value of a Secret is needed, nor kept in memory.
         self._watchers = [watcher.Watcher(
-            client, options, one, namespace, stamp.selector(cluster), '',
-            self, one == api_resources.SECRET) for one in resources]
+            client, options, resource, namespace, stamp.selector(cluster), '',
+            self, resource == api_resources.SECRET)
+            for resource in self._objects]
 
-    def __enter__(self):
-        for one in self._watchers:
-            one.start()
+    def __enter__(self) -> Observed:
+        for watch in self._watchers:
+            watch.start()
         return self
 
-    def __exit__(self, *error) -> None:
-        for one in self._watchers:
-            one.stop()
+    def __exit__(self, *error: object) -> None:
+        for watch in self._watchers:
+            watch.stop()
 
-    def wait_listed(self, seconds):
+    def wait_listed(self, seconds: float) -> None:
         """Wait for the first complete lists.
 
         :param seconds: longest wait
@@ -56,32 +66,26 @@ class Observed:
         """
         end = time.monotonic() + seconds
         with self._lock:
-            while not all(one.listed for one in self._watchers):
+            while not all(watch.listed for watch in self._watchers):
                 left = end - time.monotonic()
                 if left <= 0:
                     break
                 self._lock.wait(min(left, 1))
-        for one in self._watchers:
-            if not one.listed:
-                raise one.error or TimeoutError(
-                    f'{one.resource} were not listed in {seconds:g} s')
+        for watch in self._watchers:
+            if not watch.listed:
+                raise watch.error or TimeoutError(
+                    f'{watch.resource} were not listed in {seconds:g} s')
 
-    def find(self, resource, name):
-        """Return an object.
-
-        :param resource: an `api_resources.Resource`
-        :param name: of the object
-        :returns: dict; None if there is none
-        """
+    def find(self, resource: api_resources.Resource[objects.ObjectT],
+             name: str) -> objects.ObjectT | None:
+        """Return an object; None if there is none."""
         with self._lock:
             return self._objects.get(resource, {}).get(name)
 
-    def wait_gone(self, resource, name, uid, seconds) -> bool:
+    def wait_gone(self, resource: kinds.AnyResource, name: str, uid: str,
+                  seconds: float) -> bool:
         """Wait until an object exists no more.
 
-        :param resource: an `api_resources.Resource`
-        :param name: of the object
-        :param uid: of the object
         :param seconds: longest wait
         :returns: whether it is gone
         """
@@ -96,12 +100,12 @@ class Observed:
                     return False
                 self._lock.wait(left)
 
-    def wait_changes(self, seconds):
+    def wait_changes(self, seconds: float) -> set[str]:
         """Wait for changes.
 
         :param seconds: longest wait
-        :returns: set of the names of the nodes whose objects have changed
-            since the last call; empty after the longest wait
+        :returns: names of the nodes whose objects have changed since the last
+            call; empty after the longest wait
         """
         with self._lock:
             if not self._changed:
@@ -111,22 +115,25 @@ class Observed:
 
     # Called by the watchers, in their threads
 
-    def take_list(self, source, pages):
-        """See `watcher.Watcher`."""
-        found, version = {}, None
+    def take_list(self, source: watcher.Watcher[typing.Any],
+                  pages: abc.Iterator[client.Page[typing.Any]]) -> str:
+        """See `watcher.Sink`."""
+        listed: dict[str, objects.Json] = {}
+        version = ''
         for items, version in pages:
-            found.update((one['metadata']['name'], _complete(source, one))
-                         for one in items)
+            listed.update((obj['metadata']['name'], _complete(source, obj))
+                          for obj in items)
         with self._lock:
-            for one in (*self._objects[source.resource].values(),
-                        *found.values()):
-                self._mark(one)
-            self._objects[source.resource] = found
+            for obj in (*self._objects[source.resource].values(),
+                        *listed.values()):
+                self._mark(obj)
+            self._objects[source.resource] = listed
             self._lock.notify_all()
         return version
 
-    def event(self, source, kind, obj) -> None:
-        """See `watcher.Watcher`."""
+    def event(self, source: watcher.Watcher[typing.Any], kind: str,
+              obj: typing.Any) -> None:
+        """See `watcher.Sink`."""
         objects = self._objects[source.resource]
         with self._lock:
             if kind == 'DELETED':
@@ -137,15 +144,16 @@ class Observed:
             self._lock.notify_all()
 
     def changed(self) -> None:
-        """See `watcher.Watcher`."""
+        """See `watcher.Sink`."""
         with self._lock:
             self._lock.notify_all()
 
-    def _mark(self, obj) -> None:
+    def _mark(self, obj: abc.Mapping[str, typing.Any]) -> None:
         self._changed.add(stamp.node_of(obj) or obj['metadata']['name'])
 
 
-def _complete(source, obj):
+def _complete(source: watcher.Watcher[typing.Any],
+              obj: objects.Json) -> objects.Json:
     # Items of a list have no kind.
     obj.setdefault('kind', source.resource.kind)
     return obj

@@ -10,10 +10,12 @@ networks and claims that the file refers to.
 from __future__ import annotations
 
 import collections
+from collections import abc
 import dataclasses
 import enum
 import functools
 import re
+import typing
 
 from sushy_kubevirt.cluster.objects import bmc
 from sushy_kubevirt.cluster.objects import catalog
@@ -23,6 +25,19 @@ from sushy_kubevirt.cluster.objects import stamp
 from sushy_kubevirt.cluster.objects import volumes
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import model
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.kube import objects
+
+
+#: Live objects, with their metadata alone, by name.
+_Objects: typing.TypeAlias = dict[str, 'objects.Json']
+
+#: Kinds of objects whose names a VM's volumes take.
+_VOLUMES: tuple[kinds.AnyResource, ...] = (
+    api_resources.DATA_VOLUME, api_resources.CLAIM)
 
 
 class Action(enum.StrEnum):
@@ -53,25 +68,35 @@ class Action(enum.StrEnum):
 class Change:
     """What is to be done with one object.
 
-    :param action: an `Action`
-    :param resource: an `api_resources.Resource`
     :param name: of the object
     :param node: name of its node; None for objects of the whole cluster
-    :param wanted: a `stamp.Wanted`; None to delete it
-    :param live: dict, the metadata of the object in the cluster; None if
+    :param wanted: None to delete it
+    :param live: the object in the cluster with its metadata alone; None if
         there is none
-    :param reasons: tuple of text: what has changed
+    :param reasons: what has changed
     """
 
     action: Action
-    resource: api_resources.Resource
+    resource: kinds.AnyResource
     name: str
     node: str | None
     wanted: stamp.Wanted | None = None
-    live: dict | None = None
-    reasons: tuple = ()
+    live: objects.Json | None = None
+    reasons: tuple[str, ...] = ()
 
-    def as_dict(self):
+    @property
+    def declared(self) -> stamp.Wanted:
+        """What an object becomes that is not deleted."""
+        assert self.wanted is not None
+        return self.wanted
+
+    @property
+    def metadata(self) -> objects.ObjectMeta:
+        """Metadata of an object that exists."""
+        assert self.live is not None
+        return self.live['metadata']
+
+    def as_dict(self) -> objects.Json:
         """Return what is printed as JSON: nothing of the object itself."""
         return {'action': str(self.action), 'kind': self.resource.kind,
                 'name': self.name, 'node': self.node,
@@ -106,53 +131,52 @@ class Plan:
 
     :param cluster: name of the cluster
     :param namespace: of its objects
-    :param wanted: tuple of all `stamp.Wanted`
-    :param changes: tuple of `Change`: of networks, then of nodes in the order
-        of the file, then of nodes that are removed, highest index first
-    :param conflicts: tuple of `Conflict`
-    :param users: dict of the name of a definition to the names of the nodes
-        with an interface in its network
+    :param wanted: all objects of the cluster
+    :param changes: of networks, then of nodes in the order of the file, then
+        of nodes that are removed, highest index first
+    :param users: names of the nodes with an interface in the network of a
+        definition, by the definition's name
     """
 
     cluster: str
     namespace: str
-    wanted: tuple = ()
-    changes: tuple = ()
-    conflicts: tuple = ()
-    users: dict = dataclasses.field(default_factory=dict)
+    wanted: tuple[stamp.Wanted, ...] = ()
+    changes: tuple[Change, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    users: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
-    def as_dict(self):
+    def as_dict(self) -> objects.Json:
         """Return what is printed as JSON."""
         return {'cluster': self.cluster, 'namespace': self.namespace,
-                'changes': [one.as_dict() for one in self.changes],
-                'conflicts': [dataclasses.asdict(one)
-                              for one in self.conflicts]}
+                'changes': [change.as_dict() for change in self.changes],
+                'conflicts': [dataclasses.asdict(conflict)
+                              for conflict in self.conflicts]}
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.conflicts)
 
     @property
-    def nodes(self):
+    def nodes(self) -> tuple[str, ...]:
         """Names of the nodes that are declared, in the file's order."""
         return tuple(dict.fromkeys(
-            one.node for one in self.wanted if one.node is not None))
+            wanted.node for wanted in self.wanted if wanted.node is not None))
 
     @property
-    def created(self):
+    def created(self) -> tuple[str, ...]:
         """Names of the nodes whose VM is created."""
         return self._nodes(Action.CREATE)
 
     @property
-    def removed(self):
+    def removed(self) -> tuple[str, ...]:
         """Names of the nodes whose VM is deleted for good."""
         return self._nodes(Action.DELETE)
 
     @property
-    def recreated(self):
+    def recreated(self) -> tuple[str, ...]:
         """Names of the nodes whose VM is deleted and created again."""
         return self._nodes(Action.RECREATE)
 
-    def of_node(self, node):
+    def of_node(self, node: str | None) -> tuple[Change, ...]:
         """Return the changes of a node's objects.
 
         :param node: its name; None for those of the whole cluster
@@ -160,50 +184,57 @@ class Plan:
         return tuple(self._by_node.get(node, ()))
 
     @functools.cached_property
-    def _by_node(self):
-        found = collections.defaultdict(list)
-        for one in self.changes:
-            found[one.node].append(one)
-        return found
+    def _by_node(self) -> dict[str | None, list[Change]]:
+        by_node = collections.defaultdict(list)
+        for change in self.changes:
+            by_node[change.node].append(change)
+        return by_node
 
-    def _nodes(self, action):
-        return tuple(one.name for one in self.changes
-                     if one.action == action
-                     and one.resource == api_resources.VM)
+    def _nodes(self, action: Action) -> tuple[str, ...]:
+        return tuple(change.name for change in self.changes
+                     if change.action == action
+                     and change.resource == api_resources.VM)
 
 
-def make(client, cluster, namespace):
+def make(client: client.Client, cluster: model.Cluster,
+         namespace: str) -> Plan:
     """Compare a cluster with its declaration.
 
-    :param client: a `client.Client`
-    :param cluster: a `model.Cluster`; without nodes and networks, everything
-        it has is to be deleted
+    :param cluster: without nodes and networks, everything it has is to be
+        deleted
     :param namespace: of its objects
-    :returns: a `Plan`
     """
-    found = _Comparison(client, cluster, namespace)
-    found.check_existing()
-    changes = found.network_changes() + found.node_changes()
-    return Plan(cluster.name, namespace, tuple(found.wanted), tuple(changes),
-                tuple(found.conflicts), {
-                    one.name: found.users(one.name) for one in found.wanted
-                    if one.resource == kinds.NETWORK})
+    comparison = _Comparison(client, cluster, namespace)
+    comparison.check_existing()
+    changes = comparison.network_changes() + comparison.node_changes()
+    return Plan(cluster.name, namespace, tuple(comparison.wanted),
+                tuple(changes), tuple(comparison.conflicts), {
+                    wanted.name: comparison.users(wanted.name)
+                    for wanted in comparison.wanted
+                    if wanted.resource == kinds.NETWORK})
+
+
+_Compare: typing.TypeAlias = abc.Callable[
+    [stamp.Wanted, 'objects.Json'], Change | None]
 
 
 class _Comparison:
 
-    def __init__(self, client, cluster, namespace) -> None:
+    def __init__(self, client: client.Client, cluster: model.Cluster,
+                 namespace: str) -> None:
         self._client = client
         self._cluster = cluster
         self._namespace = namespace
-        self._live = {one: self._own(one) for one in kinds.OF_NODES}
+        self._live = {resource: self._own(resource)
+                      for resource in kinds.OF_NODES}
         self.wanted = catalog.wanted(
             cluster, namespace, self._without_secret())
-        self._wanted = collections.defaultdict(dict)
-        for one in self.wanted:
-            self._wanted[one.resource][one.name] = one
-        self._strangers = {}
-        self.conflicts = []
+        self._wanted: dict[kinds.AnyResource, dict[str, stamp.Wanted]] = (
+            collections.defaultdict(dict))
+        for wanted in self.wanted:
+            self._wanted[wanted.resource][wanted.name] = wanted
+        self._strangers: dict[kinds.AnyResource, _Objects] = {}
+        self.conflicts: list[Conflict] = []
 
     def check_existing(self) -> None:
         """Find nodes that could not start: what they refer to is missing."""
@@ -215,7 +246,8 @@ class _Comparison:
             if network.config is not None or network.attachment is None:
                 continue
             nodes = [node.name for node in self._cluster.nodes if any(
-                one.network == network for one in node.interfaces)]
+                interface.network == network
+                for interface in node.interfaces)]
             space, _, name = network.attachment.rpartition('/')
             space = space or self._namespace
             try:
@@ -240,62 +272,61 @@ class _Comparison:
                 self._lacking([node], api_resources.CLAIM, self._namespace,
                               claim, f'which is a volume of {node}')
 
-    def _lacking(self, nodes, resource, namespace, name, what) -> None:
+    def _lacking(self, nodes: list[str], resource: kinds.AnyResource,
+                 namespace: str, name: str, what: str) -> None:
         self.conflicts += [Conflict(node, (
             f'{resource.kind} {namespace}/{name} does not exist, {what}. '
             'Create it, or change the file.')) for node in nodes]
 
-    def network_changes(self):
-        """Compare the definitions of networks.
-
-        :returns: list of `Change`
-        """
+    def network_changes(self) -> list[Change]:
+        """Compare the definitions of networks."""
         wanted = self._wanted[kinds.NETWORK]
         live = self._live_networks()
         return self._compare(kinds.NETWORK, wanted, live, self._network)
 
-    def node_changes(self):
-        """Compare the objects of nodes.
-
-        :returns: list of `Change`
-        """
-        changes = collections.defaultdict(list)
+    def node_changes(self) -> list[Change]:
+        """Compare the objects of nodes."""
+        changes: dict[str | None, list[Change]] = (
+            collections.defaultdict(list))
         for resource in kinds.OF_NODES:
-            for one in self._compare(resource, self._wanted[resource],
-                                     self._live[resource], self._of_node):
-                changes[one.node].append(one)
-        taken = {one.node for one in self.conflicts}
-        order = [node.name for node in self._cluster.nodes]
+            for change in self._compare(resource, self._wanted[resource],
+                                        self._live[resource], self._of_node):
+                changes[change.node].append(change)
+        taken = {conflict.node for conflict in self.conflicts}
+        order: list[str | None] = [node.name for node in self._cluster.nodes]
         removed = sorted(set(changes) - set(order), key=_index, reverse=True)
         return [change for node in order + removed if node not in taken
                 for change in changes[node]]
 
-    def _own(self, resource):
+    def _own(self, resource: kinds.AnyResource) -> _Objects:
         """List the objects of the cluster's nodes.
 
         A user's copy of one has its labels, but another name.
         """
-        found = self._list(resource, stamp.selector(self._cluster.name))
-        return {name: one for name, one in found.items() if name == (
-            bmc.secret_name(stamp.node_of(one) or '')
-            if resource == api_resources.SECRET else stamp.node_of(one))}
+        labelled = self._list(resource, stamp.selector(self._cluster.name))
+        return {name: live for name, live in labelled.items() if name == (
+            bmc.secret_name(stamp.node_of(live) or '')
+            if resource == api_resources.SECRET else stamp.node_of(live))}
 
-    def _without_secret(self):
+    def _without_secret(self) -> set[str]:
         """Find the nodes that `catalog.manifests` has declared."""
         return {name for name, live in self._live[kinds.BMC].items()
                 if bmc.has_operators_secret(live, self._cluster)
                 and bmc.secret_name(name)
                 not in self._live[api_resources.SECRET]}
 
-    def _compare(self, resource, wanted, live, compare):
-        changes = [compare(one, live[name]) if name in live
-                   else self._create(one) for name, one in wanted.items()]
+    def _compare(self, resource: kinds.AnyResource,
+                 declared: dict[str, stamp.Wanted], live: _Objects,
+                 compare: _Compare) -> list[Change]:
+        changes = [compare(wanted, live[name]) if name in live
+                   else self._create(wanted)
+                   for name, wanted in declared.items()]
         for name, obj in live.items():
-            if name not in wanted:
+            if name not in declared:
                 changes.append(self._delete(resource, name, obj))
-        return [one for one in changes if one is not None]
+        return [change for change in changes if change is not None]
 
-    def _create(self, wanted):
+    def _create(self, wanted: stamp.Wanted) -> Change | None:
         stranger = self._stranger(wanted.resource, wanted.name)
         if stranger is not None:
             self._taken(wanted, wanted.resource, stranger)
@@ -306,13 +337,13 @@ class _Comparison:
         return Change(Action.CREATE, wanted.resource, wanted.name,
                       wanted.node, wanted)
 
-    def _has_taken_volume(self, wanted) -> bool:
+    def _has_taken_volume(self, wanted: stamp.Wanted) -> bool:
         """Tell whether a volume of a new VM has the name of another's.
 
         KubeVirt would use it as a disk of the VM.
         """
         for name in volumes.template_names(wanted.body):
-            for resource in api_resources.DATA_VOLUME, api_resources.CLAIM:
+            for resource in _VOLUMES:
                 try:
                     stranger = self._stranger(resource, name)
                 except (errors.AccessDenied, errors.Unavailable):
@@ -325,7 +356,8 @@ class _Comparison:
                 return True
         return False
 
-    def _taken(self, wanted, resource, stranger) -> None:
+    def _taken(self, wanted: stamp.Wanted, resource: kinds.AnyResource,
+               stranger: objects.Json) -> None:
         owner = stamp.cluster_of(stranger)
         whose = (f'belongs to cluster {owner}'
                  if owner not in (None, self._cluster.name)
@@ -335,7 +367,8 @@ class _Comparison:
             f'{resource.kind} {self._namespace}/{name} {whose}. Choose other '
             'names or another namespace, or delete it.'))
 
-    def _of_node(self, wanted, live):
+    def _of_node(self, wanted: stamp.Wanted,
+                 live: objects.Json) -> Change | None:
         resource = wanted.resource
         leaving = stamp.is_leaving(live)
         if stamp.hash_of(live) == wanted.hash and not leaving:
@@ -347,7 +380,8 @@ class _Comparison:
                       resource, wanted.name, wanted.node, wanted, live,
                       reasons)
 
-    def _network(self, wanted, live):
+    def _network(self, wanted: stamp.Wanted,
+                 live: objects.Json) -> Change | None:
         if stamp.is_leaving(live) or not networks.is_shared(live):
             return self._of_node(wanted, live)
         others = networks.users(live) - {self._cluster.name}
@@ -365,7 +399,8 @@ class _Comparison:
             'configuration. Declare the same one, or another name.'))
         return None
 
-    def _delete(self, resource, name, live):
+    def _delete(self, resource: kinds.AnyResource, name: str,
+                live: objects.Json) -> Change | None:
         if networks.is_shared(live):
             users = networks.users(live)
             if users - {self._cluster.name}:
@@ -375,22 +410,22 @@ class _Comparison:
                 else stamp.node_of(live) or name)
         return Change(Action.DELETE, resource, name, node, None, live)
 
-    def _conflict(self, wanted, text) -> None:
+    def _conflict(self, wanted: stamp.Wanted, text: str) -> None:
         nodes = [wanted.node]
         if wanted.resource == kinds.NETWORK:
-            nodes = self.users(wanted.name) or [None]
+            nodes = [*self.users(wanted.name)] or [None]
         self.conflicts += [Conflict(node, text) for node in nodes]
 
-    def users(self, definition):
-        """:returns: list of the names of the nodes with an interface in the
-            network of a definition that is created
+    def users(self, definition: str) -> list[str]:
+        """:returns: names of the nodes with an interface in the network of a
+            definition that is created
         """
         return [node.name for node in self._cluster.nodes if any(
-            one.network.config is not None and _same_name(
-                one.network.attachment, definition)
-            for one in node.interfaces)]
+            interface.network.config is not None and _same_name(
+                interface.network.attachment, definition)
+            for interface in node.interfaces)]
 
-    def _live_networks(self):
+    def _live_networks(self) -> _Objects:
         try:
             return self._list(kinds.NETWORK,
                               networks.selector(self._cluster.name))
@@ -403,23 +438,24 @@ class _Comparison:
             # definitions: then none were created.
             return {}
 
-    def _stranger(self, resource, name):
+    def _stranger(self, resource: kinds.AnyResource,
+                  name: str) -> objects.Json | None:
         if resource not in self._strangers:
             self._strangers[resource] = self._list(resource, '')
         return self._strangers[resource].get(name)
 
-    def _list(self, resource, selector):
-        return {one['metadata']['name']: one
+    def _list(self, resource: kinds.AnyResource, selector: str) -> _Objects:
+        return {obj['metadata']['name']: obj
                 for items, _ in self._client.pages(
                     resource, self._namespace, selector, metadata_only=True)
-                for one in items}
+                for obj in items}
 
 
-def _index(node):
+def _index(node: str | None) -> tuple[int, str]:
     """Return a node's index as a sort key; nodes without one come last."""
     match = re.search(r'\d+$', node or '')
     return (int(match[0]) if match else -1, node or '')
 
 
-def _same_name(attachment, name):
-    return attachment.rpartition('/')[2] == name
+def _same_name(attachment: str | None, name: str) -> bool:
+    return (attachment or '').rpartition('/')[2] == name

@@ -7,10 +7,15 @@ in the conditions of the objects.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import enum
+import typing
 
 from sushy_kubevirt.cluster.objects import volumes
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 
 class Step(enum.StrEnum):
@@ -30,16 +35,15 @@ class Step(enum.StrEnum):
 class State:
     """How far a node is.
 
-    :param done: tuple of `Step`
-    :param problem: what keeps it from the next one, text; '' if nothing is
-        known but that it takes time
+    :param problem: what keeps it from the next step; '' if nothing is known
+        but that it takes time
     """
 
-    done: tuple = ()
+    done: tuple[Step, ...] = ()
     problem: str = ''
 
     @property
-    def ready(self):
+    def ready(self) -> bool:
         """Whether all steps are done."""
         return len(self.done) == len(Step)
 
@@ -66,17 +70,18 @@ _LASTING = ('exceeded quota', 'nodes are available', 'no nodes available',
 _PASSING = 'unbound immediate PersistentVolumeClaims'
 
 
-def of_node(vm, data_volumes, bmc):
+def of_node(vm: objects.VirtualMachine | None,
+            data_volumes: abc.Mapping[str, objects.DataVolume | None],
+            bmc: objects.VirtualMachineBMC | None) -> State:
     """Tell how far a node is.
 
-    :param vm: dict, the VirtualMachine; None without
-    :param data_volumes: dict of name and DataVolume
-    :param bmc: dict, the VirtualMachineBMC; None without
-    :returns: a `State`
+    :param data_volumes: by name
     """
-    done, problems = [], []
+    done: list[Step] = []
+    problems = []
     checks = ((Step.VM, _vm_problem(vm)),
-              (Step.VOLUMES, vm and _volumes_problem(vm, data_volumes)),
+              (Step.VOLUMES, '' if vm is None
+               else _volumes_problem(vm, data_volumes)),
               (Step.BMC, _bmc_problem(bmc)))
     for step, problem in checks:
         if problem is None and len(done) == list(Step).index(step):
@@ -86,32 +91,27 @@ def of_node(vm, data_volumes, bmc):
     return State(tuple(done), problems[0] if problems else '')
 
 
-def lasts(problem):
-    """Return whether a problem does not pass by itself.
-
-    :param problem: text
-    """
+def lasts(problem: str) -> bool:
+    """Return whether a problem does not pass by itself."""
     return _PASSING not in problem and any(
-        one in problem for one in _LASTING)
+        part in problem for part in _LASTING)
 
 
-def pod_problem(pod):
+def pod_problem(pod: objects.Json) -> str:
     """Say why a pod has no node, in the scheduler's words.
 
-    :param pod: dict
-    :returns: text; '' if it has one, or the scheduler has not seen it
+    :returns: '' if it has one, or the scheduler has not seen it
     """
-    one = _conditions(pod).get('PodScheduled')
-    if one is None or one['status'] != 'False':
+    condition = _conditions(pod).get('PodScheduled')
+    if condition is None or condition['status'] != 'False':
         return ''
-    return _text('Pod', pod['metadata']['name'], one)
+    return _text('Pod', pod['metadata']['name'], condition)
 
 
-def vm_problem(vm):
+def vm_problem(vm: objects.VirtualMachine) -> str:
     """Say why a VM fails, in KubeVirt's or the scheduler's words.
 
-    :param vm: dict, a VirtualMachine
-    :returns: text; '' if it does not
+    :returns: '' if it does not
     """
     conditions = _conditions(vm)
     checks = [('Failure', 'True'), ('PodScheduled', 'False'),
@@ -120,9 +120,9 @@ def vm_problem(vm):
         # KubeVirt also calls a VM unschedulable whose PVC is missing.
         checks.reverse()
     for name, bad in checks:
-        one = conditions.get(name)
-        if one and one['status'] == bad:
-            return _text(vm['kind'], vm['metadata']['name'], one)
+        condition = conditions.get(name)
+        if condition and condition['status'] == bad:
+            return _text(vm['kind'], vm['metadata']['name'], condition)
     status = vm.get('status') or {}
     printable = status.get('printableStatus') or ''
     if printable.startswith('Error') or printable in (
@@ -135,7 +135,7 @@ def vm_problem(vm):
 
 # Each returns None if the step is done, else text, '' without a reason.
 
-def _vm_problem(vm):
+def _vm_problem(vm: objects.VirtualMachine | None) -> str | None:
     if vm is None:
         return ''
     problem = vm_problem(vm)
@@ -144,15 +144,16 @@ def _vm_problem(vm):
     return None if (vm.get('status') or {}).get('printableStatus') else ''
 
 
-def _volumes_problem(vm, data_volumes):
+def _volumes_problem(vm: objects.VirtualMachine,
+                     data_volumes: abc.Mapping[str, objects.DataVolume | None]
+                     ) -> str | None:
     pending = [name for name in volumes.template_names(vm)
                if _phase(data_volumes.get(name)) not in _FILLED]
     if not pending:
         return None
     for name in pending:
-        one = data_volumes.get(name)
-        problem = one and _volume_problem(one)
-        if problem:
+        data_volume = data_volumes.get(name)
+        if data_volume and (problem := _volume_problem(data_volume)):
             return problem
     # KubeVirt's word for a VM whose volume has failed.
     printable = (vm.get('status') or {}).get('printableStatus')
@@ -161,40 +162,42 @@ def _volumes_problem(vm, data_volumes):
     return ''
 
 
-def _phase(data_volume):
+def _phase(data_volume: objects.DataVolume | None) -> str | None:
     return ((data_volume or {}).get('status') or {}).get('phase')
 
 
-def _volume_problem(data_volume):
+def _volume_problem(data_volume: objects.DataVolume) -> str:
     conditions = _conditions(data_volume)
     for name in 'Running', 'Bound':
-        one = conditions.get(name)
-        if (one and one['status'] == 'False'
-                and (one.get('reason') or '') not in _PROGRESS):
-            return _text('DataVolume', data_volume['metadata']['name'], one)
+        condition = conditions.get(name)
+        if (condition and condition['status'] == 'False'
+                and (condition.get('reason') or '') not in _PROGRESS):
+            return _text('DataVolume', data_volume['metadata']['name'],
+                         condition)
     if _phase(data_volume) == 'Failed':
         return f'DataVolume {data_volume["metadata"]["name"]}: Failed'
     return ''
 
 
-def _bmc_problem(bmc):
+def _bmc_problem(bmc: objects.VirtualMachineBMC | None) -> str | None:
     if bmc is None:
         return ''
-    one = _conditions(bmc).get('Ready')
-    if one is None or (one.get('observedGeneration')
-                       != bmc['metadata'].get('generation')):
+    condition = _conditions(bmc).get('Ready')
+    if condition is None or (condition.get('observedGeneration')
+                             != bmc['metadata'].get('generation')):
         return ''
-    if one['status'] == 'True':
+    if condition['status'] == 'True':
         return None
-    return _text('VirtualMachineBMC', bmc['metadata']['name'], one)
+    return _text('VirtualMachineBMC', bmc['metadata']['name'], condition)
 
 
-def _conditions(obj):
-    return {one['type']: one for one in
+def _conditions(
+        obj: abc.Mapping[str, typing.Any]) -> dict[str, objects.Condition]:
+    return {condition['type']: condition for condition in
             (obj.get('status') or {}).get('conditions') or ()}
 
 
-def _text(kind, name, condition) -> str:
+def _text(kind: str, name: str, condition: objects.Condition) -> str:
     words = [word for word in (condition.get('reason'),
                                condition.get('message')) if word]
     return f'{kind} {name}: {": ".join(words)}'

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import base64
+from collections import abc
+import typing
 
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.cluster.objects import merge
@@ -11,8 +13,12 @@ from sushy_kubevirt.cluster.objects import stamp
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.operator import credentials
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import model
+    from sushy_kubevirt.kube import objects
 
-def secret_name(node):
+
+def secret_name(node: str) -> str:
     """Return the name of the Secret with the BMC's credentials.
 
     :param node: name of the node
@@ -20,13 +26,11 @@ def secret_name(node):
     return node + '-bmc'
 
 
-def secret(cluster, node, namespace):
+def secret(cluster: model.Cluster, node: model.Node,
+           namespace: str) -> stamp.Wanted:
     """Make the Secret without its data, which `with_password` adds.
 
-    :param cluster: a `model.Cluster`
-    :param node: a `model.Node`
     :param namespace: of its objects
-    :returns: a `stamp.Wanted`
     """
     return stamp.wanted(
         api_resources.SECRET, node.name, {'type': 'Opaque'},
@@ -34,28 +38,23 @@ def secret(cluster, node, namespace):
         {'credentials': cluster.credentials})
 
 
-def with_password(body):
-    """Return a Secret with a new random password.
-
-    :param body: dict, the Secret; is not changed
-    """
+def with_password(body: objects.Json) -> objects.Json:
+    """Return a copy of a Secret with a new random password."""
     return {**body, 'data': {
         credentials.USERNAME: _encoded(credentials.DEFAULT_USERNAME),
         credentials.PASSWORD: _encoded(credentials.password())}}
 
 
-def bmc(cluster, node, namespace, own_secret: bool = True):
+def bmc(cluster: model.Cluster, node: model.Node, namespace: str,
+        own_secret: bool = True) -> stamp.Wanted:
     """Make the VirtualMachineBMC.
 
-    :param cluster: a `model.Cluster`
-    :param node: a `model.Node`
     :param namespace: of its objects
     :param own_secret: whether its credentials are in the `secret` of the
         cluster; otherwise in one that the operator makes
-    :returns: a `stamp.Wanted`
     """
     spec = {'virtualMachine': {'name': node.name}}
-    declared = {'bmc': node.type.bmc}
+    declared: objects.Json = {'bmc': node.type.bmc}
     if own_secret:
         spec['authSecret'] = {'name': secret_name(node.name)}
     else:
@@ -65,17 +64,17 @@ def bmc(cluster, node, namespace, own_secret: bool = True):
         node.name, namespace, stamp.labels(cluster, node), declared)
 
 
-def has_operators_secret(live, cluster):
+def has_operators_secret(live: abc.Mapping[str, typing.Any],
+                         cluster: model.Cluster) -> bool:
     """Tell whether the credentials of a BMC are the operator's.
 
     If the cluster is to have others than when the BMC was declared, they are
     not, as only a Secret of the cluster can be replaced.
 
-    :param live: dict, the VirtualMachineBMC or its metadata
-    :param cluster: a `model.Cluster`
+    :param live: the VirtualMachineBMC, or its metadata alone
     """
     return stamp.declared(live).get('credentials') == cluster.credentials
 
 
-def _encoded(text):
+def _encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()

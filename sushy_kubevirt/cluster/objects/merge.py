@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+from collections import abc
 import copy
+import typing
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 
-def merge(target, patch):
-    """Return a dict with another merged into it.
+def merge(target: abc.Mapping[str, typing.Any],
+          patch: abc.Mapping[str, typing.Any]) -> objects.Json:
+    """Return a copy of an object with another merged into it.
 
-    :param target: dict; is not changed
-    :param patch: dict, whose None removes a key
+    :param patch: whose None removes a key
     """
     merged = dict(target)
     for key, value in patch.items():

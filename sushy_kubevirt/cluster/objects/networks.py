@@ -8,11 +8,17 @@ adds an annotation of its own. The last user deletes it.
 
 from __future__ import annotations
 
+from collections import abc
 import json
+import typing
 
 from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.cluster.objects import stamp
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import model
+    from sushy_kubevirt.kube import objects
 
 #: Value of the label of the cluster on definitions that clusters share; names
 #: of clusters have small letters only.
@@ -22,7 +28,7 @@ SHARED = 'SHARED'
 USER = identity.GROUP + '/user.'
 
 
-def selector(cluster) -> str:
+def selector(cluster: str) -> str:
     """Return the label selector of own and shared definitions.
 
     :param cluster: name of the cluster
@@ -30,68 +36,55 @@ def selector(cluster) -> str:
     return f'{identity.CLUSTER} in ({cluster},{SHARED})'
 
 
-def interfaces(node):
-    """Make the interfaces of the domain.
-
-    :param node: a `model.Node`
-    :returns: list of dicts
-    """
-    return [{'name': one.name, 'macAddress': one.mac,
-             'masquerade' if one.network.attachment is None else 'bridge': {}}
-            for one in node.interfaces]
+def interfaces(node: model.Node) -> list[objects.Json]:
+    """Make the interfaces of the domain."""
+    return [{'name': interface.name, 'macAddress': interface.mac,
+             'masquerade' if interface.network.attachment is None
+             else 'bridge': {}} for interface in node.interfaces]
 
 
-def networks(node):
-    """Make the networks of the VM, of the same names.
-
-    :param node: a `model.Node`
-    :returns: list of dicts
-    """
-    return [{'name': one.name, **(
-        {'pod': {}} if one.network.attachment is None else
-        {'multus': {'networkName': one.network.attachment}})}
-        for one in node.interfaces]
+def networks(node: model.Node) -> list[objects.Json]:
+    """Make the networks of the VM, of the same names."""
+    return [{'name': interface.name, **(
+        {'pod': {}} if interface.network.attachment is None else
+        {'multus': {'networkName': interface.network.attachment}})}
+        for interface in node.interfaces]
 
 
-def definitions(cluster, namespace):
+def definitions(cluster: model.Cluster, namespace: str) -> list[stamp.Wanted]:
     """Make the definitions that are created with the cluster.
 
-    :param cluster: a `model.Cluster`
     :param namespace: of its objects
-    :returns: list of `stamp.Wanted`
     """
-    return [_definition(cluster, network, namespace)
+    return [_definition(cluster, network, network.config, namespace)
             for network in cluster.networks.values()
             if network.config is not None]
 
 
-def _definition(cluster, network, namespace):
-    name = network.attachment.rpartition('/')[2]
+def _definition(cluster: model.Cluster, network: model.Network,
+                config: objects.Json, namespace: str) -> stamp.Wanted:
+    name = (network.attachment or '').rpartition('/')[2]
     labels = {identity.CLUSTER: SHARED if network.shared else cluster.name}
-    config = dict(network.config)
+    config = dict(config)
     if config.get('type') == 'bridge':
         config.setdefault('bridge', identity.bridge_name(
             namespace, cluster.name, network.name, network.shared))
-    made = stamp.wanted(
+    definition = stamp.wanted(
         kinds.NETWORK, None,
         {'spec': {'config': json.dumps(config, sort_keys=True)}},
         name, namespace, labels, {'config': config})
     if network.shared:
-        made.body['metadata']['annotations'][USER + cluster.name] = ''
-    return made
+        definition.body['metadata']['annotations'][USER + cluster.name] = ''
+    return definition
 
 
-def is_shared(obj):
+def is_shared(obj: abc.Mapping[str, typing.Any]) -> bool:
     """Return whether a definition is shared by clusters."""
     return stamp.cluster_of(obj) == SHARED
 
 
-def users(live):
-    """Return the names of the clusters that use a shared definition.
-
-    :param live: dict, the definition
-    :returns: set of text
-    """
+def users(live: abc.Mapping[str, typing.Any]) -> set[str]:
+    """Return the names of the clusters that use a shared definition."""
     return {key.removeprefix(USER)
             for key in live['metadata'].get('annotations') or ()
             if key.startswith(USER)}

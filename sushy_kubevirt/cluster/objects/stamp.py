@@ -9,11 +9,17 @@ the file's words what has changed.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import json
+import typing
 
 from sushy_kubevirt.cluster import identity
-from sushy_kubevirt.kube import api_resources
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import model
+    from sushy_kubevirt.cluster.objects import kinds
+    from sushy_kubevirt.kube import objects
 
 #: Annotation: what the file declared about the object, as JSON.
 DECLARED = identity.GROUP + '/declared'
@@ -29,27 +35,26 @@ _OPAQUE = 'vm', 'bmc', 'config'
 class Wanted:
     """An object that a cluster should have.
 
-    :param resource: an `api_resources.Resource`
     :param node: name of its node; None for objects of the whole cluster
-    :param body: dict, the object; a Secret has no password yet
+    :param body: the object; a Secret has no password yet
     """
 
-    resource: api_resources.Resource
+    resource: kinds.AnyResource
     node: str | None
-    body: dict
+    body: objects.Json
 
     @property
-    def name(self):
+    def name(self) -> str:
         """Name of the object."""
         return self.body['metadata']['name']
 
     @property
-    def hash(self):
+    def hash(self) -> str | None:
         """`identity.hash_of` what the object is made from."""
         return hash_of(self.body)
 
 
-def selector(cluster) -> str:
+def selector(cluster: str) -> str:
     """Return the label selector of a cluster's objects.
 
     :param cluster: its name
@@ -57,25 +62,21 @@ def selector(cluster) -> str:
     return f'{identity.CLUSTER}={cluster}'
 
 
-def labels(cluster, node):
-    """Return the labels of a node's object.
-
-    :param cluster: a `model.Cluster`
-    :param node: a `model.Node`
-    """
+def labels(cluster: model.Cluster, node: model.Node) -> dict[str, str]:
+    """Return the labels of a node's object."""
     return {identity.CLUSTER: cluster.name, identity.NODE: node.name}
 
 
-def wanted(resource, node, body, name, namespace, more_labels, declared):
+def wanted(resource: kinds.AnyResource, node: str | None, body: objects.Json,
+           name: str, namespace: str, more_labels: dict[str, str],
+           declared: objects.Json) -> Wanted:
     """Complete an object.
 
-    :param resource: an `api_resources.Resource`
     :param node: name of its node, or None
-    :param body: dict, the object without the fields of the other parameters;
-        is changed
-    :param more_labels: dict, in addition to those in the body
-    :param declared: dict, what the file declares about the object
-    :returns: a `Wanted`
+    :param body: the object without the fields of the other parameters; is
+        changed
+    :param more_labels: in addition to those in the body
+    :param declared: what the file declares about the object
     """
     metadata = body.setdefault('metadata', {})
     metadata['name'] = name
@@ -90,56 +91,57 @@ def wanted(resource, node, body, name, namespace, more_labels, declared):
     return Wanted(resource, node, body)
 
 
-def cluster_of(live):
-    """Return the name of the cluster that an object belongs to, or None."""
+def cluster_of(live: abc.Mapping[str, typing.Any]) -> str | None:
+    """Return the name of the cluster that an object belongs to."""
     return (live['metadata'].get('labels') or {}).get(identity.CLUSTER)
 
 
-def node_of(live):
-    """Return the name of the node that an object belongs to, or None."""
+def node_of(live: abc.Mapping[str, typing.Any]) -> str | None:
+    """Return the name of the node that an object belongs to."""
     return (live['metadata'].get('labels') or {}).get(identity.NODE)
 
 
-def hash_of(live):
-    """Return the hash of what an object was made from, or None."""
+def hash_of(live: abc.Mapping[str, typing.Any]) -> str | None:
+    """Return the hash of what an object was made from."""
     return (live['metadata'].get('annotations') or {}).get(identity.HASH)
 
 
-def is_leaving(live) -> bool:
+def is_leaving(live: abc.Mapping[str, typing.Any]) -> bool:
     """Return whether an object is being deleted."""
     return 'deletionTimestamp' in live['metadata']
 
 
-def changes(live, body):
+def changes(live: abc.Mapping[str, typing.Any],
+            body: abc.Mapping[str, typing.Any]) -> tuple[str, ...]:
     """Say what has changed between two declarations of an object.
 
-    :param live: dict, the object in the cluster
-    :param body: dict, the wanted object
-    :returns: tuple of text, such as ``memory_mb: 256 -> 512``
+    :param live: the object in the cluster
+    :param body: the wanted object
+    :returns: such as ``memory_mb: 256 -> 512``
     """
     old, new = declared(live), declared(body)
-    found = []
+    sentences = []
     for key in sorted({*old, *new}):
         if old.get(key) == new.get(key):
             continue
         if key in _OPAQUE:
-            found.append(f'{key}: changed')
+            sentences.append(f'{key}: changed')
         else:
-            found.append(f'{_text(key)}: {_text(old.get(key))} -> '
-                         f'{_text(new.get(key))}')
-    return tuple(found) or ('made by another version',)
+            sentences.append(f'{_text(key)}: {_text(old.get(key))} -> '
+                             f'{_text(new.get(key))}')
+    return tuple(sentences) or ('made by another version',)
 
 
-def declared(obj):
-    """Return what the file declared about an object, as a dict."""
+def declared(obj: abc.Mapping[str, typing.Any]) -> objects.Json:
+    """Return what the file declared about an object."""
     text = (obj['metadata'].get('annotations') or {}).get(DECLARED)
     try:
-        found = json.loads(text or '{}')
+        declaration = json.loads(text or '{}')
     except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {}
+        declaration = None
+    return declaration if isinstance(declaration, dict) else {}
 
 
-def _text(value):
+def _text(value: object) -> str:
     text = 'none' if value is None else json.dumps(value).strip('"')
     return text if len(text) <= _LONGEST else text[:_LONGEST - 1] + '…'

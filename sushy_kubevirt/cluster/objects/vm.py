@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import typing
 
 from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster import model
@@ -15,17 +16,18 @@ from sushy_kubevirt.cluster.objects import volumes
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.machine import architecture
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+
 #: Name of the CD-ROM drive for virtual media.
 DRIVE = 'cd'
 
 
-def virtual_machine(cluster, node, namespace):
+def virtual_machine(cluster: model.Cluster, node: model.Node,
+                    namespace: str) -> stamp.Wanted:
     """Make the VirtualMachine, which is off.
 
-    :param cluster: a `model.Cluster`
-    :param node: a `model.Node`
     :param namespace: of its objects
-    :returns: a `stamp.Wanted`
     """
     kind = node.type
     labels = stamp.labels(cluster, node)
@@ -36,10 +38,10 @@ def virtual_machine(cluster, node, namespace):
                          'networks': networks.networks(node),
                          'volumes': volumes.volumes(node),
                          **_placement(kind.placement, cluster)}}
-    spec = {'runStrategy': 'Halted', 'template': template}
-    made = volumes.templates(node, labels, namespace)
-    if made:
-        spec['dataVolumeTemplates'] = made
+    spec: objects.Json = {'runStrategy': 'Halted', 'template': template}
+    templates = volumes.templates(node, labels, namespace)
+    if templates:
+        spec['dataVolumeTemplates'] = templates
     if kind.instancetype:
         spec['instancetype'] = kind.instancetype
     if kind.preference:
@@ -52,33 +54,33 @@ def virtual_machine(cluster, node, namespace):
                         namespace, labels, _declared(node))
 
 
-def without_drive(body):
+def without_drive(body: objects.Json) -> objects.Json | None:
     """Return a VM without its empty CD-ROM drive.
 
     KubeVirt refuses an empty drive unless its feature gate
     DeclarativeHotplugVolumes is on (``vmi-create-admitter.go`` of 1.9). BMCs
     then add a drive with each medium.
 
-    :param body: dict, the VM; is not changed
-    :returns: dict; None if it has no empty drive
+    :param body: the VM; is not changed
+    :returns: None if it has no empty drive
     """
     body = copy.deepcopy(body)
     spec = body['spec']['template']['spec']
     devices = spec['domain'].get('devices') or {}
-    filled = {one['name'] for one in spec.get('volumes') or ()}
+    filled = {volume['name'] for volume in spec.get('volumes') or ()}
     disks = devices.get('disks') or []
-    kept = [one for one in disks
-            if one['name'] in filled or 'cdrom' not in one]
+    kept = [disk for disk in disks
+            if disk['name'] in filled or 'cdrom' not in disk]
     if kept == disks:
         return None
     devices['disks'] = kept
     return body
 
 
-def _domain(node):
+def _domain(node: model.Node) -> objects.Json:
     kind = node.type
     has = architecture.named(kind.architecture)
-    devices = {
+    devices: objects.Json = {
         'disks': [*volumes.disks(node),
                   {'name': DRIVE, 'cdrom': {'bus': has.cdrom_bus}}],
         'interfaces': networks.interfaces(node)}
@@ -90,7 +92,7 @@ def _domain(node):
     if kind.tpm:
         devices['tpm'] = (
             {'persistent': True} if kind.tpm == 'persistent' else {})
-    domain = {'devices': devices}
+    domain: objects.Json = {'devices': devices}
     if len(has.firmware) > 1 or kind.boot_mode != 'bios':
         domain['firmware'] = {'bootloader': (
             {'bios': {'useSerial': True}} if kind.boot_mode == 'bios'
@@ -106,8 +108,8 @@ def _domain(node):
     return domain
 
 
-def _cpu(kind):
-    cpu = {}
+def _cpu(kind: model.NodeType) -> objects.Json:
+    cpu: objects.Json = {}
     if kind.vcpus is not None:
         cpu['cores'] = kind.vcpus
     if kind.placement.dedicated_cpus:
@@ -117,8 +119,8 @@ def _cpu(kind):
     return cpu
 
 
-def _memory(kind):
-    memory = {}
+def _memory(kind: model.NodeType) -> objects.Json:
+    memory: objects.Json = {}
     if kind.memory_mb is not None:
         memory['guest'] = f'{kind.memory_mb}Mi'
     if kind.placement.huge_pages:
@@ -126,8 +128,9 @@ def _memory(kind):
     return memory
 
 
-def _placement(placement, cluster):
-    spec = {}
+def _placement(placement: model.Placement,
+               cluster: model.Cluster) -> objects.Json:
+    spec: objects.Json = {}
     if placement.node_selector:
         spec['nodeSelector'] = placement.node_selector
     if placement.tolerations:
@@ -144,7 +147,7 @@ def _placement(placement, cluster):
     return spec
 
 
-def _declared(node):
+def _declared(node: model.Node) -> objects.Json:
     """Return what the file declares about the machine, without defaults."""
     declared = _non_defaults(node.type, model.NodeType(''))
     declared['type'] = declared.pop('name', '')
@@ -152,23 +155,26 @@ def _declared(node):
     declared.pop('bmc', None)
     declared.pop('driver', None)
     declared['networks'] = [
-        f'{one.network.name} ({one.network.attachment or "pod"})'
-        for one in node.interfaces]
+        f'{interface.network.name} ({interface.network.attachment or "pod"})'
+        for interface in node.interfaces]
     placement = declared.pop('placement', {})
     return {**declared, **placement}
 
 
-def _non_defaults(value, default):
-    found = {}
-    for field in dataclasses.fields(value):
-        one = getattr(value, field.name)
-        if one == getattr(default, field.name):
+def _non_defaults(
+        declared: model.NodeType | model.Placement | model.Volume,
+        default: object) -> objects.Json:
+    differing: objects.Json = {}
+    for field in dataclasses.fields(declared):
+        value = getattr(declared, field.name)
+        if value == getattr(default, field.name):
             continue
-        if isinstance(one, model.Placement):
-            found[field.name] = _non_defaults(one, model.Placement())
+        if isinstance(value, model.Placement):
+            differing[field.name] = _non_defaults(value, model.Placement())
         elif field.name == 'volumes':
-            found[field.name] = [
-                _non_defaults(volume, model.Volume(None)) for volume in one]
+            differing[field.name] = [
+                _non_defaults(volume, model.Volume(None)) for volume in value]
         else:
-            found[field.name] = list(one) if isinstance(one, tuple) else one
-    return found
+            differing[field.name] = (
+                list(value) if isinstance(value, tuple) else value)
+    return differing

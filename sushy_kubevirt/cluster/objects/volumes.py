@@ -8,46 +8,41 @@ chooses what is left out by the StorageProfile of the storage class.
 
 from __future__ import annotations
 
+from collections import abc
+import typing
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import model
+    from sushy_kubevirt.kube import objects
+
 DOCKER = 'docker://'
 
 
-def disks(node):
-    """Make the disks of the domain.
-
-    :param node: a `model.Node`
-    :returns: list of dicts
-    """
+def disks(node: model.Node) -> list[objects.Disk]:
+    """Make the disks of the domain."""
     return [{'name': name,
              'disk': {'bus': volume.bus} if volume.bus else {}}
             for name, volume in _named(node)]
 
 
-def volumes(node):
-    """Make the volumes of the VM, of the same names.
-
-    :param node: a `model.Node`
-    :returns: list of dicts
-    """
+def volumes(node: model.Node) -> list[objects.Json]:
+    """Make the volumes of the VM, of the same names."""
     return [{'name': name, **_volume(node, name, volume)}
             for name, volume in _named(node)]
 
 
-def claims(node):
-    """Return the names of the existing claims that a node uses.
-
-    :param node: a `model.Node`
-    """
-    return [_claim(node, one) for one in node.type.volumes
-            if one.source == 'claim']
+def claims(node: model.Node) -> list[str]:
+    """Return the names of the existing claims that a node uses."""
+    return [_claim(node, volume) for volume in node.type.volumes
+            if volume.source == 'claim']
 
 
-def templates(node, labels, namespace):
+def templates(node: model.Node, labels: dict[str, str],
+              namespace: str) -> list[objects.Json]:
     """Make the VM's ``dataVolumeTemplates``.
 
-    :param node: a `model.Node`
-    :param labels: dict, of the DataVolumes
+    :param labels: of the DataVolumes
     :param namespace: of the VM
-    :returns: list of dicts
     """
     return [{'metadata': {'name': name, 'labels': labels},
              'spec': {'source': _source(volume, namespace),
@@ -56,20 +51,18 @@ def templates(node, labels, namespace):
             if volume.source != 'claim' and not volume.ephemeral]
 
 
-def template_names(vm):
-    """Return the names of the DataVolumes of a VM.
-
-    :param vm: dict, a VirtualMachine
-    """
-    return tuple(one['metadata']['name'] for one in
+def template_names(vm: abc.Mapping[str, typing.Any]) -> tuple[str, ...]:
+    """Return the names of the DataVolumes of a VM."""
+    return tuple(template['metadata']['name'] for template in
                  vm['spec'].get('dataVolumeTemplates') or ())
 
 
-def _named(node):
+def _named(node: model.Node) -> abc.Iterator[tuple[str, model.Volume]]:
     return zip(node.volume_names, node.type.volumes, strict=True)
 
 
-def _volume(node, name, volume):
+def _volume(node: model.Node, name: str,
+            volume: model.Volume) -> objects.Json:
     if volume.ephemeral:
         return {'emptyDisk': {'capacity': volume.capacity}}
     if volume.source == 'claim':
@@ -78,12 +71,12 @@ def _volume(node, name, volume):
     return {'dataVolume': {'name': name}}
 
 
-def _claim(node, volume):
+def _claim(node: model.Node, volume: model.Volume) -> str:
     return volume.location.replace(
         '{index}', str(node.index)).replace('{node}', node.name)
 
 
-def _source(volume, namespace):
+def _source(volume: model.Volume, namespace: str) -> objects.Json:
     if volume.source == 'blank':
         return {'blank': {}}
     if volume.source == 'clone':
@@ -95,8 +88,8 @@ def _source(volume, namespace):
     return {volume.source: {'url': url}}
 
 
-def _storage(volume):
-    storage = {}
+def _storage(volume: model.Volume) -> objects.Json:
+    storage: objects.Json = {}
     if volume.capacity:
         storage['resources'] = {'requests': {'storage': volume.capacity}}
     if volume.storage_class:
