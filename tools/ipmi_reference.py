@@ -11,6 +11,7 @@ import pathlib
 import sys
 
 from vbmc_kubevirt import bmc
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 
@@ -309,12 +310,13 @@ def answers():
 
     :returns: dict of (network function, command) to `SERVED` or `DENIED`
     """
-    found = dict.fromkeys(channel.NAMES, SERVED)
-    commands = bmc.Bmc('vm', None, '0.0', None).commands
+    answers = dict.fromkeys(channel.NAMES, SERVED)
+    commands = command_table.commands(
+        bmc.Bmc('vm', None, '0.0', None, None))
     for code, command in commands.items():
-        found[code] = (DENIED if command.privilege == constants.NEVER
-                       else SERVED)
-    return found
+        answers[code] = (DENIED if command.privilege == constants.NEVER
+                         else SERVED)
+    return answers
 
 
 def page():

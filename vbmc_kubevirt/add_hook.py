@@ -7,6 +7,8 @@ daemon with upstream's own options; a ``vbmcd`` without drivers ignores them.
 
 from __future__ import annotations
 
+import argparse
+
 from cliff import hooks
 
 from vbmc_kubevirt import drivers
@@ -15,21 +17,22 @@ from vbmc_kubevirt import drivers
 class AddHook(hooks.CommandHook):
     """Hook of ``vbmc add`` in cliff's namespace ``virtualbmc.add``."""
 
-    def get_parser(self, parser):
-        found = drivers.load()
+    def get_parser(self, parser: argparse.ArgumentParser
+                   ) -> argparse.ArgumentParser:
+        classes = drivers.load()
         parser.add_argument(
-            '--driver', choices=sorted(found), default=None,
+            '--driver', choices=sorted(classes), default=None,
             help='Driver of the BMC\'s machine; defaults to [drivers] '
                  'default in the daemon\'s config file')
-        for name in sorted(found):
-            found[name].add_arguments(parser)
+        for name in sorted(classes):
+            classes[name].add_arguments(parser)
         return parser
 
     def get_epilog(self) -> str:
         return ''
 
-    def before(self, parsed_args):
+    def before(self, parsed_args: argparse.Namespace) -> argparse.Namespace:
         return parsed_args
 
-    def after(self, parsed_args, return_code):
+    def after(self, parsed_args: argparse.Namespace, return_code: int) -> int:
         return return_code

@@ -7,102 +7,73 @@ and privileges by `ipmi.server`, the commands by the modules of `commands`.
 
 from __future__ import annotations
 
-import functools
+from collections import abc
 import logging
 import math
+import typing
 import uuid
 
+from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
-from vbmc_kubevirt.commands import boot_options
-from vbmc_kubevirt.commands import channels
-from vbmc_kubevirt.commands import chassis
+from sushy_kubevirt.machine import machine
+from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt.commands import completion
-from vbmc_kubevirt.commands import dcmi
-from vbmc_kubevirt.commands import device
-from vbmc_kubevirt.commands import fru
-from vbmc_kubevirt.commands import lan
-from vbmc_kubevirt.commands import payload
-from vbmc_kubevirt.commands import sdr
-from vbmc_kubevirt.commands import sel
-from vbmc_kubevirt.commands import sensors
-from vbmc_kubevirt.commands import sol_configuration
-from vbmc_kubevirt.commands import system_info
-from vbmc_kubevirt.commands import system_interface
-from vbmc_kubevirt.commands import users
-from vbmc_kubevirt.commands import watchdog
+from vbmc_kubevirt.commands import sol_parameters
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt import restart_cause
 
 LOG = logging.getLogger(__name__)
 
-#: Modules with commands.
-MODULES = (
-    device,
-    channels,
-    lan,
-    chassis,
-    boot_options,
-    system_info,
-    dcmi,
-    users,
-    payload,
-    sol_configuration,
-    system_interface,
-    sdr,
-    sensors,
-    sel,
-    fru,
-    watchdog,
-)
+Machine: typing.TypeAlias = machine.Machine
 
 
 class Bmc:
     """IPMI commands of one VM.
 
     :param name: name for log messages
-    :param find: function that returns the `machine.Machine`; may block and
-        raise `errors.MachineError`
-    :param version: text, version of this program
-    :param reset: function of the session, called in the event loop on a cold
-        reset
-    :param log: function that returns the `event_log.Log`; to be called after
-        `machine`
+    :param find: returns the machine; may block and raise
+        `errors.MachineError`
+    :param version: version of this program
+    :param reset: called with the session in the event loop on a cold reset
+    :param log: to be called after `machine`
     :ivar last_error: error text of the last command; '' if it succeeded
-    :ivar users: the `bmc_users.BmcUsers`; set by the owner
-    :ivar on_reset: functions without parameters, called in the event loop on
+    :ivar users: set by the owner
+    :ivar on_reset: functions, called in the event loop on
         a warm or cold reset, before ``reset``
-    :ivar restart_cause: `restart_cause.RestartCause`
-    :ivar server: the `server.Server`, for commands about sessions; None before
-        it is started
+    :ivar server: for commands about sessions; set by the owner before it is
+        started
     :ivar write_deadline: longest time, in seconds, for the retries of a
         command's request to the cluster, whatever the options of accounts and
         log, which may be Redfish's
     :ivar client_port: UDP port that clients use
-    :ivar sol: `sol_configuration.Parameters`
     :ivar log: see the parameter
-    :ivar watchdog_events: function that returns the offsets of sensor type
-        Watchdog 2 (table 42-3) that are set
+    :ivar watchdog_events: returns the offsets of sensor type Watchdog 2 (table
+        42-3) that are set
     """
 
-    def __init__(self, name, find, version, reset, log=None) -> None:
+    def __init__(self, name: str, find: abc.Callable[[], Machine],
+                 version: str, reset: abc.Callable[[channel.Session], object],
+                 log: abc.Callable[[], event_log.Log]) -> None:
+        self.users: bmc_users.BmcUsers
+        self.server: server.Server
         self.name = name
         self.version = version
         self.last_error = ''
-        self.users = None
-        self.on_reset = []
+        self.on_reset: list[abc.Callable[[], object]] = []
         self.restart_cause = restart_cause.RestartCause()
-        self.server = None
         self.write_deadline = math.inf
         self.client_port = constants.PORT
-        self.sol = sol_configuration.Parameters(lambda: self.client_port)
+        self.sol = sol_parameters.Parameters(lambda: self.client_port)
         self.log = log
-        self.watchdog_events = tuple
+        self.watchdog_events: abc.Callable[[], tuple[int, ...]] = tuple
         self._find = find
         self._reset = reset
         self._uuid = str(uuid.UUID(int=0))
 
-    def guid(self):
+    def guid(self) -> bytes:
         """Return the VM's UUID, 16 bytes; zeros until the VM was found.
 
         All bytes are reversed, as in table 20-10. FreeIPMI decodes no other
@@ -111,23 +82,12 @@ class Bmc:
         """
         return uuid.UUID(self._uuid).bytes[::-1]
 
-    @functools.cached_property
-    def commands(self):
-        """Commands for `server.Server`, with the privileges of table G-1.
-
-        :returns: dict of (network function, command) to `server.Command`
-        """
-        found = {}
-        for module in MODULES:
-            found.update(module.commands(self))
-        return found
-
     def warm_reset(self) -> None:
         """Drop the state of commands that belongs to clients."""
-        for each in self.on_reset:
-            each()
+        for release in self.on_reset:
+            release()
 
-    def reset(self, session) -> None:
+    def reset(self, session: channel.Session) -> None:
         """Cold reset: drop the state of commands, end all sessions.
 
         :param session: the session that requested it
@@ -135,22 +95,19 @@ class Bmc:
         self.warm_reset()
         self._reset(session)
 
-    def machine(self):
+    def machine(self) -> Machine:
         """Find the machine and store its UUID for `guid`.
 
-        :returns: `machine.Machine`
         :raises: `errors.MachineError`
         """
-        machine = self._find()
-        self._uuid = machine.uuid
-        return machine
+        present = self._find()
+        self._uuid = present.uuid
+        return present
 
-    def record_error(self, error) -> None:
+    def record_error(self, error: errors.MachineError) -> None:
         """Store an error, and log it unless it equals the previous one.
 
         A client that polls would otherwise fill the log.
-
-        :param error: an `errors.MachineError`
         """
         problem = str(error)
         if problem != self.last_error:
@@ -158,14 +115,10 @@ class Bmc:
                         completion.code_of(error))
         self.last_error = problem
 
-    def map_errors(self, handle):
-        """Wrap a handler so that errors become completion codes.
-
-        :param handle: function of (session, data) that returns response data,
-            or None for none
-        :returns: handler for `server.Command`
-        """
-        def wrapper(session, data):
+    def map_errors(self, handle: completion.Handle) -> channel.Handler:
+        """Wrap a handler so that errors become completion codes."""
+        def wrapper(session: channel.Session, data: bytes
+                    ) -> channel.Response:
             try:
                 with retry.within(self.write_deadline):
                     answer = handle(session, data)

@@ -12,10 +12,14 @@ import asyncio
 from concurrent import futures
 import functools
 import logging
+from multiprocessing import connection
 import os
+import typing
 
+from sushy_kubevirt.machine import options
 from vbmc_kubevirt import bmc_server
 from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt import entries
 from vbmc_kubevirt.ipmi import udp
 from vbmc_kubevirt.ipmi import users
 
@@ -29,33 +33,32 @@ READERS, WRITERS = 4, 8
 class BmcProcess:
     """BMCs of one connection, controlled by the daemon.
 
-    :param pipe: `multiprocessing.connection.Connection` to the daemon. A
-        call is a tuple of a method's name and its arguments; the response is
-        (True, return value) or (False, error text).
+    :param pipe: to the daemon. A call is a tuple of a method's name and its
+        arguments; the response is (True, return value) or (False, error text)
     :param daemon: pidfd of the daemon
-    :param kubeconfig: path, or None
-    :param context: context name, or None
-    :param options: `options.Options` of the machines
+    :param kubeconfig: path
+    :param context: context name
     :param state_secret: 'namespace/name' of the Secret with the state of all
         BMCs, '' for the default
     """
 
-    def __init__(self, pipe, daemon, kubeconfig, context, options,
-                 state_secret) -> None:
+    def __init__(self, pipe: connection.Connection, daemon: int,
+                 kubeconfig: str | None, context: str | None,
+                 options: options.Options, state_secret: str) -> None:
         self._pipe = pipe
         self._daemon = daemon
         self._options = options
         self._state_secret = state_secret
         self._connection = bmc_server.SharedConnection(kubeconfig, context)
-        self._servers = {}
-        self._tasks = {}
+        self._servers: dict[str, bmc_server.BmcServer] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._readers = futures.ThreadPoolExecutor(READERS, 'reader')
         self._writers = futures.ThreadPoolExecutor(WRITERS, 'writer')
 
     async def serve(self) -> None:
         """Handle calls until the daemon exits."""
         loop = asyncio.get_running_loop()
-        calls = asyncio.Queue()
+        calls: asyncio.Queue[tuple[typing.Any, ...]] = asyncio.Queue()
 
         def receive() -> None:
             try:
@@ -75,10 +78,9 @@ class BmcProcess:
                 response = False, f'{type(exc).__name__}: {exc}'
             self._pipe.send(response)
 
-    async def start(self, entry):
+    async def start(self, entry: entries.Entry) -> str | None:
         """Serve an entry; replaces a server of the same name.
 
-        :param entry: dict of the entry's options
         :returns: None, or the reason why the port cannot be opened
         """
         name = entry['domain_name']
@@ -97,8 +99,9 @@ class BmcProcess:
             name, vm, bmc_users.BmcUsers(lambda: (user,)))
         server.start(sock, self._readers, self._writers)
         self._tasks[name] = asyncio.create_task(server.watch(self._readers))
+        return None
 
-    async def stop(self, name) -> None:
+    async def stop(self, name: str) -> None:
         """Stop serving an entry; does nothing for an unknown name."""
         server = self._servers.pop(name, None)
         if server is None:
@@ -107,13 +110,13 @@ class BmcProcess:
         server.stop()
         self._writers.submit(server.close)
 
-    async def problems(self):
-        """:returns: dict of entry name to its last error, '' for none"""
+    async def problems(self) -> dict[str, str]:
+        """Return the last error of each entry by name, '' for none."""
         return {name: server.bmc.last_error
                 for name, server in self._servers.items()}
 
 
-def main(*arguments) -> None:
+def main(*arguments: typing.Any) -> None:
     """Run the forked process; does not return.
 
     :param arguments: of `BmcProcess`

@@ -8,18 +8,28 @@ supply the port, the credentials and the thread pools.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
+from concurrent import futures
 import functools
 from importlib import metadata
+import socket
 import threading
 import time
+import typing
 
+from sushy_kubevirt.bmc import accounts
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import cluster
+from sushy_kubevirt.machine import machine
+from sushy_kubevirt.machine import options
 from vbmc_kubevirt import bmc
+from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt import command_table
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import server
 
 #: Minimum seconds between attempts to load the connection's configuration.
@@ -29,22 +39,21 @@ RETRY_SECONDS = 10
 class SharedConnection:
     """Kubernetes connection of several BMCs, created on first use.
 
-    :param kubeconfig: path, or None
-    :param context: context name, or None
+    :param kubeconfig: path
+    :param context: context name
     """
 
-    def __init__(self, kubeconfig, context) -> None:
+    def __init__(self, kubeconfig: str | None, context: str | None) -> None:
         self._create = functools.partial(
             connection.Connection.from_options, kubeconfig, context)
         self._lock = threading.Lock()
-        self._connection = None
-        self._failure = None
+        self._connection: connection.Connection | None = None
+        self._failure: errors.ConfigError | None = None
         self._failed_at = 0.0
 
-    def get(self):
+    def get(self) -> connection.Connection:
         """Return the connection.
 
-        :returns: `connection.Connection`
         :raises: `errors.ConfigError`; the error is cached for RETRY_SECONDS
         """
         with self._lock:
@@ -65,8 +74,6 @@ class SharedConnection:
 class OwnBackend:
     """What a BMC works on, if nothing else in the process works on its VM.
 
-    :param shared_connection: `SharedConnection`
-    :param options: `options.Options` of the machine
     :param vm: 'namespace/name'
     :param shared_state: None for a state Secret of the VM's own; otherwise
         that of an emulator for several VMs, 'namespace/name' or '' for its
@@ -74,8 +81,9 @@ class OwnBackend:
     :raises: `errors.ConfigError`
     """
 
-    def __init__(self, shared_connection, options, vm,
-                 shared_state=None) -> None:
+    def __init__(self, shared_connection: SharedConnection,
+                 options: options.Options, vm: str,
+                 shared_state: str | None = None) -> None:
         # One watch for this VM only, so that RBAC rules with the VM's name
         # suffice.
         self.cluster = cluster.Cluster(shared_connection.get(),
@@ -86,11 +94,8 @@ class OwnBackend:
                 self.cluster, shared_state, shared), shared=shared)
         self.log = event_log.Log(self.cluster, self._state)
 
-    def attach(self, users) -> None:
-        """Let clients manage accounts, if they may.
-
-        :param users: `bmc_users.BmcUsers`
-        """
+    def attach(self, users: bmc_users.BmcUsers) -> None:
+        """Let clients manage accounts, if they may."""
         if users.managed:
             users.attach(self._state, self.log)
             # Changes over Redfish must be seen at once.
@@ -105,20 +110,20 @@ class OwnBackend:
 class SharedBackend:
     """What a BMC works on, if Redfish in this process serves the same VM.
 
-    :param machines: the `cluster.Cluster` of Redfish
-    :param state: its `state_secret.StateSecret`
-    :param log: its `event_log.Log`
-    :param stored: its `accounts.Accounts`; None if it has none
-    :param options: dict of fields of `options.Options` that differ
+    :param machines: those of Redfish, as are the next three
+    :param options: fields of `options.Options` that differ
     """
 
-    def __init__(self, machines, state, log, stored, options) -> None:
+    def __init__(self, machines: cluster.Cluster,
+                 state: state_secret.StateSecret, log: event_log.Log,
+                 stored: accounts.Accounts | None,
+                 options: abc.Mapping[str, typing.Any]) -> None:
         self.cluster = machines.with_options(**options)
         self.log = log
         self._state = state
         self._stored = stored
 
-    def attach(self, users) -> None:
+    def attach(self, users: bmc_users.BmcUsers) -> None:
         """See `OwnBackend.attach`."""
         if not users.managed:
             return
@@ -133,70 +138,74 @@ class SharedBackend:
         """Do nothing: Redfish closes what it has."""
 
 
+Backend: typing.TypeAlias = OwnBackend | SharedBackend
+Cluster: typing.TypeAlias = cluster.Cluster
+
+
 class BmcServer:
     """BMC of one VM.
 
-    :param connect: function that returns an `OwnBackend` or `SharedBackend`;
-        called on first use, again after `errors.ConfigError`
+    :param connect: called on first use, again after `errors.ConfigError`
     :param name: name for log messages
     :param vm: 'namespace/name'
-    :param users: `bmc_users.BmcUsers`
-    :ivar bmc: `bmc.Bmc`
-    :ivar server: `ipmi.server.Server`; None before `start`
+    :ivar server: None before `start`
     """
 
-    def __init__(self, connect, name, vm, users) -> None:
+    def __init__(self, connect: abc.Callable[[], Backend], name: str, vm: str,
+                 users: bmc_users.BmcUsers) -> None:
         self.name = name
-        self.server = None
+        self.server: server.Server | None = None
         self._vm = vm
         self._users = users
         self._connect_backend = connect
         self._lock = threading.Lock()
-        self._backend = None
+        self._backend: Backend | None = None
         self._closed = False
         self.bmc = bmc.Bmc(self.name, self._find_machine, version(),
-                           self._reset, lambda: self._backend.log)
+                           self._reset, lambda: self._connected().log)
         self.bmc.users = users
 
-    def _find_machine(self):
-        if self._backend is None:
-            blocking.check()
-            self._connect()
-        return self._backend.cluster.machine(self._vm)
+    def _find_machine(self) -> machine.Machine:
+        return self._connected().cluster.machine(self._vm)
 
-    def _connect(self):
+    def _connected(self) -> Backend:
+        if self._backend is not None:
+            return self._backend
+        blocking.check()
         with self._lock:
             if self._backend is not None:
-                return
+                return self._backend
             if self._closed:
                 raise errors.Unavailable('This BMC was stopped')
-            found = self._connect_backend()
-            found.attach(self._users)
-            self.bmc.write_deadline = found.cluster.options.write_deadline
+            backend = self._connect_backend()
+            backend.attach(self._users)
+            self.bmc.write_deadline = backend.cluster.options.write_deadline
             # Last, as it is read without the lock.
-            self._backend = found
+            self._backend = backend
+            return backend
 
     @property
-    def cluster(self):
-        """The `cluster.Cluster`; None before the connection is made."""
-        return self._backend and self._backend.cluster
+    def cluster(self) -> Cluster | None:
+        """None before the connection is made."""
+        return None if self._backend is None else self._backend.cluster
 
-    def start(self, sock, readers, writers, client_port=None) -> None:
+    def start(self, sock: socket.socket, readers: futures.Executor,
+              writers: futures.Executor, client_port: int = 0) -> None:
         """Serve IPMI.
 
         :param sock: bound, non-blocking UDP socket
-        :param readers: executor, see `ipmi.server.Server`
-        :param writers: executor, see `ipmi.server.Server`
-        :param client_port: UDP port that clients use; None for the socket's
+        :param readers: see `ipmi.server.Server`
+        :param writers: see `ipmi.server.Server`
+        :param client_port: UDP port that clients use; 0 for the socket's
         """
         self.server = server.Server(
-            self.name, self._users, self.bmc.commands, self.bmc.guid,
-            readers, writers, blocking.attempt)
+            self.name, self._users, command_table.commands(self.bmc),
+            self.bmc.guid, readers, writers, blocking.attempt)
         self.bmc.server = self.server
         self.bmc.client_port = client_port or sock.getsockname()[1]
         self.server.start(sock)
 
-    async def watch(self, executor) -> None:
+    async def watch(self, executor: futures.Executor) -> None:
         """Start watching the VM without waiting for a request.
 
         The watch restores the VM's boot order after a one-time boot. Retries
@@ -217,13 +226,14 @@ class BmcServer:
                 return
             await asyncio.sleep(RETRY_SECONDS)
 
-    def _reset(self, session) -> None:
+    def _reset(self, session: channel.Session) -> None:
         # Runs after the response was sent.
-        asyncio.get_running_loop().call_soon(self.server.end_sessions)
+        asyncio.get_running_loop().call_soon(self.bmc.server.end_sessions)
 
     def stop(self) -> None:
         """Stop the IPMI server; call it in the event loop."""
-        self.server.stop()
+        if self.server is not None:
+            self.server.stop()
 
     def close(self) -> None:
         """Stop the watches; may block."""
@@ -234,8 +244,8 @@ class BmcServer:
 
 
 @functools.cache
-def version():
-    """:returns: version of this program, text"""
+def version() -> str:
+    """Return the version of this program."""
     try:
         return metadata.version('sushy-kubevirt')
     except metadata.PackageNotFoundError:

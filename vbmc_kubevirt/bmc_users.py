@@ -7,15 +7,19 @@ their id is the user id.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
+import typing
 
 from sushy_kubevirt.bmc import account_changes
 from sushy_kubevirt.bmc import accounts
+from sushy_kubevirt.bmc import event_log
+from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import errors
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import users
 
-_ROLES = {limit: role for role, limit in users.LIMITS.items()}
+_ROLES: dict[int, str] = {limit: role for role, limit in users.LIMITS.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,12 +27,11 @@ class Slot:
     """What there is for a user id.
 
     :param id: 1 to `BmcUsers.id_max`
-    :param name: bytes, b'' if it has none
-    :param limit: `constants.Privilege`, or `constants.NO_ACCESS`
+    :param name: b'' if it has none
+    :param limit: a `constants.Privilege`, or `constants.NO_ACCESS`
     :param enabled: whether the user is enabled
     :param messaging: whether the user may use IPMI
     :param fixed: whether clients cannot change it
-    :param password: bytes, or None if it has none
     :param version: of the account, '' if there is none
     """
 
@@ -45,44 +48,46 @@ class Slot:
 class BmcUsers(users.Users):
     """The users of a BMC.
 
-    :param configured: function that returns an iterable of the `users.User`
-        that clients cannot change
+    :param configured: returns those that clients cannot change
     :param managed: whether clients may create others
     """
 
-    def __init__(self, configured, managed: bool = False) -> None:
+    def __init__(self, configured: abc.Callable[[], abc.Iterable[users.User]],
+                 managed: bool = False) -> None:
         super().__init__(self._current_users)
         self._configured = configured
-        self._accounts = None
-        self._known = None, ()
+        self._accounts: accounts.Accounts | None = None
+        # Accounts, and the users that follow from them.
+        self._known: tuple[object, tuple[users.User, ...]] = None, ()
         self.managed = managed
 
-    def attach(self, state, log) -> None:
+    def attach(self, state: state_secret.StateSecret,
+               log: event_log.Log) -> None:
         """Use the accounts in the BMC's state.
 
-        :param state: a `state_secret.StateSecret`
-        :param log: an `event_log.Log` to which changes are written
+        :param log: changes are written to it
         """
         self._accounts = accounts.Accounts(state, lambda: {
             user.name.decode() for user in self._configured()})
         self._accounts.changed.append(
             lambda change: log.record(account_changes.entry(change)))
 
-    def share(self, stored) -> None:
+    def share(self, stored: accounts.Accounts) -> None:
         """Use the accounts of another protocol of the same BMC.
 
-        :param stored: an `accounts.Accounts` whose changes are logged
+        :param stored: its changes are logged
         """
         self._accounts = stored
 
-    def _current_users(self):
+    def _current_users(self) -> abc.Iterable[users.User]:
         if self._accounts is None:
             return self._configured()
         stored = self._accounts.all()
         known, converted = self._known
         if known is not stored:
-            converted = tuple(_user(one) for one in stored if one.usable
-                              and one.ipmi and not one.change_required)
+            converted = tuple(
+                _user(account) for account in stored if account.usable
+                and account.ipmi and not account.change_required)
             self._known = stored, converted
         # A configured user comes first: its name cannot be taken over.
         return (*self._configured(), *converted)
@@ -90,12 +95,12 @@ class BmcUsers(users.Users):
     # For the commands
 
     @property
-    def id_max(self):
+    def id_max(self) -> int:
         """The largest user id."""
         return users.ID_MAX if self.managed else users.NULL_USER + 1
 
-    def slot(self, id_, newest: bool = False):
-        """Return the `Slot` of a user id, which may be empty.
+    def slot(self, id_: int, newest: bool = False) -> Slot:
+        """Return what there is for a user id, which may be nothing.
 
         :param newest: whether to read the account now; may block
         """
@@ -107,22 +112,25 @@ class BmcUsers(users.Users):
                             fixed=True, password=user.password)
         if id_ < accounts.FIRST_ID:
             return Slot(id_, fixed=True)
-        one = self._accounts and self._accounts.get(
-            id_, accounts.NEWEST_SECONDS if newest else None)
-        if one is None:
+        account = None
+        if self._accounts is not None:
+            account = self._accounts.get(
+                id_, accounts.NEWEST_SECONDS if newest else None)
+        if account is None:
             return Slot(id_)
         return Slot(
-            id_, one.name.encode(),
-            users.LIMITS.get(one.role, constants.NO_ACCESS),
-            one.enabled and not one.locked, one.ipmi,
-            password=one.password and one.password.encode(),
-            version=one.version)
+            id_, account.name.encode(),
+            users.LIMITS.get(account.role or '', constants.NO_ACCESS),
+            account.enabled and not account.locked, account.ipmi,
+            password=account.password.encode() if account.password else None,
+            version=account.version)
 
-    def change(self, slot, by, **values) -> None:
+    def change(self, slot: Slot, by: users.User,
+               **values: typing.Any) -> None:
         """Change the account of a user id, or create it.
 
-        :param slot: the `Slot` as it was read
-        :param by: the `users.User` who does it
+        :param slot: as it was read
+        :param by: who does it
         :param values: see `accounts.Accounts.change`
         :raises: `accounts.Replaced` if it has changed since it was read;
             `errors.MachineError`
@@ -130,7 +138,7 @@ class BmcUsers(users.Users):
         self._store().change(slot.id, _actor(by), {'version': slot.version},
                              **values)
 
-    def delete(self, slot, by) -> None:
+    def delete(self, slot: Slot, by: users.User) -> None:
         """Delete the account of a user id, if there is one.
 
         :param slot: see `change`
@@ -143,27 +151,28 @@ class BmcUsers(users.Users):
         except accounts.NotFound:
             pass    # also if another client was faster
 
-    def _store(self):
+    def _store(self) -> accounts.Accounts:
         if self._accounts is None:
             raise errors.Unavailable(
                 'Not connected to the Kubernetes API yet')
         return self._accounts
 
 
-def role_of(limit):
+def role_of(limit: int) -> str | None:
     """Convert a privilege limit to a role.
 
-    :param limit: `constants.Privilege` or `constants.NO_ACCESS`
-    :returns: text, or None for no access
+    :returns: None for no access
     :raises: KeyError for a limit without a role
     """
     return None if limit == constants.NO_ACCESS else _ROLES[limit]
 
 
-def _user(account):
+def _user(account: accounts.Account) -> users.User:
+    # A usable account has a password and a role.
     return users.User(account.id, account.name.encode(),
-                      account.password.encode(), users.LIMITS[account.role])
+                      (account.password or '').encode(),
+                      users.LIMITS[account.role or ''])
 
 
-def _actor(user) -> str:
+def _actor(user: users.User) -> str:
     return f'{user.name.decode()} over IPMI'

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import typing
 
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import run_strategy
@@ -35,7 +36,6 @@ class Settings:
         context's
     :ivar state_secret: 'namespace/name' of the Secret with the state of all
         BMCs, '' for that of an emulator with default options
-    :ivar machine_options: `options.Options`
     """
 
     kubeconfig: str | None = None
@@ -46,18 +46,17 @@ class Settings:
         **constants.CLUSTER_DEADLINES)
 
 
-def load():
+def load() -> Settings:
     """Read the section.
 
-    :returns: `Settings`
     :raises: `upstream.VirtualBMCError` that names the option and the value
     """
-    own = {'kubeconfig': None, 'context': None, 'namespace': None,
-           'state_secret': ''}
-    values = dict(constants.CLUSTER_DEADLINES)
-    fields = {field.name: field.type
-              for field in dataclasses.fields(options.Options)
-              if field.name != 'media'}     # not used by IPMI
+    own: dict[str, typing.Any] = {
+        'kubeconfig': None, 'context': None, 'namespace': None,
+        'state_secret': ''}
+    values: dict[str, typing.Any] = dict(constants.CLUSTER_DEADLINES)
+    fields = typing.get_type_hints(options.Options)
+    del fields['media']     # not used by IPMI
     for name, text in upstream.section(SECTION).items():
         if name in own:
             own[name] = text or own[name]
@@ -75,13 +74,14 @@ def load():
     return Settings(machine_options=options.Options(**values), **own)
 
 
-def _value(name, text, kind):
+def _value(name: str, text: str,
+           kind: type[bool | int | float | str]) -> bool | int | float | str:
     try:
         if kind is bool:
             return _BOOLEANS[text.lower()]
         value = kind(text)
         # Text options are run strategies, numbers are seconds or sizes.
-        if not (value in run_strategy.STARTABLE if kind is str
+        if not (value in run_strategy.STARTABLE if isinstance(value, str)
                 else 0 < value < _MOST):
             raise ValueError()
         return value

@@ -12,19 +12,21 @@ import configparser
 import os
 import shutil
 import tempfile
+import typing
 
 from vbmc_kubevirt import upstream
+
+#: Options of an entry: texts, but ``port`` is an int and ``active`` a bool.
+Entry: typing.TypeAlias = dict[str, typing.Any]
 
 #: Replaces the slash of ``namespace/name`` in directory names. Kubernetes
 #: names contain no colon.
 _SLASH = ':'
 
 
-def port_number(text):
+def port_number(text: str | int) -> int:
     """Parse a UDP port.
 
-    :param text: str or int
-    :returns: int
     :raises: ValueError
     """
     number = int(text)
@@ -39,15 +41,14 @@ class Entries:
     :param folder: path, ``config_dir`` of the daemon; created if missing
     """
 
-    def __init__(self, folder) -> None:
+    def __init__(self, folder: str) -> None:
         self.folder = folder
         os.makedirs(folder, mode=0o700, exist_ok=True)
 
-    def path(self, name):
+    def path(self, name: str) -> str:
         """Return the directory of an entry.
 
         :param name: ``domain_name`` as given to ``vbmc``
-        :returns: path
         :raises: `upstream.DomainNotFound` for an invalid name
         """
         first, slash, second = name.partition('/')
@@ -57,8 +58,8 @@ class Entries:
             raise upstream.DomainNotFound(domain=name)
         return os.path.join(self.folder, _SLASH.join(parts))
 
-    def names(self):
-        """:returns: sorted list of the names of all entries"""
+    def names(self) -> list[str]:
+        """Return the names of all entries, sorted."""
         names = []
         for folder in sorted(os.listdir(self.folder)):
             if os.path.isfile(os.path.join(self.folder, folder, 'config')):
@@ -66,13 +67,13 @@ class Entries:
                              if self._has_namespace(folder) else folder)
         return names
 
-    def _has_namespace(self, folder) -> bool:
+    def _has_namespace(self, folder: str) -> bool:
         # A colon may also be part of a libvirt domain's name.
         config = self._read(os.path.join(self.folder, folder, 'config'))
         return '/' in config.get('domain_name', '')
 
     @staticmethod
-    def _read(path):
+    def _read(path: str) -> Entry:
         config = configparser.ConfigParser()
         try:
             if not config.read(path):
@@ -81,11 +82,9 @@ class Entries:
         except (configparser.Error, UnicodeDecodeError):
             return {}
 
-    def load(self, name):
+    def load(self, name: str) -> Entry:
         """Read an entry.
 
-        :returns: dict of strings, but ``port`` is an int and ``active`` a
-            bool
         :raises: `upstream.DomainNotFound`, `upstream.VirtualBMCError`
         """
         path = os.path.join(self.path(name), 'config')
@@ -102,10 +101,10 @@ class Entries:
         entry['domain_name'] = name
         return entry
 
-    def create(self, entry):
+    def create(self, entry: Entry) -> None:
         """Store a new entry.
 
-        :param entry: dict, see `store`
+        :param entry: see `store`
         :raises: `upstream.VirtualBMCError` if the name exists
         """
         try:
@@ -119,11 +118,8 @@ class Entries:
             self.remove(entry['domain_name'])
             raise
 
-    def store(self, entry):
-        """Write an entry atomically.
-
-        :param entry: dict; None values are omitted
-        """
+    def store(self, entry: Entry) -> None:
+        """Write an entry atomically, without the values that are None."""
         config = configparser.ConfigParser()
         config.add_section(upstream.SECTION)
         for option, value in entry.items():
@@ -144,7 +140,7 @@ class Entries:
                 os.unlink(f.name)
                 raise
 
-    def remove(self, name):
+    def remove(self, name: str) -> None:
         """Delete an entry.
 
         :raises: `upstream.DomainNotFound`

@@ -8,12 +8,17 @@ that runs it, its signals and its port for probes are `bmc_pod`'s.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 from concurrent import futures
 import dataclasses
 import functools
 import logging
+import typing
 
+from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import options
+from sushy_kubevirt.pod import prometheus
+from sushy_kubevirt.pod import redfish_service
 from vbmc_kubevirt import bmc_server
 from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt.ipmi import constants
@@ -44,7 +49,6 @@ class Settings:
     :ivar address: address to listen on
     :ivar port: UDP port; 0 for a free one
     :ivar client_port: UDP port that clients use; 0 for ``port``
-    :ivar machine_options: `options.Options`
     :ivar account_management: whether clients may create accounts
     """
 
@@ -57,38 +61,37 @@ class Settings:
     account_management: bool = True
 
 
-def own_backend(settings):
-    """Return the function `IpmiService` connects with, alone.
-
-    :param settings: `Settings`
-    """
+def own_backend(settings: Settings
+                ) -> abc.Callable[[], bmc_server.OwnBackend]:
+    """Return the function `IpmiService` connects with, alone."""
     return functools.partial(
         bmc_server.OwnBackend, bmc_server.SharedConnection(None, None),
         settings.machine_options, settings.vm)
 
 
-def shared_backend(redfish):
-    """Return that function for IPMI beside Redfish of the same VM.
-
-    :param redfish: a `redfish_service.RedfishService`
-    """
+def shared_backend(redfish: redfish_service.RedfishService
+                   ) -> abc.Callable[[], bmc_server.SharedBackend]:
+    """Return that function for IPMI beside Redfish of the same VM."""
     services = redfish.services
     return functools.partial(
         bmc_server.SharedBackend, redfish.cluster, services.state,
         services.events.log, services.accounts, constants.CLUSTER_DEADLINES)
 
 
+Cluster: typing.TypeAlias = cluster.Cluster
+
+
 class IpmiService:
     """IPMI of one BMC.
 
-    :param settings: `Settings`
     :param connect: see `bmc_server.BmcServer`
     :raises: OSError if the port cannot be opened
     :ivar address: address that it listens on
     :ivar port: UDP port
     """
 
-    def __init__(self, settings, connect) -> None:
+    def __init__(self, settings: Settings,
+                 connect: abc.Callable[[], bmc_server.Backend]) -> None:
         self._settings = settings
         self._account = mounted_secret.MountedAccount(settings.folder)
         self._server = bmc_server.BmcServer(
@@ -102,8 +105,8 @@ class IpmiService:
         self.port = self._socket.getsockname()[1]
 
     @property
-    def cluster(self):
-        """The `cluster.Cluster`; None before the connection is made."""
+    def cluster(self) -> Cluster | None:
+        """None before the connection is made."""
         return self._server.cluster
 
     async def run(self) -> None:
@@ -115,7 +118,7 @@ class IpmiService:
         watch = asyncio.create_task(self._server.watch(self._readers))
         await self._stopped.wait()
         watch.cancel()
-        await self._server.server.finish(GRACE_SECONDS)
+        await self._server.bmc.server.finish(GRACE_SECONDS)
         LOG.info('%s: IPMI stopped', self._settings.vm)
 
     def stop(self) -> None:
@@ -129,14 +132,14 @@ class IpmiService:
     # Probes and metrics; called in the thread of `health`
 
     def liveness_problem(self) -> str:
-        """:returns: why the process must be restarted; '' if it is healthy"""
+        """Return why the process must be restarted; '' if it is healthy."""
         if not udp.answers_ping(self.address, self.port, PING_SECONDS):
             return (f'No answer to a ping on UDP port {self.port} within '
                     f'{PING_SECONDS} s')
         return ''
 
-    def readiness_problem(self):
-        """:returns: why the BMC cannot serve requests; '' if it can"""
+    def readiness_problem(self) -> str:
+        """Return why the BMC cannot serve requests; '' if it can."""
         problem = self.liveness_problem() or self._account.problem
         if problem:
             return problem
@@ -145,6 +148,6 @@ class IpmiService:
                     or 'Not connected to the Kubernetes API yet')
         return self.cluster.watch_problem
 
-    def metrics(self):
-        """:returns: list of `prometheus.Gauge`"""
-        return metrics.of([self._server.server])
+    def metrics(self) -> list[prometheus.Metric]:
+        """Return the metrics of IPMI."""
+        return metrics.of([self._server.bmc.server])

@@ -9,6 +9,7 @@ starts active entries periodically.
 from __future__ import annotations
 
 import logging
+import typing
 
 from vbmc_kubevirt import drivers
 from vbmc_kubevirt import entries
@@ -27,6 +28,14 @@ COLUMNS = (('Domain name', 'domain_name'), ('Status', 'status'),
            ('Address', 'address'), ('Port', 'port'), ('Driver', 'driver'))
 
 
+#: Exit code and message of a command.
+Result: typing.TypeAlias = tuple[int, str]
+
+# Not written where they are used: there, `list` is a method.
+Entries: typing.TypeAlias = list[entries.Entry]
+Pairs: typing.TypeAlias = list[tuple[str, typing.Any]]
+
+
 class Manager:
     """All entries of a daemon."""
 
@@ -34,15 +43,15 @@ class Manager:
         self._entries = entries.Entries(
             upstream.CONF['default']['config_dir'])
         self._classes = drivers.load()
-        self._drivers = {}
-        self._failures = {}
+        self._drivers: dict[str, drivers.Driver] = {}
+        self._failures: dict[str, str] = {}
         self._default = upstream.section('drivers').get(
             'default', UNNAMED_DRIVER)
         self._class(self._default)
         # Fail at start if the default driver's configuration is invalid.
         self._driver(self._default)
 
-    def _class(self, name):
+    def _class(self, name: str) -> type[drivers.Driver]:
         try:
             return self._classes[name]
         except KeyError:
@@ -50,25 +59,25 @@ class Manager:
                 f'Unknown driver {name}; installed: '
                 + ', '.join(sorted(self._classes)))
 
-    def _driver(self, name):
+    def _driver(self, name: str) -> drivers.Driver:
         """Return the driver of a name; create it on first use."""
         if name not in self._drivers:
             self._drivers[name] = self._class(name)()
         return self._drivers[name]
 
-    def _driver_of(self, entry):
+    def _driver_of(self, entry: entries.Entry) -> drivers.Driver:
         return self._driver(entry.get('driver', UNNAMED_DRIVER))
 
     # Methods called by virtualbmc's control module
 
-    def add(self, domain_name, port, driver=None, **options):
+    def add(self, domain_name: str, port: str | int,
+            driver: str | None = None, **options: typing.Any) -> Result:
         """Add an entry; it is not started.
 
         :param domain_name: name of the entry
         :param port: UDP port
         :param driver: name; None for the default driver
         :param options: all options of ``vbmc add``, including other drivers'
-        :returns: (exit code, message)
         """
         driver = driver or self._default
         try:
@@ -79,10 +88,10 @@ class Manager:
                         raise upstream.VirtualBMCError(
                             f'--{option} is an option of driver {other}; '
                             f'this BMC uses driver {driver}')
-            entry = dict.fromkeys(COMMON) | options | {
+            given: entries.Entry = options | {
                 'domain_name': domain_name,
                 'port': entries.port_number(port)}
-            entry = {option: entry.get(option) for option in COMMON + own}
+            entry = {option: given.get(option) for option in COMMON + own}
             # Validate the name before the driver contacts the cluster.
             self._entries.path(domain_name)
             entry = self._driver(driver).check(entry)
@@ -92,16 +101,16 @@ class Manager:
             return 1, str(exc)
         return 0, ''
 
-    def delete(self, domain_name):
-        """Stop and remove an entry. :returns: (exit code, message)"""
+    def delete(self, domain_name: str) -> Result:
+        """Stop and remove an entry."""
         rc, message = self.stop(domain_name)
         if rc:
             return rc, message
         self._entries.remove(domain_name)
         return 0, ''
 
-    def start(self, domain_name):
-        """Activate and start an entry. :returns: (exit code, message)"""
+    def start(self, domain_name: str) -> Result:
+        """Activate and start an entry."""
         try:
             entry = self._entries.load(domain_name)
             if not entry['active']:
@@ -114,8 +123,8 @@ class Manager:
             return 1, self._failures[domain_name]
         return 0, ''
 
-    def stop(self, domain_name):
-        """Deactivate and stop an entry. :returns: (exit code, message)"""
+    def stop(self, domain_name: str) -> Result:
+        """Deactivate and stop an entry."""
         try:
             entry = self._entries.load(domain_name)
             if entry['active']:
@@ -126,12 +135,12 @@ class Manager:
             return 1, str(exc)
         return 0, ''
 
-    def list(self):
-        """:returns: (exit code, list of dicts, one per entry)"""
+    def list(self) -> tuple[int, Entries]:
+        """Return the exit code and what there is to show of all entries."""
         return 0, [self._show(name) for name in self._entries.names()]
 
-    def show(self, domain_name):
-        """:returns: (exit code, list of (option, value) pairs)"""
+    def show(self, domain_name: str) -> tuple[int, Pairs]:
+        """Return the exit code, and options of an entry with their values."""
         return 0, list(self._show(domain_name, load=True).items())
 
     def periodic(self, shutdown: bool = False) -> None:
@@ -154,7 +163,7 @@ class Manager:
 
     # Implementation
 
-    def _start(self, entry) -> None:
+    def _start(self, entry: entries.Entry) -> None:
         """Start an entry unless it runs; store the error if that fails."""
         name = entry['domain_name']
         try:
@@ -166,20 +175,23 @@ class Manager:
         if started:
             LOG.info('%s: started', name)
 
-    def _stop(self, entry) -> None:
+    def _stop(self, entry: entries.Entry) -> None:
         name = entry['domain_name']
         self._failures.pop(name, None)
         if self._driver_of(entry).stop(name):
             LOG.info('%s: stopped', name)
 
-    def _record_failure(self, name, exc) -> None:
+    def _record_failure(self, name: str, exc: Exception | str) -> None:
         # Retried every few seconds: log a failure only when it changes.
         if self._failures.get(name) != str(exc):
             LOG.error('%s: %s', name, exc)
         self._failures[name] = str(exc)
 
-    def _show(self, name, load: bool = False):
-        """:param load: whether to raise an error for an unreadable entry"""
+    def _show(self, name: str, load: bool = False) -> entries.Entry:
+        """Return what there is to show of an entry.
+
+        :param load: whether to raise an error for an unreadable entry
+        """
         try:
             entry = self._entries.load(name)
         except upstream.VirtualBMCError as exc:

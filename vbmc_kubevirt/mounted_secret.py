@@ -8,11 +8,14 @@ needs no watcher. While the Secret is missing or invalid, no login is possible.
 
 from __future__ import annotations
 
+from collections import abc
 import logging
 import os
 import threading
 import time
+import typing
 
+from sushy_kubevirt.pod import secret_values
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import users
 
@@ -40,8 +43,15 @@ _MAX_BYTES = 1024
 _WRITE_SECONDS = 1
 
 
+#: What `_stat` tells of a file.
+Stamp: typing.TypeAlias = tuple[int, int, int, int] | None
+
+
 class InvalidSecret(Exception):
     """The Secret is invalid; the text contains nothing of its values."""
+
+
+User: typing.TypeAlias = users.User
 
 
 class MountedAccount:
@@ -51,19 +61,20 @@ class MountedAccount:
         ``password`` and optionally ``role``
     """
 
-    def __init__(self, folder) -> None:
+    def __init__(self, folder: str) -> None:
         self.folder = folder
         self._data = os.path.join(folder, _DATA)
         self._lock = threading.Lock()
-        self._stamp = self._user = self._first = None
+        self._stamp: list[Stamp | bool] | None = None
+        self._first: list[Stamp | bool] | None = None
+        self._user: users.User | None = None
         self._problem = ''
         self._first = self._stamps()
 
-    def users(self):
+    def users(self) -> tuple[User, ...]:
         """Return the present user, for `users.Users`.
 
-        :returns: tuple of one `users.User`; empty if the Secret is missing or
-            invalid
+        :returns: empty if the Secret is missing or invalid
         """
         with self._lock:
             for _attempt in range(3):
@@ -77,33 +88,34 @@ class MountedAccount:
             return () if self._user is None else (self._user,)
 
     @property
-    def problem(self):
+    def problem(self) -> str:
         """Why no login is possible, a sentence; '' if the Secret is valid."""
         self.users()
         return self._problem
 
-    def _stamps(self):
-        """:returns: list that changes when the files change"""
-        found = [_stat(self._data)]
-        if found[0] is not None:
-            return found
-        found += [_stat(os.path.join(self.folder, name)) for name in _NAMES]
-        if self._first not in (None, found):
+    def _stamps(self) -> list[Stamp | bool]:
+        """Return what changes when the files change."""
+        link = _stat(self._data)
+        if link is not None:
+            return [link]
+        files = [_stat(os.path.join(self.folder, name)) for name in _NAMES]
+        stamps: list[Stamp | bool] = [link, *files]
+        if self._first not in (None, stamps):
             # Not mounted by Kubernetes, and changed since the start: the
             # files may be incomplete until they are left unchanged.
-            newest = max((each[0] for each in found if each), default=0)
+            newest = max((stamp[0] for stamp in files if stamp), default=0)
             # abs: ignore modification times in the future.
-            found.append(
+            stamps.append(
                 abs(time.time_ns() - newest) < _WRITE_SECONDS * 10 ** 9)
-        return found
+        return stamps
 
-    def _path(self, name):
+    def _path(self, name: str) -> str:
         # Kubernetes replaces the target of the link first, and the links of
         # the files in it afterwards.
         folder = self._data if os.path.exists(self._data) else self.folder
         return os.path.join(folder, name)
 
-    def _load(self, stamp):
+    def _load(self, stamp: list[Stamp | bool]) -> None:
         try:
             if stamp[-1] is True:
                 raise InvalidSecret('its files are being written')
@@ -122,7 +134,7 @@ class MountedAccount:
         self._problem = problem
         self._user = user
 
-    def _read(self, name):
+    def _read(self, name: str) -> bytes | None:
         path = self._path(name)
         if name == 'role' and not os.path.exists(path):
             return None
@@ -133,44 +145,52 @@ class MountedAccount:
             raise InvalidSecret(f'{name}: {exc.strerror}') from None
 
 
+class _Known(typing.NamedTuple):
+    # Values of a Secret, and what follows from them.
+
+    values: abc.Mapping[str, bytes] | None
+    users: tuple[User, ...]
+    problem: str
+
+
 class SecretAccount:
     """User of a Secret that was read from the API. Thread-safe.
 
     It has the methods of `MountedAccount`.
 
-    :param secret: object with ``values``, a dict of the Secret's keys to
-        bytes, replaced when it changes
+    :param secret: its ``values`` are replaced when it changes
     """
 
-    def __init__(self, secret) -> None:
+    def __init__(self, secret: secret_values.SecretValues) -> None:
         self._secret = secret
-        self._known = None, (), ''
+        self._known = _Known(None, (), '')
 
-    def users(self):
+    def users(self) -> tuple[User, ...]:
         """See `MountedAccount.users`."""
-        return self._current()[1]
+        return self._current().users
 
     @property
-    def problem(self):
+    def problem(self) -> str:
         """See `MountedAccount.problem`."""
-        return self._current()[2]
+        return self._current().problem
 
-    def _current(self):
+    def _current(self) -> _Known:
         known = self._known
         values = self._secret.values
-        if known[0] is not values:
+        if known.values is not values:
             try:
-                known = values, (_user(values.get),), ''
+                known = _Known(values, (_user(values.get),), '')
             except InvalidSecret as exc:
-                known = values, (), f'Secret {self._secret} is unusable: {exc}'
+                known = _Known(
+                    values, (), f'Secret {self._secret} is unusable: {exc}')
             self._known = known
         return known
 
 
-def _user(read):
+def _user(read: abc.Callable[[str], bytes | None]) -> users.User:
     """Make the user of a Secret.
 
-    :param read: function of a key that returns bytes; None if it is missing
+    :param read: returns the value of a key; None if it is missing
     :raises: `InvalidSecret`
     """
     return users.User(USER_ID, _value('username', read('username')),
@@ -178,8 +198,8 @@ def _user(read):
                       _limit(read('role')))
 
 
-def _limit(data):
-    """:returns: privilege limit of the Secret's role"""
+def _limit(data: bytes | None) -> constants.Privilege:
+    """Return the privilege limit of the Secret's role."""
     role = DEFAULT_ROLE if data is None else _stripped(data).decode(
         errors='replace')
     if role not in users.LIMITS:
@@ -188,14 +208,14 @@ def _limit(data):
     return users.LIMITS[role]
 
 
-def _stripped(data):
+def _stripped(data: bytes) -> bytes:
     # Ignore the newline that editors append.
     ending = b'\r\n' if data.endswith(b'\r\n') else b'\n'
     return data.removesuffix(ending)
 
 
-def _value(name, data):
-    """:returns: user name or password"""
+def _value(name: str, data: bytes | None) -> bytes:
+    """Check and return a user name or password."""
     if data is None:
         raise InvalidSecret(f'{name}: the key is missing')
     data = _stripped(data)
@@ -213,9 +233,9 @@ def _value(name, data):
     return data
 
 
-def _stat(path):
+def _stat(path: str) -> Stamp:
     try:
-        found = os.stat(path)
+        info = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+    return info.st_mtime_ns, info.st_size, info.st_ino, info.st_dev

@@ -8,12 +8,16 @@ it is unknown.
 
 from __future__ import annotations
 
+from collections import abc
 import contextlib
 import datetime
 import enum
 import threading
 import time
+import typing
 
+from sushy_kubevirt.kube import objects
+from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import power_state
 
 # ResetTypes that start a system which is on, and states in which "on" starts
@@ -40,25 +44,33 @@ class Cause(enum.IntEnum):
     WATCHDOG = 4
 
 
+class _Request(typing.NamedTuple):
+    # A request that starts the VM: uid of the VMI before, seconds since the
+    # epoch.
+
+    cause: Cause
+    uid: str | None
+    time: float
+
+
 class RestartCause:
     """The cause of the last start of one machine. Thread-safe.
 
-    :param now: function that returns the time in seconds since the epoch
+    :param now: returns the time in seconds since the epoch
     """
 
-    def __init__(self, now=time.time) -> None:
+    def __init__(self, now: abc.Callable[[], float] = time.time) -> None:
         self._now = now
         self._lock = threading.Lock()
-        self._requested = None
-        self._known = None, Cause.UNKNOWN
+        self._requested: _Request | None = None
+        # The uid of a VMI, and why it was created.
+        self._known: tuple[str | None, Cause] = None, Cause.UNKNOWN
 
     @contextlib.contextmanager
-    def request(self, cause, machine, reset_type):
+    def request(self, cause: Cause, machine: machine.Machine,
+                reset_type: power_state.ResetType) -> abc.Iterator[None]:
         """Record a request if it starts the VM, unless it fails.
 
-        :param cause: `Cause`
-        :param machine: the `machine.Machine`
-        :param reset_type: `power_state.ResetType` that is requested
         :raises: `errors.MachineError`
         """
         _vm, vmi = machine.objects()
@@ -69,7 +81,7 @@ class RestartCause:
             self._notice(vmi)
             before = self._requested
             if starts:
-                self._requested = cause, _uid(vmi), self._now()
+                self._requested = _Request(cause, _uid(vmi), self._now())
             elif reset_type is not power_state.ResetType.ON:
                 # A start that follows has another cause.
                 self._requested = None
@@ -80,21 +92,20 @@ class RestartCause:
                 self._requested = before
             raise
 
-    def of(self, vmi):
+    def of(self, vmi: objects.VirtualMachineInstance | None) -> Cause:
         """Return why a VMI was created.
 
         :param vmi: the present VMI; None while the VM is off
-        :returns: `Cause`
         """
         with self._lock:
             self._notice(vmi)
             known, cause = self._known
         return cause if _uid(vmi) in (None, known) else Cause.UNKNOWN
 
-    def _notice(self, vmi) -> None:
+    def _notice(self, vmi: objects.VirtualMachineInstance | None) -> None:
         """Store the cause of a VMI that the last request created."""
         uid = _uid(vmi)
-        if uid is None or self._requested is None:
+        if vmi is None or uid is None or self._requested is None:
             return
         cause, before, when = self._requested
         if uid != before and (when - _BEFORE_SECONDS <= _created(vmi)
@@ -103,10 +114,10 @@ class RestartCause:
             self._requested = None
 
 
-def _uid(vmi):
+def _uid(vmi: objects.VirtualMachineInstance | None) -> str | None:
     return None if vmi is None else vmi['metadata'].get('uid')
 
 
-def _created(vmi):
+def _created(vmi: objects.VirtualMachineInstance) -> float:
     text = vmi['metadata'].get('creationTimestamp')
     return datetime.datetime.fromisoformat(text).timestamp() if text else 0

@@ -8,11 +8,13 @@ changes one of these places.
 
 from __future__ import annotations
 
+from collections import abc
 import importlib
 import logging
 import os
 import sys
 import types
+import typing
 
 
 class _LazyModule(types.ModuleType):
@@ -21,7 +23,7 @@ class _LazyModule(types.ModuleType):
     Unlike with `sushy_kubevirt.pod.lazy_modules`, it need not be installed.
     """
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> typing.Any:
         # Introspection of all modules asks for special attributes.
         if name.startswith('__'):
             raise AttributeError(name)
@@ -41,8 +43,9 @@ def _import_without_libvirt() -> None:
     sys.modules.setdefault('libvirt', _LazyModule('libvirt'))
     if 'virtualbmc.manager' not in sys.modules:
         name = 'virtualbmc.vbmc'
-        sys.modules[name] = types.ModuleType(name)
-        sys.modules[name].VirtualBMC = None
+        placeholder = types.ModuleType(name)
+        setattr(placeholder, 'VirtualBMC', None)
+        sys.modules[name] = placeholder
         try:
             importlib.import_module('virtualbmc.manager')
         finally:
@@ -71,14 +74,21 @@ VirtualBMCError = exception.VirtualBMCError
 DomainNotFound = exception.DomainNotFound
 
 
-def section(name):
+class Manager(typing.Protocol):
+    """What `control` and `run` call, see `manager.VirtualBMCManager`."""
+
+    def list(self) -> tuple[int, typing.Any]:
+        """Return the exit code, and the columns of each entry by key."""
+
+
+def section(name: str) -> dict[str, str]:
     """Read a section of the config file.
 
     `VirtualBMCConfig` keeps the values of unknown sections as strings, and has
     no method that tells whether a section exists.
 
     :param name: name of the section
-    :returns: dict, empty if the file has no such section
+    :returns: empty if the file has no such section
     """
     try:
         return dict(CONF[name])
@@ -86,7 +96,8 @@ def section(name):
         return {}
 
 
-def run(manager_class, header, argv):
+def run(manager_class: type[Manager],
+        header: abc.Iterable[tuple[str, str]], argv: list[str]) -> int:
     """Run upstream's daemon with another manager.
 
     `control.application` uses the names `VirtualBMCManager` and
@@ -95,14 +106,16 @@ def run(manager_class, header, argv):
 
     :param manager_class: has the methods of `manager.VirtualBMCManager` that
         `control` calls: add, delete, start, stop, list, show, periodic
-    :param header: pairs of (title, key) for the table of ``vbmc list``
-    :param argv: list of words, without the program's name
+    :param header: titles and keys for the table of ``vbmc list``
+    :param argv: words, without the program's name
     :returns: exit code
     """
     dispatch = control.command_dispatcher
     application = control.application
 
-    def command_dispatcher(instance, data):
+    def command_dispatcher(
+            instance: Manager,
+            data: dict[str, typing.Any]) -> dict[str, typing.Any]:
         # Upstream's columns are fixed, and an exception of another type than
         # upstream's would end the daemon with all its BMCs.
         try:
@@ -154,7 +167,7 @@ def _correct_pid_file() -> None:
             f.write(str(os.getpid()))
 
 
-def _mask_request(record) -> bool:
+def _mask_request(record: logging.LogRecord) -> bool:
     # With debug on, `control.main_loop` logs requests and responses, which may
     # contain passwords.
     if isinstance(record.args, dict):
@@ -176,7 +189,7 @@ def _adopt_logger() -> None:
             logger.addHandler(handler)
 
 
-def load_libvirt():
+def load_libvirt() -> None:
     """Import the modules that serve libvirt domains.
 
     Call it before forking the processes of domains, which then share the
@@ -191,20 +204,20 @@ def load_libvirt():
     manager.VirtualBMC = vbmc.VirtualBMC
 
 
-def serve_libvirt(entry) -> None:
+def serve_libvirt(entry: dict[str, typing.Any]) -> None:
     """Serve a libvirt domain until the process ends.
 
     `manager.vbmc_runner` is what upstream's own processes run.
 
-    :param entry: dict of the options `vbmc.VirtualBMC` takes
+    :param entry: the options `vbmc.VirtualBMC` takes
     """
     manager.vbmc_runner(entry)
 
 
-def check_libvirt(entry) -> None:
+def check_libvirt(entry: dict[str, typing.Any]) -> None:
     """Check with libvirt that a domain exists.
 
-    :param entry: dict of the entry's options
+    :param entry: the entry's options
     :raises: `VirtualBMCError`
     """
     load_libvirt()
@@ -214,8 +227,8 @@ def check_libvirt(entry) -> None:
         sasl_password=entry.get('libvirt_sasl_password'))
 
 
-def mask(entry):
-    """:returns: entry, with masked passwords unless show_passwords"""
+def mask(entry: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    """Return an entry, with masked passwords unless show_passwords is on."""
     if CONF['default']['show_passwords']:
         return entry
     return utils.mask_dict_password(entry)

@@ -9,20 +9,25 @@ connections that the check needs.
 from __future__ import annotations
 
 import multiprocessing
+from multiprocessing import connection as pipes
 import os
 import signal
+import typing
 
 from sushy_kubevirt.kube import errors
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import options
 
-def find(kubeconfig, context, namespace, name, options, seconds):
+
+def find(kubeconfig: str | None, context: str | None, namespace: str | None,
+         name: str, options: options.Options, seconds: float) -> str:
     """Look up a VM.
 
-    :param kubeconfig: path, or None
-    :param context: context name, or None
+    :param kubeconfig: path
+    :param context: context name
     :param namespace: None for the context's namespace, or else 'default'
     :param name: name of the VM
-    :param options: `options.Options`
     :param seconds: timeout
     :returns: namespace of the VM
     :raises: `errors.MachineError`
@@ -39,19 +44,21 @@ def find(kubeconfig, context, namespace, name, options, seconds):
             raise errors.Unavailable(
                 f'The cluster did not answer within {seconds:.3g} s; '
                 'increase the option server_response_timeout')
-        found, text = receiver.recv()
+        exists, text = receiver.recv()
     except EOFError:
         raise errors.Unavailable('The check of the VM failed unexpectedly; '
                                  'see the log') from None
     finally:
         receiver.close()
         _kill(process)
-    if not found:
+    if not exists:
         raise errors.MachineError(text)
     return text
 
 
-def _ask(pipe, kubeconfig, context, namespace, name, options) -> None:
+def _ask(pipe: pipes.Connection, kubeconfig: str | None, context: str | None,
+         namespace: str | None, name: str,
+         options: options.Options) -> None:
     # Own process group, so that credential plugins of the kubeconfig are
     # killed with this process.
     os.setsid()
@@ -71,7 +78,8 @@ def _ask(pipe, kubeconfig, context, namespace, name, options) -> None:
         pipe.send((False, str(exc)))
 
 
-def _kill(process) -> None:
+def _kill(process: multiprocessing.process.BaseProcess) -> None:
+    assert process.pid is not None      # it was started
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

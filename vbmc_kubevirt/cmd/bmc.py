@@ -8,16 +8,24 @@ One BMC has Redfish, IPMI or both. ``sushy-kubevirt-redfish`` and
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 import functools
 import logging
 import os
 import re
 import sys
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import kubeconfig
 from sushy_kubevirt.pod import options_file
 from sushy_kubevirt.pod import rare_modules
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.pod import redfish_service
+    from vbmc_kubevirt import bmc_pod
+    from vbmc_kubevirt import ipmi_service
+    from vbmc_kubevirt import shared_pod
 
 _REDFISH = """\
   SUSHY_EMULATOR_CONFIG
@@ -84,14 +92,18 @@ EMULATOR_CONFIG = os.path.join(
     os.path.dirname(os.path.dirname(__file__)), 'emulator_config.py')
 
 
+#: An int or None.
+Default = typing.TypeVar('Default', int, None)
+
+
 class Invalid(ValueError):
     """An environment variable is missing or has an invalid value."""
 
 
-def main(argv=None):
+def main(argv: list[str] | None = None) -> int:
     """Run ``sushy-kubevirt-bmc``.
 
-    :param argv: list of arguments without the program's name
+    :param argv: arguments without the program's name
     :returns: exit code after ``--help``, ``--version`` or an error
     """
     return _main(
@@ -109,7 +121,7 @@ def main(argv=None):
             bool(environ.get('VIRTBMC_PORT'))))
 
 
-def redfish(argv=None):
+def redfish(argv: list[str] | None = None) -> int:
     """Run ``sushy-kubevirt-redfish``, see `main`."""
     return _main(
         'sushy-kubevirt-redfish', 'Serve Redfish for the KubeVirt VMs that a '
@@ -118,7 +130,7 @@ def redfish(argv=None):
         argv, lambda environ: (True, False))
 
 
-def ipmi(argv=None):
+def ipmi(argv: list[str] | None = None) -> int:
     """Run ``sushy-kubevirt-ipmi``, see `main`."""
     return _main(
         'sushy-kubevirt-ipmi', 'Serve IPMI for one KubeVirt VM until '
@@ -126,11 +138,9 @@ def ipmi(argv=None):
         + _COMMON.format(listen=''), argv, lambda environ: (False, True))
 
 
-def read(environ):
+def read(environ: abc.Mapping[str, str]) -> ipmi_service.Settings:
     """Read the settings of IPMI from the environment.
 
-    :param environ: dict
-    :returns: `ipmi_service.Settings`
     :raises: `Invalid` with the variable's name
     """
     from sushy_kubevirt.machine import options
@@ -138,7 +148,8 @@ def read(environ):
     from vbmc_kubevirt.ipmi import constants
     from vbmc_kubevirt import ipmi_service
 
-    values = dict(constants.CLUSTER_DEADLINES, watch_seconds=WATCH_SECONDS)
+    values: dict[str, typing.Any] = dict(
+        constants.CLUSTER_DEADLINES, watch_seconds=WATCH_SECONDS)
     strategy = environ.get('VIRTBMC_RUN_STRATEGY')
     if strategy:
         if strategy not in run_strategy.STARTABLE:
@@ -165,12 +176,12 @@ def read(environ):
         account_management=management == 'true')
 
 
-def port(environ, name, default):
+def port(environ: abc.Mapping[str, str], name: str, default: Default
+         ) -> int | Default:
     """Read a port number.
 
-    :param environ: dict
     :param name: of the variable
-    :param default: int or None, if it is not set
+    :param default: if it is not set
     :raises: `Invalid`
     """
     text = environ.get(name)
@@ -181,13 +192,14 @@ def port(environ, name, default):
     return int(text)
 
 
-def _main(program, purpose, variables, argv, protocols):
+def _main(program: str, purpose: str, variables: str, argv: list[str] | None,
+          protocols: abc.Callable[[abc.Mapping[str, str]], tuple[bool, bool]]
+          ) -> int:
     """Serve until SIGTERM or SIGINT, then end the process.
 
     :param purpose: first sentence of the help
     :param variables: the rest of the help
-    :param protocols: function of the environment: whether to serve (Redfish,
-        IPMI)
+    :param protocols: returns whether the environment serves Redfish and IPMI
     :returns: see `main`
     """
     argv = sys.argv[1:] if argv is None else argv
@@ -226,7 +238,8 @@ def _main(program, purpose, variables, argv, protocols):
     os._exit(0)
 
 
-def _pod(environ, with_redfish, with_ipmi):
+def _pod(environ: abc.MutableMapping[str, str], with_redfish: bool,
+         with_ipmi: bool) -> bmc_pod.BmcPod:
     """Create the BMC.
 
     :raises: `Invalid`, OSError
@@ -235,30 +248,30 @@ def _pod(environ, with_redfish, with_ipmi):
         raise Invalid(f"set {' or '.join(_CONFIGS)} to serve Redfish, "
                       'VIRTBMC_PORT to serve IPMI, or both')
     health_port = port(environ, 'VIRTBMC_HEALTH_PORT', HEALTH_PORT)
-    ipmi_settings = read(environ) if with_ipmi else None
+    settings = read(environ) if with_ipmi else None
     from vbmc_kubevirt import bmc_pod
     served = ipmi = None
     address = environ.get('POD_IP') or '::'
     if with_redfish:
         served = _redfish(environ)
         address = environ.get('POD_IP') or served.address
-        if ipmi_settings is not None and (
-                served.settings.vm != ipmi_settings.vm):
+        if settings is not None and served.settings.vm != settings.vm:
             raise Invalid(
-                f'VIRTBMC_VM is {ipmi_settings.vm!r}, but the VM in '
+                f'VIRTBMC_VM is {settings.vm!r}, but the VM in '
                 f'{next(filter(None, map(environ.get, _CONFIGS)))} is '
                 f'{served.settings.vm!r}')
-    if with_ipmi:
+    if settings is not None:
         # The modules of a protocol that is not served cost memory.
         from vbmc_kubevirt import ipmi_service
         ipmi = functools.partial(
-            ipmi_service.IpmiService, ipmi_settings,
-            ipmi_service.shared_backend(served) if with_redfish
-            else ipmi_service.own_backend(ipmi_settings))
+            ipmi_service.IpmiService, settings,
+            ipmi_service.own_backend(settings) if served is None
+            else ipmi_service.shared_backend(served))
     return bmc_pod.BmcPod(served, ipmi, address, health_port)
 
 
-def _shared_pod(environ, where):
+def _shared_pod(environ: abc.Mapping[str, str],
+                where: str) -> shared_pod.SharedPod:
     """Create the BMCs of a shared pod.
 
     :param where: 'namespace/name' of the ConfigMap
@@ -274,8 +287,9 @@ def _shared_pod(environ, where):
                                 health_port)
 
 
-def _redfish(environ):
-    """Create the `redfish_service.RedfishService`.
+def _redfish(environ: abc.MutableMapping[str, str]
+             ) -> redfish_service.RedfishService:
+    """Create the service of Redfish.
 
     :raises: `Invalid`
     """

@@ -9,10 +9,10 @@ from vbmc_kubevirt import manager
 from vbmc_kubevirt import upstream
 
 
-def main(argv=None):
+def main(argv: list[str] | None = None) -> int:
     """Run the daemon. Options and configuration are ``vbmcd``'s.
 
-    :param argv: list of words, without the program's name
+    :param argv: words, without the program's name
     :returns: exit code
     """
     return upstream.run(manager.Manager, manager.COLUMNS,

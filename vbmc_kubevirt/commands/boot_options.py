@@ -6,8 +6,10 @@ from __future__ import annotations
 import logging
 
 from sushy_kubevirt.machine import boot
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import set_in_progress
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 
@@ -50,11 +52,8 @@ _NEVER_CLEARED = 0x1f
 _LEVEL = constants.Privilege
 
 
-def commands(bmc):
-    """Return the commands of this module.
-
-    :param bmc: a `bmc.Bmc`
-    """
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
     options = _BootOptions(bmc)
     bmc.on_reset.append(options.set_in_progress.release)
     return {
@@ -71,11 +70,11 @@ def commands(bmc):
 
 class _BootOptions:
 
-    def __init__(self, bmc) -> None:
+    def __init__(self, bmc: bmc.Bmc) -> None:
         self._bmc = bmc
         self.set_in_progress = set_in_progress.SetInProgress()
 
-    def set_boot_options(self, session, data):
+    def set_boot_options(self, session: channel.Session, data: bytes) -> None:
         parameter, values = data[0] & 0x7f, data[1:]
         if parameter == set_in_progress.PARAMETER:
             self._check_length(values, 1)
@@ -95,11 +94,11 @@ class _BootOptions:
                 constants.Completion.PARAMETER_NOT_SUPPORTED)
 
     @staticmethod
-    def _check_length(values, length):
+    def _check_length(values: bytes, length: int) -> None:
         if len(values) < length:
             raise completion.RequestError(constants.Completion.LENGTH_INVALID)
 
-    def _set_boot_flags(self, values):
+    def _set_boot_flags(self, values: bytes) -> None:
         flags, device = values[0], values[1] >> 2 & 0x0f
         target = BOOT_DEVICES.get(device)
         if target is None:
@@ -117,7 +116,7 @@ class _BootOptions:
         LOG.info('%s: boot %s, %s%s', self._bmc.name, target.value,
                  enabled.value, f', {mode.value}' if mode else '')
 
-    def get_boot_options(self, session, data):
+    def get_boot_options(self, session: channel.Session, data: bytes) -> bytes:
         parameter = data[0] & 0x7f
         if parameter == set_in_progress.PARAMETER:
             values = self.set_in_progress.data()
@@ -133,7 +132,7 @@ class _BootOptions:
         return bytes((PARAMETER_VERSION, parameter)) + values
 
     @staticmethod
-    def _boot_flags(state):
+    def _boot_flags(state: boot.BootState) -> bytes:
         flags = _EFI if state.mode is boot.Mode.UEFI else 0
         device = 0
         if state.enabled is not boot.Enabled.DISABLED:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import ipaddress
 import struct
 
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import session_tables
 
@@ -45,11 +47,8 @@ _KEYS = 0, 1
 _LOCKED = 0x01
 
 
-def commands(bmc):
-    """Return the commands of this module.
-
-    :param bmc: a `bmc.Bmc`
-    """
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
     sessions = _Sessions(bmc)
     return {(constants.APPLICATION, number): server.Command(
         name, completion.without_machine(handle), privilege,
@@ -66,7 +65,7 @@ def commands(bmc):
              _LEVEL.ADMINISTRATOR, 3))}
 
 
-def set_channel_access(session, data):
+def set_channel_access(session: channel.Session, data: bytes) -> None:
     """Set Channel Access (22.22): accept only what is set already."""
     completion.check_channel(data[0])
     for value, now, mask, refusal in (
@@ -80,7 +79,7 @@ def set_channel_access(session, data):
             raise completion.RequestError(refusal)
 
 
-def get_channel_access(session, data):
+def get_channel_access(session: channel.Session, data: bytes) -> bytes:
     """Get Channel Access (22.23): present and stored settings are equal."""
     completion.check_channel(data[0])
     if data[1] >> 6 in (_KEEP, _RESERVED):
@@ -88,7 +87,7 @@ def get_channel_access(session, data):
     return ACCESS
 
 
-def set_channel_security_keys(session, data):
+def set_channel_security_keys(session: channel.Session, data: bytes) -> bytes:
     """Set Channel Security Keys (22.25): K_R and K_G are not used.
 
     Sessions are authenticated by the users' passwords alone, so both keys are
@@ -105,31 +104,32 @@ def set_channel_security_keys(session, data):
 
 class _Sessions:
 
-    def __init__(self, bmc) -> None:
+    def __init__(self, bmc: bmc.Bmc) -> None:
         self._bmc = bmc
 
-    def get_channel_info(self, session, data):
+    def get_channel_info(self, session: channel.Session, data: bytes) -> bytes:
         """Get Channel Info (22.24)."""
         completion.check_channel(data[0])
         number = min(len(self._bmc.server.active_sessions()), _COUNT_MAX)
         return bytes((channel.CHANNEL, _MEDIUM_LAN, _PROTOCOL_IPMB,
                       _MULTI_SESSION | number)) + _VENDOR + bytes(2)
 
-    def get_session_info(self, session, data):
+    def get_session_info(self, session: channel.Session, data: bytes) -> bytes:
         """Get Session Info (22.20)."""
         active = self._bmc.server.active_sessions()
-        found = _find(active, session, data)
+        named = _find(active, session, data)
         counts = bytes((min(session_tables.ESTABLISHED_MAX, _COUNT_MAX),
                         min(len(active), _COUNT_MAX)))
-        if found is None:
+        if named is None:
             return bytes((_NO_HANDLE,)) + counts
-        return bytes((found.handle,)) + counts + bytes((
-            found.user.id, found.privilege,
-            found.rmcpp << 4 | channel.CHANNEL)) + _client(found.address)
+        return bytes((named.handle,)) + counts + bytes((
+            channel.user(named).id, named.privilege,
+            named.rmcpp << 4 | channel.CHANNEL)) + _client(named.address)
 
 
-def _find(active, session, data):
-    """:returns: the session that a request names; None if there is none"""
+def _find(active: list[channel.Session], session: channel.Session,
+          data: bytes) -> channel.Session | None:
+    """Return the session that a request names; None if there is none."""
     which = data[0]
     if which == _CURRENT:
         return session
@@ -138,15 +138,14 @@ def _find(active, session, data):
     if len(data) < (2 if which == _BY_HANDLE else 5):
         raise completion.RequestError(_CODE.LENGTH_INVALID)
     number = int.from_bytes(data[1:5], 'little')
-    return next((one for one in active if (
-        data[1] == one.handle if which == _BY_HANDLE
-        else number == one.session_id)), None)
+    return next((other for other in active if (
+        data[1] == other.handle if which == _BY_HANDLE
+        else number == other.session_id)), None)
 
 
-def _client(address):
+def _client(address: packet.Address) -> bytes:
     """Encode a client's address (table 22-25).
 
-    :param address: socket address
     :returns: IPv4 address (zeros for IPv6), MAC address (zeros: unknown
         beyond routers), UDP port
     """

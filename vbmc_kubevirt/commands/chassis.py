@@ -8,12 +8,15 @@ import logging
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import attributes
+from sushy_kubevirt.machine import machine
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import timer
 from vbmc_kubevirt import restart_cause
 
 LOG = logging.getLogger(__name__)
@@ -45,7 +48,8 @@ RESTORE_POLICIES = {
     1: power_restore_policy.Policy.LAST_STATE,
     2: power_restore_policy.Policy.ALWAYS_ON,
 }
-_POLICIES = {policy: number for number, policy in RESTORE_POLICIES.items()}
+_POLICIES: dict[power_restore_policy.Policy | None, int] = {
+    policy: number for number, policy in RESTORE_POLICIES.items()}
 # 3 leaves the policy unchanged (table 28-8).
 _LEAVE_POLICY = 3
 # Bitmap of supported policies in the response.
@@ -76,11 +80,8 @@ _MINUTES_PER_COUNT = 1
 _LEVEL = constants.Privilege
 
 
-def commands(bmc):
-    """Return the commands of this module.
-
-    :param bmc: a `bmc.Bmc`
-    """
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
     chassis = _Chassis(bmc)
     return {
         (constants.CHASSIS, 0x00): server.Command(
@@ -121,17 +122,14 @@ def commands(bmc):
     }
 
 
-def drive_fault(machine):
-    """Return whether an I/O error of its storage has paused a guest.
-
-    :param machine: a `machine.Machine`
-    """
+def drive_fault(machine: machine.Machine) -> bool:
+    """Return whether an I/O error of its storage has paused a guest."""
     impairment = machine.impairment()
     return (impairment is not None
             and impairment.reason == power_state.IO_ERROR)
 
 
-def _accept_zero(session, data):
+def _accept_zero(session: channel.Session, data: bytes) -> None:
     """Set Front Panel Button Enables (28.6), Set Power Cycle Interval (28.9).
 
     A VM has no buttons to disable, and KubeVirt no interval: only "all
@@ -143,22 +141,25 @@ def _accept_zero(session, data):
 
 class _Chassis:
 
-    def __init__(self, bmc) -> None:
+    def __init__(self, bmc: bmc.Bmc) -> None:
         self._bmc = bmc
         # Ends a timed identify; None before the first one.
-        self._identify_timer = None
-        self._status = None, b''    # what it was made from, and its bytes
-        self._controlled = None     # uid of the VMI before the last control
+        self._identify_timer: timer.Timer | None = None
+        # What it was made from, and its bytes.
+        self._status: tuple[object, bytes] = None, b''
+        # The uid of the VMI before the last control.
+        self._controlled: str | None = None
 
-    def get_capabilities(self, session, data):
+    def get_capabilities(self, session: channel.Session,
+                         data: bytes) -> channel.Response:
         return constants.Completion.OK, CAPABILITIES
 
-    def set_capabilities(self, session, data):
+    def set_capabilities(self, session: channel.Session, data: bytes) -> None:
         """Set Chassis Capabilities (28.7): accept only what they are."""
         if data[:5] != CAPABILITIES:
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
 
-    def identify(self, session, data) -> None:
+    def identify(self, session: channel.Session, data: bytes) -> None:
         """Chassis Identify (28.5): Redfish's indicator LED."""
         seconds = data[0] if data else IDENTIFY_SECONDS
         forced = data[1:] and data[1] & _FORCE_ON
@@ -191,18 +192,19 @@ class _Chassis:
         except errors.MachineError as exc:
             self._bmc.record_error(exc)
 
-    def _identify_state(self, machine):
+    def _identify_state(self, machine: machine.Machine) -> int:
         if machine.indicator() == attributes.OFF:
             return 0
         return _IDENTIFY_TIMED if self._identify_timer else _IDENTIFY_ON
 
-    def get_restart_cause(self, session, data):
+    def get_restart_cause(self, session: channel.Session,
+                          data: bytes) -> bytes:
         """Get System Restart Cause (28.11)."""
         _vm, vmi = self._bmc.machine().objects()
         cause = self._bmc.restart_cause.of(vmi)
         return bytes((cause, channel.CHANNEL if cause else 0))
 
-    def get_poh_counter(self, session, data):
+    def get_poh_counter(self, session: channel.Session, data: bytes) -> bytes:
         """Get POH Counter (28.14): minutes of the present run.
 
         KubeVirt keeps no record of earlier ones.
@@ -215,7 +217,8 @@ class _Chassis:
             minutes = max(int(run.total_seconds()) // 60, 0)
         return bytes((_MINUTES_PER_COUNT,)) + minutes.to_bytes(4, 'little')
 
-    def get_chassis_status(self, session, data):
+    def get_chassis_status(self, session: channel.Session,
+                           data: bytes) -> bytes:
         """Get Chassis Status (28.2), which clients poll."""
         machine = self._bmc.machine()
         origin = machine.version(), self._identify_timer is None
@@ -223,7 +226,7 @@ class _Chassis:
             self._status = origin, self._chassis_status(machine)
         return self._status[1]
 
-    def _chassis_status(self, machine):
+    def _chassis_status(self, machine: machine.Machine) -> bytes:
         policy = machine.power_restore_policy()
         state = _POLICIES.get(
             policy, _RESTORE_POLICY_UNKNOWN) << _RESTORE_POLICY_SHIFT
@@ -237,7 +240,7 @@ class _Chassis:
         # The last byte: no button is, or can be, disabled.
         return bytes((state, 0, more, 0))
 
-    def chassis_control(self, session, data):
+    def chassis_control(self, session: channel.Session, data: bytes) -> None:
         reset_type = CHASSIS_CONTROL.get(data[0] & 0x0f)
         if reset_type is None:
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
@@ -250,7 +253,7 @@ class _Chassis:
             machine.reset(reset_type, restart_powers_on=False)
         LOG.info('%s: %s', self._bmc.name, reset_type.value)
 
-    def control_begun(self, session, data):
+    def control_begun(self, session: channel.Session, data: bytes) -> bool:
         """Return whether the cluster shows the effect of `chassis_control`.
 
         The response to Chassis Control (28.3) does not wait for the end of
@@ -259,7 +262,8 @@ class _Chassis:
         return self._bmc.machine().shows(
             CHASSIS_CONTROL[data[0] & 0x0f], self._controlled)
 
-    def set_restore_policy(self, session, data):
+    def set_restore_policy(self, session: channel.Session,
+                           data: bytes) -> bytes:
         """Set Power Restore Policy (section 28.8)."""
         number = data[0] & 0x07
         if number != _LEAVE_POLICY:

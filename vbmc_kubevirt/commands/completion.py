@@ -3,10 +3,18 @@
 
 from __future__ import annotations
 
+from collections import abc
+import typing
+
 from sushy_kubevirt.bmc import accounts
 from sushy_kubevirt.kube import errors
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
+
+#: A handler that returns response data, or None for none, and may raise
+#: `RequestError`.
+Handle: typing.TypeAlias = abc.Callable[
+    [channel.Session, bytes], bytes | None]
 
 #: Completion code for each error type; the first match applies.
 COMPLETION_CODES = (
@@ -26,34 +34,22 @@ COMPLETION_CODES = (
 
 
 class RequestError(Exception):
-    """The request itself is invalid.
+    """The request itself is invalid."""
 
-    :param code: `constants.Completion`
-    """
-
-    def __init__(self, code) -> None:
+    def __init__(self, code: constants.Completion) -> None:
         super().__init__(code)
         self.code = code
 
 
-def code_of(error):
-    """Look up the completion code for an error.
-
-    :param error: an `errors.MachineError`
-    :returns: `constants.Completion`
-    """
+def code_of(error: errors.MachineError) -> constants.Completion:
+    """Look up the completion code for an error."""
     return next(code for kind, code in COMPLETION_CODES
                 if isinstance(error, kind))
 
 
-def without_machine(handle):
-    """Wrap an inline handler that does not use the machine.
-
-    :param handle: function of (session, data) that returns response data, or
-        None for none; may raise `RequestError`
-    :returns: handler for `server.Command`
-    """
-    def wrapper(session, data):
+def without_machine(handle: Handle) -> channel.Handler:
+    """Wrap an inline handler that does not use the machine."""
+    def wrapper(session: channel.Session, data: bytes) -> channel.Response:
         try:
             return constants.Completion.OK, handle(session, data) or b''
         except RequestError as exc:
@@ -61,7 +57,7 @@ def without_machine(handle):
     return wrapper
 
 
-def check_channel(number):
+def check_channel(number: int) -> None:
     """Raise `RequestError` unless a channel is the LAN channel.
 
     :param number: request byte with the channel number in bits 0 to 3

@@ -12,6 +12,7 @@ import codecs
 import struct
 
 from sushy_kubevirt.bmc import event_log
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import parts
 from vbmc_kubevirt.ipmi import channel
@@ -58,11 +59,8 @@ TAG_MAX, IDENTIFIER_MAX, PART_MAX = 63, 63, 16
 _BOM = b'\xef\xbb\xbf'
 
 
-def commands(bmc):
-    """Return the commands of this module.
-
-    :param bmc: a `bmc.Bmc`
-    """
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
     dcmi = _Dcmi(bmc)
     return {(constants.GROUP_EXTENSION, number): server.Command(
         name, _extended(bmc.map_errors(handle)), level, min_length=length,
@@ -80,9 +78,9 @@ def commands(bmc):
              dcmi.set_identifier, _LEVEL.ADMINISTRATOR, 3, True))}
 
 
-def _extended(handle):
+def _extended(handle: channel.Handler) -> channel.Handler:
     """Check the group extension of requests and add it to responses."""
-    def wrapper(session, data):
+    def wrapper(session: channel.Session, data: bytes) -> channel.Response:
         if data[0] != GROUP:
             return _CODE.INVALID_COMMAND, bytes((data[0],))
         code, answer = handle(session, data[1:])
@@ -90,10 +88,9 @@ def _extended(handle):
     return wrapper
 
 
-def _part(text, data):
+def _part(text: bytes, data: bytes) -> bytes:
     """Return the part of a text that a request asks for.
 
-    :param text: bytes
     :param data: offset and number of bytes
     :returns: total number of bytes, and the part
     """
@@ -103,13 +100,13 @@ def _part(text, data):
     return bytes((len(text),)) + text[offset:offset + count]
 
 
-def _add(writer, session, data, most):
+def _add(writer: parts.Writer, session: channel.Session, data: bytes,
+         most: int) -> bytes:
     """Add the part of a request to a text (sections 6.4.2 and 6.6).
 
-    :param writer: a `parts.Writer`
     :param data: offset, number of bytes, the part
     :param most: largest number of bytes of the whole text
-    :returns: the text so far, bytes
+    :returns: the text so far
     """
     offset, count, part = data[0], data[1], data[2:]
     if count > PART_MAX:
@@ -119,7 +116,7 @@ def _add(writer, session, data, most):
     return writer.add(session, offset, part[:count], most)
 
 
-def _decode(data):
+def _decode(data: bytes) -> str:
     """Decode UTF-8 whose last character may be incomplete.
 
     :raises: `completion.RequestError` if it is no printable text
@@ -133,30 +130,30 @@ def _decode(data):
     return text
 
 
-def _cut(text, most):
+def _cut(text: str, most: int) -> bytes:
     """Encode a text, without the characters beyond a number of bytes."""
     return text.encode()[:most].decode(errors='ignore').encode()
 
 
 class _Dcmi:
 
-    def __init__(self, bmc) -> None:
+    def __init__(self, bmc: bmc.Bmc) -> None:
         self._bmc = bmc
         self._tag, self._identifier = parts.Writer(), parts.Writer()
 
-    def get_capabilities(self, session, data):
+    def get_capabilities(self, session: channel.Session, data: bytes) -> bytes:
         """Get DCMI Capabilities Info (6.1)."""
         if data[0] not in CAPABILITIES:
             raise completion.RequestError(_CODE.INVALID_FIELD)
         return _VERSION + bytes((_REVISION,)) + CAPABILITIES[data[0]]
 
-    def get_asset_tag(self, session, data):
+    def get_asset_tag(self, session: channel.Session, data: bytes) -> bytes:
         """Get Asset Tag (6.4.1): Redfish's ``AssetTag``, up to 63 bytes."""
         tag = parts.printable(self._bmc.machine().asset_tag())
         mark = b'' if tag.isascii() else _BOM
         return _part(mark + _cut(tag, TAG_MAX - len(mark)), data)
 
-    def set_asset_tag(self, session, data):
+    def set_asset_tag(self, session: channel.Session, data: bytes) -> bytes:
         """Set Asset Tag (6.4.2). Each part is applied at once.
 
         NULs at the end are ignored: FreeIPMI writes 63 to remove the tag.
@@ -166,7 +163,7 @@ class _Dcmi:
             _decode(text.removeprefix(_BOM).rstrip(b'\0')))
         return bytes((len(text),))
 
-    def get_identifier(self, session, data):
+    def get_identifier(self, session: channel.Session, data: bytes) -> bytes:
         """Get Management Controller Identifier String (6.6).
 
         Until a client has set it, it is the VM's namespace and name.
@@ -176,7 +173,7 @@ class _Dcmi:
         return _part(_cut(parts.printable(name), IDENTIFIER_MAX) + b'\0',
                      data)
 
-    def set_identifier(self, session, data):
+    def set_identifier(self, session: channel.Session, data: bytes) -> bytes:
         """Set Management Controller Identifier String (6.7).
 
         The NUL at the end completes it.

@@ -8,8 +8,10 @@ import re
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import sdr
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 
@@ -40,11 +42,8 @@ GLOBAL_ENABLES = 0x08
 _VERSION = re.compile(r'(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:.*?\.dev(\d+))?')
 
 
-def commands(bmc):
-    """Return the commands of this module.
-
-    :param bmc: a `bmc.Bmc`
-    """
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
     device = _Device(bmc)
     return {
         (constants.APPLICATION, 0x01): server.Command(
@@ -76,16 +75,17 @@ def commands(bmc):
 
 
 @functools.cache
-def firmware_revision(version):
+def firmware_revision(version: str) -> tuple[int, int, bytes]:
     """Encode a version as Get Device ID does (table 20-2).
 
-    :param version: text, such as '1.4.2' or '0.0.1.dev859'
+    :param version: such as '1.4.2' or '0.0.1.dev859'
     :returns: (major, minor, auxiliary revision: 4 bytes, namely the third
         number, 0, and two bytes with the number of a development version);
         all but the major number in BCD
     """
+    match = _VERSION.match(version)
     major, *others = (
-        int(number or 0) for number in _VERSION.match(version).groups())
+        int(number or 0) for number in (match.groups() if match else (0,) * 4))
     minor, patch, development = (
         bytes.fromhex(f'{number % 10 ** digits:0{digits}}')
         for number, digits in zip(others, (2, 2, 4)))
@@ -94,10 +94,11 @@ def firmware_revision(version):
 
 class _Device:
 
-    def __init__(self, bmc) -> None:
+    def __init__(self, bmc: bmc.Bmc) -> None:
         self._bmc = bmc
 
-    def get_device_id(self, session, data):
+    def get_device_id(self, session: channel.Session,
+                      data: bytes) -> channel.Response:
         major, minor, auxiliary = firmware_revision(self._bmc.version)
         return constants.Completion.OK, bytes((
             0,                        # device id: unspecified
@@ -109,17 +110,20 @@ class _Device:
             0, 0, 0,                  # manufacturer: unspecified
             0, 0)) + auxiliary        # product: unspecified
 
-    def cold_reset(self, session, data):
+    def cold_reset(self, session: channel.Session,
+                   data: bytes) -> channel.Response:
         """End all sessions and release "set in progress" (section 20.2)."""
         self._bmc.reset(session)
         return constants.Completion.OK, b''
 
-    def warm_reset(self, session, data):
+    def warm_reset(self, session: channel.Session,
+                   data: bytes) -> channel.Response:
         """Release "set in progress"; sessions continue (section 20.3)."""
         self._bmc.warm_reset()
         return constants.Completion.OK, b''
 
-    def get_self_test_results(self, session, data):
+    def get_self_test_results(self, session: channel.Session,
+                              data: bytes) -> bytes:
         """Test whether the VM can be read (section 20.4)."""
         try:
             self._bmc.machine()
@@ -128,21 +132,22 @@ class _Device:
             return _INACCESSIBLE
         return _PASSED
 
-    def set_acpi_state(self, session, data):
+    def set_acpi_state(self, session: channel.Session, data: bytes) -> None:
         """Accept "no change" only: KubeVirt tells the state (20.6)."""
         for state in data[:2]:
             if state & 0x80 and state & 0x7f != _NO_CHANGE:
                 raise completion.RequestError(
                     constants.Completion.INVALID_FIELD)
 
-    def get_acpi_state(self, session, data):
+    def get_acpi_state(self, session: channel.Session, data: bytes) -> bytes:
         state = self._bmc.machine().power_state()
         return bytes((ACPI_STATES.get(state, _UNKNOWN), _D0))
 
-    def get_global_enables(self, session, data):
+    def get_global_enables(self, session: channel.Session,
+                           data: bytes) -> channel.Response:
         return constants.Completion.OK, bytes((GLOBAL_ENABLES,))
 
-    def get_guid(self, session, data):
+    def get_guid(self, session: channel.Session, data: bytes) -> bytes:
         """Get Device GUID and Get System GUID (20.8, 22.14).
 
         A BMC belongs to one VM and has the VM's UUID, in Redfish as well.

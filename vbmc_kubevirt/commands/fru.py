@@ -7,9 +7,12 @@ import logging
 import struct
 import threading
 import time
+import typing
 
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import fru_image
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 
@@ -26,11 +29,8 @@ WRITE_SECONDS = 30.0
 _LEVEL = constants.Privilege
 
 
-def commands(bmc):
-    """Return the commands of this module.
-
-    :param bmc: a `bmc.Bmc`
-    """
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
     fru = _Fru(bmc)
     bmc.on_reset.append(fru.reset)
     return {
@@ -45,47 +45,54 @@ def commands(bmc):
             min_length=4, modifies=True)}
 
 
+class _Written(typing.NamedTuple):
+    # An incomplete write, the period in which it was received, and its time.
+    # A reset begins a new period; it must not wait for the lock, which a write
+    # keeps during API calls.
+
+    period: object = None
+    time: float = 0.0
+    image: bytes = b''
+
+
 class _Fru:
 
-    def __init__(self, bmc) -> None:
+    def __init__(self, bmc: bmc.Bmc) -> None:
         self._bmc = bmc
         self._lock = threading.Lock()
-        # An incomplete write, with the period in which it was received and
-        # the time. A reset begins a new period; it must not wait for the lock,
-        # which a write keeps during API calls.
         self._period = object()
-        self._written = None, 0.0, b''
+        self._written = _Written()
 
     def reset(self) -> None:
         """Warm or cold reset: drop an incomplete write."""
         self._period = object()
 
-    def _image(self):
+    def _image(self) -> bytes:
         machine = self._bmc.machine()
         return fru_image.build(
             MANUFACTURER, machine.name, machine.serial(),
             machine.gates.version or '', machine.asset_tag())
 
     @staticmethod
-    def _check(data, offset: int = 0):
+    def _check(data: bytes, offset: int = 0) -> None:
         if data[0] != DEVICE:
             raise completion.RequestError(constants.Completion.NOT_PRESENT)
         if offset > fru_image.SIZE:
             raise completion.RequestError(constants.Completion.OUT_OF_RANGE)
 
-    def info(self, session, data):
+    def info(self, session: channel.Session, data: bytes) -> bytes:
         """Get FRU Inventory Area Info (34.1): accessed by bytes."""
         self._check(data)
         return struct.pack('<HB', fru_image.SIZE, 0)
 
-    def read(self, session, data):
+    def read(self, session: channel.Session, data: bytes) -> bytes:
         """Read FRU Data (34.2)."""
         _, offset, count = struct.unpack_from('<BHB', data)
         self._check(data, offset + 1)
-        found = self._image()[offset:offset + count]
-        return bytes((len(found),)) + found
+        part = self._image()[offset:offset + count]
+        return bytes((len(part),)) + part
 
-    def write(self, session, data):
+    def write(self, session: channel.Session, data: bytes) -> bytes:
         """Write FRU Data (34.3).
 
         A client writes an image in several requests, between which it is
@@ -99,25 +106,25 @@ class _Fru:
             period = self._period
             present = self._image()
             now = time.monotonic()
-            known, at, image = self._written
-            if known is not period or now - at > WRITE_SECONDS:
-                image = present
+            written = self._written
+            image = (written.image if written.period is period
+                     and now - written.time <= WRITE_SECONDS else present)
             image = image[:offset] + values + image[offset + len(values):]
-            self._written = period, now, image
+            self._written = _Written(period, now, image)
             try:
                 if fru_image.protected(image) != fru_image.protected(present):
                     raise fru_image.Invalid('a protected field')
                 if fru_image.is_complete(image):
                     self._store(fru_image.asset_tag(image),
                                 fru_image.asset_tag(present))
-                    self._written = None, 0.0, b''
+                    self._written = _Written()
             except fru_image.Invalid:
-                self._written = None, 0.0, b''
+                self._written = _Written()
                 raise completion.RequestError(
                     constants.Completion.WRITE_PROTECTED) from None
         return bytes((len(values),))
 
-    def _store(self, tag, present) -> None:
+    def _store(self, tag: str, present: str) -> None:
         # A longer tag, which Redfish can set, is not cut by a rewrite.
         if tag != present:
             self._bmc.machine().set_asset_tag(tag)

@@ -8,7 +8,12 @@ asset tag of any length fits.
 
 from __future__ import annotations
 
+import typing
+
 from vbmc_kubevirt.commands import parts
+
+#: Type code and data of a field.
+Field: typing.TypeAlias = tuple[int, bytes]
 
 #: Size of the image in bytes: room for a header and two areas whose fields
 #: are as long as possible.
@@ -37,46 +42,45 @@ class Invalid(ValueError):
     """An image cannot be read."""
 
 
-def build(manufacturer, product, serial, version, asset_tag):
-    """Return the image, `SIZE` bytes.
+def build(manufacturer: str, product: str, serial: str, version: str,
+          asset_tag: str) -> bytes:
+    """Return the image, `SIZE` bytes. What is too long is cut.
 
-    :param manufacturer: str, like the others; what is too long is cut, see
-        also `parts.printable`
     :param product: name of board and product
     :param serial: serial number of board and product
     :param version: version of the product
     :param asset_tag: asset tag of the product, '' for none
     """
-    board = _area(
+    board_area = _area(
         # Manufacturing date unspecified (section 11).
         bytes((_ENGLISH, 0, 0, 0)), manufacturer, product, serial, '', '')
-    product = _area(
+    product_area = _area(
         bytes((_ENGLISH,)), manufacturer, product, '', version, serial,
         asset_tag or EMPTY_TAG, '')
-    header = bytes((_FORMAT, 0, 0, 1, 1 + len(board) // 8, 0, 0))
-    return (_summed(header) + board + product).ljust(SIZE, b'\0')
+    header = bytes((_FORMAT, 0, 0, 1, 1 + len(board_area) // 8, 0, 0))
+    return (_summed(header) + board_area + product_area).ljust(SIZE, b'\0')
 
 
-def _area(start, *fields):
+def _area(start: bytes, *fields: str) -> bytes:
     body = start + b''.join(map(_field, fields)) + bytes((_END,))
     # With format version, length and checksum, a multiple of eight bytes.
     size = -(-(len(body) + 3) // 8) * 8
     return _summed(bytes((_FORMAT, size // 8)) + body.ljust(size - 3, b'\0'))
 
 
-def _field(text):
+def _field(text: str) -> bytes:
     data = parts.printable(text).encode('latin-1', 'replace')[:FIELD_MAX]
     if len(data) == 1:
         data += b' '
     return bytes((_ASCII | len(data),)) + data
 
 
-def _summed(data):
+def _summed(data: bytes) -> bytes:
     """Append the checksum: the sum of all bytes is zero."""
     return data + bytes((-sum(data) % 256,))
 
 
-def is_complete(image):
+def is_complete(image: bytes) -> bool:
     """Return whether the checksums of an image's areas are right."""
     try:
         board, product = _offsets(image)
@@ -86,11 +90,11 @@ def is_complete(image):
         return False
 
 
-def protected(image):
+def protected(image: bytes) -> tuple[object, ...]:
     """Return what a client must not change: all fields but the asset tag.
 
-    :param image: bytes; checksums are not checked
-    :returns: tuple
+    Checksums are not checked.
+
     :raises: `Invalid` if the image cannot be read
     """
     board, product = _offsets(image)
@@ -100,7 +104,7 @@ def protected(image):
             _fields(image, product + _PRODUCT_START, _ASSET_TAG))
 
 
-def asset_tag(image):
+def asset_tag(image: bytes) -> str:
     """Return the asset tag of an image.
 
     :raises: `Invalid` if the image cannot be read
@@ -118,7 +122,7 @@ def asset_tag(image):
     return tag
 
 
-def _offsets(image):
+def _offsets(image: bytes) -> tuple[int, int]:
     # ipmitool 1.8.19 writes a wrong offset of the MultiRecord area, which is
     # therefore ignored.
     if image[0] != _FORMAT or image[1] or image[2]:
@@ -126,21 +130,21 @@ def _offsets(image):
     return image[3] * 8, image[4] * 8
 
 
-def _area_at(image, offset):
+def _area_at(image: bytes, offset: int) -> bytes:
     area = image[offset:offset + image[offset + 1] * 8]
     if not area or offset + len(area) > len(image):
         raise Invalid('length of an area')
     return area
 
 
-def _fields(image, offset, count):
-    """Return the first fields from an offset on: tuple of (type, bytes)."""
-    found = []
+def _fields(image: bytes, offset: int, count: int) -> tuple[Field, ...]:
+    """Return the first fields from an offset on."""
+    fields: list[Field] = []
     for _ in range(count):
         if offset >= len(image) or image[offset] == _END:
             raise Invalid('fields')
         length = image[offset] & FIELD_MAX
-        found.append((image[offset] & _ASCII,
-                      image[offset + 1:offset + 1 + length]))
+        fields.append((image[offset] & _ASCII,
+                       image[offset + 1:offset + 1 + length]))
         offset += 1 + length
-    return tuple(found)
+    return tuple(fields)

@@ -8,11 +8,14 @@ on them; clients write it around all others.
 
 from __future__ import annotations
 
+from collections import abc
 import socket
 
 from sushy_kubevirt.bmc import interfaces
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import set_in_progress
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import server
@@ -39,11 +42,8 @@ _ARP_RESPONSES = 0x02
 _SUITES_MAX = 16
 
 
-def commands(bmc):
-    """Return the commands of this module.
-
-    :param bmc: a `bmc.Bmc`
-    """
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
     lan = _Lan(bmc)
     bmc.on_reset.append(lan.set_in_progress.release)
     return {
@@ -60,11 +60,12 @@ def commands(bmc):
 
 class _Lan:
 
-    def __init__(self, bmc) -> None:
+    def __init__(self, bmc: bmc.Bmc) -> None:
         self._bmc = bmc
         self.set_in_progress = set_in_progress.SetInProgress()
-        # Number: function of the session that returns the data.
-        self._parameters = {
+        # By number: returns the data.
+        self._parameters: dict[
+            int, abc.Callable[[channel.Session], bytes]] = {
             set_in_progress.PARAMETER:
                 lambda session: self.set_in_progress.data(),
             # Authentication types: support, enables for each of five levels.
@@ -99,7 +100,7 @@ class _Lan:
             26: lambda session: bytes(6),
         }
 
-    def set_parameter(self, session, data):
+    def set_parameter(self, session: channel.Session, data: bytes) -> None:
         """Set LAN Configuration Parameters (23.1)."""
         self._check(data)
         if data[1] != set_in_progress.PARAMETER:
@@ -108,7 +109,7 @@ class _Lan:
             raise completion.RequestError(_CODE.LENGTH_INVALID)
         self.set_in_progress.set(session, data[2])
 
-    def get_parameter(self, session, data):
+    def get_parameter(self, session: channel.Session, data: bytes) -> bytes:
         """Get LAN Configuration Parameters (23.2)."""
         self._check(data)
         if data[0] & 0x80:
@@ -116,19 +117,19 @@ class _Lan:
             return bytes((REVISION,))
         return bytes((REVISION,)) + self._parameters[data[1]](session)
 
-    def _check(self, data):
+    def _check(self, data: bytes) -> None:
         completion.check_channel(data[0])
         if data[1] not in self._parameters:
             raise completion.RequestError(_CODE.PARAMETER_NOT_SUPPORTED)
 
-    def _authentication(self):
+    def _authentication(self) -> bytes:
         return bytes((_MD5 * self._bmc.server.v15_login_possible(),))
 
-    def _interface(self, session):
+    def _interface(self, session: channel.Session) -> interfaces.Interface:
         return interfaces.towards(session.address)
 
 
-def _ipv4_header():
+def _ipv4_header() -> bytes:
     """Time to live, flags and type of service of this host's packets."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         return bytes((sock.getsockopt(socket.IPPROTO_IP, socket.IP_TTL),
@@ -136,7 +137,7 @@ def _ipv4_header():
                       sock.getsockopt(socket.IPPROTO_IP, socket.IP_TOS)))
 
 
-def _suite_levels():
+def _suite_levels() -> bytes:
     """Maximum privilege level of each suite of parameter 23, in nibbles."""
     level = _LEVEL.ADMINISTRATOR
     pairs = len(session20.SUITES) // 2

@@ -6,6 +6,7 @@ from __future__ import annotations
 import weakref
 
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 
 
@@ -23,17 +24,16 @@ class Writer:
     """A text that a session writes in parts, from its beginning."""
 
     def __init__(self) -> None:
-        self._session = None
+        self._session: weakref.ref[channel.Session] | None = None
         self._text = b''
 
-    def add(self, session, offset, part, most):
+    def add(self, session: channel.Session, offset: int, part: bytes,
+            most: int) -> bytes:
         """Add a part to what its session has written.
 
-        :param session: the session
         :param offset: position of the part in bytes; 0 begins a new text
-        :param part: bytes
         :param most: largest number of bytes of the whole text
-        :returns: the text so far, bytes
+        :returns: the text so far
         :raises: `completion.RequestError` if the session has not written what
             precedes the part, or the text is too long
         """

@@ -14,9 +14,12 @@ import logging
 import struct
 
 from sushy_kubevirt.machine import console
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import session20
 from vbmc_kubevirt.ipmi import sol
 
 LOG = logging.getLogger(__name__)
@@ -46,11 +49,8 @@ _NO_VLAN = 0xffff
 _LEVEL = constants.Privilege
 
 
-def commands(bmc):
-    """Return the commands of this module.
-
-    :param bmc: a `bmc.Bmc`
-    """
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
     payload = _Payload(bmc)
     return {(constants.APPLICATION, number): server.Command(
         name, completion.without_machine(handle), privilege,
@@ -78,17 +78,17 @@ def commands(bmc):
 
 class _Payload:
 
-    def __init__(self, bmc) -> None:
+    def __init__(self, bmc: bmc.Bmc) -> None:
         self._bmc = bmc
-        self._redirection = None
+        self._redirection: _Redirection | None = None
 
     @property
-    def _owner(self):
+    def _owner(self) -> session20.Session | None:
         """The session for which SOL is active, or None."""
         active = self._redirection
         return None if active is None or active.sol.closed else active.session
 
-    def _check_sol(self, session, data):
+    def _check_sol(self, session: channel.Session, data: bytes) -> None:
         """Check payload type, instance, and whether SOL may be used."""
         if data[0] & 0x3f != constants.Payload.SOL or data[1] & 0x0f != (
                 INSTANCE):
@@ -96,9 +96,9 @@ class _Payload:
         if session.privilege < self._bmc.sol.privilege:
             raise completion.RequestError(constants.Completion.ACCESS_DENIED)
 
-    def activate(self, session, data):
+    def activate(self, session: channel.Session, data: bytes) -> bytes:
         """Activate Payload (section 24.1)."""
-        if not session.rmcpp:
+        if not isinstance(session, session20.Session):
             # IPMI v1.5 has no payloads.
             raise completion.RequestError(constants.Completion.WRONG_STATE)
         self._check_sol(session, data)
@@ -117,24 +117,25 @@ class _Payload:
         return struct.pack('<IHHHH', 0, sol.PAYLOAD_MAX, sol.PAYLOAD_MAX,
                            self._bmc.client_port, _NO_VLAN)
 
-    def deactivate(self, session, data):
+    def deactivate(self, session: channel.Session, data: bytes) -> None:
         """Deactivate Payload (section 24.2), also that of another session."""
         self._check_sol(session, data)
-        if self._owner is None:
+        active = self._redirection
+        if active is None or self._owner is None:
             raise completion.RequestError(
                 constants.Completion.PAYLOAD_NOT_ACTIVE)
         taken = self._owner is not session
         if taken:
-            self._redirection.notice('Deactivated by another session.')
-        self._redirection.sol.close(notify=taken)
+            active.notice('Deactivated by another session.')
+        active.sol.close(notify=taken)
 
-    def status(self, session, data):
+    def status(self, session: channel.Session, data: bytes) -> bytes:
         """Get Payload Activation Status (section 24.4)."""
         if data[0] & 0x3f != constants.Payload.SOL:
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
         return struct.pack('<BH', INSTANCE, self._owner is not None)
 
-    def instance_info(self, session, data):
+    def instance_info(self, session: channel.Session, data: bytes) -> bytes:
         """Get Payload Instance Info (section 24.5)."""
         if data[0] & 0x3f != constants.Payload.SOL or data[1] & 0x0f != (
                 INSTANCE):
@@ -143,7 +144,7 @@ class _Payload:
         # The VM's first serial port.
         return struct.pack('<IB7x', owner.session_id if owner else 0, 1)
 
-    def _has_access(self, user_id):
+    def _has_access(self, user_id: int) -> bool:
         """Tell whether a user may activate SOL: its level suffices."""
         users = self._bmc.users
         if not 1 <= user_id <= users.id_max:
@@ -152,12 +153,12 @@ class _Payload:
         return (slot.limit != constants.NO_ACCESS and slot.messaging
                 and slot.limit >= self._bmc.sol.privilege)
 
-    def get_user_access(self, session, data):
+    def get_user_access(self, session: channel.Session, data: bytes) -> bytes:
         """Get User Payload Access (section 24.7)."""
         completion.check_channel(data[0])
         return bytes((_SOL_BIT * self._has_access(data[1] & 0x3f), 0, 0, 0))
 
-    def set_user_access(self, session, data):
+    def set_user_access(self, session: channel.Session, data: bytes) -> None:
         """Set User Payload Access (section 24.6).
 
         The privilege level alone decides; a request that changes nothing
@@ -170,12 +171,12 @@ class _Payload:
         if data[2] and has_access == bool(data[1] >> 6):
             raise completion.RequestError(constants.Completion.WRONG_STATE)
 
-    def support(self, session, data):
+    def support(self, session: channel.Session, data: bytes) -> bytes:
         """Get Channel Payload Support (section 24.8)."""
         completion.check_channel(data[0])
         return bytes((_STANDARD_TYPES, 0, _SETUP_TYPES, 0, 0, 0, 0, 0))
 
-    def version(self, session, data):
+    def version(self, session: channel.Session, data: bytes) -> bytes:
         """Get Channel Payload Version (section 24.9)."""
         completion.check_channel(data[0])
         if data[1] & 0x3f not in tuple(constants.Payload):
@@ -183,13 +184,13 @@ class _Payload:
                 constants.Completion.PAYLOAD_NOT_AVAILABLE)
         return bytes((_VERSION,))
 
-    def oem_info(self, session, data):
+    def oem_info(self, session: channel.Session, data: bytes) -> None:
         """Get Channel OEM Payload Info (section 24.10): there is none."""
         completion.check_channel(data[0])
         raise completion.RequestError(
             constants.Completion.PAYLOAD_NOT_AVAILABLE)
 
-    def encryption(self, session, data):
+    def encryption(self, session: channel.Session, data: bytes) -> None:
         """Suspend/Resume Payload Encryption (section 24.3).
 
         Encryption is always on and has a new initialization vector in each
@@ -212,8 +213,8 @@ class _Redirection:
     It ends with `sol.close()`, which the server calls when the session ends.
     """
 
-    def __init__(self, bmc, session) -> None:
-        self.session = session
+    def __init__(self, bmc: bmc.Bmc, session: session20.Session) -> None:
+        self.session: session20.Session | None = session
         self._name = bmc.name
         self.sol = sol.Sol(
             functools.partial(bmc.server.send_payload, session,
@@ -226,11 +227,11 @@ class _Redirection:
         self._task.add_done_callback(self._ended)
         LOG.info('%s: SOL activated by %s', self._name, session.address[0])
 
-    def notice(self, text) -> None:
+    def notice(self, text: str) -> None:
         """Show the user a line about the console."""
         self.sol.put(f'\r\n[{text}]\r\n'.encode(errors='replace'))
 
-    def _ended(self, task) -> None:
+    def _ended(self, task: asyncio.Task[bool]) -> None:
         if not task.cancelled() and task.exception() is not None:
             LOG.error('%s: the console failed', self._name,
                       exc_info=task.exception())
@@ -239,7 +240,7 @@ class _Redirection:
 
     # The serial port of `sol.Sol`
 
-    def accept(self, data):
+    def accept(self, data: bytes) -> int | None:
         """Pass input to the VM.
 
         :returns: number of bytes accepted; None without a connection
@@ -257,7 +258,8 @@ class _Redirection:
     def closed(self) -> None:
         """Disconnect from the VM."""
         LOG.info('%s: SOL deactivated', self._name)
-        self.session.sol = None
+        if self.session is not None:
+            self.session.sol = None
         # `set_in_progress` notices that an ended session is gone.
         self.session = None
         self._task.cancel()

@@ -6,15 +6,29 @@ from __future__ import annotations
 import operator
 import struct
 import threading
+import typing
 
 from sushy_kubevirt.bmc import shares
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 
 #: Maximum number of valid reservations.
 MAX = 64
 
-_user, _network = operator.itemgetter(1), operator.itemgetter(2)
+_user, _network = operator.attrgetter('user'), operator.attrgetter('network')
+
+
+class Reservation(typing.NamedTuple):
+    """A reservation.
+
+    :param user: name of the user
+    :param network: see `shares.network`
+    """
+
+    id: int
+    user: bytes
+    network: str
 
 
 class Reservations:
@@ -27,47 +41,46 @@ class Reservations:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Of (id, name of the user, network), the oldest first.
-        self._valid = []
+        # The oldest first.
+        self._valid: list[Reservation] = []
         self._last = 0
 
-    def reserve(self, session):
+    def reserve(self, session: channel.Session) -> bytes:
         """Make a reservation.
 
-        :param session: session of the client
         :returns: its id, two bytes
         """
         with self._lock:
             self._last = self._last % 0xFFFF + 1
-            made = self._last, session.user.name, session.network
-            valid = [*self._valid, made]
+            newest = Reservation(
+                self._last, channel.user(session).name, session.network)
+            valid = [*self._valid, newest]
             if len(valid) > MAX:
-                valid.remove(shares.surplus(valid, made, _user, _network))
+                valid.remove(shares.surplus(valid, newest, _user, _network))
             self._valid = valid
             return struct.pack('<H', self._last)
 
-    def cancel(self, but=None) -> None:
+    def cancel(self, but: int | None = None) -> None:
         """Cancel all reservations.
 
         :param but: id of one that remains valid
         """
         with self._lock:
-            self._valid = [one for one in self._valid if one[0] == but]
+            self._valid = [valid for valid in self._valid if valid.id == but]
 
-    def check(self, number):
+    def check(self, number: int) -> None:
         """Check a reservation id of a request.
 
         :raises: `completion.RequestError` if it is not valid
         """
-        if all(number != one[0] for one in self._valid):
+        if all(number != valid.id for valid in self._valid):
             raise completion.RequestError(
                 constants.Completion.RESERVATION_CANCELED)
 
 
-def part(record, offset, count):
+def part(record: bytes, offset: int, count: int) -> bytes:
     """Return the part of a record that a request asks for.
 
-    :param record: bytes
     :param offset: offset of the request
     :param count: number of bytes; FFh for the rest of the record
     :raises: `completion.RequestError` if the offset is beyond the record

@@ -10,10 +10,12 @@ from __future__ import annotations
 import functools
 import struct
 
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import reservation
 from vbmc_kubevirt.commands import sel_clock
 from vbmc_kubevirt.commands import sensor_table as table
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 
@@ -51,11 +53,8 @@ _LEVEL = constants.Privilege
 _SET_TIME = 0x29
 
 
-def commands(bmc):
-    """Return the commands of this module.
-
-    :param bmc: a `bmc.Bmc`
-    """
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
     repository, clock = _Repository(), sel_clock.SelClock(bmc)
     return {
         (constants.STORAGE, code): server.Command(
@@ -77,28 +76,28 @@ def commands(bmc):
 
 
 @functools.cache
-def records():
-    """Return the tuple of all records; the id of the first is 1."""
-    found = [_sensor(sensor) for sensor in table.READABLE]
-    found.append((_MC_LOCATOR, bytes((
+def records() -> tuple[bytes, ...]:
+    """Return all records; the id of the first is 1."""
+    bodies = [_sensor(sensor) for sensor in table.READABLE]
+    bodies.append((_MC_LOCATOR, bytes((
         ADDRESS, 0, 0, CAPABILITIES, 0, 0, 0, 0x06, 1, 0)) + _name('BMC')))
     # A logical FRU device of the BMC, number 0: of the type IPMI FRU
     # inventory (table 43-12).
-    found.append((_FRU_LOCATOR, bytes((
+    bodies.append((_FRU_LOCATOR, bytes((
         ADDRESS, 0, 0x80, 0, 0, 0x10, 0, 0x07, 1, 0)) + _name('VM')))
-    found += [_event_only(sensor) for sensor in table.EVENT_ONLY]
+    bodies += [_event_only(sensor) for sensor in table.EVENT_ONLY]
     return tuple(
         struct.pack('<HBBB', number, VERSION, type_, len(body)) + body
-        for number, (type_, body) in enumerate(found, 1))
+        for number, (type_, body) in enumerate(bodies, 1))
 
 
-def _name(text):
+def _name(text: str) -> bytes:
     """Return a type/length byte and an 8-bit ASCII text (43.15)."""
     return bytes((0xC0 | len(text),)) + text.encode('ascii')
 
 
-def _sensor(sensor):
-    """Return the body of a compact sensor record (43.2)."""
+def _sensor(sensor: table.Sensor) -> tuple[int, bytes]:
+    """Return type and body of a compact sensor record (43.2)."""
     mask = table.bits(sensor.offsets)
     return _COMPACT, struct.pack(
         '<9B3H', ADDRESS, 0, sensor.number, sensor.entity, 1,
@@ -108,8 +107,8 @@ def _sensor(sensor):
             _DISCRETE, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0)) + _name(sensor.name)
 
 
-def _event_only(sensor):
-    """Return the body of an event-only record (43.3)."""
+def _event_only(sensor: table.Sensor) -> tuple[int, bytes]:
+    """Return type and body of an event-only record (43.3)."""
     return _EVENT_ONLY, bytes((
         ADDRESS, 0, sensor.number, sensor.entity, 1, sensor.type,
         sensor.reading_type, 1, 0, 0, 0)) + _name(sensor.name)
@@ -120,32 +119,33 @@ class _Repository:
     def __init__(self) -> None:
         self._reservations = reservation.Reservations()
 
-    def info(self, session, data):
+    def info(self, session: channel.Session, data: bytes) -> bytes:
         """Get SDR Repository Info (33.9): full, as nothing can be added."""
         return struct.pack('<BHHIIB', VERSION, len(records()), 0, CHANGED,
                            CHANGED, _OPERATIONS)
 
-    def allocation(self, session, data):
+    def allocation(self, session: channel.Session, data: bytes) -> bytes:
         """Get SDR Repository Allocation Info (33.10)."""
         return struct.pack('<HHHHB', len(records()), 64, 0, 0, 1)
 
-    def reserve(self, session, data):
+    def reserve(self, session: channel.Session, data: bytes) -> bytes:
         """Reserve SDR Repository (33.11)."""
         return self._reservations.reserve(session)
 
-    def get(self, session, data):
+    def get(self, session: channel.Session, data: bytes) -> bytes:
         """Get SDR (33.12)."""
         reserved, number, offset, count = struct.unpack_from('<HHBB', data)
         if offset:
             self._reservations.check(reserved)
-        found = records()
-        number = {0: 1, 0xFFFF: len(found)}.get(number, number)
-        if number > len(found):
+        known = records()
+        number = {0: 1, 0xFFFF: len(known)}.get(number, number)
+        if number > len(known):
             raise completion.RequestError(constants.Completion.NOT_PRESENT)
-        following = number + 1 if number < len(found) else 0xFFFF
+        following = number + 1 if number < len(known) else 0xFFFF
         return struct.pack('<H', following) + reservation.part(
-            found[number - 1], offset, count)
+            known[number - 1], offset, count)
 
-    def run_initialization(self, session, data) -> bytes:
+    def run_initialization(self, session: channel.Session,
+                           data: bytes) -> bytes:
         """Run Initialization Agent (33.21): always completed."""
         return b'\x01'

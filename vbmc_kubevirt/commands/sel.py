@@ -13,11 +13,14 @@ import math
 import struct
 import threading
 import time
+import typing
 
 from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.machine import machine
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import reservation
 from vbmc_kubevirt.commands import sel_clock
@@ -49,14 +52,11 @@ _CHANNEL_SHIFT = 12
 _LEVEL = constants.Privilege
 
 
-def commands(bmc):
-    """Return the commands of this module.
-
-    :param bmc: a `bmc.Bmc`
-    """
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
     sel, clock = _Sel(bmc), sel_clock.SelClock(bmc)
     bmc.on_reset.append(sel.reset)
-    made = {
+    table = {
         (constants.STORAGE, code): server.Command(
             name, bmc.map_errors(method), level, min_length=length,
             modifies=modifies)
@@ -76,61 +76,67 @@ def commands(bmc):
              _LEVEL.USER, 0, False),
             (0x5D, 'Set SEL Time UTC Offset', clock.set_utc_offset,
              _LEVEL.OPERATOR, 2, True))}
-    made[constants.SENSOR, 0x02] = server.Command(
+    table[constants.SENSOR, 0x02] = server.Command(
         'Platform Event', bmc.map_errors(sel.platform_event),
         _LEVEL.OPERATOR, min_length=7, modifies=True)
-    return made
+    return table
 
 
 @dataclasses.dataclass(frozen=True)
 class _Records:
     """The SEL as it was read.
 
-    :param at: when, in seconds of `time.monotonic`
-    :param order: tuple of the record ids, in the order of the log
-    :param ids: {record id: its position}
-    :param keys: {`sel_records.key`: record id}
+    :param read_at: seconds of `time.monotonic`
+    :param order: the record ids, in the order of the log
+    :param ids: positions by record id
+    :param keys: record ids by `sel_records.key`
     :param data: all records, 16 bytes each
     :param added: time of the newest entry, with `clock.Clock.local_shift`
     :param erased: when the log was cleared or an entry was deleted, likewise
     """
 
-    at: float
-    order: tuple
-    ids: dict
-    keys: dict
+    read_at: float
+    order: tuple[int, ...]
+    ids: dict[int, int]
+    keys: dict[str, int]
     data: bytes
     added: float
     erased: float
 
 
+class _Known(typing.NamedTuple):
+    # Records, and the period in which they were read. A clear or a reset
+    # begins a new period without a wait for a reader.
+
+    period: object = None
+    records: _Records | None = None
+
+
 class _Sel:
 
-    def __init__(self, bmc) -> None:
+    def __init__(self, bmc: bmc.Bmc) -> None:
         self._bmc = bmc
         self._reservations = reservation.Reservations()
         self._lock = threading.Lock()
-        # Records, and the period in which they were read. A clear or a reset
-        # begins a new period without a wait for a reader.
         self._period = object()
-        self._known = None, None
+        self._known = _Known()
         # When records were erased, as far as reservations are concerned.
         self._erasing = threading.Lock()
-        self._erased = None
+        self._erased: float | None = None
 
     def reset(self) -> None:
         """Warm or cold reset."""
         self._reservations.cancel()
         self._period = object()
 
-    def _read(self, seconds):
-        """Return `_Records` that are at most some seconds old."""
+    def _read(self, seconds: float) -> _Records:
+        """Return records that are at most some seconds old."""
         with blocking.hold(self._lock):
             period = self._period
-            known, records = self._known
-            if known is not period:
-                records = None
-            if records is None or time.monotonic() - records.at > seconds:
+            records = (self._known.records if self._known.period is period
+                       else None)
+            if records is None or (
+                    time.monotonic() - records.read_at > seconds):
                 machine = self._bmc.machine()
                 log = self._bmc.log()
                 entries = log.entries(machine, fresh_seconds=0)
@@ -139,11 +145,11 @@ class _Sel:
                 records = _records(
                     entries, records, time.monotonic(),
                     log.erased_at(machine), log.clocks.of(machine).local_shift)
-                self._known = period, records
+                self._known = _Known(period, records)
                 self._notice_erasure(machine)
             return records
 
-    def _notice_erasure(self, machine) -> None:
+    def _notice_erasure(self, machine: machine.Machine) -> None:
         """Cancel all reservations if another process erased records."""
         with blocking.hold(self._erasing):
             erased = self._bmc.log().erased_at(machine)
@@ -151,7 +157,7 @@ class _Sel:
                 self._erased = erased
                 self._reservations.cancel()
 
-    def info(self, session, data):
+    def info(self, session: channel.Session, data: bytes) -> bytes:
         """Get SEL Info (31.2)."""
         records = self._read(FRESH_SECONDS)
         free = event_log.MAX_ENTRIES - len(records.ids)
@@ -160,19 +166,19 @@ class _Sel:
             sel_records.timestamp(records.added),
             sel_records.timestamp(records.erased), _OPERATIONS)
 
-    def allocation(self, session, data):
+    def allocation(self, session: channel.Session, data: bytes) -> bytes:
         """Get SEL Allocation Info (31.3), in units of a record."""
         free = event_log.MAX_ENTRIES - len(self._read(FRESH_SECONDS).ids)
         return struct.pack('<HHHHB', event_log.MAX_ENTRIES, sel_records.SIZE,
                            free, free, 1)
 
-    def reserve(self, session, data):
+    def reserve(self, session: channel.Session, data: bytes) -> bytes:
         """Reserve SEL (31.4)."""
         # Only a later erasure cancels it.
         self._notice_erasure(self._bmc.machine())
         return self._reservations.reserve(session)
 
-    def get(self, session, data):
+    def get(self, session: channel.Session, data: bytes) -> bytes:
         """Get SEL Entry (31.5)."""
         reserved, number, offset, count = struct.unpack_from('<HHBB', data)
         if offset:
@@ -184,11 +190,11 @@ class _Sel:
         return struct.pack('<H', following) + reservation.part(
             records.data[start:start + sel_records.SIZE], offset, count)
 
-    def _find(self, number):
+    def _find(self, number: int) -> tuple[_Records, int]:
         """Find the record that a request asks for.
 
         :param number: its id; 0000h for the first, FFFFh for the last
-        :returns: `_Records`, its id
+        :returns: the records, and its id
         :raises: `completion.RequestError` if there is none
         """
         records = self._read(FRESH_SECONDS if number in (_FIRST, _LAST)
@@ -199,7 +205,7 @@ class _Sel:
             raise completion.RequestError(constants.Completion.NOT_PRESENT)
         return records, number
 
-    def add(self, session, data):
+    def add(self, session: channel.Session, data: bytes) -> bytes:
         """Add SEL Entry (31.6)."""
         raw = data[:sel_records.SIZE]
         if raw[2] != sel_records.SYSTEM_EVENT and (
@@ -215,7 +221,7 @@ class _Sel:
         key = f'{name}/1'
         return struct.pack('<H', keys.get(key) or sel_records.id_of(key))
 
-    def platform_event(self, session, data) -> None:
+    def platform_event(self, session: channel.Session, data: bytes) -> None:
         """Platform Event (29.3): log an event of the client's.
 
         Its generator (table 32-1) is the address from which the client sends,
@@ -226,8 +232,8 @@ class _Sel:
             data[1:7], generator=(
                 channel.CHANNEL << _CHANNEL_SHIFT | session.requester)))
 
-    def _add(self, raw):
-        """Log a record. :returns: id of the log's entry"""
+    def _add(self, raw: bytes) -> str:
+        """Log a record; return the id of the log's entry."""
         machine = self._bmc.machine()
         name = self._bmc.log().add(
             machine, event_registry.SEL_ENTRY,
@@ -240,18 +246,18 @@ class _Sel:
         with self._lock:
             period, records = self._known
             if records is not None:
-                self._known = period, dataclasses.replace(
-                    records, at=-math.inf)
+                self._known = _Known(period, dataclasses.replace(
+                    records, read_at=-math.inf))
 
-    def delete(self, session, data):
+    def delete(self, session: channel.Session, data: bytes) -> bytes:
         """Delete SEL Entry (31.8)."""
         reserved, number = struct.unpack_from('<HH', data)
         machine = self._bmc.machine()
         self._notice_erasure(machine)
         self._reservations.check(reserved)
         records, number = self._find(number)
-        key = next(key for key, found in records.keys.items()
-                   if found == number)
+        key = next(key for key, record_id in records.keys.items()
+                   if record_id == number)
         with self._erasing:
             log = self._bmc.log()
             log.delete(machine, sel_records.entry_id(key))
@@ -261,7 +267,7 @@ class _Sel:
         self._expire()
         return struct.pack('<H', number)
 
-    def clear(self, session, data):
+    def clear(self, session: channel.Session, data: bytes) -> bytes:
         """Clear SEL (31.9)."""
         reserved, word, action = struct.unpack_from('<H3sB', data)
         machine = self._bmc.machine()
@@ -279,31 +285,32 @@ class _Sel:
         return bytes((_COMPLETED,))
 
 
-def _records(entries, previous, now, erased, shift):
-    """Make `_Records` of a log.
+def _records(entries: tuple[event_log.Entry, ...], previous: _Records | None,
+             now: float, erased: float, shift: float) -> _Records:
+    """Make the records of a log.
 
     An entry keeps its record id as long as this process runs; otherwise it
     gets the one that follows from its name, or the next that is free.
 
-    :param entries: tuple of `event_log.Entry`
-    :param previous: `_Records` made before, or None
+    :param previous: those made before
     :param erased: 0 for never
     :param shift: `clock.Clock.local_shift`
     """
     known = previous.keys if previous else {}
     keys = {sel_records.key(entry): entry for entry in entries}
-    found = {key: known[key] for key in keys if key in known}
-    used = set(found.values())
+    numbers = {key: known[key] for key in keys if key in known}
+    used = set(numbers.values())
     for key, entry in keys.items():
-        if key not in found:
+        if key not in numbers:
             number = sel_records.first_id(entry)
             while number in used:
                 number = number % sel_records.ID_MAX + 1
             used.add(number)
-            found[key] = number
-    ids = tuple(found[key] for key in keys)
+            numbers[key] = number
+    ids = tuple(numbers[key] for key in keys)
     return _Records(
-        now, ids, {number: at for at, number in enumerate(ids)}, found,
+        now, ids, {number: position for position, number in enumerate(ids)},
+        numbers,
         b''.join(sel_records.of(entry, number, shift)
                  for entry, number in zip(keys.values(), ids)),
         entries[-1].seconds + shift if entries else 0,

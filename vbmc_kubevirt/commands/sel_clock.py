@@ -11,7 +11,9 @@ import struct
 import time
 
 from sushy_kubevirt.bmc import clock
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 
 #: UTC offset "unspecified" (31.11a), taken for none.
@@ -21,32 +23,31 @@ _UNSPECIFIED = 0x07FF
 class SelClock:
     """The commands.
 
-    :param bmc: a `bmc.Bmc`
     """
 
-    def __init__(self, bmc) -> None:
+    def __init__(self, bmc: bmc.Bmc) -> None:
         self._bmc = bmc
 
-    def _clock(self):
+    def _clock(self) -> clock.Clock:
         return self._bmc.log().clocks.of(self._bmc.machine())
 
-    def get(self, session, data):
+    def get(self, session: channel.Session, data: bytes) -> bytes:
         """Get SEL Time, Get SDR Repository Time."""
         seconds = int(time.time() + self._clock().local_shift)
         return struct.pack('<I', max(0, min(seconds, clock.MAX_SECONDS)))
 
-    def set(self, session, data):
+    def set(self, session: channel.Session, data: bytes) -> None:
         """Set SEL Time, Set SDR Repository Time."""
         seconds = struct.unpack_from('<I', data)[0] - 60 * self._clock().offset
         if not clock.MIN_SECONDS <= seconds <= clock.MAX_SECONDS:
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
         self._bmc.log().clocks.set(self._bmc.machine(), seconds=seconds)
 
-    def get_utc_offset(self, session, data):
+    def get_utc_offset(self, session: channel.Session, data: bytes) -> bytes:
         """Get SEL Time UTC Offset (31.11a), in minutes."""
         return struct.pack('<h', self._clock().offset)
 
-    def set_utc_offset(self, session, data):
+    def set_utc_offset(self, session: channel.Session, data: bytes) -> None:
         """Set SEL Time UTC Offset (31.11b), in minutes."""
         offset, = struct.unpack_from('<h', data)
         if offset == _UNSPECIFIED:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import typing
 
+from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.bmc import event_registry as registry
 from sushy_kubevirt.machine import power_state
 from vbmc_kubevirt.commands import sensor_table as table
@@ -31,12 +33,24 @@ _REVISION = 0x04
 _DEASSERTED = 0x80
 _UNSPECIFIED = 0xFF
 
+
+class State(typing.NamedTuple):
+    """A state of a sensor that an entry of the log becomes.
+
+    :param offset: offset of the sensor's event/reading type
+    :param deasserted: whether the state ended
+    """
+
+    sensor: table.Sensor
+    offset: int
+    deasserted: bool = False
+
+
 _SEVERITIES = {'OK': table.INFORMATIONAL, 'Warning': table.NON_CRITICAL,
                'Critical': table.CRITICAL}
 _DRIVES = {'Cd': table.CD, 'USBStick': table.USB_STICK}
 
-# Message: sensor, offset, whether it is deasserted.
-_EVENTS = {message.id: event for message, event in (
+_EVENTS = {message.id: State(*state) for message, state in (
     (registry.POWERED_ON, (table.POWER, table.POWER_OFF, True)),
     (registry.POWERED_OFF, (table.POWER, table.POWER_OFF, False)),
     (registry.POWERING_ON,
@@ -75,11 +89,10 @@ _IMPAIRMENTS = {
 }
 
 
-def system_event(sensor, offset, deasserted: bool = False, data2=None,
-                 data3=None):
+def system_event(sensor: table.Sensor, offset: int, deasserted: bool = False,
+                 data2: int | None = None, data3: int | None = None) -> bytes:
     """Return bytes 11 to 16 of a system event's record.
 
-    :param sensor: a `sensor_table.Sensor`
     :param offset: offset of the sensor's event/reading type
     :param deasserted: whether the state ended
     :param data2: event data 2 as the sensor type defines it, or None
@@ -95,22 +108,22 @@ def system_event(sensor, offset, deasserted: bool = False, data2=None,
         _UNSPECIFIED if data3 is None else data3))
 
 
-def raw_system_event(event, generator=GENERATOR):
+def raw_system_event(event: bytes, generator: int = GENERATOR) -> bytes:
     """Return a record without id and time, see `stamped`.
 
-    :param event: bytes from `system_event`, or of a Platform Event Message
+    :param event: from `system_event`, or of a Platform Event Message
     :param generator: generator id
     """
     return bytes(2) + struct.pack(
         '<BIHB', SYSTEM_EVENT, 0, generator, _REVISION) + event
 
 
-def is_timestamped(raw):
+def is_timestamped(raw: bytes) -> bool:
     """Return whether a record's type has a timestamp (table 32-1)."""
     return raw[2] == SYSTEM_EVENT or OEM_FIRST <= raw[2] < 0xE0
 
 
-def stamped(raw, record_id, seconds):
+def stamped(raw: bytes, record_id: int, seconds: float) -> bytes:
     """Return a record with its id and, if its type has one, its time.
 
     :param raw: 16 bytes
@@ -122,17 +135,15 @@ def stamped(raw, record_id, seconds):
     return raw
 
 
-def timestamp(seconds):
+def timestamp(seconds: float) -> bytes:
     """Return a time as four bytes; FFFFFFFFh if it is none."""
     return struct.pack('<I', int(seconds) if 0 < seconds < 0xFFFFFFFF
                        else 0xFFFFFFFF)
 
 
-def of(entry, record_id, shift: float = 0.0):
+def of(entry: event_log.Entry, record_id: int, shift: float = 0.0) -> bytes:
     """Return the 16 bytes of an entry's record.
 
-    :param entry: an `event_log.Entry`
-    :param record_id: its record id
     :param shift: `clock.Clock.local_shift`
     """
     raw = entry.raw
@@ -141,7 +152,7 @@ def of(entry, record_id, shift: float = 0.0):
     return stamped(raw, record_id, entry.seconds + shift)
 
 
-def _event(entry):
+def _event(entry: event_log.Entry) -> bytes:
     severity = _SEVERITIES[entry.severity]
     if entry.message_id == registry.KUBERNETES.id:
         return system_event(
@@ -159,7 +170,7 @@ def _event(entry):
         entry.message_id, (table.EVENT, severity, False)))
 
 
-def first_id(entry):
+def first_id(entry: event_log.Entry) -> int:
     """Return the record id that an entry gets unless another one has it.
 
     It depends on the Event and its count alone, so a restarted BMC, and
@@ -168,17 +179,17 @@ def first_id(entry):
     return id_of(key(entry))
 
 
-def id_of(text):
+def id_of(text: str) -> int:
     """Return the record id that follows from a `key`."""
     digest = hashlib.sha256(text.encode()).digest()
     return int.from_bytes(digest[:2]) % ID_MAX + 1
 
 
-def key(entry) -> str:
+def key(entry: event_log.Entry) -> str:
     """Return what identifies an occurrence of an entry."""
     return f'{entry.id}/{entry.count}'
 
 
-def entry_id(found):
+def entry_id(entry_key: str) -> str:
     """Return the id of the entry that a `key` belongs to."""
-    return found.rpartition('/')[0]
+    return entry_key.rpartition('/')[0]

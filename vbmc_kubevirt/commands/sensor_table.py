@@ -8,13 +8,17 @@ sensor has a number or thresholds. Sensor types and offsets are those of table
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
-from typing import Callable
+import typing
 
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import power_state
 from vbmc_kubevirt.commands import chassis
+
+if typing.TYPE_CHECKING:
+    from vbmc_kubevirt import bmc
 
 #: Event/reading type codes (table 42-1): offsets of the sensor type itself,
 #: and of severities.
@@ -54,9 +58,8 @@ class Sensor:
     :param type: sensor type
     :param entity: entity id
     :param offsets: offsets that may be set
-    :param read: function of a `bmc.Bmc` that returns the offsets that are set
-        now, without an API call; None for a sensor that only appears in
-        entries of the log
+    :param read: returns the offsets that are set now, without an API call;
+        None for a sensor that only appears in entries of the log
     :param reading_type: event/reading type code
     """
 
@@ -64,12 +67,12 @@ class Sensor:
     name: str
     type: int
     entity: int
-    offsets: tuple
-    read: Callable | None = None
+    offsets: tuple[int, ...]
+    read: abc.Callable[[bmc.Bmc], abc.Iterable[int]] | None = None
     reading_type: int = SPECIFIC
 
 
-def _power(bmc):
+def _power(bmc: bmc.Bmc) -> abc.Iterator[int]:
     machine = bmc.machine()
     if machine.power_state() not in chassis.POWERED:
         yield POWER_OFF
@@ -77,7 +80,7 @@ def _power(bmc):
         yield POWER_CONTROL_FAILURE
 
 
-def _acpi(bmc):
+def _acpi(bmc: bmc.Bmc) -> abc.Iterator[int]:
     machine = bmc.machine()
     state = machine.power_state()
     if machine.node_lost():
@@ -88,18 +91,19 @@ def _acpi(bmc):
         yield S0_WORKING if state in chassis.POWERED else S5_SOFT_OFF
 
 
-def _os_boot(bmc):
+def _os_boot(bmc: bmc.Bmc) -> abc.Iterator[int]:
     target = bmc.machine().booted_from()
     if target in _BOOTED:
         yield _BOOTED[target]
 
 
-def _watchdog(bmc):
+def _watchdog(bmc: bmc.Bmc) -> tuple[int, ...]:
     return bmc.watchdog_events()
 
 
-def _medium(device):
-    def read(bmc):
+def _medium(device: media.Device
+            ) -> abc.Callable[[bmc.Bmc], abc.Iterator[int]]:
+    def read(bmc: bmc.Bmc) -> abc.Iterator[int]:
         medium = bmc.machine().medium(device.id)
         if medium is not None:
             yield (FAULT if medium.state is media.State.FAILED
@@ -107,12 +111,12 @@ def _medium(device):
     return read
 
 
-def _node(bmc):
+def _node(bmc: bmc.Bmc) -> abc.Iterator[int]:
     if bmc.machine().node_lost():
         yield ACCESS_DEGRADED
 
 
-def _disks(bmc):
+def _disks(bmc: bmc.Bmc) -> abc.Iterator[int]:
     if chassis.drive_fault(bmc.machine()):
         yield DRIVE_FAULT
 
@@ -141,7 +145,8 @@ RESTART = Sensor(0x23, 'Boot', 0x1D, _BOARD,
 HTTP_BOOT = Sensor(0x24, 'HTTP Boot', 0x21, _BAY, (FAULT, INSTALLED))
 
 
-def _severity(number, name, type_: int = 0x12, entity=_BOARD):
+def _severity(number: int, name: str, type_: int = 0x12,
+              entity: int = _BOARD) -> Sensor:
     return Sensor(number, name[:NAME_MAX], type_, entity,
                   (OK, NON_CRITICAL, CRITICAL, INFORMATIONAL),
                   reading_type=SEVERITY)
@@ -188,6 +193,6 @@ EVENT_ONLY = (BMC, VM, LOGIN, RESTART, HTTP_BOOT, POWER_CHANGE, BOOT_SET,
 BY_NUMBER = {sensor.number: sensor for sensor in READABLE}
 
 
-def bits(offsets):
+def bits(offsets: abc.Iterable[int]) -> int:
     """Return a bit mask of offsets."""
     return sum(1 << offset for offset in set(offsets))

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import struct
 
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import sensor_table as table
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 
@@ -19,11 +21,8 @@ _RESERVED = 0x8000
 _LEVEL = constants.Privilege
 
 
-def commands(bmc):
-    """Return the commands of this module.
-
-    :param bmc: a `bmc.Bmc`
-    """
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
     sensors = _Sensors(bmc)
     return {
         (constants.SENSOR, code): server.Command(
@@ -53,42 +52,43 @@ def commands(bmc):
 
 class _Sensors:
 
-    def __init__(self, bmc) -> None:
+    def __init__(self, bmc: bmc.Bmc) -> None:
         self._bmc = bmc
 
     @staticmethod
-    def _sensor(data):
+    def _sensor(data: bytes) -> table.Sensor:
         sensor = table.BY_NUMBER.get(data[0])
         if sensor is None:
             raise completion.RequestError(constants.Completion.NOT_PRESENT)
         return sensor
 
-    def _states(self, data):
-        return struct.pack('<H', _RESERVED | table.bits(
-            self._sensor(data).read(self._bmc)))
+    def _states(self, data: bytes) -> int:
+        read = self._sensor(data).read
+        return table.bits(read(self._bmc)) if read else 0
 
-    def reading(self, session, data):
+    def reading(self, session: channel.Session, data: bytes) -> bytes:
         """Get Sensor Reading (35.14)."""
-        return bytes((0, _ENABLED)) + self._states(data)
+        return bytes((0, _ENABLED)) + struct.pack(
+            '<H', _RESERVED | self._states(data))
 
-    def event_status(self, session, data):
+    def event_status(self, session: channel.Session, data: bytes) -> bytes:
         """Get Sensor Event Status (35.13): sensors rearm themselves, so it is
         that of the present states.
         """
-        return bytes((_ENABLED,)) + struct.pack('<H', table.bits(
-            self._sensor(data).read(self._bmc))) + bytes(2)
+        return bytes((_ENABLED,)) + struct.pack(
+            '<H', self._states(data)) + bytes(2)
 
-    def type(self, session, data):
+    def type(self, session: channel.Session, data: bytes) -> bytes:
         """Get Sensor Type (35.16)."""
         sensor = self._sensor(data)
         return bytes((sensor.type, sensor.reading_type))
 
-    def event_enable(self, session, data):
+    def event_enable(self, session: channel.Session, data: bytes) -> bytes:
         """Get Sensor Event Enable (35.11): all events."""
         mask = table.bits(self._sensor(data).offsets)
         return bytes((_ENABLED,)) + struct.pack('<HH', mask, mask)
 
-    def set_event_enable(self, session, data):
+    def set_event_enable(self, session: channel.Session, data: bytes) -> None:
         """Set Sensor Event Enable (35.10): accepted if nothing changes.
 
         The log is the same for all protocols, so a sensor's entries cannot be
@@ -100,17 +100,17 @@ class _Sensors:
             raise completion.RequestError(
                 constants.Completion.ILLEGAL_FOR_SENSOR)
 
-    def rearm(self, session, data) -> None:
+    def rearm(self, session: channel.Session, data: bytes) -> None:
         """Re-arm Sensor Events (35.12): sensors do it themselves."""
         self._sensor(data)
 
-    def fixed(self, session, data):
+    def fixed(self, session: channel.Session, data: bytes) -> None:
         """Set Sensor Type (35.15): the types are fixed."""
         self._sensor(data)
         raise completion.RequestError(
             constants.Completion.ILLEGAL_FOR_SENSOR)
 
-    def not_numeric(self, session, data):
+    def not_numeric(self, session: channel.Session, data: bytes) -> None:
         """Thresholds, hysteresis and factors: no sensor has a number."""
         self._sensor(data)
         raise completion.RequestError(

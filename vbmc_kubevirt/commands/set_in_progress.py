@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 
 #: Number of the parameter in each group.
@@ -22,13 +23,13 @@ class SetInProgress:
     """Who holds "set in progress" of one group of parameters."""
 
     def __init__(self) -> None:
-        self._owner = None
+        self._owner: weakref.ref[channel.Session] | None = None
 
     def release(self) -> None:
         """Set it to "set complete"."""
         self._owner = None
 
-    def set(self, session, value):
+    def set(self, session: channel.Session, value: int) -> None:
         """Give it to one session, until that session ends.
 
         :param value: the parameter's data, a byte
@@ -46,10 +47,10 @@ class SetInProgress:
         elif value == _COMPLETE:
             self._owner = None
 
-    def data(self):
+    def data(self) -> bytes:
         """Return the parameter's data."""
         return bytes((_IN_PROGRESS if self._holder() is not None
                       else _COMPLETE,))
 
-    def _holder(self):
-        return self._owner and self._owner()
+    def _holder(self) -> channel.Session | None:
+        return None if self._owner is None else self._owner()

@@ -7,12 +7,14 @@ most of them from KubeVirt, and clients can write names and URLs.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
-from typing import Callable
-
+from sushy_kubevirt.machine import machine
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import parts
 from vbmc_kubevirt.commands import set_in_progress
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 
@@ -40,13 +42,12 @@ BLOCKS = -(-(_HEAD + LENGTH_MAX) // _BLOCK)
 class String:
     """A string parameter.
 
-    :param known: function of a `machine.Machine` that returns the value while
-        no client has written one
+    :param known: returns the value while no client has written one
     :param name: its name in `attributes.system_info`; '' if it is not kept
     :param volatile: what a client has written is valid for one run of the VM
     """
 
-    known: Callable
+    known: abc.Callable[[machine.Machine], str]
     name: str = ''
     volatile: bool = False
 
@@ -64,11 +65,8 @@ STRINGS = {
 }
 
 
-def commands(bmc):
-    """Return the commands of this module.
-
-    :param bmc: a `bmc.Bmc`
-    """
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
     info = _SystemInfo(bmc)
     bmc.on_reset.append(info.set_in_progress.release)
     return {
@@ -81,22 +79,17 @@ def commands(bmc):
     }
 
 
-def encode(text):
-    """Encode a string with its head (table 22-16c).
-
-    :param text: str; see `parts.printable`
-    :returns: encoding, length, and the string, as bytes
-    """
+def encode(text: str) -> bytes:
+    """Encode a string with its head, encoding and length (table 22-16c)."""
     text = parts.printable(text)
     data = text.encode()[:LENGTH_MAX].decode(errors='ignore').encode()
     return bytes((_LATIN_1 if text.isascii() else _UTF_8, len(data))) + data
 
 
-def decode(data):
+def decode(data: bytes) -> str | None:
     """Decode a string with its head (table 22-16c).
 
-    :param data: bytes from `_HEAD` on
-    :returns: str; None while the string is incomplete
+    :returns: None while the string is incomplete
     :raises: `completion.RequestError` for another encoding, and characters
         that are not printable
     """
@@ -117,15 +110,15 @@ def decode(data):
 
 class _SystemInfo:
 
-    def __init__(self, bmc) -> None:
+    def __init__(self, bmc: bmc.Bmc) -> None:
         self._bmc = bmc
         self.set_in_progress = set_in_progress.SetInProgress()
         self._writers = {number: parts.Writer() for number in STRINGS}
         # Volatile strings: the run of the VM in which they were written, and
         # the text.
-        self._volatile = {}
+        self._volatile: dict[int, tuple[str, str]] = {}
 
-    def set_parameter(self, session, data):
+    def set_parameter(self, session: channel.Session, data: bytes) -> None:
         """Set System Info Parameters (22.14a).
 
         A string takes effect when its last block has been written.
@@ -155,7 +148,7 @@ class _SystemInfo:
         else:
             machine.set_system_info(string.name, text)
 
-    def get_parameter(self, session, data):
+    def get_parameter(self, session: channel.Session, data: bytes) -> bytes:
         """Get System Info Parameters (22.14b)."""
         self._check(data[1])
         if data[0] & 0x80:
@@ -169,21 +162,22 @@ class _SystemInfo:
         start = data[2] * _BLOCK
         return bytes((REVISION, data[2])) + text[start:start + _BLOCK]
 
-    def _text(self, number):
+    def _text(self, number: int) -> str:
         machine, string = self._bmc.machine(), STRINGS[number]
         if string.volatile:
-            run, text = self._volatile.get(number, (None, ''))
+            run, text = self._volatile.get(number, ('', ''))
             written = text if run == _run(machine) else ''
         else:
-            written = string.name and machine.system_info(string.name)
+            written = (machine.system_info(string.name) if string.name
+                       else '')
         return written or string.known(machine)
 
-    def _check(self, parameter):
+    def _check(self, parameter: int) -> None:
         if parameter not in (set_in_progress.PARAMETER, *STRINGS):
             raise completion.RequestError(_CODE.PARAMETER_NOT_SUPPORTED)
 
 
-def _run(machine):
+def _run(machine: machine.Machine) -> str:
     """Return the uid of a machine's VMI, '' while it has none."""
     _vm, vmi = machine.objects()
     return vmi['metadata']['uid'] if vmi else ''

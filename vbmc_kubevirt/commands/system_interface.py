@@ -7,6 +7,8 @@ not as unknown.
 
 from __future__ import annotations
 
+from vbmc_kubevirt import bmc
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 
@@ -24,10 +26,11 @@ _COMMANDS = (
 )
 
 
-def commands(bmc):
-    """Return the commands of this module.
+def _refuse(session: channel.Session, data: bytes) -> channel.Response:
+    return constants.Completion.ACCESS_DENIED, b''
 
-    :param bmc: a `bmc.Bmc`
-    """
-    return {(netfn, number): server.Command(name, None, constants.NEVER)
+
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
+    return {(netfn, number): server.Command(name, _refuse, constants.NEVER)
             for netfn, number, name in _COMMANDS}

@@ -12,9 +12,12 @@ replaces the user meanwhile, the command is refused with D5h.
 from __future__ import annotations
 
 import hmac
+import typing
 
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt.commands import completion
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 
@@ -27,11 +30,8 @@ _NAME_SIZE, _PASSWORD_SIZES = constants.USERNAME_MAX, (16, 20)
 _DISABLE, _ENABLE, _SET, _TEST = range(4)
 
 
-def commands(bmc):
-    """Return the commands of this module.
-
-    :param bmc: a `bmc.Bmc`
-    """
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
     users = _Users(bmc)
     return {
         (constants.APPLICATION, 0x43): server.Command(
@@ -54,15 +54,15 @@ def commands(bmc):
 
 class _Users:
 
-    def __init__(self, bmc) -> None:
+    def __init__(self, bmc: bmc.Bmc) -> None:
         self._bmc = bmc
 
     @property
-    def _users(self):
+    def _users(self) -> bmc_users.BmcUsers:
         return self._bmc.users
 
-    def _slot(self, data, newest: bool = False):
-        """Return the `bmc_users.Slot` of a byte with a user id.
+    def _slot(self, data: int, newest: bool = False) -> bmc_users.Slot:
+        """Return what a byte with a user id names.
 
         :param newest: for commands that may change it
         """
@@ -71,12 +71,13 @@ class _Users:
             raise completion.RequestError(constants.Completion.INVALID_FIELD)
         return self._users.slot(id_, newest)
 
-    def _change(self, session, slot, **values):
+    def _change(self, session: channel.Session, slot: bmc_users.Slot,
+                **values: typing.Any) -> None:
         if slot.fixed:
             raise completion.RequestError(constants.Completion.WRONG_STATE)
-        self._users.change(slot, session.user, **values)
+        self._users.change(slot, channel.user(session), **values)
 
-    def get_access(self, session, data):
+    def get_access(self, session: channel.Session, data: bytes) -> bytes:
         completion.check_channel(data[0])
         slot = self._slot(data[1])
         slots = [self._users.slot(id_)
@@ -88,7 +89,7 @@ class _Users:
             sum(one.fixed for one in slots),
             slot.messaging << 4 | slot.limit))
 
-    def set_access(self, session, data):
+    def set_access(self, session: channel.Session, data: bytes) -> None:
         """Set User Access.
 
         Link authentication and the session limit of the optional fourth byte
@@ -97,7 +98,7 @@ class _Users:
         """
         completion.check_channel(data[0])
         slot = self._slot(data[1], newest=True)
-        values = {}
+        values: dict[str, typing.Any] = {}
         limit = data[2] & 0x0f
         try:
             role = bmc_users.role_of(limit)
@@ -119,19 +120,19 @@ class _Users:
         if values:
             self._change(session, slot, **values)
 
-    def get_name(self, session, data):
+    def get_name(self, session: channel.Session, data: bytes) -> bytes:
         return self._slot(data[0]).name.ljust(_NAME_SIZE, b'\0')
 
-    def set_name(self, session, data) -> None:
+    def set_name(self, session: channel.Session, data: bytes) -> None:
         slot = self._slot(data[0], newest=True)
         name = data[1:].partition(b'\0')[0]
         if not name and not slot.fixed:
             # Also one that has no name yet.
-            self._users.delete(slot, session.user)
+            self._users.delete(slot, channel.user(session))
         elif name != slot.name:
             self._change(session, slot, name=_text(name))
 
-    def set_password(self, session, data):
+    def set_password(self, session: channel.Session, data: bytes) -> None:
         slot, operation = self._slot(data[0], newest=True), data[1] & 0x03
         size = _PASSWORD_SIZES[data[0] >> 7]
         if operation in (_DISABLE, _ENABLE):
@@ -154,7 +155,7 @@ class _Users:
                 else constants.Completion.WRONG_PASSWORD)
 
 
-def _text(data):
+def _text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:

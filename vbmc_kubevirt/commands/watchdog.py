@@ -7,6 +7,7 @@ one that acts although its client could not reach it.
 
 from __future__ import annotations
 
+from collections import abc
 import datetime
 import logging
 import threading
@@ -15,12 +16,15 @@ import time
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
+from vbmc_kubevirt import bmc
 from vbmc_kubevirt.commands import chassis
 from vbmc_kubevirt.commands import completion
 from vbmc_kubevirt.commands import sel_records
 from vbmc_kubevirt.commands import sensor_table
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
+from vbmc_kubevirt.ipmi import timer
 from vbmc_kubevirt import restart_cause
 
 LOG = logging.getLogger(__name__)
@@ -44,11 +48,8 @@ _LEVEL = constants.Privilege
 _CODE = constants.Completion
 
 
-def commands(bmc):
-    """Return the commands of this module.
-
-    :param bmc: a `bmc.Bmc`
-    """
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Return the commands of this module."""
     watchdog = Watchdog(bmc)
     bmc.on_reset.append(watchdog.stop)
     bmc.watchdog_events = watchdog.events
@@ -65,37 +66,37 @@ def commands(bmc):
 class Watchdog:
     """The watchdog timer of a BMC. Thread-safe.
 
-    :param bmc: a `bmc.Bmc`
-    :param now: function that returns a monotonic time in seconds
+    :param now: returns a monotonic time in seconds
     """
 
-    def __init__(self, bmc, now=time.monotonic) -> None:
+    def __init__(self, bmc: bmc.Bmc,
+                 now: abc.Callable[[], float] = time.monotonic) -> None:
         self._bmc = bmc
         self._now = now
         self._lock = threading.RLock()
-        # Data of the last Set Watchdog Timer; None before the first.
-        self._settings = None
+        # Data of the last Set Watchdog Timer; b'' before the first.
+        self._settings = b''
         # Time of expiry; None while the timer is stopped.
-        self._deadline = None
-        self._timer = None
+        self._deadline: float | None = None
+        self._timer: timer.Timer | None = None
         # Changes with each start and stop.
         self._generation = 0
         # Generations that have expired and wait for their action.
-        self._expired = set()
+        self._expired: set[int] = set()
         self._flags = 0
-        self._expired_action = None
+        self._expired_action: int | None = None
 
     # Commands (27.5 to 27.7)
 
-    def reset(self, session, data):
+    def reset(self, session: channel.Session, data: bytes) -> None:
         """Reset Watchdog Timer: start it, from the beginning."""
         with self._lock:
-            if self._settings is None:
+            if not self._settings:
                 raise completion.RequestError(_CODE.WATCHDOG_NOT_SET)
             self._notice_expiry()
             self._start()
 
-    def set(self, session, data):
+    def set(self, session: channel.Session, data: bytes) -> None:
         """Set Watchdog Timer. There are no pre-timeout interrupts."""
         use, action, interrupt = data[0] & 7, data[1] & 7, data[1] >> 4 & 7
         if use not in USES or action not in ACTIONS or interrupt:
@@ -104,14 +105,14 @@ class Watchdog:
             self._notice_expiry()
             running = self._deadline is not None
             self.stop()
-            self._settings = bytes(data[:6])
+            self._settings = data[:6]
             self._flags &= ~data[3]
             if not self._flags:
                 self._expired_action = None
             if running and data[0] & _DO_NOT_STOP:
                 self._start()
 
-    def get(self, session, data):
+    def get(self, session: channel.Session, data: bytes) -> bytes:
         """Get Watchdog Timer."""
         with self._lock:
             self._notice_expiry()
@@ -134,7 +135,7 @@ class Watchdog:
                 self._timer.cancel()
                 self._timer = None
 
-    def events(self):
+    def events(self) -> tuple[int, ...]:
         """Return the state of the sensor Watchdog 2.
 
         :returns: offsets of table 42-3: of the action that was taken, until
@@ -165,7 +166,7 @@ class Watchdog:
             self._flags |= 1 << (self._settings[0] & 7)
             self._expired_action = self._settings[1] & 7
 
-    def _expire(self, generation, settings) -> None:
+    def _expire(self, generation: int, settings: bytes) -> None:
         with self._lock:
             if generation == self._generation and self._deadline is not None:
                 # The timer may be early by a fraction of a millisecond.
@@ -183,7 +184,7 @@ class Watchdog:
         if not settings[0] & _DO_NOT_LOG:
             self._log(settings, when)
 
-    def _log(self, settings, when) -> None:
+    def _log(self, settings: bytes, when: datetime.datetime) -> None:
         use, action = settings[0] & 7, settings[1] & 7
         event = sel_records.system_event(
             sensor_table.WATCHDOG, action, data2=use)
@@ -196,7 +197,7 @@ class Watchdog:
         except errors.MachineError as exc:
             self._bmc.record_error(exc)
 
-    def _act(self, action, generation, attempt: int = 1) -> None:
+    def _act(self, action: int, generation: int, attempt: int = 1) -> None:
         reset_type = ACTIONS[action][1]
         # What has expired is done whatever a client sets meanwhile; only the
         # attempts that follow end then.

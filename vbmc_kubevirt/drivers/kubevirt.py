@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
+import argparse
+from collections import abc
 import gc
 import multiprocessing
 import os
 import re
 import signal
 import stat
+import typing
+
+if typing.TYPE_CHECKING:
+    from vbmc_kubevirt import config
+    from vbmc_kubevirt import entries
 
 #: RFC 1123: a namespace is a label, a VM's name a subdomain.
 _LABEL = r'[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?'
@@ -21,7 +28,7 @@ CALL_SECONDS = 4
 FIRST_CALL_SECONDS = 30
 
 
-def _path(text):
+def _path(text: str) -> str:
     return os.path.abspath(os.path.expanduser(text))
 
 
@@ -31,7 +38,7 @@ class Driver:
     options = chosen = ('namespace', 'kubeconfig', 'context')
 
     @staticmethod
-    def add_arguments(parser) -> None:
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             '--namespace', default=None,
             help='Namespace of a KubeVirt VM, which can also be given as '
@@ -57,11 +64,12 @@ class Driver:
         self._vm_check = vm_check
         self._upstream = upstream
         self._settings = config.load()
-        self._processes = {}
+        self._processes: dict[
+            tuple[str | None, str | None], BmcProcessHandle] = {}
 
     # Adding entries
 
-    def check(self, entry):
+    def check(self, entry: entries.Entry) -> entries.Entry:
         self._check_credentials(entry)
         if entry['kubeconfig']:
             self._check_kubeconfig(entry['kubeconfig'])
@@ -79,8 +87,8 @@ class Driver:
             raise self._upstream.VirtualBMCError(str(exc))
         return entry | {'namespace': namespace}
 
-    def _split(self, entry):
-        """:returns: (namespace, name); namespace is None if not given"""
+    def _split(self, entry: entries.Entry) -> tuple[str | None, str]:
+        """Return namespace, None if it is not given, and name."""
         domain_name, chosen = entry['domain_name'], entry['namespace']
         namespace, slash, name = domain_name.rpartition('/')
         if slash and chosen and namespace != chosen:
@@ -94,10 +102,10 @@ class Driver:
             raise self._error(f'{name!r} is not a valid VM name')
         return namespace, name
 
-    def _error(self, text):
+    def _error(self, text: str) -> Exception:
         return self._upstream.VirtualBMCError(text)
 
-    def _check_credentials(self, entry):
+    def _check_credentials(self, entry: entries.Entry) -> None:
         """Check that IPMI and the config file's format can hold them."""
         for option, limit in (('username', self._constants.USERNAME_MAX),
                               ('password', self._constants.PASSWORD_MAX)):
@@ -112,7 +120,7 @@ class Driver:
                     f'The {option} must not have leading or trailing spaces '
                     'or control characters')
 
-    def _check_kubeconfig(self, path):
+    def _check_kubeconfig(self, path: str) -> None:
         """Reject kubeconfigs that other users may have written.
 
         Any local user can connect to the daemon's port and name a path, and
@@ -132,7 +140,7 @@ class Driver:
 
     # Serving entries
 
-    def start(self, entry) -> bool:
+    def start(self, entry: entries.Entry) -> bool:
         name = entry['domain_name']
         if not entry.get('namespace'):
             raise self._error('The entry has no namespace')
@@ -142,7 +150,7 @@ class Driver:
         process.start(entry)
         return True
 
-    def _process_for(self, entry):
+    def _process_for(self, entry: entries.Entry) -> BmcProcessHandle:
         key = (entry.get('kubeconfig') or self._settings.kubeconfig,
                entry.get('context') or self._settings.context)
         process = self._processes.get(key)
@@ -154,12 +162,11 @@ class Driver:
                 _serve, *key, self._settings, self._error)
         return process
 
-    def _find(self, name):
-        for process in self._processes.values():
-            if process.serves(name):
-                return process
+    def _find(self, name: str) -> BmcProcessHandle | None:
+        return next((process for process in self._processes.values()
+                     if process.serves(name)), None)
 
-    def stop(self, name) -> bool:
+    def stop(self, name: str) -> bool:
         process = self._find(name)
         if process is not None:
             process.stop(name)
@@ -168,7 +175,7 @@ class Driver:
                 self._processes.pop(key).kill()
         return process is not None
 
-    def state(self, name):
+    def state(self, name: str) -> tuple[str, str]:
         process = self._find(name)
         if process is None or not process.alive():
             return (self._upstream.ERROR,
@@ -184,7 +191,7 @@ class Driver:
             self._processes.popitem()[1].kill()
 
 
-def _serve(*arguments) -> None:
+def _serve(*arguments: typing.Any) -> None:
     """Run the child process.
 
     Its modules are imported after the fork: importing them in the daemon
@@ -204,17 +211,17 @@ class BmcProcessHandle:
     """Parent's side of a `bmc_process.BmcProcess`: starts and calls it.
 
     :param main: function that the child runs
-    :param kubeconfig: path, or None
-    :param context: context name, or None
-    :param settings: `config.Settings`
-    :param make_error: function of a text that returns the exception to raise
+    :param kubeconfig: path
+    :param context: context name
+    :param make_error: returns the exception to raise for a text
     """
 
-    def __init__(self, main, kubeconfig, context, settings,
-                 make_error) -> None:
+    def __init__(self, main: abc.Callable[..., None], kubeconfig: str | None,
+                 context: str | None, settings: config.Settings,
+                 make_error: abc.Callable[[str], Exception]) -> None:
         self._make_error = make_error
         self._timeout = FIRST_CALL_SECONDS
-        self.entries = set()
+        self.entries: set[str] = set()
         fork = multiprocessing.get_context('fork')
         self._pipe, child_pipe = fork.Pipe()
         # Exclude shared objects from garbage collection in the child, which
@@ -233,28 +240,28 @@ class BmcProcessHandle:
         gc.unfreeze()
         child_pipe.close()
 
-    def alive(self):
-        """:returns: whether the process runs"""
+    def alive(self) -> bool:
+        """Return whether the process runs."""
         return self._process.is_alive()
 
-    def serves(self, name) -> bool:
-        """:returns: whether the process serves an entry"""
+    def serves(self, name: str) -> bool:
+        """Return whether the process serves an entry."""
         return name in self.entries
 
-    def start(self, entry):
+    def start(self, entry: entries.Entry) -> None:
         """Serve an entry; raises an error if its port cannot be opened."""
         problem = self.call('start', entry)
         if problem is not None:
             raise self._make_error(problem)
         self.entries.add(entry['domain_name'])
 
-    def stop(self, name) -> None:
+    def stop(self, name: str) -> None:
         """Stop serving an entry."""
         self.entries.discard(name)
         if self.alive():
             self.call('stop', name)
 
-    def call(self, name, *arguments):
+    def call(self, name: str, *arguments: typing.Any) -> typing.Any:
         """Call a method of the `bmc_process.BmcProcess`.
 
         A process that does not respond in time is killed; `Driver.start`

@@ -3,7 +3,13 @@
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
+from multiprocessing import process
+import typing
+
+if typing.TYPE_CHECKING:
+    from vbmc_kubevirt import entries
 
 
 class Driver:
@@ -16,7 +22,7 @@ class Driver:
     chosen = ('libvirt_sasl_username', 'libvirt_sasl_password')
 
     @staticmethod
-    def add_arguments(parser) -> None:
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
         """Add nothing: ``vbmc`` defines libvirt's options itself."""
 
     def __init__(self) -> None:
@@ -25,13 +31,13 @@ class Driver:
         from vbmc_kubevirt import upstream
         self._upstream = upstream
         self._udp = udp
-        self._processes = {}
+        self._processes: dict[str, process.BaseProcess] = {}
 
-    def check(self, entry):
+    def check(self, entry: entries.Entry) -> entries.Entry:
         self._upstream.check_libvirt(entry)
         return entry
 
-    def start(self, entry) -> bool:
+    def start(self, entry: entries.Entry) -> bool:
         name = entry['domain_name']
         process = self._processes.get(name)
         if process is not None and process.is_alive():
@@ -50,7 +56,7 @@ class Driver:
         self._processes[name] = process
         return True
 
-    def stop(self, name) -> bool:
+    def stop(self, name: str) -> bool:
         process = self._processes.pop(name, None)
         if process is None:
             return False
@@ -59,7 +65,7 @@ class Driver:
         process.kill()
         return True
 
-    def state(self, name):
+    def state(self, name: str) -> tuple[str, str]:
         process = self._processes.get(name)
         if process is not None and process.is_alive():
             return self._upstream.RUNNING, ''

@@ -7,12 +7,27 @@ returns (completion code, response data).
 
 from __future__ import annotations
 
+from collections import abc
 import functools
 import struct
+import typing
 
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
+from vbmc_kubevirt.ipmi import session15
 from vbmc_kubevirt.ipmi import session20
+from vbmc_kubevirt.ipmi import users
+
+#: A session of either version, and a response: completion code, data.
+Session: typing.TypeAlias = session15.Session | session20.Session
+Response: typing.TypeAlias = tuple[int, bytes]
+
+#: What handles a command; the session is None outside of one.
+Sessionless: typing.TypeAlias = abc.Callable[[Session | None, bytes], Response]
+Handler: typing.TypeAlias = abc.Callable[[Session, bytes], Response]
+
+#: Network function and command.
+Code: typing.TypeAlias = tuple[int, int]
 
 #: The LAN channel, and the number that stands for the channel in use.
 CHANNEL, THIS_CHANNEL = 1, 0x0E
@@ -21,10 +36,12 @@ CHANNEL, THIS_CHANNEL = 1, 0x0E
 _MD5 = 1 << packet.AUTH_MD5
 
 
-def authentication_capabilities(v15_enabled, session, data):
+def authentication_capabilities(
+        v15_enabled: abc.Callable[[], bool], session: Session | None,
+        data: bytes) -> Response:
     """Get Channel Authentication Capabilities (section 22.13).
 
-    :param v15_enabled: function that returns whether IPMI v1.5 login is
+    :param v15_enabled: returns whether IPMI v1.5 login is
         possible now
     """
     if len(data) < 2:
@@ -38,7 +55,7 @@ def authentication_capabilities(v15_enabled, session, data):
         0x02 | served if extended else 0, 0, 0, 0, 0))
 
 
-def session_challenge(data):
+def session_challenge(data: bytes) -> Response:
     """Parse Get Session Challenge (section 22.16).
 
     :returns: (completion code, user name padded with zeros to 16 bytes)
@@ -50,7 +67,7 @@ def session_challenge(data):
     return constants.Completion.OK, data[1:17]
 
 
-def cipher_suites(session, data):
+def cipher_suites(session: Session | None, data: bytes) -> Response:
     """Get Channel Cipher Suites (section 22.15.1)."""
     if len(data) < 3:
         return constants.Completion.LENGTH_INVALID, b''
@@ -64,7 +81,7 @@ def cipher_suites(session, data):
         (CHANNEL,)) + records[first:first + 16]
 
 
-def set_session_privilege_level(session, data):
+def set_session_privilege_level(session: Session, data: bytes) -> Response:
     """Set Session Privilege Level (section 22.18)."""
     if not data:
         return constants.Completion.LENGTH_INVALID, b''
@@ -78,12 +95,13 @@ def set_session_privilege_level(session, data):
     return constants.Completion.OK, bytes((session.privilege,))
 
 
-def close_session(active, session, data):
+def close_session(active: abc.Iterable[Session], session: Session,
+                  data: bytes) -> tuple[int, Session | None]:
     """Parse Close Session (section 22.19).
 
     Only an administrator may close sessions of others.
 
-    :param active: iterable of the established sessions
+    :param active: the established sessions
     :param session: the session that sent the request
     :returns: (completion code, session to end or None)
     """
@@ -91,17 +109,18 @@ def close_session(active, session, data):
         return constants.Completion.LENGTH_INVALID, None
     number, = struct.unpack_from('<I', data)
     if number:
-        found = [one for one in active if one.session_id == number]
+        targets = [other for other in active if other.session_id == number]
         unknown = constants.Completion.INVALID_SESSION_ID
     else:
-        found = [one for one in active if data[4:5] == bytes((one.handle,))]
+        targets = [other for other in active
+                   if data[4:5] == bytes((other.handle,))]
         unknown = constants.Completion.INVALID_SESSION_HANDLE
-    if not found:
+    if not targets:
         return unknown, None
-    if (found[0] is not session
+    if (targets[0] is not session
             and session.privilege < constants.Privilege.ADMINISTRATOR):
         return constants.Completion.ACCESS_DENIED, None
-    return constants.Completion.OK, found[0]
+    return constants.Completion.OK, targets[0]
 
 
 #: Commands that establish an IPMI v1.5 session; handled by `server`.
@@ -127,22 +146,29 @@ NAMES = {
 }
 
 
-def system_guid(guid, session, data):
+def user(session: Session) -> users.User:
+    """Return the user of an established session, which always has one."""
+    assert session.user is not None
+    return session.user
+
+
+def system_guid(guid: abc.Callable[[], bytes], session: Session | None,
+                data: bytes) -> Response:
     """Get System GUID (section 22.14) outside of a session.
 
-    :param guid: function that returns 16 bytes, zeros while it is unknown
+    :param guid: returns 16 bytes, zeros while it is unknown
     """
-    found = guid()
-    if not any(found):
+    known = guid()
+    if not any(known):
         return constants.Completion.NODE_BUSY, b''
-    return constants.Completion.OK, found
+    return constants.Completion.OK, known
 
 
-def sessionless_commands(v15_enabled):
+def sessionless_commands(
+        v15_enabled: abc.Callable[[], bool]) -> dict[Code, Sessionless]:
     """Commands that are served alike in and outside of a session.
 
     :param v15_enabled: see `authentication_capabilities`
-    :returns: dict of (network function, command) to handler
     """
     return {
         (constants.APPLICATION, 0x38): functools.partial(
@@ -151,12 +177,13 @@ def sessionless_commands(v15_enabled):
     }
 
 
-def session_commands(v15_enabled):
+def session_commands(
+        v15_enabled: abc.Callable[[], bool]) -> dict[Code, Handler]:
     """Commands that are valid in a session at any privilege level.
 
     :param v15_enabled: see `authentication_capabilities`
-    :returns: dict of (network function, command) to handler
     """
-    return sessionless_commands(v15_enabled) | {
+    return {
+        **sessionless_commands(v15_enabled),
         (constants.APPLICATION, 0x3B): set_session_privilege_level,
     }

@@ -2,6 +2,7 @@
 """Constants of the IPMI specification used by several modules."""
 
 import enum
+import typing
 
 #: UDP port of IPMI (section 13.1.2).
 PORT = 623
@@ -14,7 +15,8 @@ PASSWORD_MAX = 20
 #: cluster, as machine options. ``ipmitool`` sends a request four times in ten
 #: seconds and then reports the BMC as unreachable; "node busy" before that is
 #: more useful. On a busy node packets are a second or two under way.
-CLUSTER_DEADLINES = {'write_deadline': 7.0, 'read_deadline': 4.0}
+CLUSTER_DEADLINES: dict[str, typing.Any] = {
+    'write_deadline': 7.0, 'read_deadline': 4.0}
 
 
 class Completion(enum.IntEnum):

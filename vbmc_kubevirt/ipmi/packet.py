@@ -11,6 +11,9 @@ import dataclasses
 import struct
 import typing
 
+#: Address of a client, as `socket.recvfrom` returns it.
+Address: typing.TypeAlias = tuple[typing.Any, ...]
+
 #: RMCP version 1.0, no acknowledgement requested, class IPMI (table 13-1).
 RMCP = b'\x06\x00\xff\x07'
 
@@ -75,11 +78,9 @@ class Packet:
     trailer: bytes
 
 
-def parse(data):
+def parse(data: bytes) -> Packet:
     """Parse an RMCP datagram.
 
-    :param data: bytes
-    :returns: `Packet`
     :raises: `Malformed`
     """
     if len(data) < 14 or not data.startswith(RMCP):
@@ -99,7 +100,7 @@ def parse(data):
                   data[4:], data[16 + length:])
 
 
-def _parse_v15(data):
+def _parse_v15(data: bytes) -> Packet:
     sequence, session_id = _V15.unpack_from(data, 5)
     secured = data[4] == AUTH_MD5
     start = 13 + _CODE_LENGTH * secured
@@ -116,13 +117,13 @@ def _parse_v15(data):
                   signed_v15(session_id, sequence, payload), data[13:start])
 
 
-def signed_v15(session_id, sequence, payload):
+def signed_v15(session_id: int, sequence: int, payload: bytes) -> bytes:
     """Data covered by the code of an IPMI v1.5 packet (section 22.17.1)."""
     return (struct.pack('<I', session_id) + payload
             + struct.pack('<I', sequence))
 
 
-def ping(tag):
+def ping(tag: int) -> bytes:
     """Build a presence ping (section 13.2.3).
 
     :param tag: message tag, 0 to 254; repeated in the pong
@@ -130,10 +131,9 @@ def ping(tag):
     return _ASF + bytes((_PING, tag, 0, 0))
 
 
-def parse_ping(data):
+def parse_ping(data: bytes) -> int | None:
     """Parse a presence ping.
 
-    :param data: datagram
     :returns: its message tag; None for any other packet
     """
     # Accept any RMCP sequence number. FFh alone requests no acknowledgement,
@@ -144,13 +144,13 @@ def parse_ping(data):
     return None
 
 
-def pong(tag):
+def pong(tag: int) -> bytes:
     """Build a presence pong (section 13.2.4)."""
     return _ASF + bytes((_PONG, tag, 0, len(_PRESENCE))) + _PRESENCE
 
 
-def wrap_v15(payload, session_id: int = 0, sequence: int = 0,
-             code: bytes = b''):
+def wrap_v15(payload: bytes, session_id: int = 0, sequence: int = 0,
+             code: bytes = b'') -> bytes:
     """Wrap a message in an IPMI v1.5 header.
 
     :param code: authentication code, 16 bytes; empty outside a session
@@ -160,8 +160,8 @@ def wrap_v15(payload, session_id: int = 0, sequence: int = 0,
             + bytes((len(payload),)) + payload)
 
 
-def wrap(payload_type, payload, session_id: int = 0, sequence: int = 0,
-         secured: bool = False):
+def wrap(payload_type: int, payload: bytes, session_id: int = 0,
+         sequence: int = 0, secured: bool = False) -> bytes:
     """Wrap a payload in an RMCP+ header.
 
     :param secured: the payload is encrypted and a session trailer follows
@@ -172,7 +172,7 @@ def wrap(payload_type, payload, session_id: int = 0, sequence: int = 0,
         payload_type, session_id, sequence, len(payload)) + payload
 
 
-def checksum(data):
+def checksum(data: bytes) -> int:
     """Two's complement of the sum modulo 256 (section 13.8)."""
     return -sum(data) & 0xff
 
@@ -194,10 +194,9 @@ class Request(typing.NamedTuple):
     data: bytes
 
 
-def parse_request(payload):
+def parse_request(payload: bytes) -> Request:
     """Parse an IPMI request message.
 
-    :returns: `Request`
     :raises: `Malformed` if it is too short, has a wrong checksum or is a
         response
     """
@@ -213,7 +212,7 @@ def parse_request(payload):
         data=bytes(payload[6:-1]))
 
 
-def response(request, code, data: bytes = b''):
+def response(request: Request, code: int, data: bytes = b'') -> bytes:
     """Build the response message to a request (figure 13-4).
 
     :param code: completion code

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import collections
+from collections import abc
+from concurrent import futures
 import contextlib
 import functools
 import logging
+import socket
 import struct
+import typing
 
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
@@ -22,6 +26,7 @@ from vbmc_kubevirt.ipmi import session15
 from vbmc_kubevirt.ipmi import session20
 from vbmc_kubevirt.ipmi import session_tables
 from vbmc_kubevirt.ipmi import timer
+from vbmc_kubevirt.ipmi import users
 
 LOG = logging.getLogger(__name__)
 
@@ -55,43 +60,45 @@ READ_MAX = 64
 DATAGRAM_MAX = 1024
 
 
-class Command(collections.namedtuple(
-        'Command', 'name handler privilege min_length modifies inline begun',
-        defaults=(0, False, False, None))):
+T = typing.TypeVar('T')
+
+
+class Command(typing.NamedTuple):
     """An IPMI command that the BMC supports.
 
     :ivar name: name in the specification (appendix G); label in metrics
-    :ivar handler: function of (session, data) that returns (completion code,
-        response data). `bmc.Bmc` wraps methods that return response data
-        alone. It runs in a thread and may block, except in an attempt, see
-        `Server`
-    :ivar privilege: `constants.Privilege` that the session needs, or
-        `constants.NEVER`
+    :ivar handler: `bmc.Bmc` wraps methods that return response data alone.
+        It runs in a thread and may block, except in an attempt, see `Server`
+    :ivar privilege: that the session needs; or `constants.NEVER`
     :ivar min_length: minimum number of request data bytes
     :ivar modifies: the command changes the VM: run it once even if the
         request is repeated, and never two at a time
     :ivar inline: the handler does not block and is not attempted: run it in
         the event loop
-    :ivar begun: function of (session, data) that returns whether the effect of
-        a command that changes the VM shows, for one that has not ended in
-        time; it must not block
+    :ivar begun: returns whether the effect of a command that changes the VM
+        shows, for one that has not ended in time; it must not block
     """
 
-    __slots__ = ()
+    name: str
+    handler: channel.Handler
+    privilege: int
+    min_length: int = 0
+    modifies: bool = False
+    inline: bool = False
+    begun: abc.Callable[[channel.Session, bytes], bool] | None = None
 
 
 class Server:
     """IPMI over LAN on one UDP port.
 
     :param name: BMC name for log messages
-    :param users: `users.Users`. Asked for every packet and every second: a
-        session ends when its user has changed.
-    :param commands: dict of (network function, command) to `Command`
-    :param guid: function that returns the managed system's GUID, 16 bytes
+    :param users: asked for every packet and every second: a session ends when
+        its user has changed
+    :param guid: returns the managed system's GUID, 16 bytes
     :param readers: executor for commands that do not modify the VM
     :param writers: executor for commands that do
-    :param attempt: function of a handler and its arguments that calls it in
-        the event loop, for commands that do not modify the VM. Its exception
+    :param attempt: calls a handler with its arguments in the event loop, for
+        commands that do not modify the VM. Its exception
         means that the handler would block, or has failed, and is to be
         repeated in a thread
     :ivar responses: Counter of (network function, command, completion code);
@@ -102,19 +109,25 @@ class Server:
         suite
     """
 
-    def __init__(self, name, users, commands, guid, readers, writers,
-                 attempt) -> None:
+    def __init__(self, name: str, users: users.Users,
+                 commands: abc.Mapping[channel.Code, Command],
+                 guid: abc.Callable[[], bytes], readers: futures.Executor,
+                 writers: futures.Executor,
+                 attempt: abc.Callable[..., typing.Any]) -> None:
         self.name = name
-        self.responses = collections.Counter()
+        self.responses: collections.Counter[
+            tuple[int | None, int | None, int]] = collections.Counter()
         #: Datagrams read before other tasks of the loop run, and seconds
         #: until the next are read then.
-        self.read_max, self.read_pause = READ_MAX, 0
+        self.read_max = READ_MAX
+        self.read_pause = 0.0
         self.sessions_opened = self.sessions_refused = 0
         self._users = users
         self._commands = commands
         self._guid = guid
-        self._sessionless_commands = channel.sessionless_commands(
-            self.v15_login_possible) | {
+        self._sessionless_commands: dict[
+            channel.Code, channel.Sessionless] = {
+                **channel.sessionless_commands(self.v15_login_possible),
                 channel.SYSTEM_GUID: functools.partial(
                     channel.system_guid, guid)}
         self._session_commands = channel.session_commands(
@@ -124,37 +137,40 @@ class Server:
         self._attempt = attempt
         self._sessions = session_tables.SessionTables(
             self._user_unchanged, lambda: self._loop.time())
-        self._loop = None
-        self._socket = None
-        self._write_lock = self._reads = None
+        # These four are set by `start`.
+        self._loop: asyncio.AbstractEventLoop
+        self._socket: socket.socket
+        self._write_lock: asyncio.Lock
+        self._reads: asyncio.Semaphore
         # The last request for a change whose command was run.
-        self._writing = None
+        self._writing: packet.Request | None = None
         self._finishing = False
         self._stopped = False
-        self._tasks = set()
-        self._logged_exceptions = set()
+        self._tasks: set[asyncio.Task[typing.Any]] = set()
+        self._logged_exceptions: set[type[Exception]] = set()
         self._next_log_at = 0.0
 
     # Work without a request
 
-    def run_later(self, seconds, function):
+    def run_later(self, seconds: float,
+                  function: abc.Callable[[], object]) -> timer.Timer:
         """Run a function later, as a command that changes the VM. Thread-safe.
 
         Nothing is run after `finish` or `stop` was called.
 
-        :param function: takes no parameters, may block
-        :returns: `timer.Timer`
+        :param function: may block
         """
         timed = timer.Timer(self._loop)
         self._loop.call_soon_threadsafe(timed.arm, seconds, functools.partial(
             self._run, function))
         return timed
 
-    def _run(self, function, timed) -> None:
+    def _run(self, function: abc.Callable[[], object],
+             timed: timer.Timer) -> None:
         if not (timed.cancelled or self._finishing or self._stopped):
             self._task(self._run_function(function))
 
-    async def _run_function(self, function) -> None:
+    async def _run_function(self, function: abc.Callable[[], object]) -> None:
         try:
             async with self._write_lock:
                 await self._loop.run_in_executor(self._writers, function)
@@ -163,7 +179,7 @@ class Server:
 
     # Sockets and tasks
 
-    def start(self, sock) -> None:
+    def start(self, sock: socket.socket) -> None:
         """Serve a bound socket; call it in the serving event loop.
 
         :param sock: non-blocking UDP socket; closed by `stop`
@@ -174,7 +190,7 @@ class Server:
         self._socket = sock
         self._loop.add_reader(sock, self._read)
 
-    async def finish(self, seconds) -> None:
+    async def finish(self, seconds: float) -> None:
         """Complete running commands, reject new ones, then stop.
 
         :param seconds: timeout for running commands
@@ -226,12 +242,8 @@ class Server:
         if not self._stopped:
             self._loop.add_reader(self._socket, self._read)
 
-    def receive(self, data, address) -> None:
-        """Process a datagram.
-
-        :param data: bytes
-        :param address: sender, as `socket.recvfrom` returns it
-        """
+    def receive(self, data: bytes, address: packet.Address) -> None:
+        """Process a datagram of the sender with that address."""
         try:
             tag = packet.parse_ping(data)
             if tag is None:
@@ -248,32 +260,30 @@ class Server:
                 LOG.exception('%s: packet dropped, unexpected error',
                               self.name)
 
-    def _send(self, data, address) -> None:
+    def _send(self, data: bytes, address: packet.Address) -> None:
         try:
             self._socket.sendto(data, address)
         except OSError as exc:
             # IPMI clients retry lost datagrams.
             LOG.debug('%s: %s', self.name, exc)
 
-    def _log_limited(self, text, *arguments) -> None:
+    def _log_limited(self, text: str, *arguments: object) -> None:
         """Log what unauthenticated clients cause, at most once a second."""
         now = self._loop.time()
         if now >= self._next_log_at:
             self._next_log_at = now + 1
             LOG.info('%s: ' + text, self.name, *arguments)
 
-    def send_payload(self, session, payload_type, payload) -> None:
-        """Send a payload to the client of an established session.
-
-        :param payload_type: `constants.Payload`
-        :param payload: bytes
-        """
+    def send_payload(self, session: session20.Session, payload_type: int,
+                     payload: bytes) -> None:
+        """Send a payload to the client of an established session."""
         if session.session_id in self._sessions.established:
             self._send(session.wrap(payload, payload_type), session.address)
 
     # Sessions
 
-    def _receive(self, received, address):
+    def _receive(self, received: packet.Packet,
+                 address: packet.Address) -> None:
         if received.session_id and (received.rmcpp or received.authenticated):
             session = self._sessions.established.get(received.session_id)
             if session is None and not received.rmcpp:
@@ -293,6 +303,7 @@ class Server:
                     session, packet.parse_request(payload), new)
             elif new:
                 self._sessions.store(self._sessions.established, session)
+                assert session.sol is not None
                 session.sol.receive(payload)
         elif received.session_id or received.authenticated \
                 or received.encrypted:
@@ -304,7 +315,8 @@ class Server:
         elif not self._finishing:
             self._handshake(received, address)
 
-    def _handshake(self, received, address):
+    def _handshake(self, received: packet.Packet,
+                   address: packet.Address) -> None:
         payload, tables = received.payload, self._sessions
         if len(payload) < 8:
             raise packet.Malformed()
@@ -346,11 +358,12 @@ class Server:
             return
         self._send(packet.wrap(*answer), address)
 
-    def v15_login_possible(self):
-        """:returns: whether any user can log in with IPMI v1.5"""
+    def v15_login_possible(self) -> bool:
+        """Return whether any user can log in with IPMI v1.5."""
         return any(map(session15.login_possible, self._users.all()))
 
-    def _challenge(self, request, address):
+    def _challenge(self, request: packet.Request,
+                   address: packet.Address) -> channel.Response:
         """Get Session Challenge of IPMI v1.5 (section 22.16)."""
         if self._finishing:
             raise packet.Malformed()
@@ -365,11 +378,12 @@ class Server:
             data = struct.pack('<I', session.session_id) + session.challenge
         return code, data
 
-    def _activate(self, received, address):
+    def _activate(self, received: packet.Packet,
+                  address: packet.Address) -> None:
         """Activate Session of IPMI v1.5 (section 22.17)."""
         session = self._sessions.requested.get(received.session_id)
-        if (session is None or session.rmcpp or session.address != address
-                or self._finishing):
+        if (not isinstance(session, session15.Session)
+                or session.address != address or self._finishing):
             raise packet.Malformed()
         self._check_user(session)
         # A challenge is valid for one attempt.
@@ -392,29 +406,29 @@ class Server:
         # Cache the response in case it is lost.
         self._respond(session, request, answer, keep=True)
 
-    def _establish(self, session) -> None:
+    def _establish(self, session: channel.Session) -> None:
         self.sessions_opened += 1
         self._sessions.establish(session)
         LOG.debug('%s: session with %s', self.name, session.address[0])
 
-    def active_sessions(self):
-        """Return the established sessions; call it in the event loop.
+    def active_sessions(self) -> list[channel.Session]:
+        """Return the established sessions, ordered by handle.
 
-        :returns: list of sessions, ordered by handle
+        Call it in the event loop.
         """
         return sorted(self._sessions.established.values(),
                       key=lambda session: session.handle)
 
-    def end_session(self, session) -> None:
+    def end_session(self, session: channel.Session) -> None:
         """Drop a session and its SOL; call it in the event loop."""
         self._sessions.end(session)
 
     @property
-    def sessions(self):
+    def sessions(self) -> int:
         """Number of established sessions."""
         return len(self._sessions.established)
 
-    def _user_unchanged(self, session) -> bool:
+    def _user_unchanged(self, session: channel.Session) -> bool:
         """Drop a session whose user was changed or removed.
 
         :returns: whether the session is kept
@@ -427,19 +441,21 @@ class Server:
                           session.address[0])
         return False
 
-    def _check_user(self, session):
+    def _check_user(self, session: channel.Session) -> None:
         if not self._user_unchanged(session):
             raise packet.Malformed()
 
     @property
-    def command_names(self):
-        """:returns: dict of (network function, command) to name"""
-        return channel.NAMES | {code: command.name for code, command
-                                in self._commands.items()}
+    def command_names(self) -> dict[tuple[int | None, int | None], str]:
+        """Names of all commands, in the specification."""
+        return dict([*channel.NAMES.items(), *(
+            (code, command.name) for code, command
+            in self._commands.items())])
 
     # Commands
 
-    def _handle_sessionless(self, rmcpp, request, address):
+    def _handle_sessionless(self, rmcpp: bool, request: packet.Request,
+                            address: packet.Address) -> None:
         """Handle a command sent outside of a session (appendix G)."""
         code = request.netfn, request.command
         if code == channel.CHALLENGE and not rmcpp:
@@ -455,7 +471,8 @@ class Server:
         self._send(packet.wrap(constants.Payload.IPMI, message) if rmcpp
                    else packet.wrap_v15(message), address)
 
-    def _handle_in_session(self, session, request, new) -> None:
+    def _handle_in_session(self, session: channel.Session,
+                           request: packet.Request, new: bool) -> None:
         """Handle a verified command of an established session."""
         answered = session.response_cache.get(request)
         if request in session.pending or not new and answered is None:
@@ -476,9 +493,9 @@ class Server:
             self._respond(session, request, handle(session, request.data))
             return
         if code == channel.CLOSE:
-            code, target = channel.close_session(
+            completion, target = channel.close_session(
                 self._sessions.established.values(), session, request.data)
-            self._respond(session, request, (code, b''))
+            self._respond(session, request, (completion, b''))
             if target is not None:
                 self.end_session(target)
             return
@@ -509,14 +526,16 @@ class Server:
             session.pending.add(request)
             self._task(self._execute(session, request, command))
 
-    def _may_wait(self, session):
+    def _may_wait(self, session: channel.Session) -> bool:
         """Return whether a session may have a further request in progress."""
         return len(session.pending) < PENDING_MAX and sum(
-            len(one.pending) for one in self._sessions.established.values()
-            if one.user.name == session.user.name) < USER_PENDING_MAX
+            len(other.pending) for other
+            in self._sessions.established.values()
+            if other.user == session.user) < USER_PENDING_MAX
 
-    def _attempted(self, session, request, command) -> bool:
-        """Respond to a command without a thread. :returns: whether it did"""
+    def _attempted(self, session: channel.Session, request: packet.Request,
+                   command: Command) -> bool:
+        """Respond to a command without a thread, if that is possible."""
         try:
             answer = self._attempt(command.handler, session, request.data)
         except Exception:
@@ -525,7 +544,8 @@ class Server:
         self._respond(session, request, answer)
         return True
 
-    async def _execute(self, session, request, command) -> None:
+    async def _execute(self, session: channel.Session,
+                       request: packet.Request, command: Command) -> None:
         """Run a command in a thread; respond within RESPONSE_SECONDS."""
         work = self._task(self._run_handler(session, request, command))
         done, _pending = await asyncio.wait({work}, timeout=RESPONSE_SECONDS)
@@ -539,7 +559,8 @@ class Server:
             # A client that repeats its request gets the result.
             self._keep(session, request, await work)
 
-    def _early_answer(self, session, request, command):
+    def _early_answer(self, session: channel.Session, request: packet.Request,
+                      command: Command) -> channel.Response:
         """Return the answer to a command that has not ended in time."""
         if command.begun is not None and self._writing is request:
             with contextlib.suppress(Exception):
@@ -547,8 +568,9 @@ class Server:
                     return constants.Completion.OK, b''
         return constants.Completion.TIMEOUT, b''
 
-    async def _run_handler(self, session, request, command):
-        """:returns: (completion code, data)"""
+    async def _run_handler(self, session: channel.Session,
+                           request: packet.Request,
+                           command: Command) -> channel.Response:
         try:
             if command.modifies:
                 async with self._write_lock:
@@ -567,13 +589,15 @@ class Server:
                           request.netfn)
             return constants.Completion.UNSPECIFIED, b''
 
-    def _task(self, coroutine):
+    def _task(self, coroutine: abc.Coroutine[typing.Any, typing.Any, T]
+              ) -> asyncio.Task[T]:
         task = self._loop.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _respond(self, session, request, answer, keep: bool = False) -> None:
+    def _respond(self, session: channel.Session, request: packet.Request,
+                 answer: channel.Response, keep: bool = False) -> None:
         message = packet.response(request, *answer)
         if not session.rmcpp and len(message) > packet.V15_MESSAGE_MAX:
             answer = constants.Completion.TOO_MUCH_REQUESTED, b''
@@ -583,15 +607,18 @@ class Server:
             self._keep(session, request, answer)
         self._send(session.wrap(message), session.address)
 
-    def _keep(self, session, request, answer) -> None:
+    def _keep(self, session: channel.Session, request: packet.Request,
+              answer: channel.Response) -> None:
         """Keep the answer for repetitions of a request."""
         session.response_cache[request] = (
             self._loop.time(), packet.response(request, *answer))
         if len(session.response_cache) > CACHED_RESPONSES_MAX:
             session.response_cache.popitem(last=False)
 
-    def _count(self, request, answer) -> None:
-        code = request.netfn, request.command
+    def _count(self, request: packet.Request,
+               answer: channel.Response) -> None:
+        code: tuple[int | None, int | None] = (
+            request.netfn, request.command)
         if (code not in self._commands and code not in self._session_commands
                 and code not in (channel.CHALLENGE, channel.ACTIVATE,
                                  channel.CLOSE)):

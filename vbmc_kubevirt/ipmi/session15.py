@@ -20,6 +20,7 @@ from sushy_kubevirt.bmc import shares
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
 from vbmc_kubevirt.ipmi import session20
+from vbmc_kubevirt.ipmi import users
 
 #: Size of the key in bytes; a longer password disables IPMI v1.5.
 KEY_LENGTH = 16
@@ -32,12 +33,8 @@ except ValueError:
     _ALLOWED = False
 
 
-def login_possible(user):
-    """Check whether IPMI v1.5 can authenticate a user.
-
-    :param user: `users.User`
-    :returns: bool
-    """
+def login_possible(user: users.User) -> bool:
+    """Check whether IPMI v1.5 can authenticate a user."""
     return _ALLOWED and user.enabled and len(user.password) <= KEY_LENGTH
 
 
@@ -46,7 +43,7 @@ class Session:
 
     :param address: client address; packets from others are rejected
     :param session_id: id of the challenge and of the session, not 0
-    :param user: `users.User`; None for an unknown user name. For None, and
+    :param user: None for an unknown user name. For None, and
         for a user who cannot use IPMI v1.5, the key is random, so that no
         response fits: refusing the challenge would reveal that the user does
         not exist.
@@ -56,22 +53,25 @@ class Session:
     """
 
     rmcpp = False
-    sol = None
+    #: Serial over LAN needs IPMI v2.0.
+    sol: None = None
 
     __slots__ = ('address', 'network', 'session_id', 'used', 'user', 'handle',
                  'pending', 'response_cache', 'requester', 'privilege',
                  'privilege_limit', 'challenge', '_key', '_sent', '_window',
                  '__weakref__')
 
-    def __init__(self, address, session_id, user) -> None:
+    def __init__(self, address: packet.Address, session_id: int,
+                 user: users.User | None) -> None:
         self.address = address
         self.network = shares.network(address[0])
         self.session_id = session_id
         self.used = 0.0
         self.user = user
         self.handle = 0
-        self.pending = set()
-        self.response_cache = collections.OrderedDict()
+        self.pending: set[packet.Request] = set()
+        self.response_cache: collections.OrderedDict[
+            packet.Request, tuple[float, bytes]] = collections.OrderedDict()
         self.requester = 0
         self.privilege = self.privilege_limit = 0
         self.challenge = os.urandom(16)
@@ -82,10 +82,9 @@ class Session:
         self._sent = 0
         self._window = session20.SequenceWindow()
 
-    def check(self, received):
+    def check(self, received: packet.Packet) -> bytes:
         """Verify the authentication code of a packet.
 
-        :param received: `packet.Packet`
         :returns: payload
         :raises: `packet.Malformed`
         """
@@ -94,7 +93,7 @@ class Session:
             raise packet.Malformed()
         return received.payload
 
-    def activate(self, data):
+    def activate(self, data: bytes) -> tuple[int, bytes]:
         """Process Activate Session (section 22.17) of a verified packet.
 
         :param data: request data
@@ -109,6 +108,8 @@ class Session:
         level = data[1] & 0x0f
         if data[0] & 0x0f != packet.AUTH_MD5 or not level:
             return constants.Completion.INVALID_FIELD, b''
+        # Without a user no packet has passed `check`.
+        assert self.user is not None
         if level > self.user.limit:
             return constants.Completion.LEVEL_EXCEEDS_USER, b''
         if not self._sent:
@@ -121,15 +122,14 @@ class Session:
         return constants.Completion.OK, struct.pack(
             '<BIIB', packet.AUTH_MD5, self.session_id, start + 1, level)
 
-    def unwrap(self, received):
+    def unwrap(self, received: packet.Packet) -> tuple[bytes, bool]:
         """Verify a packet of this session; see `session20.Session.unwrap`."""
         payload = self.check(received)
         return payload, self._window.accept(received.sequence)
 
-    def wrap(self, payload):
+    def wrap(self, payload: bytes) -> bytes:
         """Sign an IPMI message.
 
-        :param payload: bytes
         :returns: the datagram
         """
         sequence = self._sent
@@ -139,6 +139,6 @@ class Session:
             payload, self.session_id, sequence, self._code(
                 packet.signed_v15(self.session_id, sequence, payload)))
 
-    def _code(self, signed):
+    def _code(self, signed: bytes) -> bytes:
         """Authentication code for multi-session channels (22.17.1)."""
         return hashlib.md5(self._key + signed + self._key).digest()

@@ -8,20 +8,27 @@ timers. Sections 13.17 to 13.32 of the specification.
 from __future__ import annotations
 
 import collections
+from collections import abc
 import hmac
 import os
 import struct
+import typing
 
 from Cryptodome.Cipher import AES
 
 from sushy_kubevirt.bmc import shares
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import packet
+from vbmc_kubevirt.ipmi import users
+
+if typing.TYPE_CHECKING:
+    from vbmc_kubevirt.ipmi import sol
+
+#: Payload type and payload.
+Answer: typing.TypeAlias = tuple[int, bytes]
 
 
-class Suite(collections.namedtuple(
-        'Suite', 'number authentication integrity confidentiality hash '
-                 'code_length')):
+class Suite(typing.NamedTuple):
     """A cipher suite (tables 13-17 to 13-19, 22-20).
 
     :ivar hash: its name in `hashlib`
@@ -29,19 +36,26 @@ class Suite(collections.namedtuple(
         RAKP message 4
     """
 
-    __slots__ = ()
+    number: int
+    authentication: int
+    integrity: int
+    confidentiality: int
+    hash: str
+    code_length: int
 
     @property
-    def algorithms(self):
-        return self[1:4]
+    def algorithms(self) -> tuple[int, int, int]:
+        """Numbers of its algorithms, in the order of table 13-9."""
+        return self.authentication, self.integrity, self.confidentiality
 
     @property
-    def record(self):
+    def record(self) -> bytes:
         """Cipher suite record of Get Channel Cipher Suites (table 22-18)."""
         return bytes((0xC0, self.number, self.authentication,
                       0x40 | self.integrity, 0x80 | self.confidentiality))
 
-    def mac(self, key, data):
+    def mac(self, key: bytes, data: bytes) -> bytes:
+        """Compute the HMAC of its authentication algorithm."""
         return hmac.digest(key, data, self.hash)
 
 
@@ -64,10 +78,11 @@ class HandshakeRefused(Exception):
     :ivar answer: (payload type, payload) to send
     """
 
-    def __init__(self, payload_type, tag, status, console_id) -> None:
+    def __init__(self, payload_type: int, tag: int, status: int,
+                 console_id: bytes) -> None:
         super().__init__(constants.Status(status).name)
-        self.answer = (payload_type,
-                       bytes((tag, status, 0, 0)) + console_id)
+        self.answer: Answer = (
+            payload_type, bytes((tag, status, 0, 0)) + console_id)
 
 
 class HandshakeAborted(Exception):
@@ -93,7 +108,7 @@ class SequenceWindow:
         # Numbers before the first, including 0, are never valid.
         self._seen = 0xffff
 
-    def accept(self, sequence) -> bool:
+    def accept(self, sequence: int) -> bool:
         """Record the number of an authenticated packet.
 
         :returns: False if it was received before or is behind the window
@@ -110,7 +125,7 @@ class SequenceWindow:
         return True
 
 
-def _algorithm(data, kind):
+def _algorithm(data: bytes, kind: int) -> int | None:
     """Parse an algorithm payload (table 13-9) of eight bytes.
 
     :returns: algorithm number; None if the BMC may choose
@@ -133,14 +148,14 @@ class Session:
     :raises: `HandshakeRefused`, `packet.Malformed`
     :ivar network: that of the client, see `shares.network`
     :ivar used: loop time of the last valid packet; maintained by the server
-    :ivar user: `users.User`; None before RAKP message 1
+    :ivar user: None before RAKP message 1
     :ivar handle: session handle (22.20), 1 and up once established; maintained
         by the server
-    :ivar pending: set of requests in progress
-    :ivar response_cache: dict of request to (loop time, response message)
+    :ivar pending: requests in progress
+    :ivar response_cache: loop time and response message by request
     :ivar requester: address or software id of the client in its last request
         (figure 13-4); maintained by the server
-    :ivar sol: `sol.Sol` while Serial over LAN is active, else None
+    :ivar sol: None unless Serial over LAN is active
     """
 
     __slots__ = ('address', 'network', 'session_id', 'used', 'user', 'handle',
@@ -153,22 +168,27 @@ class Session:
     #: True for the RMCP+ packet format, False for IPMI v1.5.
     rmcpp = True
 
-    def __init__(self, address, session_id, request) -> None:
+    def __init__(self, address: packet.Address, session_id: int,
+                 request: bytes) -> None:
         if len(request) != 32:
             raise packet.Malformed()
         self.address = address
         self.network = shares.network(address[0])
         self.session_id = session_id
         self.used = 0.0
-        self.user = None
+        self.user: users.User | None = None
         self.handle = 0
-        self.pending = set()
-        self.response_cache = collections.OrderedDict()
+        self.pending: set[packet.Request] = set()
+        self.response_cache: collections.OrderedDict[
+            packet.Request, tuple[float, bytes]] = collections.OrderedDict()
         self.requester = 0
-        self.sol = None
-        self.privilege = constants.Privilege.USER
+        self.sol: sol.Sol | None = None
+        self.privilege: int = constants.Privilege.USER
         self._console_id = bytes(request[4:8])
-        self._random = self._rakp3 = None
+        self._random: bytes | None = None
+        self._rakp3: bytes | None = None
+        self._rakp4: Answer
+        self._sent: int
         tag, level = request[0], request[1] & 0x0f
 
         requested = [_algorithm(request[8 + 8 * kind:], kind)
@@ -186,11 +206,12 @@ class Session:
         # 0 requests the highest level available.
         self.privilege_limit = level or constants.Privilege.ADMINISTRATOR
 
-    def _refuse(self, payload_type, tag, status):
+    def _refuse(self, payload_type: int, tag: int,
+                status: int) -> typing.NoReturn:
         raise HandshakeRefused(payload_type, tag, status, self._console_id)
 
-    def open_response(self, tag):
-        """:returns: (payload type, payload) of table 13-10"""
+    def open_response(self, tag: int) -> Answer:
+        """Build the RMCP+ Open Session Response (table 13-10)."""
         return constants.Payload.OPEN_SESSION_RESPONSE, (
             bytes((tag, constants.Status.OK, self.privilege_limit, 0))
             + self._console_id + struct.pack('<I', self.session_id)
@@ -198,14 +219,14 @@ class Session:
                        for kind, number
                        in enumerate(self._suite.algorithms)))
 
-    def rakp1(self, data, user_by_name, guid):
+    def rakp1(self, data: bytes,
+              user_by_name: abc.Callable[[bytes], users.User | None],
+              guid: bytes) -> Answer:
         """Process RAKP message 1, which names the user (table 13-11).
 
         :param data: payload of RAKP message 1
-        :param user_by_name: function of a user name (bytes) that returns a
-            `users.User` or None
         :param guid: GUID of the managed system, 16 bytes
-        :returns: (payload type, payload) of RAKP message 2 (table 13-12)
+        :returns: RAKP message 2 (table 13-12)
         :raises: `HandshakeRefused`, `packet.Malformed`
         """
         if len(data) < 28:
@@ -246,14 +267,14 @@ class Session:
             + self._random + guid + code)
 
     @property
-    def _user(self):
+    def _user(self) -> bytes:
         return bytes((self._role, len(self._username))) + self._username
 
-    def rakp3(self, data):
+    def rakp3(self, data: bytes) -> Answer:
         """Verify RAKP message 3, the proof of the password (table 13-13).
 
         :param data: payload of RAKP message 3
-        :returns: (payload type, payload) of RAKP message 4 (table 13-14)
+        :returns: RAKP message 4 (table 13-14)
         :raises: `HandshakeRefused`, `HandshakeAborted`, `packet.Malformed`
         """
         if self._random is None or len(data) < 8:
@@ -296,10 +317,9 @@ class Session:
             + code[:self._suite.code_length])
         return self._rakp4
 
-    def unwrap(self, received):
+    def unwrap(self, received: packet.Packet) -> tuple[bytes, bool]:
         """Verify and decrypt a packet of this session.
 
-        :param received: `packet.Packet`
         :returns: (payload, new); new is False for a duplicate or replayed
             packet
         :raises: `packet.Malformed`
@@ -324,11 +344,10 @@ class Session:
         return plain[:-1 - plain[-1]], self._window.accept(
             received.sequence)
 
-    def wrap(self, payload, payload_type=constants.Payload.IPMI):
+    def wrap(self, payload: bytes,
+             payload_type: int = constants.Payload.IPMI) -> bytes:
         """Encrypt and sign a payload.
 
-        :param payload: bytes
-        :param payload_type: `constants.Payload`
         :returns: the datagram
         """
         pad = -(len(payload) + 1) % 16
@@ -343,7 +362,7 @@ class Session:
         data += b'\xff' * pad + bytes((pad, packet.NEXT_HEADER))
         return data + self._code(data[len(packet.RMCP):])
 
-    def _code(self, signed):
+    def _code(self, signed: bytes) -> bytes:
         """Authentication code of a packet (table 13-8)."""
         # OpenSSL takes longer to make a context than to use it.
         context = self._signer.copy()

@@ -18,13 +18,17 @@ from __future__ import annotations
 
 import asyncio
 import collections
+from collections import abc
 import logging
 import operator
 import os
 import struct
+import typing
 
 from sushy_kubevirt.bmc import shares
+from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import packet
+from vbmc_kubevirt.ipmi import session20
 
 LOG = logging.getLogger(__name__)
 
@@ -41,47 +45,62 @@ REQUESTED_MAX = 512
 AUTHENTICATING_MAX = 256
 ESTABLISHED_MAX = 64
 
+#: Sessions by id, the oldest first.
+Table: typing.TypeAlias = collections.OrderedDict[int, channel.Session]
+
 _network = operator.attrgetter('network')
 _user = operator.attrgetter('user.name')
+
+
+class _Limit(typing.NamedTuple):
+    # Size, timeout in seconds, and owners of a table's sessions.
+
+    table: Table
+    most: int
+    seconds: float
+    owners: tuple[abc.Callable[[channel.Session], abc.Hashable], ...]
 
 
 class SessionTables:
     """The sessions of one BMC. Not thread-safe: for one event loop.
 
-    :param keep: function of an established session, called every second:
-        ends the session if its user has changed
-    :param now: function that returns the loop's time in seconds
-    :ivar requested: sessions by id, the oldest first; so are the others
+    :param keep: called with each established session every second: ends it
+        if its user has changed
+    :param now: returns the loop's time in seconds
+    :ivar requested: sessions after their first request
     :ivar authenticating: sessions after RAKP message 1
     :ivar established: sessions whose client knows the password
     """
 
-    def __init__(self, keep, now) -> None:
+    def __init__(self, keep: abc.Callable[[channel.Session], object],
+                 now: abc.Callable[[], float]) -> None:
         self._keep = keep
         self._now = now
-        self.requested = collections.OrderedDict()
-        self.authenticating = collections.OrderedDict()
-        self.established = collections.OrderedDict()
+        self.requested: Table = collections.OrderedDict()
+        self.authenticating: Table = collections.OrderedDict()
+        self.established: Table = collections.OrderedDict()
         self._limits = (
-            (self.requested, REQUESTED_MAX, HANDSHAKE_SECONDS, _network),
-            (self.authenticating, AUTHENTICATING_MAX, HANDSHAKE_SECONDS,
-             _network),
-            (self.established, ESTABLISHED_MAX, IDLE_SECONDS, _user,
-             _network),
+            _Limit(self.requested, REQUESTED_MAX, HANDSHAKE_SECONDS,
+                   (_network,)),
+            _Limit(self.authenticating, AUTHENTICATING_MAX, HANDSHAKE_SECONDS,
+                   (_network,)),
+            _Limit(self.established, ESTABLISHED_MAX, IDLE_SECONDS,
+                   (_user, _network)),
         )
-        self._sweep = None
+        self._sweep: asyncio.TimerHandle | None = None
         self._ended = asyncio.Event()
 
-    def new_id(self):
+    def new_id(self) -> int:
         """Return an unused random session id, not 0."""
         while True:
             number, = struct.unpack('<I', os.urandom(4))
-            if number and not any(number in table
-                                  for table, *_ in self._limits):
+            if number and not any(number in limit.table
+                                  for limit in self._limits):
                 return number
 
     @staticmethod
-    def find(number, address, *tables):
+    def find(number: int, address: packet.Address,
+             *tables: Table) -> session20.Session:
         """Return a session of IPMI v2.0.
 
         :param number: session id
@@ -90,12 +109,12 @@ class SessionTables:
         """
         for table in tables:
             session = table.get(number)
-            if (session is not None and session.address == address
-                    and session.rmcpp):
+            if (isinstance(session, session20.Session)
+                    and session.address == address):
                 return session
         raise packet.Malformed()
 
-    def store(self, table, session) -> None:
+    def store(self, table: Table, session: channel.Session) -> None:
         """Move a session to a table as its newest; evict one if it is full.
         """
         session.used = self._now()
@@ -104,20 +123,21 @@ class SessionTables:
             return
         self._remove(session)
         table[session.session_id] = session
-        for one, limit, _seconds, *owners in self._limits:
-            if one is table and len(table) > limit:
-                self.end(shares.surplus(table.values(), session, *owners))
+        for limit in self._limits:
+            if limit.table is table and len(table) > limit.most:
+                self.end(shares.surplus(
+                    table.values(), session, *limit.owners))
         if self._sweep is None:
             self._sweep_later()
 
-    def establish(self, session) -> None:
+    def establish(self, session: channel.Session) -> None:
         """Give a session a handle and store it as established."""
-        used = {one.handle for one in self.established.values()}
+        used = {other.handle for other in self.established.values()}
         session.handle = next(handle for handle in range(1, 256)
                               if handle not in used)
         self.store(self.established, session)
 
-    def end(self, session) -> None:
+    def end(self, session: channel.Session) -> None:
         """Drop a session and its SOL."""
         self._remove(session)
         self._ended.set()
@@ -126,8 +146,8 @@ class SessionTables:
 
     def end_all(self) -> None:
         """Drop all sessions without notice."""
-        for table, *_ in self._limits:
-            for session in list(table.values()):
+        for limit in self._limits:
+            for session in list(limit.table.values()):
                 self.end(session)
 
     async def wait_closed(self) -> None:
@@ -142,9 +162,9 @@ class SessionTables:
         if self._sweep is not None:
             self._sweep.cancel()
 
-    def _remove(self, session) -> None:
-        for table, *_ in self._limits:
-            table.pop(session.session_id, None)
+    def _remove(self, session: channel.Session) -> None:
+        for limit in self._limits:
+            limit.table.pop(session.session_id, None)
 
     def _expire(self) -> None:
         """Drop timed-out sessions and those whose user has changed.
@@ -160,11 +180,11 @@ class SessionTables:
             LOG.exception('The search for sessions to end has failed; it is '
                           'repeated every second')
         self._sweep = None
-        if any(table for table, *_ in self._limits):
+        if any(limit.table for limit in self._limits):
             self._sweep_later()
 
     def _drop_timed_out(self) -> None:
-        for table, _limit, seconds, *_ in self._limits:
+        for table, _most, seconds, _owners in self._limits:
             while table:
                 session = next(iter(table.values()))
                 if session.pending:

@@ -13,7 +13,9 @@ packet repeats it until it is acknowledged.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 import dataclasses
+import typing
 
 #: Maximum size of a payload in bytes, with its header. Clients accept no more
 #: than 255 characters in a packet.
@@ -63,18 +65,37 @@ class Timing:
     retry_seconds: float = 0.5
 
 
+def _discard(payload: bytes) -> None:
+    # Sends nothing: of a payload that has ended.
+    pass
+
+
+class SerialPort(typing.Protocol):
+    """What `Sol` connects with a client."""
+
+    def accept(self, data: bytes) -> int | None:
+        """Return how many bytes of input the VM takes; None if it cannot
+        take input."""
+
+    def discard_input(self) -> None:
+        """Drop the input that the VM has not taken."""
+
+    def send_break(self) -> None:
+        """Send a break to the VM."""
+
+    def closed(self) -> None:
+        """Called once at the end."""
+
+
 class Sol:
     """An active SOL payload. Used in the event loop only.
 
-    :param send: function that sends a payload (bytes) to the client
-    :param port: the serial port, an object with the methods ``accept(data)``,
-        which returns how many bytes of input the VM takes, None if it cannot
-        take input; ``discard_input()``; ``send_break()``; and ``closed()``,
-        called once at the end
-    :param timing: `Timing`; changes apply to the next packet
+    :param send: sends a payload to the client
+    :param timing: changes apply to the next packet
     """
 
-    def __init__(self, send, port, timing) -> None:
+    def __init__(self, send: abc.Callable[[bytes], object], port: SerialPort,
+                 timing: Timing) -> None:
         self._send = send
         self._port = port
         self._timing = timing
@@ -85,9 +106,9 @@ class Sol:
         # Sequence number of the last packet, and its characters while it is
         # not acknowledged.
         self._sequence = 0
-        self._unacknowledged = None
+        self._unacknowledged: bytes | None = None
         self._retries = 0
-        self._timer = None
+        self._timer: asyncio.TimerHandle | None = None
         self._paused = False
         # After a NACK nothing is sent until the timer ends.
         self._held = False
@@ -95,28 +116,25 @@ class Sol:
         # The last packet of the client: sequence number and the response to
         # it, None while there is none yet.
         self._received = 0
-        self._response = None
-        self._nack_timer = None
+        self._response: bytes | None = None
+        self._nack_timer: asyncio.TimerHandle | None = None
         self.closed = False
 
     # Output, from the VM to the client
 
-    async def write(self, data) -> None:
-        """Send output; wait while too much is waiting already.
-
-        :param data: bytes
-        """
+    async def write(self, data: bytes) -> None:
+        """Send output; wait while too much is waiting already."""
         for start in range(0, len(data), OUTPUT_MAX):
             while not self._room.is_set():
                 await self._room.wait()
             self._append(data[start:start + OUTPUT_MAX])
 
-    def put(self, data) -> None:
+    def put(self, data: bytes) -> None:
         """Send a short message of the BMC, unless too much is waiting."""
         if self._room.is_set():
             self._append(data)
 
-    def _append(self, data) -> None:
+    def _append(self, data: bytes) -> None:
         if self.closed:
             return
         self._output += data
@@ -155,11 +173,11 @@ class Sol:
 
     def _transmit(self) -> None:
         self._send(bytes((self._sequence, 0, 0, self._status))
-                   + self._unacknowledged)
+                   + (self._unacknowledged or b''))
         self._set_timer(self._retry_seconds, self._retry)
 
     @property
-    def _retry_seconds(self):
+    def _retry_seconds(self) -> float:
         return max(self._timing.retry_seconds, RETRY_SECONDS_MIN)
 
     def _retry(self) -> None:
@@ -170,23 +188,27 @@ class Sol:
         # The characters are lost (table 26-5, parameter 4).
         self._unacknowledged = None
         self._status |= OVERRUN
-        self._set_timer(None)
+        self._stop_timer()
         self._send_output()
 
-    def _set_timer(self, seconds, function=None) -> None:
+    def _set_timer(self, seconds: float,
+                   function: abc.Callable[[], object]) -> None:
+        self._stop_timer()
+        self._timer = self._loop.call_later(seconds, function)
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = (None if seconds is None else
-                       self._loop.call_later(seconds, function))
+            self._timer = None
 
-    def _acknowledged(self, sequence, count, nack) -> None:
+    def _acknowledged(self, sequence: int, count: int, nack: int) -> None:
         if self._unacknowledged is None or sequence != self._sequence:
             return
         # Characters that were not accepted are sent again in a new packet.
         self._output[:0] = self._unacknowledged[count:]
         self._unacknowledged = None
         self._status &= ~OVERRUN
-        self._set_timer(None)
+        self._stop_timer()
         if nack:
             self._held = True
             self._set_timer(self._retry_seconds, self._end_hold)
@@ -195,11 +217,8 @@ class Sol:
 
     # Input, from the client to the VM
 
-    def receive(self, data) -> None:
-        """Process a payload of the client.
-
-        :param data: bytes; ignored if it is too short
-        """
+    def receive(self, data: bytes) -> None:
+        """Process a payload of the client; ignore one that is too short."""
         if len(data) < _HEADER or self.closed:
             return
         sequence, acknowledged = data[0] & 0x0f, data[1] & 0x0f
@@ -222,7 +241,7 @@ class Sol:
             self._output.clear()
             self._unacknowledged = None
             self._held = False
-            self._set_timer(None)
+            self._stop_timer()
             self._room.set()
         if operation & _BREAK:
             self._port.send_break()
@@ -230,7 +249,7 @@ class Sol:
         self._accept_input(sequence, characters)
         self._send_output()
 
-    def _accept_input(self, sequence, characters) -> None:
+    def _accept_input(self, sequence: int, characters: bytes) -> None:
         # The response has one byte for the count.
         accepted = (self._port.accept(characters[:PAYLOAD_MAX - _HEADER])
                     if characters else 0)
@@ -245,7 +264,7 @@ class Sol:
         else:
             self._respond(response)
 
-    def _respond(self, response) -> None:
+    def _respond(self, response: bytes) -> None:
         self._response = response
         self._send(response)
 
@@ -259,10 +278,10 @@ class Sol:
         self.closed = True
         if notify:
             self._send(bytes((0, 0, 0, self._status | DEACTIVATING)))
-        self._set_timer(None)
+        self._stop_timer()
         if self._nack_timer is not None:
             self._nack_timer.cancel()
         self._room.set()
         self._port.closed()
         # Do not keep the session; nothing is sent any more.
-        self._send = None
+        self._send = _discard

@@ -3,19 +3,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import abc
+
 
 class Timer:
     """A function that runs later; made by `Server.run_later`. Thread-safe."""
 
-    def __init__(self, loop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._handle = None
+        self._handle: asyncio.TimerHandle | None = None
         self.cancelled = False
 
-    def arm(self, seconds, expire) -> None:
+    def arm(self, seconds: float,
+            expire: abc.Callable[[Timer], object]) -> None:
         """Begin to wait; call it in the event loop.
 
-        :param expire: function of the timer, called in the event loop
+        :param expire: called in the event loop
         """
         if not self.cancelled:
             self._handle = self._loop.call_later(seconds, expire, self)

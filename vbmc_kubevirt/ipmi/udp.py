@@ -20,12 +20,11 @@ _LOOPBACK = {'': '127.0.0.1', '0.0.0.0': '127.0.0.1', '::': '::1'}
 PING_TRIES = 4
 
 
-def open_socket(address, port):
+def open_socket(address: str, port: int) -> socket.socket:
     """Bind a non-blocking UDP socket.
 
     :param address: IPv4 or IPv6 address, or a name; '::' also accepts IPv4
     :param port: UDP port; 0 for a free one
-    :returns: `socket.socket`
     :raises: OSError whose text contains the address and the port
     """
     try:
@@ -48,7 +47,7 @@ def open_socket(address, port):
     return sock
 
 
-def answers_ping(address, port, seconds):
+def answers_ping(address: str, port: int, seconds: float) -> bool:
     """Send RMCP presence pings (section 13.2.3) and wait for the pong.
 
     :param address: IPv4 or IPv6 address that the server listens on

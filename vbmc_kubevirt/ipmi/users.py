@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 
 from vbmc_kubevirt.ipmi import constants
@@ -30,7 +31,7 @@ class User:
     :param id: 2 to `ID_MAX`
     :param name: 1 to `constants.USERNAME_MAX` bytes
     :param password: 1 to `constants.PASSWORD_MAX` bytes
-    :param limit: `constants.Privilege`, maximum of the user's sessions
+    :param limit: maximum of the user's sessions
     :param enabled: False while the user may not log in
     """
 
@@ -44,22 +45,17 @@ class User:
 class Users:
     """The users of a BMC, without the null user.
 
-    :param current: function that returns an iterable of `User`. It is called
-        for every packet and every second, and must not block.
+    :param current: called for every packet and every second; must not block
     """
 
-    def __init__(self, current) -> None:
+    def __init__(self, current: abc.Callable[[], abc.Iterable[User]]) -> None:
         self._current = current
 
-    def all(self):
-        """:returns: list of `User`, ordered by id"""
+    def all(self) -> list[User]:
+        """Return the users, ordered by id."""
         return sorted(self._current(), key=lambda user: user.id)
 
-    def by_name(self, name):
-        """Find the user who logs in with a name.
-
-        :param name: bytes
-        :returns: enabled `User`, or None
-        """
+    def by_name(self, name: bytes) -> User | None:
+        """Find the user who logs in with a name, if it is enabled."""
         return next((user for user in self._current()
                      if user.enabled and user.name == name), None)

@@ -10,6 +10,7 @@ from sushy_kubevirt.bmc import event_log
 from sushy_kubevirt.machine import machine
 from tests.unit.bmc import fake_state
 from vbmc_kubevirt import bmc
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import users
@@ -54,11 +55,12 @@ class BmcTestCase(base.BaseTestCase):
         self.log.clocks = clock.Clocks(fake_state.State())
         self.bmc = bmc.Bmc('vm', self.find, '3.14.2.dev859', self.reset,
                            lambda: self.log)
+        self.commands = command_table.commands(self.bmc)
         self.session = Session()
         self.bmc.server = mock.create_autospec(server.Server, instance=True)
         self.bmc.server.active_sessions.side_effect = (
             lambda: [self.session])
 
     def ask(self, netfn, command, *data, session=None):
-        return self.bmc.commands[netfn, command].handler(
+        return self.commands[netfn, command].handler(
             session or self.session, bytes(data))

@@ -29,6 +29,7 @@ from tests.unit.vbmc.ipmi import client15
 from tools import ipmi_reference
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.commands import payload
 from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import users
@@ -167,8 +168,8 @@ class Fuzzer:
         self.bmc.users = self.users
         self.socket = client.Socket()
         self.server = self.bmc.server = server.Server(
-            'vm', self.users, self.bmc.commands, self.bmc.guid, Inline(),
-            Inline(), blocking.attempt)
+            'vm', self.users, command_table.commands(self.bmc),
+            self.bmc.guid, Inline(), Inline(), blocking.attempt)
         with mock.patch.object(asyncio.get_running_loop(), 'add_reader'):
             self.server.start(self.socket)
         self.one = self.client(1).login()

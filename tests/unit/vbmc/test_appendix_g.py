@@ -5,6 +5,7 @@ from tests.unit.vbmc import bmc_case
 from tests.unit.vbmc.ipmi import base
 from tools import ipmi_reference
 from vbmc_kubevirt import bmc
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.ipmi import channel
 from vbmc_kubevirt.ipmi import constants
 
@@ -39,7 +40,7 @@ class TableTest(bmc_case.BmcTestCase):
                 self.assertTrue(group.remark, group.title)
 
     def test_commands_have_names_and_levels_of_the_table(self):
-        for code, command in self.bmc.commands.items():
+        for code, command in self.commands.items():
             name, level = TABLE[code]
             if level == ipmi_reference.NONE:
                 level = ipmi_reference.CALLBACK
@@ -54,8 +55,9 @@ class AnswerTest(base.ServerTestCase):
 
     async def asyncSetUp(self):
         await super().asyncSetUp()
-        self.bmc = bmc.Bmc('vm', None, '0.0', None)
-        self.server._commands = self.bmc.commands
+        self.commands = command_table.commands(
+            bmc.Bmc('vm', None, '0.0', None, None))
+        self.server._commands = self.commands
 
     async def test_refused_commands_get_the_code_of_the_table(self):
         one = self.client().login()
@@ -74,7 +76,7 @@ class AnswerTest(base.ServerTestCase):
         one = self.client().login()
         one.request(6, 0x3B, b'\4')
         session, = self.server.active_sessions()
-        for code, command in self.bmc.commands.items():
+        for code, command in self.commands.items():
             for level in constants.Privilege:
                 if level < command.privilege:
                     session.privilege = level

@@ -42,7 +42,7 @@ class ChassisTest(bmc_case.BmcTestCase):
     def test_control_has_begun_when_the_machine_shows_it(self):
         self.machine.running_uid.return_value = 'u0'
         self.ask(0, 2, 3)
-        command = self.bmc.commands[0, 2]
+        command = self.commands[0, 2]
         for shown in True, False:
             self.machine.shows.return_value = shown
             self.assertIs(shown, command.begun(self.session, b'\3'))

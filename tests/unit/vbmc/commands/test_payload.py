@@ -9,6 +9,7 @@ from unittest import mock
 from tests.unit.vbmc.ipmi import base
 from vbmc_kubevirt import bmc
 from vbmc_kubevirt import bmc_users
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.commands import payload
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import session15
@@ -49,9 +50,10 @@ class PayloadTestCase(base.ServerTestCase):
         patch = mock.patch.object(payload.console, 'Console', Console)
         patch.start()
         self.addCleanup(patch.stop)
-        self.bmc = bmc.Bmc('vm', None, (1, 0), mock.Mock())
+        self.bmc = bmc.Bmc('vm', None, (1, 0), mock.Mock(), None)
         self.bmc.server = self.server
-        self.server._commands.update(self.bmc.commands)
+        self.commands = command_table.commands(self.bmc)
+        self.server._commands.update(self.commands)
         self.one = self.login()
 
     def login(self, number=1, level=4):
@@ -191,7 +193,7 @@ class ActivationTest(PayloadTestCase):
         session = session15.Session(
             ('192.0.2.1', 1), 5, self.server._users.by_name(b'admin'))
         session.privilege = constants.Privilege.ADMINISTRATOR
-        command = self.bmc.commands[6, 0x48]
+        command = self.commands[6, 0x48]
         self.assertEqual((0xD5, b''), command.handler(session, ACTIVATE[2]))
 
     async def test_channel_commands(self):

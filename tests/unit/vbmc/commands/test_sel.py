@@ -405,7 +405,7 @@ class SelTestCase(bmc_case.BmcTestCase):
                 self.assertIn(self.time(get) - seconds, range(30))
             self.assertEqual((0xCC, b''), self.ask(
                 0x0A, set_, *b'\xFF\xFF\xFF\xFF'))
-            self.assertTrue(self.bmc.commands[0x0A, set_].modifies)
+            self.assertTrue(self.commands[0x0A, set_].modifies)
             self.ask(0x0A, set_, *struct.pack('<I', int(time.time())))
 
     def test_offset(self):

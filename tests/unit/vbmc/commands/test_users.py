@@ -342,7 +342,7 @@ class UsersTestCase(bmc_case.BmcTestCase):
                     source.randrange(8)]
             data += source.choices(
                 (0, 0x61, 0x62, source.randrange(256)), k=source.randrange(24))
-            if len(data) >= self.bmc.commands[
+            if len(data) >= self.commands[
                     APPLICATION, command].min_length:
                 codes.add(int(self.ask(command, *data)[0]))
         self.assertLessEqual(codes, {0, 0x80, 0x81, 0xc7, 0xcc, 0xd5})
@@ -354,7 +354,7 @@ class UsersTestCase(bmc_case.BmcTestCase):
             ACCESS: levels.ADMINISTRATOR, GET_ACCESS: levels.OPERATOR,
             NAME: levels.ADMINISTRATOR, GET_NAME: levels.OPERATOR,
             PASSWORD: levels.ADMINISTRATOR,
-        }, {command: self.bmc.commands[APPLICATION, command].privilege
+        }, {command: self.commands[APPLICATION, command].privilege
             for command in range(ACCESS, PASSWORD + 1)})
-        for command in self.bmc.commands.values():
+        for command in self.commands.values():
             self.assertIsInstance(command, server.Command)

@@ -6,6 +6,7 @@ from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_state
 from tests.unit.vbmc import bmc_case
+from vbmc_kubevirt import command_table
 from vbmc_kubevirt.commands import chassis
 from vbmc_kubevirt.commands import watchdog
 from vbmc_kubevirt import restart_cause
@@ -22,6 +23,7 @@ class WatchdogTest(bmc_case.BmcTestCase):
                 one, bmc, lambda: self.now))
         patch.start()
         self.addCleanup(patch.stop)
+        self.commands = command_table.commands(self.bmc)
         self.machine.qualified_name = 'lab/vm'
         self.machine.power_state.return_value = power_state.PowerState.ON
         self.timers = []

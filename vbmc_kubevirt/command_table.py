@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All IPMI commands of a BMC."""
+
+from __future__ import annotations
+
+from vbmc_kubevirt import bmc
+from vbmc_kubevirt.commands import boot_options
+from vbmc_kubevirt.commands import channels
+from vbmc_kubevirt.commands import chassis
+from vbmc_kubevirt.commands import dcmi
+from vbmc_kubevirt.commands import device
+from vbmc_kubevirt.commands import fru
+from vbmc_kubevirt.commands import lan
+from vbmc_kubevirt.commands import payload
+from vbmc_kubevirt.commands import sdr
+from vbmc_kubevirt.commands import sel
+from vbmc_kubevirt.commands import sensors
+from vbmc_kubevirt.commands import sol_configuration
+from vbmc_kubevirt.commands import system_info
+from vbmc_kubevirt.commands import system_interface
+from vbmc_kubevirt.commands import users
+from vbmc_kubevirt.commands import watchdog
+from vbmc_kubevirt.ipmi import channel
+from vbmc_kubevirt.ipmi import server
+
+#: Modules with commands.
+MODULES = (
+    device,
+    channels,
+    lan,
+    chassis,
+    boot_options,
+    system_info,
+    dcmi,
+    users,
+    payload,
+    sol_configuration,
+    system_interface,
+    sdr,
+    sensors,
+    sel,
+    fru,
+    watchdog,
+)
+
+
+def commands(bmc: bmc.Bmc) -> dict[channel.Code, server.Command]:
+    """Make the commands, with the privileges of table G-1."""
+    return {code: command for module in MODULES
+            for code, command in module.commands(bmc).items()}
