@@ -7,17 +7,23 @@ the BMC or CDI then request from inside of the cluster.
 
 from __future__ import annotations
 
+from collections import abc
 import ipaddress
 import os
+import typing
 import urllib.parse
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import api
 
 #: Networks of Services; served from Kubernetes 1.33 on.
-SERVICE_CIDR = api_resources.Resource(
+SERVICE_CIDR: api_resources.Resource[objects.Json] = api_resources.Resource(
     'networking.k8s.io', 'v1', 'servicecidrs', 'ServiceCIDR')
-ENDPOINT_SLICE = api_resources.Resource(
+ENDPOINT_SLICE: api_resources.Resource[objects.Json] = api_resources.Resource(
     'discovery.k8s.io', 'v1', 'endpointslices', 'EndpointSlice')
 
 #: Names of Services. Shorter ones are known by their canonical name.
@@ -30,20 +36,21 @@ UNSERVED = 'the cluster has no ServiceCIDRs, as before Kubernetes 1.33'
 _SERVER = 'default', 'kubernetes'
 
 
-async def find(client, server, environ=os.environ):
+async def find(client: api.Api, server: str,
+               environ: abc.Mapping[str, str] = os.environ
+               ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Find the hosts that are denied by default.
 
-    :param client: an `api.Api`
     :param server: URL of the API server as the operator reaches it
     :param environ: in a pod, has the address of the API server's Service
-    :returns: (tuple of entries as `url_policy` reads them, sorted; tuple of
-        sentences about what could not be found)
+    :returns: entries as `url_policy` reads them, sorted; and sentences about
+        what could not be found
     :raises: `errors.Unavailable` if the API server does not answer
     """
     parts = urllib.parse.urlsplit(server)
     hosts = {*NAMES, *filter(None, (
         _endpoint(environ.get('KUBERNETES_SERVICE_HOST', ''),
-                  environ.get('KUBERNETES_SERVICE_PORT', 443)),
+                  environ.get('KUBERNETES_SERVICE_PORT', '443')),
         _endpoint(parts.hostname or '', parts.port or 443)))}
     gaps = []
     for read, what in (
@@ -57,25 +64,25 @@ async def find(client, server, environ=os.environ):
     return tuple(sorted(hosts)), tuple(gaps)
 
 
-async def _networks(client):
-    """:returns: set of the networks of Services"""
+async def _networks(client: api.Api) -> set[str]:
+    """List the networks of Services."""
     if not await client.serves(SERVICE_CIDR):
         raise errors.ObjectNotFound(UNSERVED)
     return {cidr for service_cidr in await client.list(SERVICE_CIDR)
             for cidr in service_cidr['spec'].get('cidrs') or ()}
 
 
-async def _endpoints(client):
-    """:returns: set of ADDRESS:PORT of the API server's EndpointSlice"""
-    found = await client.get(ENDPOINT_SLICE, *_SERVER)
+async def _endpoints(client: api.Api) -> set[str]:
+    """List ADDRESS:PORT of the API server's EndpointSlice."""
+    endpoint_slice = await client.get(ENDPOINT_SLICE, *_SERVER)
     return {_endpoint(address, port['port']) or address
-            for one in found.get('endpoints') or ()
-            for address in one.get('addresses') or ()
-            for port in found.get('ports') or () if port.get('port')}
+            for endpoint in endpoint_slice.get('endpoints') or ()
+            for address in endpoint.get('addresses') or ()
+            for port in endpoint_slice.get('ports') or () if port.get('port')}
 
 
-def _endpoint(host, port):
-    """:returns: ADDRESS:PORT; None for a name, which has other servers, too"""
+def _endpoint(host: str, port: int | str) -> str | None:
+    """Write ADDRESS:PORT; None for a name, which has other servers, too."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

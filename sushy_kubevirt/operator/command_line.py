@@ -7,6 +7,7 @@ Settings of one BMC are in its resource: see `spec`.
 from __future__ import annotations
 
 import argparse
+from collections import abc
 import dataclasses
 from importlib import metadata
 import ipaddress
@@ -17,6 +18,7 @@ from cryptography import x509
 
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.machine.media import url_policy
+from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import host_options
 from sushy_kubevirt.operator import permissions
@@ -71,82 +73,92 @@ class Options:
     """
     :param kubeconfig: path, or None for the usual places
     :param context: name of a context in it, or None
-    :param namespaces: tuple of the namespaces whose BMCs are served; () for
-        all
+    :param namespaces: those whose BMCs are served; () for all
     :param system_namespace: namespace of the Lease and of the CA's Secret
     :param identity: unique name of this process in the Lease
     :param image: of BMCs that name none
     :param pull_policy: for pods, or None for Kubernetes' default
-    :param pull_secrets: tuple of names of Secrets that the pods of BMCs pull
-        their image with
+    :param pull_secrets: names of Secrets that the pods of BMCs pull their
+        image with
     :param pod_user: uid and gid of the pods' containers; None if the cluster
         assigns them; `AUTO`
-    :param pod_labels: dict of labels of the pods of BMCs
-    :param pod_annotations: dict of their annotations
-    :param allowed_images: tuple of what BMCs may name: see
-        `permissions.image_allowed`
+    :param pod_labels: labels of the pods of BMCs
+    :param pod_annotations: their annotations
+    :param allowed_images: what BMCs may name: see `permissions.image_allowed`
     :param auto_create: label selector of VMs that get a BMC, or None
     :param bare_metal_hosts: label selector of BMCs that get a BareMetalHost,
         or None
-    :param hosts: a `host_options.HostOptions`
     :param upload_proxy_url: of CDI's upload proxy as pods reach it; None if
         nothing is uploaded
     :param upload_proxy_ca: CA certificates that it is checked against, PEM;
         None for those of the image
     :param bmc_cpu: CPU request of BMCs that have none, a quantity
-    :param denied_hosts: tuple of hosts that BMCs may not reach, see
-        `url_policy`
-    :param denied_except: tuple of exceptions from them
-    :param cluster_hosts: tuple of the cluster's hosts, beside denied_hosts
+    :param denied_hosts: hosts that BMCs may not reach, see `url_policy`
+    :param denied_except: exceptions from them
+    :param cluster_hosts: the cluster's hosts, beside denied_hosts
     :param max_unavailable: number of BMCs that an upgrade may stop at a time
     :param default_placement: placement of BMCs that name none: see
         `shared.placement`
     :param bmcs_per_pod: number of BMCs in a shared pod
     :param leader_election: whether to wait for the Lease
     :param lease_seconds: duration of the Lease
-    :param listen: (address, port) of probes and metrics, or None
+    :param listen: address and port of probes and metrics, or None
     :param log_format: ``json`` or ``plain``
     :param log_level: one of `LEVELS`
     """
 
     kubeconfig: str | None = None
     context: str | None = None
-    namespaces: tuple = ()
+    namespaces: tuple[str, ...] = ()
     system_namespace: str = SYSTEM_NAMESPACE
     identity: str = PROGRAM
     image: str = IMAGE
     pull_policy: str | None = None
-    pull_secrets: tuple = ()
+    pull_secrets: tuple[str, ...] = ()
     pod_user: int | str | None = deployments.USER
-    pod_labels: dict = dataclasses.field(default_factory=dict)
-    pod_annotations: dict = dataclasses.field(default_factory=dict)
-    allowed_images: tuple = (IMAGE,)
+    pod_labels: dict[str, str] = dataclasses.field(default_factory=dict)
+    pod_annotations: dict[str, str] = dataclasses.field(default_factory=dict)
+    allowed_images: tuple[str, ...] = (IMAGE,)
     auto_create: str | None = None
     bare_metal_hosts: str | None = None
     hosts: host_options.HostOptions = host_options.HostOptions()
     upload_proxy_url: str | None = None
     upload_proxy_ca: str | None = None
     bmc_cpu: str = deployments.CPU
-    denied_hosts: tuple = ()
-    denied_except: tuple = ()
-    cluster_hosts: tuple = ()
+    denied_hosts: tuple[str, ...] = ()
+    denied_except: tuple[str, ...] = ()
+    cluster_hosts: tuple[str, ...] = ()
     max_unavailable: int = MAX_UNAVAILABLE
     default_placement: str = placement.PER_VM
     bmcs_per_pod: int = placement.BMCS_PER_POD
     leader_election: bool = True
     lease_seconds: float = LEASE_SECONDS
-    listen: tuple | None = None
+    listen: tuple[str, int] | None = None
     log_format: str = 'json'
     log_level: str = 'info'
 
+    def pod_defaults(self) -> deployments.Defaults:
+        """Make the settings for all pods, after `AUTO` was decided."""
+        assert not isinstance(self.pod_user, str)
+        return deployments.Defaults(
+            self.image, cpu=self.bmc_cpu, pull_policy=self.pull_policy,
+            pull_secrets=self.pull_secrets, user=self.pod_user,
+            labels={**deployments.MESH_LABELS, **self.pod_labels},
+            annotations={**deployments.MESH_ANNOTATIONS,
+                         **self.pod_annotations},
+            proxy=config_map.Proxy(self.upload_proxy_url, self.upload_proxy_ca)
+            if self.upload_proxy_url else None,
+            denied=config_map.Denied(self.denied_hosts, self.denied_except,
+                                     self.cluster_hosts))
 
-def parse(arguments=None, environ=os.environ):
+
+def parse(arguments: abc.Sequence[str] | None = None,
+          environ: abc.Mapping[str, str] = os.environ) -> Options:
     """Parse a command line.
 
-    :param arguments: list of words; None for those of the process
+    :param arguments: None for those of the process
     :param environ: ``POD_NAME``, ``POD_NAMESPACE`` and ``POD_IP`` are the
         defaults in a pod
-    :returns: `Options`
     :raises: SystemExit, with the reason on standard error
     """
     commands = parser(environ)
@@ -163,16 +175,15 @@ def parse(arguments=None, environ=os.environ):
         values.pop('host_failure_domain'), values.pop('host_verify'),
         values.pop('host_external'), values.pop('claim_templates'),
         values.pop('claim_limit'))
-    at = values['hosts'].claim_templates
-    if at and not values['bare_metal_hosts']:
+    if values['hosts'].claim_templates and not values['bare_metal_hosts']:
         commands.error('--claim-templates needs --bare-metal-hosts')
     name = environ.get('POD_NAME') or os.uname().nodename
     values['identity'] = f'{name}_{os.urandom(4).hex()}'
     return Options(**values)
 
 
-def parser(environ):
-    """:returns: an `argparse.ArgumentParser`"""
+def parser(environ: abc.Mapping[str, str]) -> argparse.ArgumentParser:
+    """Make the parser; the environment is that of `parse`."""
     result = argparse.ArgumentParser(
         prog=PROGRAM, description=(
             'Runs a BMC, with Redfish and IPMI, for each VirtualMachineBMC '
@@ -344,46 +355,44 @@ def parser(environ):
     return result
 
 
-def selector_labels(selector):
-    """List the labels that objects need to match a selector.
+def selector_labels(selector: str) -> set[str]:
+    """List the names of the labels that objects need to match a selector.
 
     :param selector: as `parse` accepts it
-    :returns: set of names
     """
-    return {re.match(rf'\s*({_KEY})', one)[1]
-            for one in re.split(_BETWEEN, selector)
-            if one.strip() and not one.lstrip().startswith('!')}
+    # A requirement with ``!`` before the name does not match.
+    matches = (re.match(rf'\s*({_KEY})', requirement)
+               for requirement in re.split(_BETWEEN, selector))
+    return {match[1] for match in matches if match}
 
 
-def unmet(selector, labels):
+def unmet(selector: str, labels: abc.Mapping[str, str]) -> str | None:
     """Find what keeps labels from matching a selector.
 
     :param selector: as `parse` accepts it
-    :param labels: dict
     :returns: its first requirement that they do not meet; None if they match
     """
-    for one in re.split(_BETWEEN, selector):
-        negated, key, operator, rest = re.fullmatch(
+    for requirement in re.split(_BETWEEN, selector):
+        match = re.fullmatch(
             rf'\s*(!?)\s*({_KEY})\s*(==?|!=|in\b|notin\b|)\s*(.*?)\s*',
-            one).groups()
+            requirement)
+        assert match is not None
+        negated, key, operator, rest = match.groups()
         meets = key in labels
         if operator:
             meets = labels.get(key) in re.split(r'\s*,\s*', rest.strip('() '))
         if meets == bool(negated or operator in ('!=', 'notin')):
-            return one.strip()
+            return requirement.strip()
     return None
 
 
-def version():
-    """:returns: version of the installed package"""
+def version() -> str:
+    """Return the version of the installed package."""
     return metadata.version('sushy-kubevirt')
 
 
-def add_cluster(group) -> None:
-    """Add the options that name the cluster.
-
-    :param group: an `argparse.ArgumentParser`, or a group of one
-    """
+def add_cluster(group: argparse._ActionsContainer) -> None:
+    """Add the options that name the cluster to a parser or a group."""
     group.add_argument(
         '--kubeconfig', metavar='PATH', help='kubeconfig of the cluster '
         '(default: the first that exists of $KUBECONFIG, the account of the '
@@ -393,10 +402,10 @@ def add_cluster(group) -> None:
         '(default: its current one)')
 
 
-def add_system_namespace(group, environ) -> None:
+def add_system_namespace(group: argparse._ActionsContainer,
+                         environ: abc.Mapping[str, str]) -> None:
     """Add the option that names the operator's own namespace.
 
-    :param group: an `argparse.ArgumentParser`, or a group of one
     :param environ: as in `parse`
     """
     group.add_argument(
@@ -407,12 +416,12 @@ def add_system_namespace(group, environ) -> None:
         f'{SYSTEM_NAMESPACE})')
 
 
-def _host(environ):
+def _host(environ: abc.Mapping[str, str]) -> str:
     address = environ.get('POD_IP') or '127.0.0.1'
     return f'[{address}]' if ':' in address else address
 
 
-def namespace(text):
+def namespace(text: str) -> str:
     """Check a name of a namespace.
 
     :raises: argparse.ArgumentTypeError
@@ -423,20 +432,20 @@ def namespace(text):
         f'{text!r} is not a name of a namespace')
 
 
-def _image(text):
+def _image(text: str) -> str:
     if text and not re.search(r'\s', text):
         return text
     raise argparse.ArgumentTypeError(f'{text!r} is not an image')
 
 
-def _secret(text):
+def _secret(text: str) -> str:
     if len(text) <= 253 and re.fullmatch(
             rf'{_NAMESPACE.pattern}(?:\.{_NAMESPACE.pattern})*', text):
         return text
     raise argparse.ArgumentTypeError(f'{text!r} is not a name of a Secret')
 
 
-def _user(text):
+def _user(text: str) -> int | str | None:
     if text == AUTO:
         return text
     if text == 'none':
@@ -447,7 +456,7 @@ def _user(text):
         f'{text!r} is none of {AUTO}, none and an id from 1 to 2147483647')
 
 
-def _label(text):
+def _label(text: str) -> tuple[str, str]:
     key, equals, value = text.partition('=')
     if equals and re.fullmatch(_KEY, key) and re.fullmatch(
             f'(?:{_WORD})?', value):
@@ -456,7 +465,7 @@ def _label(text):
         f'{text!r} is not a label, such as example.com/team=lab')
 
 
-def _label_name(text):
+def _label_name(text: str) -> str:
     if re.fullmatch(_KEY, text.removesuffix('*') + 'x'
                     if text.endswith('/*') else text):
         return text
@@ -465,7 +474,7 @@ def _label_name(text):
         'example.com/*')
 
 
-def _annotation(text):
+def _annotation(text: str) -> tuple[str, str]:
     key, equals, value = text.partition('=')
     if equals and re.fullmatch(_KEY, key):
         return key, value
@@ -473,18 +482,18 @@ def _annotation(text):
         f'{text!r} is not an annotation, such as example.com/note=text')
 
 
-def _url(text):
+def _url(text: str) -> str:
     if re.fullmatch(r'https?://[^\s/?#@]+/?', text):
         return text.rstrip('/')
     raise argparse.ArgumentTypeError(
         f'{text!r} is not a URL such as https://cdi-uploadproxy.cdi.svc')
 
 
-def _denied(text):
+def _denied(text: str) -> str:
     return text if url_policy.address_and_port(text) else _host_entry(text)
 
 
-def _host_entry(text):
+def _host_entry(text: str) -> str:
     try:
         url_policy.network(text)
         return text
@@ -492,10 +501,10 @@ def _host_entry(text):
         raise argparse.ArgumentTypeError(str(e)) from None
 
 
-def certificates(path):
+def certificates(path: str) -> str:
     """Read a file with certificates.
 
-    :returns: its text, PEM
+    :returns: PEM text
     :raises: argparse.ArgumentTypeError
     """
     try:
@@ -509,7 +518,7 @@ def certificates(path):
             f'{path} has no certificates: {reason}') from None
 
 
-def _count(text):
+def _count(text: str) -> int:
     if re.fullmatch('[1-9][0-9]{0,5}', text):
         return int(text)
     raise argparse.ArgumentTypeError(f'{text!r} is not a count of 1 or more')
@@ -523,14 +532,14 @@ def _cpu(text: str) -> str:
         f'{text!r} is not a quantity of CPU more than 0, such as 30m')
 
 
-def _bmcs(text):
+def _bmcs(text: str) -> int:
     if _count(text) <= placement.MAX_BMCS_PER_POD:
         return int(text)
     raise argparse.ArgumentTypeError(
         f'{text!r} is more than {placement.MAX_BMCS_PER_POD}')
 
 
-def _lease(text):
+def _lease(text: str) -> int:
     # The Lease holds whole seconds, and clients must have time to renew it.
     if re.fullmatch('[0-9]{1,4}', text) and 3 <= int(text) <= 3600:
         return int(text)
@@ -538,16 +547,16 @@ def _lease(text):
         f'{text!r} is not a whole number of seconds, 3 to 3600')
 
 
-def _selector(text):
-    if text.strip() and all(_REQUIREMENT.fullmatch(one)
-                            for one in re.split(_BETWEEN, text)):
+def _selector(text: str) -> str:
+    if text.strip() and all(_REQUIREMENT.fullmatch(part)
+                            for part in re.split(_BETWEEN, text)):
         return text.strip()
     raise argparse.ArgumentTypeError(
         f'{text!r} is not a label selector, such as bmc=auto or '
         '"bmc in (a, b)"')
 
 
-def _address(text):
+def _address(text: str) -> tuple[str, int] | None:
     if not text:
         return None
     host, colon, port = text.rpartition(':')

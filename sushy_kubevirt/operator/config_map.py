@@ -8,10 +8,13 @@ folders.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import hashlib
 import json
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.pod import options_file
@@ -68,29 +71,23 @@ class Proxy:
 class Denied:
     """Hosts that BMCs may not reach; entries are those of `url_policy`.
 
-    :param hosts: tuple of the hosts
-    :param excepted: tuple of the exceptions from both
-    :param cluster: tuple of the cluster's own hosts, which change while pods
-        run
+    :param excepted: the exceptions from both
+    :param cluster: the cluster's own hosts, which change while pods run
     """
 
-    hosts: tuple = ()
-    excepted: tuple = ()
-    cluster: tuple = ()
+    hosts: tuple[str, ...] = ()
+    excepted: tuple[str, ...] = ()
+    cluster: tuple[str, ...] = ()
 
     @property
-    def file(self):
+    def file(self) -> str:
         """Text of the file with the cluster's hosts; '' without any."""
         return ''.join(f'{host}\n' for host in self.cluster)
 
 
-def config_map(bmc, proxy=None, denied=Denied()):
-    """Make the ConfigMap.
-
-    :param bmc: a `spec.Bmc`
-    :param proxy: `Proxy`, or None
-    :param denied: `Denied`
-    """
+def config_map(bmc: spec.Bmc, proxy: Proxy | None = None,
+               denied: Denied = Denied()) -> objects.Json:
+    """Make the ConfigMap."""
     data = {options_file.FILE: text(bmc, proxy, denied)}
     if proxy and proxy.authorities:
         # The pod reads it for each upload.
@@ -103,48 +100,39 @@ def config_map(bmc, proxy=None, denied=Denied()):
             'data': data}
 
 
-def digest(bmc, proxy=None, denied=Denied()):
-    """:returns: short text that changes with the options that a running pod
-        does not read again
-    """
+def digest(bmc: spec.Bmc, proxy: Proxy | None = None,
+           denied: Denied = Denied()) -> str:
+    """Make a short text that changes with the options that a running pod does
+    not read again."""
     return hashlib.sha256(text(bmc, proxy, denied).encode()).hexdigest()[:16]
 
 
-def text(bmc, proxy=None, denied=Denied()):
-    """Make the file with the options.
-
-    :param bmc: a `spec.Bmc`
-    :param proxy: `Proxy`, or None
-    :param denied: `Denied`
-    """
+def text(bmc: spec.Bmc, proxy: Proxy | None = None,
+         denied: Denied = Denied()) -> str:
+    """Make the file with the options."""
     return json.dumps({options_file.PORT: PORT, **options(bmc, proxy, denied)},
                       indent=1, sort_keys=True) + '\n'
 
 
-def options(bmc, proxy=None, denied=Denied()):
-    """Make the emulator's options for a BMC.
-
-    :param bmc: a `spec.Bmc`
-    :param proxy: `Proxy`, or None
-    :param denied: `Denied`
-    :returns: dict, without the port
-    """
-    found = dict(_options(bmc))
+def options(bmc: spec.Bmc, proxy: Proxy | None = None,
+            denied: Denied = Denied()) -> dict[str, typing.Any]:
+    """Make the emulator's options for a BMC, without the port."""
+    values = dict(_options(bmc))
     if proxy:
-        found[_OURS + 'MEDIA_UPLOAD_PROXY_URL'] = proxy.url
+        values[_OURS + 'MEDIA_UPLOAD_PROXY_URL'] = proxy.url
         if proxy.authorities:
-            found[_OURS + 'MEDIA_UPLOAD_PROXY_CA'] = options_file.PROXY_FILE
+            values[_OURS + 'MEDIA_UPLOAD_PROXY_CA'] = options_file.PROXY_FILE
     for name, value in (
             ('DENIED_HOSTS', list(denied.hosts)),
             ('DENIED_EXCEPT', list(denied.excepted)),
             ('DENIED_HOSTS_FILE', denied.file and options_file.HOSTS_FILE)):
         if value:
-            found.update(dict.fromkeys(
+            values.update(dict.fromkeys(
                 (f'{_OURS}MEDIA_{name}', f'{_OURS}EVENT_{name}'), value))
-    return found
+    return values
 
 
-def _options(bmc):
+def _options(bmc: spec.Bmc) -> abc.Iterator[tuple[str, typing.Any]]:
     yield _OURS + 'VM', str(bmc.vm)
     yield _OURS + 'WATCH_SECONDS', WATCH_SECONDS
     yield _OURS + 'SERVICE_PORTS', _ports(bmc)
@@ -175,8 +163,8 @@ def _options(bmc):
         yield _OURS + 'MEDIA_ALLOWED_HOSTS', list(bmc.media.allowed_hosts)
 
 
-def _ports(bmc):
-    """:returns: dict of protocol to the Service's port"""
+def _ports(bmc: spec.Bmc) -> dict[str, int]:
+    """List the Service's ports by protocol."""
     ports = {'HTTP' if bmc.redfish.plain else 'HTTPS':
              bmc.service.redfish_port}
     if bmc.http_beside_https or bmc.redfish.both and naming.vm_service(bmc):

@@ -8,8 +8,13 @@ import base64
 import binascii
 import secrets
 import string
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import naming
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import spec
 
 USERNAME, PASSWORD = 'username', 'password'
 
@@ -48,34 +53,30 @@ _LENGTH = 20
 _LETTERS = string.ascii_letters + string.digits
 
 
-def password():
-    """:returns: a random password that both protocols can use"""
+def password() -> str:
+    """Make a random password that both protocols can use."""
     return ''.join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
 
 
-def made(bmc):
-    """Make the Secret of a BMC that refers to none, with a random password.
-
-    :param bmc: a `spec.Bmc`
-    """
+def generated(bmc: spec.Bmc) -> objects.Json:
+    """Make the Secret of a BMC that refers to none, with a random password."""
     return _secret(bmc, {USERNAME: _encoded(DEFAULT_USERNAME),
                          PASSWORD: _encoded(password())})
 
 
-def copied(bmc, secret):
+def copied(bmc: spec.Bmc, secret: objects.Json) -> objects.Json:
     """Copy the Secret of a BMC that refers to one in another namespace.
 
     All keys that pods read are copied: without its role, an account would
     have more privileges than its owner allows.
 
-    :param bmc: a `spec.Bmc`
-    :param secret: dict, the Secret in the other namespace
+    :param secret: the Secret in the other namespace
     """
     return _secret(bmc, {key: secret['data'][key]
                          for key in KEYS if key in secret['data']})
 
 
-def is_left_over(bmc, secret):
+def is_left_over(bmc: spec.Bmc, secret: objects.AnyObject) -> bool:
     """Tell whether a Secret was made for a deleted BMC of this name, and is
     kept by a BareMetalHost that uses it.
 
@@ -83,8 +84,7 @@ def is_left_over(bmc, secret):
     name. The BMC of that name adopts such a Secret: the host goes on working,
     and cannot be deprovisioned otherwise.
 
-    :param bmc: a `spec.Bmc`
-    :param secret: dict, its metadata is enough
+    :param secret: its metadata is enough
     """
     metadata = secret['metadata']
     owners = metadata.get('ownerReferences') or ()
@@ -93,62 +93,57 @@ def is_left_over(bmc, secret):
         metadata.get('namespace') == bmc.namespace
         and naming.labels(bmc.name).items() <= tags.items()
         and (_HOST_FINALIZER in (metadata.get('finalizers') or ())
-             or any(_is_host(one) for one in owners))
-        and not any(one['uid'] == bmc.uid for one in owners)
-        and all(naming.is_bmc(bmc.name, one) for one in owners
-                if one.get('controller')))
+             or any(_is_host(owner) for owner in owners))
+        and not any(owner['uid'] == bmc.uid for owner in owners)
+        and all(naming.is_bmc(bmc.name, owner) for owner in owners
+                if owner.get('controller')))
 
 
-def owning_host(secret):
+def owning_host(secret: objects.AnyObject) -> str | None:
     """Find the BareMetalHost with which a Secret will be deleted.
 
-    :param secret: dict
     :returns: name of the last one; None if nothing, or something else, owns
         the Secret
     """
     owners = secret['metadata'].get('ownerReferences') or ()
-    if not owners or not all(_is_host(one) for one in owners):
+    if not owners or not all(_is_host(owner) for owner in owners):
         return None
     return owners[-1]['name']
 
 
-def adopted_owners(bmc, secret):
-    """Make the owner references of a Secret of `is_left_over`.
-
-    :param bmc: a `spec.Bmc`
-    :param secret: dict
-    :returns: list
-    """
-    return [one for one in secret['metadata'].get('ownerReferences') or ()
-            if not naming.is_bmc(bmc.name, one)] + [
-                naming.owner(bmc.name, bmc.uid)]
+def adopted_owners(bmc: spec.Bmc, secret: objects.AnyObject
+                   ) -> list[objects.OwnerReference]:
+    """Make the owner references of a Secret of `is_left_over`."""
+    owners = secret['metadata'].get('ownerReferences') or ()
+    return [*(owner for owner in owners
+              if not naming.is_bmc(bmc.name, owner)),
+            naming.owner(bmc.name, bmc.uid)]
 
 
-def missing(secret):
+def missing(secret: objects.Json) -> tuple[str, ...]:
     """Find what a Secret lacks for a BMC.
 
-    :param secret: dict
-    :returns: tuple of keys that are missing, empty or not text
+    :returns: keys that are missing, empty or not text
     """
     return tuple(key for key in (USERNAME, PASSWORD)
                  if not _text((secret.get('data') or {}).get(key)))
 
 
-def unusable_keys(secret):
+def unusable_keys(secret: objects.Json) -> tuple[tuple[str, str], ...]:
     """Find the values of a Secret that a protocol cannot use.
 
-    :param secret: dict, of which `missing` finds nothing
-    :returns: tuple of (protocol, key), such as a user name with a colon, which
-        HTTP's Basic authentication cannot have (RFC 7617, section 2)
+    :param secret: one of which `missing` finds nothing
+    :returns: pairs of protocol and key, such as a user name with a colon,
+        which HTTP's Basic authentication cannot have (RFC 7617, section 2)
     """
     data = secret.get('data') or {}
-    found = {key: _text(data.get(key)) for key in KEYS if key in data}
+    texts = {key: _text(data.get(key)) for key in KEYS if key in data}
     bad = [(IPMI, key) for key, limit in _IPMI_MAX_BYTES.items()
-           if len(found.get(key, '').encode()) > limit
-           or not found.get(key, '').isprintable()]
-    if found.get(ROLE, _ROLES[0]) not in _ROLES:
+           if len(texts.get(key, '').encode()) > limit
+           or not texts.get(key, '').isprintable()]
+    if texts.get(ROLE, _ROLES[0]) not in _ROLES:
         bad += [(IPMI, ROLE), (REDFISH, ROLE)]
-    name = found.get(USERNAME, '')
+    name = texts.get(USERNAME, '')
     for key, fits in (
             (USERNAME, len(name.encode()) <= _REDFISH_MAX_NAME_BYTES
              and ':' not in name and name.isprintable()),
@@ -158,12 +153,12 @@ def unusable_keys(secret):
     return tuple(bad)
 
 
-def _is_host(reference):
+def _is_host(reference: objects.OwnerReference) -> bool:
     return (reference['apiVersion'].partition('/')[0] == _HOST_GROUP
             and reference['kind'] == _HOST_KIND)
 
 
-def _text(value):
+def _text(value: str | None) -> str:
     try:
         text = _bytes(value).decode()
     except UnicodeDecodeError:
@@ -172,18 +167,18 @@ def _text(value):
     return text.removesuffix('\r\n' if text.endswith('\r\n') else '\n')
 
 
-def _bytes(value):
+def _bytes(value: str | None) -> bytes:
     try:
         return base64.b64decode(value or '', validate=True)
     except binascii.Error:
         return b''
 
 
-def _encoded(text):
+def _encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def _secret(bmc, data):
+def _secret(bmc: spec.Bmc, data: dict[str, str]) -> objects.Json:
     return {'apiVersion': 'v1', 'kind': 'Secret', 'type': 'Opaque',
             'metadata': naming.metadata(bmc, naming.auth(bmc.name)),
             'data': data}

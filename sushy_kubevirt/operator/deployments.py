@@ -8,11 +8,16 @@ ports.
 from __future__ import annotations
 
 import dataclasses
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.pod import options_file
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import spec
 
 #: Name of the container.
 BMC = 'bmc'
@@ -42,7 +47,7 @@ _MEMORY_VARIABLES = (('MALLOC_ARENA_MAX', '1'), ('PYTHONNODEBUGRANGES', '1'))
 #: Requests and limits of the container, the parts of its protocols, of a BMC
 #: that has none. Measured at rest: 27 MiB of private memory with both, 41 with
 #: shared pages.
-RESOURCES = {
+RESOURCES: dict[str, objects.Json] = {
     REDFISH: {'requests': {'memory': '32Mi'}, 'limits': {'memory': '160Mi'}},
     IPMI: {'requests': {'memory': '16Mi'}, 'limits': {'memory': '64Mi'}},
 }
@@ -80,71 +85,51 @@ class Defaults:
     """Settings of the operator for all pods.
 
     :param image: of BMCs that name none
-    :param resources: dict of a protocol and its part of the resources, for
-        BMCs that have none
+    :param resources: parts of the resources by protocol, for BMCs that have
+        none
     :param pull_policy: or None for Kubernetes' default
     :param pull_secrets: names of Secrets with which images are pulled
-    :param proxy: a `config_map.Proxy`, or None
-    :param denied: a `config_map.Denied`
     :param user: uid and gid of the container and gid of their volumes; None
         if the cluster assigns them
-    :param labels: dict of the pods' labels, beside those of `naming.labels`
-    :param annotations: dict of their annotations
+    :param labels: of the pods, beside those of `naming.labels`
+    :param annotations: of the pods
     :param cpu: CPU request of BMCs that have none, a quantity
     """
 
     image: str
-    resources: dict = dataclasses.field(default_factory=RESOURCES.copy)
+    resources: dict[str, objects.Json] = dataclasses.field(
+        default_factory=RESOURCES.copy)
     pull_policy: str | None = None
-    pull_secrets: tuple = ()
+    pull_secrets: tuple[str, ...] = ()
     proxy: config_map.Proxy | None = None
     denied: config_map.Denied = config_map.Denied()
     user: int | None = USER
-    labels: dict = dataclasses.field(default_factory=MESH_LABELS.copy)
-    annotations: dict = dataclasses.field(
+    labels: dict[str, str] = dataclasses.field(
+        default_factory=MESH_LABELS.copy)
+    annotations: dict[str, str] = dataclasses.field(
         default_factory=MESH_ANNOTATIONS.copy)
     cpu: str = CPU
 
 
-def from_options(options):
-    """Read the settings for all pods.
-
-    :param options: `command_line.Options`
-    :returns: `Defaults`
-    """
-    return Defaults(
-        options.image, cpu=options.bmc_cpu, pull_policy=options.pull_policy,
-        pull_secrets=options.pull_secrets, user=options.pod_user,
-        labels={**MESH_LABELS, **options.pod_labels},
-        annotations={**MESH_ANNOTATIONS, **options.pod_annotations},
-        proxy=options.upload_proxy_url and config_map.Proxy(
-            options.upload_proxy_url, options.upload_proxy_ca),
-        denied=config_map.Denied(options.denied_hosts, options.denied_except,
-                                 options.cluster_hosts))
-
-
-def with_cluster_hosts(defaults, hosts):
+def with_cluster_hosts(defaults: Defaults, hosts: tuple[str, ...]) -> Defaults:
     """Replace the cluster's hosts in the settings for all pods.
 
-    :param defaults: `Defaults`
-    :param hosts: tuple, see `config_map.Denied`
-    :returns: `Defaults`
+    :param hosts: see `config_map.Denied`
     """
     return dataclasses.replace(defaults, denied=dataclasses.replace(
         defaults.denied, cluster=hosts))
 
 
-def deployment(bmc, defaults, account: str = ''):
+def deployment(bmc: spec.Bmc, defaults: Defaults, account: str = ''
+               ) -> objects.Json:
     """Make the Deployment.
 
-    :param bmc: a `spec.Bmc`
-    :param defaults: `Defaults`
     :param account: uid of the ServiceAccount
     """
-    env = [{'name': options_file.AUTH_VARIABLE,
-            'value': config_map.AUTH_FOLDER}]
+    env: list[objects.Json] = [{'name': options_file.AUTH_VARIABLE,
+                                'value': config_map.AUTH_FOLDER}]
     mounts = [mount('auth', config_map.AUTH_FOLDER)]
-    ports = []
+    ports: list[objects.Json] = []
     for enabled, add in ((bmc.redfish.enabled, _redfish), (bmc.ipmi, _ipmi)):
         if enabled:
             add(bmc, env, mounts, ports)
@@ -165,13 +150,14 @@ def deployment(bmc, defaults, account: str = ''):
                  naming.selector(bmc.name), template, pod)
 
 
-def whole(metadata, selector, template, pod):
+def whole(metadata: objects.ObjectMeta, selector: dict[str, str],
+          template: objects.Json, pod: objects.Json) -> objects.Json:
     """Make a Deployment of one pod.
 
-    :param metadata: dict, of the Deployment
-    :param selector: dict, the labels of its pod
-    :param template: dict, metadata of the pod
-    :param pod: dict, of `pod_spec`
+    :param metadata: of the Deployment
+    :param selector: the labels of its pod
+    :param template: metadata of the pod
+    :param pod: of `pod_spec`
     """
     return {
         'apiVersion': 'apps/v1', 'kind': 'Deployment', 'metadata': metadata,
@@ -184,15 +170,13 @@ def whole(metadata, selector, template, pod):
             'template': {'metadata': template, 'spec': pod}}}
 
 
-def pod_spec(account, defaults, containers, volumes):
+def pod_spec(account: str, defaults: Defaults, containers: list[objects.Json],
+             volumes: list[objects.Json]) -> objects.Json:
     """Make the spec of a pod.
 
     :param account: name of its ServiceAccount
-    :param defaults: `Defaults`
-    :param containers: list of dicts
-    :param volumes: list of dicts
     """
-    pod = {
+    pod: objects.Json = {
         'serviceAccountName': account,
         'automountServiceAccountToken': True,
         'enableServiceLinks': False,
@@ -210,30 +194,26 @@ def pod_spec(account, defaults, containers, volumes):
     return pod
 
 
-def images(deployment):
-    """:returns: tuple of the images of a Deployment's pod"""
+def images(deployment: objects.Json) -> tuple[str, ...]:
+    """List the images of a Deployment's pod."""
     return tuple(container.get('image', '') for container in deployment[
         'spec']['template']['spec']['containers'])
 
 
-def account(deployment):
-    """Find the uid of the ServiceAccount of a Deployment's pod.
-
-    :param deployment: dict
-    :returns: text, or None
-    """
+def account(deployment: objects.Json) -> str | None:
+    """Find the uid of the ServiceAccount of a Deployment's pod."""
     return (deployment['spec']['template']['metadata'].get(
         'annotations') or {}).get(ACCOUNT)
 
 
-def is_ready(deployment):
+def is_ready(deployment: objects.Json) -> bool:
     """Tell whether the present pod of a Deployment is ready.
 
     The Deployment's controller may count late: for a moment the previous pod,
     which is gone, is counted as ready beside the new one (``kubectl rollout
     status`` checks the same).
 
-    :param deployment: dict, as the cluster has it
+    :param deployment: as the cluster has it
     """
     present = deployment.get('status') or {}
     return (present.get('observedGeneration', 0)
@@ -243,59 +223,59 @@ def is_ready(deployment):
             and present.get('readyReplicas', 0) > 0)
 
 
-def is_progressing(deployment):
+def is_progressing(deployment: objects.Json) -> bool:
     """Tell by its conditions whether a Deployment is progressing.
 
-    :param deployment: dict, as the cluster has it
+    :param deployment: as the cluster has it
     """
     present = deployment.get('status') or {}
     if (present.get('observedGeneration', 0)
             < deployment['metadata'].get('generation', 0)):
         return True
-    found = {one.get('type'): one for one in present.get('conditions') or ()}
-    if found.get('ReplicaFailure', {}).get('status') == 'True':
+    by_type: dict[str | None, objects.Condition] = {
+        condition.get('type'): condition
+        for condition in present.get('conditions') or ()}
+    if by_type.get('ReplicaFailure', {}).get('status') == 'True':
         return False
-    progress = found.get('Progressing', {})
+    progress = by_type.get('Progressing', {})
     return (progress.get('status', 'True') == 'True'
             and progress.get('reason') != _COMPLETE)
 
 
-def failure_message(present):
+def failure_message(present: objects.Json) -> str:
     """Find why a Deployment does not progress.
 
-    :param present: dict, its status
+    :param present: its status
     :returns: message of its condition, with a space before it and advice
         after it; '' if it has none
     """
-    found = next((f" {one['message']}" for one in present.get(
-        'conditions') or () if one.get('type') in (
-            'ReplicaFailure', 'Progressing')
-        and one.get('message') and (
-            one['type'], one.get('status')) in (
+    message = next((
+        f" {condition['message']}"
+        for condition in present.get('conditions') or ()
+        if condition.get('message')
+        and (condition.get('type'), condition.get('status')) in (
             ('ReplicaFailure', 'True'), ('Progressing', 'False'))), '')
     # OpenShift's pkg/securitycontextconstraints/sccadmission/admission.go.
-    return found + (_ON_OPENSHIFT if 'security context constraint' in found
-                    else '')
+    return message + (
+        _ON_OPENSHIFT if 'security context constraint' in message else '')
 
 
-def auth_secret(bmc):
-    """Find the Secret with user name and password that is mounted.
-
-    :param bmc: a `spec.Bmc`
-    """
+def auth_secret(bmc: spec.Bmc) -> str:
+    """Find the Secret with user name and password that is mounted."""
     if bmc.auth is None or bmc.auth.namespace != bmc.namespace:
         return naming.auth(bmc.name)
     return bmc.auth.name
 
 
-def tls_secret(bmc):
-    """:returns: name of the Secret with the certificate, None for HTTP"""
+def tls_secret(bmc: spec.Bmc) -> str | None:
+    """Find the Secret with the certificate, None for HTTP."""
     if bmc.redfish.plain or not bmc.redfish.enabled:
         return None
     return bmc.redfish.secret or naming.tls(bmc.name)
 
 
-def _redfish(bmc, env, mounts, ports) -> None:
+def _redfish(bmc: spec.Bmc, env: list[objects.Json],
+             mounts: list[objects.Json], ports: list[objects.Json]) -> None:
     """Add Redfish's part of the container to three lists."""
     mounts.append(mount('config', options_file.FOLDER))
     env.append({'name': options_file.VARIABLE,
@@ -311,7 +291,8 @@ def _redfish(bmc, env, mounts, ports) -> None:
                     'value': str(config_map.HTTP_PORT)})
 
 
-def _ipmi(bmc, env, mounts, ports) -> None:
+def _ipmi(bmc: spec.Bmc, env: list[objects.Json],
+          mounts: list[objects.Json], ports: list[objects.Json]) -> None:
     """Add IPMI's part of the container to three lists."""
     env += [{'name': 'VIRTBMC_VM', 'value': str(bmc.vm)},
             {'name': 'VIRTBMC_PORT', 'value': str(IPMI_PORT)},
@@ -324,23 +305,22 @@ def _ipmi(bmc, env, mounts, ports) -> None:
     ports.append(_port(IPMI, IPMI_PORT, 'UDP'))
 
 
-def resources(bmc, defaults):
+def resources(bmc: spec.Bmc, defaults: Defaults) -> objects.Json:
     """Make the resources of the container.
 
-    :param bmc: a `spec.Bmc`, whose resources are those of the container, or
-        parts for the protocols. A part that is missing is the default one.
-    :param defaults: `Defaults`
-    :returns: dict; CPU and memory have a limit if all parts limit it
+    Those of the BMC are those of the container, or parts for the protocols. A
+    part that is missing is the default one. CPU and memory have a limit if all
+    parts limit it.
     """
-    made = bmc.resources.get(BMC) or _total(bmc, defaults)
-    if 'cpu' not in {**(made.get('limits') or {}),
-                     **(made.get('requests') or {})}:
-        made = {**made, 'requests': {**(made.get('requests') or {}),
-                                     'cpu': defaults.cpu}}
-    return made
+    total = bmc.resources.get(BMC) or _total(bmc, defaults)
+    if 'cpu' not in {**(total.get('limits') or {}),
+                     **(total.get('requests') or {})}:
+        return {**total, 'requests': {**(total.get('requests') or {}),
+                                      'cpu': defaults.cpu}}
+    return total
 
 
-def _total(bmc, defaults):
+def _total(bmc: spec.Bmc, defaults: Defaults) -> objects.Json:
     """Add up the parts of the protocols; parameters as of `resources`.
 
     A resource of which no container gets more than it requests has a limit in
@@ -353,27 +333,25 @@ def _total(bmc, defaults):
     # Kubernetes' default of a request is the limit.
     requests = [{**limit, **(part.get('requests') or {})}
                 for part, limit in zip(parts, limits)]
-    made = {}
-    for kind, found in (('requests', requests), ('limits', limits)):
-        for name in dict.fromkeys(name for part in found for name in part):
-            values = [part[name] for part in found if name in part]
+    total: objects.Json = {}
+    for kind, amounts in (('requests', requests), ('limits', limits)):
+        for name in dict.fromkeys(name for part in amounts for name in part):
+            values = [part[name] for part in amounts if name in part]
             if (kind == 'requests' or len(values) == len(parts)
                     or name not in _OVERCOMMITTED):
-                made.setdefault(kind, {})[name] = quantity.total(values)
-    return made
+                total.setdefault(kind, {})[name] = quantity.total(values)
+    return total
 
 
-def _port(name, port, protocol: str = 'TCP'):
+def _port(name: str, port: int, protocol: str = 'TCP') -> objects.Json:
     return {'name': name, 'containerPort': port, 'protocol': protocol}
 
 
-def client_port(bmc):
+def client_port(bmc: spec.Bmc) -> int:
     """Choose the UDP port that Serial over LAN reports.
 
     Clients compare it with the port that they use. A node port is chosen for
     clients outside of the cluster.
-
-    :param bmc: a `spec.Bmc`
     """
     service = bmc.service
     if service.type == 'NodePort' and service.ipmi_node_port:
@@ -381,28 +359,25 @@ def client_port(bmc):
     return service.ipmi_port
 
 
-def container(name, image, defaults, command, env, mounts, ports, health_port,
-              resources):
+def container(name: str, image: str, defaults: Defaults, command: list[str],
+              env: list[objects.Json], mounts: list[objects.Json],
+              ports: list[objects.Json], health_port: int,
+              resources: objects.Json | None) -> objects.Json:
     """Make a container.
 
-    :param name: its name
-    :param image: its image
-    :param defaults: `Defaults`
-    :param command: list of words
-    :param env: list of dicts, beside those that all containers have
+    :param env: variables, beside those that all containers have
     :param mounts: the same
     :param ports: the same
     :param health_port: TCP port of probes and metrics
-    :param resources: dict or None
     """
-    made = {
+    result: objects.Json = {
         'name': name,
         'image': image,
         'command': command,
         'env': [{'name': 'POD_IP', 'valueFrom': {
             'fieldRef': {'fieldPath': 'status.podIP'}}},
             {'name': 'VIRTBMC_HEALTH_PORT', 'value': str(health_port)},
-            *({'name': each, 'value': value} for each, value
+            *({'name': variable, 'value': value} for variable, value
               in _MEMORY_VARIABLES),
             *env],
         'ports': [*ports, _port(name + '-health', health_port)],
@@ -417,25 +392,25 @@ def container(name, image, defaults, command, env, mounts, ports, health_port,
             'capabilities': {'drop': ['ALL']}},
     }
     if defaults.pull_policy:
-        made['imagePullPolicy'] = defaults.pull_policy
-    return made
+        result['imagePullPolicy'] = defaults.pull_policy
+    return result
 
 
-def _probe(name, path, period, failures):
+def _probe(name: str, path: str, period: int, failures: int) -> objects.Json:
     return {'httpGet': {'path': path, 'port': name + '-health',
                         'scheme': 'HTTP'},
             'periodSeconds': period, 'timeoutSeconds': 5,
             'failureThreshold': failures}
 
 
-def mount(volume, folder):
-    """:returns: dict, a mount of a volume that is only read"""
+def mount(volume: str, folder: str) -> objects.Json:
+    """Make the mount of a volume that is only read."""
     # A whole folder: single files (subPath) are never updated.
     return {'name': volume, 'mountPath': folder, 'readOnly': True}
 
 
-def _volumes(bmc):
-    volumes = [
+def _volumes(bmc: spec.Bmc) -> list[objects.Json]:
+    volumes: list[objects.Json] = [
         {'name': 'auth', 'secret': {'secretName': auth_secret(bmc),
                                     'defaultMode': 0o440}},
         {'name': 'tmp', 'emptyDir': {'medium': 'Memory',

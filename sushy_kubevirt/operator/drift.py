@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.operator import naming
 
 #: Empty values, which the API server may omit.
-_EMPTY = ({}, [], '', None)
+_EMPTY: tuple[typing.Any, ...] = ({}, [], '', None)
 
 #: Immutable fields: an object with another value is recreated.
-_IMMUTABLE = {'RoleBinding': ('roleRef',), 'Deployment': ('spec', 'selector')}
+_IMMUTABLE: dict[str, tuple[str, ...]] = {
+    'RoleBinding': ('roleRef',), 'Deployment': ('spec', 'selector')}
 
 #: Fields with quantities, which the API server may normalize.
 _QUANTITIES = ('requests', 'limits', 'sizeLimit')
@@ -41,30 +44,25 @@ _PRESENTED = {'f:caCertificate', 'f:certificate', 'f:externalCertificate',
               'f:key'}
 
 
-def digest(wanted):
-    """Make a digest of a desired object.
-
-    :param wanted: dict
-    :returns: short text
-    """
+def digest(wanted: typing.Any) -> str:
+    """Make a digest, a short text, of a desired object."""
     return hashlib.sha256(json.dumps(
         wanted, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def applied_digest(live):
+def applied_digest(live: objects.AnyObject) -> str | None:
     """Read the digest of the desired object that was last written.
 
-    :param live: dict, as the API has it
-    :returns: text; None if the operator has not written the object
+    :param live: as the API has it
+    :returns: None if the operator has not written the object
     """
     return (live['metadata'].get('annotations') or {}).get(naming.APPLIED)
 
 
-def differs(wanted, live):
+def differs(wanted: objects.AnyObject, live: objects.AnyObject) -> bool:
     """Tell whether an object differs from the desired one.
 
-    :param wanted: dict, the desired object
-    :param live: dict, as the API has it
+    :param live: as the API has it
     """
     mine, its = wanted['metadata'], live['metadata']
     for name in ('labels', 'annotations'):
@@ -73,45 +71,46 @@ def differs(wanted, live):
     if foreign_fields(live):
         return True
     owners = its.get('ownerReferences') or ()
-    if any(one not in owners for one in mine.get('ownerReferences') or ()):
+    if any(owner not in owners
+           for owner in mine.get('ownerReferences') or ()):
         return True
     return any(_differs(wanted[name], live.get(name), name)
                for name in wanted if name not in (
                    'metadata', 'apiVersion', 'kind'))
 
 
-def foreign_fields(live):
+def foreign_fields(live: objects.AnyObject) -> list[objects.Json]:
     """Find other clients that own fields in parts of the operator.
 
     Fields that do not exist any more are ignored: when the type of a Service
     changes, the API server removes the fields of the type, and leaves their
     owners in managedFields.
 
-    :param live: dict, as the API has it
-    :returns: list of entries of managedFields, reduced to what this function
-        needs
+    :param live: as the API has it
+    :returns: entries of managedFields, reduced to what this function needs
     """
-    found = []
+    foreign = []
     for entry in live['metadata'].get('managedFields') or ():
         if (entry.get('manager') == naming.OPERATOR
                 or entry.get('subresource')):
             continue
         fields = entry.get('fieldsV1') or {}
-        parts = {part: {'.': {}} for part in _OWNED_PARTS
-                 if part in fields and not _is_address(fields, part)
-                 and not _is_presented(fields, part)
-                 and not _is_restart(fields, part)
-                 and _has_any(fields[part], live.get(part[2:]))}
+        parts: objects.Json = {
+            part: {'.': {}} for part in _OWNED_PARTS
+            if part in fields and not _is_address(fields, part)
+            and not _is_presented(fields, part)
+            and not _is_restart(fields, part)
+            and _has_any(fields[part], live.get(part[2:]))}
         if parts:
-            found.append({'manager': entry.get('manager', ''),
-                          'fieldsV1': parts})
-    return found
+            foreign.append({'manager': entry.get('manager', ''),
+                            'fieldsV1': parts})
+    return foreign
 
 
-def _has_any(fields, value):
+def _has_any(fields: objects.Json, value: typing.Any) -> bool:
     """Tell whether a value has any field of a set.
 
-    :param fields: dict, as in managedFields
+    :param fields: as in managedFields
     :param value: part of an object
     """
     if not fields:
@@ -119,31 +118,31 @@ def _has_any(fields, value):
     return any(_has(name, inner, value) for name, inner in fields.items())
 
 
-def _has(name, inner, value):
-    what, _, of = name.partition(':')
+def _has(name: str, inner: objects.Json, value: typing.Any) -> bool:
+    what, _, text = name.partition(':')
     if what == 'f' and isinstance(value, dict):
-        return of in value and _has_any(inner, value[of])
+        return text in value and _has_any(inner, value[text])
     if what in ('k', 'v') and isinstance(value, list):
         try:
-            of = json.loads(of)
+            key = json.loads(text)
         except (ValueError, RecursionError):
             # No item has such a key.
             return False
         if what == 'v':
-            return of in value
-        return isinstance(of, dict) and any(
-            _has_any(inner, one) for one in value
-            if isinstance(one, dict) and of.items() <= one.items())
+            return key in value
+        return isinstance(key, dict) and any(
+            _has_any(inner, item) for item in value
+            if isinstance(item, dict) and key.items() <= item.items())
     # The whole value, or an item by its index.
     return value is not None
 
 
-def _is_address(fields, part):
+def _is_address(fields: objects.Json, part: str) -> bool:
     """Tell whether a part has only the address of a load balancer."""
     return set(fields[part]) - {'.'} == {_ADDRESS}
 
 
-def _is_presented(fields, part):
+def _is_presented(fields: objects.Json, part: str) -> bool:
     """Tell whether a part has only the certificate of a Route."""
     if set(fields[part]) - {'.'} != {'f:tls'}:
         return False
@@ -151,7 +150,7 @@ def _is_presented(fields, part):
         set(fields[part]['f:tls']) - {'.'} <= _PRESENTED)
 
 
-def _is_restart(fields, part) -> bool:
+def _is_restart(fields: objects.Json, part: str) -> bool:
     """Tell whether a part has only the annotation of a rollout restart."""
     if part != _RESTART[0]:
         return False
@@ -162,11 +161,10 @@ def _is_restart(fields, part) -> bool:
     return True
 
 
-def must_recreate(wanted, live):
+def must_recreate(wanted: objects.AnyObject, live: objects.AnyObject) -> bool:
     """Tell whether an object has to be deleted and created again.
 
-    :param wanted: dict
-    :param live: dict, as the API has it
+    :param live: as the API has it
     """
     path = _IMMUTABLE.get(wanted['kind'], ())
     for name in path:
@@ -174,7 +172,8 @@ def must_recreate(wanted, live):
     return bool(path) and wanted != live
 
 
-def _differs(wanted, live, name: str = '', quantities: bool = False):
+def _differs(wanted: typing.Any, live: typing.Any, name: str = '',
+             quantities: bool = False) -> bool:
     if wanted == live:
         # Usual, and much faster than the rest.
         return False
@@ -187,8 +186,8 @@ def _differs(wanted, live, name: str = '', quantities: bool = False):
             for key, value in wanted.items())
     if isinstance(wanted, list):
         return (not isinstance(live, list) or len(live) != len(wanted)
-                or any(_differs(one, other, '', quantities)
-                       for one, other in zip(wanted, live)))
+                or any(_differs(item, other, '', quantities)
+                       for item, other in zip(wanted, live)))
     if quantities and live is not None:
         return quantity.to_decimal(wanted) != quantity.to_decimal(live)
     return wanted != live

@@ -7,12 +7,19 @@ content, so that a repeated Event is counted and does not become another one.
 
 from __future__ import annotations
 
+from collections import abc
 import hashlib
+import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import naming
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import api_resources
+    from sushy_kubevirt.operator import api
 
 NORMAL, WARNING = 'Normal', 'Warning'
 
@@ -25,81 +32,104 @@ _UNREPORTED = (
     'HostDeleting', 'BareMetalHostsNotListed')
 
 #: Reasons of true conditions that are reported; None for all reasons.
-_REPORTED = {conditions.SECRET: (conditions.OWNED_BY_HOST,),
-             conditions.EMULATOR: ('RolloutWaiting',),
-             conditions.ENDPOINT: (conditions.SECOND_NAME_TAKEN,),
-             conditions.READY: None}
+_REPORTED: dict[str, tuple[str, ...] | None] = {
+    conditions.SECRET: (conditions.OWNED_BY_HOST,),
+    conditions.EMULATOR: ('RolloutWaiting',),
+    conditions.ENDPOINT: (conditions.SECOND_NAME_TAKEN,),
+    conditions.READY: None}
 
 
-def of_change(old, new):
-    """List the Events for a change of the status.
+class Subject(typing.Protocol):
+    """The object that an Event is about, such as a `spec.Bmc`."""
 
-    :param old: list of conditions as they were, dicts
-    :param new: list of conditions as they are, dicts
-    :returns: list of (type, reason, message)
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+
+
+class Event(typing.NamedTuple):
+    """What an Event says.
+
+    :param type: `NORMAL` or `WARNING`
+    :param reason: one word
+    :param message: a sentence
     """
-    before = {one['type']: (one['status'], one['reason'])
-              for one in old or ()}
-    found = []
-    for one in new:
-        now = one['status'], one['reason']
-        if before.get(one['type']) == now:
+
+    type: str
+    reason: str
+    message: str
+
+
+def of_change(old: abc.Iterable[objects.Condition] | None,
+              new: abc.Iterable[objects.Condition]) -> list[Event]:
+    """List the Events for a change of the conditions."""
+    before = {condition['type']: (condition['status'], condition['reason'])
+              for condition in old or ()}
+    changes = []
+    for condition in new:
+        type_, status, reason = (
+            condition['type'], condition['status'], condition['reason'])
+        if before.get(type_) == (status, reason):
             continue
-        if one['status'] == 'True':
-            if one['type'] in _REPORTED and (
-                    _REPORTED[one['type']] is None
-                    or one['reason'] in _REPORTED[one['type']]):
-                found.append((NORMAL, one['reason'], one['message']))
-        elif (one['type'] != conditions.READY
-                and one['reason'] not in _UNREPORTED):
-            found.append((WARNING, one['reason'], one['message']))
-    return found
+        if status == 'True':
+            reported = _REPORTED.get(type_, ())
+            if reported is None or reason in reported:
+                changes.append(Event(NORMAL, reason, condition['message']))
+        elif type_ != conditions.READY and reason not in _UNREPORTED:
+            changes.append(Event(WARNING, reason, condition['message']))
+    return changes
 
 
-def manifest(bmc, type_, reason, message, now, resource=bmc_resources.BMC):
+def manifest(subject: Subject, type_: str, reason: str, message: str,
+             now: str, resource: api_resources.AnyResource = bmc_resources.BMC
+             ) -> objects.Json:
     """Make an Event.
 
-    :param bmc: a `spec.Bmc`; or what has its namespace, name and uid, of
-        another resource
     :param type_: `NORMAL` or `WARNING`
     :param reason: one word
     :param message: a sentence
     :param now: RFC 3339 text
-    :param resource: a `api_resources.Resource`
-    :returns: dict
+    :param resource: of the subject
     """
     digest = hashlib.sha256('\0'.join(
-        (bmc.uid, type_, reason, message)).encode()).hexdigest()[:16]
+        (subject.uid, type_, reason, message)).encode()).hexdigest()[:16]
     return {
         'apiVersion': 'v1', 'kind': 'Event',
-        'metadata': {'name': f"{bmc.name[:230].rstrip('-.')}.{digest}",
-                     'namespace': bmc.namespace},
+        'metadata': {'name': f"{subject.name[:230].rstrip('-.')}.{digest}",
+                     'namespace': subject.namespace},
         'involvedObject': {
             'apiVersion': resource.api_version, 'kind': resource.kind,
-            'name': bmc.name, 'namespace': bmc.namespace, 'uid': bmc.uid},
+            'name': subject.name, 'namespace': subject.namespace,
+            'uid': subject.uid},
         'type': type_, 'reason': reason, 'message': message[:1024],
         'firstTimestamp': now, 'lastTimestamp': now, 'count': 1,
         'source': {'component': naming.OPERATOR},
         'reportingComponent': naming.OPERATOR, 'reportingInstance': ''}
 
 
-async def record(api, made) -> None:
+async def record(client: api.Api, event: objects.Json) -> None:
     """Create an Event, or increase its count.
 
-    :param api: an `api.Api`
-    :param made: dict, of `manifest`
+    :param event: of `manifest`
     :raises: `errors.MachineError`
     """
-    metadata = made['metadata']
-    where = bmc_resources.EVENT, metadata['namespace']
+    name, namespace = event['metadata']['name'], event['metadata']['namespace']
     try:
-        await api.create(*where, made)
+        await client.create(bmc_resources.EVENT, namespace, event)
         return
     except errors.Conflict:
         pass
-    known = await api.get(*where, metadata['name'])
-    await api.patch(*where, metadata['name'], {
+    known = await client.get(bmc_resources.EVENT, namespace, name)
+    await client.patch(bmc_resources.EVENT, namespace, name, {
         'metadata': {'resourceVersion': known['metadata'][
             'resourceVersion']},
-        'lastTimestamp': made['lastTimestamp'],
+        'lastTimestamp': event['lastTimestamp'],
         'count': (known.get('count') or 1) + 1})

@@ -192,7 +192,7 @@ class Executor:
             self._cache.objects.drop(step.resource, at.namespace, at.name)
 
     async def _generate(self, bmc, step, seen, tried) -> None:
-        made = credentials.made(bmc)
+        made = credentials.generated(bmc)
         if step.uid is None:
             await self._create(bmc, plan.Create(made), seen, tried)
             return

@@ -63,7 +63,7 @@ class Reconciler:
         self._upgrade_slots = upgrade_slots
         self._foreign_objects = foreign_objects
         self._allowed = options.allowed_images
-        self._defaults = deployments.from_options(options)
+        self._defaults = options.pod_defaults()
         self._shards = all_shards
         self._executor = executor.Executor(api, cache, all_shards)
         self._tried: dict[objects.ObjectKey, plan.Tried] = {}

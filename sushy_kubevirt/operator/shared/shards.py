@@ -75,7 +75,7 @@ class Shards:
                  count=lambda counts: None) -> None:
         self._default = options.default_placement
         self._bmcs_per_pod = options.bmcs_per_pod
-        self._defaults = deployments.from_options(options)
+        self._defaults = options.pod_defaults()
         self._api = api
         self._cache = cache
         self._upgrade_slots = upgrade_slots

@@ -26,7 +26,7 @@ class CredentialsTestCase(base.BaseTestCase):
 
     def test_generated_secret(self):
         bmc = bodies.bmc()
-        one, two = credentials.made(bmc), credentials.made(bmc)
+        one, two = credentials.generated(bmc), credentials.generated(bmc)
         self.assertNotEqual(one['data'], two['data'])
         self.assertEqual((), credentials.missing(one))
         self.assertEqual(b'admin', base64.b64decode(one['data']['username']))
@@ -56,7 +56,7 @@ class CredentialsTestCase(base.BaseTestCase):
         held = ['baremetalhost.metal3.io/secret']
 
         def secret(*owners, **metadata):
-            made = credentials.made(bodies.bmc())
+            made = credentials.generated(bodies.bmc())
             made['metadata'].update(ownerReferences=list(owners), **metadata)
             return made
         for number, (found, expected) in enumerate((

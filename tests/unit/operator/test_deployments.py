@@ -134,7 +134,7 @@ class DeploymentTestCase(base.BaseTestCase):
     def test_contains_no_secret_data(self):
         bmc = bodies.bmc()
         text = repr(deployments.deployment(bmc, DEFAULTS))
-        self.assertNotIn(credentials.made(bmc)['data']['password'], text)
+        self.assertNotIn(credentials.generated(bmc)['data']['password'], text)
         for one in containers(bodies.body()).values():
             self.assertFalse(any('secretKeyRef' in (
                 variable.get('valueFrom') or {}) for variable in one['env']))

@@ -356,7 +356,7 @@ class ReconcileTestCase(base.BaseTestCase):
                 'name': 'node', 'uid': 'u-host'}
 
         def cluster(**metadata):
-            made = credentials.made(bodies.bmc())
+            made = credentials.generated(bodies.bmc())
             made['metadata'].update(ownerReferences=[host], **metadata)
             kube = harness.cluster_with(bodies.body())
             kube.add(made)
