@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import ssl
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
@@ -22,6 +23,11 @@ from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import tls
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine.media import protocols
+    from sushy_kubevirt.machine import protocols as machine_protocols
+
 #: Maximum number of certificates of a device.
 MAX_CERTIFICATES = 16
 
@@ -29,20 +35,20 @@ MAX_CERTIFICATES = 16
 _CA_FILE_KEY = 'operator.pem'
 
 
-def verify(machine, device):
+def verify(machine: machine_protocols.Machine, device: model.Device) -> bool:
     """See `machine.Machine.media_verify`."""
     record = media_annotation.read(machine.objects()[0])
     return record.verify.get(device.id, machine.options.media.verify)
 
 
-def verify_change(machine, device, value):
+def verify_change(machine: machine_protocols.Machine, device: model.Device,
+                  value: bool) -> machine_protocols.Step[None]:
     """Return a change of the default of `verify`, see `machine.changes`.
 
-    :param machine: a `machine.Machine`
-    :param device: a `model.Device`
     :param value: whether certificates are verified
     """
-    def change(vm, _vmi) -> None:
+    def change(vm: objects.VirtualMachine,
+               _vmi: objects.VirtualMachineInstance | None) -> None:
         record = media_annotation.read(vm)
         if (device.id in record.verify
                 or value != machine.options.media.verify):
@@ -52,7 +58,8 @@ def verify_change(machine, device, value):
     return change
 
 
-def certificates(machine, device):
+def certificates(machine: protocols.Machine, device: model.Device
+                 ) -> tuple[model.Certificate, ...]:
     """See `machine.Machine.media_certificates`."""
     kept = media_annotation.read(machine.objects()[0]).certificates.get(
         device.id, {})
@@ -65,47 +72,52 @@ def certificates(machine, device):
                  if digest in known)
 
 
-def pem(machine, device):
+def pem(machine: protocols.Machine, device: model.Device) -> str:
     """Return the certificates of a device as one PEM text, '' for none."""
-    return ''.join(each.pem for each in certificates(machine, device))
+    return ''.join(certificate.pem
+                   for certificate in certificates(machine, device))
 
 
-def add(machine, device, text):
+def add(machine: protocols.Machine, device: model.Device, text: str
+        ) -> model.Certificate:
     """See `machine.Machine.add_media_certificate`."""
     text = _checked(text)
     digest = _digest(text)
-    number, added = [], []
+    number, added = '', False
 
-    def step(vm, _vmi):
+    def step(vm: objects.VirtualMachine,
+             _vmi: objects.VirtualMachineInstance | None) -> None:
+        nonlocal number, added
         record = media_annotation.read(vm)
         kept = record.certificates.setdefault(device.id, {})
         for known, known_digest in kept.items():
             if known_digest == digest:
-                number[:] = [known]
+                number = known
                 return
         if len(kept) >= MAX_CERTIFICATES:
             raise errors.WrongState(
                 f'{device.id} of {machine.qualified_name} already has '
                 f'{len(kept)} certificates; delete one first')
-        number[:] = [str(next(n for n in range(1, MAX_CERTIFICATES + 1)
-                              if str(n) not in kept))]
-        kept[number[0]] = digest
-        added[:] = number
+        number = str(next(n for n in range(1, MAX_CERTIFICATES + 1)
+                          if str(n) not in kept))
+        kept[number] = digest
+        added = True
         _write(machine, vm, record)
 
     machine.write(step)
     try:
-        _put(machine, device, number[0] + '.pem', text)
+        _put(machine, device, number + '.pem', text)
     except errors.MachineError:
         if added:
             machine.write(lambda vm, _vmi: _drop(
-                machine, device, vm, number[0]))
+                machine, device, vm, number))
         raise
     machine.cluster.media.certificates[digest] = text
-    return model.Certificate(number[0], text)
+    return model.Certificate(number, text)
 
 
-def delete(machine, device, number):
+def delete(machine: machine_protocols.Machine, device: model.Device,
+           number: str) -> None:
     """See `machine.Machine.delete_media_certificate`."""
     record = media_annotation.read(machine.objects()[0])
     if number not in record.certificates.get(device.id, {}):
@@ -118,17 +130,19 @@ def delete(machine, device, number):
     _remove(machine, device, number + '.pem')
 
 
-def _drop(machine, device, vm, number) -> None:
+def _drop(machine: machine_protocols.Machine, device: model.Device,
+          vm: objects.VirtualMachine, number: str) -> None:
     """Remove a certificate from the record, if it is there."""
     record = media_annotation.read(vm)
     if record.certificates.get(device.id, {}).pop(number, None):
         _write(machine, vm, record)
 
 
-def publish(machine, device):
+def publish(machine: machine_protocols.Machine, device: model.Device
+            ) -> str | None:
     """Make sure that CDI's ConfigMap has the certificates of a device.
 
-    :returns: name of the ConfigMap, None if there are none
+    :returns: name of the ConfigMap; None if there are no certificates
     """
     path = machine.options.media.ca_file
     if path:
@@ -139,16 +153,16 @@ def publish(machine, device):
     return media_annotation.ca_config_map(machine.name, device.id)
 
 
-def _checked(text):
+def _checked(text: object) -> str:
     """Parse one certificate into the form that is stored.
 
     :raises: `errors.InvalidValue`
     """
-    found = tls.certificates(text) if isinstance(text, str) else []
-    if len(found) == 1:
+    parts = tls.certificates(text) if isinstance(text, str) else []
+    if len(parts) == 1:
         try:
-            ssl.create_default_context(cadata=found[0])
-            return found[0]
+            ssl.create_default_context(cadata=parts[0])
+            return parts[0]
         except (ssl.SSLError, ValueError):
             pass
     raise errors.InvalidValue(
@@ -156,11 +170,12 @@ def _checked(text):
         'certificate in PEM format')
 
 
-def _digest(text):
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _write(machine, vm, record) -> None:
+def _write(machine: machine_protocols.Machine, vm: objects.VirtualMachine,
+           record: media_annotation.Record) -> None:
     edited = copy.deepcopy(vm)
     media_annotation.write(edited, record)
     json_patch.send(machine, vm, edited)
@@ -168,42 +183,53 @@ def _write(machine, vm, record) -> None:
 
 # The ConfigMap
 
-def _config_map(machine, device):
-    """Return (resource, namespace, name) of the ConfigMap."""
-    return (api_resources.CONFIG_MAP, machine.namespace,
-            media_annotation.ca_config_map(machine.name, device.id))
+class _ConfigMap(typing.NamedTuple):
+    """Parameters of the client's methods."""
+
+    resource: api_resources.Resource[objects.Json]
+    namespace: str
+    name: str
 
 
-def _owner_test(machine):
+def _config_map(machine: machine_protocols.Machine, device: model.Device
+                ) -> _ConfigMap:
+    return _ConfigMap(
+        api_resources.CONFIG_MAP, machine.namespace,
+        media_annotation.ca_config_map(machine.name, device.id))
+
+
+def _owner_test(machine: machine_protocols.Machine) -> objects.Json:
     return {'op': 'test', 'path': '/metadata/ownerReferences/0/uid',
             'value': machine.uid}
 
 
-def _data(machine, device):
+def _data(machine: machine_protocols.Machine, device: model.Device
+          ) -> dict[str, str]:
     try:
-        found = machine.cluster.client.get(*_config_map(machine, device))
+        body = machine.cluster.client.get(*_config_map(machine, device))
     except errors.ObjectNotFound:
         return {}
-    return found.get('data') or {}
+    return body.get('data') or {}
 
 
-def _put(machine, device, key, text) -> None:
+def _put(machine: machine_protocols.Machine, device: model.Device, key: str,
+         text: str) -> None:
     config_map = _config_map(machine, device)
     client = machine.cluster.client
     body = {
         'apiVersion': api_resources.CONFIG_MAP.api_version,
         'kind': api_resources.CONFIG_MAP.kind,
-        'metadata': {'name': config_map[2], 'namespace': machine.namespace,
+        'metadata': {'name': config_map.name, 'namespace': machine.namespace,
                      'labels': {datavolumes.LABEL: device.id},
                      'ownerReferences': [datavolumes.owner(machine)]},
         'data': {key: text}}
 
-    def step():
+    def step() -> None:
         try:
             client.patch(*config_map, [_owner_test(machine), {
                 'op': 'add', 'path': '/data/' + key, 'value': text}])
         except errors.ObjectNotFound:
-            client.create(*config_map[:2], body,
+            client.create(config_map.resource, config_map.namespace, body,
                           named=image_credentials.is_named(machine))
         except errors.Conflict:
             _check_owner(machine, device)
@@ -212,42 +238,44 @@ def _put(machine, device, key, text) -> None:
     retry.run(step, machine.options, machine.cluster.closing)
 
 
-def _check_owner(machine, device):
+def _check_owner(machine: machine_protocols.Machine, device: model.Device
+                 ) -> None:
     """Check that the VM owns the ConfigMap, if it exists.
 
     :raises: `errors.WrongState` if another object owns it
     """
     config_map = _config_map(machine, device)
     try:
-        found = machine.cluster.client.get(*config_map)
+        body = machine.cluster.client.get(*config_map)
     except errors.ObjectNotFound:
         return
-    references = found['metadata'].get('ownerReferences') or [{}]
+    references = body['metadata'].get('ownerReferences') or [{}]
     if references[0].get('uid') != machine.uid:
         raise errors.WrongState(
-            f'ConfigMap {machine.namespace}/{config_map[2]} is not owned by '
+            f'ConfigMap {machine.namespace}/{config_map.name} is not owned by '
             f'this VM; delete it: the certificates of {device.id} are stored '
             'under that name')
 
 
-def _remove(machine, device, key) -> None:
+def _remove(machine: machine_protocols.Machine, device: model.Device,
+            key: str) -> None:
     config_map = _config_map(machine, device)
     client = machine.cluster.client
 
     def step() -> None:
         try:
-            found = client.get(*config_map)
+            body = client.get(*config_map)
         except errors.ObjectNotFound:
             return
-        if key not in (found.get('data') or {}):
+        if key not in (body.get('data') or {}):
             return
-        if len(found['data']) > 1:
+        if len(body['data']) > 1:
             client.patch(*config_map, [_owner_test(machine), {
                 'op': 'remove', 'path': '/data/' + key}])
             return
         _check_owner(machine, device)
         client.delete(*config_map, {'preconditions': {
-            'uid': found['metadata']['uid'],
-            'resourceVersion': found['metadata']['resourceVersion']}})
+            'uid': body['metadata']['uid'],
+            'resourceVersion': body['metadata']['resourceVersion']}})
 
     retry.run(step, machine.options, machine.cluster.closing)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
@@ -20,6 +21,13 @@ from sushy_kubevirt.machine import changes as vm_changes
 from sushy_kubevirt.machine.media import drives
 from sushy_kubevirt.machine.media import insert
 from sushy_kubevirt.machine.media import media_annotation
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine.media import model
+    from sushy_kubevirt.machine.media import protocols
 
 LOG = logging.getLogger(__name__)
 
@@ -30,18 +38,17 @@ GUEST_SECONDS = 5.0
 _GATE = 'DeclarativeHotplugVolumes'
 
 
-def eject(machine, device, changes=()) -> None:
+def eject(machine: protocols.Machine, device: model.Device,
+          changes: abc.Sequence[vm_changes.Change] = ()) -> None:
     """Eject a medium, see `machine.Machine.eject_media`.
 
-    :param machine: a `machine.Machine`
-    :param device: a `model.Device`
-    :param changes: changes of the VM to make in the same patch, see
-        `machine.changes`
+    :param changes: of the VM, to be made in the same patch
     """
     media = machine.cluster.media
-    ejected = []
+    ejected: list[media_annotation.Entry] = []
 
-    def step(vm, vmi):
+    def step(vm: objects.VirtualMachine,
+             vmi: objects.VirtualMachineInstance | None) -> None:
         record = media_annotation.read(vm)
         entry = record.media.pop(device.id, None)
         reserved = record.reservations.pop(device.id, None)
@@ -63,7 +70,7 @@ def eject(machine, device, changes=()) -> None:
                 raise
             _patch_vm(machine, device, vm, vmi, entry, record, False, True,
                       changes)
-        ejected.extend(each for each in (entry, reserved) if each)
+        ejected.extend(filter(None, (entry, reserved)))
 
     machine.write(step)
     for entry in ejected:
@@ -80,9 +87,13 @@ def eject(machine, device, changes=()) -> None:
                    GUEST_SECONDS)
 
 
-def _patch_vm(machine, device, vm, vmi, entry, record, keep,
+def _patch_vm(machine: protocols.Machine, device: model.Device,
+              vm: objects.VirtualMachine,
+              vmi: objects.VirtualMachineInstance | None,
+              entry: media_annotation.Entry | None,
+              record: media_annotation.Record, keep: bool,
               any_drive: bool = False,
-              changes=()) -> None:
+              changes: abc.Sequence[vm_changes.Change] = ()) -> None:
     """Remove a medium from its drive and write the media record.
 
     :param keep: whether a drive may be empty

@@ -19,12 +19,20 @@ import socket
 import ssl
 import threading
 import time
+import typing
 from urllib import parse
 
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine.media import tls
 from sushy_kubevirt.machine.media import url_policy
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+    import email.message
+
+    from sushy_kubevirt.machine.media import model
+    from sushy_kubevirt.machine import options
 
 #: Maximum number of redirects.
 MAX_REDIRECTS = 5
@@ -46,51 +54,48 @@ _KINDS = {401: 'unauthorized', 403: 'unauthorized', 407: 'unauthorized',
 class Response:
     """Response of a server; a context manager that closes the connection.
 
-    :param url: `url_policy.ParsedUrl` of the server, after all redirects
-    :param response: an `http.client.HTTPResponse`, its body not read
-    :param timed_socket: the `_TimedSocket` of the request
+    :param url: of the server, after all redirects
+    :param response: its body has not been read
+    :param timed_socket: of the request
     """
 
-    def __init__(self, url, response, timed_socket) -> None:
+    def __init__(self, url: url_policy.ParsedUrl,
+                 response: http.client.HTTPResponse,
+                 timed_socket: _TimedSocket) -> None:
         self.url = url
         self.status = response.status
         self.reason = response.reason or ''
-        self.headers = response.headers
+        self.headers: email.message.Message = response.headers
         self._response = response
         self._socket = timed_socket
 
     @property
-    def plain(self):
+    def plain(self) -> bool:
         """Whether the body is the image and not an encoding of it."""
         return self.headers.get('Content-Encoding', 'identity') == 'identity'
 
-    def length(self):
+    def length(self) -> int | None:
         """Return the length of the image in bytes; None if unknown."""
         if not self.plain or 'Transfer-Encoding' in self.headers:
             return None
         return _number(self.headers.get('Content-Length'))
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: memoryview) -> int:
         """Read a piece of the body.
 
-        :param buffer: memoryview to fill
         :returns: number of bytes, 0 at the end
         :raises: `errors.MediaUnreachable` if the connection fails
         """
         try:
-            got = self._response.readinto(buffer)
+            size = self._response.readinto(buffer)
         except CONNECTION_ERRORS as e:
             raise self._socket.error(self.url, e) from None
         if self._socket.expired:
             raise _timeout(self.url)
-        return got
+        return size
 
-    def read(self, amount):
-        """Read the first bytes of the body.
-
-        :param amount: number of bytes
-        :returns: bytes; fewer at the end of the body
-        """
+    def read(self, amount: int) -> bytes:
+        """Read the first bytes of the body, fewer at its end."""
         buffer = memoryview(bytearray(amount))
         filled = 0
         while filled < amount and (more := self.readinto(buffer[filled:])):
@@ -106,10 +111,10 @@ class Response:
         self._response.close()
         self._socket.disconnect()
 
-    def __enter__(self):
+    def __enter__(self) -> Response:
         return self
 
-    def __exit__(self, *_exc) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.disconnect()
         self._socket.close()
 
@@ -123,18 +128,19 @@ class _TimedSocket:
     :param seconds: None for no deadline
     """
 
-    def __init__(self, seconds) -> None:
-        self.sock = None
+    def __init__(self, seconds: float | None) -> None:
+        self.sock: socket.socket | None = None
         #: True once the deadline has passed.
         self.expired = False
-        self._deadline = self._timer = None
+        self._deadline: float | None = None
+        self._timer: threading.Timer | None = None
         if seconds:
             self._deadline = time.monotonic() + seconds
             self._timer = threading.Timer(seconds, self._expire)
             self._timer.daemon = True
             self._timer.start()
 
-    def left(self, most):
+    def left(self, most: float) -> float:
         """Return the seconds until the deadline, at most `most`."""
         if self._deadline is None:
             return most
@@ -157,22 +163,20 @@ class _TimedSocket:
             self._timer.cancel()
         self.disconnect()
 
-    def error(self, url, error):
+    def error(self, url: url_policy.ParsedUrl, error: Exception | None
+              ) -> errors.MediaUnreachable:
         """Build the error for an exception of the socket."""
         return _timeout(url) if self.expired else connection_error(url, error)
 
 
-def shut_down(sock) -> None:
-    """Shut down a socket so that blocked reads and writes end.
-
-    :param sock: a socket, or None
-    """
+def shut_down(sock: socket.socket | None) -> None:
+    """Shut down a socket so that blocked reads and writes end."""
     if sock is not None:
         with contextlib.suppress(OSError, ValueError):
             sock.shutdown(socket.SHUT_RDWR)
 
 
-def _number(text):
+def _number(text: str | None) -> int | None:
     """Parse a number in a header; None if it is not one."""
     if text and text.isascii() and text.isdigit() and len(text) < 19:
         return int(text)
@@ -182,34 +186,34 @@ def _number(text):
 class Fetcher:
     """Requests one image.
 
-    :param source: a `model.Source`, from `url_policy.separate_credentials`
-    :param options: an `options.MediaOptions`
+    :param source: from `url_policy.separate_credentials`
     :param verify: whether certificates are verified
     :param certificates: PEM of the certificates installed for the device
     """
 
-    def __init__(self, source, options, verify,
-                 certificates: str = '') -> None:
+    def __init__(self, source: model.Source, options: options.MediaOptions,
+                 verify: bool, certificates: str = '') -> None:
         self._url = url_policy.parse(source.url)
         self._options = options
         self._verify = verify
         self._pem = tls.bundle(options, certificates) if verify else ''
-        self._context = None
-        self._authorization = None
+        self._context: ssl.SSLContext | None = None
+        self._authorization: str | None = None
         if source.username:
             pair = f'{source.username}:{source.password}'.encode()
             self._authorization = f'Basic {base64.b64encode(pair).decode()}'
 
-    def request(self, method, headers=None, seconds=None,
-                read_seconds: int = 60):
+    def request(self, method: str, headers: dict[str, str] | None = None,
+                seconds: float | None = None, read_seconds: float = 60
+                ) -> Response:
         """Send a request and follow redirects.
 
         :param method: ``GET`` or ``HEAD``
-        :param headers: dict of further headers
+        :param headers: further ones
         :param seconds: deadline for the whole request and its body; None for
             none
         :param read_seconds: timeout for each read
-        :returns: `Response`, of any status
+        :returns: the response, of any status
         :raises: `errors.InvalidValue`, `errors.MediaUnreachable`
         """
         timed_socket = _TimedSocket(seconds)
@@ -230,22 +234,25 @@ class Fetcher:
             timed_socket.close()
             raise
 
-    def _redirect_target(self, url, location):
+    def _redirect_target(self, url: url_policy.ParsedUrl, location: str
+                         ) -> url_policy.ParsedUrl:
         try:
-            target = parse.urljoin(url.text, location)
+            text = parse.urljoin(url.text, location)
         except ValueError:
-            target = ''
+            text = ''
         try:
-            found = url_policy.parse(target)
+            target = url_policy.parse(text)
         except errors.InvalidValue as e:
             raise _redirect_error(self._url, e) from None
-        if url.scheme == 'https' and found.scheme == 'http':
+        if url.scheme == 'https' and target.scheme == 'http':
             raise errors.MediaUnreachable(
                 f'{self._url.shown} redirects from https to http',
                 self._url.shown, 'tls')
-        return found
+        return target
 
-    def _request_once(self, url, method, headers, timed_socket, read_seconds):
+    def _request_once(self, url: url_policy.ParsedUrl, method: str,
+                      headers: dict[str, str], timed_socket: _TimedSocket,
+                      read_seconds: float) -> Response:
         try:
             addresses = url_policy.check(url, self._options)
         except errors.InvalidValue as e:
@@ -259,9 +266,9 @@ class Fetcher:
         link = http.client.HTTPConnection(url.host, url.port)
         if url.scheme == 'https':
             link.default_port = http.client.HTTPS_PORT
-        link.sock = self._connect(url, addresses, timed_socket)
+        link.sock = sock = self._connect(url, addresses, timed_socket)
         try:
-            link.sock.settimeout(timed_socket.left(read_seconds))
+            sock.settimeout(timed_socket.left(read_seconds))
             link.request(method, url.path, headers=headers)
             response = Response(url, link.getresponse(), timed_socket)
         except CONNECTION_ERRORS as e:
@@ -272,11 +279,10 @@ class Fetcher:
             raise _timeout(url)
         return response
 
-    def _connect(self, url, addresses, timed_socket):
-        """Connect to the first address that accepts.
-
-        :returns: the socket, with TLS for https
-        """
+    def _connect(self, url: url_policy.ParsedUrl,
+                 addresses: abc.Iterable[str], timed_socket: _TimedSocket
+                 ) -> socket.socket:
+        """Connect to the first address that accepts, with TLS for https."""
         error = None
         timed_socket.sock = None    # the previous one is closed
         for address in addresses:
@@ -288,27 +294,24 @@ class Fetcher:
                 break
             except OSError as e:
                 error = e
-        if timed_socket.sock is None:
+        sock = timed_socket.sock
+        if sock is None:
             raise timed_socket.error(url, error)
         try:
             for option in connection.SOCKET_OPTIONS:
-                timed_socket.sock.setsockopt(*option)
+                sock.setsockopt(*option)
             if url.scheme == 'https':
                 if self._context is None:
                     self._context = tls.context(self._verify, self._pem)
-                timed_socket.sock = self._context.wrap_socket(
-                    timed_socket.sock, server_hostname=url.host)
+                timed_socket.sock = sock = self._context.wrap_socket(
+                    sock, server_hostname=url.host)
         except (OSError, ValueError) as e:
             raise timed_socket.error(url, e) from None
-        return timed_socket.sock
+        return sock
 
 
-def status_error(response):
-    """Build the error for an unsuccessful response.
-
-    :param response: a `Response`
-    :returns: `errors.MediaUnreachable`
-    """
+def status_error(response: Response) -> errors.MediaUnreachable:
+    """Build the error for an unsuccessful response."""
     url, code = response.url, response.status
     kind = _KINDS.get(code, 'server' if code >= 500 else 'unreachable')
     reason = f'{code} {response.reason[:100]}'.rstrip()
@@ -318,13 +321,12 @@ def status_error(response):
     return errors.MediaUnreachable(text, url.shown, kind)
 
 
-def connection_error(url, error):
+def connection_error(url: url_policy.ParsedUrl, error: Exception | None
+                     ) -> errors.MediaUnreachable:
     """Build the error for a failed connection.
 
-    :param url: a `url_policy.ParsedUrl`
-    :param error: the exception; None if there was no address to connect to
-        before the deadline
-    :returns: `errors.MediaUnreachable`
+    :param error: None if there was no address to connect to before the
+        deadline
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message or error.reason
@@ -344,7 +346,7 @@ def connection_error(url, error):
         url.shown)
 
 
-def describe(error):
+def describe(error: Exception) -> str:
     """Describe an exception in a few words, without any data that was sent."""
     if isinstance(error, TimeoutError):
         return 'no response in time'
@@ -359,13 +361,14 @@ def describe(error):
     return type(error).__name__
 
 
-def _timeout(url):
+def _timeout(url: url_policy.ParsedUrl) -> errors.MediaUnreachable:
     return errors.MediaUnreachable(
         f'{url.shown}: the server did not respond in time; '
         f'{errors.FILTERED}', url.shown)
 
 
-def _redirect_error(url, error):
+def _redirect_error(url: url_policy.ParsedUrl, error: errors.InvalidValue
+                    ) -> errors.InvalidValue:
     return errors.InvalidValue(
         error.property, url.shown,
         message=f'{url.shown} redirects: {error}')

@@ -11,6 +11,7 @@ with the override (`one_time_boot`), the image when no guest has it any more
 from __future__ import annotations
 
 import copy
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot
@@ -20,21 +21,26 @@ from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import url_policy
 
+if typing.TYPE_CHECKING:
+    from collections import abc
 
-def uri(vm):
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine.media import protocols
+
+
+def uri(vm: objects.VirtualMachine) -> str:
     """Return the HttpBootUri of a VM, '' for none."""
     return media_annotation.read(vm).http_uri
 
 
-def write(machine, change, others=()):
+def write(machine: protocols.Machine, change: boot.Change,
+          others: abc.Sequence[changes.Change] = ()) -> None:
     """Change boot settings, and insert the image if HTTP boot is requested.
 
     The image, the URI, the override and the other changes are written by one
     patch.
 
-    :param machine: the `machine.Machine`
-    :param change: a `boot.Change`
-    :param others: further changes, see `changes`
+    :param others: further changes
     :raises: see `boot.write` and `machine.Machine.insert_media`
     """
     try:
@@ -46,7 +52,8 @@ def write(machine, change, others=()):
                                   message=str(e)) from None
 
 
-def _write(machine, change, others):
+def _write(machine: protocols.Machine, change: boot.Change,
+           others: abc.Sequence[changes.Change]) -> None:
     if change.http_uri:
         source = url_policy.separate_credentials(model.Source(change.http_uri))
         if source.username:
@@ -59,7 +66,7 @@ def _write(machine, change, others):
         # Update the cache with what other processes wrote a moment ago.
         machine.write(lambda vm, vmi: None)
     vm, vmi = copy.deepcopy(machine.objects())
-    everything = change, *others
+    everything: abc.Sequence[changes.Change] = (change, *others)
     if not _is_requested(vm, vmi, change):
         boot.write(change, lambda: changes.write(
             machine, everything, change.needs_vmi, bool(others)))
@@ -70,7 +77,9 @@ def _write(machine, change, others):
         machine, model.HTTP_BOOT, source, everything))
 
 
-def _is_requested(vm, vmi, change) -> bool:
+def _is_requested(vm: objects.VirtualMachine,
+                  vmi: objects.VirtualMachineInstance | None,
+                  change: boot.Change) -> bool:
     if change.enabled is boot.Enabled.DISABLED:
         return False
     if change.target is None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
@@ -39,6 +40,15 @@ from sushy_kubevirt.machine.media import url_policy
 from sushy_kubevirt.machine import option_hints
 from sushy_kubevirt.machine import run_strategy
 
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine.media import protocols
+    from sushy_kubevirt.machine import options
+
+_ResultT = typing.TypeVar('_ResultT')
+
 LOG = logging.getLogger(__name__)
 
 #: In KubeVirt's refusal of an empty drive when its feature gate is off.
@@ -48,7 +58,7 @@ _GATE = 'DeclarativeHotplugVolumes'
 _LEFTOVER_TRIES = 6
 
 
-def _set_proxy(options):
+def _set_proxy(options: options.MediaOptions) -> str:
     return option_hints.hint(options, 'upload_proxy_url', '; set {}')
 
 
@@ -60,15 +70,12 @@ class _NameBusy(Exception):
     """The claim of an earlier DataVolume of this name still exists."""
 
 
-def insert(machine, device, source, changes=()):
+def insert(machine: protocols.Machine, device: model.Device,
+           source: model.Source,
+           changes: abc.Sequence[vm_changes.Change] = ()) -> model.Medium:
     """Insert a medium, see `machine.Machine.insert_media`.
 
-    :param machine: a `machine.Machine`
-    :param device: a `model.Device`
-    :param source: a `model.Source`
-    :param changes: changes of the VM to make in the same patch, see
-        `machine.changes`
-    :returns: `model.Medium`
+    :param changes: of the VM, to be made in the same patch
     """
     media = machine.cluster.media
     source = url_policy.separate_credentials(source)
@@ -87,10 +94,9 @@ def insert(machine, device, source, changes=()):
     return medium
 
 
-def require_upload(machine):
+def require_upload(machine: protocols.Machine) -> None:
     """Check that a client can upload an image.
 
-    :param machine: a `machine.Machine`
     :raises: `errors.Unsupported`
     """
     options = machine.options.media
@@ -101,17 +107,12 @@ def require_upload(machine):
     machine.cluster.media.require_cdi()
 
 
-def upload_image(machine, device, image, probe, write_protected):
+def upload_image(machine: protocols.Machine, device: model.Device,
+                 image: model.ClientImage, probe: image_size.Probe,
+                 write_protected: bool) -> model.Medium:
     """Insert an image that a client sends.
 
     See `machine.Machine.upload_media`.
-
-    :param machine: a `machine.Machine`
-    :param device: a `model.Device`
-    :param image: a `model.ClientImage`
-    :param probe: its `image_size.Probe`
-    :param write_protected: whether the guest may not write to it
-    :returns: `model.Medium`
     """
     # Update the cache, see `insert`.
     machine.write(lambda vm, vmi: None)
@@ -120,14 +121,15 @@ def upload_image(machine, device, image, probe, write_protected):
         method='Upload'), image, probe).run()
 
 
-def _present_medium(machine, device, source):
+def _present_medium(machine: protocols.Machine, device: model.Device,
+                    source: model.Source) -> model.Medium | None:
     """Return the medium in the device if it is the requested one and usable.
     """
     media = machine.cluster.media
     vm, _ = machine.objects()
     entry = media_annotation.read(vm).media.get(device.id)
     medium = media.medium(machine, device)
-    if medium is None or medium.state in (
+    if medium is None or entry is None or medium.state in (
             model.State.FAILED, model.State.EJECTING) or (
             entry.url, entry.verify, entry.credentials,
             entry.write_protected) != (
@@ -139,37 +141,40 @@ def _present_medium(machine, device, source):
     return medium
 
 
-def _is_protected(device, source):
+def _is_protected(device: model.Device, source: model.Source) -> bool:
     return device.kind is model.Kind.CD or source.write_protected
 
 
-def wait(machine, device, medium):
+def wait(machine: protocols.Machine, device: model.Device,
+         medium: model.Medium) -> model.Medium:
     """Wait until a medium is ready or failed, at most `wait_seconds`.
 
-    :returns: `model.Medium`, which may still be importing
+    :returns: the medium, which may still be importing
     :raises: `errors.MediaUnreachable` if the import failed,
         `errors.WrongState` if the medium was replaced
     """
     media = machine.cluster.media
-    found = [medium]
+    latest: list[model.Medium | None] = [medium]
 
-    def done():
-        found[0] = media.medium(machine, device)
-        return (found[0] is None or found[0].task != medium.task
-                or found[0].state in (model.State.READY, model.State.FAILED))
+    def done() -> bool:
+        latest[0] = present = media.medium(machine, device)
+        return (present is None or present.task != medium.task
+                or present.state in (model.State.READY, model.State.FAILED))
 
     media.wait(done, machine.options.media.wait_seconds)
-    if found[0] is None or found[0].task != medium.task:
+    present = latest[0]
+    if present is None or present.task != medium.task:
         raise _superseded(machine, device)
-    if found[0].state is model.State.FAILED:
-        shown = found[0].url.partition('?')[0]
+    if present.state is model.State.FAILED:
+        shown = present.url.partition('?')[0]
         raise errors.MediaUnreachable(
-            f'{shown} cannot be imported ({found[0].reason}): '
-            f'{found[0].message}', shown)
-    return found[0]
+            f'{shown} cannot be imported ({present.reason}): '
+            f'{present.message}', shown)
+    return present
 
 
-def _superseded(machine, device):
+def _superseded(machine: protocols.Machine, device: model.Device
+                ) -> errors.WrongState:
     return errors.WrongState(
         f'{device.id} of {machine.qualified_name} was ejected, or another '
         'medium inserted, while this one was being inserted')
@@ -178,17 +183,17 @@ def _superseded(machine, device):
 class _Insertion:
     """One insert.
 
-    :param machine: a `machine.Machine`
-    :param device: a `model.Device`
-    :param source: `model.Source` without credentials in its URL, ``verify``
-        set
-    :param image: a `model.ClientImage`; None for an image at a URL
-    :param probe: `image_size.Probe` of ``image``
+    :param source: without credentials in its URL, ``verify`` set
+    :param image: None for an image at a URL
+    :param probe: of ``image``
     :param changes: see `insert`
     """
 
-    def __init__(self, machine, device, source, image=None, probe=None,
-                 changes=()) -> None:
+    def __init__(self, machine: protocols.Machine, device: model.Device,
+                 source: model.Source,
+                 image: model.ClientImage | None = None,
+                 probe: image_size.Probe | None = None,
+                 changes: abc.Sequence[vm_changes.Change] = ()) -> None:
         self._changes = changes
         self._image = image
         self._probe = probe
@@ -196,23 +201,24 @@ class _Insertion:
         self._device = device
         self._source = source
         self._media = machine.cluster.media
-        self._taken_names = set()   # names that other objects have
-        self._busy_names = set()    # names whose previous claim still exists
+        # Names that other objects have, and whose previous claim still exists.
+        self._taken_names: set[str] = set()
+        self._busy_names: set[str] = set()
         self._reserved = False
         self._uid = ''              # of the DataVolume that was created
         self._may_exist = False     # whether the DataVolume may exist
         self._leftovers = 0         # abandoned DataVolumes found under a name
         # Whether to wait until a claim is deleted, as all names have one.
         self._wait_for_claim = False
-        self._ca_config_map = None
+        self._ca_config_map: str | None = None
         self._entry = media_annotation.Entry(
             id=boot_overrides.new_id(), url=source.url, volume='-',
-            since=manager.now(), verify=source.verify,
+            since=manager.now(), verify=bool(source.verify),
             write_protected=_is_protected(device, source),
             upload=self._is_upload(), credentials=bool(source.username),
             method=source.method, protocol=source.protocol)
 
-    def _is_upload(self):
+    def _is_upload(self) -> bool:
         if self._image is not None:
             return True
         options = self._machine.options.media
@@ -226,16 +232,13 @@ class _Insertion:
             options.mode == 'auto' and options.upload_proxy_url
             and (not self._source.verify or self._source.method == 'Upload'))
 
-    def run(self):
-        """Run all steps; undo them after a failure.
-
-        :returns: the `model.Medium`
-        """
+    def run(self) -> model.Medium:
+        """Run all steps; undo them after a failure."""
         machine = self._machine
         pem = ca_certificates.pem(machine, self._device)
         size = self._probe or image_size.probe(
-            self._source, machine.options.media, self._source.verify, pem)
-        if self._source.verify and not self._entry.upload:
+            self._source, machine.options.media, self._entry.verify, pem)
+        if self._entry.verify and not self._entry.upload:
             self._ca_config_map = ca_certificates.publish(
                 machine, self._device)
         self._media.inserting.add(self._entry.id)
@@ -254,7 +257,7 @@ class _Insertion:
                  self._entry.url.partition('?')[0], self._device.id,
                  self._entry.volume)
         if self._image is not None:
-            self._receive()
+            self._receive(self._image, size)
         elif self._entry.upload:
             upload.start(machine, self._entry, self._source, pem, size)
         delete_obsolete(machine)
@@ -263,7 +266,8 @@ class _Insertion:
             raise _superseded(machine, self._device)
         return medium
 
-    def _receive(self):
+    def _receive(self, image: model.ClientImage, probe: image_size.Probe
+                 ) -> None:
         """Upload the client's image.
 
         :raises: `errors.MachineError`
@@ -272,7 +276,7 @@ class _Insertion:
         # What the image replaces does not wait for the upload.
         delete_obsolete(machine)
         try:
-            upload.receive(machine, self._entry, self._image, self._probe)
+            upload.receive(machine, self._entry, image, probe)
         except (errors.MachineNotFound, errors.InvalidValue,
                 errors.AccessDenied):
             raise
@@ -284,23 +288,25 @@ class _Insertion:
             if isinstance(e, errors.Unavailable):
                 raise
             raise errors.WrongState(
-                f'{self._image.name} cannot be uploaded: {e}') from None
+                f'{image.name} cannot be uploaded: {e}') from None
 
     # Step 2
 
-    def _reserve(self, vm, vmi):
+    def _reserve(self, vm: objects.VirtualMachine,
+                 _vmi: objects.VirtualMachineInstance | None) -> None:
         record = media_annotation.read(vm)
         reservation = record.reservations.get(self._device.id)
-        is_own = (reservation is not None
-                  and reservation.id == self._entry.id)
-        if is_own and reservation.volume not in (
+        own = reservation
+        if reservation is not None and reservation.id != self._entry.id:
+            own = None
+        if own is not None and own.volume not in (
                 self._taken_names | self._busy_names):
-            self._entry = reservation   # an earlier attempt was carried out
+            self._entry = own       # an earlier attempt was carried out
             self._reserved = True
             return
-        if self._reserved and not is_own:
+        if self._reserved and own is None:
             raise _superseded(self._machine, self._device)
-        if reservation is not None and not is_own:
+        if own is None:
             record.discard(reservation)
         names = [name for name in media_annotation.slots(
             self._machine.name, self._device.id)
@@ -311,7 +317,7 @@ class _Insertion:
                 f'{self._machine.qualified_name} are used by other objects: '
                 f'{", ".join(sorted(self._taken_names))}. Delete those that '
                 'are not needed')
-        if is_own:
+        if own is not None:
             del record.reservations[self._device.id]
         # Prefer names that are not listed as obsolete: a late process may
         # still create those. Names whose claim still exists come last.
@@ -337,11 +343,15 @@ class _Insertion:
 
     # Step 3
 
-    def _create_objects(self, size):
+    def _reserve_cached(self, vm: objects.VirtualMachine,
+                        vmi: objects.VirtualMachineInstance | None) -> bool:
+        # The patch is refused if the record of media has changed.
+        self._reserve(vm, vmi)
+        return True
+
+    def _create_objects(self, size: image_size.Probe) -> objects.DataVolume:
         while True:
-            # The patch is refused if the record of media has changed.
-            self._machine.write(
-                self._reserve, lambda vm, vmi: not self._reserve(vm, vmi))
+            self._machine.write(self._reserve, self._reserve_cached)
             try:
                 volume = self._create(size.bytes)
                 self._uid = volume['metadata']['uid']
@@ -358,16 +368,16 @@ class _Insertion:
             except _NameBusy:
                 self._busy_names.add(self._entry.volume)
 
-    def _retry(self, step):
+    def _retry(self, step: abc.Callable[[], _ResultT]) -> _ResultT:
         return retry.run(step, self._machine.options,
                          self._machine.cluster.closing)
 
-    def _create(self, size):
+    def _create(self, size: int) -> objects.DataVolume:
         client = self._machine.cluster.client
         body = datavolumes.body(self._machine, self._device, self._entry,
                                 size, self._ca_config_map)
 
-        def step():
+        def step() -> objects.DataVolume:
             if not self._may_exist:
                 if volume := self._check_claim():
                     return volume
@@ -391,7 +401,7 @@ class _Insertion:
 
         return self._retry(step)
 
-    def _check_claim(self):
+    def _check_claim(self) -> objects.DataVolume | None:
         """Check that no claim has the name of the new DataVolume.
 
         CDI takes an existing claim for that of a new DataVolume of the same
@@ -423,7 +433,7 @@ class _Insertion:
             return self._existing_volume(conflict)
         self._name_busy(conflict)
 
-    def _check_secret(self):
+    def _check_secret(self) -> None:
         """Check that no other Secret has the name that CDI will read."""
         try:
             image_credentials.check_name(self._machine, self._entry)
@@ -434,16 +444,17 @@ class _Insertion:
                 f'The Secret of the previous medium of {self._device.id} of '
                 f'{self._machine.qualified_name} still exists'))
 
-    def _name_busy(self, conflict):
+    def _name_busy(self, conflict: errors.Conflict) -> typing.NoReturn:
         """Try another name; when all have claims, wait for this one."""
         if not self._wait_for_claim:
             raise _NameBusy
         raise conflict
 
-    def _existing_volume(self, conflict):
+    def _existing_volume(self, conflict: errors.Conflict
+                         ) -> objects.DataVolume:
         """Handle an existing DataVolume of the name.
 
-        :param conflict: `errors.Conflict` to raise for another attempt
+        :param conflict: raised for another attempt
         :returns: the DataVolume if this insert created it
         :raises: `_NameTaken`, or conflict
         """
@@ -473,7 +484,7 @@ class _Insertion:
         self._may_exist = False
         raise conflict
 
-    def _check(self, volume):
+    def _check(self, volume: objects.DataVolume) -> None:
         if datavolumes.ignores_verify_option(volume, self._entry):
             raise errors.Unsupported(
                 'This CDI always verifies certificates, and no upload proxy '
@@ -482,12 +493,17 @@ class _Insertion:
 
     # Step 4
 
-    def _put_cached(self, vm, vmi):
+    def _put_cached(self, vm: objects.VirtualMachine,
+                    vmi: objects.VirtualMachineInstance | None) -> bool:
         # Only a VM that is off: a guard of the VM does not cover its VMI.
-        return (run_strategy.is_idle(vm, vmi)
-                and not self._put_into_drive(vm, vmi, True))
+        if not run_strategy.is_idle(vm, vmi):
+            return False
+        self._put_into_drive(vm, vmi, True)
+        return True
 
-    def _put_into_drive(self, vm, vmi, strict: bool = False):
+    def _put_into_drive(self, vm: objects.VirtualMachine,
+                        vmi: objects.VirtualMachineInstance | None,
+                        strict: bool = False) -> None:
         hotplug = self._machine.gates.hotplugs_cdroms()
         try:
             self._patch_vm(vm, vmi, hotplug, strict)
@@ -497,7 +513,9 @@ class _Insertion:
                 raise
             self._patch_vm(vm, vmi, False, strict)
 
-    def _patch_vm(self, vm, vmi, hotplug, strict):
+    def _patch_vm(self, vm: objects.VirtualMachine,
+                  vmi: objects.VirtualMachineInstance | None, hotplug: bool,
+                  strict: bool) -> None:
         record = media_annotation.read(vm)
         before = record.media.get(self._device.id)
         if before is not None and before.id == self._entry.id:
@@ -516,22 +534,25 @@ class _Insertion:
                 f'{awaited.what}; try again later')
         json_patch.send(self._machine, vm, edited, strict)
 
-    def _fill(self, vm, vmi, before, record, hotplug):
+    def _fill(self, vm: objects.VirtualMachine,
+              vmi: objects.VirtualMachineInstance | None,
+              before: media_annotation.Entry | None,
+              record: media_annotation.Record, hotplug: bool) -> None:
         """Put the medium into its drive and into the record.
 
-        :param vm: the VM, which is changed
-        :param vmi: its VMI, or None
-        :param before: `media_annotation.Entry` of the previous medium or None
-        :param record: the `media_annotation.Record`, which is changed
+        :param vm: is changed
+        :param before: the previous medium
+        :param record: is changed
         :param hotplug: see `drives.fill`
         """
         drive = None
         if before is not None and drives.holds(vm, before.drive,
                                                before.volume):
-            drive = before.drive
-        if drive is not None and drives.would_migrate(vm, vmi, drive):
-            drives.empty(vm, self._device, drive, before.volume, False)
-            drive = None
+            if drives.would_migrate(vm, vmi, before.drive):
+                drives.empty(vm, self._device, before.drive, before.volume,
+                             False)
+            else:
+                drive = before.drive
         if drive is None:
             drive = drives.choose(vm, vmi, self._device)
         if (self._device is model.HTTP_BOOT
@@ -569,7 +590,9 @@ class _Insertion:
                         'be deleted, they will be deleted later: %s',
                         machine.qualified_name, self._device.id, e)
 
-    def _remove_reservation(self, vm, _vmi) -> None:
+    def _remove_reservation(self, vm: objects.VirtualMachine,
+                            _vmi: objects.VirtualMachineInstance | None
+                            ) -> None:
         record = media_annotation.read(vm)
         reservation = record.reservations.get(self._device.id)
         if reservation is not None and reservation.id == self._entry.id:
@@ -585,11 +608,8 @@ class _Insertion:
         json_patch.send(self._machine, vm, edited)
 
 
-def delete_obsolete(machine) -> None:
-    """Delete obsolete DataVolumes now if possible; else `reconciler` does.
-
-    :param machine: a `machine.Machine`
-    """
+def delete_obsolete(machine: protocols.Machine) -> None:
+    """Delete obsolete DataVolumes now if possible; else `reconciler` does."""
     media = machine.cluster.media
     try:
         media.delete_obsolete(machine)

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import re
 import ssl
+import typing
 
 from sushy_kubevirt.kube import errors
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import options
 
 #: A certificate in PEM text. Only its ends are found here; OpenSSL parses it
 #: (`context`, `ca_certificates.add`). `cryptography.x509` could do both, but
@@ -20,31 +24,27 @@ _CERTIFICATE = re.compile(
     r'-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----')
 
 
-def certificates(text):
-    """Split PEM text.
-
-    :returns: list of PEM texts, one per certificate, without text in between
-    """
-    return [found + '\n' for found in _CERTIFICATE.findall(text)]
+def certificates(text: str) -> list[str]:
+    """Split PEM text into certificates, without text in between."""
+    return [certificate + '\n' for certificate in _CERTIFICATE.findall(text)]
 
 
-def bundle(options, installed: str = ''):
+def bundle(options: options.MediaOptions, installed: str = '') -> str:
     """Collect the certificates to verify servers against, besides the
     system's.
 
-    :param options: an `options.MediaOptions`
     :param installed: PEM of the certificates of the device
     :returns: PEM text; '' for none
     :raises: `errors.ConfigError`
     """
-    found = []
+    trusted = []
     if options.ca_file:
-        found += certificates(read(options.ca_file))
-    found += certificates(installed)
-    return ''.join(dict.fromkeys(found))
+        trusted += certificates(read(options.ca_file))
+    trusted += certificates(installed)
+    return ''.join(dict.fromkeys(trusted))
 
 
-def read(path):
+def read(path: str) -> str:
     """Read a file of certificates, which may have been replaced meanwhile.
 
     :raises: `errors.ConfigError`
@@ -61,29 +61,29 @@ def read(path):
     return text
 
 
-def context(verify, pem: str = '', system: bool = True):
+def context(verify: bool, pem: str = '', system: bool = True
+            ) -> ssl.SSLContext:
     """Create a client TLS context.
 
     :param verify: whether the server's certificate is verified
     :param pem: PEM of certificates to verify it against
     :param system: whether the system's certificates are used as well
-    :returns: `ssl.SSLContext`
     """
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    created = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if not verify:
-        made.check_hostname = False
-        made.verify_mode = ssl.CERT_NONE
-        return made
+        created.check_hostname = False
+        created.verify_mode = ssl.CERT_NONE
+        return created
     if system:
-        made.load_default_certs()
+        created.load_default_certs()
     if pem:
         try:
-            made.load_verify_locations(cadata=pem)
+            created.load_verify_locations(cadata=pem)
         except ssl.SSLError as e:
             raise errors.ConfigError(
                 'The certificates to verify servers against cannot be used: '
                 f'{e.reason or e}') from None
     # A server's own certificate may be installed instead of its CA's, as CDI
     # accepts it too.
-    made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return made
+    created.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return created

@@ -14,15 +14,22 @@ import dataclasses
 import json
 import logging
 import threading
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine.media import tls
 from sushy_kubevirt.machine.media import upload_stream
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine.media import image_size
+    from sushy_kubevirt.machine.media import protocols
 
 LOG = logging.getLogger(__name__)
 
@@ -36,32 +43,30 @@ TRIES = 3
 _READY_SECONDS = 600
 
 
-def start(machine, entry, source, pem, probe) -> None:
+def start(machine: protocols.Machine, entry: media_annotation.Entry,
+          source: model.Source, pem: str, probe: image_size.Probe) -> None:
     """Start an upload.
 
-    :param machine: a `machine.Machine`
-    :param entry: the `media_annotation.Entry` that is in the drive
-    :param source: `model.Source`, with ``verify``
+    :param entry: that is in the drive
     :param pem: PEM of the certificates to verify the image server against
-    :param probe: `image_size.Probe`
     """
-    made = Upload(machine, entry, source, pem, probe)
-    machine.cluster.media.uploads[entry.id] = made
-    threading.Thread(target=made.run, daemon=True,
+    upload = Upload(machine, entry, source, pem, probe)
+    machine.cluster.media.uploads[entry.id] = upload
+    threading.Thread(target=upload.run, daemon=True,
                      name=f'upload-{entry.volume}').start()
 
 
-def receive(machine, entry, image, probe):
+def receive(machine: protocols.Machine, entry: media_annotation.Entry,
+            image: model.ClientImage, probe: image_size.Probe) -> None:
     """Upload an image that a client sends, in this thread.
 
     The parameters not described here are those of `start`.
 
-    :param image: a `model.ClientImage`
     :raises: `errors.MachineError`, after the failure was recorded
     """
-    made = Upload(machine, entry, None, '', probe, image)
-    machine.cluster.media.uploads[entry.id] = made
-    error = made.run()
+    upload = Upload(machine, entry, None, '', probe, image)
+    machine.cluster.media.uploads[entry.id] = upload
+    error = upload.run()
     if error is not None:
         raise error
 
@@ -71,11 +76,14 @@ class Upload:
 
     The parameters are those of `start`, and:
 
-    :param image: a `model.ClientImage`; None to fetch the image
-    :ivar image: the same
+    :param source: None for a client's image
+    :param image: a client's; None to fetch the image
     """
 
-    def __init__(self, machine, entry, source, pem, probe, image=None) -> None:
+    def __init__(self, machine: protocols.Machine,
+                 entry: media_annotation.Entry, source: model.Source | None,
+                 pem: str, probe: image_size.Probe,
+                 image: model.ClientImage | None = None) -> None:
         self.image = image
         self.machine = machine
         self._entry = entry
@@ -92,10 +100,10 @@ class Upload:
         self._stop.set()
         self._finished.set()
 
-    def run(self):
+    def run(self) -> Exception | None:
         """Upload the image; record a failure in the VM's annotation.
 
-        :returns: the exception that ended it, or None
+        :returns: what ended it before its end
         """
         threading.Thread(target=self._send_heartbeats, daemon=True,
                          name='upload-beat').start()
@@ -121,7 +129,7 @@ class Upload:
             self._finished.set()
             self._media.uploads.pop(self._entry.id, None)
 
-    def _upload(self):
+    def _upload(self) -> None:
         for tries in range(1, TRIES + 1):
             self._wait()
             try:
@@ -135,20 +143,22 @@ class Upload:
                          self._entry.volume, e)
                 self._finished.wait(tries)
 
-    def _is_finished(self):
+    def _is_finished(self) -> bool:
         return self._finished.is_set() or self.machine.cluster.closing.is_set()
 
-    def _wait(self):
+    def _wait(self) -> None:
         """Wait until CDI accepts an upload."""
-        found = []
+        status = datavolumes.Status(model.State.WAITING)
 
-        def ready():
+        def ready() -> bool:
+            nonlocal status
             observed = self._media.volumes.get(
                 self.machine.namespace, self._entry.volume, self._entry.uid)
-            found[:] = [observed]
-            return self._is_finished() or observed is not None and (
-                observed.status.phase == 'UploadReady'
-                or observed.status.state is model.State.FAILED)
+            if observed is None:
+                return self._is_finished()
+            status = observed.status
+            return (self._is_finished() or status.phase == 'UploadReady'
+                    or status.state is model.State.FAILED)
 
         accepted = self._media.wait(ready, _READY_SECONDS)
         if self._is_finished():
@@ -156,7 +166,6 @@ class Upload:
         if not accepted:
             raise errors.MachineError(
                 f'CDI was not ready for the upload within {_READY_SECONDS} s')
-        status = found[0].status
         if status.state is model.State.FAILED:
             raise errors.MachineError(f'{status.reason}: {status.message}')
 
@@ -173,17 +182,18 @@ class Upload:
         ca = ''
         if options.upload_proxy_ca:
             ca = tls.read(options.upload_proxy_ca)
+        proxy_url = options.upload_proxy_url or ''
         if self.image is not None:
             upload_stream.send(
-                self.image.readinto, options.upload_proxy_url,
-                token['status']['token'], ca, None, self._sent, self._stop)
-            return
-        upload_stream.stream(
-            self._source, options.upload_proxy_url,
-            token['status']['token'], options, self._entry.verify,
-            self._pem, ca, self._length, self._sent, self._stop)
+                self.image.readinto, proxy_url, token['status']['token'], ca,
+                None, self._sent, self._stop)
+        elif self._source is not None:
+            upload_stream.stream(
+                self._source, proxy_url, token['status']['token'], options,
+                self._entry.verify, self._pem, ca, self._length, self._sent,
+                self._stop)
 
-    def _sent(self, sent, total) -> None:
+    def _sent(self, sent: int, total: int | None) -> None:
         if total := total or self._length:
             self._progress = min(sent * 100.0 / total, 100.0)
 
@@ -221,12 +231,13 @@ class Upload:
         self.stop()
         self._record_failure('UploadFailed', message)
 
-    def _record_failure(self, reason, message) -> None:
+    def _record_failure(self, reason: str, message: str) -> None:
         """Write the reason into the media annotation."""
         if self.image is not None:
             message += '; upload the image again'
 
-        def step(vm, _vmi) -> None:
+        def step(vm: objects.VirtualMachine,
+                 _vmi: objects.VirtualMachineInstance | None) -> None:
             edited = copy.deepcopy(vm)
             record = media_annotation.read(edited)
             for id_, entry in record.media.items():

@@ -11,12 +11,23 @@ from __future__ import annotations
 import contextlib
 import http.client
 import threading
+import typing
 from urllib import parse
 
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine.media import fetch
 from sushy_kubevirt.machine.media import tls
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+    import socket
+
+    from sushy_kubevirt.machine.media import model
+    from sushy_kubevirt.machine import options
+
+#: Function of the bytes sent, and of those in all if that is known.
+Progress: typing.TypeAlias = 'abc.Callable[[int, int | None], None]'
 
 #: Path at CDI's upload proxy (CDI, pkg/common). The proxy responds when the
 #: image is complete in the claim.
@@ -45,10 +56,10 @@ class Stop:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._callbacks = []
+        self._callbacks: list[abc.Callable[[], None]] = []
         self._set = False
 
-    def is_set(self):
+    def is_set(self) -> bool:
         """Return whether it was stopped."""
         return self._set
 
@@ -59,7 +70,7 @@ class Stop:
             for callback in self._callbacks:
                 callback()
 
-    def add_callback(self, callback):
+    def add_callback(self, callback: abc.Callable[[], None]) -> None:
         """Register a function that `set` calls.
 
         :raises: `Stopped` if it is set already
@@ -69,31 +80,30 @@ class Stop:
                 raise Stopped('The upload was stopped')
             self._callbacks.append(callback)
 
-    def remove_callback(self, callback) -> None:
+    def remove_callback(self, callback: abc.Callable[[], None]) -> None:
         """Remove a function that `add_callback` registered."""
         with self._lock:
             if callback in self._callbacks:
                 self._callbacks.remove(callback)
 
 
-def stream(source, proxy_url, token, options, verify: bool = True,
-           certificates: str = '',
-           proxy_ca: str = '', length=None, progress=None, stop=None):
+def stream(source: model.Source, proxy_url: str, token: str,
+           options: options.MediaOptions, verify: bool = True,
+           certificates: str = '', proxy_ca: str = '',
+           length: int | None = None, progress: Progress | None = None,
+           stop: Stop | None = None) -> None:
     """Send an image to CDI; return when CDI has it.
 
-    :param source: a `model.Source`, from `url_policy.separate_credentials`
+    :param source: from `url_policy.separate_credentials`
     :param proxy_url: of CDI's upload proxy; without a scheme (as CDI's own
         configuration may have it) https is meant
     :param token: of an UploadTokenRequest
-    :param options: an `options.MediaOptions`
     :param verify: whether the image server's certificate is verified
     :param certificates: PEM of the certificates installed for the device
     :param proxy_ca: PEM that the proxy's certificate is verified against;
         '' for the system's
     :param length: of the image in bytes, if known
-    :param progress: function of (bytes sent, bytes in all or None), called
-        after each piece
-    :param stop: a `Stop`
+    :param progress: called after each piece
     :raises: `errors.MediaUnreachable` about the image server,
         `errors.Unavailable` about the proxy, when another attempt may help,
         `errors.Rejected` when CDI cannot use the image, `Stopped`
@@ -111,31 +121,33 @@ def stream(source, proxy_url, token, options, verify: bool = True,
 
         sent = 0
 
-        def readinto(buffer):
+        def readinto(buffer: memoryview) -> int:
             nonlocal sent
-            got = response.readinto(buffer)
-            sent += got
-            if not got and total is not None and sent != total and (
+            size = response.readinto(buffer)
+            sent += size
+            if not size and total is not None and sent != total and (
                     not stop.is_set()):
                 raise errors.MediaUnreachable(
                     f'{response.url.shown}: the server sent {sent} of '
                     f'{total} bytes', response.url.shown)
-            return got
+            return size
 
         send(readinto, proxy_url, token, proxy_ca, total, progress, stop,
              response.shut_down)
 
 
-def send(readinto, proxy_url, token, proxy_ca, total, progress, stop,
-         interrupt=lambda: None):
+def send(readinto: abc.Callable[[memoryview], int], proxy_url: str,
+         token: str, proxy_ca: str, total: int | None,
+         progress: Progress | None, stop: Stop,
+         interrupt: abc.Callable[[], None] = lambda: None) -> None:
     """Send an image to CDI; return when CDI has it.
 
     Parameters and exceptions not described here are those of `stream`.
 
-    :param readinto: function of a memoryview to fill that returns the number
-        of bytes, 0 at the end of the image; its exceptions end the upload
+    :param readinto: fills a buffer and returns the number of bytes, 0 at the
+        end of the image; its exceptions end the upload
     :param total: number of bytes; None if unknown
-    :param interrupt: function that ends a blocked call of ``readinto``
+    :param interrupt: ends a blocked call of ``readinto``
     """
     sender = _Sender(proxy_url, token, proxy_ca)
     try:
@@ -156,14 +168,15 @@ def send(readinto, proxy_url, token, proxy_ca, total, progress, stop,
         sender.close()
 
 
-def _copy(readinto, sender, total, progress, stop):
+def _copy(readinto: abc.Callable[[memoryview], int], sender: _Sender,
+          total: int | None, progress: Progress | None, stop: Stop) -> None:
     """Send an image; the parameters are those of `send`."""
     sent = 0
     buffer = memoryview(bytearray(PIECE))
-    while got := readinto(buffer):
-        if not sender.send(buffer[:got]):
+    while size := readinto(buffer):
+        if not sender.send(buffer[:size]):
             return
-        sent += got
+        sent += size
         if progress is not None:
             progress(sent, total)
     if stop.is_set():
@@ -173,26 +186,26 @@ def _copy(readinto, sender, total, progress, stop):
 class _Sender:
     """The request to the proxy, written while the image is read."""
 
-    def __init__(self, url, token, ca) -> None:
-        found = parse.urlsplit(url if '://' in url else 'https://' + url)
-        self._name = f'{found.scheme}://{found.netloc}'
-        if found.scheme not in ('http', 'https') or not found.hostname:
+    def __init__(self, url: str, token: str, ca: str) -> None:
+        parts = parse.urlsplit(url if '://' in url else 'https://' + url)
+        self._name = f'{parts.scheme}://{parts.netloc}'
+        if parts.scheme not in ('http', 'https') or not parts.hostname:
             raise errors.ConfigError(
                 f'The URL of the upload proxy, {url}, is not an http or https '
                 'URL')
-        self._path = found.path.rstrip('/') + PATH
+        self._path = parts.path.rstrip('/') + PATH
         self._token = token
         self._chunked = False
-        self._sock = None
-        if found.scheme == 'http':
+        self._sock: socket.socket | None = None
+        if parts.scheme == 'http':
             self._link = http.client.HTTPConnection(
-                found.hostname, found.port, fetch.CONNECT_SECONDS)
+                parts.hostname, parts.port, fetch.CONNECT_SECONDS)
         else:
             self._link = http.client.HTTPSConnection(
-                found.hostname, found.port, timeout=fetch.CONNECT_SECONDS,
+                parts.hostname, parts.port, timeout=fetch.CONNECT_SECONDS,
                 context=tls.context(True, ca, system=not ca))
 
-    def begin(self, length):
+    def begin(self, length: int | None) -> None:
         """Connect and send the request's headers.
 
         :param length: bytes that will be sent; None if unknown
@@ -217,7 +230,7 @@ class _Sender:
         except fetch.CONNECTION_ERRORS as e:
             raise self._error(e) from None
 
-    def send(self, piece) -> bool:
+    def send(self, piece: memoryview) -> bool:
         """Send a piece.
 
         :returns: False if the proxy closed the connection; it may have sent
@@ -236,7 +249,7 @@ class _Sender:
             return False
         return True
 
-    def finish(self):
+    def finish(self) -> None:
         """Wait for the proxy's response.
 
         :raises: `errors.Unavailable`, `errors.Rejected`
@@ -260,7 +273,7 @@ class _Sender:
             raise errors.Unavailable(message)
         raise errors.Rejected(message)
 
-    def _error(self, error):
+    def _error(self, error: Exception) -> errors.Unavailable:
         return errors.Unavailable(
             f'The upload proxy {self._name}: {fetch.describe(error)}')
 

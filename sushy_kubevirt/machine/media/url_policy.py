@@ -17,11 +17,22 @@ import functools
 import ipaddress
 import re
 import socket
+import typing
 import urllib.parse
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import option_hints
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.machine import options
+
+_Address: typing.TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+_Network: typing.TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_ResultT = typing.TypeVar('_ResultT')
 
 #: Redfish property that `errors.InvalidValue` names for a refused URL.
 IMAGE = 'Image'
@@ -79,7 +90,6 @@ class ParsedUrl:
     :param text: the URL without credentials and fragment, host in lower case
     :param scheme: ``http`` or ``https``
     :param host: name or address, an IPv6 address without brackets
-    :param port: number
     :param path: path and query, as they are sent
     :param username: user name in the URL, '' for none
     :param password: password in the URL, '' for none
@@ -94,22 +104,28 @@ class ParsedUrl:
     password: str = dataclasses.field(default='', repr=False)
 
     @property
-    def shown(self):
+    def shown(self) -> str:
         """The URL for messages: without the query, which may hold signatures.
         """
         return self.text.partition('?')[0]
 
     @property
-    def origin(self):
-        """(scheme, host, port), to which credentials are limited."""
+    def origin(self) -> tuple[str, str, int]:
+        """Scheme, host and port, to which credentials are limited."""
         return self.scheme, self.host, self.port
 
 
-def parse(url):
+class AddressAndPort(typing.NamedTuple):
+    """One port of a host."""
+
+    address: _Address
+    port: int
+
+
+def parse(url: str) -> ParsedUrl:
     """Parse and check a URL.
 
     :param url: text from a client or a redirect
-    :returns: `ParsedUrl`
     :raises: `errors.InvalidValue`
     """
     if not isinstance(url, str) or not url:
@@ -142,7 +158,7 @@ def parse(url):
         urllib.parse.unquote(text or '', errors='strict')
         for text in (parts.username, parts.password)],
         'its user name or password is not UTF-8 in percent-encoding')
-    host = _host(parts)
+    host = _host(parts.hostname, parts.netloc)
     port = port or _PORTS[scheme]
     path = urllib.parse.quote(parts.path, _PATH_SAFE) or '/'
     if parts.query:
@@ -154,7 +170,7 @@ def parse(url):
                      path, username, password)
 
 
-def _valid(function, why):
+def _valid(function: abc.Callable[[], _ResultT], why: str) -> _ResultT:
     """Call a function.
 
     :raises: `errors.InvalidValue` with this reason if it raises `ValueError`
@@ -165,18 +181,17 @@ def _valid(function, why):
         raise _refused('', why) from None
 
 
-def _host(parts):
+def _host(text: str, netloc: str) -> str:
     """Return the host of a URL: an address in canonical form, or a name."""
-    text = parts.hostname
-    if '[' in parts.netloc.rpartition('@')[2]:
+    if '[' in netloc.rpartition('@')[2]:
         try:
-            found = ipaddress.IPv6Address(text)
+            address = ipaddress.IPv6Address(text)
         except ValueError:
             raise _refused(text, 'it is not a valid IPv6 address') from None
-        if found.scope_id:
+        if address.scope_id:
             raise _refused(text, 'an address with a zone has a different '
                            'meaning on each host')
-        return found.compressed
+        return address.compressed
     try:
         return ipaddress.IPv4Address(text).compressed
     except ValueError:
@@ -198,22 +213,21 @@ def _host(parts):
     return name
 
 
-def separate_credentials(source):
+def separate_credentials(source: model.Source) -> model.Source:
     """Parse a client's request and move credentials out of its URL.
 
-    :param source: a `model.Source`
-    :returns: `model.Source` whose URL can be shown and stored
+    :returns: a source whose URL can be shown and stored
     :raises: `errors.InvalidValue`
     """
-    found = parse(source.url)
+    url = parse(source.url)
     username, password = source.username, source.password
-    if found.username or found.password:
+    if url.username or url.password:
         if (username or password) and (username, password) != (
-                found.username, found.password):
+                url.username, url.password):
             raise errors.InvalidValue(
                 'UserName', username, message='UserName and Password differ '
                 'from those in the URL; send only one of the two')
-        username, password = found.username, found.password
+        username, password = url.username, url.password
     if bool(password) != bool(username):
         missing = 'Password' if username else 'UserName'
         raise errors.InvalidValue(
@@ -226,67 +240,67 @@ def separate_credentials(source):
             raise errors.InvalidValue(
                 name, '', message=f'{name} contains a character that HTTP '
                 'authentication cannot send')
-    if source.protocol and source.protocol != found.scheme.upper():
+    if source.protocol and source.protocol != url.scheme.upper():
         raise errors.InvalidValue(
             'TransferProtocolType', source.protocol,
             message=f'TransferProtocolType {source.protocol} does not match '
-            f'the scheme of the URL, {found.scheme}')
-    return dataclasses.replace(source, url=found.text, username=username,
+            f'the scheme of the URL, {url.scheme}')
+    return dataclasses.replace(source, url=url.text, username=username,
                                password=password)
 
 
-def check(url, options):
+def check(url: str | ParsedUrl, options: options.MediaOptions
+          ) -> tuple[str, ...]:
     """Resolve a URL's host and check all its addresses.
 
-    :param url: text or `ParsedUrl`
-    :param options: an `options.MediaOptions`
-    :returns: tuple of addresses as text, to connect to
+    :returns: addresses to connect to
     :raises: `errors.InvalidValue` if one of them is not allowed;
         `errors.MediaUnreachable` if the host has none; `errors.ConfigError`
         if the file of denied hosts cannot be read
     """
-    found = url if isinstance(url, ParsedUrl) else parse(url)
+    if isinstance(url, str):
+        url = parse(url)
     rules = _rules(options)
-    if rules.denies_name(found.host):
-        raise _refused(found.shown, f'{found.host} {_denied(options)}')
-    addresses, canonical = _resolve(found)
-    if not rules.excepts_name(found.host) and rules.denies_name(canonical):
-        raise _refused(found.shown, f'{canonical} ({found.host}) '
+    if rules.denies_name(url.host):
+        raise _refused(url.shown, f'{url.host} {_denied(options)}')
+    addresses, canonical = _resolve(url)
+    if not rules.excepts_name(url.host) and rules.denies_name(canonical):
+        raise _refused(url.shown, f'{canonical} ({url.host}) '
                        f'{_denied(options)}')
     for address in addresses:
-        why = _reason_to_refuse(address, found, options, rules)
+        why = _reason_to_refuse(address, url, options, rules)
         if why:
-            shown = str(address) if str(address) == found.host else (
-                f'{address} ({found.host})')
-            raise _refused(found.shown, f'{shown} {why}')
+            shown = str(address) if str(address) == url.host else (
+                f'{address} ({url.host})')
+            raise _refused(url.shown, f'{shown} {why}')
     return tuple(map(str, addresses))
 
 
-def is_allowed_name(url, options):
+def is_allowed_name(url: str, options: options.MediaOptions) -> bool:
     """Return whether a URL's host is allowed by its name alone.
 
     CDI may then fetch from it even if the BMC cannot resolve it. Where hosts
     are denied, the name must be an exception from them: what it resolves to
     for CDI may be denied.
     """
-    found = parse(url)
+    host = parse(url).host
     rules = _rules(options)
-    return (bool(options.allowed_hosts) and rules.allows_name(found.host)
-            and (rules.excepts_name(found.host) or not rules.denies_hosts))
+    return (bool(options.allowed_hosts) and rules.allows_name(host)
+            and (rules.excepts_name(host) or not rules.denies_hosts))
 
 
-def _resolve(found):
+def _resolve(url: ParsedUrl) -> tuple[tuple[_Address, ...], str]:
     """Resolve a URL's host.
 
-    :returns: (tuple of addresses, canonical name, which tells a short name of
-        a Service and an alias of one; '' for an address)
+    :returns: addresses, and the canonical name, which tells a short name of a
+        Service and an alias of one; '' for an address
     """
     try:
-        return (ipaddress.ip_address(found.host),), ''
+        return (ipaddress.ip_address(url.host),), ''
     except ValueError:
         pass
     try:
-        answers = socket.getaddrinfo(found.host, found.port,
+        answers = socket.getaddrinfo(url.host, url.port,
                                      type=socket.SOCK_STREAM,
                                      flags=socket.AI_CANONNAME)
     except (OSError, UnicodeError) as e:
@@ -294,17 +308,17 @@ def _resolve(found):
         if getattr(e, 'errno', None) == socket.EAI_AGAIN:
             why = f'{why}; {errors.FILTERED} to DNS'
         raise errors.MediaUnreachable(
-            f'The host of {found.shown} cannot be resolved: {why}',
-            found.shown) from None
+            f'The host of {url.shown} cannot be resolved: {why}',
+            url.shown) from None
     addresses = dict.fromkeys(answer[4][0] for answer in answers)
     return (tuple(map(ipaddress.ip_address, addresses)),
             answers[0][3].lower().rstrip('.'))
 
 
-def _effective_addresses(address):
+def _effective_addresses(address: _Address) -> abc.Iterator[_Address]:
     """Yield an address and the IPv4 addresses that it may stand for."""
     yield address
-    if address.version == 4:
+    if isinstance(address, ipaddress.IPv4Address):
         return
     number = int(address)
     inner = address.ipv4_mapped or address.sixtofour
@@ -320,18 +334,16 @@ def _effective_addresses(address):
                 yield inner
 
 
-def _within(address, networks):
+def _within(address: _Address, networks: abc.Iterable[_Network]) -> bool:
     return any(address in network for network in networks
                if network.version == address.version)
 
 
-def _reason_to_refuse(address, found, options, rules):
+def _reason_to_refuse(address: _Address, url: ParsedUrl,
+                      options: options.MediaOptions, rules: _Rules) -> str:
     """Return why an address is not allowed; '' if it is.
 
-    :param address: `ipaddress` address of the URL's host
-    :param found: `ParsedUrl`
-    :param options: an `options.MediaOptions`
-    :param rules: `_Rules`
+    :param address: of the URL's host
     """
     if getattr(address, 'scope_id', None):
         return 'has a zone; addresses have to be global'
@@ -346,16 +358,16 @@ def _reason_to_refuse(address, found, options, rules):
         if _within(plain, LINK_LOCAL) and not options.allow_link_local:
             return 'is a link-local address' + option_hints.hint(
                 options, 'allow_link_local', _ALLOWS)
-        if rules.denies_address(plain, found):
+        if rules.denies_address(plain, url):
             return _denied(options)
     if options.allowed_hosts and not rules.allows_name(
-            found.host) and not _within(address, rules.allowed_networks):
+            url.host) and not _within(address, rules.allowed_networks):
         return option_hints.hint(
             options, 'allowed_hosts', 'is not in {}') or 'is not allowed'
     return ''
 
 
-def _denied(options):
+def _denied(options: options.MediaOptions) -> str:
     return option_hints.hint(
         options, 'denied_hosts', 'is in {}') or 'is denied'
 
@@ -364,38 +376,38 @@ def _denied(options):
 class _Rules:
     """The options ALLOWED_HOSTS, DENIED_HOSTS and DENIED_EXCEPT, parsed."""
 
-    allowed_names: tuple
-    allowed_networks: tuple
-    denied_names: tuple
-    denied_networks: tuple
-    excepted_names: tuple
-    excepted_networks: tuple
-    denied_ports: frozenset
+    allowed_names: tuple[str, ...]
+    allowed_networks: tuple[_Network, ...]
+    denied_names: tuple[str, ...]
+    denied_networks: tuple[_Network, ...]
+    excepted_names: tuple[str, ...]
+    excepted_networks: tuple[_Network, ...]
+    denied_ports: frozenset[AddressAndPort]
 
     @property
-    def denies_hosts(self):
+    def denies_hosts(self) -> bool:
         return bool(self.denied_names or self.denied_networks
                     or self.denied_ports)
 
-    def allows_name(self, host):
+    def allows_name(self, host: str) -> bool:
         return _matches(host, self.allowed_names)
 
-    def excepts_name(self, host):
+    def excepts_name(self, host: str) -> bool:
         return _matches(host, self.excepted_names)
 
-    def denies_name(self, host):
+    def denies_name(self, host: str) -> bool:
         return (_matches(host, self.denied_names)
                 and not self.excepts_name(host))
 
-    def denies_address(self, address, found):
-        if self.excepts_name(found.host) or _within(
+    def denies_address(self, address: _Address, url: ParsedUrl) -> bool:
+        if self.excepts_name(url.host) or _within(
                 address, self.excepted_networks):
             return False
-        return (address, found.port) in self.denied_ports or _within(
-            address, self.denied_networks)
+        return AddressAndPort(address, url.port) in self.denied_ports or (
+            _within(address, self.denied_networks))
 
 
-def _matches(host, names) -> bool:
+def _matches(host: str, names: abc.Iterable[str]) -> bool:
     for name in names:
         if name == '*' or name == host or (
                 name.startswith('*.') and host.endswith(name[1:])):
@@ -403,7 +415,7 @@ def _matches(host, names) -> bool:
     return False
 
 
-def _rules(options):
+def _rules(options: options.MediaOptions) -> _Rules:
     denied = options.denied_hosts
     if options.denied_hosts_file:
         denied += read_hosts(options.denied_hosts_file)
@@ -429,48 +441,53 @@ def read_hosts(path: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=4)
-def _parsed(allowed, denied, excepted):
+def _parsed(allowed: tuple[str, ...], denied: tuple[str, ...],
+            excepted: tuple[str, ...]) -> _Rules:
     ports = {entry: address_and_port(entry) for entry in denied}
+    allowed_names, allowed_networks = _names_and_networks(allowed)
+    denied_names, denied_networks = _names_and_networks(
+        entry for entry in denied if ports[entry] is None)
+    excepted_names, excepted_networks = _names_and_networks(excepted)
     return _Rules(
-        *_names_and_networks(allowed),
-        *_names_and_networks(one for one in denied if ports[one] is None),
-        *_names_and_networks(excepted),
+        allowed_names, allowed_networks, denied_names, denied_networks,
+        excepted_names, excepted_networks,
         frozenset(filter(None, ports.values())))
 
 
-def _names_and_networks(entries):
+def _names_and_networks(entries: abc.Iterable[str]
+                        ) -> tuple[tuple[str, ...], tuple[_Network, ...]]:
     names, networks = [], []
     for entry in entries:
-        found = network(entry)
-        if found is None:
+        parsed = network(entry)
+        if parsed is None:
             names.append(entry.lower().rstrip('.'))
         else:
-            networks.append(found)
+            networks.append(parsed)
     return tuple(names), tuple(networks)
 
 
-def address_and_port(entry):
+def address_and_port(entry: str) -> AddressAndPort | None:
     """Parse an entry of a list of denied hosts that is about one port.
 
-    :param entry: text, such as ``192.0.2.1:6443`` and ``[2001:db8::1]:6443``
-    :returns: (`ipaddress` address, number); None for any other entry
+    :param entry: such as ``192.0.2.1:6443`` and ``[2001:db8::1]:6443``
+    :returns: None for any other entry
     """
     host, _colon, port = entry.rpartition(':')
     if not re.fullmatch('[1-9][0-9]{0,4}', port) or int(port) > 65535 or (
             ':' in host) != host.startswith('['):
         return None
     try:
-        return ipaddress.ip_address(host.removeprefix('[').removesuffix(']')
-                                    ), int(port)
+        return AddressAndPort(ipaddress.ip_address(
+            host.removeprefix('[').removesuffix(']')), int(port))
     except ValueError:
         return None
 
 
-def network(entry):
+def network(entry: str) -> _Network | None:
     """Parse an entry of a list of hosts.
 
     :param entry: name, ``*.domain``, ``*``, address or network
-    :returns: `ipaddress` network; None for a name
+    :returns: None for a name
     :raises: `ValueError` if it is none of these
     """
     try:
@@ -488,7 +505,7 @@ def network(entry):
     return None
 
 
-def _refused(value, why):
+def _refused(value: str, why: str) -> errors.InvalidValue:
     # `redfish.services.events.subscriptions` uses what follows the colon.
     return errors.InvalidValue(
         IMAGE, value, message=f'The image URL{value and " " + value} is '
