@@ -9,6 +9,7 @@ a fresh VM, when the patch has to be repeated.
 
 from __future__ import annotations
 
+from collections import abc
 import copy
 import typing
 
@@ -16,19 +17,20 @@ from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.machine import power_action
 
 if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine import protocols
 
 Change: typing.TypeAlias = (
     'protocols.Step[power_action.WaitCondition | None]')
 
 
-def apply(changes, vm, vmi):
+def apply(changes: abc.Iterable[Change], vm: objects.VirtualMachine,
+          vmi: objects.VirtualMachineInstance | None
+          ) -> power_action.WaitCondition | None:
     """Make changes of a VM in place.
 
-    :param changes: sequence of changes
     :param vm: the VM, which is changed
-    :param vmi: its VMI, or None
-    :returns: the first `power_action.WaitCondition`, or None
+    :returns: the first wait condition
     :raises: `errors.MachineError` if a change is refused
     """
     for change in changes:
@@ -38,20 +40,21 @@ def apply(changes, vm, vmi):
     return None
 
 
-def write(machine, changes, needs_vmi=lambda vm: True,
+def write(machine: protocols.Machine, changes: abc.Sequence[Change],
+          needs_vmi: abc.Callable[
+              [objects.VirtualMachine], bool] = lambda vm: True,
           waits: bool = False) -> None:
     """Make all changes by one patch, or none.
 
-    :param machine: a `machine.Machine`
-    :param changes: sequence of changes
-    :param needs_vmi: function of a VM that tells whether a change depends on
-        its VMI, which no guard covers; else the first attempt uses the cached
-        VM
+    :param needs_vmi: tells whether a change depends on the VMI, which no
+        guard covers; else the first attempt uses the cached VM
     :param waits: whether a change may return a wait condition
     :raises: `errors.MachineError` if a change is refused; see
         `machine.Machine.write`
     """
-    def attempt(vm, vmi):
+    def attempt(vm: objects.VirtualMachine,
+                vmi: objects.VirtualMachineInstance | None
+                ) -> tuple[power_action.WaitCondition | None, bool]:
         """:returns: (a wait condition or None, whether the VM was patched)"""
         edited = copy.deepcopy(vm)
         awaited = apply(changes, edited, vmi)
@@ -59,7 +62,9 @@ def write(machine, changes, needs_vmi=lambda vm: True,
             return awaited, False
         return None, json_patch.send(machine, vm, edited) is not vm
 
-    def step(vm, vmi):
+    def step(vm: objects.VirtualMachine,
+             vmi: objects.VirtualMachineInstance | None
+             ) -> power_action.WaitCondition | None:
         return attempt(vm, vmi)[0]
 
     if waits:

@@ -146,10 +146,10 @@ class Cluster:
         self._boot_reconciler = None
         if self.options.reconcile:
             self._boot_reconciler = one_time_boot.OneTimeBootReconciler(
-                self, self._shared and self._shared.boot_worker)
+                self, self._shared.boot_worker if self._shared else None)
         self._started = False
         self._cache: vm_cache.VmCache | vm_view.VmView = (
-            self._shared.cache_of(self._vm) if self._shared
+            self._shared.cache_of(self._vm) if self._shared and self._vm
             else vm_cache.VmCache(self._client, self.options,
                                   self._namespaces, self._label_selector,
                                   self._vm))

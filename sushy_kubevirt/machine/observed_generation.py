@@ -16,19 +16,24 @@ pkg/virt-api/webhooks/validating-webhook/admitters/vmi-update-admitter.go).
 
 from __future__ import annotations
 
+import typing
+
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import run_strategy
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import protocols
 
 _PATH = '/metadata/annotations/' + run_strategy.VM_GENERATION.replace(
     '/', '~1')
 
 
-def lags(vm, vmi):
+def lags(vm: objects.VirtualMachine, vmi: objects.VirtualMachineInstance | None
+         ) -> bool:
     """Return whether the VMI's annotation has to be updated.
 
-    :param vm: the VM
-    :param vmi: its VMI, or None
     :returns: True for a VMI in its one-time boot, of a VM whose settings have
         been restored. While another one-time boot is pending,
         ``observedGeneration`` tells whether a VMI was created with it.
@@ -40,11 +45,10 @@ def lags(vm, vmi):
             and not run_strategy.is_latest(vm, vmi))
 
 
-def update(machine, vm, vmi) -> None:
+def update(machine: protocols.Machine, vm: objects.VirtualMachine,
+           vmi: objects.VirtualMachineInstance) -> None:
     """Update the VMI's annotation. Sends one request without retries.
 
-    :param machine: a `machine.Machine`
-    :param vm: the VM
     :param vmi: its VMI, for which `lags` is true
     :raises: `errors.AccessDenied` or `errors.Rejected` without the right to
         patch VMIs
@@ -55,5 +59,5 @@ def update(machine, vm, vmi) -> None:
          'value': str(vm['metadata']['generation'])}])
 
 
-def _recorded(vmi):
+def _recorded(vmi: objects.VirtualMachineInstance) -> str | None:
     return vmi['metadata']['annotations'].get(run_strategy.VM_GENERATION)

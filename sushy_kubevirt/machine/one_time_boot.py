@@ -30,6 +30,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
@@ -42,13 +43,18 @@ from sushy_kubevirt.machine import reconcile_loop
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vmi_replacement
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import protocols
+
 LOG = logging.getLogger(__name__)
 
 
-def patch(vm, edited):
+def patch(vm: objects.VirtualMachine, edited: objects.VirtualMachine
+          ) -> objects.JsonPatch:
     """Return the JSON patch from a VM to what `desired_vm` returned for it.
 
-    :returns: list of operations, see `json_patch.guarded_diff`
+    See `json_patch.guarded_diff`.
     """
     # A VM without a VMI and requests is halted only if no restart has been
     # requested since it was read.
@@ -56,11 +62,11 @@ def patch(vm, edited):
                                    strict=bool(run_strategy.restarting(vm)))
 
 
-def desired_vm(vm, vmi):
+def desired_vm(vm: objects.VirtualMachine,
+               vmi: objects.VirtualMachineInstance | None
+               ) -> objects.VirtualMachine | None:
     """Return the VM with everything restored that is due.
 
-    :param vm: the VM
-    :param vmi: its VMI, or None
     :returns: an edited copy of the VM; None if nothing has to change
     """
     vm_annotations = vm['metadata'].get('annotations') or {}
@@ -89,7 +95,9 @@ def desired_vm(vm, vmi):
     return None if edited == vm else edited
 
 
-def desired_vm_on_removal(vm, vmi):
+def desired_vm_on_removal(vm: objects.VirtualMachine,
+                          vmi: objects.VirtualMachineInstance | None
+                          ) -> tuple[objects.VirtualMachine | None, bool]:
     """Return the VM with its one-time settings removed, for a VM whose last
     BMC has been deleted.
 
@@ -98,8 +106,6 @@ def desired_vm_on_removal(vm, vmi):
     overrides and other permanent settings stay, as in a real machine whose
     BMC is taken out.
 
-    :param vm: the VM
-    :param vmi: its VMI, or None
     :returns: (an edited copy of the VM, or None if nothing has to change;
         whether that completes the removal: False if it has to be called again
         when the next VMI exists)
@@ -131,7 +137,8 @@ def desired_vm_on_removal(vm, vmi):
             bmc_annotations.RUN_STRATEGY not in vm_annotations)
 
 
-def _run_under_always(vm, vmi) -> None:
+def _run_under_always(vm: objects.VirtualMachine,
+                      vmi: objects.VirtualMachineInstance) -> None:
     """Set ``Always`` so that KubeVirt creates another VMI when the guest's
     reboot ends this one, and save the present run strategy.
 
@@ -143,7 +150,7 @@ def _run_under_always(vm, vmi) -> None:
             or run_strategy.stopping(vm, vmi)):
         return
     strategy = run_strategy.of(vm)
-    saved_strategy, _ = run_strategy.saved(vm)
+    saved_strategy = run_strategy.saved(vm).strategy
     uid = vmi['metadata']['uid']
     if strategy in run_strategy.OFF_AFTER_SHUTDOWN:
         vm['spec']['runStrategy'] = run_strategy.ALWAYS
@@ -153,12 +160,12 @@ def _run_under_always(vm, vmi) -> None:
         run_strategy.save(vm, saved_strategy, uid)
 
 
-def _restore_run_strategy(vm, vmi) -> None:
+def _restore_run_strategy(vm: objects.VirtualMachine,
+                          vmi: objects.VirtualMachineInstance | None) -> None:
     """Restore the saved run strategy of a VM if that is due; discard it if
     another client has changed the run strategy since.
 
     :param vm: a VM, which is changed
-    :param vmi: its VMI, or None
     """
     saved_strategy, saved_for_uid = run_strategy.saved(vm)
     strategy = run_strategy.of(vm)
@@ -186,16 +193,14 @@ def _restore_run_strategy(vm, vmi) -> None:
         run_strategy.clear_saved(vm)
 
 
-def has_needless_back_off(vm, vmi) -> bool:
+def has_needless_back_off(vm: objects.VirtualMachine,
+                          vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return whether a VM that is off would be started later than requested.
 
     KubeVirt counts a VMI that was stopped before its guest ran as a failed
     start, and delays the next one (syncStartFailureStatus in
     pkg/virt-controller/watch/vm/vm.go, KubeVirt 1.9). It keeps that record
     under ``RerunOnFailure`` although nothing starts the VM again.
-
-    :param vm: the VM
-    :param vmi: its VMI, or None
     """
     status = dict(vm.get('status') or {})
     if (not status.pop('startFailure', None) or vmi is not None
@@ -212,17 +217,20 @@ class OneTimeBootReconciler:
     Also logs, once for each reason, why a VM that was requested to start
     cannot start.
 
-    :param cluster: a `cluster.Cluster`
-    :param worker: a `reconcile_loop.Worker`; None for one of its own
+    :param worker: None for one of its own
     """
 
-    def __init__(self, cluster, worker=None) -> None:
+    def __init__(self, cluster: protocols.Cluster,
+                 worker: reconcile_loop.Worker | None = None) -> None:
         self._cluster = cluster
-        self._restarts = {}         # VM's uid: time its restart was seen
-        self._denied = {}           # VM's uid: uid of the VMI it may not patch
+        # By the VM's uid: `time.monotonic` when its restart was seen.
+        self._restarts: dict[str, float] = {}
+        # By the VM's uid: uid of the VMI that may not be patched.
+        self._denied: dict[str, str] = {}
         self._loop = reconcile_loop.ReconcileLoop(
             'one-time-boot', 'one-time boot', self._reconcile, worker)
-        self._problems = {}         # VM's uid: the problem logged last
+        # By the VM's uid: the problem logged last.
+        self._problems: dict[str, power_state.Problem] = {}
 
     def start(self) -> None:
         """Subscribe to the cluster and start the thread."""
@@ -233,19 +241,19 @@ class OneTimeBootReconciler:
         """Stop the thread."""
         self._loop.close()
 
-    def enqueue(self, machine) -> None:
+    def enqueue(self, machine: protocols.Machine) -> None:
         """Reconcile a machine now, whether or not it has changed."""
         self._loop.add(machine)
 
-    def _changed(self, machine, vm, vmi) -> None:
+    def _changed(self, machine: protocols.Machine,
+                 vm: objects.VirtualMachine | None,
+                 vmi: objects.VirtualMachineInstance | None) -> None:
         """Queue a machine if it needs a change.
 
         Called by the cluster for each change of a VM or its VMI. Runs in the
         thread of the cache's notifications, so it must not call the API.
 
-        :param machine: a `machine.Machine`
         :param vm: the VM; None if it was deleted
-        :param vmi: its VMI, or None
         """
         if vm is None:
             self._problems.pop(machine.uid, None)
@@ -259,7 +267,9 @@ class OneTimeBootReconciler:
                 or self._generation_lags(machine, vm, vmi)):
             self._loop.add(machine)
 
-    def _log_problem(self, machine, vm, vmi) -> None:
+    def _log_problem(self, machine: protocols.Machine,
+                     vm: objects.VirtualMachine,
+                     vmi: objects.VirtualMachineInstance | None) -> None:
         problem = power_state.problem(vm, vmi)
         if problem == self._problems.get(machine.uid):
             return
@@ -270,7 +280,9 @@ class OneTimeBootReconciler:
         LOG.warning('%s was requested to start but cannot (%s): %s',
                     machine.qualified_name, problem.reason, problem.message)
 
-    def _reconcile(self, machine, vm, vmi) -> None:
+    def _reconcile(self, machine: protocols.Machine,
+                   vm: objects.VirtualMachine,
+                   vmi: objects.VirtualMachineInstance | None) -> None:
         edited = desired_vm(vm, vmi)
         if edited is not None:
             vm = machine.patch(patch(vm, edited))
@@ -280,15 +292,19 @@ class OneTimeBootReconciler:
         if has_needless_back_off(vm, vmi):
             vm = machine.patch_status([
                 {'op': 'remove', 'path': '/status/startFailure'}], vm)
-        if self._generation_lags(machine, vm, vmi):
+        if vmi is not None and self._generation_lags(machine, vm, vmi):
             self._update_generation(machine, vm, vmi)
         self._finish_restart(machine, vm, vmi)
 
-    def _generation_lags(self, machine, vm, vmi):
-        return (observed_generation.lags(vm, vmi)
+    def _generation_lags(self, machine: protocols.Machine,
+                         vm: objects.VirtualMachine,
+                         vmi: objects.VirtualMachineInstance | None) -> bool:
+        return (vmi is not None and observed_generation.lags(vm, vmi)
                 and self._denied.get(machine.uid) != vmi['metadata']['uid'])
 
-    def _update_generation(self, machine, vm, vmi) -> None:
+    def _update_generation(self, machine: protocols.Machine,
+                           vm: objects.VirtualMachine,
+                           vmi: objects.VirtualMachineInstance) -> None:
         try:
             observed_generation.update(machine, vm, vmi)
         except (errors.AccessDenied, errors.Rejected) as e:
@@ -297,7 +313,9 @@ class OneTimeBootReconciler:
             LOG.info('%s: status.observedGeneration stays behind until the '
                      'VMI ends: %s', machine.qualified_name, e)
 
-    def _finish_restart(self, machine, vm, vmi) -> None:
+    def _finish_restart(self, machine: protocols.Machine,
+                        vm: objects.VirtualMachine,
+                        vmi: objects.VirtualMachineInstance | None) -> None:
         """Request a restart that a killed BMC process has not requested."""
         pending = run_strategy.restarting(vm)
         start_pending = run_strategy.start_pending(vm)

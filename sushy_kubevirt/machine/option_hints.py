@@ -8,12 +8,22 @@ has fields.
 
 from __future__ import annotations
 
+from collections import abc
+import typing
 
-def hint(options, field, text):
+
+class Options(typing.Protocol):
+    """Options of which messages to clients tell the names."""
+
+    @property
+    def names(self) -> abc.Mapping[str, str] | None:
+        """Names of options in the service's configuration, by field; None
+        for the fields' names."""
+
+
+def hint(options: Options, field: str, text: str) -> str:
     """Build the part of a message that says which option to change.
 
-    :param options: an object with ``names``: dict of a field to the name of
-        the option in the service's configuration; None for the fields' names
     :param field: name of the option's field
     :param text: with ``{}`` in place of the option's name
     :returns: the text; '' if the option has no name, as it cannot be set

@@ -38,19 +38,19 @@ class MediaOptions:
 
     #: Hosts of images that are allowed: names, ``*.domain``, addresses,
     #: networks. Empty to allow all whose address is not refused.
-    allowed_hosts: tuple = ()
+    allowed_hosts: tuple[str, ...] = ()
 
     #: Hosts of images that are refused even if they are allowed, such as the
     #: networks of the cluster's own services; same notation, and
     #: ADDRESS:PORT for one port of an address.
-    denied_hosts: tuple = ()
+    denied_hosts: tuple[str, ...] = ()
 
     #: File of more of them, an entry a line. It is read for every URL, so it
     #: may change.
     denied_hosts_file: str | None = None
 
     #: Exceptions from both; same notation.
-    denied_except: tuple = ()
+    denied_except: tuple[str, ...] = ()
 
     #: True to allow addresses that lead to the BMC's own host or node:
     #: 169.254.0.0/16, fe80::/10 (link-local); 127.0.0.0/8, ::1 (loopback).
@@ -84,7 +84,8 @@ class MediaOptions:
 
     #: What messages to clients call these options, by field; see
     #: `option_hints`.
-    names: dict | None = dataclasses.field(default=None, compare=False)
+    names: dict[str, str] | None = dataclasses.field(
+        default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Options:
     media: MediaOptions = MediaOptions()
 
     @property
-    def read_timeout(self):
+    def read_timeout(self) -> float:
         """Timeout of the response to one request.
 
         At most half of the write deadline, so that a request that hangs can

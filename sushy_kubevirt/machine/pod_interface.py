@@ -9,19 +9,23 @@ in the VM or as ``preferredAutoattachPodInterface`` of its preference
 
 from __future__ import annotations
 
+from collections import abc
 import contextlib
 import copy
-from typing import Iterator
+import typing
 
 from sushy_kubevirt.machine import boot_order
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import protocols
 
-def is_excluded(machine, vm: dict, vmi: dict | None) -> bool:
+
+def is_excluded(machine: protocols.Machine, vm: objects.VirtualMachine,
+                vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return whether only a preference keeps KubeVirt from adding it.
 
     While the VM is off, this may call the API, see `cluster.Cluster.sizes`.
-
-    :param machine: a `machine.Machine`
     """
     # The VM's own value precedes that of the preference.
     if (not vm['spec'].get('preference')
@@ -34,7 +38,9 @@ def is_excluded(machine, vm: dict, vmi: dict | None) -> bool:
         'autoattachPodInterface') is False
 
 
-def shown(machine, vm: dict, vmi: dict | None) -> dict:
+def shown(machine: protocols.Machine, vm: objects.VirtualMachine,
+          vmi: objects.VirtualMachineInstance | None
+          ) -> objects.VirtualMachine:
     """Return the VM, as if it said itself what its preference says."""
     if not is_excluded(machine, vm, vmi):
         return vm
@@ -44,7 +50,8 @@ def shown(machine, vm: dict, vmi: dict | None) -> dict:
 
 
 @contextlib.contextmanager
-def showing(machine, vm: dict, vmi: dict | None) -> Iterator[None]:
+def showing(machine: protocols.Machine, vm: objects.VirtualMachine,
+            vmi: objects.VirtualMachineInstance | None) -> abc.Iterator[None]:
     """Make the VM say in the meantime what its preference says.
 
     :param vm: the VM, which is changed, and changed back at the end
@@ -60,6 +67,6 @@ def showing(machine, vm: dict, vmi: dict | None) -> Iterator[None]:
         del devices['autoattachPodInterface']
 
 
-def _devices(vm: dict) -> dict:
+def _devices(vm: objects.VirtualMachine) -> objects.Devices:
     # KubeVirt requires both.
     return vm['spec']['template']['spec']['domain']['devices']

@@ -11,12 +11,17 @@ from __future__ import annotations
 
 import logging
 import time
+import typing
 
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import protocols
 
 LOG = logging.getLogger(__name__)
 
@@ -25,18 +30,23 @@ class WaitCondition:
     """A state that KubeVirt has to reach before a step continues.
 
     :param what: the state, for messages
-    :param met: function of (vm, vmi) that returns True when it is reached
+    :param met: returns True when it is reached
     :param seconds: time after which the step continues anyway; None for an
         error at the write deadline
     """
 
-    def __init__(self, what, met, seconds=None) -> None:
+    def __init__(self, what: str, met: protocols.Step[bool],
+                 seconds: float | None = None) -> None:
         self.what = what
         self.met = met
         self.seconds = seconds
 
 
-def vmi_ended(vmi):
+#: A step, which returns a condition if it has to be called again.
+Step: typing.TypeAlias = 'protocols.Step[WaitCondition | None]'
+
+
+def vmi_ended(vmi: objects.VirtualMachineInstance) -> WaitCondition:
     """Return the `WaitCondition` that a VMI has ended."""
     uid = vmi['metadata']['uid']
     what = 'the VMI to end'
@@ -46,7 +56,7 @@ def vmi_ended(vmi):
         now is None or now['metadata']['uid'] != uid))
 
 
-def vmi_seen():
+def vmi_seen() -> WaitCondition:
     """Return the `WaitCondition` that KubeVirt has observed the VMI.
 
     KubeVirt drops a stop request before that, see `run_strategy.vmi_seen`.
@@ -55,18 +65,19 @@ def vmi_seen():
         vmi is None or run_strategy.vmi_seen(vm)))
 
 
-def run(machine, step, from_cache=None):
+def run(machine: protocols.Machine, step: Step,
+        from_cache: protocols.Step[bool] | None = None) -> None:
     """Repeat a step until it returns no wait condition.
 
-    :param machine: a `machine.Machine`
-    :param step: function of (vm, vmi), see `machine.Machine.write`; returns
-        a `WaitCondition`, or None when it is done
+    :param step: see `machine.Machine.write`
     :param from_cache: the first attempt, see `machine.Machine.write`; not
         called for a VM with a used one-time override
     :raises: `errors.Unavailable` if a condition is not met within
         Options.write_deadline
     """
-    def reconcile_first(vm, vmi):
+    def reconcile_first(vm: objects.VirtualMachine,
+                        vmi: objects.VirtualMachineInstance | None
+                        ) -> WaitCondition | None:
         # Removes a used one-time override that the one-time boot reconciler
         # has not processed yet, so that the next VMI does not get it.
         edited = one_time_boot.desired_vm(vm, vmi)
@@ -85,14 +96,13 @@ def run(machine, step, from_cache=None):
             blocking.check()
         return awaited
 
-    def first(vm, vmi):
-        return (one_time_boot.desired_vm(vm, vmi) is None
-                and from_cache(vm, vmi))
-
+    first = None if from_cache is None else (
+        lambda vm, vmi: (one_time_boot.desired_vm(vm, vmi) is None
+                         and from_cache(vm, vmi)))
     deadline = time.monotonic() + machine.options.write_deadline
     while True:
-        awaited = machine.write(reconcile_first, from_cache and first)
-        from_cache = None
+        awaited = machine.write(reconcile_first, first)
+        first = None
         if awaited is None:
             return
         left = deadline - time.monotonic()
@@ -104,7 +114,7 @@ def run(machine, step, from_cache=None):
                 'try again later', retry_after=5)
 
 
-def migration_target_error(machine):
+def migration_target_error(machine: protocols.Machine) -> errors.WrongState:
     """Return the error for a VM that is the target of a migration."""
     return errors.WrongState(
         f'{machine.qualified_name} is the target of a migration; change the '

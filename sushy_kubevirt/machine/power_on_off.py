@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
@@ -19,6 +20,10 @@ from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import power_action
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import protocols
 
 LOG = logging.getLogger(__name__)
 
@@ -30,12 +35,11 @@ _BEGUN_SECONDS = 0.5
 _RESUME_SECONDS = 3.0
 
 
-def on(machine) -> None:
+def on(machine: protocols.Machine) -> None:
     """Power on a machine; resume a paused one.
 
     A machine that is shutting down is started when its VMI has ended.
 
-    :param machine: a `machine.Machine`
     :raises: `errors.WrongState` for a VM that is being deleted, is the target
         of a migration, or needs `power_state.recovery_required`;
         `errors.Unavailable` if a VMI that is shutting down does not end
@@ -45,7 +49,8 @@ def on(machine) -> None:
                      lambda vm, vmi: _start_cached(machine, vm, vmi))
 
 
-def _start_cached(machine, vm, vmi) -> bool:
+def _start_cached(machine: protocols.Machine, vm: objects.VirtualMachine,
+                  vmi: objects.VirtualMachineInstance | None) -> bool:
     """Start a VM that is off in the cache, see `machine.Machine.write`.
 
     All depends on the VM being as it was cached: then it has no VMI
@@ -64,7 +69,9 @@ def _start_cached(machine, vm, vmi) -> bool:
     return True
 
 
-def _on_step(machine, vm, vmi):
+def _on_step(machine: protocols.Machine, vm: objects.VirtualMachine,
+             vmi: objects.VirtualMachineInstance | None
+             ) -> power_action.WaitCondition | None:
     if run_strategy.is_deleting(vm):
         raise errors.WrongState(
             f'{machine.qualified_name} is being deleted')
@@ -92,7 +99,9 @@ def _on_step(machine, vm, vmi):
     return None
 
 
-def _end_back_off(machine, vm, vmi):
+def _end_back_off(machine: protocols.Machine, vm: objects.VirtualMachine,
+                  vmi: objects.VirtualMachineInstance | None
+                  ) -> power_action.WaitCondition | None:
     """Let KubeVirt start a VM at once that failed to start before.
 
     virt-controller delays the start until the time in ``startFailure``
@@ -108,11 +117,15 @@ def _end_back_off(machine, vm, vmi):
     return None
 
 
-def _start(machine, vm, vmi):
+def _start(machine: protocols.Machine, vm: objects.VirtualMachine,
+           vmi: objects.VirtualMachineInstance | None
+           ) -> power_action.WaitCondition | None:
     """Start a VM that is off: no VMI, or one that has ended."""
     strategy = run_strategy.of(vm)
     if strategy == run_strategy.ONCE:
         # KubeVirt keeps the ended VMI and creates another if it is deleted.
+        # Without a VMI it starts the VM by itself.
+        assert vmi is not None
         machine.delete_vmi(vmi['metadata']['uid'])
         return None
     if vmi is not None and (
@@ -134,7 +147,7 @@ def _start(machine, vm, vmi):
     return None
 
 
-def _request_start(machine):
+def _request_start(machine: protocols.Machine) -> None:
     """Request the start of a VM whose ``Halted`` was just replaced."""
     try:
         machine.call('start')
@@ -147,7 +160,8 @@ def _request_start(machine):
             raise
 
 
-def _unhalt(machine, vm):
+def _unhalt(machine: protocols.Machine, vm: objects.VirtualMachine
+            ) -> objects.VirtualMachine:
     """Replace ``Halted`` by the run strategy to start with.
 
     :returns: the VM as changed
@@ -165,7 +179,8 @@ def _unhalt(machine, vm):
     return json_patch.send(machine, vm, edited, strict=True)
 
 
-def run_under_always(machine, vm, strategy) -> None:
+def run_under_always(machine: protocols.Machine, vm: objects.VirtualMachine,
+                     strategy: str) -> None:
     """Set ``Always`` for a one-time boot and save the VM's own strategy.
 
     A reboot of the guest ends the VMI of the one-time boot; under its own
@@ -180,10 +195,9 @@ def run_under_always(machine, vm, strategy) -> None:
     json_patch.send(machine, vm, edited)
 
 
-def force_off(machine) -> None:
+def force_off(machine: protocols.Machine) -> None:
     """Stop a machine with grace period 0, also while it is shutting down.
 
-    :param machine: a `machine.Machine`
     :raises: `errors.WrongState` for the target of a migration,
         `errors.Unavailable` if KubeVirt does not confirm within the write
         deadline that it has cancelled a start
@@ -191,12 +205,11 @@ def force_off(machine) -> None:
     power_action.run(machine, _Off(machine, True).step)
 
 
-def shut_down(machine) -> None:
+def shut_down(machine: protocols.Machine) -> None:
     """Ask the guest to shut down within its own grace period.
 
     A paused guest is resumed for it.
 
-    :param machine: a `machine.Machine`
     :raises: see `force_off`
     """
     power_action.run(machine, _Off(machine, False).step)
@@ -205,12 +218,14 @@ def shut_down(machine) -> None:
 class _Off:
     """A stop, or the cancellation of a start."""
 
-    def __init__(self, machine, force) -> None:
+    def __init__(self, machine: protocols.Machine, force: bool) -> None:
         self._machine = machine
         self._force = force
         self._unconfirmed = False
 
-    def step(self, vm, vmi):
+    def step(self, vm: objects.VirtualMachine,
+             vmi: objects.VirtualMachineInstance | None
+             ) -> power_action.WaitCondition | None:
         machine = self._machine
         if run_strategy.start_pending(vm):
             edited = copy.deepcopy(vm)
@@ -241,19 +256,21 @@ class _Off:
         self._resume(vmi)
         return None
 
-    def _resume(self, vmi) -> None:
+    def _resume(self, vmi: objects.VirtualMachineInstance | None) -> None:
         if not self._force:
             resume(self._machine, vmi)
 
-    def _cancel_start(self, vm, vmi):
+    def _cancel_start(self, vm: objects.VirtualMachine,
+                      vmi: objects.VirtualMachineInstance | None
+                      ) -> power_action.WaitCondition | None:
         """Cancel the start of a VM that has no active VMI.
 
         KubeVirt may be creating a VMI for the start meanwhile. It removes the
         stop request that is written here when it has processed the VM as it
         is now, and after that creates none.
 
-        :returns: a `power_action.WaitCondition` for that; None when there is
-            nothing left to cancel
+        :returns: the condition for that; None when there is nothing left to
+            cancel
         """
         machine = self._machine
         starting = run_strategy.starting(vm, vmi)
@@ -277,12 +294,13 @@ class _Off:
                              or not run_strategy.stop_requested(vm)))
 
 
-def _halt(machine, vm):
+def _halt(machine: protocols.Machine, vm: objects.VirtualMachine
+          ) -> objects.VirtualMachine:
     """Halt a VM without a VMI and save its run strategy."""
     edited = copy.deepcopy(vm)
     if not run_strategy.uses_running_field(vm):
         strategy = run_strategy.of(vm)
-        remembered, _ = run_strategy.saved(vm)
+        remembered = run_strategy.saved(vm).strategy
         run_strategy.save(edited, remembered if remembered and strategy
                           == run_strategy.ALWAYS else strategy)
     run_strategy.halt(edited)
@@ -290,18 +308,21 @@ def _halt(machine, vm):
     return json_patch.send(machine, vm, edited, strict=True)
 
 
-def _replace_requests(machine, vm):
+def _replace_requests(machine: protocols.Machine, vm: objects.VirtualMachine
+                      ) -> objects.VirtualMachine:
     """Replace all requests by a stop that applies to no VMI."""
     return machine.patch_status([{
         'op': 'add', 'path': '/status/stateChangeRequests',
         'value': [{'action': 'Stop'}]}], vm)
 
 
-def _prepare_stop(machine, vm, vmi):
+def _prepare_stop(machine: protocols.Machine, vm: objects.VirtualMachine,
+                  vmi: objects.VirtualMachineInstance) -> tuple[
+                      objects.VirtualMachine,
+                      power_action.WaitCondition | None]:
     """Save the overrides and the run strategy that a stop would lose.
 
-    :returns: (the VM as changed, the `power_action.WaitCondition` to meet
-        before the stop or None)
+    :returns: (the VM as changed, the condition to meet before the stop)
     """
     strategy = run_strategy.of(vm)
     remembered, saved_for = run_strategy.saved(vm)
@@ -332,7 +353,8 @@ def _prepare_stop(machine, vm, vmi):
     return vm, None
 
 
-def resume(machine, vmi) -> None:
+def resume(machine: protocols.Machine,
+           vmi: objects.VirtualMachineInstance | None) -> None:
     """Resume a paused guest that is being asked to shut down.
 
     A request to shut down fails while a guest is paused, its grace period
@@ -341,11 +363,9 @@ def resume(machine, vmi) -> None:
     hasGracePeriodExpired in pkg/virt-handler/vm.go, KubeVirt 1.9).
     virt-handler repeats a request that failed. virt-api may refuse to resume
     the guest, for example during a snapshot; it is stopped nevertheless.
-
-    :param machine: a `machine.Machine`
-    :param vmi: its VMI
     """
-    def step(_vm, vmi) -> None:
+    def step(_vm: objects.VirtualMachine,
+             vmi: objects.VirtualMachineInstance | None) -> None:
         if _can_be_resumed(vmi):
             machine.call('unpause', resource=api_resources.VMI)
 
@@ -358,6 +378,6 @@ def resume(machine, vmi) -> None:
                         'period ends: %s', machine.qualified_name, e)
 
 
-def _can_be_resumed(vmi):
+def _can_be_resumed(vmi: objects.VirtualMachineInstance | None) -> bool:
     return (vmi is not None and run_strategy.phase(vmi) == 'Running'
             and power_state.paused(vmi))

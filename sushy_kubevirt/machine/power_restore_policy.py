@@ -26,12 +26,18 @@ from __future__ import annotations
 
 import copy
 import enum
+import typing
 
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import power_action
 from sushy_kubevirt.machine import run_strategy
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import options
+    from sushy_kubevirt.machine import protocols
 
 
 class Policy(enum.Enum):
@@ -57,19 +63,17 @@ _POLICY = {strategy: policy for policy, strategy in _STRATEGY.items()}
 _POLICY[run_strategy.ONCE] = Policy.ALWAYS_OFF
 
 
-def of(vm, options):
+def of(vm: objects.VirtualMachine, options: options.Options) -> Policy | None:
     """Return the policy of a machine.
 
-    :param vm: the VM
-    :param options: an `options.Options`
-    :returns: a `Policy`; None for the target of a migration, where the
+    :returns: None for the target of a migration, where the
         source decides
     """
     pending = run_strategy.restarting(vm)
     # The strategy to restore; None for ``running: true``, which is Always.
     strategy = (pending['runStrategy'] or run_strategy.ALWAYS
                 if pending else run_strategy.of(vm))
-    remembered, _ = run_strategy.saved(vm)
+    remembered = run_strategy.saved(vm).strategy
     if strategy == run_strategy.HALTED:
         # The strategy of the next power-on.
         strategy = (
@@ -80,11 +84,9 @@ def of(vm, options):
     return _POLICY.get(strategy)
 
 
-def set(machine, policy) -> None:
+def set(machine: protocols.Machine, policy: Policy) -> None:
     """Set the policy of a machine.
 
-    :param machine: a `machine.Machine`
-    :param policy: a `Policy`
     :raises: `errors.WrongState` for the target of a migration,
         `errors.Unavailable` if a start in progress does not create a VMI
         within the write deadline
@@ -92,18 +94,18 @@ def set(machine, policy) -> None:
     changes.write(machine, (change(machine, policy),), waits=True)
 
 
-def change(machine, policy):
+def change(machine: protocols.Machine, policy: Policy) -> changes.Change:
     """Return a change that sets the policy, see `changes`.
 
-    :param machine: a `machine.Machine`
-    :param policy: a `Policy`
     :raises: when it is called, `errors.WrongState` for the target of a
         migration
     """
     return lambda vm, vmi: _change(machine, vm, vmi, _STRATEGY[policy])
 
 
-def _change(machine, vm, vmi, strategy_to_set):
+def _change(machine: protocols.Machine, vm: objects.VirtualMachine,
+            vmi: objects.VirtualMachineInstance | None, strategy_to_set: str
+            ) -> power_action.WaitCondition | None:
     strategy = run_strategy.of(vm)
     if strategy == run_strategy.WAIT_AS_RECEIVER:
         raise power_action.migration_target_error(machine)
@@ -117,7 +119,7 @@ def _change(machine, vm, vmi, strategy_to_set):
         _while_off(vm, vmi, strategy_to_set)
     elif (strategy_to_set != strategy
             and strategy_to_set in run_strategy.OFF_AFTER_SHUTDOWN
-            and run_strategy.saved(vm)[0] != strategy_to_set):
+            and run_strategy.saved(vm).strategy != strategy_to_set):
         # KubeVirt might not complete the start under the new strategy.
         return power_action.WaitCondition('it to start', lambda vm, vmi: (
             run_strategy.is_active(vmi) and not run_strategy.stopping(vm, vmi)
@@ -128,7 +130,8 @@ def _change(machine, vm, vmi, strategy_to_set):
     return None
 
 
-def _while_on(vm, vmi, strategy_to_set) -> None:
+def _while_on(vm: objects.VirtualMachine, vmi: objects.VirtualMachineInstance,
+              strategy_to_set: str) -> None:
     remembered, saved_for = run_strategy.saved(vm)
     waits = run_strategy.of(vm) == run_strategy.ALWAYS and remembered not in (
         None, run_strategy.ALWAYS)
@@ -142,14 +145,16 @@ def _while_on(vm, vmi, strategy_to_set) -> None:
         _set_strategy(vm, strategy_to_set)
 
 
-def _ends_at_reboot(vmi):
+def _ends_at_reboot(vmi: objects.VirtualMachineInstance) -> bool:
     # The VMI of a one-time boot, which KubeVirt has to replace at a reboot.
     domain = vmi['spec'].get('domain') or {}
     return (bmc_annotations.boot_once_id(vmi) is not None
             and domain.get('rebootPolicy') == boot_overrides.TERMINATE)
 
 
-def _while_off(vm, vmi, strategy_to_set) -> None:
+def _while_off(vm: objects.VirtualMachine,
+               vmi: objects.VirtualMachineInstance | None, strategy_to_set: str
+               ) -> None:
     strategy = run_strategy.of(vm)
     ending = run_strategy.is_active(vmi)
     if strategy == strategy_to_set or (
@@ -161,7 +166,7 @@ def _while_off(vm, vmi, strategy_to_set) -> None:
         run_strategy.save(vm, strategy_to_set)
 
 
-def _set_strategy(vm, strategy) -> None:
+def _set_strategy(vm: objects.VirtualMachine, strategy: str) -> None:
     vm['spec'].pop('running', None)
     vm['spec']['runStrategy'] = strategy
     run_strategy.clear_saved(vm)

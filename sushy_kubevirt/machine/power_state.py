@@ -6,12 +6,20 @@ Reads only; `reset` changes the state.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import datetime
 import enum
 import time
+import typing
 
 from sushy_kubevirt.machine import run_strategy
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+
+_Object: typing.TypeAlias = (
+    'objects.VirtualMachine | objects.VirtualMachineInstance')
 
 
 class PowerState(enum.Enum):
@@ -160,13 +168,9 @@ class _Failure:
     since: float = 0.0
 
 
-def state(vm, vmi):
-    """Return the power state of a VM.
-
-    :param vm: the VM
-    :param vmi: its VMI, or None
-    :returns: a `PowerState`
-    """
+def state(vm: objects.VirtualMachine,
+          vmi: objects.VirtualMachineInstance | None) -> PowerState:
+    """Return the power state of a VM."""
     if not run_strategy.is_active(vmi):
         if problem(vm, vmi):
             return PowerState.OFF
@@ -199,58 +203,52 @@ def state(vm, vmi):
     return PowerState.POWERING_ON
 
 
-def paused(vmi) -> bool:
+def paused(vmi: objects.VirtualMachineInstance) -> bool:
     """Return whether a guest's vCPUs are paused, by a client or by an error
     of its storage; also while the guest is being stopped.
-
-    :param vmi: the VMI
     """
     return _condition(vmi, 'Paused', 'True') is not None
 
 
-def node_lost(vmi):
+def node_lost(vmi: objects.VirtualMachineInstance | None
+              ) -> typing.TypeGuard[objects.VirtualMachineInstance]:
     """Return whether the node that a guest ran on does not respond.
 
     KubeVirt's node controller (pkg/virt-controller/watch/node) ends the VMIs
     of such a node with the reason ``NodeUnresponsive``.
-
-    :param vmi: the VMI, or None
     """
     return vmi is not None and (
         run_strategy.phase(vmi) == 'Unknown' or
         (vmi.get('status') or {}).get('reason') == NODE_LOST)
 
 
-def impairment(vmi):
+def impairment(vmi: objects.VirtualMachineInstance | None) -> Problem | None:
     """Return why a guest that was running does not work.
 
     Its node does not respond, or virt-handler reports an I/O error that has
     paused it (calculatePausedCondition in pkg/virt-handler/vm.go, KubeVirt
     1.9). KubeVirt takes a guest whose node does not respond for ended, but
     it may still run.
-
-    :param vmi: the VMI, or None
-    :returns: a `Problem`, or None
     """
     if node_lost(vmi):
         node = (vmi.get('status') or {}).get('nodeName') or 'of the guest'
         return Problem(NODE_LOST, f'Node {node} did not respond')
-    condition = _condition(vmi or {}, 'Paused', 'True') or {}
-    if condition.get('reason') != IO_ERROR or not run_strategy.is_active(vmi):
+    if not run_strategy.is_active(vmi):
+        return None
+    condition = _condition(vmi, 'Paused', 'True') or {}
+    if condition.get('reason') != IO_ERROR:
         return None
     return Problem(IO_ERROR, _message(condition, IO_ERROR))
 
 
-def reconcile_error(vm):
+def reconcile_error(vm: objects.VirtualMachine) -> Problem | None:
     """Return why KubeVirt's controller does not do what the VM requests.
 
     Until it is resolved, stops, restarts and changes of volumes may have no
     effect (sync in pkg/virt-controller/watch/vm/vm.go, KubeVirt 1.9). A guest
     that runs is not affected.
 
-    :param vm: the VM
-    :returns: a `Problem`; None if there is none, or it is younger than
-        `GRACE_SECONDS`
+    :returns: None if there is none, or it is younger than `GRACE_SECONDS`
     """
     condition = _condition(vm, 'Failure', 'True')
     if condition is None:
@@ -259,15 +257,14 @@ def reconcile_error(vm):
     return failure.problem if _remaining(failure) <= 0 else None
 
 
-def problem(vm, vmi):
+def problem(vm: objects.VirtualMachine,
+            vmi: objects.VirtualMachineInstance | None) -> Problem | None:
     """Return why a VM that was started cannot run.
 
     A start that failed is repeated by KubeVirt, and becomes a problem if it
     still fails after `GRACE_SECONDS`.
 
-    :param vm: the VM
-    :param vmi: its VMI, or None
-    :returns: a `Problem`; None for a VM that runs, is off or may still start
+    :returns: None for a VM that runs, is off or may still start
     """
     failure = _failure(vm, vmi)
     if failure is None or _remaining(failure) > 0:
@@ -275,11 +272,11 @@ def problem(vm, vmi):
     return failure.problem
 
 
-def seconds_until_problem(vm, vmi):
+def seconds_until_problem(vm: objects.VirtualMachine,
+                          vmi: objects.VirtualMachineInstance | None
+                          ) -> float | None:
     """Return when a failed start will be a `problem`, by time alone.
 
-    :param vm: the VM
-    :param vmi: its VMI, or None
     :returns: seconds; None if nothing has failed, or it is a problem already
     """
     failure = _failure(vm, vmi)
@@ -287,13 +284,14 @@ def seconds_until_problem(vm, vmi):
     return seconds if seconds and seconds > 0 else None
 
 
-def _remaining(failure):
+def _remaining(failure: _Failure) -> float:
     # By the clock of the cluster's controllers; the difference to this host's
     # clock shortens or prolongs the time.
     return failure.since + GRACE_SECONDS - time.time()
 
 
-def _failure(vm, vmi):
+def _failure(vm: objects.VirtualMachine,
+             vmi: objects.VirtualMachineInstance | None) -> _Failure | None:
     """Return the `_Failure` of a VM that was started, or None."""
     if run_strategy.is_active(vmi):
         if (run_strategy.phase(vmi) in ('Running', 'Unknown')
@@ -302,14 +300,15 @@ def _failure(vm, vmi):
         return _vmi_failure(vm, vmi)
     if run_strategy.starting(vm, vmi):
         return _vm_failure(vm)
-    if _has_failed_start(vm, vmi):
+    if vmi is not None and _has_failed_start(vm, vmi):
         return _Failure(Problem(_START_FAILED, _message(
             _condition(vmi, 'Synchronized', 'False') or {
                 'message': 'The VMI ended before its guest ran'}, '')))
     return None
 
 
-def _has_failed_start(vm, vmi):
+def _has_failed_start(vm: objects.VirtualMachine,
+                      vmi: objects.VirtualMachineInstance) -> bool:
     """Return True for a VMI that has failed before its guest ran, and that
     KubeVirt keeps without starting another.
 
@@ -317,12 +316,13 @@ def _has_failed_start(vm, vmi):
     (handleSyncError in pkg/virt-handler/vm.go, KubeVirt 1.9).
     """
     return (run_strategy.of(vm) in (run_strategy.MANUAL, run_strategy.ONCE)
-            and vmi is not None and run_strategy.phase(vmi) == 'Failed'
+            and run_strategy.phase(vmi) == 'Failed'
             and not run_strategy.has_run(vmi)
             and not run_strategy.is_deleting(vmi))
 
 
-def _vmi_failure(vm, vmi):
+def _vmi_failure(vm: objects.VirtualMachine,
+                 vmi: objects.VirtualMachineInstance) -> _Failure | None:
     """Return the failure that KubeVirt's ``printableStatus`` prefers.
 
     The order is that of setPrintableStatus in
@@ -349,10 +349,9 @@ def _vmi_failure(vm, vmi):
     return None
 
 
-def sync_failure(vmi):
+def sync_failure(vmi: objects.VirtualMachineInstance) -> tuple[str, str]:
     """Return why virt-launcher fails to carry out a change of a running VMI.
 
-    :param vmi: the VMI
     :returns: (reason, virt-launcher's message), each '' if it does not fail
     """
     synchronized = _condition(vmi, 'Synchronized', 'False') or {}
@@ -361,7 +360,8 @@ def sync_failure(vmi):
     return SYNC_FAILED, synchronized.get('message') or ''
 
 
-def _is_outdated(scheduled, vmi) -> bool:
+def _is_outdated(scheduled: objects.Condition,
+                 vmi: objects.VirtualMachineInstance) -> bool:
     """Return True for an ``Unschedulable`` of a PVC that exists by now.
 
     virt-controller sets it, without a time, while a PVC is missing, and keeps
@@ -374,15 +374,12 @@ def _is_outdated(scheduled, vmi) -> bool:
             and scheduled.get('lastTransitionTime', '') is None)
 
 
-def recovery_required(vm):
+def recovery_required(vm: objects.VirtualMachine) -> Problem | None:
     """Return why KubeVirt creates no VMI of a VM until its volumes are mended.
 
     The guest ended while its volumes were migrated (syncVolumeMigration in
     pkg/virt-controller/watch/vm/vm.go, KubeVirt 1.9). The reason of the
     condition is a sentence; it has neither a message nor a time.
-
-    :param vm: the VM
-    :returns: a `Problem`, or None
     """
     condition = _condition(vm, _RECOVERY, 'True')
     if condition is None:
@@ -392,18 +389,16 @@ def recovery_required(vm):
         'the volumes of the VM to their original claims'))
 
 
-def migrates_volumes(vm) -> bool:
+def migrates_volumes(vm: objects.VirtualMachine) -> bool:
     """Return whether the volumes of a running VM are being migrated.
 
     KubeVirt refuses restarts meanwhile (RestartVMRequestHandler in
     pkg/virt-api/rest/lifecycle.go, KubeVirt 1.9).
-
-    :param vm: the VM
     """
     return _condition(vm, 'VolumesChange', 'True') is not None
 
 
-def _vm_failure(vm):
+def _vm_failure(vm: objects.VirtualMachine) -> _Failure | None:
     volume = _volume_failure(vm)
     if volume is not None:
         return volume
@@ -423,7 +418,7 @@ def _vm_failure(vm):
     return _condition_failure(failure, vm) if failure else None
 
 
-def _volume_failure(vm):
+def _volume_failure(vm: objects.VirtualMachine) -> _Failure | None:
     # The only such status without a condition of the VMI.
     status = (vm.get('status') or {}).get('printableStatus')
     if status != 'DataVolumeError':
@@ -435,10 +430,10 @@ def _volume_failure(vm):
         'kubectl get datavolumes for the volume and the reason'))
 
 
-def _condition_failure(condition, obj):
+def _condition_failure(condition: objects.Condition, obj: _Object
+                       ) -> _Failure:
     """Return the `_Failure` that a condition describes.
 
-    :param condition: the condition
     :param obj: the VM or VMI that has it
     """
     cause = condition.get('reason') or condition['type']
@@ -452,15 +447,17 @@ def _condition_failure(condition, obj):
         datetime.datetime.fromisoformat(since).timestamp() if since else 0.0)
 
 
-def _phase_began(obj):
-    status = obj.get('status') or {}
+def _phase_began(obj: _Object) -> str | None:
+    # A VM has none.
+    status: abc.Mapping[str, typing.Any] = obj.get('status') or {}
     for entry in status.get('phaseTransitionTimestamps') or ():
         if entry.get('phase') == status.get('phase'):
             return entry.get('phaseTransitionTimestamp')
     return None
 
 
-def _condition(obj, type_, status):
+def _condition(obj: _Object, type_: str, status: str
+               ) -> objects.Condition | None:
     for condition in (obj.get('status') or {}).get('conditions') or ():
         if (condition.get('type') == type_
                 and condition.get('status') == status):
@@ -468,5 +465,5 @@ def _condition(obj, type_, status):
     return None
 
 
-def _message(condition, reason):
+def _message(condition: objects.Condition, reason: str) -> str:
     return condition.get('message') or f'KubeVirt reports {reason}'

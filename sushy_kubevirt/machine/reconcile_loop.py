@@ -7,12 +7,20 @@ media (`media.reconciler`).
 
 from __future__ import annotations
 
+from collections import abc
 import logging
 import threading
+import typing
 
 from sushy_kubevirt.kube import delaying_queue
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import protocols
+
+MachineT = typing.TypeVar('MachineT', bound='protocols.Machine')
 
 LOG = logging.getLogger(__name__)
 
@@ -30,9 +38,11 @@ class Worker:
     :param name: name of the thread
     """
 
-    def __init__(self, name) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self.queue = delaying_queue.DelayingQueue()
+        self.queue: delaying_queue.DelayingQueue[
+            abc.Hashable, abc.Callable[[], None]] = (
+                delaying_queue.DelayingQueue())
 
     def start(self) -> None:
         """Start the thread."""
@@ -45,14 +55,13 @@ class Worker:
 
     def _run(self) -> None:
         while True:
-            entry = self.queue.next()
-            if entry is None:
+            turn = self.queue.next()
+            if turn is None:
                 return
-            loop, machine = entry
-            loop.turn(machine)
+            turn()
 
 
-class ReconcileLoop:
+class ReconcileLoop(typing.Generic[MachineT]):
     """Calls a function for each queued machine and retries until it succeeds.
 
     A turn makes one attempt and puts a failed machine back into the queue, so
@@ -60,42 +69,47 @@ class ReconcileLoop:
 
     :param name: name of the thread
     :param subject: what is reconciled, for log messages
-    :param reconcile: function of (machine, vm, vmi), called with objects that
-        were just read from the API
-    :param worker: a `Worker` that other loops use too, started by its owner;
-        None for one of its own
+    :param reconcile: called with objects that were just read from the API
+    :param worker: one that other loops use too, started by its owner; None
+        for one of its own
     """
 
-    def __init__(self, name, subject, reconcile, worker=None) -> None:
+    def __init__(self, name: str, subject: str,
+                 reconcile: abc.Callable[
+                     [MachineT, objects.VirtualMachine,
+                      objects.VirtualMachineInstance | None], None],
+                 worker: Worker | None = None) -> None:
         self._subject = subject
         self._reconcile = reconcile
-        self._own = None if worker else Worker(name)
-        self._queue = (worker or self._own).queue
+        self._shared = worker is not None
+        self._worker = worker or Worker(name)
         self._closed = False
-        self._failures = {}         # VM's uid: number of failed attempts
+        # Numbers of failed attempts, by the VM's uid.
+        self._failures: dict[str, int] = {}
 
     def start(self) -> None:
         """Start the thread, unless it is shared."""
-        if self._own is not None:
-            self._own.start()
+        if not self._shared:
+            self._worker.start()
 
     def close(self) -> None:
         """Begin no further turn."""
         self._closed = True
-        if self._own is not None:
-            self._own.close()
+        if not self._shared:
+            self._worker.close()
 
-    def add(self, machine, seconds: int = 0, key=None) -> None:
+    def add(self, machine: MachineT, seconds: float = 0,
+            key: abc.Hashable = None) -> None:
         """Queue a machine.
 
-        :param machine: a `machine.Machine`
         :param seconds: delay in seconds
         :param key: key of the queue entry, which replaces an entry with the
             same key; None for the machine's uid
         """
-        self._queue.put((self, key or machine.uid), (self, machine), seconds)
+        self._worker.queue.put((self, key or machine.uid),
+                               lambda: self.turn(machine), seconds)
 
-    def discard(self, uid) -> None:
+    def discard(self, uid: str) -> None:
         """Reset the back-off of a VM that was deleted.
 
         :param uid: ``metadata.uid`` of the VM
@@ -103,11 +117,11 @@ class ReconcileLoop:
         self._failures.pop(uid, None)
 
     @property
-    def pending(self):
+    def pending(self) -> int:
         """Number of queued entries, of all loops with this worker."""
-        return self._queue.pending
+        return self._worker.queue.pending
 
-    def turn(self, machine) -> None:
+    def turn(self, machine: MachineT) -> None:
         """Make one attempt; called by the worker."""
         if self._closed:
             return

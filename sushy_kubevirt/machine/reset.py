@@ -8,6 +8,7 @@ ResetTypes, `run_strategy` predicts what KubeVirt does without a request.
 from __future__ import annotations
 
 import logging
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
@@ -16,17 +17,20 @@ from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import restart
 from sushy_kubevirt.machine import run_strategy
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import protocols
+
 LOG = logging.getLogger(__name__)
 
 #: Longest wait, in seconds, until the node has reported a pause or resume.
 _PAUSE_SECONDS = 3.0
 
 
-def reset(machine, reset_type, restart_powers_on: bool = True):
+def reset(machine: protocols.Machine, reset_type: power_state.ResetType,
+          restart_powers_on: bool = True) -> None:
     """Carry out a power action.
 
-    :param machine: a `machine.Machine`
-    :param reset_type: a `power_state.ResetType`
     :param restart_powers_on: whether the types that restart a machine power
         on one that is off, as in Redfish; False to refuse them, as in IPMI
     :raises: `errors.WrongState` if the present power state does not allow
@@ -42,20 +46,22 @@ def reset(machine, reset_type, restart_powers_on: bool = True):
         _ACTIONS[reset_type](machine)
 
 
-def shows(reset_type, before, vm, vmi):
+def shows(reset_type: power_state.ResetType, before: str | None,
+          vm: objects.VirtualMachine,
+          vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return whether the objects of a machine show the effect of `reset`.
 
-    :param reset_type: a `power_state.ResetType` of IPMI's Chassis Control
+    :param reset_type: one of IPMI's Chassis Control
     :param before: uid of the active VMI before it was requested, or None
     """
-    active = run_strategy.is_active(vmi)
+    uid = vmi['metadata']['uid'] if run_strategy.is_active(vmi) else None
     if reset_type in _RESTARTS:
         return (run_strategy.start_requested(vm)
                 or run_strategy.start_pending(vm)
-                or active and vmi['metadata']['uid'] != before)
+                or uid not in (None, before))
     if reset_type in _STOPS:
         return not run_strategy.starting(vm, vmi) and (
-            not active or run_strategy.stopping(vm, vmi) and (
+            vmi is None or uid is None or run_strategy.stopping(vm, vmi) and (
                 not _STOPS[reset_type]
                 # It may have been shutting down before.
                 or run_strategy.grace_period(vmi) == 0))
@@ -63,7 +69,7 @@ def shows(reset_type, before, vm, vmi):
             and power_state.state(vm, vmi) in _STARTED)
 
 
-def _push_power_button(machine) -> None:
+def _push_power_button(machine: protocols.Machine) -> None:
     vm, vmi = machine.write(lambda vm, vmi: (vm, vmi))
     state = power_state.state(vm, vmi)
     if state is power_state.PowerState.OFF:
@@ -72,18 +78,20 @@ def _push_power_button(machine) -> None:
         power_on_off.shut_down(machine)
 
 
-def _pause(machine) -> None:
+def _pause(machine: protocols.Machine) -> None:
     _set_paused(machine, power_state.PowerState.ON,
                 'pause', power_state.PowerState.PAUSED)
 
 
-def _resume(machine) -> None:
+def _resume(machine: protocols.Machine) -> None:
     _set_paused(machine, power_state.PowerState.PAUSED,
                 'unpause', power_state.PowerState.ON)
 
 
-def _set_paused(machine, before, action, after) -> None:
-    def step(vm, vmi):
+def _set_paused(machine: protocols.Machine, before: power_state.PowerState,
+                action: str, after: power_state.PowerState) -> None:
+    def step(vm: objects.VirtualMachine,
+             vmi: objects.VirtualMachineInstance | None) -> None:
         state = power_state.state(vm, vmi)
         if state is after:
             return

@@ -18,6 +18,7 @@ A forced restart of a guest that is shutting down, or paused (from KubeVirt
 from __future__ import annotations
 
 import copy
+import typing
 
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
@@ -30,6 +31,10 @@ from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.machine import vmi_replacement
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import protocols
+
 #: Grace period, in seconds, that virt-api sets before a forced restart.
 _FORCED_GRACE_SECONDS = 1
 
@@ -40,10 +45,9 @@ _GRACE_VERSION = (1, 9)
 _COMING_SECONDS = 2.0
 
 
-def restart(machine, force, power_on) -> None:
+def restart(machine: protocols.Machine, force: bool, power_on: bool) -> None:
     """Restart a machine.
 
-    :param machine: a `machine.Machine`
     :param force: True to restart at once, with grace period 0; False after
         the guest shut down within its grace period
     :param power_on: whether a machine that is off is powered on
@@ -68,11 +72,12 @@ class _Restart:
     refusal is read a second time before the refusal.
     """
 
-    def __init__(self, machine, force, power_on) -> None:
+    def __init__(self, machine: protocols.Machine, force: bool, power_on: bool
+                 ) -> None:
         self._machine = machine
         self._force = force
         self._power_on = power_on
-        self._uid = None
+        self._uid: str | None = None
         self._awaited_vmi = False
         self._refused_once = False
         self._replacing = False
@@ -81,7 +86,9 @@ class _Restart:
         #: True if a one-time boot starts that ends with the guest's reboot.
         self.one_time_boot = False
 
-    def step(self, vm, vmi):
+    def step(self, vm: objects.VirtualMachine,
+             vmi: objects.VirtualMachineInstance | None
+             ) -> power_action.WaitCondition | None:
         uid = vmi['metadata']['uid'] if run_strategy.is_active(vmi) else None
         coming = uid is None and run_strategy.starting(vm, vmi)
         if (self._force and run_strategy.start_pending(vm) and uid in (
@@ -92,21 +99,24 @@ class _Restart:
             return None     # complete, or cancelled by a stop
         if self._uid not in (None, uid) and (uid or coming):
             return None     # already restarted
-        if (uid and self._uid == uid and run_strategy.stopping(vm, vmi)
+        if (vmi is not None and uid and self._uid == uid
+                and run_strategy.stopping(vm, vmi)
                 and run_strategy.starting(vm, vmi)):
             # Requested here, or by another client.
             return self._restart_stopping(vm, vmi)
         # What follows remembers what it was called with.
         blocking.check()
         problem = power_state.problem(vm, vmi)
-        if uid is None and (problem or not coming):
-            return self._restart_off(vm)
-        if coming:
-            return self._await_vmi()
+        if vmi is None or uid is None:
+            if coming and not problem:
+                return self._await_vmi()
+            self._restart_off(vm)
+            return None
         if self._awaited_vmi and run_strategy.is_latest(vm, vmi):
             return None
         if problem and not self._power_on:
-            return self._restart_off(vm)
+            self._restart_off(vm)
+            return None
         if run_strategy.of(vm) == run_strategy.WAIT_AS_RECEIVER:
             raise power_action.migration_target_error(self._machine)
         if power_state.migrates_volumes(vm):
@@ -124,13 +134,13 @@ class _Restart:
         self._restart(vm, vmi)
         return None
 
-    def _restart_off(self, vm) -> None:
+    def _restart_off(self, vm: objects.VirtualMachine) -> None:
         if self._power_on and not run_strategy.is_deleting(vm):
             self.power_on = True
         else:
             self._refuse(_vm_off_error(self._machine, vm))
 
-    def _await_vmi(self):
+    def _await_vmi(self) -> power_action.WaitCondition | None:
         # KubeVirt may create it from an earlier state of the VM, which its
         # controller read before the last change.
         if self._awaited_vmi:
@@ -142,7 +152,9 @@ class _Restart:
                              or not run_strategy.starting(vm, vmi)),
             _COMING_SECONDS)
 
-    def _restart_stopping(self, vm, vmi):
+    def _restart_stopping(self, vm: objects.VirtualMachine,
+                          vmi: objects.VirtualMachineInstance
+                          ) -> power_action.WaitCondition | None:
         """Restart a machine whose VMI is being stopped."""
         if run_strategy.starting(vm, vmi):
             # A restart is in progress. If it hangs it may be forced.
@@ -164,14 +176,16 @@ class _Restart:
                 'be restarted'))
         return None
 
-    def _restart(self, vm, vmi) -> None:
+    def _restart(self, vm: objects.VirtualMachine,
+                 vmi: objects.VirtualMachineInstance) -> None:
         strategy = run_strategy.of(vm)
         edited = copy.deepcopy(vm)
         boot_overrides.preserve_once(edited, vmi)
         if strategy == run_strategy.ONCE or (
                 strategy != run_strategy.MANUAL
                 and not run_strategy.has_run(vmi)):
-            run_strategy.begin_restart(edited, self._uid, self._force)
+            run_strategy.begin_restart(edited, vmi['metadata']['uid'],
+                                       self._force)
         vm = json_patch.send(self._machine, vm, edited)
         self.one_time_boot = (boot_overrides.ends_at_reboot(vm)
                               and not run_strategy.restarting(vm))
@@ -180,7 +194,9 @@ class _Restart:
         if not self._force:
             power_on_off.resume(self._machine, vmi)
 
-    def _replace(self, vm, vmi):
+    def _replace(self, vm: objects.VirtualMachine,
+                 vmi: objects.VirtualMachineInstance
+                 ) -> power_action.WaitCondition | None:
         edited = copy.deepcopy(vm)
         boot_overrides.preserve_once(edited, vmi)
         if (run_strategy.of(vm) == run_strategy.HALTED
@@ -195,7 +211,9 @@ class _Restart:
         vm = json_patch.send(self._machine, vm, edited)
         return self._continue_replacement(vm, vmi)
 
-    def _continue_replacement(self, vm, vmi):
+    def _continue_replacement(self, vm: objects.VirtualMachine,
+                              vmi: objects.VirtualMachineInstance | None
+                              ) -> power_action.WaitCondition | None:
         self._replacing = True
         self._uid = run_strategy.restarting(vm).get('vmi')
         if vmi_replacement.carry_on(self._machine, vm, vmi):
@@ -203,14 +221,17 @@ class _Restart:
         return power_action.WaitCondition(
             'KubeVirt to stop the VMI', vmi_replacement.is_ending)
 
-    def _refuse(self, error):
+    def _refuse(self, error: errors.MachineError) -> typing.NoReturn:
         if self._refused_once:
             raise error
         self._refused_once = True
         raise errors.Conflict(str(error))
 
 
-def _run_restarted_under_always(machine, vm, vmi) -> None:
+def _run_restarted_under_always(machine: protocols.Machine,
+                                vm: objects.VirtualMachine,
+                                vmi: objects.VirtualMachineInstance | None
+                                ) -> None:
     # After the restart and not before it: if the restart failed, a VM under
     # Always would start again after its guest shut down. If this process ends
     # before this step, the one-time boot reconciler does it.
@@ -221,7 +242,7 @@ def _run_restarted_under_always(machine, vm, vmi) -> None:
         power_on_off.run_under_always(machine, vm, strategy)
 
 
-def _ends_paused_guests(machine):
+def _ends_paused_guests(machine: protocols.Machine) -> bool:
     """Return whether KubeVirt's forced restart ends a paused guest at once.
 
     Before 1.9 it deletes the pod with grace period 1
@@ -235,7 +256,8 @@ def _ends_paused_guests(machine):
     return version is not None and version < _GRACE_VERSION
 
 
-def _vm_off_error(machine, vm):
+def _vm_off_error(machine: protocols.Machine, vm: objects.VirtualMachine
+                  ) -> errors.WrongState:
     status = (vm.get('status') or {}).get('printableStatus') or 'unknown'
     return errors.WrongState(
         f'{machine.qualified_name} is off (printableStatus: {status}) and '

@@ -41,7 +41,15 @@ LOST_BY_STOP = (ALWAYS, ONCE)
 OFF_AFTER_SHUTDOWN = (RERUN_ON_FAILURE, MANUAL)
 
 
-def of(vm):
+class SavedStrategy(typing.NamedTuple):
+    """A run strategy to restore; of None if none is saved."""
+
+    strategy: str | None
+    #: uid of the VMI that it was saved for.
+    vmi_uid: str | None
+
+
+def of(vm: objects.VirtualMachine) -> str:
     """Return the VM's run strategy.
 
     The deprecated field ``running`` counts as ``Always`` or ``Halted``.
@@ -52,23 +60,23 @@ def of(vm):
     return ALWAYS if spec.get('running') else HALTED
 
 
-def uses_running_field(vm) -> bool:
+def uses_running_field(vm: objects.VirtualMachine) -> bool:
     """Return True for a VM that has ``running`` and no run strategy."""
     spec = vm['spec']
     return not spec.get('runStrategy') and spec.get('running') is not None
 
 
-def requests(vm):
+def requests(vm: objects.VirtualMachine) -> list[objects.Json]:
     """Return the list of requests that KubeVirt has not carried out yet."""
     return (vm.get('status') or {}).get('stateChangeRequests') or []
 
 
-def start_requested(vm):
+def start_requested(vm: objects.VirtualMachine) -> bool:
     """Return True if a start is among the `requests`."""
     return any(request.get('action') == 'Start' for request in requests(vm))
 
 
-def stop_requested(vm):
+def stop_requested(vm: objects.VirtualMachine) -> bool:
     """Return True if a stop is the first of the `requests`.
 
     For a VM without a VMI it means that KubeVirt has not processed the stop
@@ -77,7 +85,7 @@ def stop_requested(vm):
     return (requests(vm) or [{}])[0].get('action') == 'Stop'
 
 
-def without_vmi(vm):
+def without_vmi(vm: objects.VirtualMachine) -> objects.VirtualMachine:
     """Return a VM whose VMI is known to be gone, with a status that says so.
 
     KubeVirt may not have updated the status. It omits the field ``created``
@@ -88,15 +96,15 @@ def without_vmi(vm):
     return {**vm, 'status': {**(vm.get('status') or {}), 'created': False}}
 
 
-def vmi_gone(vm) -> bool:
+def vmi_gone(vm: objects.VirtualMachine) -> bool:
     """Return True for a VM from `without_vmi`."""
     return (vm.get('status') or {}).get('created') is False
 
 
-def stop_pending(vm, vmi) -> bool:
+def stop_pending(vm: objects.VirtualMachine,
+                 vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return True if a stop is requested, not of a VMI known to have ended.
 
-    :param vm: the VM
     :param vmi: None, or a VMI that has ended
     """
     if not stop_requested(vm):
@@ -106,7 +114,8 @@ def stop_pending(vm, vmi) -> bool:
     return not (vmi_gone(vm) and requests(vm)[0].get('uid'))
 
 
-def _stop_requested_of(vm, vmi):
+def _stop_requested_of(vm: objects.VirtualMachine,
+                       vmi: objects.VirtualMachineInstance) -> bool:
     return (stop_requested(vm)
             and requests(vm)[0].get('uid') == vmi['metadata']['uid'])
 
@@ -122,17 +131,19 @@ def is_active(vmi: objects.VirtualMachineInstance | None
     return vmi is not None and phase(vmi) not in ('Succeeded', 'Failed')
 
 
-def has_run(vmi):
+def has_run(vmi: objects.VirtualMachineInstance) -> bool:
     """Return True for a VMI that is, or was, in phase ``Running``.
 
     One that ends before is a failed start for KubeVirt (``startFailure``).
     """
-    times = (vmi.get('status') or {}).get('phaseTransitionTimestamps') or ()
+    transitions = (vmi.get('status') or {}).get('phaseTransitionTimestamps')
     return phase(vmi) in ('Running', 'Unknown') or any(
-        each.get('phase') == 'Running' for each in times)
+        transition.get('phase') == 'Running'
+        for transition in transitions or ())
 
 
-def is_latest(vm, vmi):
+def is_latest(vm: objects.VirtualMachine, vmi: objects.VirtualMachineInstance
+              ) -> bool:
     """Return True for a VMI with the settings that a new one would get.
 
     KubeVirt records the generation of the VM that a VMI was created from, and
@@ -143,27 +154,28 @@ def is_latest(vm, vmi):
     return recorded == str(vm['metadata'].get('generation'))
 
 
-def is_deleting(obj):
+def is_deleting(obj: objects.Object) -> bool:
     """Return True for an object that is being deleted."""
     return bool(obj['metadata'].get('deletionTimestamp'))
 
 
-def grace_period(vmi):
+def grace_period(vmi: objects.VirtualMachineInstance) -> int | None:
     """Return the VMI's grace period in seconds; None for the default."""
     return vmi['spec'].get('terminationGracePeriodSeconds')
 
 
-def stopping(vm, vmi):
+def stopping(vm: objects.VirtualMachine,
+             vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return True for an active VMI that is being stopped."""
     return is_active(vmi) and (
         is_deleting(vmi) or is_deleting(vm) or of(vm) == HALTED
         or _stop_requested_of(vm, vmi))
 
 
-def starting(vm, vmi):
+def starting(vm: objects.VirtualMachine,
+             vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return True if KubeVirt will create a VMI without a further request.
 
-    :param vm: the VM
     :param vmi: None, or a VMI that has ended or is being stopped: the
         question is then about its successor
     """
@@ -186,7 +198,8 @@ def starting(vm, vmi):
     return False
 
 
-def starting_without_retry(vm, vmi):
+def starting_without_retry(vm: objects.VirtualMachine,
+                           vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return True if KubeVirt will attempt the coming start only once.
 
     KubeVirt starts a VM that has just got ``RerunOnFailure`` when it observes
@@ -195,20 +208,19 @@ def starting_without_retry(vm, vmi):
     nevertheless, and the VM stays off. A start request, in contrast, remains
     until it is carried out.
 
-    :param vm: the VM
     :param vmi: see `starting`
     """
     return (vmi is None and of(vm) == RERUN_ON_FAILURE
             and not start_requested(vm) and starting(vm, vmi))
 
 
-def observed(vm):
+def observed(vm: objects.VirtualMachine) -> bool:
     """Return True if KubeVirt has observed the VM's run strategy."""
     status = vm.get('status') or {}
     return status.get('runStrategy', of(vm)) == of(vm)
 
 
-def vmi_seen(vm):
+def vmi_seen(vm: objects.VirtualMachine) -> bool:
     """Return True if KubeVirt has noticed that the VM has a VMI.
 
     Its controller reads from caches. While it does not know of a VMI, it
@@ -217,15 +229,13 @@ def vmi_seen(vm):
     return bool((vm.get('status') or {}).get('created'))
 
 
-def is_idle(vm, vmi):
+def is_idle(vm: objects.VirtualMachine,
+            vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return True for a VM that is off, with nothing in progress.
 
     KubeVirt does nothing with it until the VM changes: it has processed all
     requests and counts no VMI. So as long as the VM has this version, no VMI
     comes into existence, and no old one is being stopped.
-
-    :param vm: the VM
-    :param vmi: its VMI, or None
     """
     status = vm.get('status') or {}
     return (vmi is None and not is_deleting(vm)
@@ -238,7 +248,9 @@ def is_idle(vm, vmi):
                 'stateChangeRequests', 'startFailure')))
 
 
-def shows(action, vm, vmi, before):
+def shows(action: str, vm: objects.VirtualMachine,
+          vmi: objects.VirtualMachineInstance | None, before: str | None
+          ) -> bool:
     """Return True for objects that show the effect of an action of KubeVirt.
 
     :param action: ``start``, ``stop`` or ``restart``
@@ -250,31 +262,27 @@ def shows(action, vm, vmi, before):
             or stopping(vm, vmi))
 
 
-def saved(vm):
-    """Return the run strategy to restore, see `bmc_annotations`.
-
-    :returns: (run strategy, uid of the VMI it was saved for or None);
-        (None, None) if none is saved
-    """
-    found = bmc_annotations.read(vm, bmc_annotations.RUN_STRATEGY)
-    strategy = found.get('runStrategy')
+def saved(vm: objects.VirtualMachine) -> SavedStrategy:
+    """Return the run strategy to restore, see `bmc_annotations`."""
+    record = bmc_annotations.read(vm, bmc_annotations.RUN_STRATEGY)
+    strategy = record.get('runStrategy')
     if strategy in STARTABLE + (ONCE,):
-        return strategy, found.get('vmi')
-    return None, None
+        return SavedStrategy(strategy, record.get('vmi'))
+    return SavedStrategy(None, None)
 
 
-def save(vm, strategy, vmi_uid=None) -> None:
+def save(vm: objects.VirtualMachine, strategy: str,
+         vmi_uid: str | None = None) -> None:
     """Save a run strategy to restore in an annotation of the VM.
 
     :param vm: a copy of the VM, changed in place
-    :param strategy: the run strategy
     :param vmi_uid: uid of the VMI that it is saved for
     """
     bmc_annotations.write(vm, bmc_annotations.RUN_STRATEGY,
                           {'runStrategy': strategy, 'vmi': vmi_uid})
 
 
-def clear_saved(vm) -> None:
+def clear_saved(vm: objects.VirtualMachine) -> None:
     """Remove the saved run strategy.
 
     :param vm: a copy of the VM, changed in place
@@ -282,18 +290,18 @@ def clear_saved(vm) -> None:
     bmc_annotations.write(vm, bmc_annotations.RUN_STRATEGY, {})
 
 
-def of_next_start(vm, default):
+def of_next_start(vm: objects.VirtualMachine, default: str) -> str:
     """Return the run strategy with which a power-on replaces ``Halted``.
 
-    :param vm: the VM
     :param default: the strategy of a VM for which none is known
     """
     harvesters = _annotations(vm).get(HARVESTER)
-    return saved(vm)[0] or (
+    return saved(vm).strategy or (
         harvesters if harvesters in STARTABLE + (ONCE,) else default)
 
 
-def tell_harvester(vm, edited) -> None:
+def tell_harvester(vm: objects.VirtualMachine, edited: objects.VirtualMachine
+                   ) -> None:
     """Keep Harvester from replacing a run strategy by another one.
 
     When ``Halted`` is replaced, Harvester's webhook sets the strategy in its
@@ -307,14 +315,13 @@ def tell_harvester(vm, edited) -> None:
     Call it for each change that may set or replace ``Halted``. It changes
     nothing for VMs without annotations and labels of Harvester.
 
-    :param vm: the VM
-    :param edited: its edited copy, changed in place
+    :param edited: a copy of the VM, changed in place
     """
-    strategy = of(edited)
+    strategy: str | None = of(edited)
     if HALTED not in (of(vm), strategy) or uses_running_field(edited):
         return
     if strategy == HALTED:
-        strategy = saved(edited)[0]
+        strategy = saved(edited).strategy
     if strategy and any(
             name.partition('/')[0].endswith('harvesterhci.io')
             for name in (*_annotations(edited),
@@ -322,11 +329,11 @@ def tell_harvester(vm, edited) -> None:
         edited['metadata'].setdefault('annotations', {})[HARVESTER] = strategy
 
 
-def _annotations(vm):
+def _annotations(vm: objects.VirtualMachine) -> dict[str, str]:
     return vm['metadata'].get('annotations') or {}
 
 
-def halt(vm) -> None:
+def halt(vm: objects.VirtualMachine) -> None:
     """Set ``Halted``, or ``running: false``.
 
     :param vm: a copy of the VM, changed in place
@@ -337,7 +344,7 @@ def halt(vm) -> None:
         vm['spec']['runStrategy'] = HALTED
 
 
-def restart_options(force):
+def restart_options(force: bool | None) -> objects.Json | None:
     """Return the body of KubeVirt's ``restart`` action; None for no body.
 
     :param force: whether with grace period 0
@@ -347,27 +354,27 @@ def restart_options(force):
 
 # Restarts under Manual, see `restart`
 
-def restarting(vm):
+def restarting(vm: objects.VirtualMachine) -> objects.Json:
     """Return the restart that has not been completed, see `bmc_annotations`.
 
-    :returns: dict with ``vmi``, ``force``, ``runStrategy`` and, if it is
-        true, ``startPending``; {} if there is none
+    :returns: ``vmi``, ``force``, ``runStrategy`` and, if it is true,
+        ``startPending``; {} if there is none
     """
-    found = bmc_annotations.read(vm, bmc_annotations.RESTART)
-    if of(vm) != MANUAL or found.get('runStrategy') not in (
+    record = bmc_annotations.read(vm, bmc_annotations.RESTART)
+    if of(vm) != MANUAL or record.get('runStrategy') not in (
             None, ALWAYS, RERUN_ON_FAILURE, MANUAL, ONCE):
         return {}
-    return found
+    return record
 
 
-def start_pending(vm):
+def start_pending(vm: objects.VirtualMachine) -> bool:
     """Return True if a BMC stops the VMI for a restart and is about to
     request the next one, see `vmi_replacement`.
     """
     return bool(restarting(vm).get('startPending'))
 
 
-def cancel_pending_start(vm) -> None:
+def cancel_pending_start(vm: objects.VirtualMachine) -> None:
     """Keep the BMC that restarts a VM, or its successor, from starting it.
 
     :param vm: a copy of the VM, changed in place
@@ -377,7 +384,8 @@ def cancel_pending_start(vm) -> None:
     bmc_annotations.write(vm, bmc_annotations.RESTART, restart)
 
 
-def begin_restart(vm, uid, force, start_pending: bool = False) -> None:
+def begin_restart(vm: objects.VirtualMachine, uid: str, force: bool,
+                  start_pending: bool = False) -> None:
     """Set ``Manual`` for a restart and record the run strategy to restore:
     the present one, or that of a restart which is not complete.
 
@@ -394,7 +402,9 @@ def begin_restart(vm, uid, force, start_pending: bool = False) -> None:
     vm['spec']['runStrategy'] = MANUAL
 
 
-def end_restart(vm, vmi, abandon: bool = False) -> None:
+def end_restart(vm: objects.VirtualMachine,
+                vmi: objects.VirtualMachineInstance | None,
+                abandon: bool = False) -> None:
     """Restore the run strategy of a VM whose restart is complete.
 
     It is complete when the next VMI exists or has ended, or none will come
@@ -403,17 +413,17 @@ def end_restart(vm, vmi, abandon: bool = False) -> None:
     cannot be told from a deleted VMI.
 
     :param vm: a copy of the VM, changed in place
-    :param vmi: its VMI, or None
     :param abandon: whether to restore it also if the restart has not been
         requested yet
     """
-    found = restarting(vm)
-    if not found:
+    restart = restarting(vm)
+    if not restart:
         # None was begun, or another client has set a run strategy since.
         bmc_annotations.write(vm, bmc_annotations.RESTART, {})
         return
     off = not is_active(vmi)
-    other = not off and vmi['metadata']['uid'] != found.get('vmi')
+    other = (is_active(vmi)
+             and vmi['metadata']['uid'] != restart.get('vmi'))
     if start_pending(vm) and not (other or abandon):
         if start_requested(vm):
             cancel_pending_start(vm)
@@ -421,7 +431,7 @@ def end_restart(vm, vmi, abandon: bool = False) -> None:
     due = off or other
     if off and requests(vm) or not (due or abandon and not requests(vm)):
         return
-    strategy = found['runStrategy']
+    strategy = restart['runStrategy']
     del vm['spec']['runStrategy']
     if strategy is None:
         vm['spec']['running'] = True
@@ -429,6 +439,6 @@ def end_restart(vm, vmi, abandon: bool = False) -> None:
         vm['spec']['runStrategy'] = strategy
     if off and (vmi is None or is_deleting(vmi) or not starting(vm, vmi)):
         halt(vm)
-        if strategy is not None and saved(vm)[0] is None:
+        if strategy is not None and saved(vm).strategy is None:
             save(vm, strategy)
     bmc_annotations.write(vm, bmc_annotations.RESTART, {})

@@ -8,6 +8,8 @@ threads of reconcilers, and what is known of KubeVirt and CDI are here, once.
 
 from __future__ import annotations
 
+import typing
+
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import feature_gates
 from sushy_kubevirt.machine.media import cdi
@@ -15,24 +17,29 @@ from sushy_kubevirt.machine import reconcile_loop
 from sushy_kubevirt.machine import vm_cache
 from sushy_kubevirt.machine import vm_view
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import connection
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import options
+
 
 class SharedCluster:
     """Connections, caches and threads. Thread-safe.
 
-    :param connection: a `connection.Connection`
-    :param options: an `options.Options` for the watches
+    :param options: of the watches
     :param namespace: whose VMs are watched all together; VMs of other
         namespaces are watched one by one, by their names
     """
 
-    def __init__(self, connection, options, namespace) -> None:
+    def __init__(self, connection: connection.Connection,
+                 options: options.Options, namespace: str) -> None:
         self.connection = connection
         self.options = options
         self.namespace = namespace
         self.client = client.Client(connection, options)
         self.gates = feature_gates.Gates(self.client, options)
         self.cdi = cdi.Cdi(self.client)
-        #: Threads of the reconcilers, `reconcile_loop.Worker`.
+        #: Threads of the reconcilers.
         self.boot_worker = reconcile_loop.Worker('one-time-boot')
         self.media_worker = reconcile_loop.Worker('media')
         self.cache = vm_cache.VmCache(self.client, options, (namespace,))
@@ -45,13 +52,10 @@ class SharedCluster:
         self.gates.refresh_in_background()
         self.cdi.check_in_background()
 
-    def cache_of(self, vm):
-        """Return the cache for one VM.
-
-        :param vm: (namespace, name)
-        :returns: a `vm_view.VmView` or `vm_cache.VmCache`, not started
-        """
-        if vm[0] == self.namespace:
+    def cache_of(self, vm: objects.ObjectKey
+                 ) -> vm_view.VmView | vm_cache.VmCache:
+        """Return the cache for one VM, not started."""
+        if vm.namespace == self.namespace:
             return vm_view.VmView(self.cache, self.client, vm)
         return vm_cache.VmCache(self.client, self.options, vm=vm)
 

@@ -8,6 +8,11 @@ removed before an object is stored.
 
 from __future__ import annotations
 
+import typing
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+
 _ANNOTATIONS = ('kubectl.kubernetes.io/last-applied-configuration',
                 'kubevirt.io/storage-observed-api-version')
 _VMI_SPEC = ('affinity', 'tolerations', 'nodeSelector', 'dnsConfig',
@@ -21,11 +26,8 @@ _PHASE_TIMES = 'phaseTransitionTimestamps'
 _SECRET_SOURCES = ('cloudInitNoCloud', 'cloudInitConfigDrive', 'sysprep')
 
 
-def vm(obj):
-    """Remove unused parts of a VirtualMachine in place.
-
-    :returns: obj
-    """
+def vm(obj: objects.VirtualMachine) -> objects.VirtualMachine:
+    """Remove unused parts of a VirtualMachine in place."""
     _metadata(obj)
     spec = obj.get('spec') or {}
     template = spec.get('template') or {}
@@ -36,14 +38,13 @@ def vm(obj):
     return obj
 
 
-def vmi(obj):
-    """Remove unused parts of a VirtualMachineInstance in place.
-
-    :returns: obj
-    """
+def vmi(obj: objects.VirtualMachineInstance
+        ) -> objects.VirtualMachineInstance:
+    """Remove unused parts of a VirtualMachineInstance in place."""
     _metadata(obj)
     _spec(obj.get('spec') or {})
-    status = obj.get('status') or {}
+    # These parts are no fields of the types.
+    status: typing.Any = obj.get('status') or {}
     for field in _VMI_STATUS:
         status.pop(field, None)
     guest = status.pop(_GUEST_OS, None) or {}
@@ -51,15 +52,16 @@ def vmi(obj):
              if guest.get(field)}
     if guest:
         status[_GUEST_OS] = guest
-    times = [each for each in status.pop(_PHASE_TIMES, None) or ()
-             if each.get('phase') in ('Running', status.get('phase'))]
-    if times:
+    transitions = [
+        transition for transition in status.pop(_PHASE_TIMES, None) or ()
+        if transition.get('phase') in ('Running', status.get('phase'))]
+    if transitions:
         # The best available time of the power-on, and of a failed start.
-        status[_PHASE_TIMES] = times
+        status[_PHASE_TIMES] = transitions
     return obj
 
 
-def _metadata(obj) -> None:
+def _metadata(obj: typing.Any) -> None:
     obj.pop('apiVersion', None)
     obj.pop('kind', None)
     metadata = obj['metadata']
@@ -70,7 +72,7 @@ def _metadata(obj) -> None:
             annotations.pop(name, None)
 
 
-def _spec(spec) -> None:
+def _spec(spec: typing.Any) -> None:
     for field in _VMI_SPEC:
         spec.pop(field, None)
     for volume in spec.get('volumes') or ():

@@ -6,25 +6,36 @@ It has the methods of the cache, and neither shows nor changes another VM.
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import vm_cache
+
+    # A method of `VmView` has the name of a module.
+    ObjectKey: typing.TypeAlias = objects.ObjectKey
+    Vm: typing.TypeAlias = objects.VirtualMachine
+    Vmi: typing.TypeAlias = objects.VirtualMachineInstance
 
 
 class VmView:
     """The VM and VMI of one name. Thread-safe.
 
-    :param cache: the `vm_cache.VmCache`, started by its owner
-    :param client: a `client.Client`
-    :param key: (namespace, name)
+    :param cache: started by its owner
     """
 
-    def __init__(self, cache, client, key) -> None:
+    def __init__(self, cache: vm_cache.VmCache, client: client.Client,
+                 key: ObjectKey) -> None:
         self._cache = cache
         self._client = client
         self._key = key
-        self._callbacks = []
+        self._callbacks: list[vm_cache.Subscriber] = []
         self._lock = threading.Lock()
         self._closed = False
 
@@ -40,70 +51,92 @@ class VmView:
 
     # Health
 
-    listed = property(lambda self: self._cache.listed)
-    stale = property(lambda self: self._cache.stale)
-    age = property(lambda self: self._cache.age)
-    problem = property(lambda self: self._cache.problem)
+    @property
+    def listed(self) -> bool:
+        """See `vm_cache.VmCache.listed`."""
+        return self._cache.listed
 
-    def wait(self, timeout) -> None:
+    @property
+    def stale(self) -> bool:
+        """See `vm_cache.VmCache.stale`."""
+        return self._cache.stale
+
+    @property
+    def age(self) -> float | None:
+        """See `vm_cache.VmCache.age`."""
+        return self._cache.age
+
+    @property
+    def problem(self) -> str:
+        """See `vm_cache.VmCache.problem`."""
+        return self._cache.problem
+
+    def wait(self, timeout: float) -> None:
         """See `vm_cache.VmCache.wait`."""
         self._cache.wait(timeout)
 
     # Reading
 
-    membership = property(lambda self: self._cache.membership)
-    changes = property(lambda self: self._cache.changes)
+    @property
+    def membership(self) -> int:
+        """See `vm_cache.VmCache.membership`."""
+        return self._cache.membership
 
-    def wait_change(self, since, timeout) -> None:
+    @property
+    def changes(self) -> int:
+        """See `vm_cache.VmCache.changes`."""
+        return self._cache.changes
+
+    def wait_change(self, since: int, timeout: float) -> None:
         """See `vm_cache.VmCache.wait_change`."""
         self._cache.wait_change(since, timeout)
 
-    def keys(self):
-        """Return a list of the (namespace, name), empty without the VM."""
+    def keys(self) -> list[ObjectKey]:
+        """Return the key in a list, which is empty without the VM."""
         return [] if self.identity(self._key) is None else [self._key]
 
-    def find(self, identity):
+    def find(self, identity: str) -> list[ObjectKey]:
         """See `vm_cache.VmCache.find`."""
         return [self._key] if self._cache.has_identity(
             self._key, identity) else []
 
-    def identity(self, key):
+    def identity(self, key: ObjectKey) -> vm_cache.Identity | None:
         """See `vm_cache.VmCache.identity`; no other VM affects the UUID."""
         return self._cache.identity(key, alone=True) if (
             key == self._key) else None
 
-    def objects(self, key):
+    def objects(self, key: ObjectKey) -> tuple[Vm | None, Vmi | None]:
         """See `vm_cache.VmCache.objects`."""
         return self._cache.objects(key) if key == self._key else (None, None)
 
-    def version(self, key):
+    def version(self, key: ObjectKey) -> vm_cache.Version | None:
         """See `vm_cache.VmCache.version`."""
         return self._cache.version(key, alone=True) if (
             key == self._key) else None
 
-    def is_older(self, key, version):
+    def is_older(self, key: ObjectKey, version: int | None) -> bool:
         """See `vm_cache.VmCache.is_older`."""
         return key == self._key and self._cache.is_older(key, version)
 
-    def vmi_uid(self, key):
+    def vmi_uid(self, key: ObjectKey) -> str | None:
         """See `vm_cache.VmCache.vmi_uid`."""
         return self._cache.vmi_uid(key) if key == self._key else None
 
     # Writing: responses to requests about this VM
 
-    def put_vm(self, obj) -> None:
+    def put_vm(self, obj: Vm) -> None:
         """See `vm_cache.VmCache.put_vm`."""
         self._cache.put_vm(obj)
 
-    def put_vmi(self, obj) -> None:
+    def put_vmi(self, obj: Vmi) -> None:
         """See `vm_cache.VmCache.put_vmi`."""
         self._cache.put_vmi(obj)
 
-    def discard_vm(self, key, uid) -> None:
+    def discard_vm(self, key: ObjectKey, uid: str) -> None:
         """See `vm_cache.VmCache.discard_vm`."""
         self._cache.discard_vm(key, uid)
 
-    def discard_vmi(self, key, uid) -> None:
+    def discard_vmi(self, key: ObjectKey, uid: str) -> None:
         """See `vm_cache.VmCache.discard_vmi`."""
         self._cache.discard_vmi(key, uid)
 
@@ -112,23 +145,21 @@ class VmView:
 
         :raises: `errors.Unavailable`
         """
-        for resource, put in ((api_resources.VM, self.put_vm),
-                              (api_resources.VMI, self.put_vmi)):
-            try:
-                put(self._client.get(resource, *self._key))
-            except errors.ObjectNotFound:
-                pass
+        with contextlib.suppress(errors.ObjectNotFound):
+            self.put_vm(self._client.get(api_resources.VM, *self._key))
+        with contextlib.suppress(errors.ObjectNotFound):
+            self.put_vmi(self._client.get(api_resources.VMI, *self._key))
 
     # Notifications
 
-    def subscribe(self, callback) -> None:
+    def subscribe(self, callback: vm_cache.Subscriber) -> None:
         """See `vm_cache.VmCache.subscribe`; of no effect after `close`."""
         with self._lock:
             if not self._closed:
                 self._callbacks.append(callback)
                 self._cache.subscribe(callback, self._key)
 
-    def unsubscribe(self, callback) -> None:
+    def unsubscribe(self, callback: vm_cache.Subscriber) -> None:
         """See `vm_cache.VmCache.unsubscribe`."""
         with self._lock:
             if callback in self._callbacks:

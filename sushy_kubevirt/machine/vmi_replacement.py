@@ -12,14 +12,19 @@ The VM runs under ``Manual`` meanwhile, see `run_strategy.begin_restart`.
 
 from __future__ import annotations
 
+import typing
+
 from sushy_kubevirt.machine import run_strategy
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import protocols
 
-def carry_on(machine, vm, vmi) -> bool:
+
+def carry_on(machine: protocols.Machine, vm: objects.VirtualMachine,
+             vmi: objects.VirtualMachineInstance | None) -> bool:
     """Send the next requests of a replacement that is recorded in the VM.
 
-    :param machine: a `machine.Machine`
-    :param vm: the VM
     :param vmi: the VMI to replace, or None if it is gone
     :returns: False if it has to be called again when `is_ending` is True;
         True if KubeVirt completes the replacement without further requests
@@ -27,7 +32,7 @@ def carry_on(machine, vm, vmi) -> bool:
     if is_complete(vm, vmi):
         return True
     if not is_ending(vm, vmi):
-        if not (run_strategy.stopping(vm, vmi)
+        if not (vmi is not None and run_strategy.stopping(vm, vmi)
                 and run_strategy.grace_period(vmi) == 0):
             machine.call('stop', {'gracePeriod': 0})
         return False
@@ -38,12 +43,14 @@ def carry_on(machine, vm, vmi) -> bool:
     return True
 
 
-def is_complete(vm, vmi):
+def is_complete(vm: objects.VirtualMachine,
+                vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return True if no further requests are needed."""
     return run_strategy.start_requested(vm) and is_ending(vm, vmi)
 
 
-def is_ending(vm, vmi):
+def is_ending(vm: objects.VirtualMachine,
+              vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return True if KubeVirt has carried out the stop of a VMI."""
     return not run_strategy.is_active(vmi) or (
         run_strategy.is_deleting(vmi)
