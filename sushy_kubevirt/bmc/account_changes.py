@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import types
+import typing
 
 from sushy_kubevirt.bmc import event_registry
+from sushy_kubevirt.bmc import log_record
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.bmc import accounts
 
 _MESSAGES = {
     'created': event_registry.ACCOUNT_CREATED,
@@ -23,23 +27,16 @@ _MESSAGES = {
 _ORIGIN = '/redfish/v1/AccountService/Accounts/%d'
 
 
-def entry(change):
-    """Make the event of a change.
-
-    :param change: an `accounts.Change`
-    :returns: object with the attributes of `event_record.Record` that
-        `event_log.Log.record` reads; None for an unknown action
-    """
+def entry(change: accounts.Change) -> log_record.MessageRecord | None:
+    """Make the event of a change; None for an unknown action."""
     message = _MESSAGES.get(change.action)
     if message is None:
         return None
     args = (change.name or '(none)', str(change.account), change.by,
             change.fields)[:len(message.arguments)]
-    return types.SimpleNamespace(
+    return log_record.MessageRecord(
         id=hashlib.sha256(change.id.encode()).hexdigest()[:24],
         time=datetime.datetime.fromtimestamp(
             change.time, datetime.timezone.utc).isoformat(
                 timespec='milliseconds'),
-        message=message, message_id=message.id, key=message.key, args=args,
-        text=message.format(args), severity=message.severity,
-        origin=_ORIGIN % change.account, system='', uid='')
+        message=message, args=args, origin=_ORIGIN % change.account)

@@ -18,6 +18,7 @@ process of the BMC can report them.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import logging
 import secrets
@@ -25,6 +26,10 @@ import time
 import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.bmc import state_secret
 
 LOG = logging.getLogger(__name__)
 
@@ -76,7 +81,7 @@ class Account:
     :param id: from `FIRST_ID` to `LAST_ID`
     :param version: text that changes with every change of the account
     :param name: user name, '' if none was given yet
-    :param password: text; None if none was given yet
+    :param password: None if none was given yet
     :param role: one of `ROLES`; None for no access
     :param enabled: whether the account may be used
     :param locked: whether an administrator has locked it
@@ -97,7 +102,7 @@ class Account:
     ipmi: bool = True
 
     @property
-    def usable(self):
+    def usable(self) -> bool:
         """Whether one can log in."""
         return bool(self.name and self.password and self.role
                     and self.enabled and not self.locked)
@@ -130,61 +135,66 @@ class Change:
     time: int
 
 
+_TYPES = {kind: typing.get_type_hints(kind) for kind in (Account, Change)}
+
+_EntryT = typing.TypeVar('_EntryT', Account, Change)
+
+
 class Accounts:
     """The stored accounts. Thread-safe.
 
-    :param state: a `state_secret.StateSecret`
     :param reserved: function that returns user names of other accounts, which
         a stored account cannot have
     """
 
-    def __init__(self, state, reserved=lambda: ()) -> None:
+    def __init__(self, state: state_secret.StateSecret,
+                 reserved: abc.Callable[[], abc.Container[str]] = tuple
+                 ) -> None:
         self._state = state
         self._reserved = reserved
-        self._known = None, ()
-        #: Functions of a `Change`, called after this process made it; must
-        #: not block.
-        self.changed = []
+        # The section, and what it contains.
+        self._known: tuple[objects.Json | None, tuple[Account, ...]] = None, ()
+        #: Called after this process made a change; must not block.
+        self.changed: list[abc.Callable[[Change], None]] = []
 
     # Reading
 
-    def all(self, recheck: bool = False, max_age=None):
+    def all(self, recheck: bool = False,
+            max_age: float | None = None) -> tuple[Account, ...]:
         """Return the accounts.
 
         :param recheck: whether to read them if no watch keeps them up to date
         :param max_age: seconds after which to read them even if one does
-        :returns: tuple of `Account`, by id; the same object until one changes
+        :returns: by id; the same object until one changes
         """
         if max_age is not None:
             self._state.refresh(max_age, trust_watch=False)
         elif recheck:
             self._state.refresh(_MAX_AGE_SECONDS)
         section = self._state.cached(_SECTION)
-        known, found = self._known
+        known, accounts = self._known
         if known is not section:
-            found = tuple(filter(None, (
-                _account(id_, section.get(str(id_)))
-                for id_ in range(FIRST_ID, LAST_ID + 1))))
-            if found == self._known[1]:
-                found = self._known[1]
-            self._known = section, found
-        return found
+            current = tuple(filter(None, _by_id(section).values()))
+            if current != accounts:
+                accounts = current
+            self._known = section, accounts
+        return accounts
 
-    def get(self, id_, max_age=None):
+    def get(self, id_: int, max_age: float | None = None) -> Account | None:
         """Return the account with an id, or None.
 
         :param max_age: see `all`
         """
-        return next((one for one in self.all(max_age=max_age)
-                     if one.id == id_), None)
+        return next((account for account in self.all(max_age=max_age)
+                     if account.id == id_), None)
 
-    def changes(self):
-        """Return a list of the last `Change`, oldest first."""
+    def changes(self) -> list[Change]:
+        """Return the last changes, oldest first."""
         return _changes(self._state.cached(_SECTION))
 
     # Writing
 
-    def create(self, by, **values):
+    def create(self, by: str, **values: typing.Any) -> Account:
         """Create an account with the first free id.
 
         If every id is in use, an account without a name is replaced, such as
@@ -192,18 +202,19 @@ class Accounts:
 
         :param by: who does it, such as ``admin over Redfish``
         :param values: fields of `Account`
-        :returns: the `Account`
         :raises: `errors.InvalidValue`, `NameTaken`, `Full`,
             `errors.MachineError`
         """
         return self._write(None, by, {'enabled': True, **values})
 
-    def change(self, id_, by, expected=None, **values):
+    def change(self, id_: int, by: str,
+               expected: abc.Mapping[str, object] | None = None,
+               **values: typing.Any) -> Account:
         """Change an account.
 
         :param id_: from `FIRST_ID` to `LAST_ID`
         :param by: see `create`
-        :param expected: dict of fields of `Account` that it must have when it
+        :param expected: fields of `Account` that it must have when it
             is written, as ids are used again: what was checked before may
             have been another account. An id without an account has the
             defaults of `Account`. An account that does not exist is created
@@ -211,12 +222,12 @@ class Accounts:
         :param values: fields of `Account`. A new password clears
             ``change_required`` unless that is given; it must then differ
             from the present one.
-        :returns: the `Account`
         :raises: see `create`, and `NotFound`, `Replaced`
         """
         return self._write(id_, by, values, expected)
 
-    def delete(self, id_, by, expected=None):
+    def delete(self, id_: int, by: str,
+               expected: abc.Mapping[str, object] | None = None) -> None:
         """Delete an account.
 
         :param expected: see `change`
@@ -224,10 +235,10 @@ class Accounts:
         """
         if self.get(id_) is None:
             raise NotFound(f'There is no account {id_}')
-        change_id, change = secrets.token_hex(8), None
+        change_id = secrets.token_hex(8)
+        deletions: list[Change] = []        # of each try
 
-        def edit(section) -> None:
-            nonlocal change
+        def edit(section: objects.Json) -> None:
             entry = section.get(str(id_))
             if entry is not None:
                 if expected:
@@ -236,11 +247,12 @@ class Accounts:
                 change = Change(change_id, id_, str(entry.get('name') or ''),
                                 'deleted', '', by, int(time.time()))
                 _record(section, change)
+                deletions.append(change)
 
         self._update(edit)
-        self._report(change)
+        self._report(deletions[-1] if deletions else None)
 
-    def _update(self, edit):
+    def _update(self, edit: abc.Callable[[objects.Json], None]) -> None:
         try:
             self._state.update(_SECTION, edit)
         except (NotFound, Replaced):
@@ -248,7 +260,7 @@ class Accounts:
             self._state.refresh(0, trust_watch=False)
             raise
 
-    def _report(self, change) -> None:
+    def _report(self, change: Change | None) -> None:
         """Log a change, and call `changed`.
 
         :param change: None if another process was faster
@@ -258,28 +270,29 @@ class Accounts:
         LOG.info('Account %d (%s) %s by %s%s', change.account,
                  change.name or 'no name', change.action, change.by,
                  f': {change.fields}' if change.fields else '')
-        for each in self.changed:
-            each(change)
+        for callback in self.changed:
+            callback(change)
 
-    def _write(self, id_, by, values, expected=None):
+    def _write(self, id_: int | None, by: str, values: objects.Json,
+               expected: abc.Mapping[str, object] | None = None) -> Account:
         _check(values)
         version = secrets.token_hex(8)
         name = values.get('name')
         if name and name in self._reserved():
             raise _name_taken(name)
-        done = None
+        outcomes: list[tuple[Change | None, Account]] = []      # of each try
 
-        def edit(section):
-            nonlocal done
-            found = {number: _account(number, section.get(str(number)))
-                     for number in range(FIRST_ID, LAST_ID + 1)}
-            for number, one in found.items():
-                if one is not None and one.version == version:
+        def edit(section: objects.Json) -> None:
+            accounts = _by_id(section)
+            for number, account in accounts.items():
+                if account is None:
+                    continue
+                if account.version == version:
                     return      # the response to an earlier try was lost
-                if name and one and one.name == name and number != id_:
+                if name and account.name == name and number != id_:
                     raise _name_taken(name)
-            number = id_ or _free_id(found, section)
-            before = found[number] if id_ else None
+            number = id_ or _free_id(accounts, section)
+            before = accounts[number] if id_ else None
             if expected is not None:
                 _require(number, before, expected)
             after = dataclasses.replace(before or Account(number), **values)
@@ -288,7 +301,7 @@ class Accounts:
             fields = [field for field in _FIELDS if before is None
                       or getattr(before, field) != getattr(after, field)]
             if not fields:
-                done = None, after
+                outcomes.append((None, after))
                 return
             after = dataclasses.replace(after, version=version)
             entry = dataclasses.asdict(after)
@@ -299,15 +312,15 @@ class Accounts:
                             ', '.join(fields) if before else '', by,
                             int(time.time()))
             _record(section, change)
-            done = change, after
+            outcomes.append((change, after))
 
         self._update(edit)
-        change, account = done
+        change, account = outcomes[-1]
         self._report(change)
         return account
 
 
-def _changed_as_required(before, after):
+def _changed_as_required(before: Account | None, after: Account) -> Account:
     """Clear ``change_required`` of an account with a new password.
 
     :raises: `errors.InvalidValue` if the password is not new
@@ -318,31 +331,31 @@ def _changed_as_required(before, after):
     return dataclasses.replace(after, change_required=False)
 
 
-def _free_id(found, section):
+def _free_id(accounts: abc.Mapping[int, Account | None],
+             section: objects.Json) -> int:
     """Return the id of a new account.
 
-    :param found: dict of id to `Account` or None
-    :param section: dict with the last changes; the id of a change is the
+    :param section: with the last changes; the id of a change is the
         version of the account after it
     :raises: `Full`
     """
     now = time.time()
     recent = {change.id for change in _changes(section)
               if abs(now - change.time) < _CREATION_SECONDS}
-    for is_free in (lambda one: one is None,
-                    lambda one: not one.name and one.version not in recent):
-        for number, one in found.items():
-            if is_free(one):
-                return number
+    free = [number for number, account in accounts.items() if account is None]
+    abandoned = [number for number, account in accounts.items() if account
+                 and not account.name and account.version not in recent]
+    if free or abandoned:
+        return (free or abandoned)[0]
     raise Full(f'There are {LAST_ID - FIRST_ID + 1} accounts; delete one '
                'first')
 
 
-def _require(id_, account, expected):
+def _require(id_: int, account: Account | None,
+             expected: abc.Mapping[str, object]) -> None:
     """Check that an account is the one that is meant.
 
-    :param account: an `Account` or None
-    :param expected: dict of its fields
+    :param expected: its fields
     :raises: `NotFound`, `Replaced`
     """
     if all(getattr(account or Account(id_), field) == value
@@ -353,11 +366,11 @@ def _require(id_, account, expected):
     raise Replaced(f'Account {id_} was changed or replaced meanwhile')
 
 
-def _name_taken(name):
+def _name_taken(name: str) -> NameTaken:
     return NameTaken('name', name, message=f'There is a user {name!r} already')
 
 
-def _check(values):
+def _check(values: objects.Json) -> None:
     """Check the fields of an account.
 
     :raises: `errors.InvalidValue`, which contains no password
@@ -381,35 +394,41 @@ def _check(values):
         raise errors.InvalidValue('role', role, ROLES)
 
 
-def _record(section, change) -> None:
+def _record(section: objects.Json, change: Change) -> None:
     changes = section.setdefault(_CHANGES, [])
     changes.append(dataclasses.asdict(change))
     del changes[:-_MAX_CHANGES]
 
 
-def _account(id_, entry):
-    """Read an entry; one that another client wrote may be invalid.
+def _by_id(section: objects.Json) -> dict[int, Account | None]:
+    """Read the accounts; None for an id that has no valid one.
 
-    :returns: an `Account`; None if there is no valid one
+    Another client may have written an invalid one.
     """
+    entries = {id_: section.get(str(id_))
+               for id_ in range(FIRST_ID, LAST_ID + 1)}
+    return {id_: _account(id_, entry) for id_, entry in entries.items()}
+
+
+def _account(id_: int, entry: object) -> Account | None:
     return _read(Account, {**entry, 'id': id_}) if isinstance(
         entry, dict) else None
 
 
-def _changes(section):
-    """Return a list of the valid `Change` of a section, oldest first."""
+def _changes(section: objects.Json) -> list[Change]:
+    """Return the valid changes of a section, oldest first."""
     entries = section.get(_CHANGES)
     return list(filter(None, (
         _read(Change, entry) for entry in entries or ()
         if isinstance(entry, dict))))
 
 
-def _read(kind, entry):
+def _read(kind: type[_EntryT], entry: objects.Json) -> _EntryT | None:
     try:
-        found = kind(**entry)
+        value = kind(**entry)
     except TypeError:
         return None
-    if any(not isinstance(getattr(found, name), expected)
-           for name, expected in typing.get_type_hints(kind).items()):
+    if any(not isinstance(getattr(value, name), type_)
+           for name, type_ in _TYPES[kind].items()):
         return None
-    return found
+    return value

@@ -10,11 +10,19 @@ guarantees this order within a resource.)
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import datetime
 import json
+import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.bmc import state_secret
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.machine import machine
 
 #: Name of the section of the Secret: {uid of the VM: `Cleared` as a dict}.
 SECTION = 'log'
@@ -31,33 +39,33 @@ MAX_DELETED = 1000
 MAX_LENGTH = 300 * 1024
 
 
-def seconds(text):
+def seconds(text: str | None) -> float:
     """Convert a timestamp of Kubernetes.
 
-    :param text: RFC 3339, or None
+    :param text: RFC 3339
     :returns: seconds since the epoch; 0 if there is none
     """
     try:
-        return datetime.datetime.fromisoformat(text).timestamp()
-    except (TypeError, ValueError):
+        return datetime.datetime.fromisoformat(text or '').timestamp()
+    except ValueError:
         return 0.0
 
 
-def when(event):
+def when(event: objects.Json) -> float:
     """Return when an Event occurred last, in seconds since the epoch."""
-    found = max(seconds(text) for text in (
+    latest = max(seconds(text) for text in (
         event.get('lastTimestamp'), event.get('eventTime'),
         (event.get('series') or {}).get('lastObservedTime')))
-    return found or seconds(event.get('firstTimestamp')) or seconds(
+    return latest or seconds(event.get('firstTimestamp')) or seconds(
         event['metadata'].get('creationTimestamp'))
 
 
-def version(event):
+def version(event: objects.Json) -> int:
     """Return an Event's resourceVersion as a number; 0 if it is none."""
     return _number(event['metadata'].get('resourceVersion'))
 
 
-def _number(text):
+def _number(text: str | None) -> int:
     return int(text) if text and text.isdecimal() else 0
 
 
@@ -71,8 +79,8 @@ class Cleared:
     :param latest: time of the latest Event that was cleared, at least ``at``.
         Later Events are visible even if the cluster's data was restored from
         a backup, which sets resourceVersions back.
-    :param deleted: {name of an Event: its resourceVersion when its entry was
-        deleted}, for entries that were deleted one by one
+    :param deleted: of entries that were deleted one by one: the Event's
+        resourceVersion at that time, by its name
     :param deleted_at: when the last one was deleted, in seconds since the
         epoch; 0 for never since ``at``
     """
@@ -81,14 +89,11 @@ class Cleared:
     host: str = ''
     version: int = 0
     latest: float = 0.0
-    deleted: dict = dataclasses.field(default_factory=dict)
+    deleted: dict[str, int] = dataclasses.field(default_factory=dict)
     deleted_at: float = 0.0
 
-    def hides(self, event):
-        """Return whether an Event was cleared or deleted from the log.
-
-        :param event: dict
-        """
+    def hides(self, event: objects.Json) -> bool:
+        """Return whether an Event was cleared or deleted from the log."""
         occurred, stored = when(event), version(event)
         # An Event that is repeated later has a new entry.
         if stored <= self.deleted.get(event['metadata']['name'], -1):
@@ -106,30 +111,27 @@ class Cleared:
 
 
 class ClearedLogs:
-    """The section of a state Secret.
+    """The section of a state Secret."""
 
-    :param state: a `state_secret.StateSecret`
-    """
-
-    def __init__(self, state) -> None:
+    def __init__(self, state: state_secret.StateSecret) -> None:
         self._state = state
 
-    def of(self, machine):
-        """Return the `Cleared` of a machine, read from the API."""
+    def of(self, machine: machine.Machine) -> Cleared:
+        """Read from the API when a machine's log was cleared."""
         self._state.read(SECTION, fresh=True)
         return self.cached(machine)
 
-    def cached(self, machine):
-        """Return the `Cleared` of a machine from the cache."""
+    def cached(self, machine: machine.Machine) -> Cleared:
+        """Return what `of` does, from the cache."""
         return _decode(self._state.cached(SECTION).get(machine.uid))
 
-    def clear(self, machine, at, host, pages) -> None:
+    def clear(self, machine: machine.Machine, at: float, host: str,
+              pages: abc.Iterable[client.Page[objects.Json]]) -> None:
         """Store that a log was cleared.
 
         :param at: when, in seconds since the epoch
         :param host: see `Cleared`
-        :param pages: iterable of (list of Events, resourceVersion of their
-            list) with all Events of the log
+        :param pages: of all Events of the log
         :raises: `errors.MachineError`
         """
         number, latest = None, at
@@ -140,7 +142,7 @@ class ClearedLogs:
                                     if version(event) <= number)))
         cleared = Cleared(at, host, number or 0, latest)
 
-        def change(old):
+        def change(old: Cleared) -> Cleared:
             if old.version > cleared.version:
                 return old
             return dataclasses.replace(cleared, deleted={
@@ -149,7 +151,8 @@ class ClearedLogs:
 
         self._update(machine, change)
 
-    def delete(self, machine, name, at, pages) -> None:
+    def delete(self, machine: machine.Machine, name: str, at: float,
+               pages: abc.Iterable[client.Page[objects.Json]]) -> None:
         """Store that an entry was deleted.
 
         :param name: name of its Event
@@ -160,9 +163,9 @@ class ClearedLogs:
         stored = {event['metadata']['name']: version(event)
                   for events, _ in pages for event in events}
 
-        def change(old):
-            deleted = {one: number for one, number in old.deleted.items()
-                       if one in stored}
+        def change(old: Cleared) -> Cleared:
+            deleted = {event: number for event, number in old.deleted.items()
+                       if event in stored}
             if name in stored:
                 deleted[name] = stored[name]
             if len(deleted) > MAX_DELETED:
@@ -174,13 +177,14 @@ class ClearedLogs:
 
         self._update(machine, change, MAX_LENGTH)
 
-    def _update(self, machine, change, most=None) -> None:
+    def _update(self, machine: machine.Machine,
+                change: abc.Callable[[Cleared], Cleared],
+                most: int | None = None) -> None:
         """Change what is stored of a machine.
 
-        :param change: function of its `Cleared` that returns the new one
         :param most: characters of the section, as JSON
         """
-        def edit(section):
+        def edit(section: objects.Json) -> None:
             section[machine.uid] = dataclasses.asdict(
                 change(_decode(section.get(machine.uid))))
             if most is not None and len(json.dumps(section)) > most:
@@ -194,12 +198,12 @@ class ClearedLogs:
         self._state.update(SECTION, edit)
 
 
-def _latest(stored):
-    found = _decode(stored)
-    return max(found.at, found.deleted_at)
+def _latest(stored: typing.Any) -> float:
+    cleared = _decode(stored)
+    return max(cleared.at, cleared.deleted_at)
 
 
-def _decode(stored):
+def _decode(stored: typing.Any) -> Cleared:
     try:
         return Cleared(
             float(stored['at']), str(stored['host']), int(stored['version']),

@@ -12,9 +12,12 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import time
+import typing
 
-from sushy_kubevirt.bmc import state_secret
-from sushy_kubevirt.machine import machine as machine_
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.bmc import state_secret
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import machine
 
 #: Name of the section of the Secret: {uid of the VM: `Clock` as a dict}.
 SECTION = 'clock'
@@ -48,7 +51,7 @@ class Clock:
     set_at: float = 0.0
 
     def now(self) -> datetime.datetime:
-        """Return the time that it shows, a `datetime.datetime`."""
+        """Return the time that it shows."""
         return datetime.datetime.fromtimestamp(
             time.time() + self.shift, datetime.timezone(
                 datetime.timedelta(minutes=self.offset)))
@@ -60,20 +63,17 @@ class Clock:
 
 
 class Clocks:
-    """The section of a state Secret.
-
-    :param state: a `state_secret.StateSecret`
-    """
+    """The section of a state Secret."""
 
     def __init__(self, state: state_secret.StateSecret) -> None:
         self._state = state
 
-    def of(self, machine: machine_.Machine) -> Clock:
-        """Return the `Clock` of a machine; from the cache, if that is new."""
+    def of(self, machine: machine.Machine) -> Clock:
+        """Return the clock of a machine; from the cache, if that is new."""
         self._state.catch_up()
         return _decode(self._state.cached(SECTION).get(machine.uid))
 
-    def set(self, machine: machine_.Machine, seconds: float | None = None,
+    def set(self, machine: machine.Machine, seconds: float | None = None,
             offset: int | None = None) -> None:
         """Set the clock of a machine.
 
@@ -84,7 +84,7 @@ class Clocks:
         """
         now = time.time()
 
-        def edit(section: dict) -> None:
+        def edit(section: objects.Json) -> None:
             clock = _decode(section.get(machine.uid))
             if seconds is not None:
                 shift = seconds - now
@@ -104,7 +104,7 @@ class Clocks:
         self._state.update(SECTION, edit)
 
 
-def _decode(stored: dict | None) -> Clock:
+def _decode(stored: typing.Any) -> Clock:
     try:
         return Clock(float(stored['shift']), int(stored['offset']),
                      float(stored['set_at']))

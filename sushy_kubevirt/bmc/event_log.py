@@ -19,6 +19,7 @@ a VM. `cleared_log` hides them.
 from __future__ import annotations
 
 import collections
+from collections import abc
 import dataclasses
 import datetime
 import hashlib
@@ -29,18 +30,26 @@ import operator
 import socket
 import threading
 import time
-import types
+import typing
 import weakref
 
 from sushy_kubevirt.bmc import cleared_log
 from sushy_kubevirt.bmc import clock
 from sushy_kubevirt.bmc import event_registry
+from sushy_kubevirt.bmc import log_record
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import run_strategy
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.bmc import state_secret
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.machine import cluster
+    from sushy_kubevirt.machine import machine
 
 LOG = logging.getLogger(__name__)
 
@@ -83,7 +92,7 @@ class Entry:
     :param reason: the Event's reason, one word
     :param message_id: MessageId; that of `event_registry.KUBERNETES` for
         Events of other components
-    :param args: tuple of the message's arguments
+    :param args: the message's arguments
     :param origin: path of the resource a Redfish event is about, else ''
     :param event: EventId of a Redfish event, else ''
     :param count: how often it occurred
@@ -98,11 +107,38 @@ class Entry:
     by: str
     reason: str
     message_id: str
-    args: tuple
+    args: tuple[str, ...]
     origin: str = ''
     event: str = ''
     count: int = 1
     raw: bytes = b''
+
+
+class _Read(typing.NamedTuple):
+    began: float                # `time.monotonic`
+    entries: tuple[Entry, ...]
+
+
+class _Failure(typing.NamedTuple):
+    began: float                # `time.monotonic`
+    error: errors.MachineError
+
+
+class _Order(typing.NamedTuple):
+    """Sorts Events by time, within a second by their order in the API.
+
+    Most components do not distinguish times within a second.
+    """
+
+    seconds: float
+    version: int
+    name: str
+
+
+class _Found(typing.NamedTuple):
+    order: _Order
+    entry: Entry
+    crashed: str | None         # uid of the VMI
 
 
 class Writer:
@@ -110,16 +146,17 @@ class Writer:
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        # write: records that wait; who has its turn next comes first
-        self._waiting = {}
+        # Records that wait, by function; who has its turn next comes first.
+        self._waiting: dict[abc.Callable[[log_record.Record], None],
+                            collections.deque[log_record.Record]] = {}
         self._started = self._closed = False
 
-    def put(self, write, record) -> None:
+    def put(self, write: abc.Callable[[log_record.Record], None],
+            record: log_record.Record) -> None:
         """Call a function soon, in the thread, which the first call starts.
 
         :param write: function of the record, the same for all records of a
             log; must not raise
-        :param record: an `event_record.Record`
         """
         with self._condition:
             waiting = self._waiting.setdefault(write, collections.deque())
@@ -143,7 +180,8 @@ class Writer:
     def _run(self) -> None:
         while True:
             with self._condition:
-                self._condition.wait_for(lambda: self._waiting or self._closed)
+                self._condition.wait_for(
+                    lambda: bool(self._waiting) or self._closed)
                 if self._closed:
                     return
                 write = next(iter(self._waiting))
@@ -157,64 +195,59 @@ class Writer:
 class Log:
     """The logs of all machines. Thread-safe.
 
-    :param cluster: a `cluster.Cluster`
-    :param state: a `state_secret.StateSecret`
-    :param writer: a `Writer` that others use too; None for one of its own
+    :param writer: one that others use too; None for one of its own
     """
 
-    def __init__(self, cluster, state, writer=None) -> None:
+    def __init__(self, cluster: cluster.Cluster,
+                 state: state_secret.StateSecret,
+                 writer: Writer | None = None) -> None:
         self._cluster = cluster
-        self._own_writer = None if writer else Writer()
-        self._writer = writer or self._own_writer
+        self._writer = writer or Writer()
+        self._owns_writer = writer is None
         self._cleared = cleared_log.ClearedLogs(state)
-        #: `clock.Clocks`
         self.clocks = clock.Clocks(state)
-        self._pause_until = 0
-        self._read = {}     # uid: (time, entries)
-        self._failed = {}   # uid: (time, error)
-        # uid: lock of those who read
-        self._reading = weakref.WeakValueDictionary()
+        self._pause_until = 0.0
+        # All by the uid of a VM; the locks are those of who reads its log.
+        self._read: dict[str, _Read] = {}
+        self._failed: dict[str, _Failure] = {}
+        self._reading: weakref.WeakValueDictionary[str, threading.Lock] = (
+            weakref.WeakValueDictionary())
         # Another worker may have cleared a log.
         state.subscribe(lambda: self._read.clear())
 
     # Writing
 
-    def record(self, record) -> None:
-        """Write an event to the log, in a background thread.
-
-        :param record: an `event_record.Record`
-        """
+    def record(self, record: log_record.Record) -> None:
+        """Write an event to the log, in a background thread."""
         if not record.uid and not self._cluster.vm:
             return      # not about a VM
         self._writer.put(self._write_quietly, record)
 
-    def add(self, machine, message, args=(), raw: bytes = b'', when=None):
+    def add(self, machine: machine.Machine, message: event_registry.Message,
+            args: abc.Sequence[str] = (), raw: bytes = b'',
+            when: datetime.datetime | None = None) -> str:
         """Write an entry now.
 
-        :param machine: the `machine.Machine` it is about
-        :param message: an `event_registry.Message`
-        :param args: sequence of str, arguments of the message
-        :param raw: the SEL record of an IPMI client, bytes
-        :param when: when it happened, a `datetime.datetime` with a time zone;
-            None for now
+        :param args: arguments of the message
+        :param raw: the SEL record of an IPMI client
+        :param when: when it happened, with a time zone; None for now
         :returns: id of the entry
         :raises: `errors.MachineError`
         """
         now = (when or datetime.datetime.now(
             datetime.timezone.utc)).isoformat()
         material = '\0'.join((machine.uid, message.id, now, *args))
-        return self._write(types.SimpleNamespace(
+        return self._write(log_record.MessageRecord(
             id=hashlib.sha256(material.encode()).hexdigest()[:24], time=now,
-            message_id=message.id, key=message.key, args=list(args),
-            text=message.format(args), severity=message.severity, origin='',
-            uid=machine.uid, system=machine.qualified_name), raw)
+            message=message, args=tuple(args), uid=machine.uid,
+            system=machine.qualified_name), raw)
 
     def close(self) -> None:
         """Stop the background thread, unless others use it."""
-        if self._own_writer is not None:
-            self._own_writer.close()
+        if self._owns_writer:
+            self._writer.close()
 
-    def _write_quietly(self, record) -> None:
+    def _write_quietly(self, record: log_record.Record) -> None:
         if (self._cluster.closing.is_set()
                 or time.monotonic() < self._pause_until):
             return
@@ -231,7 +264,7 @@ class Log:
             LOG.exception('Event %s of %s was not logged', record.key,
                           record.system or 'the service')
 
-    def _write(self, record, raw: bytes = b''):
+    def _write(self, record: log_record.Record, raw: bytes = b'') -> str:
         """Create the Kubernetes Event of a record.
 
         :returns: its name
@@ -251,12 +284,12 @@ class Log:
         self._read.pop(body['involvedObject']['uid'], None)
         return body['metadata']['name']
 
-    def _event(self, record, raw):
+    def _event(self, record: log_record.Record, raw: bytes) -> objects.Json:
         if record.uid:
             namespace, name = record.system.split('/', 1)
             uid = record.uid
-        else:
-            machine = self._cluster.machine('/'.join(self._cluster.vm))
+        else:       # of the service, which has one VM (`record`)
+            machine = self._cluster.machine('/'.join(self._cluster.vm or ()))
             namespace, name, uid = (machine.namespace, machine.name,
                                     machine.uid)
         when = datetime.datetime.fromisoformat(record.time).astimezone(
@@ -293,98 +326,96 @@ class Log:
 
     # Reading
 
-    def entries(self, machine, fresh_seconds=FRESH_SECONDS):
+    def entries(self, machine: machine.Machine,
+                fresh_seconds: float = FRESH_SECONDS) -> tuple[Entry, ...]:
         """Read the log of a machine.
 
         Requests at the same time share one reading: Events are large.
 
-        :param machine: a `machine.Machine`
         :param fresh_seconds: seconds for which entries are kept in memory; 0
             for a caller that keeps what it made of them
-        :returns: tuple of `Entry`, oldest first
+        :returns: oldest first
         :raises: `errors.MachineError`
         """
         known = self._read.get(machine.uid)
         now = time.monotonic()
-        if known is not None and now - known[0] <= fresh_seconds:
-            return known[1]
+        if known is not None and now - known.began <= fresh_seconds:
+            return known.entries
         with blocking.hold(self._reading.setdefault(
                 machine.uid, threading.Lock())):
             # What was read since then shows what was written before.
-            began, entries = self._read.get(machine.uid, (0, ()))
-            if began >= now:
-                return entries
-            began, failure = self._failed.get(machine.uid, (0, None))
-            if began >= now:
-                raise failure
+            known = self._read.get(machine.uid)
+            if known is not None and known.began >= now:
+                return known.entries
+            failure = self._failed.get(machine.uid)
+            if failure is not None and failure.began >= now:
+                raise failure.error
             return self._read_entries(machine, fresh_seconds)
 
-    def _read_entries(self, machine, fresh_seconds):
+    def _read_entries(self, machine: machine.Machine,
+                      fresh_seconds: float) -> tuple[Entry, ...]:
         now = time.monotonic()
         try:
             cleared = self._cleared.of(machine)
-            found, stops = [], {}
+            found: list[_Found] = []
+            stops: dict[str, int] = {}
             for events, _ in self._pages(machine):
                 # Only the entries are kept, as Events are large.
                 for event in events:
                     stops.update(_stop(event))
                     if not cleared.hides(event):
-                        found.append((_order(event), _entry(event),
-                                      _crashed(event)))
+                        found.append(_Found(_order(event), _entry(event),
+                                            _crashed(event)))
         except errors.MachineError as exc:
-            self._failed[machine.uid] = now, exc
+            self._failed[machine.uid] = _Failure(now, exc)
             raise
         self._failed.pop(machine.uid, None)
         found.sort(key=operator.itemgetter(0))
         entries = tuple(
-            _stopped(entry) if version > stops.get(vmi, math.inf) else entry
-            for (_, version, _), entry, vmi in found[-MAX_ENTRIES:])
-        for uid in [uid for uid, (at, _) in tuple(self._read.items())
-                    if now - at > FRESH_SECONDS]:
+            _stopped(entry) if order.version > stops.get(vmi or '', math.inf)
+            else entry for order, entry, vmi in found[-MAX_ENTRIES:])
+        for uid in [uid for uid, known in tuple(self._read.items())
+                    if now - known.began > FRESH_SECONDS]:
             self._read.pop(uid, None)
         if fresh_seconds:
-            self._read[machine.uid] = now, entries
+            self._read[machine.uid] = _Read(now, entries)
         return entries
 
-    def clear(self, machine) -> None:
+    def clear(self, machine: machine.Machine) -> None:
         """Hide all entries that a machine's log has now.
 
-        :param machine: a `machine.Machine`
         :raises: `errors.MachineError`
         """
-        at = time.time()
-        self._cleared.clear(machine, at, host(), self._pages(machine))
+        self._cleared.clear(machine, time.time(), host(),
+                            self._pages(machine))
         self._read.pop(machine.uid, None)
 
-    def delete(self, machine, name) -> None:
+    def delete(self, machine: machine.Machine, name: str) -> None:
         """Hide an entry until its Event occurs again.
 
-        :param machine: a `machine.Machine`
         :param name: id of the entry
         :raises: `errors.MachineError`
         """
         self._cleared.delete(machine, name, time.time(), self._pages(machine))
         self._read.pop(machine.uid, None)
 
-    def erased_at(self, machine):
+    def erased_at(self, machine: machine.Machine) -> float:
         """Return when a log was cleared, or an entry was deleted, last.
 
-        :param machine: a `machine.Machine`
         :returns: seconds since the epoch, 0 for never; from the cache
         """
         cleared = self._cleared.cached(machine)
         return max(cleared.at, cleared.deleted_at)
 
-    def _pages(self, machine):
+    def _pages(self, machine: machine.Machine
+               ) -> abc.Iterator[client.Page[objects.Json]]:
         """List the Events about a machine, its VMI, its pods and its media.
 
-        :returns: iterator of (list of dict, resourceVersion of the list that
-            they are from)
         :raises: `errors.MachineError`
         """
         vm, vmi = machine.objects()
         born = cleared_log.seconds(vm['metadata'].get('creationTimestamp'))
-        names = {machine.name: None}
+        names: dict[str, None] = {machine.name: None}     # in this order
         for device in media.DEVICES:
             medium = machine.medium(device.id)
             if medium is not None and medium.data_volume:
@@ -405,7 +436,8 @@ class Log:
                        if event['involvedObject'].get('uid') == uid], version
 
 
-def _is_about(event, machine, born):
+def _is_about(event: objects.Json, machine: machine.Machine,
+              born: float) -> bool:
     """Return whether an Event with a name of a machine is about it.
 
     :param born: when the VM was created, in seconds since the epoch
@@ -417,7 +449,7 @@ def _is_about(event, machine, born):
     return about.get('kind') in _KINDS and cleared_log.when(event) >= born
 
 
-def host():
+def host() -> str:
     """Return the name of this host, by whose clock entries are dated.
 
     In a pod it is the pod's name.
@@ -425,30 +457,27 @@ def host():
     return socket.gethostname()[:_MAX_INSTANCE] or COMPONENT
 
 
-def _is_ours(event):
+def _is_ours(event: objects.Json) -> bool:
     return event.get('reportingComponent') == COMPONENT and (
         ANNOTATION in (event['metadata'].get('annotations') or {}))
 
 
-def _order(event):
-    """Sort by time; within a second, in which most components do not
-    distinguish times, in the order in which the API stored the Events.
-    """
-    return (cleared_log.when(event), cleared_log.version(event),
-            event['metadata']['name'])
+def _order(event: objects.Json) -> _Order:
+    return _Order(cleared_log.when(event), cleared_log.version(event),
+                  event['metadata']['name'])
 
 
-def _created(event):
+def _created(event: objects.Json) -> str:
     moment = datetime.datetime.fromtimestamp(
         cleared_log.when(event), datetime.timezone.utc).replace(tzinfo=None)
     return moment.isoformat() + 'Z'
 
 
-def _entry(event):
+def _entry(event: objects.Json) -> Entry:
     return _ours(event) or _theirs(event)
 
 
-def _ours(event):
+def _ours(event: objects.Json) -> Entry | None:
     if not _is_ours(event):
         return None
     try:
@@ -465,7 +494,7 @@ def _ours(event):
         return None     # another client wrote an invalid annotation
 
 
-def _stop(event):
+def _stop(event: objects.Json) -> dict[str, int]:
     """Return which VMI is stopped on request, according to an Event.
 
     virt-controller records that it has deleted a VMI, which it also does
@@ -473,8 +502,8 @@ def _stop(event):
     1.9). That virt-handler is "stopping" a guest says less: it also ends
     guests that cannot continue, or whose node is drained.
 
-    :returns: {uid of the VMI: resourceVersion of Events after which its end
-        is what was requested}
+    :returns: by the uid of the VMI: resourceVersion of Events after which its
+        end is what was requested
     """
     message = event.get('message') or ''
     if (event.get('reason') == 'SuccessfulDelete'
@@ -483,7 +512,7 @@ def _stop(event):
     return {}
 
 
-def _crashed(event):
+def _crashed(event: objects.Json) -> str | None:
     """Return the uid of the VMI that crashed according to an Event, or None.
 
     virt-handler also says so of a guest that did not shut down within its
@@ -496,14 +525,14 @@ def _crashed(event):
     return None
 
 
-def _stopped(entry):
+def _stopped(entry: Entry) -> Entry:
     """Return the entry of a "crash" that was requested."""
     args = (*entry.args[:2], 'The VirtualMachineInstance was stopped.')
     return dataclasses.replace(entry, severity='OK', args=args,
                                text=event_registry.KUBERNETES.format(args))
 
 
-def _theirs(event):
+def _theirs(event: objects.Json) -> Entry:
     text = event.get('message') or ''
     count = event.get('count') or 1
     if count > 1:

@@ -8,7 +8,12 @@ registry ``SushyKubeVirt``, which this service publishes.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
+import typing
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 PREFIX = 'SushyKubeVirt'
 VERSION = '1.0.0'
@@ -41,18 +46,15 @@ class Message:
     text: str
     resolution: str = 'None.'
     about: str = ''
-    arguments: tuple = ()
+    arguments: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
         """Its MessageId."""
         return f'{self.registry}.{self.key}'
 
-    def format(self, args):
-        """Return the text with arguments inserted.
-
-        :param args: sequence of str
-        """
+    def format(self, args: abc.Sequence[str]) -> str:
+        """Return the text with arguments inserted."""
         # Split first, so that a %1 in an argument is not replaced.
         first, *parts = self.text.split('%')
         return first + ''.join(args[int(part[0]) - 1] + part[1:]
@@ -206,13 +208,10 @@ ACCOUNT_DELETED = Message(
     about='An account was deleted.', arguments=_ACCOUNT_ARGUMENTS)
 
 
-def registry():
-    """Return the registry of our own messages.
-
-    :returns: dict, a MessageRegistry resource
-    """
-    own = [found for found in globals().values()
-           if isinstance(found, Message) and found.registry == _OWN]
+def registry() -> objects.Json:
+    """Return our own messages as a MessageRegistry resource."""
+    own = [message for message in globals().values()
+           if isinstance(message, Message) and message.registry == _OWN]
     return {
         '@odata.type': '#MessageRegistry.v1_6_2.MessageRegistry',
         'Id': f'{PREFIX}.{VERSION}',
@@ -227,8 +226,8 @@ def registry():
     }
 
 
-def _entry(message):
-    entry = {
+def _entry(message: Message) -> objects.Json:
+    entry: objects.Json = {
         'Description': message.about,
         'LongDescription': message.about,
         'Message': message.text,

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import fcntl
 import ipaddress
 import pathlib
 import socket
 import struct
+import typing
 
 _PROC = pathlib.Path('/proc/net')
 _SYS = pathlib.Path('/sys/class/net')
@@ -19,6 +21,7 @@ _IFREQ = 40
 
 _NO_ADDRESS, _NO_MAC = bytes(4), bytes(6)
 
+_Address: typing.TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # Flags of if_inet6 (linux/if_addr.h), and its scope link-local.
 _DAD_FAILED, _DEPRECATED, _TENTATIVE = 0x08, 0x20, 0x40
@@ -51,7 +54,6 @@ class Interface:
     :param gateway: default gateway, 4 bytes
     :param gateway_mac: its MAC address, if the host has resolved it, 6 bytes
     :param name: of the interface, such as ``eth0``; '' if it is not known
-    :param ipv6: tuple of `Ipv6Address`
     :param mtu: bytes; 0 if it is not known
     """
 
@@ -61,18 +63,17 @@ class Interface:
     gateway: bytes = _NO_ADDRESS
     gateway_mac: bytes = _NO_MAC
     name: str = ''
-    ipv6: tuple = ()
+    ipv6: tuple[Ipv6Address, ...] = ()
     mtu: int = 0
 
 
-def towards(client):
+def towards(client: tuple[typing.Any, ...]) -> Interface:
     """Find the interface that packets to a client leave by.
 
     :param client: socket address
-    :returns: `Interface`
     """
-    host = ipaddress.ip_address(client[0].partition('%')[0])
-    if host.version == 6 and host.ipv4_mapped:
+    host: _Address = ipaddress.ip_address(client[0].partition('%')[0])
+    if isinstance(host, ipaddress.IPv6Address) and host.ipv4_mapped:
         client, host = (str(host.ipv4_mapped), client[1]), host.ipv4_mapped
     family = socket.AF_INET if host.version == 4 else socket.AF_INET6
     try:
@@ -86,9 +87,9 @@ def towards(client):
         return Interface()
 
 
-def _with_address(local):
+def _with_address(local: _Address) -> Interface:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        if local.version == 6:
+        if isinstance(local, ipaddress.IPv6Address):
             name = _ipv6_interface(local)
         else:
             name = next((name for _index, name in socket.if_nameindex()
@@ -106,8 +107,8 @@ def _with_address(local):
             int(_attribute(name, 'mtu') or 0))
 
 
-def _ioctl(sock, request, name):
-    """:returns: the IPv4 address of a struct ifreq, or None"""
+def _ioctl(sock: socket.socket, request: int, name: str) -> bytes | None:
+    """Return the IPv4 address of a struct ifreq."""
     try:
         answer = fcntl.ioctl(
             sock, request, name.encode().ljust(_IFREQ, b'\0'))
@@ -116,14 +117,14 @@ def _ioctl(sock, request, name):
     return answer[20:24]
 
 
-def _ipv6_interface(address):
+def _ipv6_interface(address: ipaddress.IPv6Address) -> str | None:
     for line in _lines(_PROC / 'if_inet6'):
         if line[0] == address.packed.hex():
             return line[-1]
     return None
 
 
-def _ipv6_addresses(name):
+def _ipv6_addresses(name: str) -> abc.Iterator[Ipv6Address]:
     for line in _lines(_PROC / 'if_inet6'):
         if line[-1] != name:
             continue
@@ -136,7 +137,7 @@ def _ipv6_addresses(name):
             else 'Deprecated' if flags & _DEPRECATED else 'Preferred')
 
 
-def _gateway(name):
+def _gateway(name: str) -> bytes:
     """Read the default gateway from /proc/net/route."""
     for line in _lines(_PROC / 'route'):
         if line[:2] == [name, '00000000']:
@@ -145,7 +146,7 @@ def _gateway(name):
     return _NO_ADDRESS
 
 
-def _neighbour(address):
+def _neighbour(address: bytes) -> bytes:
     """Read a MAC address from the ARP cache."""
     text = str(ipaddress.IPv4Address(address))
     for line in _lines(_PROC / 'arp'):
@@ -154,23 +155,23 @@ def _neighbour(address):
     return _NO_MAC
 
 
-def _attribute(name, attribute):
+def _attribute(name: str, attribute: str) -> str:
     try:
         return (_SYS / name / attribute).read_text().strip()
     except OSError:
         return ''
 
 
-def _parse_mac(text):
+def _parse_mac(text: str) -> bytes:
     try:
-        found = bytes.fromhex(text.replace(':', ''))
+        address = bytes.fromhex(text.replace(':', ''))
     except ValueError:
         return _NO_MAC
-    return found if len(found) == len(_NO_MAC) else _NO_MAC
+    return address if len(address) == len(_NO_MAC) else _NO_MAC
 
 
-def _lines(path):
-    """:returns: the lines of a file, each as a list of words"""
+def _lines(path: pathlib.Path) -> list[list[str]]:
+    """Return the words of each line of a file."""
     try:
         return [line.split() for line in path.read_text().splitlines()
                 if line.strip()]

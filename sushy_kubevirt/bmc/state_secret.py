@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections import abc
 import copy
 import hashlib
 import json
@@ -25,12 +26,18 @@ import logging
 import math
 import threading
 import time
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import object_cache
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.kube import watcher
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.machine import cluster
 
 LOG = logging.getLogger(__name__)
 
@@ -50,7 +57,7 @@ MAX_AGE_SECONDS = 30
 RETRY_SECONDS = 2
 
 # Shared, so that callers recognize an absent section as unchanged.
-_EMPTY = {}
+_EMPTY: objects.Json = {}
 
 #: Largest number of bytes of a section, as stored (base64 has a third more
 #: than what it stands for), so that no section takes the room of another.
@@ -75,48 +82,59 @@ def name(vm: str) -> str:
     return vm[:_LONGEST_NAME - len(suffix)].rstrip('-.') + suffix
 
 
-def location(cluster, configured=None, shared: bool = False):
+def location(cluster: cluster.Cluster, configured: str | None = None,
+             shared: bool = False) -> objects.ObjectKey:
     """Return namespace and name of the Secret.
 
-    :param cluster: a `cluster.Cluster`
     :param configured: 'namespace/name' from the configuration, or None
     :param shared: whether a cluster of one VM uses the Secret of an emulator
         that serves several
-    :returns: (namespace, name)
     """
     if configured:
-        return tuple(configured.split('/', 1))
+        return objects.ObjectKey(*configured.split('/', 1))
     if cluster.vm and not shared:
-        return cluster.vm[0], name(cluster.vm[1])
-    return cluster.default_namespace, NAME
+        return objects.ObjectKey(cluster.vm.namespace, name(cluster.vm.name))
+    return objects.ObjectKey(cluster.default_namespace, NAME)
+
+
+class Messages(typing.Protocol):
+    """Tells other workers, as `worker_messages.WorkerMessages` does."""
+
+    def subscribe(self, topic: str,
+                  callback: abc.Callable[[objects.Json], None]) -> None:
+        """Register a function for the messages of a topic."""
+
+    def publish(self, topic: str, message: objects.Json) -> None:
+        """Send a message."""
 
 
 class StateSecret:
     """The Secret. Thread-safe.
 
-    :param cluster: a `cluster.Cluster`. If it is restricted to one VM, the
-        VM is made the owner of the Secret, so that they are deleted together.
-    :param where: (namespace, name) of the Secret
-    :param messages: a `worker_messages.WorkerMessages`; None for a process
-        without other workers
+    :param cluster: if it is restricted to one VM, the VM is made the owner of
+        the Secret, so that they are deleted together
+    :param key: of the Secret
+    :param messages: None for a process without other workers
     :param shared: whether it has the state of several VMs, and no owner, even
         if the cluster is restricted to one
     """
 
-    def __init__(self, cluster, where, messages=None,
+    def __init__(self, cluster: cluster.Cluster, key: objects.ObjectKey,
+                 messages: Messages | None = None,
                  shared: bool = False) -> None:
         self._cluster = cluster
         self._shared = shared
-        self._where = where
+        self._key = key
         self._messages = messages
-        self._callbacks = []
+        self._callbacks: list[abc.Callable[[], None]] = []
         self._warned = False
         self._lock = threading.Lock()
         self._refreshing = False
         self._refresh_again = False
-        self._cache = self._version = None
-        self._cached_at = self._refreshed_at = self._retry_at = 0
-        self._watcher = None
+        self._cache: dict[str, objects.Json] | None = None
+        self._version: int | None = None
+        self._cached_at = self._refreshed_at = self._retry_at = 0.0
+        self._watcher: watcher.Watcher[objects.Json] | None = None
         if messages is not None:
             messages.subscribe(_TOPIC, self._on_published)
 
@@ -125,10 +143,11 @@ class StateSecret:
         with self._lock:
             if self._watcher is not None:
                 return
+            namespace, name = self._key
             self._watcher = watcher.Watcher(
                 self._cluster.client, self._cluster.options,
-                api_resources.SECRET, self._where[0], '',
-                f'metadata.name={self._where[1]}', self)
+                api_resources.SECRET, namespace, '', f'metadata.name={name}',
+                self)
         self._watcher.start()
 
     def close(self) -> None:
@@ -137,28 +156,27 @@ class StateSecret:
             self._watcher.stop()
 
     def __str__(self) -> str:
-        namespace, name = self._where
-        return f'Secret {namespace}/{name}'
+        return f"Secret {'/'.join(self._key)}"
 
     # Reading
 
-    def read(self, section, fresh: bool = False):
+    def read(self, section: str, fresh: bool = False) -> objects.Json:
         """Return a section; call the API if it is not cached.
 
         :param section: its name
         :param fresh: whether to call the API even if it is cached
-        :returns: dict, {} if absent; shared, must not be modified
+        :returns: {} if absent; shared, must not be modified
         :raises: `errors.MachineError` if the API call fails
         """
         if fresh or self._cache is None:
             self._read()
         return self.cached(section)
 
-    def cached(self, section):
+    def cached(self, section: str) -> objects.Json:
         """Return a section from the cache, without blocking or failing.
 
         :param section: its name
-        :returns: dict, {} if absent or not cached yet; shared, must not be
+        :returns: {} if absent or not cached yet; shared, must not be
             modified; the same object until it changes
         """
         if not self._watched and (self._cache is None or time.monotonic()
@@ -179,7 +197,7 @@ class StateSecret:
                 and writes.latest(str(self)) > (self._version or 0)):
             self.refresh(0, trust_watch=False)
 
-    def refresh(self, max_age, trust_watch: bool = True) -> None:
+    def refresh(self, max_age: float, trust_watch: bool = True) -> None:
         """Read the Secret unless the cache is up to date; does not fail.
 
         :param max_age: seconds after which the cache is outdated
@@ -197,7 +215,7 @@ class StateSecret:
             self._retry_at = time.monotonic() + RETRY_SECONDS
 
     @property
-    def _watched(self):
+    def _watched(self) -> bool:
         """Whether a watch keeps the cache up to date, or is about to."""
         source = self._watcher
         if source is None or source.error is not None:
@@ -205,24 +223,24 @@ class StateSecret:
         since = source.broken_since
         return since is None or time.monotonic() - since < MAX_AGE_SECONDS
 
-    def subscribe(self, callback) -> None:
+    def subscribe(self, callback: abc.Callable[[], None]) -> None:
         """Register a function to be called after the cache has changed.
 
-        :param callback: function without parameters; called in any thread
+        :param callback: called in any thread
         """
         self._callbacks.append(callback)
 
     # Writing
 
-    def update(self, section, edit):
+    def update(self, section: str, edit: abc.Callable[[objects.Json], object]
+               ) -> objects.Json:
         """Change a section; retried when another writer was faster.
 
         :param section: its name, of letters, digits, ``-``, ``_`` and ``.``
-        :param edit: function that receives the section, a dict, and modifies
-            it. It may be called several times, also with its own earlier
-            changes, when the response to a write was lost.
-        :returns: dict, the section after the change; shared, must not be
-            modified
+        :param edit: function that receives the section and modifies it. It may
+            be called several times, also with its own earlier changes, when
+            the response to a write was lost.
+        :returns: the section after the change; shared, must not be modified
         :raises: `errors.MachineError`, and exceptions of ``edit``
         """
         secret, changed = retry.run(
@@ -231,11 +249,12 @@ class StateSecret:
             lambda seconds: self._shown(section, edit, seconds))
         if secret is not None:
             self._store(secret, time.monotonic(), in_order=False)
-        if changed:
-            self._announce(secret['metadata']['resourceVersion'])
+            if changed:
+                self._announce(secret['metadata']['resourceVersion'])
         return self.cached(section)
 
-    def _shown(self, section, edit, seconds):
+    def _shown(self, section: str, edit: abc.Callable[[objects.Json], object],
+               seconds: float) -> tuple[tuple[None, bool]] | None:
         """Wait, and return what `_update` would if the watch shows the edit.
 
         :returns: ((None, False),), or None if it does not show
@@ -248,15 +267,16 @@ class StateSecret:
         edit(after)
         return ((None, False),) if after == before else None
 
-    def _announce(self, version) -> None:
+    def _announce(self, version: str) -> None:
         """Tell the other workers about a write."""
         if self._cluster.recent_writes is not None:
             self._cluster.recent_writes.record(str(self), version)
         if self._messages is not None:
             self._messages.publish(_TOPIC, {'version': version})
 
-    def _update(self, section, edit):
-        """Try `update` once. :returns: (the Secret, whether it changed)"""
+    def _update(self, section: str, edit: abc.Callable[[objects.Json], object]
+                ) -> tuple[objects.Json | None, bool]:
+        """Try `update` once. :returns: the Secret, whether it changed"""
         owner = self._owner()
         requested_at = time.monotonic()
         secret = self._get()
@@ -279,27 +299,23 @@ class StateSecret:
             return self._create(data, owner), True
         return self._patch(secret, data, owner), True
 
-    def _create(self, data, owner):
-        namespace, name = self._where
-        metadata = {'name': name, 'namespace': namespace, 'labels': {
-            'app.kubernetes.io/managed-by': MANAGER}}
+    def _create(self, data: dict[str, str],
+                owner: objects.OwnerReference | None) -> objects.Json:
+        namespace, name = self._key
+        metadata: objects.ObjectMeta = {
+            'name': name, 'namespace': namespace, 'labels': {
+                'app.kubernetes.io/managed-by': MANAGER}}
         if owner:
             metadata['ownerReferences'] = [owner]
         try:
             return self._cluster.client.create(
-                api_resources.SECRET,
-                namespace,
-                {
+                api_resources.SECRET, namespace, {
                     'apiVersion': api_resources.SECRET.api_version,
-                    'kind': api_resources.SECRET.kind,
-                    'type': 'Opaque',
-                    'metadata': metadata,
-                    'data': data,
-                },
-            )
+                    'kind': api_resources.SECRET.kind, 'type': 'Opaque',
+                    'metadata': metadata, 'data': data})
         except errors.AccessDenied as e:
             try:
-                self._cluster.client.get(api_resources.SECRET, *self._where)
+                self._cluster.client.get(api_resources.SECRET, *self._key)
             except errors.ObjectNotFound:
                 pass
             else:
@@ -311,8 +327,9 @@ class StateSecret:
                 f'{self} does not exist, and this account may not create '
                 f'it: create a Secret of type Opaque ({e})') from None
 
-    def _patch(self, secret, data, owner):
-        operations = [
+    def _patch(self, secret: objects.Json, data: dict[str, str],
+               owner: objects.OwnerReference | None) -> objects.Json:
+        operations: objects.JsonPatch = [
             {'op': 'test', 'path': '/metadata/resourceVersion',
              'value': secret['metadata']['resourceVersion']},
             {'op': 'add', 'path': '/data', 'value': data}]
@@ -321,17 +338,16 @@ class StateSecret:
                                'path': '/metadata/ownerReferences'})
         try:
             return self._cluster.client.patch(
-                api_resources.SECRET, *self._where, operations
-            )
+                api_resources.SECRET, *self._key, operations)
         except errors.ObjectNotFound as e:
             raise errors.Conflict(str(e)) from None
 
     # Access to the Secret, and the cache
 
-    def _owner(self):
+    def _owner(self) -> objects.OwnerReference | None:
         """Return the owner reference for the Secret.
 
-        :returns: dict; None if the Secret has the state of several VMs
+        :returns: None if the Secret has the state of several VMs
         :raises: `errors.MachineNotFound`
         """
         if self._shared or not self._cluster.vm:
@@ -341,10 +357,10 @@ class StateSecret:
                 'kind': api_resources.VM.kind, 'name': machine.name,
                 'uid': machine.uid}
 
-    def _get(self):
-        """Return dict, the Secret; None if absent or not readable."""
+    def _get(self) -> objects.Json | None:
+        """Return the Secret; None if absent or not readable."""
         try:
-            return self._cluster.client.get(api_resources.SECRET, *self._where)
+            return self._cluster.client.get(api_resources.SECRET, *self._key)
         except errors.ObjectNotFound:
             return None
         except errors.AccessDenied as e:
@@ -356,18 +372,19 @@ class StateSecret:
                             'stored: %s', e)
             return None
 
-    def _sections(self, secret, owner):
+    def _sections(self, secret: objects.Json | None,
+                  owner: objects.OwnerReference | None
+                  ) -> dict[str, objects.Json]:
         """Decode a Secret.
 
-        :param secret: dict or None
-        :param owner: dict, see `_owner`
-        :returns: dict of section name to dict
+        :param owner: see `_owner`
+        :returns: sections by name
         """
         if secret is None:
             return {}
         owners = secret['metadata'].get('ownerReferences') or ()
-        if owner and not any(each.get('uid') == owner['uid']
-                             for each in owners):
+        if owner and not any(reference.get('uid') == owner['uid']
+                             for reference in owners):
             # It belongs to a deleted VM of the same name.
             return {}
         return {name: _decode(text, name, self)
@@ -379,16 +396,18 @@ class StateSecret:
 
     # The watch; called by `watcher.Watcher`
 
-    def take_list(self, source, pages):
-        """Cache what a list has found. :returns: its resourceVersion"""
+    def take_list(self, source: watcher.Watcher[objects.Json],
+                  pages: abc.Iterator[client.Page[objects.Json]]) -> str:
+        """Cache the Secret of a list. :returns: the list's version"""
         requested_at = time.monotonic()
-        found, version = None, None
+        secret, version = None, ''
         for items, version in pages:
-            found = next(iter(items), found)
-        self._store(found, requested_at)
+            secret = next(iter(items), secret)
+        self._store(secret, requested_at)
         return version
 
-    def event(self, source, kind, secret) -> None:
+    def event(self, source: watcher.Watcher[objects.Json], kind: str,
+              secret: objects.Json) -> None:
         """Cache what a watch event shows."""
         self._store(None if kind == 'DELETED' else secret, time.monotonic(),
                     in_order=False)
@@ -396,16 +415,17 @@ class StateSecret:
     def changed(self) -> None:
         """Stop a watch that the API denies."""
         source = self._watcher
-        if isinstance(source.error, errors.AccessDenied):
+        if source is not None and isinstance(source.error,
+                                             errors.AccessDenied):
             LOG.warning('%s is read every %d s while it is in use, as this '
                         'account may not list and watch it', self,
                         MAX_AGE_SECONDS)
             source.stop()
 
-    def _store(self, secret, requested_at, in_order: bool = True) -> None:
+    def _store(self, secret: objects.Json | None, requested_at: float,
+               in_order: bool = True) -> None:
         """Cache a Secret unless a later state is cached already.
 
-        :param secret: dict or None
         :param requested_at: time (`time.monotonic`) of the request
         :param in_order: False for responses to writes and for events, which
             may arrive after those of later writes
@@ -415,8 +435,8 @@ class StateSecret:
         except errors.MachineNotFound:
             secret = owner = None
         sections = self._sections(secret, owner)
-        version = secret and object_cache.version_number(
-            secret['metadata'].get('resourceVersion'))
+        version = object_cache.version_number(
+            secret['metadata'].get('resourceVersion')) if secret else None
         with self._lock:
             # An event that arrived since the request may be one of an older
             # state than the response.
@@ -434,7 +454,7 @@ class StateSecret:
             for callback in tuple(self._callbacks):
                 callback()
 
-    def _on_published(self, message) -> None:
+    def _on_published(self, message: objects.Json) -> None:
         """Refresh the cache after another worker wrote the Secret."""
         self._refresh_in_thread(again=True)
 
@@ -469,12 +489,12 @@ class StateSecret:
                     return
 
 
-def _encode(section):
+def _encode(section: objects.Json) -> str:
     text = json.dumps(section, separators=(',', ':'), sort_keys=True)
     return base64.b64encode(text.encode()).decode()
 
 
-def _decode(text, name, state):
+def _decode(text: str, name: str, state: StateSecret) -> objects.Json:
     try:
         section = json.loads(base64.b64decode(text))
     except (binascii.Error, ValueError, RecursionError):

@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import argparse
+from collections import abc
 from importlib import metadata
 import sys
+import typing
 
 from cliff import app
+from cliff import command
 from cliff import commandmanager
 
 from sushy_kubevirt.cluster.commands import apply
@@ -22,7 +26,7 @@ from sushy_kubevirt.cluster.commands import teardown
 
 NAME = 'sushy-kubevirt-cluster'
 
-COMMANDS = {
+COMMANDS: dict[str, type[command.Command]] = {
     'plan': plan.Plan, 'apply': apply.Apply, 'enrol': enrol.Enrol,
     'deploy': deploy.Deploy, 'show': show.Show,
     'inventory': inventory.Inventory, 'switch': switch.Switch,
@@ -37,8 +41,8 @@ class Application(app.App):
 
     def __init__(self) -> None:
         manager = commandmanager.CommandManager(None)
-        for name, one in COMMANDS.items():
-            manager.add_command(name, one)
+        for name, class_ in COMMANDS.items():
+            manager.add_command(name, class_)
         super().__init__(
             'Declare virtual bare metal for OpenStack in a file, and make '
             'KubeVirt VMs with BMCs, Ironic nodes and Nova flavors of it.',
@@ -46,8 +50,10 @@ class Application(app.App):
             # So that "plan --help" is not the help of all.
             deferred_help=True)
 
-    def build_option_parser(self, description, version,
-                            argparse_kwargs=None):
+    def build_option_parser(
+            self, description: str | None, version: str | None,
+            argparse_kwargs: dict[str, typing.Any] | None = None,
+    ) -> argparse.ArgumentParser:
         """See `cliff.app.App`."""
         parser = super().build_option_parser(
             description, version, argparse_kwargs)
@@ -55,10 +61,10 @@ class Application(app.App):
         return parser
 
 
-def main(arguments=None):
+def main(arguments: abc.Sequence[str] | None = None) -> int:
     """Run a command.
 
-    :param arguments: list of words, without the program's name; None for
+    :param arguments: without the program's name; None for
         those of the process
     :returns: exit status, see `status`
     """

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 import logging
 import os
 import sys
@@ -17,10 +18,10 @@ from sushy_kubevirt.operator import process
 LOG = logging.getLogger(__name__)
 
 
-def main(arguments=None):
+def main(arguments: abc.Sequence[str] | None = None) -> int:
     """Run the operator until SIGTERM or SIGINT, or a subcommand.
 
-    :param arguments: list of words, without the program's name; None for
+    :param arguments: without the program's name; None for
         those of the process
     :returns: exit status: 0 after SIGTERM or SIGINT, else 1; see also
         `diagnose.command`

@@ -185,6 +185,7 @@ class VirtualMachineInstanceStatus(typing.TypedDict, total=False):
     machine: Json
     memory: Json
     phaseTransitionTimestamps: list[Json]
+    activePods: dict[str, str]          # node by uid
 
 
 class VirtualMachineInstance(Object, total=False):

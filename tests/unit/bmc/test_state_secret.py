@@ -11,10 +11,11 @@ from oslotest import base
 
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.redfish.services import written_versions
 
-VM = ('default', 'vm-a')
+VM = objects.ObjectKey('default', 'vm-a')
 
 
 class Client:
@@ -77,7 +78,7 @@ class Client:
 
 
 class Machine:
-    name = VM[1]
+    name = VM.name
     uid = 'uid-1'
 
 

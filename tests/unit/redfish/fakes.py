@@ -14,6 +14,7 @@ from sushy_tools.emulator import main
 from sushy_kubevirt.emulator import plugin
 from sushy_kubevirt.emulator import system_driver
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_options
 from sushy_kubevirt.machine import boot_order
@@ -377,7 +378,7 @@ def application(test, machines, **config):
     app.config.update({'SUSHY_EMULATOR_STATE_DIR': state.name,
                        plugin.DRIVER: 'kubevirt', **config})
     vm = config.get('SUSHY_EMULATOR_KUBEVIRT_VM')
-    machines.vm = tuple(vm.split('/')) if vm else None
+    machines.vm = objects.ObjectKey(*vm.split('/')) if vm else None
     app.sushy_kubevirt.use(
         system_driver.KubeVirtDriver.initialize(app.config, app.logger)(
             machines
