@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import typing
+
 import flask
 
 from sushy_kubevirt.bmc import accounts
@@ -13,6 +15,9 @@ from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import manager_accounts
 from sushy_kubevirt.redfish.services import account_files
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.redfish.services import service_context
 
 ROOT = '/redfish/v1/AccountService'
 ACCOUNTS = manager_accounts.ACCOUNTS
@@ -30,7 +35,7 @@ _ROLE = payload.read_only(
     'AssignedPrivileges', 'OemPrivileges')
 
 
-def service():
+def service() -> flask.Response:
     """GET, PATCH /redfish/v1/AccountService
 
     ServiceEnabled is false if no accounts are configured; no login is
@@ -65,7 +70,7 @@ def service():
     return responses.resource(body)
 
 
-def _description(services):
+def _description(services: service_context.Services) -> str:
     if not services.login.required:
         return 'No accounts are configured: no login is required'
     if services.accounts is None:
@@ -73,14 +78,14 @@ def _description(services):
     return 'Accounts of this service'
 
 
-def roles():
+def roles() -> flask.Response:
     """GET /redfish/v1/AccountService/Roles"""
     return responses.collection(
         'RoleCollection', 'Roles', ROLES,
         [f'{ROLES}/{name}' for name in account_files.ROLES])
 
 
-def role(role_id):
+def role(role_id: str) -> flask.Response:
     """GET, PATCH /redfish/v1/AccountService/Roles/<role_id>"""
     if role_id not in account_files.ROLES:
         raise error_responses.resource_not_found('Role', role_id)

@@ -10,6 +10,7 @@ below ``Bios``, the standard's path, and ``BIOS``, sushy-emulator's.
 from __future__ import annotations
 
 import math
+import typing
 
 import flask
 
@@ -23,6 +24,9 @@ from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import resource_paths
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import machine
+
 REGISTRY = 'BiosAttributeRegistryKubeVirt'
 
 _VERSION = '1.0.0'
@@ -33,7 +37,7 @@ _ON_RESET = 'OnReset'
 _APPLY_TIME = '@Redfish.SettingsApplyTime'
 
 
-def _is_primitive(value):
+def _is_primitive(value: typing.Any) -> bool:
     # Bios_v1.xml: attributes are of primitive types. Python's parser accepts
     # NaN and Infinity, which are not JSON.
     if isinstance(value, float):
@@ -41,7 +45,7 @@ def _is_primitive(value):
     return value is None or isinstance(value, (str, bool, int))
 
 
-def bios_resource(machine):
+def bios_resource(machine: machine.Machine) -> flask.Response:
     """GET …/Bios: the attributes of the running boot
 
     While the system is off, those of the next boot.
@@ -60,10 +64,10 @@ def bios_resource(machine):
     })
 
 
-def _settings(machine, here):
+def _settings(machine: machine.Machine, here: str) -> responses.Json:
     # The optional ETag is left out: sushy sends it as If-Match with PATCH of
     # the settings object, which has a different ETag.
-    found = {
+    body: responses.Json = {
         '@odata.type': '#Settings.v1_3_5.Settings',
         'SettingsObject': responses.link(here + '/Settings'),
         'SupportedApplyTimes': [_ON_RESET],
@@ -71,11 +75,11 @@ def _settings(machine, here):
     started = machine.inventory().started
     if started:
         # The settings were applied when the VMI was created.
-        found.update(Time=started, Messages=[messages.message('Success')])
-    return found
+        body.update(Time=started, Messages=[messages.message('Success')])
+    return body
 
 
-def bios_settings(machine):
+def bios_settings(machine: machine.Machine) -> flask.Response:
     """GET, PATCH …/Bios/Settings: the attributes of the next boot"""
     if flask.request.method == 'PATCH':
         return _patch_bios(machine)
@@ -89,24 +93,25 @@ def bios_settings(machine):
     })
 
 
-def _patch_bios(machine):
+def _patch_bios(machine: machine.Machine) -> flask.Response:
     given = payload.body()
     values = given.get('Attributes')
-    found = _apply_time(given.get(_APPLY_TIME))
-    found += [messages.message('PropertyUnknown', name, related=['#/' + name])
-              for name in given
-              if name != 'Attributes' and not payload.is_annotation(name)]
+    problems = _apply_time(given.get(_APPLY_TIME))
+    problems += [
+        messages.message('PropertyUnknown', name, related=['#/' + name])
+        for name in given
+        if name != 'Attributes' and not payload.is_annotation(name)]
     if 'Attributes' not in given:
-        found.append(messages.message('PropertyMissing', 'Attributes'))
+        problems.append(messages.message('PropertyMissing', 'Attributes'))
     elif not isinstance(values, dict):
-        found.append(messages.message(
+        problems.append(messages.message(
             'PropertyValueTypeError', values, 'Attributes',
             related=['#/Attributes']))
     else:
-        found += [entry for name, value in values.items()
-                  for entry in _attribute(machine, name, value)]
-    if found:
-        raise error_responses.RedfishError(400, *found)
+        problems += [entry for name, value in values.items()
+                     for entry in _attribute(machine, name, value)]
+    if problems:
+        raise error_responses.RedfishError(400, *problems)
     if not values:
         raise error_responses.RedfishError(400, messages.message(
             'NoOperation', detail='Attributes is empty.'))
@@ -124,11 +129,11 @@ def _patch_bios(machine):
     return responses.no_content()
 
 
-def _apply_time(given):
+def _apply_time(given: typing.Any) -> list[messages.Message]:
     """Validate @Redfish.SettingsApplyTime.
 
-    :param given: its value, or None
-    :returns: list of error messages, empty if it is valid
+    :param given: its value
+    :returns: error messages, none if it is valid
     """
     if given is None:
         return []
@@ -145,12 +150,13 @@ def _apply_time(given):
     return []
 
 
-def _attribute(machine, name, value):
+def _attribute(machine: machine.Machine, name: str, value: typing.Any
+               ) -> list[messages.Message]:
     """Validate a new value of an attribute.
 
     :param name: name of the attribute
     :param value: requested value
-    :returns: list of error messages, empty if it is valid
+    :returns: error messages, none if it is valid
     """
     where = '#/Attributes/' + name
     for attribute in bios.VM_ATTRIBUTES:
@@ -173,7 +179,7 @@ def _attribute(machine, name, value):
     return []
 
 
-def reset_bios(machine):
+def reset_bios(machine: machine.Machine) -> flask.Response:
     """POST …/Bios/Actions/Bios.ResetBios
 
     Removes the attributes stored for clients. The attributes of the VM have
@@ -186,7 +192,7 @@ def reset_bios(machine):
     return responses.no_content()
 
 
-def secure_boot(machine):
+def secure_boot(machine: machine.Machine) -> flask.Response:
     """GET, PATCH …/SecureBoot
 
     SecureBootEnable applies to the next boot, SecureBootCurrentBoot to the
@@ -213,7 +219,7 @@ def secure_boot(machine):
     return responses.resource(body)
 
 
-def _patch_secure_boot(machine):
+def _patch_secure_boot(machine: machine.Machine) -> flask.Response:
     values = payload.properties({
         'SecureBootEnable': bool,
         **payload.read_only('Id', 'Name', 'SecureBootCurrentBoot',
@@ -228,11 +234,8 @@ def _patch_secure_boot(machine):
 
 # Attribute registry
 
-def registry():
-    """Build the attribute registry, which has the attributes of the VM.
-
-    :returns: dict
-    """
+def registry() -> responses.Json:
+    """Build the attribute registry, which has the attributes of the VM."""
     return {
         '@odata.type': '#AttributeRegistry.v1_3_8.AttributeRegistry',
         'Id': f'{REGISTRY}.{_VERSION}',
@@ -251,7 +254,7 @@ def registry():
     }
 
 
-def _entry(attribute):
+def _entry(attribute: bios.VmAttribute) -> responses.Json:
     return {
         'AttributeName': attribute.name,
         'DisplayName': attribute.label,

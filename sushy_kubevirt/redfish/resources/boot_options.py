@@ -8,6 +8,8 @@ system.
 
 from __future__ import annotations
 
+import typing
+
 import flask
 
 from sushy_kubevirt.machine import boot
@@ -19,6 +21,12 @@ from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.resources import storage
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.machine import boot_options
+    from sushy_kubevirt.machine import machine
 
 _ENABLED = tuple(value.value for value in boot.Enabled)
 
@@ -33,26 +41,24 @@ _TITLES = {boot_order.Class.PXE: 'Network interface ',
 
 # Boot of the system
 
-def boot_property(machine, full):
+def boot_property(machine: machine.Machine, full: bool) -> responses.Json:
     """Build the property ``Boot`` of a system.
 
-    :param machine: the VM
     :param full: whether to include BootOptions and BootOrder
-    :returns: dict
     """
     state = machine.boot()
-    found = machine.boot_targets()
-    body = {
+    supported = machine.boot_targets()
+    body: responses.Json = {
         'BootSourceOverrideEnabled': state.enabled.value,
         'BootSourceOverrideEnabled@Redfish.AllowableValues': list(_ENABLED),
         'BootSourceOverrideTarget': state.target.value,
         'BootSourceOverrideTarget@Redfish.AllowableValues':
-            _targets(found),
+            _targets(supported),
         'BootSourceOverrideMode': state.mode.value,
         'BootSourceOverrideMode@Redfish.AllowableValues': [
             mode.value for mode in machine.boot_modes()],
     }
-    if boot.Target.UEFI_HTTP in found:
+    if boot.Target.UEFI_HTTP in supported:
         body['HttpBootUri'] = state.http_uri or None
     if full:
         body['BootOptions'] = responses.link(
@@ -61,28 +67,24 @@ def boot_property(machine, full):
     return body
 
 
-def targets(machine):
-    """List the values of BootSourceOverrideTarget that this VM supports.
-
-    :returns: list of str
-    """
+def targets(machine: machine.Machine) -> list[str]:
+    """List the values of BootSourceOverrideTarget that this VM supports."""
     return _targets(machine.boot_targets())
 
 
-def _targets(found):
+def _targets(supported: abc.Iterable[boot.Target]) -> list[str]:
     none = boot.Target.NONE
-    return [none.value] + [target.value for target in found
+    return [none.value] + [target.value for target in supported
                            if target is not none]
 
 
-def patch_shape(machine, full):
+def patch_shape(machine: machine.Machine, full: bool) -> payload.Shape:
     """Build the shape of ``Boot`` in a PATCH, see `payload.properties`.
 
     :param full: whether BootOrder can be set
-    :returns: dict
     """
     http = boot.Target.UEFI_HTTP in machine.boot_targets()
-    taken = {
+    taken: dict[str, typing.Any] = {
         'BootSourceOverrideTarget': tuple(targets(machine)),
         'BootSourceOverrideEnabled': _ENABLED,
         'BootSourceOverrideMode': tuple(
@@ -96,11 +98,10 @@ def patch_shape(machine, full):
     return taken
 
 
-def validate(machine, chosen):
+def validate(machine: machine.Machine, chosen: responses.Json) -> None:
     """Validate the constraints that the shape cannot express.
 
-    :param machine: the VM
-    :param chosen: ``Boot`` of a PATCH, dict
+    :param chosen: ``Boot`` of a PATCH
     :raises: `error_responses.RedfishError`, 400
     """
     enabled = chosen.get('BootSourceOverrideEnabled')
@@ -119,16 +120,16 @@ def validate(machine, chosen):
                 related=[f'#/Boot/BootOrder/{place}']))
 
 
-def settings(chosen):
+def settings(chosen: responses.Json) -> responses.Json:
     """Convert ``Boot`` of a PATCH to boot settings.
 
-    :param chosen: validated properties, dict
-    :returns: dict of the parameters of `boot.Change`
+    :param chosen: validated properties
+    :returns: parameters of `boot.Change`
     """
     target = chosen.get('BootSourceOverrideTarget')
     enabled = chosen.get('BootSourceOverrideEnabled')
     mode = chosen.get('BootSourceOverrideMode')
-    more = {}
+    more: responses.Json = {}
     if 'HttpBootUri' in chosen:
         more['http_uri'] = chosen['HttpBootUri'] or ''
     if 'BootOrder' in chosen:
@@ -138,11 +139,10 @@ def settings(chosen):
             'mode': boot.Mode(mode) if mode else None, **more}
 
 
-def log(machine, chosen) -> None:
+def log(machine: machine.Machine, chosen: responses.Json) -> None:
     """Log that ``Boot`` was changed.
 
-    :param machine: the VM
-    :param chosen: properties of the PATCH, dict
+    :param chosen: properties of the PATCH
     """
     flask.current_app.logger.info(
         'Boot of %s set to %s', machine.qualified_name,
@@ -153,7 +153,7 @@ def log(machine, chosen) -> None:
 
 # Boot options
 
-def collection(machine):
+def collection(machine: machine.Machine) -> flask.Response:
     """GET …/BootOptions"""
     return resource_paths.collection(
         'BootOption', 'Boot Options', resource_paths.system(
@@ -161,14 +161,14 @@ def collection(machine):
         [option.reference for option in machine.boot_options()])
 
 
-def resource(machine, reference):
+def resource(machine: machine.Machine, reference: str) -> flask.Response:
     """GET …/BootOptions/<reference>"""
     for option in machine.boot_options():
         if option.reference == reference:
             break
     else:
         raise error_responses.resource_not_found('BootOption', reference)
-    body = {
+    body: responses.Json = {
         '@odata.id': resource_paths.system(machine, 'BootOptions', reference),
         '@odata.type': '#BootOption.v1_0_5.BootOption',
         'Id': reference,
@@ -185,10 +185,11 @@ def resource(machine, reference):
     return responses.resource(body)
 
 
-def _device(machine, option):
+def _device(machine: machine.Machine, option: boot_options.Option
+            ) -> str | None:
     """Return the path of the device of a boot option.
 
-    :returns: str; None while the running guest does not have the device
+    :returns: None while the running guest does not have the device
     """
     if option.device.list == 'interfaces':
         if option.name in [nic.name for nic in machine.inventory().nics]:
@@ -200,7 +201,7 @@ def _device(machine, option):
     return None
 
 
-def set_default_boot_order(machine):
+def set_default_boot_order(machine: machine.Machine) -> flask.Response:
     """POST …/Actions/ComputerSystem.SetDefaultBootOrder"""
     payload.parameters('ComputerSystem.SetDefaultBootOrder', {})
     machine.set_default_boot_order()

@@ -7,10 +7,12 @@ Image servers are verified against these certificates.
 from __future__ import annotations
 
 import re
+import typing
 
 import flask
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
@@ -19,6 +21,12 @@ from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.protocol import system_access
 from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.resources import virtual_media
+
+if typing.TYPE_CHECKING:
+    from cryptography import x509
+
+    from sushy_kubevirt.machine import machine
+    from sushy_kubevirt.machine import media
 
 SERVICE = '/redfish/v1/CertificateService'
 
@@ -40,11 +48,11 @@ _NAMES = {'commonName': 'CommonName', 'organizationName': 'Organization',
 
 # Reading a certificate
 
-def _parse_pem(text):
+def _parse_pem(text: str) -> tuple[str, x509.Certificate]:
     """Parse one certificate.
 
     :param text: PEM; text before and after the certificate is ignored
-    :returns: (PEM of the certificate alone, `cryptography` certificate)
+    :returns: PEM of the certificate alone, and what it contains
     :raises: `ValueError`, with a sentence for the client
     """
     # Imported on demand: it takes 8 MiB, and few processes need it.
@@ -55,34 +63,34 @@ def _parse_pem(text):
         raise ValueError('It contains a private key; send the certificate '
                          'only.')
     try:
-        found = x509.load_pem_x509_certificates(text.encode())
+        certificates = x509.load_pem_x509_certificates(text.encode())
     except ValueError:
         raise ValueError('It is not a certificate in PEM.') from None
-    if len(found) != 1:
-        raise ValueError(f'It contains {len(found)} certificates; send one '
-                         'at a time.')
-    pem = found[0].public_bytes(serialization.Encoding.PEM).decode()
-    return pem, found[0]
+    if len(certificates) != 1:
+        raise ValueError(f'It contains {len(certificates)} certificates; send '
+                         'one at a time.')
+    pem = certificates[0].public_bytes(serialization.Encoding.PEM).decode()
+    return pem, certificates[0]
 
 
-def _identifier(name):
+def _identifier(name: x509.Name) -> dict[str, str]:
     """Convert a subject or issuer to Redfish's Identifier.
 
-    :param name: `cryptography.x509.Name`
-    :returns: dict; of repeated attributes it has the first
+    :returns: of repeated attributes it has the first
     """
-    found = {}
+    identifier: dict[str, str] = {}
     for attribute in name:
         known = _NAMES.get(attribute.oid._name)
         if known and isinstance(attribute.value, str):
-            found.setdefault(known, attribute.value)
-    return found
+            identifier.setdefault(known, attribute.value)
+    return identifier
 
 
-def _certificate_string(values, action=None):
+def _certificate_string(values: responses.Json, action: str | None = None
+                        ) -> str:
     """Read the certificate from a request.
 
-    :param values: dict with CertificateString
+    :param values: properties or parameters with CertificateString
     :param action: name of the action that it is a parameter of; None for a
         property
     :returns: PEM
@@ -105,24 +113,25 @@ def _certificate_string(values, action=None):
 
 # Certificates of a device
 
-def collection(machine, device):
+def collection(machine: machine.Machine, device: str) -> flask.Response:
     """GET, POST …/VirtualMedia/<device>/Certificates
 
     POST adds a certificate, which is used from the next insert on.
     """
-    found = virtual_media.find(machine, device)
-    here = virtual_media.path(machine, found.id, 'Certificates')
+    media_device = virtual_media.find(machine, device)
+    here = virtual_media.path(machine, media_device.id, 'Certificates')
     if flask.request.method == 'POST':
-        return _add(machine, found, here)
+        return _add(machine, media_device, here)
     answer = responses.collection(
         'CertificateCollection', 'Certificate Collection', here,
-        [f'{here}/{one.id}'
-         for one in machine.media_certificates(found.id)])
+        [f'{here}/{certificate.id}'
+         for certificate in machine.media_certificates(media_device.id)])
     answer.document['@Redfish.SupportedCertificates'] = [_PEM]
     return answer
 
 
-def _add(machine, device, here):
+def _add(machine: machine.Machine, device: media.Device, here: str
+         ) -> flask.Response:
     values = payload.properties({'CertificateString': str,
                                  'CertificateType': (_PEM,)})
     missing = [messages.message('PropertyMissing', name,
@@ -131,32 +140,37 @@ def _add(machine, device, here):
                if name not in values]
     if missing:
         raise error_responses.RedfishError(400, *missing)
-    made = machine.add_media_certificate(
+    added = machine.add_media_certificate(
         device.id, _certificate_string(values))
     flask.current_app.logger.info(
-        'Certificate %s of %s of %s added', made.id, device.id,
+        'Certificate %s of %s of %s added', added.id, device.id,
         machine.qualified_name)
-    return responses.created(_body(made, f'{here}/{made.id}'))
+    return responses.created(_body(added, f'{here}/{added.id}'))
 
 
-def _find(machine, device, cert_id):
-    for one in machine.media_certificates(device.id):
-        if one.id == cert_id:
-            return one
+def _find(machine: machine.Machine, device: media.Device, cert_id: str
+          ) -> media.Certificate:
+    for certificate in machine.media_certificates(device.id):
+        if certificate.id == cert_id:
+            return certificate
     raise error_responses.resource_not_found('Certificate', cert_id)
 
 
-def resource(machine, device, cert_id):
+def resource(machine: machine.Machine, device: str, cert_id: str
+             ) -> flask.Response:
     """GET, DELETE …/VirtualMedia/<device>/Certificates/<cert_id>"""
-    found = virtual_media.find(machine, device)
-    here = virtual_media.path(machine, found.id, 'Certificates', cert_id)
+    media_device = virtual_media.find(machine, device)
+    here = virtual_media.path(
+        machine, media_device.id, 'Certificates', cert_id)
     if flask.request.method == 'DELETE':
-        _delete(machine, found, cert_id)
+        _delete(machine, media_device, cert_id)
         return responses.no_content()
-    return responses.resource(_body(_find(machine, found, cert_id), here))
+    return responses.resource(
+        _body(_find(machine, media_device, cert_id), here))
 
 
-def _delete(machine, device, cert_id):
+def _delete(machine: machine.Machine, device: media.Device, cert_id: str
+            ) -> None:
     _find(machine, device, cert_id)
     try:
         machine.delete_media_certificate(device.id, cert_id)
@@ -168,43 +182,43 @@ def _delete(machine, device, cert_id):
         machine.qualified_name)
 
 
-def _body(found, here):
-    body = {
+def _body(certificate: media.Certificate, here: str) -> responses.Json:
+    body: responses.Json = {
         '@odata.id': here,
         '@odata.type': '#Certificate.v1_9_1.Certificate',
-        'Id': found.id,
-        'Name': f'Certificate {found.id}',
+        'Id': certificate.id,
+        'Name': f'Certificate {certificate.id}',
         'Description': 'Trusted certificate for image servers',
-        'CertificateString': found.pem,
+        'CertificateString': certificate.pem,
         'CertificateType': _PEM,
     }
     try:
-        _pem, certificate = _parse_pem(found.pem)
+        _pem, content = _parse_pem(certificate.pem)
     except ValueError:
         # Other clients of Kubernetes can write the ConfigMap, too.
         return body
     from cryptography.hazmat.primitives import hashes
 
     body.update({
-        'Subject': _identifier(certificate.subject),
-        'Issuer': _identifier(certificate.issuer),
-        'ValidNotBefore': certificate.not_valid_before_utc.isoformat(),
-        'ValidNotAfter': certificate.not_valid_after_utc.isoformat(),
-        'SerialNumber': _colons(certificate.serial_number.to_bytes(
-            (certificate.serial_number.bit_length() + 7) // 8 or 1, 'big')),
-        'Fingerprint': _colons(certificate.fingerprint(hashes.SHA256())),
+        'Subject': _identifier(content.subject),
+        'Issuer': _identifier(content.issuer),
+        'ValidNotBefore': content.not_valid_before_utc.isoformat(),
+        'ValidNotAfter': content.not_valid_after_utc.isoformat(),
+        'SerialNumber': _colons(content.serial_number.to_bytes(
+            (content.serial_number.bit_length() + 7) // 8 or 1, 'big')),
+        'Fingerprint': _colons(content.fingerprint(hashes.SHA256())),
         'FingerprintHashAlgorithm': 'TPM_ALG_SHA256',
     })
     return body
 
 
-def _colons(digits):
+def _colons(digits: bytes) -> str:
     return digits.hex(':').upper()
 
 
 # CertificateService
 
-def service():
+def service() -> flask.Response:
     """GET /redfish/v1/CertificateService"""
     return responses.resource({
         '@odata.id': SERVICE,
@@ -221,32 +235,29 @@ def service():
     })
 
 
-def locations():
+def locations() -> flask.Response:
     """GET /redfish/v1/CertificateService/CertificateLocations
 
     Links to the certificates of all devices of all systems.
     """
-    found = [
-        responses.link(
-            resource_paths.manager(
-                machine, 'VirtualMedia', device.id, 'Certificates', one.id
-            )
-        )
-        for machine in flask.current_app.systems.machines()
+    certificates = [
+        responses.link(resource_paths.manager(
+            machine, 'VirtualMedia', device.id, 'Certificates',
+            certificate.id))
+        for machine in application.current().systems.machines()
         for device in machine.media_devices()
-        for one in machine.media_certificates(device.id)
-    ]
+        for certificate in machine.media_certificates(device.id)]
     return responses.resource({
         '@odata.id': SERVICE + '/CertificateLocations',
         '@odata.type': '#CertificateLocations.v1_0_4.CertificateLocations',
         'Id': 'CertificateLocations',
         'Name': 'Certificate Locations',
-        'Links': {'Certificates': found,
-                  'Certificates@odata.count': len(found)},
+        'Links': {'Certificates': certificates,
+                  'Certificates@odata.count': len(certificates)},
     })
 
 
-def replace_info():
+def replace_info() -> flask.Response:
     """GET …/CertificateService/ReplaceCertificateActionInfo
 
     The parameters of ReplaceCertificate.
@@ -266,7 +277,7 @@ def replace_info():
     })
 
 
-def replace():
+def replace() -> flask.Response:
     """POST …/Actions/CertificateService.ReplaceCertificate
 
     Adds the new certificate, then deletes the old one if it is another.
@@ -292,20 +303,20 @@ def replace():
     machine = system_access.find_machine(collection, identity)
     device = virtual_media.find(machine, device_id)
     _find(machine, device, cert_id)
-    made = machine.add_media_certificate(device.id,
-                                         _certificate_string(values, _REPLACE))
-    if made.id != cert_id:
+    added = machine.add_media_certificate(
+        device.id, _certificate_string(values, _REPLACE))
+    if added.id != cert_id:
         try:
             _delete(machine, device, cert_id)
         except errors.MachineError:
-            machine.delete_media_certificate(device.id, made.id)
+            machine.delete_media_certificate(device.id, added.id)
             raise
     answer = responses.no_content()
     place = resource_paths.system
     if collection == resource_paths.MANAGERS:
         place = resource_paths.manager
     answer.headers['Location'] = place(
-        machine, 'VirtualMedia', device.id, 'Certificates', made.id)
+        machine, 'VirtualMedia', device.id, 'Certificates', added.id)
     return answer
 
 

@@ -8,6 +8,8 @@ guest's SMBIOS. Without its own serial number it has that of the system.
 
 from __future__ import annotations
 
+import typing
+
 import flask
 
 from sushy_kubevirt.redfish.protocol import error_responses
@@ -18,9 +20,12 @@ from sushy_kubevirt.redfish.resources import computer_system
 from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.services import system_id
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import machine
+
 ROOT = resource_paths.CHASSIS
 
-_SHAPE = {
+_SHAPE: payload.Shape = {
     'IndicatorLED': computer_system.INDICATOR,
     'LocationIndicatorActive': bool,
     **payload.read_only(
@@ -39,13 +44,13 @@ _SMBIOS_PROPERTIES = {
 }
 
 
-def collection():
+def collection() -> flask.Response:
     """GET /redfish/v1/Chassis"""
     return resource_paths.machine_collection(
         'Chassis', 'Chassis Collection', ROOT)
 
 
-def resource(machine):
+def resource(machine: machine.Machine) -> flask.Response:
     """GET, PATCH /redfish/v1/Chassis/<identity>
 
     The indicator is that of the system.
@@ -78,17 +83,16 @@ def resource(machine):
             'ManagersInChassis@odata.count': 1,
         },
     }
-    found = machine.inventory()
-    if found.serial:
-        body['SerialNumber'] = found.serial
-    written = found.chassis
+    inventory = machine.inventory()
+    if inventory.serial:
+        body['SerialNumber'] = inventory.serial
     for name, member in _SMBIOS_PROPERTIES.items():
-        if getattr(written, member):
-            body[name] = getattr(written, member)
+        if getattr(inventory.chassis, member):
+            body[name] = getattr(inventory.chassis, member)
     return responses.resource(body)
 
 
-def _patch(machine):
+def _patch(machine: machine.Machine) -> flask.Response:
     indicator = computer_system.requested_indicator(
         machine, payload.properties(_SHAPE))
     if indicator is not None:
@@ -98,7 +102,7 @@ def _patch(machine):
     return responses.no_content()
 
 
-def thermal(machine):
+def thermal(machine: machine.Machine) -> typing.NoReturn:
     """GET …/Thermal: 404, because a VM has no sensors"""
     raise error_responses.uri_not_found()
 

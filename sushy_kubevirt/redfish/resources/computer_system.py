@@ -10,12 +10,14 @@ boot override as Continuous and links to resources that do not exist.
 from __future__ import annotations
 
 import contextlib
+import typing
 
 import flask
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import power_restore_policy
 from sushy_kubevirt.machine import power_state
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
@@ -26,6 +28,12 @@ from sushy_kubevirt.redfish.resources import consoles
 from sushy_kubevirt.redfish.resources import hardware
 from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.services import system_id
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.machine import inventory
+    from sushy_kubevirt.machine import machine
 
 ROOT = resource_paths.SYSTEMS
 path = resource_paths.system
@@ -68,28 +76,28 @@ _READ_ONLY = payload.read_only(
     'Links', 'Actions', 'Oem', *_CHILDREN['vmedia'], *_CHILDREN['full'])
 
 
-def collection():
+def collection() -> flask.Response:
     """GET /redfish/v1/Systems"""
     return resource_paths.machine_collection(
         'ComputerSystem', 'Computer System Collection', ROOT)
 
 
-def resource(machine):
+def resource(machine: machine.Machine) -> flask.Response:
     """GET, PATCH /redfish/v1/Systems/<identity>"""
     if flask.request.method == 'PATCH':
         return _patch(machine)
-    return responses.resource(
-        _body(machine, flask.current_app._get_current_object()))
+    return responses.resource(_body(machine, application.current()))
 
 
 # Properties (GET)
 
-def _body(machine, app):
+def _body(machine: machine.Machine, app: application.Application
+          ) -> responses.Json:
     here = path(machine)
     full = app.feature_set == 'full'
     more = app.feature_set != 'minimum'
     state = machine.power_state()
-    body = {
+    body: responses.Json = {
         '@odata.id': here,
         '@odata.type': '#ComputerSystem.v1_26_0.ComputerSystem',
         'Id': system_id.of(machine),
@@ -108,18 +116,16 @@ def _body(machine, app):
     }
     if more:
         body['Links']['ManagedBy'] = [
-            responses.link(
-                resource_paths.manager(machine))]
+            responses.link(resource_paths.manager(machine))]
         body.update(_links(here, 'vmedia'))
     if full:
         body['Links']['Chassis'] = [
-            responses.link(
-                resource_paths.chassis(machine))]
+            responses.link(resource_paths.chassis(machine))]
         body.update(_links(here, 'full'))
-        found = machine.inventory()
-        _add_inventory(body, machine, found)
-        _add_consoles(body, machine, found)
-        _add_state(body, machine, state, found)
+        inventory = machine.inventory()
+        _add_inventory(body, machine, inventory)
+        _add_consoles(body, machine, inventory)
+        _add_state(body, machine, state, inventory)
         actions = body['Actions']
         actions['#ComputerSystem.Reset']['@Redfish.ActionInfo'] = (
             here + '/ResetActionInfo')
@@ -128,11 +134,13 @@ def _body(machine, app):
     return body
 
 
-def _links(here, feature):
+def _links(here: str, feature: str) -> responses.Json:
     return resource_paths.links(here, ROOT + '/<identity>', _CHILDREN[feature])
 
 
-def _add_state(body, machine, state, found) -> None:
+def _add_state(body: responses.Json, machine: machine.Machine,
+               state: power_state.PowerState, inventory: inventory.Inventory
+               ) -> None:
     """Add Status, settable properties and times to a system's body."""
     body['Status'] = _status(machine, state)
     indicator = machine.indicator()
@@ -144,18 +152,19 @@ def _add_state(body, machine, state, found) -> None:
         body['PowerRestorePolicy'] = policy.value
         body['PowerRestorePolicy@Redfish.AllowableValues'] = list(
             _RESTORE_POLICIES)
-    if found.started:
-        body['LastResetTime'] = found.started
-    if found.booted:
+    if inventory.started:
+        body['LastResetTime'] = inventory.started
+    if inventory.booted:
         body['BootProgress'] = {'LastState': 'OSRunning',
-                                'LastStateTime': found.booted}
+                                'LastStateTime': inventory.booted}
     elif state is power_state.PowerState.OFF:
         body['BootProgress'] = {'LastState': 'None'}
 
 
-def _add_inventory(body, machine, found) -> None:
-    cpus = found.cpus
-    summary = {
+def _add_inventory(body: responses.Json, machine: machine.Machine,
+                   inventory: inventory.Inventory) -> None:
+    cpus = inventory.cpus
+    summary: responses.Json = {
         'Count': cpus.sockets,
         'CoreCount': cpus.sockets * cpus.cores,
         'LogicalProcessorCount': cpus.total,
@@ -164,40 +173,42 @@ def _add_inventory(body, machine, found) -> None:
     if hardware.processor_model(cpus):
         summary['Model'] = cpus.model
     body['ProcessorSummary'] = summary
-    if found.memory_bytes:
+    if inventory.memory_bytes:
         body['MemorySummary'] = {
-            'TotalSystemMemoryGiB': hardware.to_gib(found.memory_bytes)}
-    body['BiosVersion'] = found.firmware_version
-    if found.machine_type:
-        body['Model'] = found.machine_type
-    if found.serial:
-        body['SerialNumber'] = found.serial
-    if found.hostname:
-        body['HostName'] = found.hostname
+            'TotalSystemMemoryGiB': hardware.to_gib(inventory.memory_bytes)}
+    body['BiosVersion'] = inventory.firmware_version
+    if inventory.machine_type:
+        body['Model'] = inventory.machine_type
+    if inventory.serial:
+        body['SerialNumber'] = inventory.serial
+    if inventory.hostname:
+        body['HostName'] = inventory.hostname
     body['Oem'] = {'SushyKubevirt': {'Namespace': machine.namespace}}
-    if found.node:
-        body['Oem']['SushyKubevirt']['NodeName'] = found.node
-    if found.tpm:
+    if inventory.node:
+        body['Oem']['SushyKubevirt']['NodeName'] = inventory.node
+    if inventory.tpm:
         body['TrustedModules'] = [{'InterfaceType': 'TPM2_0',
                                    'Status': resource_paths.STATUS_OK}]
 
 
-def _add_consoles(body, machine, found) -> None:
+def _add_consoles(body: responses.Json, machine: machine.Machine,
+                  inventory: inventory.Inventory) -> None:
     """Describe the display, and the serial port with Serial over LAN.
 
     The latter only if clients know an IPMI port. Both are also available
     through KubeVirt's API.
     """
-    if found.graphics:
+    if inventory.graphics:
         body['GraphicalConsole'] = {
             'ServiceEnabled': True, 'MaxConcurrentSessions': 1,
             'ConnectTypesSupported': ['OEM']}
         websocket = consoles.describe(machine, consoles.GRAPHICAL)
         if websocket:
             body['Oem']['SushyKubevirt'][consoles.GRAPHICAL] = websocket
-    if found.serial_console:
-        serial = body['SerialConsole'] = {'MaxConcurrentSessions': 1}
-        port = dict(flask.current_app.systems.settings.service_ports).get(
+    if inventory.serial_console:
+        serial: responses.Json = {'MaxConcurrentSessions': 1}
+        body['SerialConsole'] = serial
+        port = dict(application.current().systems.settings.service_ports).get(
             'IPMI')
         if port:
             serial['IPMI'] = {'ServiceEnabled': True, 'Port': port,
@@ -207,7 +218,8 @@ def _add_consoles(body, machine, found) -> None:
             serial['WebSocket'] = {'ServiceEnabled': True, **websocket}
 
 
-def _status(machine, state):
+def _status(machine: machine.Machine, state: power_state.PowerState
+            ) -> responses.Json:
     problem = machine.problem()
     if problem is not None:
         return _unhealthy(machine, 'UnavailableOffline', 'Critical', problem,
@@ -223,7 +235,8 @@ def _status(machine, state):
     return {'State': _STATES[state], 'Health': 'OK', 'HealthRollup': 'OK'}
 
 
-def _unhealthy(machine, state, health, problem, text):
+def _unhealthy(machine: machine.Machine, state: str, health: str,
+               problem: power_state.Problem, text: str) -> responses.Json:
     return {
         'State': state,
         'Health': health,
@@ -238,12 +251,8 @@ def _unhealthy(machine, state, health, problem, text):
     }
 
 
-def reset_types(app):
-    """List the values of ResetType that the service accepts.
-
-    :param app: Flask application
-    :returns: list of str
-    """
+def reset_types(app: application.Application) -> list[str]:
+    """List the values of ResetType that the service accepts."""
     if app.systems.settings.power_off:
         return list(RESET_TYPES)
     return [value for value in RESET_TYPES if value not in _POWERS_OFF]
@@ -251,9 +260,10 @@ def reset_types(app):
 
 # Changes (PATCH)
 
-def _patch(machine):
-    full = flask.current_app.feature_set == 'full'
-    shape = {**_READ_ONLY, 'Boot': boot_options.patch_shape(machine, full)}
+def _patch(machine: machine.Machine) -> flask.Response:
+    full = application.current().feature_set == 'full'
+    shape: dict[str, typing.Any] = {
+        **_READ_ONLY, 'Boot': boot_options.patch_shape(machine, full)}
     if full:
         shape.update(IndicatorLED=INDICATOR, LocationIndicatorActive=bool,
                      AssetTag=str, PowerRestorePolicy=_RESTORE_POLICIES)
@@ -282,11 +292,12 @@ def _patch(machine):
 
 
 @contextlib.contextmanager
-def _property_errors(machine, chosen, others):
+def _property_errors(machine: machine.Machine, chosen: responses.Json | None,
+                     others: responses.Json) -> abc.Iterator[None]:
     """Convert errors of a change of several properties.
 
-    :param chosen: changed properties of Boot, dict
-    :param others: other changed properties, dict
+    :param chosen: changed properties of Boot
+    :param others: other changed properties
     :raises: see `resource_paths.property_errors`
     """
     try:
@@ -303,11 +314,12 @@ def _property_errors(machine, chosen, others):
             raise
 
 
-def requested_indicator(machine, values):
+def requested_indicator(machine: machine.Machine, values: responses.Json
+                        ) -> str | None:
     """Return the requested state of the indicator; also for the chassis.
 
     :param values: properties of a PATCH
-    :returns: a member of `INDICATOR`, or None to leave it unchanged
+    :returns: a member of `INDICATOR`; None to leave it unchanged
     :raises: `error_responses.RedfishError`, 400 if IndicatorLED and
         LocationIndicatorActive contradict each other
     """
@@ -329,9 +341,9 @@ def requested_indicator(machine, values):
 
 # Actions
 
-def reset(machine):
+def reset(machine: machine.Machine) -> flask.Response:
     """POST /redfish/v1/Systems/<identity>/Actions/ComputerSystem.Reset"""
-    app = flask.current_app
+    app = application.current()
     action = 'ComputerSystem.Reset'
     allowed = reset_types(app)
     kind = payload.parameters(action, {'ResetType': str},
@@ -346,7 +358,7 @@ def reset(machine):
     return responses.no_content()
 
 
-def reset_info(machine):
+def reset_info(machine: machine.Machine) -> flask.Response:
     """GET …/ResetActionInfo: parameters of Reset"""
     return responses.resource({
         '@odata.id': path(machine, 'ResetActionInfo'),
@@ -357,12 +369,12 @@ def reset_info(machine):
             'Name': 'ResetType',
             'Required': True,
             'DataType': 'String',
-            'AllowableValues': reset_types(flask.current_app),
+            'AllowableValues': reset_types(application.current()),
         }],
     })
 
 
-def _reset_type_detail(kind, allowed):
+def _reset_type_detail(kind: str, allowed: list[str]) -> str:
     values = f"Allowed values: {', '.join(allowed)}."
     if kind == _NMI:
         return ('KubeVirt cannot send a diagnostic interrupt to a guest. '

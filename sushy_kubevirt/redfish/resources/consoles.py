@@ -10,13 +10,18 @@ are those of VNC (RFB, RFC 6143). Both are relayed by
 from __future__ import annotations
 
 import functools
+import typing
 
 import flask
 
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import resource_paths
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import machine
 
 SERIAL, GRAPHICAL = 'SerialConsole', 'GraphicalConsole'
 
@@ -24,38 +29,38 @@ _RULES = {name: f'{resource_paths.SYSTEMS}/<identity>/{name}'
           for name in (SERIAL, GRAPHICAL)}
 
 
-def describe(machine, name):
+def describe(machine: machine.Machine, name: str
+             ) -> dict[str, typing.Any] | None:
     """Describe a WebSocket (ComputerSystem, WebSocketConsole).
 
-    :param machine: the VM
     :param name: `SERIAL` or `GRAPHICAL`
-    :returns: dict; None if WebSockets are disabled
+    :returns: None if WebSockets are disabled
     """
-    if not flask.current_app.systems.settings.web_page:
+    if not application.current().systems.settings.web_page:
         return None
     return {'ConsoleURI': resource_paths.system(machine, name),
             'Interactive': True}
 
 
-def _check(machine, name):
+def _check(machine: machine.Machine, name: str) -> None:
     """Check that a console is there.
 
     :raises: `error_responses.RedfishError`, 404
     """
-    if not flask.current_app.systems.settings.web_page:
+    if not application.current().systems.settings.web_page:
         raise error_responses.uri_not_found()
-    found = machine.inventory()
-    if name == SERIAL and not found.serial_console:
+    inventory = machine.inventory()
+    if name == SERIAL and not inventory.serial_console:
         raise error_responses.general_error(
             404, f'{machine.qualified_name} has no serial console.',
             'Remove autoattachSerialConsole from the devices of the VM.')
-    if name == GRAPHICAL and not found.graphics:
+    if name == GRAPHICAL and not inventory.graphics:
         raise error_responses.general_error(
             404, f'{machine.qualified_name} has no display.',
             'Remove autoattachGraphicsDevice from the devices of the VM.')
 
 
-def _refuse(name, machine):
+def _refuse(name: str, machine: machine.Machine) -> typing.NoReturn:
     """GET …/SerialConsole, …/GraphicalConsole without Upgrade"""
     _check(machine, name)
     raise error_responses.general_error(
@@ -64,14 +69,14 @@ def _refuse(name, machine):
         {'Upgrade': 'websocket', 'Connection': 'Upgrade'})
 
 
-def _open(name, machine):
+def _open(name: str, machine: machine.Machine) -> flask.Response:
     """GET …/SerialConsole, …/GraphicalConsole with Upgrade: websocket"""
     _check(machine, name)
     # Needed by few processes.
     from sushy_kubevirt.machine import console
     from sushy_kubevirt.redfish.protocol import websocket
     from sushy_kubevirt.redfish.services import console_relay
-    app = flask.current_app._get_current_object()
+    app = application.current()
     relay = console_relay.Relay(
         f'{name} of {machine.qualified_name} for {_client()}',
         functools.partial(app.systems.machine, machine.qualified_name),
@@ -82,7 +87,7 @@ def _open(name, machine):
     return websocket.Upgrade(relay.run)
 
 
-def _client():
+def _client() -> str:
     """Return account and address of the client, for the log."""
     account, address = flask.g.account, authentication.client_address()
     return ' at '.join(filter(None, (account and account.name, address)))

@@ -6,15 +6,21 @@ MAC addresses, IP addresses and link state are those that KubeVirt reports.
 
 from __future__ import annotations
 
+import typing
+
 import flask
 
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import resource_paths
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import machine
 
-def collection(machine):
+
+def collection(machine: machine.Machine) -> flask.Response:
     """GET …/EthernetInterfaces"""
     return resource_paths.collection(
         'EthernetInterface', 'Ethernet Interface Collection',
@@ -22,7 +28,7 @@ def collection(machine):
         [nic.name for nic in machine.inventory().nics])
 
 
-def resource(machine, nic_id):
+def resource(machine: machine.Machine, nic_id: str) -> flask.Response:
     """GET …/EthernetInterfaces/<nic_id>
 
     :param nic_id: name of the interface in the VM
@@ -32,10 +38,9 @@ def resource(machine, nic_id):
             break
     else:
         raise error_responses.resource_not_found('EthernetInterface', nic_id)
-    body = {
+    body: responses.Json = {
         '@odata.id': resource_paths.system(
-            machine, 'EthernetInterfaces', nic_id
-        ),
+            machine, 'EthernetInterfaces', nic_id),
         '@odata.type': '#EthernetInterface.v1_12_0.EthernetInterface',
         'Id': nic.name,
         'Name': f'VNIC {nic.name}',
@@ -43,11 +48,8 @@ def resource(machine, nic_id):
         # KubeVirt may generate the address only at the first start.
         'MACAddress': nic.guest_mac or nic.mac or None,
         'PermanentMACAddress': nic.mac or None,
-        'Status': (
-            resource_paths.STATUS_OK
-            if nic.plugged
-            else {'State': 'Disabled', 'Health': 'OK'}
-        ),
+        'Status': resource_paths.STATUS_OK if nic.plugged
+        else {'State': 'Disabled', 'Health': 'OK'},
     }
     if nic.guest_name:
         body['Description'] = f'{nic.guest_name} in the guest'
@@ -59,10 +61,9 @@ def resource(machine, nic_id):
         body['IPv4Addresses'] = four
     if six:
         body['IPv6Addresses'] = six
-    if flask.current_app.feature_set == 'full':
+    if application.current().feature_set == 'full':
         body['Links'] = {
-            'Chassis': responses.link(
-                resource_paths.chassis(machine))}
+            'Chassis': responses.link(resource_paths.chassis(machine))}
     return responses.resource(body)
 
 

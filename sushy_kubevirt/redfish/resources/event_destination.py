@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import typing
+
 import flask
 
 from sushy_kubevirt.bmc import event_registry
@@ -17,6 +19,10 @@ from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services.events import filters
 from sushy_kubevirt.redfish.services.events import subscriptions
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.redfish.services.events import dispatcher
+    from sushy_kubevirt.redfish.services.events import server_sent_events
 
 SERVICE = '/redfish/v1/EventService'
 ROOT = SERVICE + '/Subscriptions'
@@ -50,14 +56,14 @@ _VALUES = {
     'Severities': SEVERITIES,
 }
 
-_WRITABLE = {
+_WRITABLE: payload.FlatShape = {
     'Context': str,
     'DeliveryRetryPolicy': _POLICIES,
     'VerifyCertificate': bool,
     # Validated in this module, so that no response or log repeats secrets.
     'HttpHeaders': object,
 }
-_CREATE = {
+_CREATE: payload.FlatShape = {
     **_WRITABLE,
     'Destination': str,
     'Name': str,
@@ -67,7 +73,7 @@ _CREATE = {
     'SubordinateResources': bool,
     **dict.fromkeys(_LISTS, list),
 }
-_PATCH = {
+_PATCH: payload.Shape = {
     **payload.read_only(*_CREATE, 'Id', 'Description', 'Status', 'Actions'),
     **_WRITABLE,
 }
@@ -76,29 +82,30 @@ _SUSPEND = 'EventDestination.SuspendSubscription'
 _RESUME = 'EventDestination.ResumeSubscription'
 
 
-def events():
+def events() -> dispatcher.EventDispatcher:
     """Return the event service of this application."""
-    return flask.current_app.sushy_kubevirt.services.events
+    return authentication.services().events
 
 
-def collection():
+def collection() -> flask.Response:
     """GET, POST /redfish/v1/EventService/Subscriptions"""
     if flask.request.method == 'POST':
         return _create()
-    found = [one.id for one in (*events().subscriptions.all(),
-                                *events().streams.all())]
     return responses.collection(
         'EventDestinationCollection', 'Event Subscriptions', ROOT,
-        [f'{ROOT}/{id_}' for id_ in found])
+        [_path(destination.id)
+         for destinations in (events().subscriptions.all(),
+                              events().streams.all())
+         for destination in destinations])
 
 
-def resource(subscription):
+def resource(subscription: str) -> flask.Response:
     """GET, PATCH, DELETE /redfish/v1/EventService/Subscriptions/<…>"""
     method = flask.request.method
     if method == 'DELETE':
         return _delete(subscription)
-    found = events().subscriptions.get(subscription)
-    if found is None:
+    stored = events().subscriptions.get(subscription)
+    if stored is None:
         info = events().streams.get(subscription)
         if info is None:
             raise _missing(subscription)
@@ -109,29 +116,29 @@ def resource(subscription):
                 {'Allow': 'DELETE, GET, HEAD, OPTIONS'})
         return responses.resource(_stream(info))
     if method == 'PATCH':
-        return _patch(found)
-    return responses.resource(_body(found))
+        return _patch(stored)
+    return responses.resource(_body(stored))
 
 
-def _missing(id_):
+def _missing(id_: str) -> error_responses.RedfishError:
     return error_responses.resource_not_found('EventDestination', id_)
 
 
-def _path(id_) -> str:
+def _path(id_: str) -> str:
     return f'{ROOT}/{id_}'
 
 
-def _body(one):
-    here = _path(one.id)
-    event_filter = one.filter
-    failures = events().failures(one.id)
+def _body(subscription: subscriptions.Subscription) -> responses.Json:
+    here = _path(subscription.id)
+    event_filter = subscription.filter
+    failures = events().failures(subscription.id)
     return {
         '@odata.id': here,
         '@odata.type': '#EventDestination.v1_14_0.EventDestination',
-        'Id': one.id,
-        'Name': one.name,
-        'Destination': one.destination,
-        'Context': one.context,
+        'Id': subscription.id,
+        'Name': subscription.name,
+        'Destination': subscription.destination,
+        'Context': subscription.context,
         'Protocol': 'Redfish',
         'SubscriptionType': 'RedfishEvent',
         'EventFormatType': 'Event',
@@ -146,18 +153,19 @@ def _body(one):
         'OriginResources@odata.count': len(event_filter.origins),
         'SubordinateResources': event_filter.subordinate,
         'Severities': list(event_filter.severities),
-        'DeliveryRetryPolicy': one.policy.value,
-        'VerifyCertificate': one.verify,
+        'DeliveryRetryPolicy': subscription.policy.value,
+        'VerifyCertificate': subscription.verify,
         # Not shown, because they may contain credentials (DSP0268).
         'HttpHeaders': [],
-        'Status': {'State': 'Disabled' if one.suspended else 'Enabled',
-                   'Health': 'Warning' if failures else 'OK'},
+        'Status': {
+            'State': 'Disabled' if subscription.suspended else 'Enabled',
+            'Health': 'Warning' if failures else 'OK'},
         'Actions': {'#' + name: {'target': f'{here}/Actions/{name}'}
                     for name in (_SUSPEND, _RESUME)},
     }
 
 
-def _stream(info):
+def _stream(info: server_sent_events.StreamInfo) -> responses.Json:
     return {
         '@odata.id': _path(info.id),
         '@odata.type': '#EventDestination.v1_14_0.EventDestination',
@@ -174,56 +182,56 @@ def _stream(info):
 
 # Changes
 
-def _create():
+def _create() -> flask.Response:
     values = payload.properties(_CREATE)
-    found = []
-    filter_fields = {field: _list(name, values.get(name, []), found)
+    problems: list[messages.Message] = []
+    filter_fields = {field: _list(name, values.get(name, []), problems)
                      for name, field in _LISTS.items()}
     if 'Destination' not in values:
-        found.append(messages.message('PropertyMissing', 'Destination',
-                                      related=['#/Destination']))
-    fields = _fields(values, found)
-    if found:
-        raise error_responses.RedfishError(400, *found)
+        problems.append(messages.message('PropertyMissing', 'Destination',
+                                         related=['#/Destination']))
+    fields = _fields(values, problems)
+    if problems:
+        raise error_responses.RedfishError(400, *problems)
     if values.get('Name'):
         fields['name'] = values['Name'][:_MAX_LENGTH]
-    made = events().subscriptions.add(
+    created = events().subscriptions.add(
         values['Destination'], owner=authentication.owner(),
         filter=filters.Filter(
             **filter_fields,
             subordinate=values.get('SubordinateResources', False)),
         **fields)
-    return responses.created(_body(made))
+    return responses.created(_body(created))
 
 
-def _patch(one):
+def _patch(subscription: subscriptions.Subscription) -> flask.Response:
     values = payload.properties(_PATCH)
-    found = []
-    fields = _fields(values, found)
-    if found:
-        raise error_responses.RedfishError(400, *found)
-    if events().subscriptions.change(one.id, **fields) is None:
-        raise _missing(one.id)
+    problems: list[messages.Message] = []
+    fields = _fields(values, problems)
+    if problems:
+        raise error_responses.RedfishError(400, *problems)
+    if events().subscriptions.change(subscription.id, **fields) is None:
+        raise _missing(subscription.id)
     return responses.no_content()
 
 
-def _delete(id_):
+def _delete(id_: str) -> flask.Response:
     if not (events().streams.remove(id_)
             or events().subscriptions.remove(id_)):
         raise _missing(id_)
     return responses.no_content()
 
 
-def _fields(values, found):
+def _fields(values: responses.Json, problems: list[messages.Message]
+            ) -> dict[str, typing.Any]:
     """Convert the given properties to fields of a `Subscription`.
 
-    :param found: list; messages for invalid properties are appended
-    :returns: dict
+    :param problems: messages for invalid properties are appended
     """
-    fields = {}
+    fields: dict[str, typing.Any] = {}
     if 'Context' in values:
         if len(values['Context']) > _MAX_LENGTH:
-            found.append(messages.message(
+            problems.append(messages.message(
                 'PropertyValueFormatError', values['Context'], 'Context',
                 related=['#/Context'],
                 detail=f'At most {_MAX_LENGTH} characters are allowed.'))
@@ -233,30 +241,30 @@ def _fields(values, found):
     if 'VerifyCertificate' in values:
         fields['verify'] = values['VerifyCertificate']
     if 'HttpHeaders' in values:
-        fields['headers'] = _headers(values['HttpHeaders'], found)
+        fields['headers'] = _headers(values['HttpHeaders'], problems)
     return fields
 
 
-def _headers(value, found):
-    """Convert HttpHeaders to a tuple of (name, value).
+def _headers(value: typing.Any, problems: list[messages.Message]
+             ) -> tuple[tuple[str, str], ...]:
+    """Convert HttpHeaders to names and values.
 
-    :param found: list; messages for invalid values are appended
+    :param problems: messages for invalid values are appended
     """
     if value is None:
         return ()
-    pairs = []
     if isinstance(value, list) and all(
-            isinstance(one, dict) for one in value):
-        pairs = [pair for one in value for pair in one.items()]
+            isinstance(header, dict) for header in value):
+        pairs = [pair for header in value for pair in header.items()]
         try:
             subscriptions.check_headers(pairs)
             return tuple(pairs)
         except errors.InvalidValue as exc:
-            found.append(messages.message(
+            problems.append(messages.message(
                 'PropertyValueIncorrect', 'HttpHeaders', exc.value or '…',
                 related=['#/HttpHeaders'], detail=f'{exc}.'))
     else:
-        found.append(messages.message(
+        problems.append(messages.message(
             'PropertyValueTypeError', '…', 'HttpHeaders',
             related=['#/HttpHeaders'],
             detail='The value must be a list of objects: '
@@ -264,40 +272,40 @@ def _headers(value, found):
     return ()
 
 
-def _list(name, values, found):
+def _list(name: str, values: list[typing.Any], problems: list[messages.Message]
+          ) -> tuple[str, ...]:
     """Validate a list of strings (of links, for OriginResources).
 
-    :param found: list; messages for invalid entries are appended
-    :returns: tuple of str
+    :param problems: messages for invalid entries are appended
     """
     pointer = '#/' + name
     if len(values) > _MAX_ENTRIES:
-        found.append(messages.message(
+        problems.append(messages.message(
             'PropertyValueFormatError', '…', name, related=[pointer],
             detail=f'At most {_MAX_ENTRIES} entries are allowed.'))
         return ()
     if name == 'OriginResources':
-        values = [one.get('@odata.id') if isinstance(one, dict) else None
-                  for one in values]
+        values = [link.get('@odata.id') if isinstance(link, dict) else None
+                  for link in values]
     valid = []
     for number, value in enumerate(values):
         where = f'{pointer}/{number}'
         allowed = _VALUES.get(name)
         if not isinstance(value, str) or len(value) > _MAX_LENGTH:
-            found.append(messages.message('PropertyValueTypeError', value,
-                                          name, related=[where]))
+            problems.append(messages.message(
+                'PropertyValueTypeError', value, name, related=[where]))
         elif allowed is not None and value not in allowed:
-            found.append(payload.not_in_list(name, value, allowed, where))
+            problems.append(payload.not_in_list(name, value, allowed, where))
         elif name.endswith('MessageIds') and (
                 value.partition('.')[0] not in event_registry.PREFIXES
                 or '.' not in value):
-            found.append(messages.message(
+            problems.append(messages.message(
                 'PropertyValueFormatError', value, name, related=[where],
                 detail='The form is Registry.Key, with a registry of '
                 f"{', '.join(event_registry.PREFIXES)}."))
         elif name == 'OriginResources' and not (
                 value.startswith('/redfish/v1/')):
-            found.append(messages.message(
+            problems.append(messages.message(
                 'PropertyValueFormatError', value, name, related=[where],
                 detail='Only links to resources of this service are '
                 'allowed.'))
@@ -308,19 +316,19 @@ def _list(name, values, found):
 
 # Actions
 
-def suspend(subscription):
+def suspend(subscription: str) -> flask.Response:
     """POST …/Actions/EventDestination.SuspendSubscription"""
     payload.parameters(_SUSPEND, {})
     return _set_suspended(subscription, True)
 
 
-def resume(subscription):
+def resume(subscription: str) -> flask.Response:
     """POST …/Actions/EventDestination.ResumeSubscription"""
     payload.parameters(_RESUME, {})
     return _set_suspended(subscription, False)
 
 
-def _set_suspended(id_, suspended):
+def _set_suspended(id_: str, suspended: bool) -> flask.Response:
     if events().subscriptions.change(id_, suspended=suspended) is None:
         if events().streams.get(id_) is not None:
             raise error_responses.general_error(
@@ -329,10 +337,10 @@ def _set_suspended(id_, suspended):
     return responses.no_content()
 
 
-def _owner(subscription):
+def _owner(subscription: str) -> str | None:
     """Find the name of the account that created a subscription."""
-    found = events().subscriptions.get(subscription)
-    return found.owner if found is not None else None
+    stored = events().subscriptions.get(subscription)
+    return stored.owner if stored is not None else None
 
 
 _RULE = ROOT + '/<subscription>'

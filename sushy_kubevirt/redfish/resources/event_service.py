@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import typing
 
 import flask
 
@@ -27,6 +28,12 @@ from sushy_kubevirt.redfish.services.events import server_sent_events
 from sushy_kubevirt.redfish.services.events import service_settings
 from sushy_kubevirt.redfish.services import server_threads
 
+if typing.TYPE_CHECKING:
+    from collections import abc
+    from wsgiref import types
+
+    from sushy_kubevirt.redfish.services.events import dispatcher
+
 ROOT = event_destination.SERVICE
 STREAM = ROOT + '/SSE'
 
@@ -36,7 +43,7 @@ _TEST_PATH = f'{ROOT}/Actions/{_TEST}'
 #: Seconds that a new stream waits until changes of machines make events.
 _OBSERVE_SECONDS = 5.0
 
-_SHAPE = {
+_SHAPE: payload.Shape = {
     **payload.read_only(
         'Id', 'Name', 'Description', 'Status', 'EventTypesForSubscription',
         'EventFormatTypes', 'RegistryPrefixes', 'ResourceTypes',
@@ -54,7 +61,7 @@ _NUMBERS = {
     'DeliveryRetryIntervalSeconds': ('interval', service_settings.INTERVAL),
 }
 
-_TEST_SHAPE = {
+_TEST_SHAPE: payload.FlatShape = {
     'EventType': event_record.TYPES,
     'EventId': str,
     'EventTimestamp': str,
@@ -68,11 +75,11 @@ _TEST_SHAPE = {
 }
 
 
-def _events():
+def _events() -> dispatcher.EventDispatcher:
     return event_destination.events()
 
 
-def resource():
+def resource() -> flask.Response:
     """GET, PATCH /redfish/v1/EventService"""
     if flask.request.method == 'PATCH':
         return _patch()
@@ -111,32 +118,33 @@ def resource():
     return responses.resource(body)
 
 
-def _patch():
+def _patch() -> flask.Response:
     values = payload.properties(_SHAPE)
-    changes, found = {}, []
+    changes: dict[str, typing.Any] = {}
+    problems: list[messages.Message] = []
     for name, (field, (lowest, highest)) in _NUMBERS.items():
         value = values.get(name)
         if value is None:
             continue
         if isinstance(value, bool):
-            found.append(messages.message('PropertyValueTypeError', value,
-                                          name, related=['#/' + name]))
+            problems.append(messages.message('PropertyValueTypeError', value,
+                                             name, related=['#/' + name]))
         elif not lowest <= value <= highest:
-            found.append(messages.message(
+            problems.append(messages.message(
                 'PropertyValueOutOfRange', value, name,
                 related=['#/' + name],
                 detail=f'Allowed values: {lowest} to {highest}.'))
         else:
             changes[field] = value
-    if found:
-        raise error_responses.RedfishError(400, *found)
+    if problems:
+        raise error_responses.RedfishError(400, *problems)
     if 'ServiceEnabled' in values:
         changes['enabled'] = values['ServiceEnabled']
     _events().set(**changes)
     return responses.no_content()
 
 
-def test_event():
+def test_event() -> flask.Response:
     """POST …/Actions/EventService.SubmitTestEvent"""
     given = payload.parameters(_TEST, _TEST_SHAPE)
     args = given.get('MessageArgs', [])
@@ -148,11 +156,10 @@ def test_event():
         raise error_responses.RedfishError(400, messages.message(
             'ActionParameterValueError', 'EventTimestamp', _TEST))
     severity = given.get('MessageSeverity') or given.get('Severity')
-    made = event_record.make(
-        event_registry.TEST, given.get(
-            'EventType', event_record.OTHER))
+    record = event_record.make(
+        event_registry.TEST, given.get('EventType', event_record.OTHER))
     _events().emit(event_record.changed(
-        made, message_id=given.get('MessageId'),
+        record, message_id=given.get('MessageId'),
         text=given.get('Message'), args=args,
         severity=severity if severity in event_destination.SEVERITIES
         else None, time=time and time.upper(),
@@ -162,7 +169,7 @@ def test_event():
 
 # Server-Sent Events stream
 
-def stream():
+def stream() -> flask.Response:
     """GET /redfish/v1/EventService/SSE"""
     if not server_threads.several(flask.request.environ):
         raise error_responses.general_error(
@@ -196,24 +203,25 @@ def stream():
     return answer
 
 
-def _connection(environ):
+def _connection(environ: types.WSGIEnvironment) -> socket.socket | None:
     return (environ.get('gunicorn.socket')
             or environ.get('werkzeug.socket')
             or environ.get('sushy_kubevirt.socket'))
 
 
-def _disconnect(environ):
+def _disconnect(environ: types.WSGIEnvironment) -> abc.Callable[[], None]:
     """Return a function that closes the client's connection."""
     connection = _connection(environ)
 
     def disconnect() -> None:
-        with contextlib.suppress(AttributeError, OSError, ValueError):
-            connection.shutdown(socket.SHUT_RDWR)
+        if connection is not None:
+            with contextlib.suppress(OSError, ValueError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     return disconnect
 
 
-def _connected(environ):
+def _connected(environ: types.WSGIEnvironment) -> abc.Callable[[], bool]:
     """Return a function that tells whether the client is still connected."""
     connection = _connection(environ)
     if connection is None:
@@ -231,7 +239,7 @@ def _connected(environ):
     return connected
 
 
-def _client(request) -> str:
+def _client(request: flask.Request) -> str:
     address = request.remote_addr or '0.0.0.0'
     if ':' in address:
         address = f'[{address}]'

@@ -3,6 +3,13 @@
 
 from __future__ import annotations
 
+import typing
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.machine import inventory
+
 #: GiB in bytes.
 _GIB = 2 ** 30
 
@@ -21,22 +28,22 @@ ARCHITECTURES = {
 _HOST_MODELS = ('host-model', 'host-passthrough')
 
 
-def to_gib(size):
+def to_gib(size: int) -> float:
     """Convert bytes to GiB.
 
-    :returns: `int` if it is a whole number, else `float` with three decimals
+    :returns: an `int` if it is a whole number, else with three decimals
     """
     if size % _GIB == 0:
         return size // _GIB
     return round(size / _GIB, 3)
 
 
-def processor_model(cpus):
+def processor_model(cpus: inventory.Cpus) -> str:
     """Return the CPU model; '' if KubeVirt takes it from the host."""
     return '' if cpus.model in _HOST_MODELS else cpus.model
 
 
-def socket_names(cpus):
+def socket_names(cpus: inventory.Cpus) -> list[str]:
     """Name the processors, one per socket: CPU0, CPU1 ...
 
     At most `MAX_SOCKETS`: KubeVirt accepts four billion sockets for a VM that
@@ -46,12 +53,10 @@ def socket_names(cpus):
             for number in range(min(cpus.sockets, MAX_SOCKETS))]
 
 
-def disks_by_bus(inventory):
-    """Group the disks by bus, in the order of the VM's spec.
-
-    :returns: dict of bus to list of `inventory.Disk`
-    """
-    found = {}
-    for disk in inventory.disks:
-        found.setdefault(disk.bus, []).append(disk)
-    return found
+def disks_by_bus(disks: abc.Iterable[inventory.Disk]
+                 ) -> dict[str, list[inventory.Disk]]:
+    """Group disks by bus, in their order."""
+    by_bus: dict[str, list[inventory.Disk]] = {}
+    for disk in disks:
+        by_bus.setdefault(disk.bus, []).append(disk)
+    return by_bus

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import datetime
 import re
+import typing
 
 import flask
 
 from sushy_kubevirt.bmc import event_log
+from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import resource_paths
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import machine
 
 ID = 'Events'
 
@@ -28,11 +33,11 @@ _ORIGIN = re.compile(
     re.escape(resource_paths.SYSTEMS) + '/[^/]+((?:/VirtualMedia/[^/]+)?)')
 
 
-def _log():
-    return flask.current_app.sushy_kubevirt.services.events.log
+def _log() -> event_log.Log:
+    return authentication.services().events.log
 
 
-def _root(machine):
+def _root(machine: machine.Machine) -> str:
     """Return the path of the LogServices of the system or its manager.
 
     Taken from the path of the request.
@@ -43,17 +48,17 @@ def _root(machine):
     return place(machine, 'LogServices')
 
 
-def _path(machine) -> str:
+def _path(machine: machine.Machine) -> str:
     return f'{_root(machine)}/{ID}'
 
 
-def collection(machine):
+def collection(machine: machine.Machine) -> flask.Response:
     """GET …/LogServices"""
     return responses.collection('LogServiceCollection', 'Log Services',
                                 _root(machine), [_path(machine)])
 
 
-def resource(machine):
+def resource(machine: machine.Machine) -> flask.Response:
     """GET …/LogServices/Events"""
     here = _path(machine)
     now = datetime.datetime.now(datetime.timezone.utc)
@@ -78,14 +83,14 @@ def resource(machine):
     })
 
 
-def entries(machine):
+def entries(machine: machine.Machine) -> flask.Response:
     """GET …/LogServices/Events/Entries
 
     The collection contains the entries themselves, not links to them
     (DSP0266, "Expanded resources").
     """
     here = _path(machine) + '/Entries'
-    members = [_entry(machine, one) for one in _log().entries(machine)]
+    members = [_entry(machine, entry) for entry in _log().entries(machine)]
     return responses.resource({
         '@odata.id': here,
         '@odata.type': '#LogEntryCollection.LogEntryCollection',
@@ -95,41 +100,41 @@ def entries(machine):
     })
 
 
-def entry(machine, entry):
+def entry(machine: machine.Machine, entry: str) -> flask.Response:
     """GET …/LogServices/Events/Entries/<entry>"""
-    for one in _log().entries(machine):
-        if one.id == entry:
-            return responses.resource(_entry(machine, one))
+    for logged in _log().entries(machine):
+        if logged.id == entry:
+            return responses.resource(_entry(machine, logged))
     raise error_responses.resource_not_found('LogEntry', entry)
 
 
-def _entry(machine, one):
-    body = {
-        '@odata.id': f'{_path(machine)}/Entries/{one.id}',
+def _entry(machine: machine.Machine, entry: event_log.Entry) -> responses.Json:
+    body: responses.Json = {
+        '@odata.id': f'{_path(machine)}/Entries/{entry.id}',
         '@odata.type': '#LogEntry.v1_15_0.LogEntry',
-        'Id': one.id,
-        'Name': one.reason,
+        'Id': entry.id,
+        'Name': entry.reason,
         'EntryType': 'Event',
-        'Severity': one.severity,
-        'Created': one.created,
-        'Message': one.text,
-        'MessageId': one.message_id,
-        'MessageArgs': list(one.args),
-        'Originator': one.by,
-        'OriginatorType': 'Internal' if one.event else 'SupportingService',
+        'Severity': entry.severity,
+        'Created': entry.created,
+        'Message': entry.text,
+        'MessageId': entry.message_id,
+        'MessageArgs': list(entry.args),
+        'Originator': entry.by,
+        'OriginatorType': 'Internal' if entry.event else 'SupportingService',
     }
-    if one.event:
-        body['EventId'] = one.event
+    if entry.event:
+        body['EventId'] = entry.event
     # Another service, with other Ids of systems, may have written the entry.
     # Tasks expire; a link to an expired task would be broken.
-    match = _ORIGIN.fullmatch(one.origin)
+    match = _ORIGIN.fullmatch(entry.origin)
     if match is not None:
         body['Links'] = {'OriginOfCondition': responses.link(
             resource_paths.system(machine) + match[1])}
     return body
 
 
-def clear(machine):
+def clear(machine: machine.Machine) -> flask.Response:
     """POST …/Actions/LogService.ClearLog
 
     Hides the present entries, also those of Kubernetes and KubeVirt, from
@@ -140,14 +145,14 @@ def clear(machine):
     return responses.no_content()
 
 
-def _routes(root):
-    one = f'{root}/{ID}'
+def _routes(root: str) -> tuple[routing.Route, ...]:
+    log = f'{root}/{ID}'
     return (
         routing.add(root, collection),
-        routing.add(one, resource),
-        routing.add(one + '/Entries', entries),
-        routing.add(one + '/Entries/<entry>', entry),
-        routing.add(f'{one}/Actions/{_CLEAR}', clear, ('POST',)),
+        routing.add(log, resource),
+        routing.add(log + '/Entries', entries),
+        routing.add(log + '/Entries/<entry>', entry),
+        routing.add(f'{log}/Actions/{_CLEAR}', clear, ('POST',)),
     )
 
 

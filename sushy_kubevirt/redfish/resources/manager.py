@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 import socket
+import typing
 
 import flask
 
 from sushy_kubevirt.bmc import clock
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
@@ -22,11 +24,16 @@ from sushy_kubevirt.redfish.resources import product
 from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.services import system_id
 
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.machine import machine
+
 ROOT = resource_paths.MANAGERS
 
 RESET_TYPES = ('ForceRestart', 'GracefulRestart')
 
-_SHAPE = {
+_SHAPE: payload.Shape = {
     'DateTime': str,
     'DateTimeLocalOffset': str,
     **payload.read_only(
@@ -41,45 +48,43 @@ _SHAPE = {
 _OFFSET = re.compile(r'([-+])([01][0-9]):([0-5][0-9])')
 
 
-def collection():
+def collection() -> flask.Response:
     """GET /redfish/v1/Managers"""
     return resource_paths.machine_collection(
         'Manager', 'Manager Collection', ROOT)
 
 
-def resource(machine):
+def resource(machine: machine.Machine) -> flask.Response:
     """GET, PATCH /redfish/v1/Managers/<identity>"""
     if flask.request.method == 'PATCH':
         return _patch(machine)
-    return responses.resource(_body(machine, flask.current_app))
+    return responses.resource(_body(machine, application.current()))
 
 
-def _clocks():
+def _clocks() -> clock.Clocks:
     return authentication.services().events.log.clocks
 
 
-def _patch(machine):
+def _patch(machine: machine.Machine) -> flask.Response:
     """Set the clock (`bmc.clock`)."""
     values = payload.properties(_SHAPE)
-    parsed, wrong = {}, []
-    for name, parse in (('DateTime', _seconds),
-                        ('DateTimeLocalOffset', _minutes)):
-        if name in values:
-            parsed[name] = parse(values[name])
-            if parsed[name] is None:
-                wrong.append(messages.message(
-                    'PropertyValueFormatError', values[name], name,
-                    related=['#/' + name]))
+    text, offset = values.get('DateTime'), values.get('DateTimeLocalOffset')
+    seconds = None if text is None else _seconds(text)
+    minutes = None if offset is None else _minutes(offset)
+    wrong = [messages.message('PropertyValueFormatError', values[name], name,
+                              related=['#/' + name])
+             for name, parsed in (('DateTime', seconds),
+                                  ('DateTimeLocalOffset', minutes))
+             if name in values and parsed is None]
     if wrong:
         raise error_responses.RedfishError(400, *wrong)
-    _clocks().set(machine, parsed.get('DateTime'),
-                  parsed.get('DateTimeLocalOffset'))
+    _clocks().set(machine, seconds, minutes)
     flask.current_app.logger.info(
         'Clock of the BMC of %s set: %s', machine.qualified_name, values)
     return responses.no_content()
 
 
-def _seconds(text):
+def _seconds(text: str) -> float | None:
     """Return a date-time in seconds since the epoch; None if invalid."""
     when = payload.date_time(text)
     if when is None:
@@ -90,17 +95,18 @@ def _seconds(text):
     return seconds
 
 
-def _minutes(text):
+def _minutes(text: str) -> int | None:
     """Return a UTC offset in minutes; None if invalid."""
     match = _OFFSET.fullmatch(text)
-    return match and int(match[1] + '1') * (
+    return None if match is None else int(match[1] + '1') * (
         60 * int(match[2]) + int(match[3]))
 
 
-def _body(machine, app):
+def _body(machine: machine.Machine, app: application.Application
+          ) -> responses.Json:
     here = resource_paths.manager(machine)
     system = [responses.link(resource_paths.system(machine))]
-    body = {
+    body: responses.Json = {
         '@odata.id': here,
         '@odata.type': '#Manager.v1_19_0.Manager',
         'Id': system_id.of(machine),
@@ -117,7 +123,7 @@ def _body(machine, app):
     if app.feature_set == 'full':
         now = _clocks().of(machine).now().isoformat(timespec='seconds')
         chassis = responses.link(resource_paths.chassis(machine))
-        found = machine.inventory()
+        inventory = machine.inventory()
         body.update({
             'Description':
                 f'BMC of KubeVirt VirtualMachine {machine.qualified_name}',
@@ -129,9 +135,9 @@ def _body(machine, app):
             'DateTimeLocalOffset': now[-len('+00:00'):],
             'PowerState': 'On',
             'Status': resource_paths.STATUS_OK,
-            'GraphicalConsole': _console(found.graphics),
+            'GraphicalConsole': _console(inventory.graphics),
             'SerialConsole': _console(
-                found.serial_console,
+                inventory.serial_console,
                 ['IPMI'] if 'IPMI' in dict(
                     app.systems.settings.service_ports) else []),
             'NetworkProtocol': responses.link(here + '/NetworkProtocol'),
@@ -149,12 +155,11 @@ def _body(machine, app):
     return body
 
 
-def _console(there, protocols=()):
+def _console(there: bool, protocols: abc.Iterable[str] = ()) -> responses.Json:
     """Describe a console, also available through KubeVirt's API (``virtctl``).
 
     :param there: whether the VM has the device
     :param protocols: ConnectTypes of this BMC
-    :returns: dict
     """
     if not there:
         return {'ServiceEnabled': False, 'ConnectTypesSupported': []}
@@ -162,14 +167,14 @@ def _console(there, protocols=()):
             'ConnectTypesSupported': [*protocols, 'Oem']}
 
 
-def network_protocol(machine):
+def network_protocol(machine: machine.Machine) -> flask.Response:
     """GET …/NetworkProtocol: the ports that clients use
 
     In a BMC's pod those of its Service, else that of this request.
     """
-    ports = dict(flask.current_app.systems.settings.service_ports) or {
+    ports = dict(application.current().systems.settings.service_ports) or {
         flask.request.scheme.upper(): _port(flask.request)}
-    body = {
+    body: responses.Json = {
         '@odata.id': resource_paths.manager(machine, 'NetworkProtocol'),
         '@odata.type': '#ManagerNetworkProtocol.v1_10_0'
                        '.ManagerNetworkProtocol',
@@ -185,7 +190,7 @@ def network_protocol(machine):
     return responses.resource(body)
 
 
-def _port(request):
+def _port(request: flask.Request) -> int:
     """Return the TCP port to which a client sent its request.
 
     That of the header Host, because a proxy may be in between; without the
@@ -200,7 +205,7 @@ def _port(request):
     return 443 if request.scheme == 'https' else 80
 
 
-def reset(machine):
+def reset(machine: machine.Machine) -> flask.Response:
     """POST …/Actions/Manager.Reset
 
     Discards cached state of the VM and its cluster and reads it again.
@@ -213,7 +218,7 @@ def reset(machine):
     return responses.no_content()
 
 
-def reset_info(machine):
+def reset_info(machine: machine.Machine) -> flask.Response:
     """GET …/ResetActionInfo: parameters of Manager.Reset"""
     return responses.resource({
         '@odata.id': resource_paths.manager(machine, 'ResetActionInfo'),
@@ -229,14 +234,14 @@ def reset_info(machine):
     })
 
 
-_ONE = ROOT + '/<identity>'
+_RULE = ROOT + '/<identity>'
 
 ROOT_LINKS = {'Managers': ROOT}
 
 ROUTES = (
     routing.replace('manager_collection_resource', collection, 'vmedia'),
     routing.replace('manager_resource', resource, 'vmedia'),
-    routing.add(_ONE + '/NetworkProtocol', network_protocol),
-    routing.add(_ONE + '/ResetActionInfo', reset_info),
-    routing.add(_ONE + '/Actions/Manager.Reset', reset, ('POST',)),
+    routing.add(_RULE + '/NetworkProtocol', network_protocol),
+    routing.add(_RULE + '/ResetActionInfo', reset_info),
+    routing.add(_RULE + '/Actions/Manager.Reset', reset, ('POST',)),
 )

@@ -9,6 +9,7 @@ is the user id of IPMI.
 from __future__ import annotations
 
 import re
+import typing
 
 import flask
 
@@ -24,9 +25,15 @@ from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.services.events import account_events
 
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.redfish.services import account_files
+    from sushy_kubevirt.redfish.services import authenticator
+
 ACCOUNTS = account_events.ACCOUNTS
 ROLES = '/redfish/v1/AccountService/Roles'
-_ONE = ACCOUNTS + '/<account_id>'
+_RULE = ACCOUNTS + '/<account_id>'
 
 CONFIGURED_REASON = (
     'This account comes from a file or Secret and is changed there.')
@@ -46,7 +53,7 @@ _FIELDS = {
 _PROPERTIES = {field: name for name, field in _FIELDS.items()}
 
 _READ_ONLY = ('Id', 'Name', 'Description', 'Links')
-_STORED = {
+_STORED: payload.Shape = {
     **payload.read_only(*_READ_ONLY),
     'UserName': str,
     'Password': str,
@@ -56,8 +63,9 @@ _STORED = {
     'PasswordChangeRequired': bool,
     'AccountTypes': list,
 }
-_CONFIGURED = {name: payload.ReadOnly(CONFIGURED_REASON)
-               for name in (*_READ_ONLY, *_STORED)}
+_CONFIGURED: payload.Shape = {
+    name: payload.ReadOnly(CONFIGURED_REASON)
+    for name in (*_READ_ONLY, *_STORED)}
 _REQUIRED = ('UserName', 'Password', 'RoleId')
 
 #: Names that serve as Id unchanged. Numbers are Ids of stored accounts.
@@ -66,20 +74,34 @@ _URL_SAFE = re.compile(r'(?![0-9]+$)[A-Za-z0-9_.-]{1,64}')
 _NO_DELETE = {'Allow': 'GET, HEAD, OPTIONS, PATCH'}
 
 
-def _login():
+def _login() -> authenticator.Authenticator:
     return authentication.services().login
 
 
-def _stored():
+def _store() -> accounts.Accounts:
+    """Return the accounts that clients manage.
+
+    :raises: `error_responses.RedfishError`, 405 if this is disabled
+    """
+    store = authentication.services().accounts
+    if store is None:
+        raise error_responses.RedfishError(
+            405, messages.message('OperationNotAllowed',
+                                  detail=DISABLED_REASON),
+            headers={'Allow': 'GET, HEAD, OPTIONS'})
+    return store
+
+
+def _stored() -> list[accounts.Account]:
     """Return the stored accounts that have a name."""
     services = authentication.services()
     if services.accounts is None:
         return []
     services.state.catch_up()
-    return [one for one in services.accounts.all() if one.name]
+    return [stored for stored in services.accounts.all() if stored.name]
 
 
-def account_types(redfish: bool = True, ipmi: bool = True):
+def account_types(redfish: bool = True, ipmi: bool = True) -> list[str]:
     """List the protocols that an account is valid for, as AccountTypes.
 
     :param redfish: whether the account may use Redfish
@@ -90,10 +112,9 @@ def account_types(redfish: bool = True, ipmi: bool = True):
         ('Redfish', redfish), ('IPMI', ipmi and 'IPMI' in served)) if present]
 
 
-def resource_id(account):
+def resource_id(account: account_files.Account) -> str:
     """Convert the name of an account of a file or Secret to its Id.
 
-    :param account: `account_files.Account`
     :returns: the name if it is usable in a URL, else ``name-`` and the name's
         UTF-8 bytes in hexadecimal
     """
@@ -102,81 +123,79 @@ def resource_id(account):
     return 'name-' + account.name.encode().hex()
 
 
-def _find(account_id):
+def _find(account_id: str) -> account_files.Account | accounts.Account:
     """Find an account by its Id.
 
-    :returns: (`account_files.Account` or None, `accounts.Account` or None),
-        one of which is None
     :raises: `error_responses.RedfishError`, 404
     """
     for account in _login().configured():
         if resource_id(account) == account_id:
-            return account, None
+            return account
     for stored in _stored():
         if str(stored.id) == account_id:
-            return None, stored
+            return stored
     raise error_responses.resource_not_found('ManagerAccount', account_id)
 
 
-def _owner(account_id):
+def _owner(account_id: str) -> str | None:
     for account in _login().configured():
         if resource_id(account) == account_id:
             return account.name
     for stored in _stored():
         if str(stored.id) == account_id:
-            account = _login().account(stored.name)
+            active = _login().account(stored.name)
             # Not the account of a Secret that was given the same name.
-            return (stored.name if account is not None
-                    and account.stored_id == stored.id else None)
+            return (stored.name if active is not None
+                    and active.stored_id == stored.id else None)
     return None
 
 
-def _body(account_id, configured, stored):
-    name, role = (configured or stored).name, (configured or stored).role
-    body = {
+def _body(account_id: str, account: account_files.Account | accounts.Account
+          ) -> responses.Json:
+    if isinstance(account, accounts.Account):
+        description = 'This account is stored by this service.'
+        state = {'Enabled': account.enabled, 'Locked': account.locked,
+                 'PasswordChangeRequired': account.change_required}
+        types = account_types(account.redfish, account.ipmi)
+    else:
+        description = CONFIGURED_REASON
+        state = {'Enabled': True, 'Locked': False,
+                 'PasswordChangeRequired': False}
+        types = account_types(ipmi=account.ipmi)
+    body: responses.Json = {
         '@odata.id': f'{ACCOUNTS}/{account_id}',
         '@odata.type': '#ManagerAccount.v1_12_1.ManagerAccount',
         'Id': account_id,
-        'Name': f'Account {name}',
-        'Description': CONFIGURED_REASON if stored is None
-        else 'This account is stored by this service.',
-        'UserName': name,
+        'Name': f'Account {account.name}',
+        'Description': description,
+        'UserName': account.name,
         'Password': None,
-        'Enabled': stored is None or stored.enabled,
-        'Locked': stored is not None and stored.locked,
-        'PasswordChangeRequired': stored is not None
-        and stored.change_required,
-        'AccountTypes': account_types(ipmi=configured.ipmi)
-        if stored is None else account_types(stored.redfish, stored.ipmi),
+        **state,
+        'AccountTypes': types,
         # An account without access over IPMI has no role.
-        'RoleId': role or '',
+        'RoleId': account.role or '',
     }
-    if role:
-        body['Links'] = {'Role': responses.link(f'{ROLES}/{role}')}
+    if account.role:
+        body['Links'] = {'Role': responses.link(f'{ROLES}/{account.role}')}
     return body
 
 
-def collection():
+def collection() -> flask.Response:
     """GET, POST /redfish/v1/AccountService/Accounts"""
     if flask.request.method == 'POST':
         return _create()
-    found = responses.collection(
+    answer = responses.collection(
         'ManagerAccountCollection', 'Accounts', ACCOUNTS,
         [f'{ACCOUNTS}/{resource_id(account)}'
          for account in _login().configured()]
-        + [f'{ACCOUNTS}/{one.id}' for one in _stored()])
+        + [f'{ACCOUNTS}/{stored.id}' for stored in _stored()])
     if authentication.services().accounts is None:
-        found.headers['Allow'] = 'GET, HEAD, OPTIONS'
-    return found
+        answer.headers['Allow'] = 'GET, HEAD, OPTIONS'
+    return answer
 
 
-def _create():
-    store = authentication.services().accounts
-    if store is None:
-        raise error_responses.RedfishError(
-            405, messages.message('OperationNotAllowed',
-                                  detail=DISABLED_REASON),
-            headers={'Allow': 'GET, HEAD, OPTIONS'})
+def _create() -> flask.Response:
+    store = _store()
     values = payload.properties(_STORED)
     missing = [name for name in _REQUIRED if name not in values]
     if missing:
@@ -184,29 +203,36 @@ def _create():
             'PropertyMissing', name, related=['#/' + name])
             for name in missing))
     account = _apply(lambda fields: store.create(_actor(), **fields), values)
-    return responses.created(_body(str(account.id), None, account))
+    return responses.created(_body(str(account.id), account))
 
 
-def resource(account_id):
+def resource(account_id: str) -> flask.Response:
     """GET, PATCH, DELETE /redfish/v1/AccountService/Accounts/<account_id>
 
     With the privilege ConfigureSelf alone, an account can change its password;
     so can one that must change it first.
     """
-    configured, stored = _find(account_id)
-    if flask.request.method == 'PATCH':
-        if stored is None:
-            payload.properties(_CONFIGURED)
-        stored = _change(stored)
-    elif flask.request.method == 'DELETE':
-        return _delete(stored)
-    found = responses.resource(_body(account_id, configured, stored))
-    if stored is None:
-        found.headers.update(_NO_DELETE)
-    return found
+    account = _find(account_id)
+    method = flask.request.method
+    if isinstance(account, accounts.Account):
+        if method == 'DELETE':
+            return _delete(account)
+        if method == 'PATCH':
+            account = _change(account)
+        return responses.resource(_body(account_id, account))
+    if method == 'DELETE':
+        raise error_responses.RedfishError(
+            405, messages.message('ResourceCannotBeDeleted',
+                                  detail=CONFIGURED_REASON),
+            headers=_NO_DELETE)
+    if method == 'PATCH':
+        payload.properties(_CONFIGURED)     # refuses all
+    answer = responses.resource(_body(account_id, account))
+    answer.headers.update(_NO_DELETE)
+    return answer
 
 
-def _change(stored):
+def _change(stored: accounts.Account) -> accounts.Account:
     services = authentication.services()
     account = flask.g.account
     values = payload.properties(_STORED)
@@ -226,7 +252,7 @@ def _change(stored):
     if token and account.stored_id == stored.id:
         session = services.sessions.find(token)
     with services.sessions.changes_account(session):
-        changed = _apply(lambda fields: services.accounts.change(
+        changed = _apply(lambda fields: _store().change(
             stored.id, _actor(), expected, **fields), values)
         if session is not None:
             # Other sessions of the account end, as it has another signature.
@@ -237,12 +263,7 @@ def _change(stored):
     return changed
 
 
-def _delete(stored):
-    if stored is None:
-        raise error_responses.RedfishError(
-            405, messages.message('ResourceCannotBeDeleted',
-                                  detail=CONFIGURED_REASON),
-            headers=_NO_DELETE)
+def _delete(stored: accounts.Account) -> flask.Response:
     account = flask.g.account
     if account.change_required:
         raise error_responses.RedfishError(
@@ -251,8 +272,7 @@ def _delete(stored):
         raise error_responses.RedfishError(
             403, messages.message('InsufficientPrivilege'))
     try:
-        authentication.services().accounts.delete(
-            stored.id, _actor(), {'name': stored.name})
+        _store().delete(stored.id, _actor(), {'name': stored.name})
     except (accounts.NotFound, accounts.Replaced) as exc:
         raise _gone(exc) from None
     return responses.no_content()
@@ -262,12 +282,12 @@ def _actor() -> str:
     return f'{flask.g.account.name} over Redfish'
 
 
-def _apply(write, values):
+def _apply(write: abc.Callable[[responses.Json], accounts.Account],
+           values: responses.Json) -> accounts.Account:
     """Write an account, and translate the store's errors.
 
     :param write: function of the fields of `accounts.Account`
-    :param values: dict of property to value
-    :returns: the `accounts.Account`
+    :param values: property to value
     :raises: `error_responses.RedfishError`: 400, 404, 409, 412
     """
     if values.get('UserName') == '':
@@ -292,15 +312,16 @@ def _apply(write, values):
                             exc.value, f'{exc}.') from None
 
 
-def _gone(error):
+def _gone(error: accounts.NotFound | accounts.Replaced
+          ) -> error_responses.RedfishError:
     """Convert the error that the account is not the one that was meant."""
     if isinstance(error, accounts.Replaced):
         return etags.precondition_failed()
     return error_responses.resource_not_found(
-        'ManagerAccount', flask.request.view_args['account_id'])
+        'ManagerAccount', (flask.request.view_args or {})['account_id'])
 
 
-def _access(names):
+def _access(names: list[typing.Any]) -> dict[str, bool]:
     """Convert AccountTypes to fields of `accounts.Account`."""
     allowed = account_types()
     for name in names:
@@ -313,15 +334,16 @@ def _access(names):
     return {'redfish': 'Redfish' in names, 'ipmi': 'IPMI' in names}
 
 
-def _wrong_format(name, value, detail: str = ''):
+def _wrong_format(name: str, value: typing.Any, detail: str = ''
+                  ) -> error_responses.RedfishError:
     return error_responses.RedfishError(400, messages.message(
         'PropertyValueFormatError', '…' if name == 'Password' else value,
         name, detail=detail, related=['#/' + name]))
 
 
-authorization.register_owner(_ONE, _owner)
+authorization.register_owner(_RULE, _owner)
 
 ROUTES = (
     routing.add(ACCOUNTS, collection, ('GET', 'POST')),
-    routing.add(_ONE, resource, ('GET', 'PATCH', 'DELETE')),
+    routing.add(_RULE, resource, ('GET', 'PATCH', 'DELETE')),
 )

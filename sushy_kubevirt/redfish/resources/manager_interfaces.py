@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import typing
 
 import flask
 
@@ -18,6 +19,9 @@ from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import resource_paths
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import machine
 
 _NAME = 'EthernetInterfaces'
 
@@ -30,8 +34,8 @@ _SHAPE = payload.read_only(
     'IPv6StaticDefaultGateways', 'NameServers', 'StaticNameServers', 'VLAN')
 
 
-def _interface():
-    """Return the `interfaces.Interface`; without a name if there is none."""
+def _interface() -> interfaces.Interface:
+    """Return the interface; without a name if there is none."""
     environ = flask.request.environ
     try:
         return interfaces.towards(
@@ -41,7 +45,7 @@ def _interface():
         return interfaces.Interface()   # a client of a Unix socket
 
 
-def collection(machine):
+def collection(machine: machine.Machine) -> flask.Response:
     """GET …/Managers/<identity>/EthernetInterfaces"""
     name = _interface().name
     return resource_paths.collection(
@@ -49,14 +53,14 @@ def collection(machine):
         resource_paths.manager(machine, _NAME), [name] if name else [])
 
 
-def resource(machine, nic_id):
+def resource(machine: machine.Machine, nic_id: str) -> flask.Response:
     """GET, PATCH …/Managers/<identity>/EthernetInterfaces/<nic_id>"""
-    found = _interface()
-    if not found.name or found.name != nic_id:
+    interface = _interface()
+    if not interface.name or interface.name != nic_id:
         raise error_responses.resource_not_found('EthernetInterface', nic_id)
     if flask.request.method == 'PATCH':
         payload.properties(_SHAPE)
-    body = {
+    body: responses.Json = {
         '@odata.id': resource_paths.manager(machine, _NAME, nic_id),
         '@odata.type': '#EthernetInterface.v1_12_0.EthernetInterface',
         'Id': nic_id,
@@ -68,31 +72,31 @@ def resource(machine, nic_id):
         # The request has arrived.
         'LinkStatus': 'LinkUp',
         'Status': resource_paths.STATUS_OK,
-        'IPv4Addresses': _ipv4(found),
+        'IPv4Addresses': _ipv4(interface),
         'IPv6Addresses': [{
-            'Address': one.address,
-            'PrefixLength': one.prefix,
-            'AddressOrigin': 'LinkLocal' if one.link_local else None,
-            'AddressState': one.state,
-        } for one in found.ipv6],
+            'Address': address.address,
+            'PrefixLength': address.prefix,
+            'AddressOrigin': 'LinkLocal' if address.link_local else None,
+            'AddressState': address.state,
+        } for address in interface.ipv6],
     }
-    if any(found.mac):
-        body['MACAddress'] = found.mac.hex(':').upper()
-    if found.mtu:
-        body['MTUSize'] = found.mtu
+    if any(interface.mac):
+        body['MACAddress'] = interface.mac.hex(':').upper()
+    if interface.mtu:
+        body['MTUSize'] = interface.mtu
     return responses.resource(body)
 
 
-def _ipv4(found):
-    if not any(found.address):
+def _ipv4(interface: interfaces.Interface) -> list[dict[str, str | None]]:
+    if not any(interface.address):
         return []
     return [{
-        'Address': str(ipaddress.IPv4Address(found.address)),
-        'SubnetMask': str(ipaddress.IPv4Address(found.mask)),
+        'Address': str(ipaddress.IPv4Address(interface.address)),
+        'SubnetMask': str(ipaddress.IPv4Address(interface.mask)),
         # The kernel does not know who has configured it.
         'AddressOrigin': None,
-        'Gateway': (str(ipaddress.IPv4Address(found.gateway))
-                    if any(found.gateway) else None),
+        'Gateway': (str(ipaddress.IPv4Address(interface.gateway))
+                    if any(interface.gateway) else None),
     }]
 
 

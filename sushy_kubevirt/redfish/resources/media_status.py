@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import typing
+
 from sushy_kubevirt.bmc import event_registry
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.resources import resource_paths
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import machine
 
 #: ResetType after which the guest sees its new medium.
 RESTART = 'PowerCycle'
@@ -23,29 +28,24 @@ _PROGRESS = event_registry.Message(
     "The task with Id '%1' has changed to progress %2 percent complete.")
 
 
-def in_progress(medium) -> bool:
+def in_progress(medium: media.Medium) -> bool:
     """Check whether the import of a medium is still running."""
     return medium.state in (media.State.WAITING, media.State.IMPORTING)
 
 
-def percent(medium):
-    """Return the progress of the import.
-
-    :returns: int, 0 to 100
-    """
+def percent(medium: media.Medium) -> int:
+    """Return the progress of the import, 0 to 100."""
     if medium.state is media.State.READY:
         return 100
     return min(int(medium.progress or 0), 100)
 
 
-def extended_info(machine, device_id, medium):
-    """List messages about a medium: failure, progress, restart needed.
-
-    :returns: list of entries of @Message.ExtendedInfo
-    """
-    found = []
+def extended_info(machine: machine.Machine, device_id: str,
+                  medium: media.Medium) -> list[messages.Message]:
+    """List messages about a medium: failure, progress, restart needed."""
+    entries = []
     if medium.state is media.State.FAILED:
-        found.append(_entry(
+        entries.append(_entry(
             event_registry.MEDIA_FAILED, machine.qualified_name,
             url_without_query(medium), device_id, medium.reason or 'Error',
             medium.message))
@@ -53,50 +53,49 @@ def extended_info(machine, device_id, medium):
         entry = _entry(_PROGRESS, medium.task, str(percent(medium)))
         if medium.message:
             entry['Message'] += ' ' + medium.message
-        found.append(entry)
+        entries.append(entry)
     elif medium.state is media.State.EJECTING:
         entry = _entry(_EJECTING, 'Inserted', medium.reason or 'Ejecting')
         entry['Message'] = (
             f'The medium of {device_id} was ejected, and the guest has not '
             'let go of it.' + (medium.message and ' ' + medium.message))
-        found.append(entry)
+        entries.append(entry)
     if medium.pending_restart and medium.state is not media.State.FAILED:
-        found.append(restart_required(machine, device_id))
-    return found
+        entries.append(restart_required(machine, device_id))
+    return entries
 
 
-def restart_required(machine, device_id):
-    """Create the message ResetRequired: the guest lacks the medium so far.
-
-    :returns: entry of @Message.ExtendedInfo
-    """
+def restart_required(machine: machine.Machine, device_id: str
+                     ) -> messages.Message:
+    """Create the message ResetRequired: the guest lacks the medium so far."""
     return messages.message(
         'ResetRequired', resource_paths.system(
             machine, 'Actions', 'ComputerSystem.Reset'), RESTART,
         detail=f'The guest sees the medium of {device_id} after a restart.')
 
 
-def status(machine, device_id, medium, here):
+def status(machine: machine.Machine, device_id: str,
+           medium: media.Medium | None, here: str) -> responses.Json:
     """Build the property Status of a device.
 
-    :param medium: the medium in it, or None
+    :param medium: the medium in it
     :param here: path of the device
-    :returns: dict (Resource.Status)
+    :returns: Resource.Status
     """
-    found = {'State': 'Enabled', 'Health': 'OK'}
+    body: responses.Json = {'State': 'Enabled', 'Health': 'OK'}
     if medium is None:
-        return found
+        return body
     if in_progress(medium):
-        found['State'] = 'Updating'
+        body['State'] = 'Updating'
         if medium.reason == power_state.SYNC_FAILED:
-            found['Health'] = 'Warning'
+            body['Health'] = 'Warning'
     elif medium.state is media.State.EJECTING:
-        found.update(State='Updating', Health='Warning')
+        body.update(State='Updating', Health='Warning')
     elif medium.state is media.State.FAILED:
-        found['Health'] = 'Critical'
+        body['Health'] = 'Critical'
     entries = extended_info(machine, device_id, medium)
     if entries:
-        found['Conditions'] = [{
+        body['Conditions'] = [{
             'MessageId': entry['MessageId'],
             'MessageArgs': entry['MessageArgs'],
             'Message': entry['Message'],
@@ -104,21 +103,21 @@ def status(machine, device_id, medium, here):
             'Resolution': entry['Resolution'],
             'OriginOfCondition': responses.link(here),
         } for entry in entries]
-    return found
+    return body
 
 
-def url_without_query(medium):
+def url_without_query(medium: media.Medium) -> str:
     """Return the URL of a medium without its query, perhaps a signature."""
     return medium.url.partition('?')[0]
 
 
-def _entry(message, *args):
-    args = [messages.truncate(arg) for arg in args]
+def _entry(message: event_registry.Message, *args: str) -> messages.Message:
+    texts = [messages.truncate(arg) for arg in args]
     return {
         '@odata.type': '#Message.v1_1_2.Message',
         'MessageId': message.id,
-        'Message': message.format(args),
-        'MessageArgs': args,
+        'Message': message.format(texts),
+        'MessageArgs': texts,
         'MessageSeverity': message.severity,
         'Severity': message.severity,
         'Resolution': message.resolution,

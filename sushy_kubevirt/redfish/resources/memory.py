@@ -7,29 +7,33 @@ depend on the QEMU release.
 
 from __future__ import annotations
 
+import typing
+
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import resource_paths
+
+if typing.TYPE_CHECKING:
+    import flask
+
+    from sushy_kubevirt.machine import machine
 
 ID = 'RAM'
 
 _MIB = 2 ** 20
 
 
-def collection(machine):
+def collection(machine: machine.Machine) -> flask.Response:
     """GET …/Memory"""
     # The size may be unknown while a VM with an instance type is off.
     ids = [ID] if machine.inventory().memory_bytes else []
     return resource_paths.collection(
-        'Memory',
-        'Memory Collection',
-        resource_paths.system(machine, 'Memory'),
-        ids,
-    )
+        'Memory', 'Memory Collection',
+        resource_paths.system(machine, 'Memory'), ids)
 
 
-def resource(machine, memory_id):
+def resource(machine: machine.Machine, memory_id: str) -> flask.Response:
     """GET …/Memory/<memory_id>
 
     :param memory_id: `ID`; 404 for others and if the size is unknown

@@ -7,13 +7,18 @@ All schemas are DMTF's. Both documents refer to the copies that DMTF publishes.
 from __future__ import annotations
 
 import html
+import typing
 
 import flask
 
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.protocol import schemas
+
+if typing.TYPE_CHECKING:
+    from collections import abc
 
 ROOT = '/redfish/v1/JsonSchemas'
 
@@ -34,11 +39,11 @@ _REFERENCE = '''  <edmx:Reference Uri=%s>
 '''
 
 
-def _used_schemas():
-    return schemas.used_schemas(routing.modules(flask.current_app))
+def _used_schemas() -> list[tuple[str, str | None]]:
+    return schemas.used_schemas(routing.modules(application.current()))
 
 
-def metadata():
+def metadata() -> flask.Response:
     """GET /redfish/v1/$metadata
 
     CSDL (XML) that references the schemas in use, with their versions.
@@ -57,39 +62,40 @@ def metadata():
                           content_type=_XML)
 
 
-def _reference(name, namespaces, alias=None):
+def _reference(name: str, namespaces: abc.Iterable[str],
+               alias: str | None = None) -> str:
     alias_attribute = f' Alias={_quote(alias)}' if alias else ''
     includes = ''.join(
-        f'    <edmx:Include Namespace={_quote(one)}{alias_attribute}/>\n'
-        for one in namespaces)
+        f'    <edmx:Include Namespace={_quote(namespace)}{alias_attribute}/>\n'
+        for namespace in namespaces)
     return _REFERENCE % (_quote(schemas.csdl_uri(name)), includes)
 
 
-def _quote(text) -> str:
+def _quote(text: str) -> str:
     # xml.sax.saxutils would import a parser and much of urllib.
     return f'"{html.escape(text)}"'
 
 
-def _schema_files():
+def _schema_files() -> dict[str, str]:
     """List the JSON schemas in use.
 
-    :returns: dict of Id, such as ``Chassis.v1_25_0``, to ``@odata.type``
+    :returns: Id, such as ``Chassis.v1_25_0``, to ``@odata.type``
     """
-    found = {}
+    files = {}
     for name, version in _used_schemas():
         prefix = f'{name}.{version}' if version else name
-        found[prefix] = f'#{prefix}.{name}'
-    return found
+        files[prefix] = f'#{prefix}.{name}'
+    return files
 
 
-def collection():
+def collection() -> flask.Response:
     """GET /redfish/v1/JsonSchemas"""
     return responses.collection(
         'JsonSchemaFileCollection', 'JSON Schemas', ROOT,
-        [f'{ROOT}/{one}' for one in _schema_files()])
+        [f'{ROOT}/{schema}' for schema in _schema_files()])
 
 
-def resource(schema):
+def resource(schema: str) -> flask.Response:
     """GET /redfish/v1/JsonSchemas/<schema>
 
     :param schema: Id, see `_schema_files`

@@ -6,14 +6,21 @@ At most `hardware.MAX_SOCKETS` are listed.
 
 from __future__ import annotations
 
+import typing
+
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import hardware
 from sushy_kubevirt.redfish.resources import resource_paths
 
+if typing.TYPE_CHECKING:
+    import flask
 
-def collection(machine):
+    from sushy_kubevirt.machine import machine
+
+
+def collection(machine: machine.Machine) -> flask.Response:
     """GET …/Processors"""
     return resource_paths.collection(
         'Processor', 'Processors Collection',
@@ -21,7 +28,7 @@ def collection(machine):
         hardware.socket_names(machine.inventory().cpus))
 
 
-def resource(machine, processor_id):
+def resource(machine: machine.Machine, processor_id: str) -> flask.Response:
     """GET …/Processors/<processor_id>
 
     TotalCores and TotalThreads are those of one socket.
@@ -29,10 +36,9 @@ def resource(machine, processor_id):
     cpus = machine.inventory().cpus
     if processor_id not in hardware.socket_names(cpus):
         raise error_responses.resource_not_found('Processor', processor_id)
-    body = {
+    body: responses.Json = {
         '@odata.id': resource_paths.system(
-            machine, 'Processors', processor_id
-        ),
+            machine, 'Processors', processor_id),
         '@odata.type': '#Processor.v1_18_0.Processor',
         'Id': processor_id,
         'Name': 'Processor',

@@ -10,6 +10,6 @@ NAME = 'sushy-kubevirt'
 
 
 @functools.cache
-def version():
+def version() -> str:
     """Return the version of the installed package."""
     return metadata.version(NAME)

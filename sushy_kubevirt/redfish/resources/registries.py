@@ -8,8 +8,11 @@ of `routing.Registry`.
 
 from __future__ import annotations
 
+import typing
+
 import flask
 
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
@@ -28,20 +31,21 @@ STANDARD = {
 }
 
 
-def _own_registries():
-    return {one.identity: one
-            for module in routing.modules(flask.current_app)
-            for one in getattr(module, 'REGISTRIES', ())}
+def _own_registries() -> dict[str, routing.Registry]:
+    return {registry.identity: registry
+            for module in routing.modules(application.current())
+            for registry in getattr(module, 'REGISTRIES', ())}
 
 
-def collection():
+def collection() -> flask.Response:
     """GET /redfish/v1/Registries"""
     return responses.collection(
         'MessageRegistryFileCollection', 'Registry File Collection', ROOT,
-        [f'{ROOT}/{one}' for one in (*STANDARD.values(), *_own_registries())])
+        [f'{ROOT}/{registry}'
+         for registry in (*STANDARD.values(), *_own_registries())])
 
 
-def resource(registry):
+def resource(registry: str) -> flask.Response:
     """GET /redfish/v1/Registries/<registry>: location of the registry"""
     here = f'{ROOT}/{registry}'
     for prefix, release in STANDARD.items():
@@ -67,7 +71,7 @@ def resource(registry):
     })
 
 
-def document(registry):
+def document(registry: str) -> flask.Response:
     """GET /redfish/v1/Registries/<registry>/Registry
 
     The text of a registry of this service; 404 for DMTF's.
@@ -78,7 +82,7 @@ def document(registry):
     return responses.resource(own.document())
 
 
-def not_served():
+def not_served() -> typing.NoReturn:
     """Answer 404 for sushy-emulator's registries, those of other machines."""
     raise error_responses.uri_not_found()
 

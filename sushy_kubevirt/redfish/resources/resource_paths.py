@@ -8,10 +8,10 @@ Each VM has a system, a manager and a chassis with the same Id, see
 from __future__ import annotations
 
 import contextlib
-
-import flask
+import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import etags
 from sushy_kubevirt.redfish.protocol import messages
@@ -19,38 +19,50 @@ from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.services import system_id
 
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.machine import machine
+
 SYSTEMS = system_id.SYSTEMS
 MANAGERS = '/redfish/v1/Managers'
 CHASSIS = '/redfish/v1/Chassis'
 
-# Prefix of keys in app.extensions: the machines, the collection of them, and
-# its JSON text and ETag.
+# Prefix of keys in app.extensions, of a `_Collection`.
 _COLLECTION = 'sushy_kubevirt.collection:'
 
 #: Status of every device: KubeVirt reports no faults of virtual devices.
 STATUS_OK = {'State': 'Enabled', 'Health': 'OK'}
 
 
-def system(machine, *names):
+class _Collection(typing.NamedTuple):
+    """A collection of all machines, with its JSON text and ETag."""
+
+    machines: abc.Sequence[machine.Machine]
+    body: responses.Json
+    rendered: tuple[str, str]
+
+
+def system(machine: machine.Machine, *names: str) -> str:
     """Return the path of a system or of a resource below it.
 
-    :param machine: the VM
     :param names: path segments below the system
     """
     return '/'.join((SYSTEMS, system_id.of(machine), *names))
 
 
-def manager(machine, *names):
+def manager(machine: machine.Machine, *names: str) -> str:
     """Return the path of a system's manager or a resource below it."""
     return '/'.join((MANAGERS, system_id.of(machine), *names))
 
 
-def chassis(machine, *names):
+def chassis(machine: machine.Machine, *names: str) -> str:
     """Return the path of a system's chassis or a resource below it."""
     return '/'.join((CHASSIS, system_id.of(machine), *names))
 
 
-def collection(kind, name, here, ids):
+def collection(kind: str, name: str, here: str, ids: abc.Iterable[str]
+               ) -> responses.Document:
     """Create the response 200 with a collection.
 
     :param kind: schema of its members, such as ``Processor``
@@ -59,10 +71,10 @@ def collection(kind, name, here, ids):
     :param ids: ids of its members
     """
     return responses.collection(kind + 'Collection', name, here, [
-        f'{here}/{one}' for one in ids])
+        f'{here}/{id_}' for id_ in ids])
 
 
-def machine_collection(kind, name, here):
+def machine_collection(kind: str, name: str, here: str) -> responses.Document:
     """Create the response 200 with a collection of one member per machine.
 
     It is made once for the machines that the driver returns, as ten thousand
@@ -72,35 +84,36 @@ def machine_collection(kind, name, here):
     :param name: value of Name
     :param here: its path
     """
-    app = flask.current_app._get_current_object()
+    app = application.current()
     machines = app.systems.machines()
-    known = app.extensions.get(_COLLECTION + here)
-    if known is None or known[0] is not machines:
+    known: _Collection | None = app.extensions.get(_COLLECTION + here)
+    if known is None or known.machines is not machines:
         body = responses.collection_body(kind + 'Collection', name, here, [
             f'{here}/{system_id.of(machine)}' for machine in machines])
-        known = machines, body, etags.render(body)
+        known = _Collection(machines, body, etags.render(body))
         app.extensions[_COLLECTION + here] = known
-    return responses.Document(known[1], rendered=known[2])
+    return responses.Document(known.body, rendered=known.rendered)
 
 
-def links(here, rule, names):
+def links(here: str, rule: str, names: abc.Iterable[str]
+          ) -> dict[str, dict[str, str]]:
     """Build links to the resources below a path that are served.
 
     :param here: the path
     :param rule: URL rule of the path
     :param names: properties, which are also the last path segments
-    :returns: dict of property to link
+    :returns: property to link
     """
-    app = flask.current_app._get_current_object()
+    app = application.current()
     return {name: responses.link(f'{here}/{name}')
             for name in routing.served_children(app, rule, tuple(names))}
 
 
 @contextlib.contextmanager
-def property_errors(machine, name, value):
+def property_errors(machine: machine.Machine, name: str, value: typing.Any
+                    ) -> abc.Iterator[None]:
     """Convert errors of a change to errors that name the property and value.
 
-    :param machine: the VM
     :param name: JSON pointer of the property, without the leading slash
     :param value: requested value
     :raises: `error_responses.RedfishError`: 400 invalid value, 409 wrong state

@@ -8,9 +8,9 @@ contain nothing confidential.
 
 from __future__ import annotations
 
-
 import flask
 
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import query_parameters
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -22,7 +22,7 @@ ROOT = '/redfish/v1/'
 REDFISH_VERSION = '1.20.0'
 
 
-def versions():
+def versions() -> flask.Response:
     """GET /redfish: the protocol versions
 
     The body has no other members (DSP0266, "Protocol version").
@@ -30,10 +30,10 @@ def versions():
     return responses.resource({'v1': ROOT})
 
 
-def resource():
+def resource() -> flask.Response:
     """GET /redfish/v1/: the service root"""
-    app = flask.current_app
-    body = {
+    app = application.current()
+    body: responses.Json = {
         '@odata.id': ROOT,
         '@odata.type': '#ServiceRoot.v1_17_0.ServiceRoot',
         'Id': 'RootService',
@@ -52,15 +52,15 @@ def resource():
     for name, path in routing.root_links(app).items():
         here = body
         *above, last = name.split('/')
-        for one in above:
-            here = here.setdefault(one, {})
+        for parent in above:
+            here = here.setdefault(parent, {})
         here[last] = responses.link(path)
     return responses.resource(body)
 
 
-def odata():
+def odata() -> flask.Response:
     """GET /redfish/v1/odata: the OData service document"""
-    links = routing.root_links(flask.current_app)
+    links = routing.root_links(application.current())
     return responses.resource({
         '@odata.context': ROOT + '$metadata',
         'value': [{'name': 'Service', 'kind': 'Singleton', 'url': ROOT}] + [

@@ -23,25 +23,25 @@ from sushy_kubevirt.redfish.services import sessions
 
 ROOT = '/redfish/v1/SessionService'
 SESSIONS = authentication.SESSIONS
-_ONE = SESSIONS + '/<session_id>'
+_RULE = SESSIONS + '/<session_id>'
 
 ROOT_LINKS = {'SessionService': ROOT, 'Links/Sessions': SESSIONS}
 
 #: Maximum length of Session.Context, in characters.
 _MAX_CONTEXT = 256
 
-_SHAPE = {
+_SHAPE: payload.Shape = {
     'SessionTimeout': int,
     **payload.read_only('Id', 'Name', 'Description', 'ServiceEnabled',
                         'Sessions', 'Status'),
 }
 
 
-def _sessions():
+def _sessions() -> sessions.Sessions:
     return authentication.services().sessions
 
 
-def service():
+def service() -> flask.Response:
     """GET, PATCH /redfish/v1/SessionService
 
     SessionTimeout can be set.
@@ -61,7 +61,7 @@ def service():
     })
 
 
-def _set_timeout(seconds):
+def _set_timeout(seconds: int) -> None:
     if isinstance(seconds, bool):
         raise error_responses.RedfishError(400, messages.message(
             'PropertyValueTypeError', seconds, 'SessionTimeout',
@@ -75,11 +75,11 @@ def _set_timeout(seconds):
     _sessions().set_timeout(seconds)
 
 
-def _path(session) -> str:
+def _path(session: sessions.Session) -> str:
     return f'{SESSIONS}/{session.id}'
 
 
-def _body(session):
+def _body(session: sessions.Session) -> responses.Json:
     created = datetime.datetime.fromtimestamp(
         session.created, datetime.timezone.utc)
     login = authentication.services().login
@@ -102,7 +102,7 @@ def _body(session):
             if value is not None or name == 'Password'}
 
 
-def collection():
+def collection() -> flask.Response:
     """GET, POST /redfish/v1/SessionService/Sessions"""
     if flask.request.method == 'POST':
         return _login()
@@ -111,15 +111,14 @@ def collection():
         [_path(session) for session in _sessions().all()])
 
 
-def _login():
+def _login() -> flask.Response:
     values = _credentials()
     user = values['UserName']
     services = authentication.services()
     account = None
     if services.login.required:
         account = authentication.check_password(
-            user, values['Password'].encode(errors='surrogatepass')
-        )
+            user, values['Password'].encode(errors='surrogatepass'))
         authentication.identify(flask.request.environ, account)
     session, token = services.sessions.open(
         user, account, authentication.client_address(), values.get('Context'))
@@ -131,41 +130,42 @@ def _login():
         'X-Auth-Token': token, 'Cache-Control': 'no-store'})
 
 
-def _credentials():
+def _credentials() -> dict[str, str]:
     """Read and validate the body of a login.
 
-    :returns: dict with UserName, Password and, if sent, Context
+    :returns: UserName, Password and, if sent, Context
     :raises: `error_responses.RedfishError`, 400. The messages contain no
         values, because the client may have sent the password in another
         property.
     """
-    body, found, values = payload.body(), [], {}
+    body, problems = payload.body(), []
+    values: dict[str, str] = {}
     shape = {'UserName': 256, 'Password': 4096, 'Context': _MAX_CONTEXT}
     for name in ('UserName', 'Password'):
         if name not in body:
-            found.append(messages.message('PropertyMissing', name,
-                                          related=['#/' + name]))
+            problems.append(messages.message('PropertyMissing', name,
+                                             related=['#/' + name]))
     for name, value in body.items():
         pointer = ['#/' + name]
         if payload.is_annotation(name):
             continue
         if name not in shape:
-            found.append(messages.message('PropertyUnknown', name,
-                                          related=pointer))
+            problems.append(messages.message('PropertyUnknown', name,
+                                             related=pointer))
         elif not isinstance(value, str):
-            found.append(messages.message('PropertyValueTypeError', '…',
-                                          name, related=pointer))
+            problems.append(messages.message('PropertyValueTypeError', '…',
+                                             name, related=pointer))
         elif len(value) > shape[name] or not _is_text(value):
-            found.append(messages.message('PropertyValueFormatError', '…',
-                                          name, related=pointer))
+            problems.append(messages.message('PropertyValueFormatError', '…',
+                                             name, related=pointer))
         else:
             values[name] = value
-    if found:
-        raise error_responses.RedfishError(400, *found)
+    if problems:
+        raise error_responses.RedfishError(400, *problems)
     return values
 
 
-def _is_text(value) -> bool:
+def _is_text(value: str) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -173,19 +173,19 @@ def _is_text(value) -> bool:
     return True
 
 
-def _find(session_id):
+def _find(session_id: str) -> sessions.Session:
     session = _sessions().get(session_id)
     if session is None:
         raise error_responses.resource_not_found('Session', session_id)
     return session
 
 
-def _owner(session_id):
+def _owner(session_id: str) -> str | None:
     session = _sessions().get(session_id)
-    return session and session.user
+    return None if session is None else session.user
 
 
-def resource(session_id):
+def resource(session_id: str) -> flask.Response:
     """GET, DELETE /redfish/v1/SessionService/Sessions/<session_id>
 
     DELETE closes the session (logout).
@@ -197,10 +197,10 @@ def resource(session_id):
     return responses.resource(_body(session))
 
 
-authorization.register_owner(_ONE, _owner)
+authorization.register_owner(_RULE, _owner)
 
 ROUTES = (
     routing.add(ROOT, service, ('GET', 'PATCH'), 'minimum'),
     routing.add(SESSIONS, collection, ('GET', 'POST'), 'minimum'),
-    routing.add(_ONE, resource, ('GET', 'DELETE'), 'minimum'),
+    routing.add(_RULE, resource, ('GET', 'DELETE'), 'minimum'),
 )

@@ -7,27 +7,37 @@ on would take them for disks.
 
 from __future__ import annotations
 
+import typing
+
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import hardware
 from sushy_kubevirt.redfish.resources import resource_paths
 
+if typing.TYPE_CHECKING:
+    import flask
 
-def collection(machine):
+    from sushy_kubevirt.machine import inventory
+    from sushy_kubevirt.machine import machine
+
+
+def collection(machine: machine.Machine) -> flask.Response:
     """GET …/SimpleStorage"""
     return resource_paths.collection(
         'SimpleStorage', 'Simple Storage Collection',
         resource_paths.system(machine, 'SimpleStorage'),
-        hardware.disks_by_bus(machine.inventory()))
+        hardware.disks_by_bus(machine.inventory().disks))
 
 
-def resource(machine, simple_storage_id):
+def resource(machine: machine.Machine, simple_storage_id: str
+             ) -> flask.Response:
     """GET …/SimpleStorage/<simple_storage_id>
 
     :param simple_storage_id: bus, such as ``sata``
     """
-    disks = hardware.disks_by_bus(machine.inventory()).get(simple_storage_id)
+    disks = hardware.disks_by_bus(machine.inventory().disks).get(
+        simple_storage_id)
     if disks is None:
         raise error_responses.resource_not_found(
             'SimpleStorage', simple_storage_id)
@@ -43,9 +53,10 @@ def resource(machine, simple_storage_id):
     })
 
 
-def _device(disk):
-    device = {'Name': disk.name, 'Manufacturer': 'KubeVirt',
-              'Model': disk.kind, 'Status': resource_paths.STATUS_OK}
+def _device(disk: inventory.Disk) -> responses.Json:
+    device: responses.Json = {
+        'Name': disk.name, 'Manufacturer': 'KubeVirt', 'Model': disk.kind,
+        'Status': resource_paths.STATUS_OK}
     if not disk.source:
         # A drive without a medium.
         device['Status'] = {'State': 'Absent', 'Health': 'OK'}

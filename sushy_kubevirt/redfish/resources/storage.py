@@ -9,6 +9,8 @@ Disks are added with KubeVirt; POST of a volume is refused.
 
 from __future__ import annotations
 
+import typing
+
 import flask
 
 from sushy_kubevirt.redfish.protocol import error_responses
@@ -19,6 +21,12 @@ from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import hardware
 from sushy_kubevirt.redfish.resources import resource_paths
 
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.machine import inventory
+    from sushy_kubevirt.machine import machine
+
 #: Id of the only controller of each bus.
 CONTROLLER = '1'
 
@@ -26,25 +34,23 @@ CONTROLLER = '1'
 _PROTOCOLS = {'sata': 'SATA', 'usb': 'USB'}
 
 
-def path(machine, storage_id, *names):
+def path(machine: machine.Machine, storage_id: str, *names: str) -> str:
     """Return the path of a Storage or of a resource below it."""
     return resource_paths.system(machine, 'Storage', storage_id, *names)
 
 
-def drives(machine):
-    """Group the disks and LUNs by bus, without CD-ROM drives.
-
-    :returns: dict of bus to list of `inventory.Disk`
-    """
-    found = {}
-    for bus, disks in hardware.disks_by_bus(machine.inventory()).items():
+def drives(machine: machine.Machine) -> dict[str, list[inventory.Disk]]:
+    """Group the disks and LUNs by bus, without CD-ROM drives."""
+    by_bus = {}
+    for bus, disks in hardware.disks_by_bus(
+            machine.inventory().disks).items():
         fixed = [disk for disk in disks if disk.kind != 'cdrom']
         if fixed:
-            found[bus] = fixed
-    return found
+            by_bus[bus] = fixed
+    return by_bus
 
 
-def drive_path(machine, name):
+def drive_path(machine: machine.Machine, name: str) -> str:
     """Return the path of the drive of a disk.
 
     :param name: the disk's name
@@ -52,53 +58,49 @@ def drive_path(machine, name):
     return resource_paths.chassis(machine, 'Drives', name)
 
 
-def _disks(machine, storage_id):
+def _disks(machine: machine.Machine, storage_id: str) -> list[inventory.Disk]:
     disks = drives(machine).get(storage_id)
     if disks is None:
         raise error_responses.resource_not_found('Storage', storage_id)
     return disks
 
 
-def _find_disk(machine, storage_id, kind, name):
+def _find_disk(machine: machine.Machine, storage_id: str, kind: str, name: str
+               ) -> inventory.Disk:
     for disk in _disks(machine, storage_id):
         if disk.name == name:
             return disk
     raise error_responses.resource_not_found(kind, name)
 
 
-def collection(machine):
+def collection(machine: machine.Machine) -> flask.Response:
     """GET …/Storage"""
     return resource_paths.collection('Storage', 'Storage Collection',
                                      resource_paths.system(machine, 'Storage'),
                                      drives(machine))
 
 
-def resource(machine, storage_id):
+def resource(machine: machine.Machine, storage_id: str) -> flask.Response:
     """GET …/Storage/<storage_id>"""
     disks = _disks(machine, storage_id)
     here = path(machine, storage_id)
-    return responses.resource(
-        {
-            '@odata.id': here,
-            '@odata.type': '#Storage.v1_17_0.Storage',
-            'Id': storage_id,
-            'Name': f'{storage_id} disks',
-            'Status': resource_paths.STATUS_OK,
-            'Controllers': responses.link(here + '/Controllers'),
-            'Drives': [
-                responses.link(drive_path(machine, disk.name))
-                for disk in disks
-            ],
-            'Drives@odata.count': len(disks),
-            'Volumes': responses.link(here + '/Volumes'),
-            'Links': {
-                'Enclosures': [responses.link(resource_paths.chassis(machine))]
-            },
-        }
-    )
+    return responses.resource({
+        '@odata.id': here,
+        '@odata.type': '#Storage.v1_17_0.Storage',
+        'Id': storage_id,
+        'Name': f'{storage_id} disks',
+        'Status': resource_paths.STATUS_OK,
+        'Controllers': responses.link(here + '/Controllers'),
+        'Drives': [responses.link(drive_path(machine, disk.name))
+                   for disk in disks],
+        'Drives@odata.count': len(disks),
+        'Volumes': responses.link(here + '/Volumes'),
+        'Links': {
+            'Enclosures': [responses.link(resource_paths.chassis(machine))]},
+    })
 
 
-def controllers(machine, storage_id):
+def controllers(machine: machine.Machine, storage_id: str) -> flask.Response:
     """GET …/Storage/<storage_id>/Controllers"""
     _disks(machine, storage_id)
     return resource_paths.collection('StorageController', 'Controllers',
@@ -106,13 +108,14 @@ def controllers(machine, storage_id):
                                      [CONTROLLER])
 
 
-def controller(machine, storage_id, controller_id):
+def controller(machine: machine.Machine, storage_id: str, controller_id: str
+               ) -> flask.Response:
     """GET …/Storage/<storage_id>/Controllers/<controller_id>"""
     _disks(machine, storage_id)
     if controller_id != CONTROLLER:
         raise error_responses.resource_not_found(
             'StorageController', controller_id)
-    body = {
+    body: responses.Json = {
         '@odata.id': path(machine, storage_id, 'Controllers', CONTROLLER),
         '@odata.type': '#StorageController.v1_8_0.StorageController',
         'Id': CONTROLLER,
@@ -125,14 +128,14 @@ def controller(machine, storage_id, controller_id):
     return responses.resource(body)
 
 
-def chassis_drives(machine):
+def chassis_drives(machine: machine.Machine) -> flask.Response:
     """GET /redfish/v1/Chassis/<identity>/Drives"""
     return resource_paths.collection(
         'Drive', 'Drives', resource_paths.chassis(machine, 'Drives'),
         [disk.name for disks in drives(machine).values() for disk in disks])
 
 
-def drive(machine, drive_id):
+def drive(machine: machine.Machine, drive_id: str) -> flask.Response:
     """GET /redfish/v1/Chassis/<identity>/Drives/<drive_id>"""
     for bus, disks in drives(machine).items():
         for disk in disks:
@@ -141,8 +144,9 @@ def drive(machine, drive_id):
     raise error_responses.resource_not_found('Drive', drive_id)
 
 
-def _drive(machine, bus, disk):
-    body = {
+def _drive(machine: machine.Machine, bus: str, disk: inventory.Disk
+           ) -> responses.Json:
+    body: responses.Json = {
         '@odata.id': drive_path(machine, disk.name),
         '@odata.type': '#Drive.v1_18_0.Drive',
         'Id': disk.name,
@@ -154,10 +158,8 @@ def _drive(machine, bus, disk):
         'Status': resource_paths.STATUS_OK,
         'Links': {
             'Chassis': responses.link(resource_paths.chassis(machine)),
-            'Volumes': [
-                responses.link(_volume_path(machine, bus, each))
-                for each in _with_capacity([disk])
-            ],
+            'Volumes': [responses.link(_volume_path(machine, bus, disk))
+                        for disk in _with_capacity([disk])],
         },
     }
     if disk.capacity_bytes is not None:
@@ -167,7 +169,8 @@ def _drive(machine, bus, disk):
     return body
 
 
-def no_storage_drive(machine, **_more):
+def no_storage_drive(machine: machine.Machine, **_more: str
+                     ) -> typing.NoReturn:
     """GET …/Storage/<stg_id>/Drives/<drv_id>: 404
 
     sushy-emulator's path; drives are below the chassis.
@@ -175,15 +178,17 @@ def no_storage_drive(machine, **_more):
     raise error_responses.uri_not_found()
 
 
-def _with_capacity(disks):
+def _with_capacity(disks: abc.Iterable[inventory.Disk]
+                   ) -> list[inventory.Disk]:
     return [disk for disk in disks if disk.capacity_bytes is not None]
 
 
-def _volume_path(machine, storage_id, disk):
+def _volume_path(machine: machine.Machine, storage_id: str,
+                 disk: inventory.Disk) -> str:
     return path(machine, storage_id, 'Volumes', disk.name)
 
 
-def volumes(machine, storage_id):
+def volumes(machine: machine.Machine, storage_id: str) -> flask.Response:
     """GET, POST …/Storage/<storage_id>/Volumes
 
     :raises: `error_responses.RedfishError`, 400 for POST
@@ -195,20 +200,18 @@ def volumes(machine, storage_id):
         raise error_responses.RedfishError(400, messages.message(
             'CreateLimitReachedForResource',
             detail='Disks are added to a VM with KubeVirt.'))
-    body = resource_paths.collection(
-        'Volume',
-        'Volumes',
-        here,
-        [disk.name for disk in _with_capacity(disks)],
-    )
-    body.document['@Redfish.OperationApplyTimeSupport'] = {
+    answer = resource_paths.collection(
+        'Volume', 'Volumes', here,
+        [disk.name for disk in _with_capacity(disks)])
+    answer.document['@Redfish.OperationApplyTimeSupport'] = {
         '@odata.type': '#Settings.v1_3_5.OperationApplyTimeSupport',
         'SupportedValues': ['Immediate'],
     }
-    return body
+    return answer
 
 
-def volume(machine, stg_id, vol_id):
+def volume(machine: machine.Machine, stg_id: str, vol_id: str
+           ) -> flask.Response:
     """GET …/Storage/<stg_id>/Volumes/<vol_id>"""
     disk = _find_disk(machine, stg_id, 'Volume', vol_id)
     if not _with_capacity([disk]):

@@ -9,16 +9,23 @@ Ejecting the medium or inserting another one removes it.
 from __future__ import annotations
 
 import datetime
+import typing
 
 import flask
 
 from sushy_kubevirt.machine import media
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import payload
 from sushy_kubevirt.redfish.protocol import responses
 from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import media_status
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.machine import machine
 
 ROOT = '/redfish/v1/TaskService'
 TASKS = ROOT + '/Tasks'
@@ -35,7 +42,15 @@ _STATES = {
 }
 
 
-def service():
+class _Import(typing.NamedTuple):
+    """A task: the import of a medium into a device of a system."""
+
+    machine: machine.Machine
+    device_id: str
+    medium: media.Medium
+
+
+def service() -> flask.Response:
     """GET, PATCH /redfish/v1/TaskService"""
     if flask.request.method == 'PATCH':
         payload.properties(payload.read_only(
@@ -58,45 +73,44 @@ def service():
     })
 
 
-def _media_with_task():
-    """Yield (machine, device id, medium) of every medium."""
-    for machine in flask.current_app.systems.machines():
-        for device in (*machine.media_devices(), media.HTTP_BOOT):
-            medium = machine.medium(device.id)
+def _imports() -> abc.Iterator[_Import]:
+    for system in application.current().systems.machines():
+        for device in (*system.media_devices(), media.HTTP_BOOT):
+            medium = system.medium(device.id)
             if medium is not None and medium.task:
-                yield machine, device.id, medium
+                yield _Import(system, device.id, medium)
 
 
-def collection():
+def collection() -> flask.Response:
     """GET /redfish/v1/TaskService/Tasks"""
     return responses.collection(
         'TaskCollection', 'Task Collection', TASKS,
-        [f'{TASKS}/{medium.task}' for _, _, medium in _media_with_task()])
+        [f'{TASKS}/{imported.medium.task}' for imported in _imports()])
 
 
-def _find(task):
-    for machine, device_id, medium in _media_with_task():
-        if medium.task == task:
-            return machine, device_id, medium
+def _find(task: str) -> _Import:
+    for imported in _imports():
+        if imported.medium.task == task:
+            return imported
     raise error_responses.resource_not_found('Task', task)
 
 
-def resource(task):
+def resource(task: str) -> flask.Response:
     """GET, DELETE /redfish/v1/TaskService/Tasks/<task>"""
-    found = _find(task)
+    imported = _find(task)
     if flask.request.method == 'DELETE':
-        return _cancel(*found)
-    return responses.resource(_body(*found))
+        return _cancel(*imported)
+    return responses.resource(_body(*imported))
 
 
-def monitor(task):
+def monitor(task: str) -> flask.Response:
     """GET, DELETE /redfish/v1/TaskService/TaskMonitors/<task>
 
     202 while the import runs, then the response of a synchronous request.
     """
-    machine, device_id, medium = found = _find(task)
+    machine, device_id, medium = imported = _find(task)
     if flask.request.method == 'DELETE':
-        return _cancel(*found)
+        return _cancel(*imported)
     if media_status.in_progress(medium):
         return task_accepted(machine, device_id, medium)
     if medium.state is media.State.FAILED:
@@ -105,13 +119,15 @@ def monitor(task):
     return task_result(machine, device_id, medium)
 
 
-def task_accepted(machine, device_id, medium):
+def task_accepted(machine: machine.Machine, device_id: str,
+                  medium: media.Medium) -> flask.Response:
     """Create the response 202 with the task."""
     return responses.accepted(f'{MONITORS}/{medium.task}',
                               _body(machine, device_id, medium), RETRY_AFTER)
 
 
-def task_result(machine, device_id, medium):
+def task_result(machine: machine.Machine, device_id: str, medium: media.Medium
+                ) -> flask.Response:
     """Create the response of a completed task.
 
     204, or 200 with ResetRequired if the guest needs a restart to see the
@@ -123,9 +139,10 @@ def task_result(machine, device_id, medium):
     return responses.no_content()
 
 
-def _body(machine, device_id, medium):
+def _body(machine: machine.Machine, device_id: str, medium: media.Medium
+          ) -> responses.Json:
     state, health = _STATES[medium.state]
-    body = {
+    body: responses.Json = {
         '@odata.id': f'{TASKS}/{medium.task}',
         '@odata.type': '#Task.v1_7_4.Task',
         'Id': medium.task,
@@ -137,13 +154,10 @@ def _body(machine, device_id, medium):
         'PercentComplete': media_status.percent(medium),
         # Severity is deprecated in favor of MessageSeverity.
         'Messages': [
-            {
-                name: value
-                for name, value in entry.items()
-                if name != 'Severity'
-            }
-            for entry in media_status.extended_info(machine, device_id, medium)
-        ],
+            {name: value for name, value in entry.items()
+             if name != 'Severity'}
+            for entry in media_status.extended_info(
+                machine, device_id, medium)],
         'TaskMonitor': f'{MONITORS}/{medium.task}',
     }
     if medium.since:
@@ -151,7 +165,8 @@ def _body(machine, device_id, medium):
     return body
 
 
-def _cancel(machine, device_id, medium):
+def _cancel(machine: machine.Machine, device_id: str, medium: media.Medium
+            ) -> flask.Response:
     if medium.state is media.State.READY:
         raise error_responses.RedfishError(409, messages.message(
             'ResourceCannotBeDeleted', detail='The import is complete.',
@@ -159,10 +174,8 @@ def _cancel(machine, device_id, medium):
     machine.eject_media(device_id)
     flask.current_app.logger.info(
         'The import of %s for %s of %s was cancelled',
-        media_status.url_without_query(medium),
-        device_id,
-        machine.qualified_name,
-    )
+        media_status.url_without_query(medium), device_id,
+        machine.qualified_name)
     return responses.no_content()
 
 

@@ -9,10 +9,12 @@ an update by incrementing a version number.
 from __future__ import annotations
 
 import contextlib
+import typing
 
 import flask
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
 from sushy_kubevirt.redfish.protocol import responses
@@ -26,7 +28,7 @@ INVENTORY = ROOT + '/FirmwareInventory'
 _UPDATE = 'UpdateService.SimpleUpdate'
 
 
-def service():
+def service() -> flask.Response:
     """GET /redfish/v1/UpdateService"""
     return responses.resource({
         '@odata.id': ROOT,
@@ -44,31 +46,31 @@ def service():
     })
 
 
-def simple_update():
+def simple_update() -> typing.NoReturn:
     """POST …/Actions/UpdateService.SimpleUpdate: 501"""
     raise error_responses.RedfishError(501, messages.message(
         'ActionNotSupported', _UPDATE,
         detail='Firmware comes with KubeVirt and is updated with it.'))
 
 
-def collection():
+def collection() -> flask.Response:
     """GET /redfish/v1/UpdateService/FirmwareInventory"""
     return resource_paths.collection(
         'SoftwareInventory', 'Firmware Inventory', INVENTORY, _inventory())
 
 
-def resource(firmware):
+def resource(firmware: str) -> flask.Response:
     """GET /redfish/v1/UpdateService/FirmwareInventory/<firmware>"""
-    found = _inventory().get(firmware)
-    if found is None:
+    properties = _inventory().get(firmware)
+    if properties is None:
         raise error_responses.resource_not_found('SoftwareInventory',
                                                  firmware)
-    related = found.pop('RelatedItem')
+    related = properties.pop('RelatedItem')
     return responses.resource({
         '@odata.id': f'{INVENTORY}/{firmware}',
         '@odata.type': '#SoftwareInventory.v1_10_0.SoftwareInventory',
         'Id': firmware,
-        **found,
+        **properties,
         'Updateable': False,
         'Status': resource_paths.STATUS_OK,
         'RelatedItem': [responses.link(path) for path in related],
@@ -76,24 +78,26 @@ def resource(firmware):
     })
 
 
-def _inventory():
+def _inventory() -> dict[str, responses.Json]:
     """List the firmware: of the BMC, KubeVirt, and that of the guests.
 
-    :returns: dict of Id to dict of properties; RelatedItem has paths
+    :returns: Id to properties; RelatedItem has paths
     """
-    managers, systems, kubevirt, guests = [], [], {}, {}
-    for machine in flask.current_app.systems.machines():
+    managers, systems = [], []
+    kubevirt: responses.Json = {}
+    guests: dict[str, responses.Json] = {}
+    for machine in application.current().systems.machines():
         with contextlib.suppress(errors.MachineNotFound):   # deleted meanwhile
-            found = machine.inventory()
+            inventory = machine.inventory()
             managers.append(resource_paths.manager(machine))
             systems.append(resource_paths.system(machine))
-            if found.kubevirt_version:
-                kubevirt = {'Version': found.kubevirt_version}
-            kind = found.firmware_type
+            if inventory.kubevirt_version:
+                kubevirt = {'Version': inventory.kubevirt_version}
+            kind = inventory.firmware_type
             guest = guests.setdefault(kind, {
                 'Name': f'{kind} of the guests',
                 'Manufacturer': 'KubeVirt',
-                'Version': found.firmware_version,
+                'Version': inventory.firmware_version,
                 'RelatedItem': []})
             guest['RelatedItem'].append(systems[-1])
     return {

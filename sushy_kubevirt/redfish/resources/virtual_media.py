@@ -8,6 +8,7 @@ clients look in one or the other. Links stay within the tree of the request.
 from __future__ import annotations
 
 import contextlib
+import typing
 
 import flask
 
@@ -15,6 +16,7 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine.media import image_format
 from sushy_kubevirt.machine.media import image_size
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import messages
@@ -25,6 +27,11 @@ from sushy_kubevirt.redfish.protocol import routing
 from sushy_kubevirt.redfish.resources import media_status
 from sushy_kubevirt.redfish.resources import resource_paths
 from sushy_kubevirt.redfish.resources import tasks
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.machine import machine
 
 #: Accepted values of TransferProtocolType and TransferMethod.
 PROTOCOLS = ('HTTP', 'HTTPS')
@@ -69,7 +76,7 @@ _SHAPE = {
 
 # Paths
 
-def path(machine, *names):
+def path(machine: machine.Machine, *names: str) -> str:
     """Return the path of the collection, or of a resource below it.
 
     Below the system or its manager, as in the request.
@@ -82,12 +89,10 @@ def path(machine, *names):
     return place(machine, 'VirtualMedia', *names)
 
 
-def find(machine, name):
+def find(machine: machine.Machine, name: str) -> media.Device:
     """Find a device by its id.
 
-    :param machine: the VM
     :param name: id of the device
-    :returns: `media.Device`
     :raises: `error_responses.RedfishError`, 404
     """
     for device in machine.media_devices():
@@ -98,26 +103,26 @@ def find(machine, name):
 
 # Properties (GET)
 
-def collection(machine):
+def collection(machine: machine.Machine) -> flask.Response:
     """GET …/VirtualMedia"""
     return responses.collection(
         'VirtualMediaCollection', 'Virtual Media Collection', path(machine),
         [path(machine, device.id) for device in machine.media_devices()])
 
 
-def resource(machine, device):
+def resource(machine: machine.Machine, device: str) -> flask.Response:
     """GET, PATCH …/VirtualMedia/<device>"""
-    found = find(machine, device)
+    media_device = find(machine, device)
     if flask.request.method == 'PATCH':
-        return _patch(machine, found)
-    return responses.resource(_body(machine, found))
+        return _patch(machine, media_device)
+    return responses.resource(_body(machine, media_device))
 
 
-def _body(machine, device):
+def _body(machine: machine.Machine, device: media.Device) -> responses.Json:
     here = path(machine, device.id)
     medium = machine.medium(device.id)
     name, types = _TYPES[device.kind]
-    body = {
+    body: responses.Json = {
         '@odata.id': here,
         '@odata.type': '#VirtualMedia.v1_6_5.VirtualMedia',
         'Id': device.id,
@@ -145,7 +150,7 @@ def _body(machine, device):
             '#' + _EJECT: {'target': f'{here}/Actions/{_EJECT}'},
         },
     }
-    if flask.current_app.feature_set == 'full':
+    if application.current().feature_set == 'full':
         body['Certificates'] = responses.link(here + '/Certificates')
     if oem := _oem(here, medium):
         body['Oem'] = {'SushyKubevirt': oem}
@@ -163,52 +168,53 @@ def _body(machine, device):
     return body
 
 
-def _oem(here, medium):
+def _oem(here: str, medium: media.Medium | None) -> responses.Json:
     """Return the properties that Redfish does not have.
 
     :param here: path of the device
-    :param medium: its `media.Medium`, or None
-    :returns: dict: where to upload an image, the task of its import
+    :returns: where to upload an image, the task of its import
     """
-    settings = flask.current_app.systems.settings
-    found = {}
+    app = application.current()
+    settings = app.systems.settings
+    body: responses.Json = {}
     if settings.web_page and settings.machine.media.upload_proxy_url:
-        found['MultipartHttpPushUri'] = f'{here}/{_UPLOAD}'
+        body['MultipartHttpPushUri'] = f'{here}/{_UPLOAD}'
     if medium is not None and medium.task and routing.is_served(
-            flask.current_app, tasks.TASKS + '/<task>'):
-        found['Task'] = responses.link(f'{tasks.TASKS}/{medium.task}')
-    return found
+            app, tasks.TASKS + '/<task>'):
+        body['Task'] = responses.link(f'{tasks.TASKS}/{medium.task}')
+    return body
 
 
-def _protocol(medium):
+def _protocol(medium: media.Medium) -> str | None:
     """Return the TransferProtocolType of a medium; None for an upload."""
     return None if medium.uploaded else medium.url.partition(':')[0].upper()
 
 
-def insert_info(machine, device):
+def insert_info(machine: machine.Machine, device: str) -> flask.Response:
     """GET …/VirtualMedia/<device>/InsertMediaActionInfo"""
     here = path(machine, find(machine, device).id, 'InsertMediaActionInfo')
-    found = []
+    parameters = []
     for name, kind in _PARAMETERS.items():
-        one = {'Name': name, 'Required': name == 'Image',
-               'DataType': 'Boolean' if kind == bool | None else 'String'}
+        parameter: responses.Json = {
+            'Name': name, 'Required': name == 'Image',
+            'DataType': 'Boolean' if kind == bool | None else 'String'}
         if name in _CHOICES:
-            one['AllowableValues'] = list(_CHOICES[name])
-        found.append(one)
+            parameter['AllowableValues'] = list(_CHOICES[name])
+        parameters.append(parameter)
     return responses.resource({
         '@odata.id': here,
         '@odata.type': '#ActionInfo.v1_4_1.ActionInfo',
         'Id': 'InsertMediaActionInfo',
         'Name': 'Insert Media Action Info',
-        'Parameters': found,
+        'Parameters': parameters,
     })
 
 
 # Actions
 
-def insert(machine, device):
+def insert(machine: machine.Machine, device: str) -> flask.Response:
     """POST …/VirtualMedia/<device>/Actions/VirtualMedia.InsertMedia"""
-    found = find(machine, device)
+    media_device = find(machine, device)
     values = payload.parameters(_INSERT, _PARAMETERS, required=['Image'])
     wrong = [messages.message(
         'ActionParameterValueNotInList', values[name], name, _INSERT,
@@ -222,20 +228,21 @@ def insert(machine, device):
     if wrong:
         raise error_responses.RedfishError(400, *wrong)
     with _parameter_errors(values['Image'], action=_INSERT):
-        return _insert(machine, found, values)
+        return _insert(machine, media_device, values)
 
 
-def eject(machine, device):
+def eject(machine: machine.Machine, device: str) -> flask.Response:
     """POST …/VirtualMedia/<device>/Actions/VirtualMedia.EjectMedia"""
-    found = find(machine, device)
+    media_device = find(machine, device)
     payload.parameters(_EJECT, {})
-    return _eject(machine, found)
+    return _eject(machine, media_device)
 
 
-def _insert(machine, device, values):
+def _insert(machine: machine.Machine, device: media.Device,
+            values: responses.Json) -> flask.Response:
     """Insert an image.
 
-    :param values: dict of the given properties or parameters
+    :param values: the given properties or parameters
     """
     write_protected = values.get('WriteProtected')
     wants_task = _wants_task()
@@ -252,30 +259,31 @@ def _insert(machine, device, values):
     return _inserted(machine, device, medium, wants_task)
 
 
-def _inserted(machine, device, medium, wants_task):
+def _inserted(machine: machine.Machine, device: media.Device,
+              medium: media.Medium, wants_task: bool) -> flask.Response:
     flask.current_app.logger.info(
-        '%s inserted into %s of %s', media_status.url_without_query(
-            medium), device.id,
-        machine.qualified_name)
+        '%s inserted into %s of %s', media_status.url_without_query(medium),
+        device.id, machine.qualified_name)
     if media_status.in_progress(medium) and wants_task:
         return tasks.task_accepted(machine, device.id, medium)
     return tasks.task_result(machine, device.id, medium)
 
 
-def _serves_tasks():
-    return routing.is_served(flask.current_app, tasks.MONITORS + '/<task>')
+def _serves_tasks() -> bool:
+    return routing.is_served(application.current(), tasks.MONITORS + '/<task>')
 
 
-def _wants_task():
+def _wants_task() -> bool:
     """Check that Prefer: respond-async was sent and tasks are served."""
     if not _serves_tasks():
         return False
     header = flask.request.headers.get('Prefer', '')
-    return any(one.partition(';')[0].strip().lower() == 'respond-async'
-               for one in header.split(','))
+    return any(
+        preference.partition(';')[0].strip().lower() == 'respond-async'
+        for preference in header.split(','))
 
 
-def upload(machine, device):
+def upload(machine: machine.Machine, device: str) -> flask.Response:
     """POST …/VirtualMedia/<device>/Upload
 
     Modelled on UpdateService's MultipartHttpPushUri (DSP0266, "Multipart HTTP
@@ -283,8 +291,8 @@ def upload(machine, device):
     ``InsertParameters``, and the image, ``ImageFile``. Responds when CDI has
     the whole image.
     """
-    found = find(machine, device)
-    if not flask.current_app.systems.settings.web_page:
+    media_device = find(machine, device)
+    if not application.current().systems.settings.web_page:
         raise error_responses.uri_not_found()
     machine.require_media_upload()
     slot = authentication.services().uploads.take(
@@ -293,11 +301,11 @@ def upload(machine, device):
         raise error_responses.unavailable(
             'The maximum number of images is being uploaded.', 30)
     with slot:
-        return _upload(machine, found)
+        return _upload(machine, media_device)
 
 
-def _upload(machine, device):
-    settings = flask.current_app.systems.settings
+def _upload(machine: machine.Machine, device: media.Device) -> flask.Response:
+    settings = application.current().systems.settings
     form = multipart.Form(_PARAMETERS_PART, _FILE_PART)
     form.read_head(image_format.NEEDED)
     values = payload.validated(form.values, _UPLOAD_PARAMETERS)
@@ -320,7 +328,8 @@ def _upload(machine, device):
     return _inserted(machine, device, medium, _serves_tasks())
 
 
-def _eject(machine, device, verify=None):
+def _eject(machine: machine.Machine, device: media.Device,
+           verify: bool | None = None) -> flask.Response:
     machine.eject_media(device.id, verify)
     flask.current_app.logger.info('%s of %s ejected', device.id,
                                   machine.qualified_name)
@@ -333,7 +342,7 @@ def _eject(machine, device, verify=None):
 
 # Changes (PATCH)
 
-def _patch(machine, device):
+def _patch(machine: machine.Machine, device: media.Device) -> flask.Response:
     values = payload.properties(_SHAPE)
     wrong = [payload.not_in_list(name, values[name], allowed, '#/' + name)
              for name, allowed in _CHOICES.items()
@@ -367,15 +376,13 @@ def _patch(machine, device):
     return response
 
 
-def _without_image(machine, device, values):
-    """Create errors for properties that need the insert of an image.
-
-    :returns: list of dicts made by `messages.message`
-    """
+def _without_image(machine: machine.Machine, device: media.Device,
+                   values: responses.Json) -> list[messages.Message]:
+    """Create errors for properties that need the insert of an image."""
     medium = machine.medium(device.id)
-    found = []
+    problems = []
     if values.get('Inserted') and medium is None:
-        found.append(messages.message(
+        problems.append(messages.message(
             'PropertyMissing', 'Image', related=['#/Image']))
     now = {} if medium is None else {
         'WriteProtected': medium.write_protected,
@@ -385,14 +392,15 @@ def _without_image(machine, device, values):
                  'TransferProtocolType', 'TransferMethod'):
         value = values.get(name)
         if value is not None and value != now.get(name):
-            found.append(messages.message(
+            problems.append(messages.message(
                 'PropertyMissing', 'Image', related=['#/Image'],
                 detail=f'{name} can only be set together with Image.'))
-    return found
+    return problems
 
 
 @contextlib.contextmanager
-def _parameter_errors(image, action=None):
+def _parameter_errors(image: str | None, action: str | None = None
+                      ) -> abc.Iterator[None]:
     """Convert `InvalidValue` to an error that names the property or parameter.
 
     :param image: URL of the image
@@ -412,7 +420,7 @@ def _parameter_errors(image, action=None):
         raise error_responses.RedfishError(400, entry) from exc
 
 
-def _routes():
+def _routes() -> abc.Iterator[routing.Route]:
     yield routing.replace('VirtualMedia.virtual_media_collection_resource',
                           collection, 'vmedia')
     for name, view in (('resource', resource), ('patch', resource),
@@ -421,18 +429,18 @@ def _routes():
                               'vmedia')
     systems = resource_paths.SYSTEMS + '/<identity>/VirtualMedia'
     managers = resource_paths.MANAGERS + '/<identity>/VirtualMedia'
-    one = '/<device>'
+    device = '/<device>'
     for root in systems, managers:
-        yield routing.add(root + one + '/InsertMediaActionInfo', insert_info,
-                          feature='vmedia')
+        yield routing.add(root + device + '/InsertMediaActionInfo',
+                          insert_info, feature='vmedia')
     yield routing.add(managers, collection, feature='vmedia')
-    yield routing.add(managers + one, resource, ('GET', 'PATCH'), 'vmedia')
-    yield routing.add(f'{managers}{one}/Actions/{_INSERT}', insert,
+    yield routing.add(managers + device, resource, ('GET', 'PATCH'), 'vmedia')
+    yield routing.add(f'{managers}{device}/Actions/{_INSERT}', insert,
                       ('POST',), 'vmedia')
-    yield routing.add(f'{managers}{one}/Actions/{_EJECT}', eject,
+    yield routing.add(f'{managers}{device}/Actions/{_EJECT}', eject,
                       ('POST',), 'vmedia')
     for root in systems, managers:
-        yield routing.add(f'{root}{one}/{_UPLOAD}', upload, ('POST',),
+        yield routing.add(f'{root}{device}/{_UPLOAD}', upload, ('POST',),
                           'vmedia', body=multipart.CONTENT_TYPE)
 
 

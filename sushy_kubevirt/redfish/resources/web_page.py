@@ -15,6 +15,7 @@ import os
 import flask
 from werkzeug import security
 
+from sushy_kubevirt.redfish.protocol import application
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import error_responses
 from sushy_kubevirt.redfish.protocol import routing
@@ -45,24 +46,24 @@ HEADERS = {
 }
 
 
-def page():
+def page() -> flask.Response:
     """GET /: the web page"""
     return _send(_STATIC, 'index.html')
 
 
-def file(name):
+def file(name: str) -> flask.Response:
     """GET /web/<name>: a file of the page, or of an installed module"""
     if name.startswith(_MODULES):
-        return _send(flask.current_app.systems.settings.web_modules,
+        return _send(application.current().systems.settings.web_modules,
                      name.removeprefix(_MODULES))
     return _send(_STATIC, name)
 
 
-def _send(folder, name):
+def _send(folder: str, name: str) -> flask.Response:
     path = security.safe_join(folder, name)
     kind = _TYPES.get(os.path.splitext(name)[1])
     if (path is None or kind is None
-            or not flask.current_app.systems.settings.web_page):
+            or not application.current().systems.settings.web_page):
         raise error_responses.uri_not_found()
     headers = dict(HEADERS)
     packed = flask.request.accept_encodings['gzip'] > 0
@@ -82,7 +83,7 @@ def _send(folder, name):
     return response
 
 
-def _read(path, _modified):
+def _read(path: str, _modified: int) -> bytes:
     with open(path, 'rb') as stream:
         return stream.read()
 
@@ -90,7 +91,7 @@ def _read(path, _modified):
 # More than there are files, of about 0.4 MiB. Anybody can request them, and
 # compressing takes much longer than sending.
 @functools.lru_cache(maxsize=256)
-def _packed(path, modified):
+def _packed(path: str, modified: int) -> bytes:
     return gzip.compress(_read(path, modified), mtime=0)
 
 
