@@ -8,45 +8,53 @@ watched by name until it is deleted, when the BMC is reconciled.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import cache
 
 #: Maximum number of watches. Without a watch, a BMC is reconciled when another
 #: of its objects changes.
 MAX_WATCHES = 64
 
 
+class _Watch(typing.NamedTuple):
+    """A foreign object that a BMC waits for."""
+
+    bmc: objects.ObjectKey
+    ref: bmc_resources.ObjectRef
+
+
 class ForeignObjects:
     """The watches.
 
-    :param client: an `api.Api`
-    :param cache: a `cache.Cache`
-    :param wake: function of keys of BMCs, which queues them
+    :param wake: queues BMCs
     """
 
-    def __init__(self, client, cache, wake) -> None:
+    def __init__(self, client: api.Api, cache: cache.Cache,
+                 wake: abc.Callable[[abc.Iterable[objects.ObjectKey]], None]
+                 ) -> None:
         self._api = client
         self._cache = cache
         self._wake = wake
-        self._tasks = {}
+        self._tasks: dict[_Watch, asyncio.Task[None]] = {}
 
-    def watch(self, key, refs) -> None:
-        """Watch the foreign objects of a BMC, and end its other watches.
+    def watch(self, key: objects.ObjectKey,
+              refs: abc.Collection[bmc_resources.ObjectRef]) -> None:
+        """Watch the foreign objects of a BMC, and end its other watches."""
+        for watch in [watch for watch in self._tasks if watch.bmc == key]:
+            if watch.ref not in refs:
+                self._tasks.pop(watch).cancel()
+        for watch in [_Watch(key, ref) for ref in refs]:
+            if watch not in self._tasks and len(self._tasks) < MAX_WATCHES:
+                self._tasks[watch] = asyncio.create_task(self._watch(watch))
 
-        :param key: of the BMC
-        :param refs: list of (kind, namespace, name)
-        """
-        for watched in [one for one in self._tasks if one[0] == key]:
-            if watched[1] not in refs:
-                self._tasks.pop(watched).cancel()
-        for ref in refs:
-            if (key, ref) not in self._tasks and len(
-                    self._tasks) < MAX_WATCHES:
-                self._tasks[key, ref] = asyncio.create_task(
-                    self._watch(key, ref))
-
-    def forget(self, key) -> None:
+    def forget(self, key: objects.ObjectKey) -> None:
         """End the watches of a BMC."""
         self.watch(key, ())
 
@@ -56,15 +64,14 @@ class ForeignObjects:
             task.cancel()
         self._tasks.clear()
 
-    async def _watch(self, key, ref) -> None:
-        kind, namespace, name = ref
+    async def _watch(self, watch: _Watch) -> None:
+        kind, namespace, name = watch.ref
         resource = bmc_resources.of_kind(kind)
-        async for event, found in self._api.watch(
+        async for event, content in self._api.watch(
                 resource, namespace, metadata_only=True,
                 field_selector='metadata.name=' + name):
-            if event == 'DELETED' or (
-                    event == api.LISTED and not found):
+            if event == 'DELETED' or event == api.LISTED and not content:
                 self._cache.objects.drop(resource, namespace, name)
-                self._tasks.pop((key, ref), None)
-                self._wake((key,))
+                self._tasks.pop(watch, None)
+                self._wake((watch.bmc,))
                 return

@@ -19,7 +19,7 @@ class HostOptions:
     :param claim_limit: number of VMs for the claims of a namespace
     """
 
-    labels: tuple = ()
+    labels: tuple[str, ...] = ()
     failure_domain: str = 'topology.kubernetes.io/zone'
     verify: bool = True
     external: bool = False

@@ -20,6 +20,7 @@ waiting ones included.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 import datetime
 import logging
 import os
@@ -28,6 +29,7 @@ import threading
 import time
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import naming
@@ -46,12 +48,12 @@ LAST_SECONDS = 3
 _NOT_RENEWED = 'The Lease could not be renewed in time'
 
 
-def _now():
+def _now() -> float:
     # Includes the time in which the machine is suspended.
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def _end(message) -> None:
+def _end(message: str) -> None:
     LOG.critical('%s; this process ends', message)
     os._exit(1)
 
@@ -59,17 +61,19 @@ def _end(message) -> None:
 class LeaderElector:
     """Leader election of one replica.
 
-    :param client: an `api.Api` that may write without the Lease
+    :param client: may write without the Lease
     :param namespace: of the Lease
     :param identity: unique name of this replica
     :param seconds: duration of the Lease
-    :param now: function without arguments; a clock, in seconds
-    :param end: function of a sentence, which ends the process at once
-    :param writers: the `api.Api` whose writes the Lease permits
+    :param now: a clock, in seconds
+    :param end: ends the process at once; gets the reason, a sentence
+    :param writers: those whose writes the Lease permits
     """
 
-    def __init__(self, client, namespace, identity, seconds, now=_now,
-                 end=_end, writers=()) -> None:
+    def __init__(self, client: api.Api, namespace: str, identity: str,
+                 seconds: float, now: abc.Callable[[], float] = _now,
+                 end: abc.Callable[[str], object] = _end,
+                 writers: abc.Iterable[api.Api] = ()) -> None:
         self._api = client
         self._namespace = namespace
         self._identity = identity
@@ -78,17 +82,18 @@ class LeaderElector:
         self._end = end
         self._writers = writers
         self._changed = asyncio.Event()
-        self._lease = None
+        # {} if there is none.
+        self._lease: objects.Json = {}
         # Time at which the Lease of another replica expires; None while
         # unknown.
-        self._others_expiry = None
+        self._others_expiry: float | None = None
         # Time until which this process may work; None if it may not.
-        self._own_deadline = None
-        self._tasks = []
+        self._own_deadline: float | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._renewing = asyncio.Lock()
         self._watchdog_wakes = threading.Event()
 
-    def check_leadership(self):
+    def check_leadership(self) -> None:
         """Check that this process may write now. Thread-safe.
 
         :raises: `errors.Unavailable` if not
@@ -183,26 +188,26 @@ class LeaderElector:
 
     async def _watch(self) -> None:
         """Watch the Lease, without end."""
-        async for kind, found in self._api.watch(
+        async for kind, content in self._api.watch(
                 bmc_resources.LEASE, self._namespace,
                 field_selector=f'metadata.name={naming.OPERATOR}'):
             if kind == api.LISTED:
-                if not found:
+                if not content:
                     self._observe(None)
             else:
-                self._observe(None if kind == 'DELETED' else found)
+                self._observe(None if kind == 'DELETED' else content)
 
-    def _observe(self, lease) -> None:
+    def _observe(self, lease: objects.Json | None) -> None:
         if self._own_deadline is not None:
             self._check(lease)
             return
-        before, self._lease = self._lease, lease
+        before, self._lease = self._lease, lease or {}
         if lease is None:
-            if before is None and self._others_expiry is None:
+            if not before and self._others_expiry is None:
                 self._others_expiry = self._now()
             # Otherwise it was deleted, which its holder may not know yet: wait
             # until it expires.
-        elif before is None or _spec(before) != _spec(lease):
+        elif not before or _spec(before) != _spec(lease):
             self._others_expiry = self._now()
             # The Lease is this replica's own if the response was lost.
             if _holder(lease) not in ('', self._identity):
@@ -211,7 +216,7 @@ class LeaderElector:
                     or self._seconds)
         self._changed.set()
 
-    def _check(self, lease) -> None:
+    def _check(self, lease: objects.Json | None) -> None:
         """Check the Lease that this process holds."""
         if lease is None:
             self._end('The Lease was deleted')
@@ -222,18 +227,19 @@ class LeaderElector:
             # Changed by another client elsewhere, for example in its labels.
             self._lease = lease
 
-    def _log_holder(self, logged):
-        holder = _holder(self._lease) if self._lease else None
+    def _log_holder(self, logged: str | None) -> str | None:
+        holder = _holder(self._lease)
         if holder and holder != logged:
             LOG.info('%s holds the Lease; this replica waits', holder)
         return holder or logged
 
     async def _acquire_lease(self) -> None:
         until = self._now() + self._seconds * GIVE_UP
-        spec = {'holderIdentity': self._identity,
-                'leaseDurationSeconds': int(self._seconds),
-                'acquireTime': _time(), 'renewTime': _time()}
-        if self._lease is None:
+        spec: objects.Json = {
+            'holderIdentity': self._identity,
+            'leaseDurationSeconds': int(self._seconds),
+            'acquireTime': _time(), 'renewTime': _time()}
+        if not self._lease:
             spec['leaseTransitions'] = 0
             lease = await self._create(spec)
         else:
@@ -242,7 +248,7 @@ class LeaderElector:
             lease = await self._replace(spec)
         self._lease, self._own_deadline = lease, until
 
-    async def _create(self, spec):
+    async def _create(self, spec: objects.Json) -> objects.Json:
         try:
             return await self._api.create(
                 bmc_resources.LEASE, self._namespace, {
@@ -257,7 +263,7 @@ class LeaderElector:
                 'create it, or name another one with --system-namespace '
                 f'({e})') from None
 
-    async def _replace(self, spec):
+    async def _replace(self, spec: objects.Json) -> objects.Json:
         meta = self._lease['metadata']
         kept = {key: meta[key] for key in (
             'name', 'namespace', 'uid', 'resourceVersion', 'labels',
@@ -268,17 +274,19 @@ class LeaderElector:
                 'kind': bmc_resources.LEASE.kind, 'metadata': kept,
                 'spec': spec})
 
-    async def _renew(self):
+    async def _renew(self) -> None:
         """Renew the Lease, without end."""
         pause = self._seconds * RENEW
         while True:
             await asyncio.sleep(pause)
-            if self._now() >= self._own_deadline:
-                return self._end(_NOT_RENEWED)
+            deadline = self._own_deadline
+            if deadline is None or self._now() >= deadline:
+                self._end(_NOT_RENEWED)
+                return
             until = self._now() + self._seconds * GIVE_UP
             try:
                 async with (self._renewing,
-                            asyncio.timeout(self._own_deadline - self._now())):
+                            asyncio.timeout(deadline - self._now())):
                     lease = await self._replace(
                         {**_spec(self._lease), 'renewTime': _time()})
                     self._lease, self._own_deadline = lease, until
@@ -297,31 +305,32 @@ class LeaderElector:
                 continue
             pause = self._seconds * RETRY * random.uniform(0.5, 1)
 
-    def _run_watchdog(self):
+    def _run_watchdog(self) -> None:
         """End the process after its deadline; runs in a thread."""
         while (until := self._own_deadline) is not None:
             left = until - self._now()
             if left <= 0:
-                return self._end(_NOT_RENEWED)
+                self._end(_NOT_RENEWED)
+                return
             self._watchdog_wakes.wait(left)
             self._watchdog_wakes.clear()
 
 
-def _spec(lease):
+def _spec(lease: objects.Json) -> objects.Json:
     # A Lease may have no spec.
     return lease.get('spec') or {}
 
 
-def _holder(lease):
+def _holder(lease: objects.Json) -> str:
     return _spec(lease).get('holderIdentity') or ''
 
 
-def _version(lease):
+def _version(lease: objects.Json) -> int:
     # Versions within a collection are increasing integers (Kubernetes 1.35,
     # API concepts, Resource versions).
     return int(lease['metadata']['resourceVersion'])
 
 
-def _time():
+def _time() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime(
         '%Y-%m-%dT%H:%M:%S.%fZ')

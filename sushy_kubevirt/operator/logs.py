@@ -7,6 +7,7 @@ so that the lines of one BMC can be found. They are set by `about`.
 
 from __future__ import annotations
 
+from collections import abc
 import contextlib
 import contextvars
 import datetime
@@ -14,7 +15,8 @@ import json
 import logging
 import sys
 
-_object = contextvars.ContextVar('object', default=None)
+_object: contextvars.ContextVar[tuple[str, str] | None] = (
+    contextvars.ContextVar('object', default=None))
 
 #: Loggers whose level info is for debugging only.
 _VERBOSE = 'asyncio', 'urllib3'
@@ -25,7 +27,7 @@ _CONNECTION_POOL = 'urllib3.connectionpool'
 
 
 @contextlib.contextmanager
-def about(namespace, name):
+def about(namespace: str, name: str) -> abc.Iterator[None]:
     """Context manager: adds a BMC to the log lines of its body and of tasks
     that are started in it.
 
@@ -39,7 +41,7 @@ def about(namespace, name):
         _object.reset(token)
 
 
-def configure(form, level) -> None:
+def configure(form: str, level: str) -> None:
     """Write the process' logs to standard error.
 
     :param form: ``json`` or ``plain``
@@ -61,11 +63,11 @@ def configure(form, level) -> None:
 class Json(logging.Formatter):
     """One JSON object per line."""
 
-    def format(self, record):
+    def format(self, record: logging.LogRecord) -> str:
         line = {'time': _time(record), 'level': record.levelname.lower(),
                 'logger': record.name, 'message': record.getMessage()}
         namespace, name = _about()
-        if name:
+        if namespace and name:
             line.update(namespace=namespace, name=name)
         if record.exc_info:
             line['error'] = self.formatException(record.exc_info)
@@ -77,7 +79,7 @@ class Json(logging.Formatter):
 class Plain(logging.Formatter):
     """Text: time, level, the BMC if there is one, and the message."""
 
-    def format(self, record):
+    def format(self, record: logging.LogRecord) -> str:
         namespace, name = _about()
         bmc = f'{namespace}/{name}: ' if name else ''
         # A name from a user must not start another line.
@@ -88,12 +90,12 @@ class Plain(logging.Formatter):
         return text
 
 
-def _about():
-    """:returns: (namespace, name), or (None, None)"""
+def _about() -> tuple[str, str] | tuple[None, None]:
+    """:returns: namespace and name of the BMC"""
     return _object.get() or (None, None)
 
 
-def _time(record):
+def _time(record: logging.LogRecord) -> str:
     return datetime.datetime.fromtimestamp(
         record.created, datetime.timezone.utc).isoformat(
             timespec='milliseconds').replace('+00:00', 'Z')

@@ -7,8 +7,20 @@
 from __future__ import annotations
 
 import collections
+from collections import abc
+import typing
 
 from sushy_kubevirt.pod import prometheus
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator.shared import placement
+
+
+#: Numbers of requests by HTTP method and HTTP status.
+Calls: typing.TypeAlias = abc.Mapping[tuple[str, int], int]
+
+#: A sample: labels and value.
+_Sample: typing.TypeAlias = tuple[dict[str, str], float]
 
 
 class Metrics:
@@ -16,16 +28,16 @@ class Metrics:
 
     A replica that does not hold the Lease has no samples of BMCs.
 
-    :param calls: function; iterable of dicts of (HTTP method, HTTP status)
-        and the number of such requests to the API server
+    :param calls: returns the requests to the API server
     """
 
-    def __init__(self, calls=tuple) -> None:
+    def __init__(self,
+                 calls: abc.Callable[[], abc.Iterable[Calls]] = tuple) -> None:
         self._calls = calls
         self._is_leader = False
-        self._queue = None
-        self._bmcs = None
-        self._shards = None
+        self._queue: int | None = None
+        self._bmcs: dict[str, int] | None = None
+        self._shards: dict[placement.ShardKey, int] | None = None
         name = 'sushy_kubevirt_operator_'
         self._reconciles = prometheus.Counter(
             name + 'reconciles_total',
@@ -58,7 +70,7 @@ class Metrics:
                 lambda: int(self._is_leader)),
             *prometheus.process()]
 
-    def count_reconcile(self, seconds, failed: bool = False) -> None:
+    def count_reconcile(self, seconds: float, failed: bool = False) -> None:
         """Count a reconcile.
 
         :param seconds: its duration
@@ -67,47 +79,41 @@ class Metrics:
         self._reconciles.add('failed' if failed else 'done')
         self._seconds.add(number=seconds)
 
-    def set_queue_length(self, length) -> None:
+    def set_queue_length(self, length: int) -> None:
         """Set how many BMCs wait to be reconciled."""
         self._queue = length
 
-    def set_bmcs(self, counts) -> None:
-        """Set how many BMCs there are.
-
-        :param counts: dict of a reason and a number
-        """
+    def set_bmcs(self, counts: abc.Mapping[str, int]) -> None:
+        """Set how many BMCs there are, by the reason of ``Ready``."""
         self._bmcs = dict(counts)
 
-    def set_shards(self, counts) -> None:
-        """Set how many BMCs the shared pods have.
-
-        :param counts: dict of (namespace, number of the shard) and a number
-        """
+    def set_shards(self, counts: abc.Mapping[placement.ShardKey, int]) -> None:
+        """Set how many BMCs the shared pods have."""
         self._shards = dict(counts)
 
-    def set_leader(self, is_leader) -> None:
+    def set_leader(self, is_leader: bool) -> None:
         """Set whether this process holds the Lease."""
         self._is_leader = is_leader
 
-    def text(self):
-        """:returns: bytes, in Prometheus' text format"""
+    def text(self) -> bytes:
+        """:returns: all metrics in Prometheus' text format"""
         return prometheus.text(self._all)
 
-    def _api_calls(self):
-        total = collections.Counter()
+    def _api_calls(self) -> list[_Sample]:
+        total: collections.Counter[tuple[str, int]] = collections.Counter()
         for calls in self._calls():
             total.update(calls)
-        return [({'method': method, 'code': code}, count)
+        return [({'method': method, 'code': str(code)}, count)
                 for (method, code), count in sorted(total.items())]
 
-    def _by_shard(self):
+    def _by_shard(self) -> list[_Sample] | None:
         if self._shards is None:
             return None
         return [({'namespace': namespace, 'shard': str(number)}, count)
                 for (namespace, number), count in sorted(
                     self._shards.items())]
 
-    def _by_reason(self):
+    def _by_reason(self) -> list[_Sample] | None:
         if self._bmcs is None:
             return None
         return [({'reason': reason}, count)

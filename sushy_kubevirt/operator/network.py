@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import ipaddress
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
@@ -39,12 +41,11 @@ _FIRST_PORTS = {deployments.REDFISH: placement.REDFISH_PORT,
 _NAMESPACE = 'kubernetes.io/metadata.name'
 
 
-def service(bmc, slot=None):
+def service(bmc: spec.Bmc, slot: placement.Slot | None = None) -> objects.Json:
     """Make the Service.
 
-    :param bmc: a `spec.Bmc`
-    :param slot: `placement.Slot` of the shared pod that it selects; None for a
-        pod of the BMC's own
+    :param slot: of the shared pod that it selects; None for a pod of the
+        BMC's own
     """
     wanted = bmc.service
     ports = []
@@ -67,18 +68,19 @@ def service(bmc, slot=None):
         annotations[_SOURCE_RANGES] = _ranges(annotations[_SOURCE_RANGES])
     if annotations:
         metadata['annotations'] = annotations
-    made = {'type': wanted.type, 'ports': ports,
-            'selector': naming.selector(bmc.name) if slot is None
-            else naming.shared_selector(slot.shard)}
+    service_spec: objects.Json = {
+        'type': wanted.type, 'ports': ports,
+        'selector': naming.selector(bmc.name) if slot is None
+        else naming.shared_selector(slot.shard)}
     if wanted.type == LOAD_BALANCER and wanted.load_balancer_class:
-        made['loadBalancerClass'] = wanted.load_balancer_class
+        service_spec['loadBalancerClass'] = wanted.load_balancer_class
         metadata.setdefault('annotations', {})[
             CLASS] = wanted.load_balancer_class
     return {'apiVersion': 'v1', 'kind': 'Service', 'metadata': metadata,
-            'spec': made}
+            'spec': service_spec}
 
 
-def _ranges(text):
+def _ranges(text: str) -> str:
     """Write networks without bits behind their prefixes, and IPv4 as such.
 
     Kubernetes 1.36 and later refuse others (``IsValidCIDRForLegacyField``);
@@ -89,66 +91,64 @@ def _ranges(text):
         of the API server
     """
     try:
-        return ','.join(str(_network(one.strip()))
-                        for one in text.split(','))
+        return ','.join(str(_network(part.strip()))
+                        for part in text.split(','))
     except ValueError:
         return text
 
 
-def _network(text):
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     network = ipaddress.ip_network(text, strict=False)
-    mapped = network.version == 6 and network.network_address.ipv4_mapped
+    mapped = network.network_address.ipv4_mapped if isinstance(
+        network, ipaddress.IPv6Network) else None
     return ipaddress.ip_network(
         (mapped, network.prefixlen - 96)) if mapped else network
 
 
-def permitted_annotations(wanted):
-    """Remove the annotations that users cannot set.
-
-    :param wanted: dict
-    """
+def permitted_annotations(wanted: abc.Mapping[str, str]) -> dict[str, str]:
+    """Remove the annotations that users cannot set."""
     return {name: value for name, value in wanted.items()
             if not name.startswith(_RESERVED_PREFIXES)}
 
 
-def vm_service(bmc, slot=None):
+def vm_service(bmc: spec.Bmc,
+               slot: placement.Slot | None = None) -> objects.Json:
     """Make the Service with KubeVirtBMC's name and ports, in the cluster only.
 
-    :param bmc: a `spec.Bmc` for which there is a `naming.vm_service`
+    :param bmc: one for which there is a `naming.vm_service`
     :param slot: as in `service`
     """
-    made = service(dataclasses.replace(bmc, service=spec.Service(
+    body = service(dataclasses.replace(bmc, service=spec.Service(
         redfish_port=spec.HTTP_PORT if bmc.redfish.plain else 443)), slot)
-    metadata = made['metadata']
+    metadata = body['metadata']
     metadata['name'] = naming.vm_service(bmc)
     metadata['labels'][naming.VM_LABEL] = bmc.vm.name
-    return made
+    return body
 
 
-def allocated(service, live):
+def allocated(service: objects.Json, live: objects.Json) -> objects.Json:
     """Add the fields that the cluster has set to a Service.
 
-    :param service: dict, the desired Service
-    :param live: dict, the Service as the cluster has it
-    :returns: dict
+    :param service: the desired Service
+    :param live: the Service as the cluster has it
     """
     has = live['spec']
-    made = {name: has[name] for name in _ALLOCATED if name in has}
-    made.update(service['spec'])
-    if made['type'] != CLUSTER_IP and made['type'] == has.get('type'):
+    merged = {name: has[name] for name in _ALLOCATED if name in has}
+    merged.update(service['spec'])
+    if merged['type'] != CLUSTER_IP and merged['type'] == has.get('type'):
         ports = {port.get('name'): port.get('nodePort')
                  for port in has.get('ports') or ()}
-        made['ports'] = [
+        merged['ports'] = [
             {'nodePort': ports[port['name']], **port}
-            if ports.get(port['name']) else port for port in made['ports']]
-    return {**service, 'spec': made}
+            if ports.get(port['name']) else port for port in merged['ports']]
+    return {**service, 'spec': merged}
 
 
-def has_another_class(service, live):
+def has_another_class(service: objects.Json, live: objects.Json) -> bool:
     """Tell whether a Service has to be recreated, as its class is immutable.
 
-    :param service: dict, the desired Service
-    :param live: dict, the Service as the cluster has it
+    :param service: the desired Service
+    :param live: the Service as the cluster has it
     """
     if not service['spec']['type'] == live['spec'].get(
             'type') == LOAD_BALANCER:
@@ -159,23 +159,23 @@ def has_another_class(service, live):
     return CLASS in (live['metadata'].get('annotations') or {})
 
 
-def _port(name, protocol, port, node_port, application=None):
-    made = {'name': name, 'protocol': protocol, 'port': port,
-            'targetPort': name}
+def _port(name: str, protocol: str, port: int, node_port: int | None,
+          application: str | None = None) -> objects.Json:
+    body: objects.Json = {'name': name, 'protocol': protocol, 'port': port,
+                          'targetPort': name}
     if node_port:
-        made['nodePort'] = node_port
+        body['nodePort'] = node_port
     if application:
-        made['appProtocol'] = application
-    return made
+        body['appProtocol'] = application
+    return body
 
 
-def policy(bmc):
+def policy(bmc: spec.Bmc) -> objects.Json | None:
     """Make the NetworkPolicy.
 
     Probes come from the pod's node, which policies do not restrict.
 
-    :param bmc: a `spec.Bmc`
-    :returns: dict; None if the BMC has none
+    :returns: None if the BMC has none
     """
     wanted = bmc.network_policy
     if not wanted.enabled:
@@ -196,14 +196,11 @@ def policy(bmc):
             'ingress': rules(wanted, ports)}}
 
 
-def rules(wanted, ports):
-    """Make the rules of a NetworkPolicy for a BMC.
-
-    :param wanted: a `spec.NetworkPolicy`
-    :param ports: list of dicts
-    :returns: list
-    """
-    peers = [{'ipBlock': {'cidr': network}} for network in wanted.networks]
+def rules(wanted: spec.NetworkPolicy,
+          ports: list[objects.Json]) -> list[objects.Json]:
+    """Make the rules of a NetworkPolicy for a BMC."""
+    peers: list[objects.Json] = [
+        {'ipBlock': {'cidr': network}} for network in wanted.networks]
     peers += [{'namespaceSelector': {'matchLabels': {_NAMESPACE: name}}}
               for name in wanted.namespaces]
     # A rule without peers would allow all clients.

@@ -9,13 +9,21 @@ after the owner of the VM has withdrawn the permission.
 
 from __future__ import annotations
 
+from collections import abc
 import logging
+import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import workqueue
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import api_resources
+    from sushy_kubevirt.operator import api
+    from sushy_kubevirt.operator import cache
 
 LOG = logging.getLogger(__name__)
 
@@ -26,12 +34,11 @@ KINDS = (bmc_resources.BINDING, bmc_resources.ROLE)
 class OrphanedRbac:
     """Finds and deletes orphaned Roles and RoleBindings.
 
-    :param api: an `api.Api`
-    :param cache: a `cache.Cache`
     :param namespaces: namespaces whose BMCs are cached; (None,) for all
     """
 
-    def __init__(self, api, cache, namespaces) -> None:
+    def __init__(self, api: api.Api, cache: cache.Cache,
+                 namespaces: abc.Container[str | None]) -> None:
         self._api = api
         self._cache = cache
         self._namespaces = namespaces
@@ -43,19 +50,21 @@ class OrphanedRbac:
         if not self._queue.started:
             self._queue.start()
         for resource in KINDS:
-            for at in self._cache.objects.names(resource):
-                self.enqueue(*at)
+            for key in self._cache.objects.names(resource):
+                self.enqueue(*key)
 
-    def enqueue(self, namespace, name) -> None:
+    def enqueue(self, namespace: str, name: str) -> None:
         """Check a Role and its RoleBinding, which have the same name."""
         if self._queue.started and any(self._orphans(namespace, name)):
-            self._queue.add((namespace, name))
+            self._queue.add(objects.ObjectKey(namespace, name))
 
     async def close(self) -> None:
         """End the work."""
         await self._queue.close(0)
 
-    def _orphans(self, namespace, name):
+    def _orphans(
+            self, namespace: str, name: str) -> abc.Iterator[
+                tuple[api_resources.Resource[objects.Json], objects.Json]]:
         for resource in KINDS:
             if self._cache.users_of(resource, namespace, name):
                 continue
@@ -64,16 +73,18 @@ class OrphanedRbac:
                     and 'deletionTimestamp' not in obj['metadata']):
                 yield resource, obj
 
-    def _is_of_elsewhere(self, obj):
+    def _is_of_elsewhere(self, obj: objects.Json) -> bool:
         """Tell whether an object was created for a BMC of another namespace,
         one whose BMCs are cached."""
         metadata = obj['metadata']
-        of = (metadata.get('labels') or {}).get(naming.NAMESPACE_LABEL)
+        namespace = (metadata.get('labels') or {}).get(
+            naming.NAMESPACE_LABEL)
         return (naming.made_by_us(obj)
-                and of not in (None, metadata['namespace'])
-                and (of in self._namespaces or None in self._namespaces))
+                and namespace not in (None, metadata['namespace'])
+                and (namespace in self._namespaces
+                     or None in self._namespaces))
 
-    async def _delete(self, key):
+    async def _delete(self, key: objects.ObjectKey) -> None:
         with logs.about(*key):
             for resource, obj in list(self._orphans(*key)):
                 try:

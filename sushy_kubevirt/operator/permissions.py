@@ -14,6 +14,9 @@ its author access to one that the author could not access otherwise.
 
 from __future__ import annotations
 
+from collections import abc
+
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import naming
 
 #: Pattern that allows all images.
@@ -23,7 +26,7 @@ ANY = '*'
 ANNOTATION = naming.GROUP + '/allow-from'
 
 
-def repository(image):
+def repository(image: str) -> str:
     """Strip tag and digest from the name of an image.
 
     :param image: such as ``registry.test:5000/virtbmc:1@sha256:…``
@@ -33,24 +36,24 @@ def repository(image):
     return folder + slash + last.partition(':')[0]
 
 
-def image_allowed(image, patterns):
+def image_allowed(image: str, patterns: abc.Iterable[str]) -> bool:
     """Tell whether a BMC may use an image.
 
     :param image: its name
     :param patterns: repositories, such as ``registry.test/virtbmc``; all
         below one, ``registry.test/lab/*``; or `ANY`
     """
-    found = repository(image)
-    return any(pattern == ANY or found == pattern
-               or pattern.endswith('/*') and found.startswith(pattern[:-1])
+    name = repository(image)
+    return any(pattern == ANY or name == pattern
+               or pattern.endswith('/*') and name.startswith(pattern[:-1])
                for pattern in patterns)
 
 
-def reference_permitted(namespace, obj):
+def reference_permitted(namespace: str, obj: objects.AnyObject) -> bool:
     """Tell whether BMCs of a namespace may use an object.
 
     :param namespace: of the BMC
-    :param obj: dict, a VM or a Secret; its metadata is enough
+    :param obj: a VM or a Secret; its metadata is enough
     """
     metadata = obj['metadata']
     if metadata['namespace'] == namespace:

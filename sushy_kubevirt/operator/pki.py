@@ -8,17 +8,22 @@ Certificates and keys are PEM text; `certificate_authority` stores them.
 from __future__ import annotations
 
 import base64
+from collections import abc
 import dataclasses
 import datetime
 import functools
 import ipaddress
 import re
+import typing
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives import serialization
 from cryptography import x509
 from cryptography.x509 import oid
+
+if typing.TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import types
 
 #: Validity. A certificate is renewed when a third of it is left.
 AUTHORITY_LIFE = datetime.timedelta(days=3650)
@@ -72,12 +77,11 @@ class Pair:
     key: str = dataclasses.field(repr=False)
 
 
-def make(name, now=None):
+def make(name: str, now: datetime.datetime | None = None) -> Pair:
     """Create a certificate authority.
 
     :param name: its common name
-    :param now: aware `datetime.datetime`; default: the present
-    :returns: `Pair`
+    :param now: aware; default: the present
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(name)
@@ -89,13 +93,12 @@ def make(name, now=None):
     return _pair(certificate, key)
 
 
-def issue(authority, names, now=None):
+def issue(authority: Pair, names: abc.Iterable[str],
+          now: datetime.datetime | None = None) -> Pair:
     """Issue a server certificate with a new key.
 
-    :param authority: `Pair`
     :param names: host names and addresses, at least one
-    :param now: aware `datetime.datetime`; default: the present
-    :returns: `Pair`
+    :param now: aware; default: the present
     """
     names = tuple(dict.fromkeys(names))
     signer, signing_key = _load(authority)
@@ -117,46 +120,49 @@ def issue(authority, names, now=None):
 
 # Cached, as a thousand certificates are issued at once.
 @functools.lru_cache(maxsize=1)
-def _load(authority):
-    return (
-        x509.load_pem_x509_certificate(authority.certificate.encode()),
-        serialization.load_pem_private_key(authority.key.encode(), None))
+def _load(authority: Pair) -> tuple[
+        x509.Certificate, types.CertificateIssuerPrivateKeyTypes]:
+    key = serialization.load_pem_private_key(authority.key.encode(), None)
+    return (x509.load_pem_x509_certificate(authority.certificate.encode()),
+            typing.cast('types.CertificateIssuerPrivateKeyTypes', key))
 
 
-def due(certificate, names, authority=None, now=None):
+def due(certificate: str, names: abc.Collection[str],
+        authority: Pair | None = None,
+        now: datetime.datetime | None = None) -> bool:
     """Tell whether a certificate has to be issued again.
 
     :param certificate: PEM text, which may be invalid
     :param names: host names and addresses that it has to be valid for; ()
         for an authority's own
-    :param authority: `Pair` that has to be its issuer; None for an
-        authority's own
-    :param now: aware `datetime.datetime`; default: the present
+    :param authority: that has to be its issuer; None for an authority's own
+    :param now: aware; default: the present
     """
-    look, renews = is_issued_for, _renewal
+    issuer = authority.certificate if authority else None
     if sum(map(len, (certificate, *names))) > _MAX_CACHED_LENGTH:
-        look, renews = look.__wrapped__, renewal
-    if not look(certificate, tuple(names),
-                authority and authority.certificate):
-        return True
-    return (now or _now()) >= renews(certificate)
+        return (not is_issued_for.__wrapped__(certificate, tuple(names),
+                                              issuer)
+                or (now or _now()) >= renewal(certificate))
+    return (not is_issued_for(certificate, tuple(names), issuer)
+            or (now or _now()) >= _renewal(certificate))
 
 
 # Cached, as each reconcile checks it and it seldom changes.
 @functools.lru_cache(maxsize=4096)
-def is_issued_for(certificate, names, issuer):
+def is_issued_for(certificate: str, names: tuple[str, ...],
+                  issuer: str | None) -> bool:
     """Tell whether a certificate is valid for names, apart from its time.
 
     :param certificate: PEM text, which may be invalid
-    :param names: tuple of all host names and addresses; () for any
+    :param names: all host names and addresses; () for any
     :param issuer: PEM text of the authority's certificate; None for any
     """
     try:
-        found = x509.load_pem_x509_certificate(certificate.encode())
+        parsed = x509.load_pem_x509_certificate(certificate.encode())
         if issuer is not None:
-            found.verify_directly_issued_by(
+            parsed.verify_directly_issued_by(
                 x509.load_pem_x509_certificate(issuer.encode()))
-        alternatives = set(found.extensions.get_extension_for_class(
+        alternatives = set(parsed.extensions.get_extension_for_class(
             x509.SubjectAlternativeName).value) if names else set()
     except Exception:
         # As in `fault`.
@@ -164,25 +170,25 @@ def is_issued_for(certificate, names, issuer):
     return alternatives == {_alternative(name) for name in names}
 
 
-def usable(pair) -> bool:
+def usable(pair: Pair) -> bool:
     """Tell whether a server can use a certificate, apart from its validity.
 
-    :param pair: `Pair`, which may be invalid
+    :param pair: may be invalid
     """
     return not fault(pair)
 
 
-def fault(pair):
+def fault(pair: Pair) -> str:
     """Find why a server cannot use a certificate, apart from its validity.
 
-    :param pair: `Pair`, which may be invalid
+    :param pair: may be invalid
     :returns: words that reveal nothing of its content; '' if it can be used
     """
     try:
-        found = x509.load_pem_x509_certificate(pair.certificate.encode())
-        public = found.public_key()
+        parsed = x509.load_pem_x509_certificate(pair.certificate.encode())
+        public = parsed.public_key()
         validity(pair.certificate)
-        size = len(found.public_bytes(serialization.Encoding.DER))
+        size = len(parsed.public_bytes(serialization.Encoding.DER))
     except Exception:
         # The library raises many kinds, such as x509.InvalidVersion.
         return 'its certificate cannot be read'
@@ -197,7 +203,7 @@ def fault(pair):
     return '' if own == public else 'its key is that of another certificate'
 
 
-def _key(text):
+def _key(text: str) -> types.PrivateKeyTypes:
     """Parse a user's key within milliseconds, as this blocks the event loop.
 
     Checking the primes of a large RSA key takes minutes, so the check is
@@ -217,11 +223,11 @@ def _key(text):
         block[0].encode(), None, unsafe_skip_rsa_key_validation=True)
 
 
-def renewal(certificate):
+def renewal(certificate: str) -> datetime.datetime:
     """Compute when a certificate has to be renewed.
 
     :param certificate: PEM text
-    :returns: aware `datetime.datetime`
+    :returns: aware
     """
     begin, end = validity(certificate)
     return end - (end - begin) / 3
@@ -230,7 +236,7 @@ def renewal(certificate):
 _renewal = functools.lru_cache(maxsize=4096)(renewal)
 
 
-def first(certificate):
+def first(certificate: str) -> str:
     """Extract a server's certificate from its chain.
 
     :param certificate: PEM text, of which `fault` finds nothing
@@ -240,7 +246,7 @@ def first(certificate):
         serialization.Encoding.PEM).decode()
 
 
-def authorities(text):
+def authorities(text: str) -> str | None:
     """Keep the certificates of a PEM text, and nothing else.
 
     :param text: '' for none
@@ -250,25 +256,27 @@ def authorities(text):
         return None
     try:
         return ''.join(
-            one.public_bytes(serialization.Encoding.PEM).decode()
-            for one in x509.load_pem_x509_certificates(text.encode())
+            parsed.public_bytes(serialization.Encoding.PEM).decode()
+            for parsed in x509.load_pem_x509_certificates(text.encode())
         ) if text else ''
     except Exception:
         # As in `fault`.
         return None
 
 
-def validity(certificate):
+def validity(certificate: str) -> tuple[datetime.datetime, datetime.datetime]:
     """Read the validity of a certificate.
 
     :param certificate: PEM text; the first one in it counts
-    :returns: two aware `datetime.datetime`
+    :returns: begin and end, aware
     """
-    found = x509.load_pem_x509_certificate(certificate.encode())
-    return found.not_valid_before_utc, found.not_valid_after_utc
+    parsed = x509.load_pem_x509_certificate(certificate.encode())
+    return parsed.not_valid_before_utc, parsed.not_valid_after_utc
 
 
-def _builder(subject, issuer, key, now, life):
+def _builder(subject: x509.Name, issuer: x509.Name,
+             key: ec.EllipticCurvePrivateKey, now: datetime.datetime | None,
+             life: datetime.timedelta) -> x509.CertificateBuilder:
     now = now or _now()
     return (x509.CertificateBuilder()
             .subject_name(subject).issuer_name(issuer)
@@ -279,23 +287,24 @@ def _builder(subject, issuer, key, now, life):
                 key.public_key()), False))
 
 
-def _usage(*usages):
+def _usage(*usages: str) -> x509.KeyUsage:
     return x509.KeyUsage(**{usage: usage in usages for usage in _USAGES})
 
 
-def _name(text):
+def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(
         oid.NameOID.COMMON_NAME, text[:_MAX_NAME_LENGTH])])
 
 
-def _alternative(name):
+def _alternative(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
 
 
-def _pair(certificate, key):
+def _pair(certificate: x509.Certificate,
+          key: ec.EllipticCurvePrivateKey) -> Pair:
     pem = serialization.Encoding.PEM
     return Pair(
         certificate.public_bytes(pem).decode(),
@@ -303,5 +312,5 @@ def _pair(certificate, key):
                           serialization.NoEncryption()).decode())
 
 
-def _now():
+def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)

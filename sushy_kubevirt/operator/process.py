@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 import dataclasses
 import logging
 import signal
+import typing
 
+from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import auto_create
@@ -42,34 +45,33 @@ _OPENSHIFT_SECURITY = 'security.openshift.io'
 LIVE_SECONDS = 3
 
 
+T = typing.TypeVar('T')
+
+
 class _Ended(Exception):
     """A signal arrived."""
 
 
-async def run(options, connection) -> None:
+async def run(options: command_line.Options,
+              connection: connection.Connection) -> None:
     """Run the operator until SIGTERM or SIGINT.
 
-    :param options: `command_line.Options`
-    :param connection: a `connection.Connection`
     :raises: `errors.MachineError`, OSError
     """
     await Operator(options, connection).run()
 
 
 class Operator:
-    """One replica.
+    """One replica."""
 
-    :param options: `command_line.Options`
-    :param connection: a `connection.Connection`
-    """
-
-    def __init__(self, options, connection) -> None:
+    def __init__(self, options: command_line.Options,
+                 connection: connection.Connection) -> None:
         self._options = options
         self._connection = connection
         self._stopping = asyncio.Event()
-        self._elector = None
-        self._controller = None
-        self._host_gaps = ()
+        self._elector: leader_election.LeaderElector | None = None
+        self._controller: controller.Controller | None = None
+        self._host_gaps: tuple[str, ...] = ()
         # For leader election, which writes without holding the Lease.
         self._lease_api = api.Api(connection)
         self._api = api.Api(connection, self._check_leadership)
@@ -121,52 +123,52 @@ class Operator:
         denied = await self._unless_stopped(self._wait_for_definition())
         self._options = dataclasses.replace(
             self._options, namespaces=tuple(
-                one for one in self._options.namespaces
-                if one not in denied),
+                namespace for namespace in self._options.namespaces
+                if namespace not in denied),
             pod_user=await self._unless_stopped(self._pod_user()),
             cluster_hosts=await self._unless_stopped(self._cluster_hosts()))
-        self._controller = controller.Controller(
+        bmcs = self._controller = controller.Controller(
             self._options, self._api, self.metrics)
         try:
-            await self._controller.start()
-            await self._run_tasks(self._tasks(denied))
+            await bmcs.start()
+            await self._run_tasks(bmcs, self._tasks(bmcs, denied))
         finally:
-            await self._controller.close()
+            await bmcs.close()
 
-    def _tasks(self, denied):
+    def _tasks(self, bmcs: controller.Controller,
+               denied: set[str]) -> list[asyncio.Task[None]]:
         """Start the tasks that do not end by themselves.
 
-        :param denied: set of namespaces that are not served
-        :returns: list of tasks
+        :param denied: namespaces that are not served
         """
-        tasks = list(self._controller.tasks)
-        tasks.append(asyncio.create_task(self._refresh_hosts()))
+        tasks = list(bmcs.tasks)
+        tasks.append(asyncio.create_task(self._refresh_hosts(bmcs)))
         if self._options.auto_create:
             tasks.append(asyncio.create_task(
                 auto_create.AutoCreator(self._options, self._api).run()))
-        tasks.append(asyncio.create_task(self._host_controller()))
+        tasks.append(asyncio.create_task(self._host_controller(bmcs)))
         if self._options.hosts.claim_templates:
             tasks.append(asyncio.create_task(
                 claim_controller.ClaimController(
                     self._options, self._api).run()))
         return tasks + [asyncio.create_task(_end_when_readable(
-            self._api, one)) for one in sorted(denied)]
+            self._api, namespace)) for namespace in sorted(denied)]
 
-    async def _host_controller(self) -> None:
+    async def _host_controller(self, bmcs: controller.Controller) -> None:
         """Run `HostController` for --bare-metal-hosts, and for BMCs that have
         BareMetalHosts from before."""
         if not self._options.bare_metal_hosts:
-            await self._controller.has_host.wait()
+            await bmcs.has_host.wait()
         await host_controller.HostController(self._options, self._api).run()
 
-    async def _run_tasks(self, tasks) -> None:
+    async def _run_tasks(self, bmcs: controller.Controller,
+                         tasks: list[asyncio.Task[None]]) -> None:
         """Run until a signal, or until a task ends.
 
-        :param tasks: list of tasks; without one of them the operator would
-            miss changes
+        :param tasks: without one of them the operator would miss changes
         :raises: what one of them raised
         """
-        announcing = asyncio.create_task(self._announce())
+        announcing = asyncio.create_task(self._announce(bmcs))
         for task in tasks:
             task.add_done_callback(lambda task: self._stopping.set())
         try:
@@ -179,24 +181,27 @@ class Operator:
                 task.cancel()
             await asyncio.gather(announcing, *tasks, return_exceptions=True)
 
-    async def _announce(self) -> None:
-        await self._controller.listed.wait()
+    async def _announce(self, bmcs: controller.Controller) -> None:
+        await bmcs.listed.wait()
         LOG.info('All resources are listed; this replica is ready')
 
-    async def _wait_for_definition(self):
+    async def _wait_for_definition(self) -> set[str]:
         """Wait until BMCs can be listed.
 
         This needs their CustomResourceDefinition and the permission to list
         them. A namespace that is deleted loses its RoleBinding, and must not
         stop the operator from serving the other namespaces.
 
-        :returns: set of the namespaces in which listing was denied twice in
-            a row; never all
+        :returns: the namespaces in which listing was denied twice in a row;
+            never all
         """
-        namespaces = self._options.namespaces or (None,)
-        logged, before = set(), None
+        namespaces: tuple[str | None, ...] = (
+            self._options.namespaces or (None,))
+        logged: set[str] = set()
+        before: set[str | None] | None = None
         while True:
-            denied, unavailable = set(), False
+            denied: set[str | None] = set()
+            unavailable = False
             for namespace in namespaces:
                 try:
                     await self._api.check_readable(
@@ -212,24 +217,25 @@ class Operator:
                                     'every %d s: %s', DEFINITION_SECONDS, e)
             if not unavailable and denied in (set(), before) and (
                     denied < set(namespaces)):
-                if denied:
+                unserved = set(filter(None, denied))
+                if unserved:
                     LOG.warning(
                         'Namespaces not served, as the operator may not list '
                         'their BMCs: %s. It restarts when it may',
-                        ', '.join(sorted(denied)))
-                return denied
+                        ', '.join(sorted(unserved)))
+                return unserved
             before = denied
             await asyncio.sleep(DEFINITION_SECONDS)
 
-    async def _pod_user(self):
+    async def _pod_user(self) -> int | None:
         """Decide on `command_line.Options.pod_user`.
 
         OpenShift assigns the ids of a namespace's range to its pods and
         rejects others (SecurityContextConstraints ``restricted-v2``).
 
-        :returns: uid; None if the cluster assigns one
+        :returns: None if the cluster assigns one
         """
-        if self._options.pod_user != command_line.AUTO:
+        if not isinstance(self._options.pod_user, str):
             return self._options.pod_user
         while True:
             try:
@@ -247,11 +253,8 @@ class Operator:
                      'pods')
         return None if openshift else deployments.USER
 
-    async def _cluster_hosts(self):
-        """Find the cluster's hosts, which BMCs may not reach.
-
-        :returns: tuple, sorted
-        """
+    async def _cluster_hosts(self) -> tuple[str, ...]:
+        """Find the cluster's hosts, which BMCs may not reach; sorted."""
         while True:
             try:
                 hosts, gaps = await cluster_hosts.find(
@@ -268,7 +271,7 @@ class Operator:
         self._host_gaps = gaps
         return hosts
 
-    async def _refresh_hosts(self) -> None:
+    async def _refresh_hosts(self, bmcs: controller.Controller) -> None:
         """Deny BMCs the hosts that the cluster gets later, and no longer
         those that were missing in `GONE_LOOKS` looks."""
         known = self._options.cluster_hosts
@@ -287,9 +290,9 @@ class Operator:
                 missed = {host: count for host, count in missed.items()
                           if count < GONE_LOOKS}
             known = hosts
-            self._controller.deny(hosts)
+            bmcs.deny(hosts)
 
-    def _problem(self):
+    def _problem(self) -> str | None:
         """Tell why this replica is not ready; None if it is."""
         if self._elector is not None and not self._elector.is_leader:
             # A replica that waits for the Lease is ready.
@@ -299,7 +302,7 @@ class Operator:
                     'for the reason')
         return self._controller.problem()
 
-    async def _unless_stopped(self, coroutine):
+    async def _unless_stopped(self, coroutine: abc.Awaitable[T]) -> T:
         """Wait for a coroutine, or for a signal.
 
         :raises: `_Ended` upon a signal
@@ -318,7 +321,7 @@ class Operator:
             await asyncio.gather(doing, stopped, return_exceptions=True)
 
 
-async def _end_when_readable(client, namespace):
+async def _end_when_readable(client: api.Api, namespace: str) -> None:
     """End the operator when the BMCs of a namespace can be listed.
 
     A restart lists all resources again, with those of this namespace.
@@ -332,7 +335,7 @@ async def _end_when_readable(client, namespace):
             'replica ends, and the next one serves that namespace too')
 
 
-def _live(loop):
+def _live(loop: asyncio.AbstractEventLoop) -> str | None:
     """Check that the event loop responds. Called in another thread.
 
     :returns: None if it does, else a sentence

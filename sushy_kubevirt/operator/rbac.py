@@ -27,41 +27,44 @@ type. KubeVirt's own ClusterRole lets all users read its feature gates.
 
 from __future__ import annotations
 
+from collections import abc
+import typing
+
 from sushy_kubevirt.bmc import state_secret
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.operator import naming
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import spec
 
 RBAC = 'rbac.authorization.k8s.io'
 
 _DEVICES = (model.CD.id, model.USB_STICK.id, model.HTTP_BOOT.id)
 
 
-def account(bmc):
-    """Make the ServiceAccount of a BMC's pod.
-
-    :param bmc: a `spec.Bmc`
-    """
+def account(bmc: spec.Bmc) -> objects.Json:
+    """Make the ServiceAccount of a BMC's pod."""
     return {'apiVersion': 'v1', 'kind': 'ServiceAccount',
             'metadata': naming.metadata(bmc, naming.base(bmc.name)),
             # The pod's own setting mounts the token.
             'automountServiceAccountToken': False}
 
 
-def role(bmc, uploads: bool = False):
+def role(bmc: spec.Bmc, uploads: bool = False) -> objects.Json:
     """Make the Role, in the VM's namespace.
 
-    :param bmc: a `spec.Bmc`
     :param uploads: whether it can upload images
     """
     return {'apiVersion': RBAC + '/v1', 'kind': 'Role',
             'metadata': _metadata(bmc), 'rules': rules(bmc, uploads)}
 
 
-def binding(bmc, accounts=None):
+def binding(bmc: spec.Bmc,
+            accounts: abc.Sequence[str] | None = None) -> objects.Json:
     """Make the RoleBinding, in the VM's namespace.
 
-    :param bmc: a `spec.Bmc`
     :param accounts: names of ServiceAccounts in the BMC's namespace; default:
         that of the BMC's own pod
     """
@@ -75,10 +78,10 @@ def binding(bmc, accounts=None):
                          for name in accounts or [naming.base(bmc.name)]]}
 
 
-def state(vm):
+def state(vm: objects.Object) -> objects.Json:
     """Make the Secret with the settings and subscriptions of clients.
 
-    :param vm: dict, the VM, which owns the Secret
+    :param vm: owns the Secret
     """
     metadata = vm['metadata']
     return {'apiVersion': 'v1', 'kind': 'Secret', 'type': 'Opaque',
@@ -91,26 +94,24 @@ def state(vm):
                     'name': metadata['name'], 'uid': metadata['uid']}]}}
 
 
-def rules(bmc, uploads: bool = False):
+def rules(bmc: spec.Bmc, uploads: bool = False) -> list[objects.Json]:
     """Make the rules of the Role.
 
-    :param bmc: a `spec.Bmc`
     :param uploads: whether it can upload images
-    :returns: list of dicts
     """
     vms = [bmc.vm.name]
     return rules_for(vms, vms if bmc.redfish.enabled else [],
                      vms if bmc.redfish.display else [], uploads)
 
 
-def rules_for(vms, redfish, displays, uploads: bool = False):
+def rules_for(vms: list[str], redfish: list[str], displays: list[str],
+              uploads: bool = False) -> list[objects.Json]:
     """Make the rules of a Role for some VMs.
 
-    :param vms: list of their names
-    :param redfish: list of the names of those whose BMCs have Redfish
-    :param displays: list of the names of those whose display clients can see
+    :param vms: their names
+    :param redfish: names of those whose BMCs have Redfish
+    :param displays: names of those whose display clients can see
     :param uploads: whether these can upload images
-    :returns: list of dicts
     """
     given = [
         # Inventory and state; boot order, firmware, run strategy,
@@ -150,7 +151,7 @@ def rules_for(vms, redfish, displays, uploads: bool = False):
     return given
 
 
-def _media(vms):
+def _media(vms: list[str]) -> list[objects.Json]:
     slots = [slot for vm in vms for device in _DEVICES
              for slot in media_annotation.slots(vm, device)]
     return [
@@ -176,18 +177,20 @@ def _media(vms):
     ]
 
 
-def _metadata(bmc):
+def _metadata(bmc: spec.Bmc) -> objects.ObjectMeta:
     return naming.metadata(
         bmc, naming.access(bmc.name, bmc.namespace, bmc.vm.namespace),
         bmc.vm.namespace)
 
 
-def rule(group, resources, verbs, names=None):
+def rule(group: str, resources: list[str], verbs: list[str],
+         names: list[str] | None = None) -> objects.Json:
     """Make a rule.
 
     :param names: of the only objects; None for all
     """
-    made = {'apiGroups': [group], 'resources': resources, 'verbs': verbs}
+    body: objects.Json = {
+        'apiGroups': [group], 'resources': resources, 'verbs': verbs}
     if names:
-        made['resourceNames'] = names
-    return made
+        body['resourceNames'] = names
+    return body

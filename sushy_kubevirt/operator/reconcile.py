@@ -10,7 +10,9 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime
+import functools
 import logging
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import feature_gates
@@ -30,6 +32,13 @@ from sushy_kubevirt.operator.shared import shards
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import api
+    from sushy_kubevirt.operator import cache
+    from sushy_kubevirt.operator import certificate_authority
+    from sushy_kubevirt.operator import command_line
+    from sushy_kubevirt.operator import foreign_objects
+
 LOG = logging.getLogger(__name__)
 
 #: Maximum number of steps for one object. After that, another client must be
@@ -44,19 +53,14 @@ _MAX_MESSAGE_LENGTH = 1024
 
 
 class Reconciler:
-    """Reconciles BMCs.
+    """Reconciles BMCs."""
 
-    :param options: `command_line.Options`
-    :param api: an `api.Api`
-    :param cache: a `cache.Cache`
-    :param authority: a `certificate_authority.CertificateAuthority`
-    :param upgrade_slots: a `rollout.Rollout`
-    :param foreign_objects: a `foreign_objects.ForeignObjects`
-    :param all_shards: a `shards.Shards`
-    """
-
-    def __init__(self, options, api, cache, authority, upgrade_slots,
-                 foreign_objects, all_shards) -> None:
+    def __init__(self, options: command_line.Options, api: api.Api,
+                 cache: cache.Cache,
+                 authority: certificate_authority.CertificateAuthority,
+                 upgrade_slots: rollout.Rollout,
+                 foreign_objects: foreign_objects.ForeignObjects,
+                 all_shards: shards.Shards) -> None:
         self._api = api
         self._cache = cache
         self._authority = authority
@@ -68,10 +72,9 @@ class Reconciler:
         self._executor = executor.Executor(api, cache, all_shards)
         self._tried: dict[objects.ObjectKey, plan.Tried] = {}
 
-    async def reconcile(self, key):
+    async def reconcile(self, key: objects.ObjectKey) -> float | None:
         """Reconcile one BMC.
 
-        :param key: (namespace, name)
         :returns: seconds after which to reconcile again without an event;
             None for never
         :raises: `workqueue.Failure`
@@ -92,18 +95,18 @@ class Reconciler:
             LOG.warning('%s', e)
             raise workqueue.Failure from None
 
-    def deny(self, hosts) -> None:
+    def deny(self, hosts: tuple[str, ...]) -> None:
         """Replace the cluster's hosts, which BMCs may not reach.
 
-        :param hosts: tuple, see `config_map.Denied`
+        :param hosts: see `config_map.Denied`
         """
         self._defaults = deployments.with_cluster_hosts(self._defaults, hosts)
 
-    def forget(self, key) -> None:
+    def forget(self, key: objects.ObjectKey) -> None:
         """Drop a BMC that was deleted."""
         self._tried.pop(key, None)
 
-    def _must_wait(self, body) -> bool:
+    def _must_wait(self, body: objects.VirtualMachineBMC) -> bool:
         """Tell whether a BMC waits for the list of Routes."""
         if self._cache.route_problem(
                 body['metadata']['namespace']) != routes.UNLISTED:
@@ -111,9 +114,11 @@ class Reconciler:
         bmc = spec.read(body)
         return bmc.route is not None and not bmc.deleting
 
-    async def _reconcile(self, key, body):
+    async def _reconcile(self, key: objects.ObjectKey,
+                         body: objects.VirtualMachineBMC) -> float | None:
         tried, confirmed = self._tried.setdefault(key, plan.Tried()), False
-        done = collections.Counter()    # steps of each object
+        # Steps of each object.
+        done: collections.Counter[str] = collections.Counter()
         while True:
             bmc = _read(body)
             seen = await self._observe(bmc, body)
@@ -133,10 +138,10 @@ class Reconciler:
                 raise workqueue.Failure(workqueue.LONGEST_PAUSE / 4)
             if not confirmed and steps != [plan.Claim()]:
                 # The watch may lag: create nothing for a deleted BMC.
-                body = await self._read_bmc(key)
-                if body is None:
+                latest = await self._read_bmc(key)
+                if latest is None:
                     return None
-                confirmed = True
+                body, confirmed = latest, True
                 if _read(body) != bmc:
                     continue
             try:
@@ -144,16 +149,17 @@ class Reconciler:
             finally:
                 self._upgrade_slots.update(key, rollout.is_stopped(
                     self._cache.objects.get(
-                        bmc_resources.DEPLOYMENT, key[0],
-                        naming.base(key[1]))))
+                        bmc_resources.DEPLOYMENT, bmc.namespace,
+                        naming.base(bmc.name))))
                 self._upgrade_slots.release(key)
             if all(isinstance(step, (plan.Claim, plan.Enter))
                    for step in steps):
                 # The shared pod follows, and then another reconcile.
                 return shards.RECENT_SECONDS
-            body = self._cache.bmc(key)
-            if body is None:
+            latest = self._cache.bmc(key)
+            if latest is None:
                 return None
+            body = latest
         if bmc.deleting:
             return None
         placed = seen.bmc_state.placed
@@ -167,7 +173,10 @@ class Reconciler:
                 seen.bmc_state.route, tried)))
         return _seconds_to_next(seen)
 
-    async def _execute(self, bmc, body, steps, seen, tried, done):
+    async def _execute(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
+                       steps: list[plan.Step],
+                       seen: observed_state.ObservedState, tried: plan.Tried,
+                       done: collections.Counter[str]) -> None:
         rejection = None
         for step in steps:
             done[executor.subject(step, bmc)] += 1
@@ -184,41 +193,43 @@ class Reconciler:
                 await self._report_rejection(bmc, body, *rejection)
             raise rejection[1]
 
-    async def _observe(self, bmc, body):
+    async def _observe(
+            self, bmc: spec.Bmc,
+            body: objects.VirtualMachineBMC) -> observed_state.ObservedState:
         cache, refs = self._cache, observed_state.secret_refs(bmc)
-        seen = {at: await cache.secrets.get(at) for at in refs.all()}
-        parts = (bmc, body, cache.objects_of(bmc), cache.machines.get(bmc.vm),
-                 seen)
-        images = self._allowed, self._defaults.image
-        cluster = {'reserved': cache.reserves_vm_service(bmc),
-                   'digits': not naming.begins_with_digit(
-                       naming.vm_service(bmc)) or await self._has_digits(),
-                   'route_problem': cache.route_problem(bmc.namespace),
-                   'placed': self._shards.placement(bmc)}
+        secrets = {reference: await cache.secrets.get(reference)
+                   for reference in refs.all()}
+        assemble = functools.partial(
+            observed_state.assemble, bmc, body, cache.objects_of(bmc),
+            cache.machines.get(bmc.vm), secrets, allowed=self._allowed,
+            default_image=self._defaults.image,
+            reserved=cache.reserves_vm_service(bmc),
+            digits=not naming.begins_with_digit(
+                naming.vm_service(bmc)) or await self._has_digits(),
+            route_problem=cache.route_problem(bmc.namespace),
+            placed=self._shards.placement(bmc))
         if bmc.deleting or not observed_state.needs_authority(bmc):
-            return observed_state.assemble(*parts, None, *images, **cluster)
+            return assemble(authority=None)
         try:
             authority = await self._authority.get()
         except (errors.Rejected, errors.AccessDenied) as e:
             # Without it no plan is made, but the status is written.
             if not _is_temporary(e):
-                await self._write_status(bmc, body, observed_state.assemble(
-                    *parts, None, *images, [(
+                await self._write_status(bmc, body, assemble(
+                    authority=None, refused=[(
                         'Secret ' + naming.AUTHORITY,
-                        str(e)[:_MAX_MESSAGE_LENGTH])], **cluster).bmc_state)
+                        str(e)[:_MAX_MESSAGE_LENGTH])]).bmc_state)
             raise
-        return observed_state.assemble(*parts, authority, *images, **cluster)
+        return assemble(authority=authority)
 
-    async def _has_digits(self):
+    async def _has_digits(self) -> bool:
         """Tell whether names of Services may begin with a digit."""
         version = feature_gates.number(await self._api.version())
         return version is None or version >= naming.DIGITS_SINCE
 
-    async def _read_bmc(self, key):
-        """Read a BMC.
-
-        :returns: dict; None if it is gone
-        """
+    async def _read_bmc(
+            self, key: objects.ObjectKey) -> objects.VirtualMachineBMC | None:
+        """Read a BMC; None if it is gone."""
         known = self._cache.bmc(key)
         try:
             body = await self._api.get(bmc_resources.BMC, *key)
@@ -231,13 +242,15 @@ class Reconciler:
             raise workqueue.Failure
         return body
 
-    def _limit_upgrades(self, key, steps):
+    def _limit_upgrades(
+            self, key: objects.ObjectKey,
+            steps: list[plan.Step]) -> tuple[list[plan.Step], bool]:
         """Remove the steps that must wait for a slot of the rollout.
 
         :returns: the remaining steps, and whether some were removed
         """
-        upgrades = [step for step in steps if getattr(
-            step, 'upgrade', False)]
+        upgrades = [step for step in steps
+                    if isinstance(step, plan.Apply) and step.upgrade]
         if not upgrades:
             self._upgrade_slots.withdraw(key)
             return steps, False
@@ -246,15 +259,19 @@ class Reconciler:
         return [rollout.annotated(step) if step in upgrades else step
                 for step in steps], False
 
-    async def _report_rejection(self, bmc, body, step, error) -> None:
+    async def _report_rejection(self, bmc: spec.Bmc,
+                                body: objects.VirtualMachineBMC,
+                                step: plan.Step, error: Exception) -> None:
         """Report in the status what the API server has rejected."""
-        what = executor.subject(step, bmc)
+        subject = executor.subject(step, bmc)
         seen = await self._observe(bmc, body)
         await self._write_status(bmc, body, dataclasses.replace(
             seen.bmc_state,
-            refused=((what, str(error)[:_MAX_MESSAGE_LENGTH]),)))
+            refused=((subject, str(error)[:_MAX_MESSAGE_LENGTH]),)))
 
-    async def _write_status(self, bmc, body, state) -> None:
+    async def _write_status(self, bmc: spec.Bmc,
+                            body: objects.VirtualMachineBMC,
+                            state: conditions.BmcState) -> None:
         """Write the status, and its Events, if it has changed."""
         old = body.get('status') or {}
         now = _now()
@@ -277,7 +294,7 @@ class Reconciler:
                     {'op': 'add', 'path': '/status', 'value': new}],
                 'status')
         except errors.ObjectNotFound:
-            self._cache.drop_bmc((bmc.namespace, bmc.name))
+            self._cache.drop_bmc(objects.ObjectKey(bmc.namespace, bmc.name))
             return
         if _planned_fields(answer) == _planned_fields(body):
             # Otherwise a user has changed the BMC meanwhile: leave it to the
@@ -288,15 +305,17 @@ class Reconciler:
         if before != after:
             LOG.info('%s: %s', after, new['conditions'][-1]['message'])
 
-    async def _record_event(self, bmc, *what) -> None:
+    async def _record_event(self, bmc: spec.Bmc, type_: str, reason: str,
+                            message: str, now: str) -> None:
         try:
-            await events.record(self._api, events.manifest(bmc, *what))
+            await events.record(self._api, events.manifest(
+                bmc, type_, reason, message, now))
         except errors.MachineError as e:
             # Events are informational only.
             LOG.info('Event not written: %s', e)
 
 
-def _read(body):
+def _read(body: objects.VirtualMachineBMC) -> spec.Bmc:
     """Read a BMC; one that its BareMetalHost still needs is not deleted yet.
 
     A deletion in the foreground deletes its objects first. They are created
@@ -309,39 +328,41 @@ def _read(body):
     return bmc
 
 
-def _kept_by_others(status):
-    """:returns: list of JSON patch operations: what `metal3.host_controller`
-        has written is what the new status repeats"""
+def _kept_by_others(
+        status: objects.VirtualMachineBMCStatus) -> list[objects.Json]:
+    """Make operations of a JSON patch: what `metal3.host_controller` has
+    written is what the new status repeats."""
     return [{'op': 'test', 'path': '/status/bareMetalHost', 'value': host}
             for host in [status.get('bareMetalHost')] if host]
 
 
-def _planned_fields(body):
+def _planned_fields(
+        body: objects.VirtualMachineBMC) -> tuple[spec.Bmc, list[str]]:
     """:returns: the parts of a BMC that the plan depends on"""
     return spec.read(body), body['metadata'].get('finalizers') or []
 
 
-def _is_temporary(error):
+def _is_temporary(error: Exception) -> bool:
     """Tell whether an error is temporary: its object or namespace was deleted.
     """
     return isinstance(error, (errors.ObjectNotFound,
                               errors.NamespaceTerminating))
 
 
-def _seconds_to_next(seen):
+def _seconds_to_next(seen: observed_state.ObservedState) -> float | None:
     """:returns: seconds until the certificate must be renewed, or a user's
         certificate becomes valid or expires; None without such a time
     """
-    at = None
+    due = None
     if seen.bmc_state.validity:
-        at = next((each for each in seen.bmc_state.validity
-                   if each > seen.bmc_state.now), None)
+        due = next((time for time in seen.bmc_state.validity
+                   if time > seen.bmc_state.now), None)
     elif seen.authority and seen.tls and seen.tls.certificate:
-        at = pki.renewal(seen.tls.certificate)
-    if at is None:
+        due = pki.renewal(seen.tls.certificate)
+    if due is None:
         return None
-    return max((at - datetime.datetime.now(datetime.UTC)).total_seconds(), 1)
+    return max((due - datetime.datetime.now(datetime.UTC)).total_seconds(), 1)
 
 
-def _now():
+def _now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')

@@ -8,28 +8,30 @@ that does not become ready stops the rollout after the first BMCs.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
+from sushy_kubevirt.operator import plan
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator.shared import placement
 
 
-def is_stopped(deployment) -> bool:
-    """Tell whether a BMC is stopped by an upgrade.
-
-    :param deployment: dict, its Deployment, or None
-    """
+def is_stopped(deployment: objects.Json | None) -> bool:
+    """Tell whether a BMC with this Deployment is stopped by an upgrade."""
     return (deployment is not None and naming.UPGRADING in (
         deployment['metadata'].get('annotations') or {})
         and not deployments.is_ready(deployment))
 
 
-def annotated(step):
-    """Annotate the Deployment that an upgrade stops.
-
-    :param step: of `plan`, with a body
-    """
-    if step.body['kind'] != 'Deployment':
+def annotated(step: plan.Step) -> plan.Step:
+    """Annotate the Deployment that an upgrade stops."""
+    if (not isinstance(step, (plan.Apply, plan.Replace))
+            or step.body['kind'] != 'Deployment'):
         return step
     metadata = step.body['metadata']
     return dataclasses.replace(step, body={**step.body, 'metadata': {
@@ -37,26 +39,30 @@ def annotated(step):
                                     naming.UPGRADING: 'true'}}})
 
 
+#: Of a BMC, or of the BMCs of a shared pod.
+Key: typing.TypeAlias = 'objects.ObjectKey | placement.ShardKey'
+
+
 class Rollout:
     """Slots for BMCs that are being upgraded.
 
     :param limit: number of BMCs that may be stopped at the same time
-    :param wake: function of keys, called when there is a slot for them
+    :param wake: called when there is a slot for BMCs
     """
 
-    def __init__(self, limit, wake) -> None:
+    def __init__(self, limit: int,
+                 wake: abc.Callable[[abc.Iterable[Key]], None]) -> None:
         self._limit = limit
         self._wake = wake
-        self._stopped = set()
+        self._stopped: set[Key] = set()
         # BMCs that have a slot, but may not have the annotation yet: events of
         # their Deployments may be older than the slot.
-        self._granted = set()
-        self._waiting = {}
+        self._granted: set[Key] = set()
+        self._waiting: dict[Key, None] = {}
 
-    def update(self, key, stopped) -> None:
+    def update(self, key: Key, stopped: bool) -> None:
         """Store the state of a BMC's Deployment.
 
-        :param key: of the BMC
         :param stopped: see `is_stopped`
         """
         if stopped:
@@ -65,10 +71,9 @@ class Rollout:
             self._stopped.discard(key)
             self._wake_waiting()
 
-    def acquire(self, key) -> bool:
+    def acquire(self, key: Key) -> bool:
         """Get a slot for a BMC, until `release`.
 
-        :param key: of the BMC
         :returns: whether it has a slot; if not, it is woken later
         """
         busy = self._stopped | self._granted
@@ -79,13 +84,13 @@ class Rollout:
         self._granted.add(key)
         return True
 
-    def release(self, key) -> None:
+    def release(self, key: Key) -> None:
         """Return the slot of a BMC, after `update` with its Deployment."""
         if key in self._granted:
             self._granted.discard(key)
             self._wake_waiting()
 
-    def withdraw(self, key) -> None:
+    def withdraw(self, key: Key) -> None:
         """Give up waiting for a slot, or return the slot, of a BMC."""
         if key in self._waiting:
             del self._waiting[key]
@@ -93,7 +98,7 @@ class Rollout:
             self._wake_waiting()
         self.release(key)
 
-    def forget(self, key) -> None:
+    def forget(self, key: Key) -> None:
         """Drop a BMC that was deleted."""
         self.withdraw(key)
         self.update(key, False)

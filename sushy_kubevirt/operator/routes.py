@@ -11,12 +11,18 @@ Source: openshift/api, route/v1/types.go (August 2026).
 
 from __future__ import annotations
 
+from collections import abc
 import re
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import spec
 
 #: Values of ``route.termination``. The client's TLS ends at the BMC, or at the
 #: ingress controller, which opens another connection to the BMC.
@@ -34,15 +40,15 @@ UNLISTED = 'unlisted'
 _MAX_NAME_LENGTH = 253
 
 
-def route(bmc, authority):
-    """Make the Route.
+def route(bmc: spec.Bmc, authority: str) -> objects.Json:
+    """Make the Route of a BMC that has one.
 
-    :param bmc: a `spec.Bmc` that has one
     :param authority: PEM text of the CA certificates of the BMC's
         certificate; '' if they are not known: the ingress controller then
         verifies with those that it trusts by itself
     """
     wanted = bmc.route
+    assert wanted is not None
     metadata = naming.metadata(bmc, naming.route(bmc))
     metadata['labels'] = {**wanted.labels, **metadata['labels']}
     annotations = network.permitted_annotations(wanted.annotations)
@@ -58,11 +64,11 @@ def route(bmc, authority):
                 'port': {'targetPort': deployments.REDFISH}, 'tls': tls}}
 
 
-def hosts(live):
+def hosts(live: objects.Json | None) -> list[str]:
     """List the hosts at which ingress controllers serve a Route.
 
-    :param live: dict, the Route as the cluster has it, or None
-    :returns: list of names, each once
+    :param live: the Route as the cluster has it
+    :returns: without duplicates
     """
     return list(dict.fromkeys(
         ingress['host'] for ingress in _ingress(live)
@@ -70,7 +76,7 @@ def hosts(live):
             'status') == 'True'))
 
 
-def generated_hosts(bmc, live):
+def generated_hosts(bmc: spec.Bmc, live: objects.Json | None) -> list[str]:
     """List those of `hosts` that the API server may have generated.
 
     Users can set others: OpenShift's roles ``edit`` and ``admin`` permit to
@@ -78,35 +84,35 @@ def generated_hosts(bmc, live):
     (bootstrappolicy/policy.go of openshift-apiserver). The host of another
     server must not get into a certificate whose key these users can read.
 
-    :param bmc: a `spec.Bmc`
-    :param live: dict, the Route as the cluster has it, or None
-    :returns: list of names, each once
+    :param live: the Route as the cluster has it
+    :returns: without duplicates
     """
     # GenerateHostname in openshift/library-go,
     # pkg/route/hostassignment/plugin.go.
     generated = re.compile(re.escape(
         f'{naming.route(bmc)}-{bmc.namespace}') + r'(\.[a-z0-9-]{1,63})+')
-    return [one for one in hosts(live)
-            if len(one) <= _MAX_NAME_LENGTH and generated.fullmatch(one)]
+    return [host for host in hosts(live)
+            if len(host) <= _MAX_NAME_LENGTH and generated.fullmatch(host)]
 
 
-def rejection(live) -> str:
+def rejection(live: objects.Json | None) -> str:
     """Find why ingress controllers do not serve a Route.
 
-    :param live: dict, the Route as the cluster has it, or None
+    :param live: the Route as the cluster has it
     :returns: a sentence with its reason; '' if none has rejected it
     """
     for ingress in _ingress(live):
-        found = _admitted(ingress)
-        if found.get('status') == 'False':
-            return f"{found.get('reason', '')}: {found.get('message', '')}"
+        condition = _admitted(ingress)
+        if condition.get('status') == 'False':
+            return (f"{condition.get('reason', '')}: "
+                    f"{condition.get('message', '')}")
     return ''
 
 
-def _ingress(live):
+def _ingress(live: objects.Json | None) -> abc.Sequence[objects.Json]:
     return ((live or {}).get('status') or {}).get('ingress') or ()
 
 
-def _admitted(ingress):
-    return next((one for one in ingress.get('conditions') or ()
-                 if one.get('type') == 'Admitted'), {})
+def _admitted(ingress: objects.Json) -> objects.Json:
+    return next((condition for condition in ingress.get('conditions') or ()
+                 if condition.get('type') == 'Admitted'), {})

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections import abc
 import dataclasses
 import hashlib
 import hmac
 import os
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import pki
@@ -36,12 +38,11 @@ _SALT = os.urandom(32)
 class Summary:
     """What is cached of a Secret.
 
-    :param obj: dict with its metadata alone
-    :param type: its type
+    :param obj: its metadata alone
     :param missing_keys: missing credentials: see `credentials.missing`
     :param unusable_keys: credentials that a protocol cannot use: see
         `credentials.unusable_keys`
-    :param digest: bytes that change with the values that pods read
+    :param digest: changes with the values that pods read
     :param certificate: PEM text of its certificate, the first of a chain;
         None without a usable certificate and its key
     :param fault: why certificate and key are unusable: see `pki.fault`
@@ -49,27 +50,23 @@ class Summary:
         if they are unusable
     """
 
-    obj: dict
+    obj: objects.Json
     type: str
-    missing_keys: tuple
-    unusable_keys: tuple
+    missing_keys: tuple[str, ...]
+    unusable_keys: tuple[tuple[str, str], ...]
     digest: bytes
     certificate: str | None
     fault: str = ''
     authority: str | None = ''
 
     @property
-    def version(self):
+    def version(self) -> str:
         """The resourceVersion that was summarized."""
         return self.obj['metadata'].get('resourceVersion', '')
 
 
-def summarize(secret):
-    """Summarize a Secret.
-
-    :param secret: dict, as the API has it
-    :returns: `Summary`
-    """
+def summarize(secret: objects.Json) -> Summary:
+    """Summarize a Secret as the API has it."""
     data, metadata = secret.get('data') or {}, secret['metadata']
     served = pair(secret)
     whole = bool(served.certificate and served.key)
@@ -83,7 +80,7 @@ def summarize(secret):
         fault, pki.authorities(text(secret, AUTHORITY)))
 
 
-def trimmed(metadata):
+def trimmed(metadata: objects.Json) -> objects.Json:
     """Trim metadata.
 
     The annotation of ``kubectl apply`` is dropped: it repeats the Secret.
@@ -95,42 +92,34 @@ def trimmed(metadata):
     return kept
 
 
-def digest(data):
+def digest(data: abc.Mapping[str, str]) -> bytes:
     """:returns: bytes that change with the values of a Secret that pods read
     """
-    made = hmac.new(_SALT, digestmod=hashlib.sha256)
+    digester = hmac.new(_SALT, digestmod=hashlib.sha256)
     for key in credentials.KEYS:
-        made.update(str(data.get(key)).encode() + b'\0')
-    return made.digest()
+        digester.update(str(data.get(key)).encode() + b'\0')
+    return digester.digest()
 
 
-def pair(secret):
-    """Read the certificate and the key of a Secret.
-
-    :param secret: dict
-    :returns: `pki.Pair`
-    """
+def pair(secret: objects.Json) -> pki.Pair:
+    """Read the certificate and the key of a Secret."""
     data = secret.get('data') or {}
     return pki.Pair(_text(data.get(CERTIFICATE)),
                     _text(data.get(KEY)))
 
 
-def text(secret, key):
+def text(secret: objects.Json, key: str) -> str:
     """:returns: the value of a key; '' if it is not text"""
     return _text((secret.get('data') or {}).get(key))
 
 
-def data(pair):
-    """Make the data of a Secret with a certificate.
-
-    :param pair: `pki.Pair`
-    :returns: dict
-    """
+def data(pair: pki.Pair) -> dict[str, str]:
+    """Make the data of a Secret with a certificate."""
     return {CERTIFICATE: base64.b64encode(pair.certificate.encode()).decode(),
             KEY: base64.b64encode(pair.key.encode()).decode()}
 
 
-def _text(value):
+def _text(value: str | None) -> str:
     try:
         return base64.b64decode(value or '', validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):

@@ -11,10 +11,12 @@ or was down when the BMC was deleted, finds it again.
 from __future__ import annotations
 
 import logging
+import typing
 
 from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects as kube_objects
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import logs
@@ -22,146 +24,160 @@ from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator import workqueue
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import cache
+
 LOG = logging.getLogger(__name__)
 
 #: VMs that are cleaned up at a time.
 WORKERS = 4
 
 
+class _Uids(typing.NamedTuple):
+    """Of a VM, and of the Secret with its BMC's state."""
+
+    secret: str
+    vm: str
+
+
 class VmCleanup:
-    """Controller of VMs that had a BMC.
+    """Controller of VMs that had a BMC."""
 
-    :param client: an `api.Api`
-    :param cache: a `cache.Cache`
-    """
-
-    def __init__(self, client, cache) -> None:
+    def __init__(self, client: api.Api, cache: cache.Cache) -> None:
         self._api = client
         self._cache = cache
-        self._secrets = {}      # (namespace, VM): uids of Secret and VM
-        self._waiting = set()   # VMs that a pod may still write
+        # By the VM's key.
+        self._uids: dict[kube_objects.ObjectKey, _Uids] = {}
+        # VMs that a pod may still write.
+        self._waiting: set[kube_objects.ObjectKey] = set()
         self._queue = workqueue.Queue(self._clean_up, WORKERS)
 
-    def see_secret(self, namespace, kind, found) -> None:
+    def see_secret(self, namespace: str | None, kind: str,
+                   content: typing.Any) -> None:
         """Note an event of the watch of all Secrets.
 
         :param namespace: that is watched; None for all
         :param kind: see `api.Api.watch`
-        :param found: object with metadata, or what was listed
+        :param content: the Secret's metadata, or the keys that were listed
         """
         if kind == api.LISTED:
-            for at in list(self._secrets):
-                if namespace in (None, at[0]) and (
-                        at[0], state_secret.name(at[1])) not in found:
-                    del self._secrets[at]
+            for key in list(self._uids):
+                if namespace in (None, key.namespace) and (
+                        key.namespace,
+                        state_secret.name(key.name)) not in content:
+                    del self._uids[key]
             return
-        owner = _owner(found)
+        owner = _owner(content)
         if owner is None:
             return
-        at = found['metadata']['namespace'], owner['name']
-        if kind == 'DELETED' or not naming.made_by_us(found):
-            self._secrets.pop(at, None)
+        metadata = content['metadata']
+        key = kube_objects.ObjectKey(metadata['namespace'], owner['name'])
+        if kind == 'DELETED' or not naming.made_by_us(content):
+            self._uids.pop(key, None)
         else:
-            self._secrets[at] = found['metadata']['uid'], owner['uid']
-        self.enqueue(*at)
+            self._uids[key] = _Uids(metadata['uid'], owner['uid'])
+        self.enqueue(*key)
 
     def enqueue_all(self) -> None:
         """Check all VMs. The first call, which starts the work, is made when
         all BMCs are cached."""
         if not self._queue.started:
             self._queue.start()
-        for at in list(self._secrets):
-            self.enqueue(*at)
+        for key in list(self._uids):
+            self.enqueue(*key)
 
-    def enqueue(self, namespace, name) -> None:
+    def enqueue(self, namespace: str, name: str) -> None:
         """Check a VM: it, one of its BMCs or a Role for it has changed.
 
         :param name: of the VM
         """
-        at = namespace, name
-        if self._queue.started and self._has_no_bmc(at):
-            self._queue.add(at)
+        key = kube_objects.ObjectKey(namespace, name)
+        if self._queue.started and self._has_no_bmc(key):
+            self._queue.add(key)
 
-    def role_changed(self, namespace) -> None:
+    def role_changed(self, namespace: str) -> None:
         """Check the VMs that wait for a Role, as one was changed or deleted.
 
         :param namespace: of the Role
         """
-        waiting = {at for at in self._waiting if at[0] == namespace}
+        waiting = {key for key in self._waiting if key.namespace == namespace}
         self._waiting -= waiting
-        for at in waiting:
-            self.enqueue(*at)
+        for key in waiting:
+            self.enqueue(*key)
 
     async def close(self) -> None:
         """Stop the workers."""
         await self._queue.close(0)
 
-    def _has_no_bmc(self, at) -> bool:
+    def _has_no_bmc(self, key: kube_objects.ObjectKey) -> bool:
         """Tell whether a VM had a BMC, and has none now."""
-        return at in self._secrets and not self._cache.users_of(
-            bmc_resources.VM, *at)
+        return key in self._uids and not self._cache.users_of(
+            bmc_resources.VM, *key)
 
-    def _may_write(self, at):
+    def _may_write(self, key: kube_objects.ObjectKey) -> bool:
         """Tell whether a Role still lets a pod change a VM."""
         roles = self._cache.objects
-        return any(at[1] in objects.granted(roles.get(bmc_resources.ROLE,
-                                                      *role))
-                   for role in roles.names(bmc_resources.ROLE)
-                   if role[0] == at[0])
+        return any(key.name in objects.granted(roles.get(
+            bmc_resources.ROLE, namespace, name))
+            for namespace, name in roles.names(bmc_resources.ROLE)
+            if namespace == key.namespace)
 
-    async def _clean_up(self, at):
+    async def _clean_up(self, key: kube_objects.ObjectKey) -> None:
         """Restore what can be restored now. If something is left, the next
         event of the VM queues it again."""
-        if not self._has_no_bmc(at):
+        if not self._has_no_bmc(key):
             return
-        if self._may_write(at):
-            self._waiting.add(at)
+        if self._may_write(key):
+            self._waiting.add(key)
             return
-        with logs.about(*at):
+        with logs.about(*key):
             try:
-                await self._restore(at)
+                await self._restore(key)
             except errors.MachineError as e:
                 # Log a first failure, such as a conflict, as information.
-                LOG.log(logging.INFO if self._queue.failures(at) < 2
+                LOG.log(logging.INFO if self._queue.failures(key) < 2
                         else logging.WARNING,
                         'VM %s/%s has no BMC any more; its boot settings are '
-                        'not restored yet: %s', *at, e)
+                        'not restored yet: %s', *key, e)
                 raise workqueue.Failure(
                     getattr(e, 'retry_after', None)) from None
 
-    async def _restore(self, at) -> None:
+    async def _restore(self, key: kube_objects.ObjectKey) -> None:
         # Imported here because most clusters never need it.
         from sushy_kubevirt.machine import one_time_boot
-        uid, owner = self._secrets[at]
-        vm = await self._get(bmc_resources.VM, at)
+        uids = self._uids[key]
+        vm = await self._get(bmc_resources.VM, key)
         # Do not change another VM of that name. The Secret of a deleted VM is
         # deleted below.
-        if vm is not None and vm['metadata']['uid'] == owner:
+        if vm is not None and vm['metadata']['uid'] == uids.vm:
             edited, done = one_time_boot.desired_vm_on_removal(
-                vm, await self._get(api_resources.VMI, at))
+                vm, await self._get(api_resources.VMI, key))
             if edited is not None:
-                await self._api.patch(bmc_resources.VM, *at, [
+                await self._api.patch(bmc_resources.VM, *key, [
                     {'op': 'test', 'path': '/metadata/uid',
-                     'value': owner},
+                     'value': uids.vm},
                     *one_time_boot.patch(vm, edited)])
                 LOG.info('VM %s/%s has no BMC any more: its boot settings '
-                         'from before a one-time boot are restored', *at)
+                         'from before a one-time boot are restored', *key)
             if not done:
                 return
         try:
-            await self._api.delete(bmc_resources.SECRET, at[0],
-                                   state_secret.name(at[1]), uid)
+            await self._api.delete(bmc_resources.SECRET, key.namespace,
+                                   state_secret.name(key.name), uids.secret)
         except errors.ObjectNotFound:
             pass
 
-    async def _get(self, resource, at):
+    async def _get(self,
+                   resource: api_resources.Resource[kube_objects.ObjectT],
+                   key: kube_objects.ObjectKey) -> kube_objects.ObjectT | None:
         try:
-            return await self._api.get(resource, *at)
+            return await self._api.get(resource, *key)
         except errors.ObjectNotFound:
             return None
 
 
-def _owner(secret):
+def _owner(
+        secret: kube_objects.AnyObject) -> kube_objects.OwnerReference | None:
     """Find the VM whose BMC's state a Secret holds.
 
     :returns: an owner reference; None for another Secret

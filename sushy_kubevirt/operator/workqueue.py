@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import collections
+from collections import abc
 import logging
+import typing
 
 from sushy_kubevirt.kube import retry
 
@@ -26,30 +28,36 @@ LONGEST_PAUSE = 120
 _DAY = 86400
 
 
-class Queue:
+#: What a key is: its first two parts name an object in the log.
+KeyT = typing.TypeVar('KeyT', bound=tuple[object, ...])
+
+
+class Queue(typing.Generic[KeyT]):
     """Keys, in the order in which they were added.
 
-    :param work: coroutine function of a key; returns the seconds after which
-        the key is processed again, or None. An exception is a failure.
+    :param work: returns the seconds after which the key is processed again,
+        or None. An exception is a failure.
     :param workers: number of keys that are processed at the same time
     """
 
-    def __init__(self, work, workers) -> None:
+    def __init__(self, work: abc.Callable[[KeyT], abc.Awaitable[float | None]],
+                 workers: int) -> None:
         self._work = work
         self._workers = workers
-        self._waiting = collections.OrderedDict()
-        self._working = set()
-        self._again = set()
-        self._failures = {}
-        self._timers = {}
-        self._tasks = []
+        self._waiting: collections.OrderedDict[KeyT, None] = (
+            collections.OrderedDict())
+        self._working: set[KeyT] = set()
+        self._again: set[KeyT] = set()
+        self._failures: dict[KeyT, int] = {}
+        self._timers: dict[KeyT, asyncio.TimerHandle] = {}
+        self._tasks: list[asyncio.Task[None]] = []
         self._wake = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     @property
-    def started(self):
+    def started(self) -> bool:
         """Whether `start` was called."""
         return bool(self._tasks)
 
@@ -58,7 +66,7 @@ class Queue:
         self._tasks = [asyncio.create_task(self._run())
                        for _ in range(self._workers)]
 
-    async def close(self, seconds) -> None:
+    async def close(self, seconds: float) -> None:
         """Stop the workers after they have finished their present key.
 
         :param seconds: timeout
@@ -73,7 +81,7 @@ class Queue:
             task.cancel()
         await asyncio.gather(idle, *self._tasks, return_exceptions=True)
 
-    def add(self, key) -> None:
+    def add(self, key: KeyT) -> None:
         """Process a key as soon as possible."""
         self._cancel(key)
         if key in self._working:
@@ -82,24 +90,24 @@ class Queue:
             self._waiting[key] = None
             self._wake.set()
 
-    def add_later(self, key, seconds) -> None:
+    def add_later(self, key: KeyT, seconds: float) -> None:
         """Process a key after a pause, unless it is added before."""
         self._cancel(key)
         self._timers[key] = asyncio.get_running_loop().call_later(
             min(seconds, _DAY), self.add, key)
 
-    def forget(self, key) -> None:
+    def forget(self, key: KeyT) -> None:
         """Remove a key, with its timer and its failures."""
         self._cancel(key)
         self._waiting.pop(key, None)
         self._again.discard(key)
         self._failures.pop(key, None)
 
-    def failures(self, key):
+    def failures(self, key: KeyT) -> int:
         """:returns: number of failures of a key since its last success"""
         return self._failures.get(key, 0)
 
-    def _cancel(self, key) -> None:
+    def _cancel(self, key: KeyT) -> None:
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
@@ -132,7 +140,7 @@ class Queue:
             elif later is not None:
                 self.add_later(key, later)
 
-    def _pause(self, key, least):
+    def _pause(self, key: KeyT, least: float | None) -> float:
         failures = self.failures(key)
         self._failures[key] = failures + 1
         return retry.pause(failures, FIRST_PAUSE, LONGEST_PAUSE, least)
@@ -144,6 +152,6 @@ class Failure(Exception):
     :param seconds: minimum pause before that, or None
     """
 
-    def __init__(self, seconds=None) -> None:
+    def __init__(self, seconds: float | None = None) -> None:
         super().__init__()
         self.seconds = seconds

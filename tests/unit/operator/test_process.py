@@ -110,11 +110,10 @@ class ProcessTestCase(base.BaseTestCase):
             made._options = dataclasses.replace(
                 made._options, cluster_hosts=await made._cluster_hosts())
             ended = asyncio.Event()
-            made._controller = mock.Mock(
+            task = asyncio.create_task(made._refresh_hosts(mock.Mock(
                 deny=lambda hosts: (
                     denied.append(hosts),
-                    len(denied) == many and ended.set()))
-            task = asyncio.create_task(made._refresh_hosts())
+                    len(denied) == many and ended.set()))))
             async with asyncio.timeout(30):
                 await ended.wait()
             task.cancel()
@@ -182,11 +181,11 @@ class ProcessTestCase(base.BaseTestCase):
         """Run an operator with these tasks."""
         async def main():
             made = new_operator()
-            made._controller = mock.Mock(listed=asyncio.Event())
             tasks = [asyncio.create_task(one(made)) for one in beside]
             try:
                 async with asyncio.timeout(30):
-                    await made._run_tasks(tasks)
+                    await made._run_tasks(
+                        mock.Mock(listed=asyncio.Event()), tasks)
             finally:
                 self.assertTrue(all(task.done() for task in tasks))
 
