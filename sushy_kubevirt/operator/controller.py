@@ -39,7 +39,7 @@ from sushy_kubevirt.operator import workqueue
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.operator import command_line
-    from sushy_kubevirt.operator import metrics as metrics_module
+    from sushy_kubevirt.operator import metrics
 
 LOG = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Controller:
     """
 
     def __init__(self, options: command_line.Options, client: api.Api,
-                 metrics: metrics_module.Metrics) -> None:
+                 metrics: metrics.Metrics) -> None:
         self._api = client
         self._metrics = metrics
         self._namespaces: tuple[str | None, ...] = (

@@ -6,9 +6,12 @@ Responses are put into the cache at once, before the watches report them.
 
 from __future__ import annotations
 
+from collections import abc
 import logging
+import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import credentials
 from sushy_kubevirt.operator import drift
@@ -20,28 +23,33 @@ from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator import secret_summary
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import api_resources
+    from sushy_kubevirt.operator import api
+    from sushy_kubevirt.operator import cache
+    from sushy_kubevirt.operator import spec
+
 LOG = logging.getLogger(__name__)
 
 
-def subject(step, bmc):
-    """Name the object of a step.
+def subject(step: plan.Step, bmc: spec.Bmc) -> str:
+    """Name the object of a step, as 'Kind name'."""
+    if isinstance(step, plan.Change):
+        return _object(step)
+    match step:
+        case plan.Generate() | plan.Adopt() | plan.Copy():
+            return 'Secret ' + naming.auth(bmc.name)
+        case plan.Issue():
+            return 'Secret ' + naming.tls(bmc.name)
+        case plan.EndUpgrade():
+            return 'Deployment ' + naming.base(bmc.name)
+    return f'{naming.KIND} {bmc.name}'
 
-    :param step: one of `plan`
-    :param bmc: a `spec.Bmc`
-    :returns: 'Kind name'
-    """
-    body = getattr(step, 'body', None)
-    if body is not None:
-        return f"{body['kind']} {body['metadata']['name']}"
+
+def _object(step: plan.Change) -> str:
     if isinstance(step, plan.Delete):
         return f'{step.resource.kind} {step.target.name}'
-    if isinstance(step, (plan.Generate, plan.Adopt, plan.Copy)):
-        return 'Secret ' + naming.auth(bmc.name)
-    if isinstance(step, plan.Issue):
-        return 'Secret ' + naming.tls(bmc.name)
-    if isinstance(step, plan.EndUpgrade):
-        return 'Deployment ' + naming.base(bmc.name)
-    return f'{naming.KIND} {bmc.name}'
+    return f"{step.body['kind']} {step.body['metadata']['name']}"
 
 
 class PlanOutdated(Exception):
@@ -54,89 +62,233 @@ class Closed(errors.Rejected):
     its place, so that the remaining steps are safe."""
 
 
+class Slots(typing.Protocol):
+    """Gives BMCs slots of shared pods: `shards.Shards`."""
+
+    def claim(self, bmc: spec.Bmc) -> None:
+        """Give a BMC a slot."""
+
+    def enter(self, bmc: spec.Bmc, text: str) -> None:
+        """Set the entry of a BMC."""
+
+    def revoke(self, bmc: spec.Bmc) -> None:
+        """Take the rights to the VM of a BMC from its pod."""
+
+    def release(self, key: objects.ObjectKey) -> None:
+        """Free the slot of a BMC."""
+
+
 class Executor:
-    """Executes steps.
+    """Executes the steps of a BMC's plan."""
 
-    :param api: an `api.Api`
-    :param cache: a `cache.Cache`
-    :param shards: a `shards.Shards`; None if no step is about a shared pod
-    """
-
-    def __init__(self, api, cache, shards=None) -> None:
+    def __init__(self, api: api.Api, cache: cache.Cache,
+                 slots: Slots) -> None:
         self._api = api
         self._cache = cache
-        self._shards = shards
-        self._handlers = {
-            plan.Create: self._create, plan.Apply: self._apply,
-            plan.Replace: self._replace, plan.Delete: self._delete,
-            plan.Generate: self._generate, plan.Adopt: self._adopt,
-            plan.Copy: self._copy,
-            plan.Issue: self._issue, plan.EndUpgrade: self._end_upgrade,
-            plan.Finalizer: self._finalizer, plan.Claim: self._claim,
-            plan.Enter: self._enter, plan.Revoke: self._revoke,
-            plan.Leave: self._leave}
+        self._slots = slots
+        self._writer = Writer(api, cache)
 
-    async def execute(self, bmc, step, seen, tried):
+    async def execute(self, bmc: spec.Bmc, step: plan.Step,
+                      seen: observed_state.ObservedState, tried: plan.Tried
+                      ) -> None:
         """Execute a step.
 
-        :param bmc: a `spec.Bmc`
-        :param step: one of `plan`
-        :param seen: `observed_state.ObservedState`
         :param tried: steps that did not have the desired effect are added
         :raises: `PlanOutdated`, `Closed`, `errors.MachineError`
         """
+        if isinstance(step, plan.Change):
+            await self._writer.change(step, tried)
+            return
         LOG.debug('%s: %s', type(step).__name__, subject(step, bmc))
+        match step:
+            case plan.Generate():
+                await self._generate(bmc, step)
+            case plan.Adopt():
+                await self._adopt(bmc, step)
+            case plan.Copy():
+                await self._copy(bmc, step)
+            case plan.Issue():
+                await self._issue(bmc, step, seen)
+            case plan.EndUpgrade():
+                await self._end_upgrade(bmc, step)
+            case plan.Finalizer():
+                await self._set_finalizer(bmc, step)
+            case plan.Claim():
+                self._slots.claim(bmc)
+            case plan.Enter():
+                self._slots.enter(bmc, step.text)
+            case plan.Revoke():
+                self._slots.revoke(bmc)
+            case plan.Leave():
+                self._slots.release(objects.ObjectKey(
+                    bmc.namespace, bmc.name))
+
+    async def _generate(self, bmc: spec.Bmc, step: plan.Generate) -> None:
+        secret = credentials.generated(bmc)
+        if step.uid is None:
+            await self._writer.create(secret)
+            return
+        await self._patch_data(secret, step.uid, {
+            key: secret['data'][key] for key in step.missing_keys})
+
+    async def _adopt(self, bmc: spec.Bmc, step: plan.Adopt) -> None:
+        name = naming.auth(bmc.name)
+        live = await self._api.get(bmc_resources.SECRET, bmc.namespace, name)
+        if (live['metadata']['uid'] != step.uid
+                or not credentials.is_left_over(bmc, live)):
+            self._cache.secrets.take(live)
+            raise PlanOutdated
+        self._cache.secrets.take(await self._api.patch(
+            bmc_resources.SECRET, bmc.namespace, name, [
+                {'op': 'test', 'path': '/metadata/resourceVersion',
+                 'value': live['metadata']['resourceVersion']},
+                {'op': 'add', 'path': '/metadata/ownerReferences',
+                 'value': credentials.adopted_owners(bmc, live)}]))
+        LOG.info('Secret %s of a deleted BMC of this name is adopted, as a '
+                 'BareMetalHost uses it', name)
+
+    async def _copy(self, bmc: spec.Bmc, step: plan.Copy) -> None:
+        reference = observed_state.secret_refs(bmc).source
+        assert reference is not None
+        source = await self._api.get(
+            bmc_resources.SECRET, reference.namespace, reference.name)
+        summary = self._cache.secrets.take(source)
+        if summary.missing_keys or not permissions.reference_permitted(
+                bmc.namespace, summary.obj):
+            raise PlanOutdated
+        secret = credentials.copied(bmc, source)
+        if step.uid is None:
+            await self._writer.create(secret)
+            return
+        await self._patch_data(secret, step.uid, {
+            key: secret['data'].get(key) for key in credentials.KEYS})
+
+    async def _issue(self, bmc: spec.Bmc, step: plan.Issue,
+                     seen: observed_state.ObservedState) -> None:
+        assert seen.authority is not None
+        pair = pki.issue(seen.authority.pair, step.names)
+        secret: objects.Json = {
+            'apiVersion': 'v1', 'kind': 'Secret',
+            'type': 'kubernetes.io/tls',
+            'metadata': naming.metadata(bmc, naming.tls(bmc.name)),
+            'data': secret_summary.data(pair)}
+        if step.uid is None:
+            await self._writer.create(secret)
+            return
+        await self._patch_data(secret, step.uid, secret['data'])
+
+    async def _end_upgrade(self, bmc: spec.Bmc, step: plan.EndUpgrade) -> None:
+        resource = bmc_resources.DEPLOYMENT
+        self._cache.objects.put(resource, await self._api.patch(
+            resource, bmc.namespace, naming.base(bmc.name), {'metadata': {
+                'uid': step.uid, 'annotations': {naming.UPGRADING: None}}}))
+
+    async def _set_finalizer(self, bmc: spec.Bmc, step: plan.Finalizer
+                             ) -> None:
+        body = await self._api.get(bmc_resources.BMC, bmc.namespace, bmc.name)
+        metadata = body['metadata']
+        present = metadata.get('finalizers') or []
+        wanted = [finalizer for finalizer in present
+                  if finalizer != naming.FINALIZER]
+        if step.on:
+            wanted.append(naming.FINALIZER)
+        if metadata['uid'] != bmc.uid or wanted == present:
+            self._cache.put_bmc(body)
+            raise PlanOutdated
+        body = await self._api.patch(
+            bmc_resources.BMC, bmc.namespace, bmc.name, {'metadata': {
+                'resourceVersion': metadata['resourceVersion'],
+                'finalizers': wanted or None}})
+        if not step.on and not wanted:
+            # Without finalizers the BMC is deleted.
+            self._cache.drop_bmc(objects.ObjectKey(bmc.namespace, bmc.name))
+            return
+        self._cache.put_bmc(body)
+
+    async def _patch_data(self, secret: objects.Json, uid: str,
+                          data: abc.Mapping[str, str | None]) -> None:
+        metadata = secret['metadata']
+        self._cache.secrets.take(await self._api.patch(
+            bmc_resources.SECRET, metadata['namespace'], metadata['name'],
+            {'metadata': {'uid': uid, 'labels': metadata['labels']},
+             'data': data}))
+
+
+class Writer:
+    """Executes the steps on objects of BMCs and of shards."""
+
+    def __init__(self, api: api.Api, cache: cache.Cache) -> None:
+        self._api = api
+        self._cache = cache
+
+    async def change(self, step: plan.Change, tried: plan.Tried) -> None:
+        """Execute a step; see `Executor.execute`."""
+        LOG.debug('%s: %s', type(step).__name__, _object(step))
+        if isinstance(step, plan.Delete):
+            await self._delete(step, tried)
+            return
         try:
-            await self._handlers[type(step)](bmc, step, seen, tried)
+            match step:
+                case plan.Create():
+                    await self.create(step.body)
+                case plan.Apply():
+                    await self._apply(step, tried)
+                case plan.Replace():
+                    await self._replace(step, tried)
         except errors.NamespaceTerminating:
             raise
         except errors.Rejected as e:
-            if getattr(step, 'body', {}).get('kind') != 'NetworkPolicy':
+            if step.body['kind'] != 'NetworkPolicy':
                 raise
             await self._close(step)
             raise Closed(str(e)) from None
 
-    async def _close(self, step) -> None:
-        """Admit no clients in place of a NetworkPolicy that was rejected.
+    async def create(self, body: objects.Json) -> None:
+        """Create an object.
 
-        The former one, or none, may admit more than its author now wants.
+        :raises: `PlanOutdated` if it exists
         """
-        resource, *names = at = _ref(step.body)
-        body = {**step.body, 'spec': {**step.body['spec'], 'ingress': []}}
-        if isinstance(step, plan.Create):
-            closed = await self._api.create(*at[:2], body)
-        else:
-            closed = await self._api.apply(*at, body)
-        self._put_in_cache(resource, closed)
-        LOG.warning('NetworkPolicy %s/%s admits no clients, as the API server '
-                    'rejects the one that is wanted', *names)
-
-    async def _create(self, bmc, step, seen, tried):
-        resource, namespace, name = _ref(step.body)
+        resource, namespace, name = _target(body)
         try:
-            made = await self._api.create(resource, namespace, step.body)
+            created = await self._api.create(resource, namespace, body)
         except errors.Conflict:
             # Created by the previous leader, or foreign.
             await self._read(resource, namespace, name)
             raise PlanOutdated from None
-        self._put_in_cache(resource, made)
+        self._put_in_cache(resource, created)
 
-    async def _apply(self, bmc, step, seen, tried):
+    async def _close(self, step: plan.Create | plan.Apply | plan.Replace
+                     ) -> None:
+        """Admit no clients in place of a NetworkPolicy that was rejected.
+
+        The former one, or none, may admit more than its author now wants.
+        """
+        resource, namespace, name = _target(step.body)
+        body = {**step.body, 'spec': {**step.body['spec'], 'ingress': []}}
+        if isinstance(step, plan.Create):
+            closed = await self._api.create(resource, namespace, body)
+        else:
+            closed = await self._api.apply(resource, namespace, name, body)
+        self._put_in_cache(resource, closed)
+        LOG.warning('NetworkPolicy %s/%s admits no clients, as the API server '
+                    'rejects the one that is wanted', namespace, name)
+
+    async def _apply(self, step: plan.Apply, tried: plan.Tried) -> None:
         body, live = step.body, await self._read_target(step)
-        resource, *_ = at = _ref(body)
+        target = _target(body)
         entries = _adopted_fields(live['metadata'].get('managedFields') or ())
         if entries:
             # Apply would never remove fields that a POST has set.
-            live = await self._api.patch(*at, [
+            live = await self._api.patch(*target, [
                 {'op': 'test', 'path': '/metadata/resourceVersion',
                  'value': live['metadata']['resourceVersion']},
                 {'op': 'replace', 'path': '/metadata/managedFields',
                  'value': entries}])
             # `attempt` below depends on its version.
-            self._put_in_cache(resource, live)
+            self._put_in_cache(target.resource, live)
         ref = bmc_resources.ref(body)
         try:
-            made = await self._api.apply(*at, {
+            applied = await self._api.apply(*target, {
                 **body, 'metadata': {**body['metadata'], 'uid': step.uid}})
         except errors.Rejected:
             # Fields of other clients may be incompatible with the desired
@@ -146,13 +298,13 @@ class Executor:
                 raise
             tried.attempts[ref] = attempt
             raise PlanOutdated from None
-        self._put_in_cache(resource, made)
-        if drift.differs(body, made):
-            tried.attempts[ref] = plan.attempt(plan.Apply, body, made)
+        self._put_in_cache(target.resource, applied)
+        if drift.differs(body, applied):
+            tried.attempts[ref] = plan.attempt(plan.Apply, body, applied)
 
-    async def _replace(self, bmc, step, seen, tried) -> None:
+    async def _replace(self, step: plan.Replace, tried: plan.Tried) -> None:
         body, live = step.body, await self._read_target(step)
-        resource, *_ = at = _ref(body)
+        target = _target(body)
         patch = [{'op': 'test', 'path': '/metadata/resourceVersion',
                   'value': live['metadata']['resourceVersion']}]
         for part in ('labels', 'annotations'):
@@ -165,135 +317,41 @@ class Executor:
         patch += [{'op': 'add', 'path': '/' + part, 'value': value}
                   for part, value in body.items() if part not in (
                       'apiVersion', 'kind', 'metadata', 'roleRef')]
-        made = await self._api.patch(*at, patch)
-        self._put_in_cache(resource, made)
-        if drift.differs(body, made):
+        replaced = await self._api.patch(*target, patch)
+        self._put_in_cache(target.resource, replaced)
+        if drift.differs(body, replaced):
             # As in `plan`: the desired object without fields that the cluster
             # has set.
             tried.attempts[bmc_resources.ref(body)] = plan.attempt(
-                plan.Replace, step.body, made)
+                plan.Replace, step.body, replaced)
 
-    async def _delete(self, bmc, step, seen, tried):
-        at = step.target
+    async def _delete(self, step: plan.Delete, tried: plan.Tried) -> None:
+        namespace, name = step.target.namespace, step.target.name
         try:
-            await self._api.delete(step.resource, at.namespace, at.name,
-                                   step.uid)
+            await self._api.delete(step.resource, namespace, name, step.uid)
         except errors.ObjectNotFound:
             pass
         except errors.Conflict:
             # The object was replaced by another one of that name.
-            await self._read(step.resource, at.namespace, at.name)
+            await self._read(step.resource, namespace, name)
             raise PlanOutdated from None
         if step.conflict:
             tried.route_conflict = step.conflict
         if step.resource == bmc_resources.SECRET:
-            self._cache.secrets.drop(at.namespace, at.name)
+            self._cache.secrets.drop(namespace, name)
         else:
-            self._cache.objects.drop(step.resource, at.namespace, at.name)
+            self._cache.objects.drop(step.resource, namespace, name)
 
-    async def _generate(self, bmc, step, seen, tried) -> None:
-        made = credentials.generated(bmc)
-        if step.uid is None:
-            await self._create(bmc, plan.Create(made), seen, tried)
-            return
-        await self._patch_data(made, step.uid, {
-            key: made['data'][key] for key in step.missing_keys})
-
-    async def _adopt(self, bmc, step, seen, tried):
-        at = (bmc_resources.SECRET, bmc.namespace, naming.auth(bmc.name))
-        live = await self._api.get(*at)
-        if (live['metadata']['uid'] != step.uid
-                or not credentials.is_left_over(bmc, live)):
-            self._cache.secrets.take(live)
-            raise PlanOutdated
-        self._put_in_cache(bmc_resources.SECRET, await self._api.patch(*at, [
-            {'op': 'test', 'path': '/metadata/resourceVersion',
-             'value': live['metadata']['resourceVersion']},
-            {'op': 'add', 'path': '/metadata/ownerReferences',
-             'value': credentials.adopted_owners(bmc, live)}]))
-        LOG.info('Secret %s of a deleted BMC of this name is adopted, as a '
-                 'BareMetalHost uses it', at[2])
-
-    async def _copy(self, bmc, step, seen, tried):
-        refs = observed_state.secret_refs(bmc)
-        source = await self._api.get(
-            bmc_resources.SECRET, refs.source.namespace, refs.source.name)
-        found = self._cache.secrets.take(source)
-        if found.missing_keys or not permissions.reference_permitted(
-                bmc.namespace, found.obj):
-            raise PlanOutdated
-        made = credentials.copied(bmc, source)
-        if step.uid is None:
-            await self._create(bmc, plan.Create(made), seen, tried)
-            return
-        await self._patch_data(made, step.uid, {
-            key: made['data'].get(key) for key in credentials.KEYS})
-
-    async def _issue(self, bmc, step, seen, tried) -> None:
-        pair = pki.issue(seen.authority.pair, step.names)
-        made = {
-            'apiVersion': 'v1', 'kind': 'Secret',
-            'type': 'kubernetes.io/tls',
-            'metadata': naming.metadata(bmc, naming.tls(bmc.name)),
-            'data': secret_summary.data(pair)}
-        if step.uid is None:
-            await self._create(bmc, plan.Create(made), seen, tried)
-            return
-        await self._patch_data(made, step.uid, made['data'])
-
-    async def _end_upgrade(self, bmc, step, seen, tried) -> None:
-        name = naming.base(bmc.name)
-        self._put_in_cache(bmc_resources.DEPLOYMENT, await self._api.patch(
-            bmc_resources.DEPLOYMENT, bmc.namespace, name, {'metadata': {
-                'uid': step.uid, 'annotations': {naming.UPGRADING: None}}}))
-
-    async def _finalizer(self, bmc, step, seen, tried):
-        body = await self._api.get(bmc_resources.BMC, bmc.namespace, bmc.name)
-        metadata = body['metadata']
-        there = metadata.get('finalizers') or []
-        wanted = [one for one in there if one != naming.FINALIZER]
-        if step.on:
-            wanted.append(naming.FINALIZER)
-        if metadata['uid'] != bmc.uid or wanted == there:
-            self._cache.put_bmc(body)
-            raise PlanOutdated
-        body = await self._api.patch(
-            bmc_resources.BMC, bmc.namespace, bmc.name, {'metadata': {
-                'resourceVersion': metadata['resourceVersion'],
-                'finalizers': wanted or None}})
-        if not step.on and not wanted:
-            # Without finalizers the BMC is deleted.
-            self._cache.drop_bmc((bmc.namespace, bmc.name))
-            return
-        self._cache.put_bmc(body)
-
-    async def _claim(self, bmc, step, seen, tried) -> None:
-        self._shards.claim(bmc)
-
-    async def _enter(self, bmc, step, seen, tried) -> None:
-        self._shards.enter(bmc, step.text)
-
-    async def _revoke(self, bmc, step, seen, tried) -> None:
-        self._shards.revoke(bmc)
-
-    async def _leave(self, bmc, step, seen, tried) -> None:
-        self._shards.release((bmc.namespace, bmc.name))
-
-    async def _patch_data(self, made, uid, data) -> None:
-        metadata = made['metadata']
-        self._put_in_cache(bmc_resources.SECRET, await self._api.patch(
-            bmc_resources.SECRET, metadata['namespace'], metadata['name'],
-            {'metadata': {'uid': uid, 'labels': metadata['labels']},
-             'data': data}))
-
-    async def _read_target(self, step):
+    async def _read_target(self, step: plan.Apply | plan.Replace
+                           ) -> objects.Json:
         """Read the object that a step is to change."""
-        live = await self._read(*_ref(step.body))
+        live = await self._read(*_target(step.body))
         if live is None or live['metadata']['uid'] != step.uid:
             raise PlanOutdated
         return live
 
-    async def _read(self, resource, namespace, name):
+    async def _read(self, resource: api_resources.AnyResource, namespace: str,
+                    name: str) -> objects.Json | None:
         try:
             obj = await self._api.get(resource, namespace, name)
         except errors.ObjectNotFound:
@@ -302,39 +360,43 @@ class Executor:
         self._put_in_cache(resource, obj)
         return obj
 
-    def _put_in_cache(self, resource, obj) -> None:
+    def _put_in_cache(self, resource: api_resources.AnyResource,
+                      obj: objects.Json) -> None:
         if resource == bmc_resources.SECRET:
             self._cache.secrets.take(obj)
         else:
             self._cache.objects.put(resource, obj)
 
 
-def _ref(body):
+def _target(body: objects.Json) -> observed_state.Target:
     metadata = body['metadata']
-    return bmc_resources.of(body), metadata['namespace'], metadata['name']
+    return observed_state.Target(
+        bmc_resources.of(body), metadata['namespace'], metadata['name'])
 
 
-def _adopted_fields(entries):
+def _adopted_fields(entries: abc.Sequence[objects.Json]
+                    ) -> list[objects.Json] | None:
     """Transfer fields that the operator set otherwise to server-side apply.
 
     A POST or another patch has an entry of its own in managedFields, and its
     fields stay when an apply leaves them out. client-go has
     ``util/csaupgrade`` for the same.
 
-    :param entries: list of dicts, managedFields
-    :returns: list of the new entries; None if there is nothing to change
+    :param entries: managedFields
+    :returns: the new entries; None if there is nothing to change
     """
-    mine = [one for one in entries if one.get('manager') == naming.OPERATOR
-            and not one.get('subresource')]
-    if all(one.get('operation') == 'Apply' for one in mine):
+    mine = [entry for entry in entries
+            if entry.get('manager') == naming.OPERATOR
+            and not entry.get('subresource')]
+    if all(entry.get('operation') == 'Apply' for entry in mine):
         return None
-    fields = {}
-    for one in mine:
-        _merge(fields, one.get('fieldsV1') or {})
-    return [one for one in entries if one not in mine] + [{
+    fields: objects.Json = {}
+    for entry in mine:
+        _merge(fields, entry.get('fieldsV1') or {})
+    return [entry for entry in entries if entry not in mine] + [{
         **mine[0], 'operation': 'Apply', 'fieldsV1': fields}]
 
 
-def _merge(into, other) -> None:
+def _merge(into: objects.Json, other: objects.Json) -> None:
     for name, value in other.items():
         _merge(into.setdefault(name, {}), value)

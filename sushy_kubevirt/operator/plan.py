@@ -170,9 +170,12 @@ class Finalizer:
     on: bool
 
 
+#: Steps on one object, which need not be a BMC's.
+Change: typing.TypeAlias = Create | Apply | Replace | Delete
+
 Step: typing.TypeAlias = (
-    Create | Apply | Replace | Delete | Generate | Adopt | Copy | Issue
-    | EndUpgrade | Claim | Enter | Revoke | Leave | Finalizer)
+    Change | Generate | Adopt | Copy | Issue | EndUpgrade | Claim | Enter
+    | Revoke | Leave | Finalizer)
 
 
 class Attempt(typing.NamedTuple):
@@ -332,7 +335,8 @@ def _change_steps(bmc: spec.Bmc, obj: objects.Json,
         for step in changes(obj, live, tried)]
 
 
-def changes(obj: objects.Json, live: objects.Json, tried: Tried) -> list[Step]:
+def changes(obj: objects.Json, live: objects.Json, tried: Tried
+            ) -> list[Change]:
     """Compute the steps from an object to its desired state.
 
     :param obj: the desired object

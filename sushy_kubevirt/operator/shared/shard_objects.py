@@ -34,7 +34,7 @@ class ShardObjects:
     def __init__(self, api, cache) -> None:
         self._api = api
         self._cache = cache
-        self._executor = executor.Executor(api, cache)
+        self._writer = executor.Writer(api, cache)
 
     def ours(self, resource, shard, name=None):
         """:returns: an object of a shard; None if it does not exist"""
@@ -114,7 +114,7 @@ class ShardObjects:
 
     async def _execute(self, shard, step) -> None:
         try:
-            await self._executor.execute(None, step, None, shard.tried)
+            await self._writer.change(step, shard.tried)
         except executor.PlanOutdated:
             pass
 

@@ -8,7 +8,6 @@ from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import cache
 from sushy_kubevirt.operator import executor
 from sushy_kubevirt.operator import plan
-from tests.unit.operator import bodies
 from tests.unit.operator import cluster
 
 MANAGER = 'sushy-kubevirt-operator'
@@ -60,8 +59,8 @@ class ReplacedObjectTestCase(base.BaseTestCase):
                 found = cache.Cache(kube)
                 with self.subTest(step=step, exists=exists), \
                         self.assertRaises(executor.PlanOutdated):
-                    asyncio.run(executor.Executor(kube, found).execute(
-                        bodies.bmc(), step(body, 'other'), None, {}))
+                    asyncio.run(executor.Writer(kube, found).change(
+                        step(body, 'other'), plan.Tried()))
                 # The cache has the object now.
                 self.assertEqual(exists, found.objects.get(
                     bmc_resources.SERVICE, 'lab', 'a') is not None)
@@ -82,9 +81,8 @@ class AttemptsTestCase(base.BaseTestCase):
                 'another', **{'f:spec': {'f:clusterIP': {}}})]},
             'spec': {**body['spec'], 'clusterIP': '10.0.0.7'}})
         tried = plan.Tried()
-        asyncio.run(executor.Executor(kube, cache.Cache(kube)).execute(
-            bodies.bmc(), plan.Replace(body, kube.objects[ref]['metadata'][
-                'uid']), None, tried))
+        asyncio.run(executor.Writer(kube, cache.Cache(kube)).change(
+            plan.Replace(body, kube.objects[ref]['metadata']['uid']), tried))
         # The attempt records the desired object without the cluster's fields.
         self.assertEqual({ref: plan.attempt(
             plan.Replace, body, kube.objects[ref])}, tried.attempts)
@@ -103,9 +101,9 @@ class AttemptsTestCase(base.BaseTestCase):
                            if verb == 'apply' else None)
         tried = plan.Tried()
         with self.assertRaises(executor.PlanOutdated):
-            asyncio.run(executor.Executor(kube, found).execute(
-                bodies.bmc(), plan.Apply(
-                    body, kube.objects[ref]['metadata']['uid']), None, tried))
+            asyncio.run(executor.Writer(kube, found).change(
+                plan.Apply(body, kube.objects[ref]['metadata']['uid']),
+                tried))
         self.assertEqual({ref: plan.attempt(
             plan.Apply, body, found.objects.get(
                 bmc_resources.SERVICE, 'lab', 'a'))}, tried.attempts)
