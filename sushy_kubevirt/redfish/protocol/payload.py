@@ -60,8 +60,11 @@ _Value: typing.TypeAlias = (
 #: Of the parameters of an action.
 FlatShape: typing.TypeAlias = abc.Mapping[str, _Value]
 
+#: What a shape has for a property.
+Kind: typing.TypeAlias = '_Value | ReadOnly | Shape'
+
 #: Of a resource, or an object in it.
-Shape: typing.TypeAlias = abc.Mapping[str, '_Value | ReadOnly | Shape']
+Shape: typing.TypeAlias = abc.Mapping[str, Kind]
 
 
 def read_only(*names: str) -> dict[str, ReadOnly]:

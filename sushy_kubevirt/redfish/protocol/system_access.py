@@ -109,7 +109,8 @@ def _is_only(collection: str, identity: str) -> bool:
         or (collection, identity) == _MANAGER_ALIAS)
 
 
-def _redirect(endpoint: str, arguments: typing.Any) -> wrappers.Response:
+def _redirect(endpoint: str, arguments: dict[str, typing.Any]
+              ) -> wrappers.Response:
     """Redirect to the same route with the system's Id.
 
     307, as sushy-emulator does: method and body are kept. Its own redirect

@@ -84,7 +84,7 @@ def patch_shape(machine: machine.Machine, full: bool) -> payload.Shape:
     :param full: whether BootOrder can be set
     """
     http = boot.Target.UEFI_HTTP in machine.boot_targets()
-    taken: dict[str, typing.Any] = {
+    taken: dict[str, payload.Kind] = {
         'BootSourceOverrideTarget': tuple(targets(machine)),
         'BootSourceOverrideEnabled': _ENABLED,
         'BootSourceOverrideMode': tuple(

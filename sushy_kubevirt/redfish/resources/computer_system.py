@@ -262,7 +262,7 @@ def reset_types(app: application.Application) -> list[str]:
 
 def _patch(machine: machine.Machine) -> flask.Response:
     full = application.current().feature_set == 'full'
-    shape: dict[str, typing.Any] = {
+    shape: dict[str, payload.Kind] = {
         **_READ_ONLY, 'Boot': boot_options.patch_shape(machine, full)}
     if full:
         shape.update(IndicatorLED=INDICATOR, LocationIndicatorActive=bool,

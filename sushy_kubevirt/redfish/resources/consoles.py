@@ -30,7 +30,7 @@ _RULES = {name: f'{resource_paths.SYSTEMS}/<identity>/{name}'
 
 
 def describe(machine: machine.Machine, name: str
-             ) -> dict[str, typing.Any] | None:
+             ) -> dict[str, str | bool] | None:
     """Describe a WebSocket (ComputerSystem, WebSocketConsole).
 
     :param name: `SERIAL` or `GRAPHICAL`
