@@ -9,29 +9,71 @@ what the other has changed.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 import logging
 import signal
+import typing
 
 from sushy_kubevirt.pod import health
 from sushy_kubevirt.pod import prometheus
+from sushy_kubevirt.pod import redfish_service
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.machine import cluster
+    from vbmc_kubevirt import ipmi_service
 
 LOG = logging.getLogger(__name__)
+
+Cluster: typing.TypeAlias = 'cluster.Cluster'
+
+
+class Service(typing.Protocol):
+    """A protocol of the BMC.
+
+    :ivar cluster: None until it is connected
+    """
+
+    @property
+    def cluster(self) -> Cluster | None:
+        ...
+
+    async def run(self) -> None:
+        """Serve until `stop`, then complete what is running."""
+
+    def stop(self) -> None:
+        """Make `run` return; call it in the event loop."""
+
+    def close(self) -> None:
+        """Release everything; may block."""
+
+    def liveness_problem(self) -> str:
+        """Return why the process must be restarted; '' if it is healthy."""
+        ...
+
+    def readiness_problem(self) -> str:
+        """Return why it is not ready, a sentence; '' if it is."""
+        ...
+
+    def metrics(self) -> list[prometheus.Metric]:
+        """Return the protocol's metrics."""
+        ...
 
 
 class BmcPod:
     """The BMC of one VM, with one or both protocols.
 
-    :param redfish: a `redfish_service.RedfishService`, or None
-    :param ipmi: function that returns an `ipmi_service.IpmiService`, called in
-        the event loop; None without IPMI, whose modules take 3 MiB
+    :param ipmi: called in the event loop; None without IPMI, whose modules
+        take 3 MiB
     :param address: IP address of the port for probes
     :param health_port: TCP port for probes and metrics; 0 for a free one
     """
 
-    def __init__(self, redfish, ipmi, address, health_port) -> None:
+    def __init__(self, redfish: redfish_service.RedfishService | None,
+                 ipmi: abc.Callable[[], ipmi_service.IpmiService] | None,
+                 address: str, health_port: int) -> None:
         self._redfish = redfish
         self._ipmi = ipmi
-        self._services = [] if redfish is None else [redfish]
+        self._services: list[Service] = [] if redfish is None else [redfish]
         self._health = health.Server(
             address, health_port, self.liveness_problem,
             self.readiness_problem, self.metrics)
@@ -55,33 +97,37 @@ class BmcPod:
         self._health.start()
         LOG.info('%s; probes and metrics on %s', '; '.join(where),
                  self._health.url)
-        running = [asyncio.create_task(one.run()) for one in self._services]
+        running = [asyncio.create_task(service.run())
+                   for service in self._services]
         await stop_requested.wait()
-        for one in self._services:
-            one.stop()
+        for service in self._services:
+            service.stop()
         await asyncio.gather(*running)
         self._health.close()
-        for one in reversed(self._services):
-            one.close()
+        for service in reversed(self._services):
+            service.close()
 
     # Probes and metrics; called in the thread of `health`
 
-    def liveness_problem(self):
-        """:returns: why the process must be restarted; '' if it is healthy"""
-        return _first(one.liveness_problem() for one in self._services)
+    def liveness_problem(self) -> str:
+        """Return why the process must be restarted; '' if it is healthy."""
+        return _first(service.liveness_problem()
+                      for service in self._services)
 
-    def readiness_problem(self):
-        """:returns: why the BMC is not ready, a sentence; '' if it is"""
-        return _first(one.readiness_problem() for one in self._services)
+    def readiness_problem(self) -> str:
+        """Return why the BMC is not ready, a sentence; '' if it is."""
+        return _first(service.readiness_problem()
+                      for service in self._services)
 
-    def metrics(self):
-        """:returns: bytes, in Prometheus' text format"""
-        found = [metric for one in self._services for metric in one.metrics()]
-        cluster = self._services[0].cluster
-        if cluster is not None:
-            found += prometheus.cluster(cluster)
-        return prometheus.text(found + prometheus.process())
+    def metrics(self) -> bytes:
+        """Return the metrics in Prometheus' text format."""
+        metrics = [metric for service in self._services
+                   for metric in service.metrics()]
+        machines = self._services[0].cluster
+        if machines is not None:
+            metrics += prometheus.cluster(machines)
+        return prometheus.text(metrics + prometheus.process())
 
 
-def _first(problems):
+def _first(problems: abc.Iterable[str]) -> str:
     return next(filter(None, problems), '')

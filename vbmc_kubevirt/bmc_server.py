@@ -190,7 +190,8 @@ class BmcServer:
         return None if self._backend is None else self._backend.cluster
 
     def start(self, sock: socket.socket, readers: futures.Executor,
-              writers: futures.Executor, client_port: int = 0) -> None:
+              writers: futures.Executor,
+              client_port: int = 0) -> server.Server:
         """Serve IPMI.
 
         :param sock: bound, non-blocking UDP socket
@@ -204,6 +205,7 @@ class BmcServer:
         self.bmc.server = self.server
         self.bmc.client_port = client_port or sock.getsockname()[1]
         self.server.start(sock)
+        return self.server
 
     async def watch(self, executor: futures.Executor) -> None:
         """Start watching the VM without waiting for a request.

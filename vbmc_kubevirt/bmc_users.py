@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import abc
 import dataclasses
+import functools
 import typing
 
 from sushy_kubevirt.bmc import account_changes
@@ -69,8 +70,7 @@ class BmcUsers(users.Users):
         """
         self._accounts = accounts.Accounts(state, lambda: {
             user.name.decode() for user in self._configured()})
-        self._accounts.changed.append(
-            lambda change: log.record(account_changes.entry(change)))
+        self._accounts.changed.append(functools.partial(_log, log))
 
     def share(self, stored: accounts.Accounts) -> None:
         """Use the accounts of another protocol of the same BMC.
@@ -172,6 +172,12 @@ def _user(account: accounts.Account) -> users.User:
     return users.User(account.id, account.name.encode(),
                       (account.password or '').encode(),
                       users.LIMITS[account.role or ''])
+
+
+def _log(log: event_log.Log, change: accounts.Change) -> None:
+    record = account_changes.entry(change)
+    if record is not None:
+        log.record(record)
 
 
 def _actor(user: users.User) -> str:

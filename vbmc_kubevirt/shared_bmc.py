@@ -9,26 +9,36 @@ it shares with other BMCs is in `Common`.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
+from concurrent import futures
 import dataclasses
 import functools
 import os
+import socket
+import typing
+
+import flask
 
 from sushy_kubevirt.emulator import plugin
 from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.emulator import system_driver
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.machine import cluster
+from sushy_kubevirt.machine import shared_cluster
 from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.pod import fairness
 from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.pod import metrics
 from sushy_kubevirt.pod import options_file
+from sushy_kubevirt.pod import prometheus
 from sushy_kubevirt.pod import secret_values
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import service_context
 from vbmc_kubevirt import bmc_server
 from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt.ipmi import constants
+from vbmc_kubevirt.ipmi import server
 from vbmc_kubevirt.ipmi import udp
 from vbmc_kubevirt import ipmi_service
 from vbmc_kubevirt import mounted_secret
@@ -50,56 +60,61 @@ class Problem(Exception):
 class Common:
     """What all BMCs of the process share.
 
-    :param shared: a `shared_cluster.SharedCluster`
     :param app: sushy-emulator's application after `plugin.prepare`
     :param workers: a `workers.OneProcess`
     :param readers: executor of IPMI commands that read
     :param writers: executor of IPMI commands that change a VM
     :param address: IP address to listen on
-    :param requests: `prometheus.Counter`, see `pod.metrics.requests`
+    :param requests: see `pod.metrics.requests`
     """
 
-    shared: object
-    app: object
+    shared: shared_cluster.SharedCluster
+    app: flask.Flask
     workers: object
-    readers: object
-    writers: object
+    readers: futures.Executor
+    writers: futures.Executor
     address: str
-    requests: object
+    requests: prometheus.Counter
 
 
 class SharedBmc:
     """One BMC.
 
-    :param common: `Common`
     :param name: of the BMC
-    :param entry: dict, its value in the membership ConfigMap
+    :param entry: its value in the membership ConfigMap
     """
 
-    def __init__(self, common, name, entry) -> None:
+    def __init__(self, common: Common, name: str,
+                 entry: objects.Json) -> None:
         self.name = name
         self._common = common
         self._entry = entry
         self._auth = self._secret(entry['auth']['secret'])
         tls = (entry['redfish'] or {}).get('tls')
         self._tls = tls and self._secret(tls['secret'])
-        self._certificate = None
+        self._certificate: certificate.CertificateInMemory | None = None
         self._account = mounted_secret.SecretAccount(self._auth)
         self._source = account_files.SecretSource(self._auth)
-        self._cluster = self._services = self._ipmi = self._watch = None
-        self._app = None
+        # These three are set by `prepare`.
+        self._cluster: cluster.Cluster | None = None
+        self._services: service_context.Services | None = None
+        self._app: flask.Flask
+        # Set by `start`, if the BMC has IPMI.
+        self._ipmi: bmc_server.BmcServer | None = None
+        self._socket: socket.socket
+        self._watch: asyncio.Task[None]
         self._fairness = fairness.Fairness()
-        self._servers = []
-        self._serving = []
+        self._servers: list[http_server.Server] = []
+        self._serving: list[asyncio.Task[None]] = []
 
-    def _secret(self, name):
+    def _secret(self, name: str) -> secret_values.SecretValues:
         shared = self._common.shared
         return secret_values.SecretValues(
             shared.client, shared.namespace, name)
 
     # Start and stop
 
-    def prepare(self):
+    def prepare(self) -> None:
         """Read the Secrets and make what the servers need; may block.
 
         :raises: `Problem`
@@ -114,7 +129,7 @@ class SharedBmc:
             raise Problem(_sentence(exc)) from None
 
     @staticmethod
-    def _read(secret):
+    def _read(secret: secret_values.SecretValues) -> None:
         try:
             secret.read()
         except errors.MachineError as exc:
@@ -140,30 +155,33 @@ class SharedBmc:
         self._app.sushy_kubevirt.responses.observers.append(
             functools.partial(metrics.count_cached, common.requests))
 
-    def start(self):
+    def start(self) -> None:
         """Open the ports and serve; call it in the event loop.
 
         :raises: `Problem`
         """
+        machines, services = self._cluster, self._services
+        assert machines is not None and services is not None    # prepared
         try:
-            self._open()
+            self._open(machines, services)
         except OSError as exc:
             raise Problem(_sentence(exc)) from None
-        self._cluster.start()
+        machines.start()
         if self._servers:
-            self._services.start()
-        self._serving = [asyncio.create_task(one.run())
-                         for one in self._servers]
+            services.start()
+        self._serving = [asyncio.create_task(http.run())
+                         for http in self._servers]
         if self._ipmi is not None:
             common = self._common
-            self._ipmi.start(self._socket, common.readers, common.writers,
-                             self._entry['ipmi']['port'])
-            self._ipmi.server.read_max = READ_MAX
-            self._ipmi.server.read_pause = READ_SECONDS
+            server = self._ipmi.start(
+                self._socket, common.readers, common.writers,
+                self._entry['ipmi']['port'])
+            server.read_max, server.read_pause = READ_MAX, READ_SECONDS
             self._watch = asyncio.create_task(
                 self._ipmi.watch(common.readers))
 
-    def _open(self) -> None:
+    def _open(self, machines: cluster.Cluster,
+              services: service_context.Services) -> None:
         entry, slot = self._entry, self._entry['slot']
         if entry['redfish'] is not None:
             self._serve(REDFISH_PORT + slot, self._certificate)
@@ -172,9 +190,8 @@ class SharedBmc:
         if entry['ipmi'] is not None:
             self._socket = udp.open_socket(self._common.address,
                                            IPMI_PORT + slot)
-            services = self._services
             backend = bmc_server.SharedBackend(
-                self._cluster, services.state, services.events.log,
+                machines, services.state, services.events.log,
                 # Without Redfish nothing else logs their changes.
                 services.accounts if self._servers else None,
                 constants.CLUSTER_DEADLINES)
@@ -182,7 +199,8 @@ class SharedBmc:
                 lambda: backend, self.name, entry['vm'], bmc_users.BmcUsers(
                     self._account.users, entry['account_management']))
 
-    def _serve(self, port, tls):
+    def _serve(self, port: int,
+               tls: certificate.CertificateInMemory | None) -> None:
         try:
             self._servers.append(http_server.Server(
                 self._common.address, port, self._app, tls,
@@ -194,9 +212,9 @@ class SharedBmc:
 
     async def stop(self) -> None:
         """Complete running requests and commands, then stop."""
-        for one in self._servers:
-            one.stop()
-        ending = list(self._serving)
+        for http in self._servers:
+            http.stop()
+        ending: list[abc.Awaitable[None]] = list(self._serving)
         if self._ipmi is not None and self._ipmi.server is not None:
             self._watch.cancel()
             ending.append(self._ipmi.server.finish(
@@ -205,8 +223,8 @@ class SharedBmc:
             self._socket.close()
         await asyncio.gather(*ending, return_exceptions=True)
         if not self._serving:
-            for one in self._servers:
-                one.socket.close()
+            for http in self._servers:
+                http.socket.close()
 
     def close(self) -> None:
         """Release what `prepare` has made; may block."""
@@ -217,10 +235,10 @@ class SharedBmc:
 
     # Changes while it is served
 
-    def renew(self, entry):
+    def renew(self, entry: objects.Json) -> None:
         """Read changed Secrets again, without an interruption; may block.
 
-        :param entry: dict that differs from the present one in the versions
+        :param entry: differs from the present one in the versions
             of Secrets only
         :raises: `Problem`
         """
@@ -232,46 +250,47 @@ class SharedBmc:
         if problems:
             raise Problem(problems[0])
 
-    def problem(self):
+    def problem(self) -> str:
         """Tell why present Secrets cannot be used; call it in the loop.
 
         :returns: a sentence; '' if they can
         """
-        found = self._account.problem if self._entry['ipmi'] else ''
-        if not found and self._certificate is not None:
-            found = self._certificate.problem
-        return found
+        problem = self._account.problem if self._entry['ipmi'] else ''
+        if not problem and self._certificate is not None:
+            problem = self._certificate.problem
+        return problem
 
     # For metrics
 
     @property
-    def connections(self):
+    def connections(self) -> int:
         """Number of open connections of Redfish's clients."""
-        return sum(one.connections for one in self._servers)
+        return sum(http.connections for http in self._servers)
 
     @property
-    def services(self):
-        """The `service_context.Services`; None before `prepare`."""
+    def services(self) -> service_context.Services | None:
+        """None before `prepare`."""
         return self._services
 
     @property
-    def ipmi(self):
-        """The `ipmi.server.Server`; None without IPMI."""
-        return self._ipmi and self._ipmi.server
+    def ipmi(self) -> server.Server | None:
+        """None without IPMI."""
+        return None if self._ipmi is None else self._ipmi.server
 
 
-def differs_by_secrets_only(one, other):
+def differs_by_secrets_only(entry: objects.Json,
+                            other: objects.Json) -> bool:
     """Tell whether two entries differ in the versions of Secrets only."""
-    return _without_versions(one) == _without_versions(other)
+    return _without_versions(entry) == _without_versions(other)
 
 
-def _without_versions(entry):
-    if isinstance(entry, dict):
-        return {key: _without_versions(value) for key, value in entry.items()
+def _without_versions(value: typing.Any) -> typing.Any:
+    if isinstance(value, dict):
+        return {key: _without_versions(part) for key, part in value.items()
                 if key != 'version'}
-    return entry
+    return value
 
 
-def _sentence(exc):
+def _sentence(exc: Exception) -> str:
     return ' '.join(str(exc.strerror if isinstance(exc, OSError)
                         and exc.strerror else exc).split())

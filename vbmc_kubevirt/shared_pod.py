@@ -9,6 +9,7 @@ which version of each entry it serves, or why it cannot.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 from concurrent import futures
 import contextlib
 import hashlib
@@ -17,11 +18,16 @@ import logging
 import resource
 import signal
 import sys
+import typing
+
+import flask
 
 from sushy_kubevirt.emulator import plugin
 from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import watcher
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import shared_cluster
@@ -67,17 +73,17 @@ _ALIVE_SECONDS = 3
 class Report:
     """Writes the ConfigMap with the report.
 
-    :param client: a `client.Client`
-    :param where: (namespace, name)
+    :param where: the ConfigMap
     :param executor: for API calls
     """
 
-    def __init__(self, client, where, executor) -> None:
+    def __init__(self, client: client.Client, where: objects.ObjectKey,
+                 executor: futures.Executor) -> None:
         self._client = client
         self._where = where
         self._executor = executor
-        self._entries = {}
-        self._written = None
+        self._entries: dict[str, str] = {}
+        self._written: dict[str, str] | None = None
         self._changed = asyncio.Event()
 
     @property
@@ -85,7 +91,7 @@ class Report:
         """Whether the report of an earlier process is gone."""
         return self._written is not None
 
-    def set(self, name, digest, problem: str = '') -> None:
+    def set(self, name: str, digest: str, problem: str = '') -> None:
         """Report what is served for a BMC.
 
         :param digest: of its entry
@@ -95,7 +101,7 @@ class Report:
             {'digest': digest, 'problem': problem}, sort_keys=True)
         self._changed.set()
 
-    def remove(self, name) -> None:
+    def remove(self, name: str) -> None:
         """Report nothing for a BMC."""
         self._entries.pop(name, None)
         self._changed.set()
@@ -126,8 +132,8 @@ class Report:
                     self._executor, self._read)
             self._changed.clear()
 
-    def _read(self):
-        """:returns: what is reported, a dict"""
+    def _read(self) -> dict[str, str] | None:
+        """Return what is reported."""
         try:
             return self._client.get(api_resources.CONFIG_MAP,
                                     *self._where).get('data') or {}
@@ -139,7 +145,7 @@ class Report:
                      *self._where, exc)
             return self._written
 
-    def _write(self, wanted) -> None:
+    def _write(self, wanted: dict[str, str]) -> None:
         if self._written is None:
             # What an earlier process reported is not served any more.
             self._client.patch(api_resources.CONFIG_MAP, *self._where, [
@@ -156,32 +162,37 @@ class _Member:
 
     :ivar text: its value in the ConfigMap
     :ivar task: what starts, changes or stops it
-    :ivar bmc: `shared_bmc.SharedBmc` that is served, or None
-    :ivar entry: its value, decoded
+    :ivar bmc: what is served
+    :ivar entry: the value that is served, decoded
     """
 
     def __init__(self) -> None:
-        self.text = self.task = self.bmc = self.entry = None
+        self.text: str | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.bmc: shared_bmc.SharedBmc | None = None
+        self.entry: objects.Json | None = None
 
 
 class SharedPod:
     """The BMCs of a list.
 
-    :param where: (namespace, name) of the ConfigMap with the list
+    :param where: the ConfigMap with the list
     :param address: the pod's IP address
     :param health_port: TCP port for probes and metrics; 0 for a free one
     """
 
-    def __init__(self, where, address, health_port) -> None:
+    def __init__(self, where: objects.ObjectKey, address: str,
+                 health_port: int) -> None:
         self._where = where
-        self._members = {}
+        self._members: dict[str, _Member] = {}
         self._starters = futures.ThreadPoolExecutor(STARTERS, 'starter')
         link = connection.Connection.from_options(None, None)
         watched = options.Options(watch_seconds=WATCH_SECONDS)
-        self._shared = shared_cluster.SharedCluster(link, watched, where[0])
+        self._shared = shared_cluster.SharedCluster(
+            link, watched, where.namespace)
         self._watcher = watcher.Watcher(
-            self._shared.client, watched, api_resources.CONFIG_MAP, where[0],
-            '', f'metadata.name={where[1]}', self)
+            self._shared.client, watched, api_resources.CONFIG_MAP,
+            where.namespace, '', f'metadata.name={where.name}', self)
         self._workers = workers.OneProcess()
         self._requests = metrics.requests()
         self._common = shared_bmc.Common(
@@ -192,7 +203,9 @@ class SharedPod:
         self._health = health.Server(
             address, health_port, self.liveness_problem,
             self.readiness_problem, self.metrics)
-        self._loop = self._report = None
+        # Set by `serve`.
+        self._loop: asyncio.AbstractEventLoop
+        self._report: Report
         self._stopping = False
 
     async def serve(self) -> None:
@@ -208,8 +221,8 @@ class SharedPod:
         for signum in signal.SIGTERM, signal.SIGINT:
             self._loop.add_signal_handler(signum, stop_requested.set)
         self._report = Report(
-            self._shared.client, (self._where[0],
-                                  self._where[1] + REPORT_SUFFIX),
+            self._shared.client, objects.ObjectKey(
+                self._where.namespace, self._where.name + REPORT_SUFFIX),
             self._starters)
         self._health.start()
         self._shared.start()
@@ -222,7 +235,8 @@ class SharedPod:
         reporting.cancel()
         self._watcher.stop()
         for member in self._members.values():
-            member.task.cancel()
+            if member.task is not None:
+                member.task.cancel()
         await asyncio.gather(
             *(member.bmc.stop() for member in self._members.values()
               if member.bmc is not None), return_exceptions=True)
@@ -233,19 +247,20 @@ class SharedPod:
 
     # The list; called by the watcher
 
-    def take_list(self, source, pages):
+    def take_list(self, source: object,
+                  pages: abc.Iterator[client.Page[objects.Json]]) -> str:
         """See `watcher.Watcher`."""
-        found, version = None, None
+        config_map, version = None, ''
         for items, version in pages:
-            found = next(iter(items), found)
-        if found is None:
+            config_map = next(iter(items), config_map)
+        if config_map is None:
             LOG.warning('There is no ConfigMap %s/%s; what is served stays',
                         *self._where)
         else:
-            self._take(found)
+            self._take(config_map)
         return version
 
-    def event(self, source, kind, obj) -> None:
+    def event(self, source: object, kind: str, obj: objects.Json) -> None:
         """See `watcher.Watcher`."""
         # The operator deletes it with the pod, or makes it again.
         if kind != 'DELETED':
@@ -254,12 +269,12 @@ class SharedPod:
     def changed(self) -> None:
         """See `watcher.Watcher`."""
 
-    def _take(self, config_map) -> None:
+    def _take(self, config_map: objects.Json) -> None:
         with contextlib.suppress(RuntimeError):     # the loop has ended
             self._loop.call_soon_threadsafe(
                 self._apply, config_map.get('data') or {})
 
-    def _apply(self, data) -> None:
+    def _apply(self, data: dict[str, str]) -> None:
         """Serve what the list has; runs in the event loop."""
         if self._stopping:
             return
@@ -274,10 +289,11 @@ class SharedPod:
                 member.task = self._loop.create_task(
                     self._change(name, member, before))
 
-    async def _change(self, name, member, before) -> None:
+    async def _change(self, name: str, member: _Member,
+                      before: asyncio.Task[None] | None) -> None:
         """Make a BMC what its entry says.
 
-        :param before: task that did the same for an earlier entry, or None
+        :param before: task that did the same for an earlier entry
         """
         if before is not None:
             before.cancel()
@@ -294,8 +310,8 @@ class SharedPod:
         while True:
             problem = ''
             try:
-                await self._serve(name, member, json.loads(text))
-                problem = member.bmc.problem()
+                bmc = await self._serve(name, member, json.loads(text))
+                problem = bmc.problem()
             except shared_bmc.Problem as exc:
                 problem = str(exc)
             except Exception as exc:
@@ -309,49 +325,52 @@ class SharedPod:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _serve(self, name, member, entry):
+    async def _serve(self, name: str, member: _Member,
+                     entry: objects.Json) -> shared_bmc.SharedBmc:
         """Start a BMC, or renew its Secrets.
 
         :raises: `shared_bmc.Problem`
         """
-        if member.bmc is not None and shared_bmc.differs_by_secrets_only(
-                entry, member.entry):
+        if (member.bmc is not None and member.entry is not None
+                and shared_bmc.differs_by_secrets_only(entry, member.entry)):
             await self._in_thread(member.bmc.renew, entry)
             member.entry = entry
-            return
+            return member.bmc
         await self._end(member)
-        made = shared_bmc.SharedBmc(self._common, name, entry)
+        bmc = shared_bmc.SharedBmc(self._common, name, entry)
         try:
-            await self._in_thread(made.prepare)
-            made.start()
+            await self._in_thread(bmc.prepare)
+            bmc.start()
         except BaseException:
-            await self._discard(made)
+            await self._discard(bmc)
             raise
-        member.bmc, member.entry = made, entry
+        member.bmc, member.entry = bmc, entry
+        return bmc
 
-    async def _end(self, member) -> None:
+    async def _end(self, member: _Member) -> None:
         if member.bmc is not None:
             ended, member.bmc = member.bmc, None
             await self._discard(ended)
 
-    async def _discard(self, bmc) -> None:
+    async def _discard(self, bmc: shared_bmc.SharedBmc) -> None:
         """Stop a BMC, to the end: the next one may have the same ports."""
         stopping = self._loop.create_task(self._stop(bmc))
         await _ended(stopping)
         stopping.result()
 
-    async def _stop(self, bmc) -> None:
+    async def _stop(self, bmc: shared_bmc.SharedBmc) -> None:
         await bmc.stop()
         await self._in_thread(bmc.close)
 
-    async def _in_thread(self, function, *arguments):
-        return await self._loop.run_in_executor(self._starters, function,
-                                                *arguments)
+    async def _in_thread(self, function: abc.Callable[..., None],
+                         *arguments: typing.Any) -> None:
+        await self._loop.run_in_executor(
+            self._starters, function, *arguments)
 
     # Probes and metrics; called in the thread of `health`
 
     def liveness_problem(self) -> str:
-        """:returns: why the process must be restarted; '' if it is healthy"""
+        """Return why the process must be restarted; '' if it is healthy."""
         try:
             asyncio.run_coroutine_threadsafe(
                 asyncio.sleep(0), self._loop).result(_ALIVE_SECONDS)
@@ -359,8 +378,8 @@ class SharedPod:
             return f'The event loop has not answered within {_ALIVE_SECONDS} s'
         return ''
 
-    def readiness_problem(self):
-        """:returns: why no BMC can be served, a sentence; '' if they can"""
+    def readiness_problem(self) -> str:
+        """Return why no BMC can be served, a sentence; '' if they can."""
         problem = self.liveness_problem() or self._shared.cache.problem
         if not problem and not self._watcher.listed:
             problem = (f'ConfigMap {"/".join(self._where)} was not read yet: '
@@ -370,23 +389,24 @@ class SharedPod:
             problem = 'The report was not written yet'
         return problem
 
-    def metrics(self):
-        """:returns: bytes, in Prometheus' text format"""
+    def metrics(self) -> bytes:
+        """Return the metrics in Prometheus' text format."""
         bmcs = [member.bmc for member in tuple(self._members.values())
                 if member.bmc is not None]
-        servers = [one.ipmi for one in bmcs if one.ipmi is not None]
+        servers = [bmc.ipmi for bmc in bmcs if bmc.ipmi is not None]
         return prometheus.text([
             prometheus.Gauge('virtbmc_bmcs', 'BMCs that are served.',
                              lambda: len(bmcs)),
             self._requests,
-            *metrics.gauges([one.services for one in bmcs], lambda: sum(
-                one.connections for one in bmcs)),
+            *metrics.gauges(
+                [bmc.services for bmc in bmcs if bmc.services is not None],
+                lambda: sum(bmc.connections for bmc in bmcs)),
             *ipmi_metrics.of(servers),
             *prometheus.cluster(_Health(self._shared)),
             *prometheus.process()])
 
 
-async def _ended(task):
+async def _ended(task: asyncio.Task[typing.Any]) -> None:
     """Wait for the end of a task, even if the caller is cancelled meanwhile.
 
     :raises: `asyncio.CancelledError` at the end, if the caller was
@@ -404,16 +424,13 @@ async def _ended(task):
 class _Health:
     """What `prometheus.cluster` reads of a `cluster.Cluster`."""
 
-    def __init__(self, shared) -> None:
+    def __init__(self, shared: shared_cluster.SharedCluster) -> None:
         self.calls = shared.client.calls
         self.cache_age = shared.cache.age
 
 
-def _is_reservation(text) -> bool:
-    """Tell whether an entry only reserves the slot of a BMC.
-
-    :param text: value in the ConfigMap
-    """
+def _is_reservation(text: str) -> bool:
+    """Tell whether a value in the ConfigMap only reserves a BMC's slot."""
     try:
         return 'vm' not in json.loads(text)
     except (TypeError, ValueError, RecursionError):
@@ -421,7 +438,7 @@ def _is_reservation(text) -> bool:
         return False
 
 
-def _application():
+def _application() -> flask.Flask:
     """Create sushy-emulator's application, the template of all BMCs."""
     plugin.enable()
     from sushy_tools.emulator import main as emulator

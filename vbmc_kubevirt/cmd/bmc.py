@@ -18,6 +18,7 @@ import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import kubeconfig
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.pod import options_file
 from sushy_kubevirt.pod import rare_modules
 
@@ -282,7 +283,7 @@ def _shared_pod(environ: abc.Mapping[str, str],
                       f'not {where!r}')
     health_port = port(environ, 'VIRTBMC_HEALTH_PORT', HEALTH_PORT)
     from vbmc_kubevirt import shared_pod
-    return shared_pod.SharedPod(tuple(where.split('/')),
+    return shared_pod.SharedPod(objects.ObjectKey(*where.split('/')),
                                 environ.get('POD_IP') or '0.0.0.0',
                                 health_port)
 

@@ -85,8 +85,8 @@ class _Users:
         return bytes((
             self._users.id_max,
             (0x40 if slot.enabled else 0x80)
-            | sum(one.enabled for one in slots),
-            sum(one.fixed for one in slots),
+            | sum(other.enabled for other in slots),
+            sum(other.fixed for other in slots),
             slot.messaging << 4 | slot.limit))
 
     def set_access(self, session: channel.Session, data: bytes) -> None:
