@@ -11,12 +11,19 @@ import contextlib
 import logging
 import os
 import ssl
+import typing
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.pod import secret_values
 
 LOG = logging.getLogger(__name__)
 
 #: Number of cached TLS 1.2 sessions after which a new context, with an empty
 #: cache, is made. OpenSSL would cache thousands, at some KiB each.
 _MAX_SESSIONS = 200
+
+# Device, inode, time of modification in nanoseconds, and size of a file.
+_Stamp: typing.TypeAlias = tuple[int, int, int, int]
 
 
 class Certificate:
@@ -27,10 +34,10 @@ class Certificate:
     :raises: OSError if they cannot be used; its text has both paths
     """
 
-    def __init__(self, certificate, key) -> None:
+    def __init__(self, certificate: str, key: str) -> None:
         self._paths = (certificate, key)
         self._loaded_stamps = self._stamps()
-        self._rejected_stamps = None
+        self._rejected_stamps: list[_Stamp | None] | None = None
         try:
             self._context = self._load()
         except OSError as exc:
@@ -38,13 +45,11 @@ class Certificate:
                 exc.errno, f'The certificate {certificate} and its key {key} '
                 f'cannot be used: {_reason(exc)}') from None
 
-    def context(self):
+    def context(self) -> ssl.SSLContext:
         """Return the context for the next connection.
 
         If the present files cannot be used, for example while they are being
         written, the previous certificate stays in use.
-
-        :returns: `ssl.SSLContext`
         """
         stamps = self._stamps()
         full = self._context.session_stats()['number'] >= _MAX_SESSIONS
@@ -53,7 +58,7 @@ class Certificate:
             self._reload(stamps)
         return self._context
 
-    def _reload(self, stamps) -> None:
+    def _reload(self, stamps: list[_Stamp | None]) -> None:
         try:
             context = self._load()
         except OSError as exc:
@@ -70,40 +75,37 @@ class Certificate:
         self._context = context
         self._loaded_stamps, self._rejected_stamps = stamps, None
 
-    def _stamps(self):
-        """:returns: list that changes with the files; None for a missing one
-        """
-        found = []
+    def _stamps(self) -> list[_Stamp | None]:
+        """Return what changes with the files; None for a missing one."""
+        stamps: list[_Stamp | None] = []
         for path in self._paths:
             try:
                 stat = os.stat(path)
             except OSError:
-                found.append(None)
+                stamps.append(None)
             else:
-                found.append((stat.st_dev, stat.st_ino, stat.st_mtime_ns,
-                              stat.st_size))
-        return found
+                stamps.append((stat.st_dev, stat.st_ino, stat.st_mtime_ns,
+                               stat.st_size))
+        return stamps
 
-    def _load(self):
+    def _load(self) -> ssl.SSLContext:
         return _context(*self._paths)
 
 
 class CertificateInMemory:
     """A certificate and its key that are in no file. Not thread-safe.
 
-    :param secret: object with ``values``, a dict with the keys ``tls.crt`` and
-        ``tls.key``, PEM in bytes, and ``version``, a number that grows when
-        they change
+    :param secret: with the keys ``tls.crt`` and ``tls.key``, PEM
     :raises: OSError if they cannot be used
     """
 
-    def __init__(self, secret) -> None:
+    def __init__(self, secret: secret_values.SecretValues) -> None:
         self._secret = secret
         self._version = secret.version
         self._context = self._load()
 
     @property
-    def problem(self):
+    def problem(self) -> str:
         """Why the present values cannot be used; '' if they can."""
         if self._secret.version == self._version:
             return ''
@@ -114,17 +116,14 @@ class CertificateInMemory:
         self._version = self._secret.version
         return ''
 
-    def context(self):
-        """Return the context for the next connection.
-
-        :returns: `ssl.SSLContext`
-        """
+    def context(self) -> ssl.SSLContext:
+        """Return the context for the next connection."""
         if self._context.session_stats()['number'] >= _MAX_SESSIONS and (
                 self._secret.version == self._version):
             self._context = self._load()
         return self._context
 
-    def _load(self):
+    def _load(self) -> ssl.SSLContext:
         with contextlib.ExitStack() as files:
             paths = []
             for name in ('tls.crt', 'tls.key'):
@@ -144,7 +143,7 @@ class CertificateInMemory:
                 ) from None
 
 
-def _context(certificate, key):
+def _context(certificate: str, key: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # Without a password OpenSSL would ask for one on the terminal.
@@ -152,6 +151,6 @@ def _context(certificate, key):
     return context
 
 
-def _reason(exc):
+def _reason(exc: OSError) -> str | None:
     # `ssl.SSLError` is a subclass of OSError and has a `reason`.
     return getattr(exc, 'reason', None) or exc.strerror

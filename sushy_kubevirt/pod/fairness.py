@@ -7,6 +7,13 @@ import collections
 import functools
 import logging
 import time
+import typing
+
+if typing.TYPE_CHECKING:
+    import asyncio
+    from collections import abc
+
+    from uvicorn.protocols.http import flow_control
 
 LOG = logging.getLogger(__name__)
 
@@ -14,6 +21,22 @@ LOG = logging.getLogger(__name__)
 #: `Fairness`.
 _SHARE_SECONDS, PAUSE_SECONDS = 0.0005, 0.001
 ACCEPT_SECONDS, _TURN_SECONDS = 0.004, 0.05
+
+
+class Connection(typing.Protocol):
+    """What `Fairness` uses of an `http_connection.Connection`."""
+
+    address: str
+    flow: flow_control.FlowControl
+    loop: asyncio.AbstractEventLoop
+    lost: bool
+    transport: asyncio.Transport
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+
+    def process(self, data: bytes) -> None:
+        """Process what was received."""
 
 
 class Fairness:
@@ -29,19 +52,16 @@ class Fairness:
     def __init__(self) -> None:
         self._used = 0.0
         self._scheduled = False
-        self._backlog = collections.deque()
-        # Owner: those that wait; whose turn is next comes first.
-        self._calls = {}
-        self._calling = None
+        self._backlog: collections.deque[tuple[Connection, bytes]] = (
+            collections.deque())
+        # Those that wait, by owner; whose turn is next comes first.
+        self._calls: dict[str, collections.deque[asyncio.Future[None]]] = {}
+        self._calling: object | None = None
 
     # Requests in the event loop
 
-    def receive(self, protocol, data) -> None:
-        """Let a connection process data, now or in a later iteration.
-
-        :param protocol: `http_connection.Connection`
-        :param data: bytes
-        """
+    def receive(self, protocol: Connection, data: bytes) -> None:
+        """Let a connection process data, now or in a later iteration."""
         if self._backlog or self._used >= _SHARE_SECONDS:
             self._backlog.append((protocol, data))
             protocol.transport.pause_reading()
@@ -51,7 +71,7 @@ class Fairness:
             self._scheduled = True
             protocol.loop.call_soon(self._begin_iteration, protocol.loop)
 
-    def _process(self, protocol, data) -> None:
+    def _process(self, protocol: Connection, data: bytes) -> None:
         began = time.perf_counter()
         try:
             protocol.process(data)
@@ -61,7 +81,7 @@ class Fairness:
             protocol.abort()
         self._used += time.perf_counter() - began
 
-    def _begin_iteration(self, loop) -> None:
+    def _begin_iteration(self, loop: asyncio.AbstractEventLoop) -> None:
         self._used = 0.0
         while self._backlog and self._used < _SHARE_SECONDS:
             protocol, data = self._backlog.popleft()
@@ -77,11 +97,12 @@ class Fairness:
 
     # Calls of the application
 
-    async def turn(self, loop, owner):
+    async def turn(self, loop: asyncio.AbstractEventLoop,
+                   owner: str) -> abc.Callable[[], None]:
         """Wait until a thread may call the application; owners take turns.
 
         :param owner: see `shares`
-        :returns: function without parameters, to be called at its end
+        :returns: function to be called at its end
         """
         while self._calling is not None:
             waiting = loop.create_future()
@@ -92,7 +113,7 @@ class Fairness:
         loop.call_later(_TURN_SECONDS, end)
         return end
 
-    def _end_turn(self, token) -> None:
+    def _end_turn(self, token: object) -> None:
         if self._calling is not token:
             return
         self._calling = None

@@ -12,12 +12,14 @@ thread for each connection.
 
 from __future__ import annotations
 
+from collections import abc
 import contextlib
 import logging
 import selectors
 import socket
 import threading
 import time
+import typing
 
 from sushy_kubevirt.bmc import shares
 
@@ -42,6 +44,25 @@ _REASONS = {200: 'OK', 400: 'Bad Request', 404: 'Not Found',
             503: 'Service Unavailable'}
 
 
+class _Page(typing.NamedTuple):
+    code: int
+    body: str | bytes
+    kind: str                   # content type
+
+
+class _Client:
+    """State of a connection: received request, remaining response."""
+
+    def __init__(self, network: str) -> None:
+        self.network = network
+        self.request = b''
+        self.answer: memoryview | None = None
+        self.end = time.monotonic() + TIMEOUT_SECONDS
+
+
+_Clients: typing.TypeAlias = dict[socket.socket, _Client]
+
+
 class Server:
     """Serves ``/livez``, ``/readyz`` and ``/metrics``.
 
@@ -53,19 +74,28 @@ class Server:
     :param live: function that returns why the process is not alive; '' or None
         if it is
     :param ready: function that returns why it is not ready, likewise
-    :param metrics: function that returns the metrics, bytes
+    :param metrics: function that returns the metrics
     """
 
-    def __init__(self, address, port, live, ready, metrics) -> None:
+    # Set by `start`.
+    _listener: socket.socket
+    _selector: selectors.BaseSelector
+    _wake: socket.socket
+
+    def __init__(self, address: str, port: int,
+                 live: abc.Callable[[], str | None],
+                 ready: abc.Callable[[], str | None],
+                 metrics: abc.Callable[[], bytes]) -> None:
         self.address = address
         self.port = port
-        self._pages = {'/livez': (self._probe_page, live),
-                       '/readyz': (self._probe_page, ready),
-                       '/metrics': (_metrics_page, metrics)}
-        self._problems = {}
-        self._selector = self._thread = self._listener = None
+        self._pages: dict[str, abc.Callable[[], _Page]] = {
+            '/livez': lambda: self._probe_page('/livez', live),
+            '/readyz': lambda: self._probe_page('/readyz', ready),
+            '/metrics': lambda: _Page(200, metrics(), _METRICS)}
+        self._problems: dict[str, str] = {}
+        self._thread: threading.Thread | None = None
 
-    def start(self):
+    def start(self) -> None:
         """Bind the port and start the thread.
 
         :raises: OSError whose text contains the address and the port
@@ -103,26 +133,28 @@ class Server:
         self._thread.join()
         self._thread = None
 
-    def _run(self, wake) -> None:
+    def _run(self, wake: socket.socket) -> None:
         # Ordered by age, as all have the same timeout.
-        clients = {}
+        clients: _Clients = {}
         with contextlib.closing(self._selector) as selector, \
                 contextlib.closing(self._listener), contextlib.closing(wake):
             while True:
                 for key, _events in selector.select(_next_timeout(clients)):
-                    if key.fileobj is wake:
+                    sock = key.fileobj
+                    if sock is wake:
                         _close(selector, clients, list(clients))
                         return
-                    if key.fileobj is self._listener:
+                    if sock is self._listener:
                         self._accept(selector, clients)
-                    elif key.fileobj in clients:
-                        self._serve(selector, clients, key.fileobj)
+                    elif isinstance(sock, socket.socket) and sock in clients:
+                        self._serve(selector, clients, sock)
                 now = time.monotonic()
                 _close(selector, clients, [
-                    one for one, client in clients.items()
+                    sock for sock, client in clients.items()
                     if client.end <= now])
 
-    def _accept(self, selector, clients) -> None:
+    def _accept(self, selector: selectors.BaseSelector,
+                clients: _Clients) -> None:
         try:
             sock, address = self._listener.accept()
         except OSError:
@@ -132,11 +164,12 @@ class Server:
         selector.register(sock, selectors.EVENT_READ)
         if len(clients) > MAX_CONNECTIONS:
             _close(selector, clients, [shares.surplus(
-                clients, sock, lambda one: clients[one].network)])
+                clients, sock, lambda client: clients[client].network)])
         # The request has usually arrived by now.
         self._serve(selector, clients, sock)
 
-    def _serve(self, selector, clients, sock) -> None:
+    def _serve(self, selector: selectors.BaseSelector, clients: _Clients,
+               sock: socket.socket) -> None:
         client = clients[sock]
         try:
             if client.answer is None:
@@ -161,26 +194,27 @@ class Server:
                 sock.shutdown(socket.SHUT_WR)
             _close(selector, clients, [sock])
 
-    def _answer(self, request):
+    def _answer(self, request: bytes) -> bytes:
         words = request.partition(b'\r\n')[0].decode('latin-1').split(' ')
         if len(words) != 3:
             return _response(400, 'Not an HTTP request.\n')
         method, target, _version = words
         target = target.partition('?')[0]
-        make, function = self._pages.get(target, (None, None))
-        if make is None:
+        page = self._pages.get(target)
+        if page is None:
             return _response(404, f"Supported: {', '.join(self._pages)}.\n")
         if method not in ('GET', 'HEAD'):
             return _response(405, 'Method not allowed; use GET or HEAD.\n')
         try:
-            code, text, kind = make(target, function)
+            code, text, kind = page()
         except Exception:
             LOG.exception('%s: unexpected error', target)
             code, kind = 500, _TEXT
             text = 'Unexpected error; see the log.\n'
         return _response(code, text, kind, method == 'HEAD')
 
-    def _probe_page(self, path, function):
+    def _probe_page(self, path: str,
+                    function: abc.Callable[[], str | None]) -> _Page:
         problem = function() or ''
         # The kubelet does not report the body of the response.
         if problem != self._problems.get(path, ''):
@@ -190,39 +224,27 @@ class Server:
             else:
                 LOG.info('%s succeeds again', path)
         if problem:
-            return 503, problem + '\n', _TEXT
-        return 200, 'ok\n', _TEXT
+            return _Page(503, problem + '\n', _TEXT)
+        return _Page(200, 'ok\n', _TEXT)
 
 
-class _Client:
-    """State of a connection: received request, remaining response."""
-
-    def __init__(self, network) -> None:
-        self.network = network
-        self.request = b''
-        self.answer = None
-        self.end = time.monotonic() + TIMEOUT_SECONDS
-
-
-def _next_timeout(clients):
+def _next_timeout(clients: _Clients) -> float | None:
     """Seconds until the oldest connection times out; None without any."""
     for client in clients.values():
         return max(0, client.end - time.monotonic())
     return None
 
 
-def _close(selector, clients, socks) -> None:
+def _close(selector: selectors.BaseSelector, clients: _Clients,
+           socks: abc.Iterable[socket.socket]) -> None:
     for sock in socks:
         del clients[sock]
         selector.unregister(sock)
         sock.close()
 
 
-def _metrics_page(_path, function):
-    return 200, function(), _METRICS
-
-
-def _response(code, body, kind=_TEXT, head: bool = False):
+def _response(code: int, body: str | bytes, kind: str = _TEXT,
+              head: bool = False) -> bytes:
     if isinstance(body, str):
         body = body.encode()
     return (

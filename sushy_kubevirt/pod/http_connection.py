@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import sslproto
+from collections import abc
 import contextlib
 import functools
 import http
@@ -18,6 +19,7 @@ import socket
 import sys
 import threading
 import types
+import typing
 from urllib import parse
 
 import httptools
@@ -28,6 +30,17 @@ from sushy_kubevirt.pod import fairness
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import http_framing
 from sushy_kubevirt.redfish.protocol import server_errors
+
+if typing.TYPE_CHECKING:
+    from wsgiref import types as wsgi
+
+    import uvicorn
+    from uvicorn.protocols.http import flow_control
+    from uvicorn import server as uvicorn_server
+
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.redfish.protocol import response_cache
+    from sushy_kubevirt.redfish.protocol import websocket
 
 LOG = logging.getLogger(__name__)
 
@@ -63,9 +76,15 @@ _REQUEST_LINE = re.compile(rb"[\w!#$%&'*+.^`|~-]+ \S+ HTTP/1\.[01]\r\n")
 # Keys of the scope (ASGI).
 CONNECTION, ENVIRON = 'sushy_kubevirt.protocol', 'sushy_kubevirt.environ'
 
+#: Functions of ASGI by which an application receives and sends messages.
+Receive: typing.TypeAlias = 'abc.Callable[[], abc.Awaitable[objects.Json]]'
+Send: typing.TypeAlias = (
+    'abc.Callable[[objects.Json], abc.Coroutine[None, None, None]]')
+
 # In place of uvicorn's cycle of a request that needs none.
-_ANSWERED = types.SimpleNamespace(response_complete=True,
-                                  message_event=threading.Event())
+_ANSWERED = typing.cast(httptools_impl.RequestResponseCycle,
+                        types.SimpleNamespace(response_complete=True,
+                                              message_event=threading.Event()))
 
 
 class _Refused(Exception):
@@ -74,15 +93,40 @@ class _Refused(Exception):
     :param code: HTTP status code
     """
 
-    def __init__(self, code) -> None:
+    def __init__(self, code: int) -> None:
         super().__init__(http.HTTPStatus(code).phrase)
         self.code = code
+
+
+class Server(typing.Protocol):
+    """What a connection uses of its `http_server.Server`."""
+
+    config: uvicorn.Config
+    state: uvicorn_server.ServerState
+    fairness: fairness.Fairness | None
+    find: abc.Callable[[wsgi.WSGIEnvironment], response_cache.Response | None]
+
+    @property
+    def tls(self) -> bool:
+        """Whether it serves HTTPS."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers of all responses."""
+
+    def watch(self, end: float) -> None:
+        """Check all deadlines at a time, or before."""
+
+    def forget(self, protocol: Connection) -> None:
+        """Remove a closed connection."""
 
 
 class Connection(httptools_impl.HttpToolsProtocol):
     """A connection.
 
-    :param server: the `Server`
     :param sock: its socket, for `abort` during the TLS handshake
     :param address: of the client, as from `socket.accept`
     :ivar client_turn: whether the client, not the server, must act next
@@ -96,12 +140,13 @@ class Connection(httptools_impl.HttpToolsProtocol):
     :ivar serving: task that serves it as a WebSocket, or None
     """
 
-    def __init__(self, server, sock, address) -> None:
+    def __init__(self, server: Server, sock: socket.socket,
+                 address: tuple[typing.Any, ...]) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(server.config, server.state, {}, loop)
         self._server = server
         self._sock = sock
-        self.address = address[0]
+        self.address: str = address[0]
         self._peer = address
         self.local_port = (
             address[1] if address[0] == sock.getsockname()[0] else 0)
@@ -113,14 +158,15 @@ class Connection(httptools_impl.HttpToolsProtocol):
         self._refused = False
         self._lines = 0
         self._completed = False
-        self.serving = self._websocket = None
+        self.serving: asyncio.Task[None] | None = None
+        self._websocket: websocket.WebSocket | None = None
         # What follows a request with the header Upgrade.
-        self._behind = None
+        self._behind: bytes | None = None
         self.wait_for_client(REQUEST_SECONDS)
 
     # Deadlines
 
-    def wait_for_client(self, seconds) -> None:
+    def wait_for_client(self, seconds: float) -> None:
         """Start to wait for the client.
 
         :param seconds: time limit
@@ -128,7 +174,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
         self.client_turn = True
         self._wait(seconds)
 
-    def wait_for_server(self, seconds) -> None:
+    def wait_for_server(self, seconds: float | None) -> None:
         """Start to wait for the application.
 
         :param seconds: time limit; None for an event stream
@@ -136,7 +182,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
         self.client_turn = False
         self._wait(seconds)
 
-    def _wait(self, seconds) -> None:
+    def _wait(self, seconds: float | None) -> None:
         self.since = self.loop.time()
         self.end = None if seconds is None else self.since + seconds
         if self.end is not None:
@@ -155,7 +201,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
             with contextlib.suppress(OSError):
                 self._sock.shutdown(socket.SHUT_RDWR)
 
-    def _identify(self, account) -> bool:
+    def _identify(self, account: str) -> bool:
         """Note whose connection it is. Thread-safe.
 
         :param account: name of the account that has sent a request
@@ -166,12 +212,13 @@ class Connection(httptools_impl.HttpToolsProtocol):
 
     # asyncio.Protocol
 
-    def connection_made(self, transport) -> None:
+    def connection_made(  # type: ignore[override]  # as uvicorn's
+            self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         if self._server.tls:
             self.scheme = 'https'
 
-    def connection_lost(self, exc) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
         super().connection_lost(exc)
         self._server.forget(self)
@@ -192,17 +239,14 @@ class Connection(httptools_impl.HttpToolsProtocol):
         if self._websocket is not None:
             self._websocket.resume_writing()
 
-    def data_received(self, data) -> None:
+    def data_received(self, data: bytes) -> None:
         if self._server.fairness is None:
             self.process(data)
         else:
             self._server.fairness.receive(self, data)
 
-    def process(self, data):
-        """Process what was received.
-
-        :param data: bytes
-        """
+    def process(self, data: bytes) -> None:
+        """Process what was received."""
         if self._refused or self.lost:
             return
         if self._websocket is not None:
@@ -241,33 +285,32 @@ class Connection(httptools_impl.HttpToolsProtocol):
         except _Refused as exc:
             self._refuse(exc.code)
 
-    async def upgrade(self, status, headers, upgrade) -> None:
+    async def upgrade(self, status: str, headers: list[tuple[str, str]],
+                      upgrade: websocket.Upgrade) -> None:
         """Serve the connection as a WebSocket until it is closed.
 
         :param status: status line of the response
-        :param headers: list of (name, value)
-        :param upgrade: `websocket.Upgrade`
         """
         if self.lost or self._server.stopping:
             self.abort()
             return
         self.wait_for_server(None)
         self.transport.write(head(status, self._server.headers(), headers))
-        self._websocket = upgrade.connect(
+        client = self._websocket = upgrade.connect(
             0 if self._server.fairness is None else fairness.PAUSE_SECONDS)
-        self._websocket.connection_made(_Transport(
-            self.transport, self.flow, self.abort))
-        self._websocket.data_received(self._behind)
-        self.serving = self.loop.create_task(upgrade.run(self._websocket))
+        client.connection_made(typing.cast(asyncio.Transport, _Transport(
+            self.transport, self.flow, self.abort)))
+        client.data_received(self._behind or b'')
+        self.serving = self.loop.create_task(upgrade.run(client))
         await asyncio.wait([self.serving])
 
-    def _check_lines(self):
+    def _check_lines(self) -> None:
         if self._lines > _MAX_LINE_BYTES or len(
                 self.headers or ()) > _MAX_HEADERS:
             raise _Refused(414 if len(self.url) > _MAX_LINE_BYTES // 2
                            else 431)
 
-    def _refuse(self, code) -> None:
+    def _refuse(self, code: int) -> None:
         """Answer an invalid request and close the connection."""
         LOG.info('%s: refused with status %d', self.address, code)
         self._refused = True
@@ -285,7 +328,8 @@ class Connection(httptools_impl.HttpToolsProtocol):
             cycle.message_event.set()
         host = dict(self.headers or ()).get(b'host')
         phrase, headers, body = server_errors.response(
-            code, scheme=self.scheme, host=host and host.decode('latin-1'))
+            code, scheme=self.scheme or 'http',
+            host=None if host is None else host.decode('latin-1'))
         self.transport.write(head(
             f'{code} {phrase}', self._server.headers(), headers.items())
             + body)
@@ -299,7 +343,7 @@ class Connection(httptools_impl.HttpToolsProtocol):
         super().on_message_begin()
         self._lines = 0
 
-    def on_headers_complete(self):
+    def on_headers_complete(self) -> None:
         version = self.parser.get_http_version()
         if version not in ('1.0', '1.1'):
             raise _Refused(400 if version < '1' else 505)
@@ -312,18 +356,19 @@ class Connection(httptools_impl.HttpToolsProtocol):
         # wait until they are sent, and no further request is read.
         if not self.flow.write_paused and not self.pipeline and (
                 self.cycle is None or self.cycle.response_complete):
-            found = self._server.find(environ)
-            if found is not None:
-                self._answer(environ, found, version)
+            response = self._server.find(environ)
+            if response is not None:
+                self._answer(environ, response, version)
                 return
         code = http_framing.check(environ)
         if code is not None:
             raise _Refused(code)
         self._server.headers()      # sets the date
-        self.scope[CONNECTION], self.scope[ENVIRON] = self, environ
+        scope = typing.cast(dict[str, typing.Any], self.scope)
+        scope[CONNECTION], scope[ENVIRON] = self, environ
         super().on_headers_complete()
 
-    def on_body(self, body) -> None:
+    def on_body(self, body: bytes) -> None:
         self._lines -= len(body)
         super().on_body(body)
 
@@ -342,28 +387,29 @@ class Connection(httptools_impl.HttpToolsProtocol):
         if not self.pipeline:
             self.wait_for_client(SEND_SECONDS)
 
-    def _answer(self, environ, found, version) -> None:
+    def _answer(self, environ: wsgi.WSGIEnvironment,
+                response: response_cache.Response, version: str) -> None:
         """Send a cached response."""
         keep_alive = (version == '1.1' and self.parser.should_keep_alive()
                       # The parser reads nothing after such a request.
                       and not self.parser.should_upgrade())
-        self.log(environ, int(found.status[:3]))
+        self.log(environ, int(response.status[:3]))
         self.transport.write(head(
-            found.status, self._server.headers(), found.headers,
-            b'' if keep_alive else b'connection: close\r\n') + found.body)
+            response.status, self._server.headers(), response.headers,
+            b'' if keep_alive else b'connection: close\r\n') + response.body)
         self.cycle = _ANSWERED
         if not keep_alive:
             self.transport.close()
         self._wait_for_request()
 
-    def log(self, environ, code) -> None:
+    def log(self, environ: wsgi.WSGIEnvironment, code: int) -> None:
         """Log a request, unless it is a successful probe."""
         if code == 200 and environ.get('HTTP_USER_AGENT') == PROBE_USER_AGENT:
             return
         LOG.info('%s "%s %s %s" %d', self.address, environ['REQUEST_METHOD'],
                  environ['REQUEST_URI'], environ['SERVER_PROTOCOL'], code)
 
-    def _environ(self, version):
+    def _environ(self, version: str) -> wsgi.WSGIEnvironment:
         """Make the WSGI environ of a request, without its body."""
         try:
             url = httptools.parse_url(self.url)
@@ -374,7 +420,8 @@ class Connection(httptools_impl.HttpToolsProtocol):
         path = url.path if b'%' not in url.path else parse.unquote_to_bytes(
             url.path)
         target = self.url.decode('latin-1')
-        environ = {
+        host, port = self.server or ('', None)
+        environ: wsgi.WSGIEnvironment = {
             'REQUEST_METHOD': self.parser.get_method().decode(),
             'SCRIPT_NAME': '',
             'PATH_INFO': path.decode('latin-1'),
@@ -382,8 +429,8 @@ class Connection(httptools_impl.HttpToolsProtocol):
             'REQUEST_URI': target,
             'RAW_URI': target,
             'SERVER_PROTOCOL': f'HTTP/{version}',
-            'SERVER_NAME': self.server[0],
-            'SERVER_PORT': str(self.server[1]),
+            'SERVER_NAME': host,
+            'SERVER_PORT': str(port),
             'REMOTE_ADDR': self.address,
             'REMOTE_PORT': str(self._peer[1]),
             'wsgi.version': (1, 0),
@@ -400,35 +447,35 @@ class Connection(httptools_impl.HttpToolsProtocol):
             key = _key(name)
             if key is None:
                 continue
-            value = value.decode('latin-1')
+            text = value.decode('latin-1')
             before = environ.get(key)
-            environ[key] = value if before is None else f'{before},{value}'
+            environ[key] = text if before is None else f'{before},{text}'
         return environ
 
 
 class _Transport:
     """The transport of a WebSocket, whose pauses `Fairness` knows.
 
-    :param transport: `asyncio.Transport`
-    :param flow: uvicorn's ``FlowControl`` of it
     :param abort: `Connection.abort`
     """
 
-    def __init__(self, transport, flow, abort) -> None:
+    def __init__(self, transport: asyncio.Transport,
+                 flow: flow_control.FlowControl,
+                 abort: abc.Callable[[], None]) -> None:
         self._transport = transport
         self.pause_reading = flow.pause_reading
         self.resume_reading = flow.resume_reading
         self.abort = abort
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> typing.Any:
         return getattr(self._transport, name)
 
 
 @functools.lru_cache(maxsize=256)
-def _key(name):
+def _key(name: bytes) -> str | None:
     """Return the environ key of a header.
 
-    :returns: str; None for a name that could be taken for another
+    :returns: None for a name that could be taken for another
     """
     if b'_' in name:
         return None
@@ -436,10 +483,11 @@ def _key(name):
     return key if key in ('CONTENT_TYPE', 'CONTENT_LENGTH') else 'HTTP_' + key
 
 
-def head(status, *parts):
+def head(status: str, *parts: bytes | abc.Iterable[
+        tuple[bytes, bytes] | tuple[str, str]]) -> bytes:
     """Serialize status line and headers.
 
-    :param parts: lists of (name, value), bytes or str; or bytes
+    :param parts: headers, or lines
     """
     lines = [b'HTTP/1.1 ', status.encode(), b'\r\n']
     for part in parts:
@@ -447,8 +495,10 @@ def head(status, *parts):
             lines.append(part)
             continue
         for name, value in part:
-            if isinstance(name, str):
-                name, value = name.encode('latin-1'), value.encode('latin-1')
-            lines += [name, b': ', value, b'\r\n']
+            lines += [_bytes(name), b': ', _bytes(value), b'\r\n']
     lines.append(b'\r\n')
     return b''.join(lines)
+
+
+def _bytes(text: bytes | str) -> bytes:
+    return text.encode('latin-1') if isinstance(text, str) else text

@@ -18,6 +18,7 @@ doc/source/reference/http-servers.rst.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 import contextlib
 import email.utils
 import functools
@@ -25,8 +26,10 @@ import io
 import logging
 import operator
 import socket
+import ssl
 import threading
 import time
+import typing
 
 import uvicorn
 from uvicorn import server as uvicorn_server
@@ -38,6 +41,13 @@ from sushy_kubevirt.pod import request_body
 from sushy_kubevirt.redfish.protocol import authentication
 from sushy_kubevirt.redfish.protocol import server_errors
 from sushy_kubevirt.redfish.services import server_threads
+
+if typing.TYPE_CHECKING:
+    from wsgiref import types
+
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.redfish.protocol import response_cache
+    from sushy_kubevirt.redfish.protocol import websocket
 
 LOG = logging.getLogger(__name__)
 
@@ -65,24 +75,41 @@ _BACKLOG = 128
 _UPGRADES = 'sushy_kubevirt.upgrades'
 
 
+class Certificate(typing.Protocol):
+    """What a server uses of its `certificate.Certificate`."""
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for the next connection."""
+
+
+class _Answer(typing.NamedTuple):
+    status: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
 class Server:
     """Serves a WSGI application.
 
     :param address: IP address to listen on
     :param port: TCP port; 0 for a free one, then stored in `port`
-    :param app: WSGI application
-    :param certificate: a `certificate.Certificate`; None for plain HTTP
+    :param certificate: None for plain HTTP
     :param max_connections: default: `MAX_CONNECTIONS`
-    :param find: function of the WSGI environ that returns a
-        `response_cache.Response`, or None to call the application; must not
-        block
-    :param fairness: `fairness.Fairness`, if other servers of the process have
-        other clients
+    :param find: returns None to call the application; must not block
+    :param fairness: if other servers of the process have other clients
     """
 
-    def __init__(self, address, port, app, certificate=None,
-                 max_connections=None, find=lambda environ: None,
-                 fairness=None) -> None:
+    # Set by `run`.
+    _loop: asyncio.AbstractEventLoop
+
+    def __init__(
+            self, address: str, port: int, app: types.WSGIApplication,
+            certificate: Certificate | None = None,
+            max_connections: int | None = None,
+            find: abc.Callable[[types.WSGIEnvironment],
+                               response_cache.Response | None
+                               ] = lambda environ: None,
+            fairness: fairness.Fairness | None = None) -> None:
         self.socket = socket.socket(
             socket.AF_INET6 if ':' in address else socket.AF_INET)
         try:
@@ -97,22 +124,23 @@ class Server:
             self.socket.close()
             raise
         self.socket.setblocking(False)
-        self.port = self.socket.getsockname()[1]
+        self.port: int = self.socket.getsockname()[1]
         self.find = find
         self.fairness = fairness
         #: TCP port from which `redfish_probe` connects, whose connection does
         #: not count.
-        self.probe_port = None
+        self.probe_port: int | None = None
         self._app = app
         self._certificate = certificate
         self._max_connections = max_connections
-        self._connections = set()
+        self._connections: set[http_connection.Connection] = set()
+        self._accepting: set[asyncio.Task[typing.Any]] = set()
         self._requests = server_threads.Slots(
             max_connections or MAX_CONNECTIONS)
-        self._stopping = False
-        self._loop = self._stopped = self._idle = None
-        self._timer = None
-        self._date = None
+        self._running = self._stopping = False
+        self._stopped, self._idle = asyncio.Event(), asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._date: int | None = None
         self.config = uvicorn.Config(
             self._respond, http=http_connection.Connection, ws='none',
             lifespan='off', interface='asgi3', log_config=None,
@@ -126,26 +154,26 @@ class Server:
         return self._certificate is not None
 
     @property
-    def stopping(self):
+    def stopping(self) -> bool:
         """Whether `stop` was called."""
         return self._stopping
 
     @property
-    def connections(self):
+    def connections(self) -> int:
         """Number of open connections."""
         return len(self._connections)
 
     def stop(self) -> None:
         """Make `run` return; may be called in any thread or signal handler."""
         self._stopping = True
-        if self._loop is not None:
+        if self._running:
             with contextlib.suppress(RuntimeError):     # the loop has ended
                 self._loop.call_soon_threadsafe(self._stopped.set)
 
     async def run(self) -> None:
         """Serve until `stop`, then complete running requests."""
-        self._stopped, self._idle = asyncio.Event(), asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._running = True
         if self._stopping:
             self._stopped.set()
         self._loop.add_reader(self.socket, self._accept)
@@ -154,11 +182,8 @@ class Server:
         self.socket.close()
         await self._drain()
 
-    def headers(self):
-        """Return the headers of all responses.
-
-        :returns: list of (name, value), bytes
-        """
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers of all responses."""
         now = int(time.time())
         if now != self._date:
             self._date = now
@@ -189,13 +214,13 @@ class Server:
             self._loop.remove_reader(self.socket)
             self._loop.call_later(fairness.ACCEPT_SECONDS, self._accept_again)
         sock.setblocking(False)
-        options = {} if self._certificate is None else {
+        options: dict[str, typing.Any] = {} if self._certificate is None else {
             'ssl': self._certificate.context(),
             'ssl_shutdown_timeout': _TLS_END_SECONDS}
         task = self._loop.create_task(self._loop.connect_accepted_socket(
             lambda: protocol, sock, **options))
         # The loop itself has only weak references to tasks.
-        self.state.tasks.add(task)
+        self._accepting.add(task)
         task.add_done_callback(functools.partial(self._connected, protocol))
 
     def _make_room(self, newcomer: http_connection.Connection) -> bool:
@@ -212,17 +237,19 @@ class Server:
         :returns: whether the newcomer may stay
         """
         most = self._max_connections or MAX_CONNECTIONS
-        clients = [one for one in self._connections
-                   if one.local_port != self.probe_port]
+        clients = [connection for connection in self._connections
+                   if connection.local_port != self.probe_port]
         if len(clients) <= most:
             return True
-        guests = [one for one in clients if not one.account]
+        guests = [client for client in clients if not client.account]
         if len(guests) > most // 2:
-            guests.sort(key=lambda one: (not one.client_turn, one.opened))
+            guests.sort(key=lambda guest: (not guest.client_turn,
+                                           guest.opened))
             closed = shares.surplus(guests, newcomer, _network)
         else:
-            known = [one for one in clients if one.account]
-            known.sort(key=lambda one: (not one.client_turn, one.since))
+            known = [client for client in clients if client.account]
+            known.sort(key=lambda client: (not client.client_turn,
+                                           client.since))
             closed = shares.surplus(known, newcomer, _account, _network)
         if closed is not newcomer:
             self._connections.discard(closed)
@@ -233,19 +260,20 @@ class Server:
         if not self._stopped.is_set():
             self._loop.add_reader(self.socket, self._accept)
 
-    def _connected(self, protocol, task) -> None:
-        self.state.tasks.discard(task)
+    def _connected(self, protocol: http_connection.Connection,
+                   task: asyncio.Task[typing.Any]) -> None:
+        self._accepting.discard(task)
         if task.cancelled() or task.exception() is not None:
             # The TLS handshake has failed.
             self.forget(protocol)
 
-    def forget(self, protocol) -> None:
+    def forget(self, protocol: http_connection.Connection) -> None:
         """Remove a closed connection."""
         self._connections.discard(protocol)
         if not self._connections:
             self._idle.set()
 
-    def watch(self, end) -> None:
+    def watch(self, end: float) -> None:
         """Check all deadlines at a time, or before.
 
         :param end: `loop.time`
@@ -260,25 +288,25 @@ class Server:
         self._timer = None
         now = self._loop.time()
         ends = []
-        for one in tuple(self._connections):
-            if one.end is not None:
-                if one.end <= now:
-                    one.end = None
-                    one.abort()
+        for connection in tuple(self._connections):
+            if connection.end is not None:
+                if connection.end <= now:
+                    connection.end = None
+                    connection.abort()
                 else:
-                    ends.append(one.end)
+                    ends.append(connection.end)
         if ends:
             self.watch(min(ends))
 
     async def _drain(self) -> None:
         """Wait up to GRACE_SECONDS for running requests."""
-        for one in tuple(self._connections):
-            if one.serving is not None:
-                one.serving.cancel()
-            elif one.client_turn or one.end is None:
-                one.abort()
+        for connection in tuple(self._connections):
+            if connection.serving is not None:
+                connection.serving.cancel()
+            elif connection.client_turn or connection.end is None:
+                connection.abort()
             else:
-                one.shutdown()
+                connection.shutdown()
         if self._connections:
             self._idle.clear()
             with contextlib.suppress(asyncio.TimeoutError):
@@ -286,8 +314,8 @@ class Server:
         if self._connections:
             LOG.warning('%d requests were not completed within %d s and are '
                         'dropped', len(self._connections), GRACE_SECONDS)
-            for one in tuple(self._connections):
-                one.abort()
+            for connection in tuple(self._connections):
+                connection.abort()
         # Let the aborted connections report their end.
         await asyncio.sleep(0)
         if self._timer is not None:
@@ -295,10 +323,13 @@ class Server:
 
     # Requests that need the application
 
-    async def _respond(self, scope, receive, send) -> None:
+    async def _respond(self, scope: objects.Json,
+                       receive: http_connection.Receive,
+                       send: http_connection.Send) -> None:
         """Serve a request (ASGI)."""
-        protocol = scope[http_connection.CONNECTION]
-        environ = scope[http_connection.ENVIRON]
+        protocol: http_connection.Connection = scope[
+            http_connection.CONNECTION]
+        environ: types.WSGIEnvironment = scope[http_connection.ENVIRON]
         body, more = b'', True
         while more and max(len(body), _length(environ)) <= _MAX_BODY_BYTES:
             message = await receive()
@@ -310,10 +341,12 @@ class Server:
             self._loop, protocol, receive, body, more,
             0 if self.fairness is None else fairness.PAUSE_SECONDS)
         environ['wsgi.input'] = rest if more else io.BytesIO(body)
-        upgrades = environ[_UPGRADES] = []
+        upgrades: list[websocket.Upgrade] = []
+        environ[_UPGRADES] = upgrades
         protocol.wait_for_server(http_connection.ANSWER_SECONDS)
         owner = protocol.account or protocol.network
         slot = self._requests.take(owner)
+        answer: _Answer | None
         if slot is None:
             answer = _refusal(environ)
             protocol.cycle.keep_alive = False
@@ -339,7 +372,10 @@ class Server:
             body = b''
         await send({'type': 'http.response.body', 'body': body})
 
-    async def _answer(self, environ, protocol, send, owner, slots):
+    async def _answer(self, environ: types.WSGIEnvironment,
+                      protocol: http_connection.Connection,
+                      send: http_connection.Send, owner: str,
+                      slots: list[contextlib.ExitStack]) -> _Answer | None:
         """Let a thread call the application.
 
         :param owner: to whose share the request belongs, see `shares`
@@ -350,7 +386,7 @@ class Server:
             self._identify, protocol, slots)
         if self.fairness is not None:
             end = await self.fairness.turn(self._loop, owner)
-        done = self._loop.create_future()
+        done: asyncio.Future[_Answer | None] = self._loop.create_future()
         threading.Thread(
             target=self._call, args=(environ, protocol, send, slots, done),
             daemon=True, name='request').start()
@@ -362,7 +398,8 @@ class Server:
             if self.fairness is not None:
                 end()
 
-    def _identify(self, protocol, slots, account) -> bool:
+    def _identify(self, protocol: http_connection.Connection,
+                  slots: list[contextlib.ExitStack], account: str) -> bool:
         """Note whose connection and request it is.
 
         :param slots: list with the request's slot, which is replaced
@@ -375,26 +412,33 @@ class Server:
         slots.append(slot or contextlib.ExitStack())
         return slot is not None
 
-    def _call(self, environ, protocol, send, slots, done) -> None:
+    def _call(self, environ: types.WSGIEnvironment,
+              protocol: http_connection.Connection,
+              send: http_connection.Send, slots: list[contextlib.ExitStack],
+              done: asyncio.Future[_Answer | None]) -> None:
         """Call the application; runs in a thread of its own.
 
         :param slots: list with the slot of the request, released at its end
-        :param done: future that gets (status line, headers, body), or None if
-            an event stream was sent
+        :param done: gets None if an event stream was sent
         """
-        head = []
+        heads: list[_Answer] = []
 
-        def start_response(status, headers, exc_info=None) -> None:
-            head[:] = status, headers
+        def start_response(status: str, headers: list[tuple[str, str]],
+                           exc_info: object = None) -> typing.Any:
+            # Flask does not use the function that WSGI wants returned.
+            heads[:] = [_Answer(status, headers, b'')]
+
+        result: _Answer | None
 
         try:
             answer = self._app(environ, start_response)
             try:
-                if _streams(head[1]):
+                head = heads[0]
+                if _streams(head.headers):
                     self._stream(environ, protocol, send, head, answer)
                     result = None
                 else:
-                    result = *head, b''.join(answer)
+                    result = head._replace(body=b''.join(answer))
             finally:
                 if hasattr(answer, 'close'):
                     answer.close()
@@ -402,18 +446,22 @@ class Server:
             if not protocol.lost:
                 LOG.exception('Request from %s failed', protocol.address)
             phrase, headers, body = server_errors.response_to(environ, 500)
-            result = f'500 {phrase}', list(headers.items()), body
+            result = _Answer(f'500 {phrase}', list(headers.items()), body)
         slots.pop().close()
+
+        def report() -> None:
+            if not done.done():
+                done.set_result(result)
+
         with contextlib.suppress(RuntimeError):     # the loop has ended
-            self._loop.call_soon_threadsafe(
-                lambda: done.done() or done.set_result(result))
+            self._loop.call_soon_threadsafe(report)
 
-    def _stream(self, environ, protocol, send, head, chunks) -> None:
-        """Send a response piece by piece.
-
-        :param head: (status line, headers)
-        """
-        def wait(message):
+    def _stream(self, environ: types.WSGIEnvironment,
+                protocol: http_connection.Connection,
+                send: http_connection.Send, head: _Answer,
+                chunks: abc.Iterable[bytes]) -> None:
+        """Send a response piece by piece."""
+        def wait(message: objects.Json) -> None:
             sending = send(message)
             try:
                 asyncio.run_coroutine_threadsafe(
@@ -423,8 +471,8 @@ class Server:
                 raise
 
         protocol.wait_for_server(None)
-        protocol.log(environ, int(head[0][:3]))
-        wait(_start(*head))
+        protocol.log(environ, int(head.status[:3]))
+        wait(_start(head.status, head.headers))
         for chunk in chunks:
             if protocol.lost:
                 return
@@ -437,41 +485,42 @@ _account = operator.attrgetter('account')
 _network = operator.attrgetter('network')
 
 
-def run(*servers) -> None:
+def run(*servers: Server) -> None:
     """Serve until all servers were stopped."""
     async def serve() -> None:
-        await asyncio.gather(*(one.run() for one in servers))
+        await asyncio.gather(*(server.run() for server in servers))
 
     asyncio.run(serve())
 
 
-def _refusal(environ):
-    """Return status line, headers and body for one request too many."""
+def _refusal(environ: types.WSGIEnvironment) -> _Answer:
+    """Return the answer to one request too many."""
     phrase, headers, body = server_errors.response_to(
         environ, 503, 'too many requests of this client are in progress')
     headers['Retry-After'] = '1'
-    return f'503 {phrase}', list(headers.items()), body
+    return _Answer(f'503 {phrase}', list(headers.items()), body)
 
 
-def _length(environ):
+def _length(environ: types.WSGIEnvironment) -> int:
     """Return the declared length of a body; 0 if it is not known."""
     return int(environ.get('CONTENT_LENGTH') or 0)
 
 
-def _streams(headers):
+def _streams(headers: abc.Iterable[tuple[str, str]]) -> bool:
     return any(name.lower() == 'content-type'
                and value.startswith('text/event-stream')
                for name, value in headers)
 
 
-def _start(status, headers):
+def _start(status: str,
+           headers: abc.Iterable[tuple[str, str]]) -> objects.Json:
     """Make the ASGI message that starts a response."""
     return {'type': 'http.response.start', 'status': int(status[:3]),
             'headers': [(name.encode('latin-1'), value.encode('latin-1'))
                         for name, value in headers]}
 
 
-async def _discard(receive) -> None:
+async def _discard(receive: http_connection.Receive) -> None:
     """Read and discard the rest of a request."""
     while True:
         message = await receive()

@@ -20,13 +20,20 @@ lazy_loader, which defers imports only in code that calls it.
 
 from __future__ import annotations
 
+from collections import abc
 import functools
 import importlib.machinery
 import sys
 import threading
+import types
+import typing
+
+if typing.TYPE_CHECKING:
+    import importlib.abc
 
 
-def load(*modules, names=None) -> None:
+def load(*modules: str,
+         names: abc.Mapping[str, tuple[str, ...]] | None = None) -> None:
     """Defer the loading of modules until they are used.
 
     Call it before they are imported. The import of a module that is not
@@ -34,12 +41,12 @@ def load(*modules, names=None) -> None:
 
     :param modules: full names of modules. A module that is used during the
         import, by ``from x import y`` or as a base class, is loaded then.
-    :param names: dict of the full names of other modules to tuples of the
-        functions and classes that importers take from them. These are `Name`
-        until the module is loaded.
+    :param names: by the full names of other modules: the functions and classes
+        that importers take from them. These are `Name` until the module is
+        loaded.
     """
-    names = names or {}
-    sys.meta_path.insert(0, _Finder({**dict.fromkeys(modules, ()), **names}))
+    sys.meta_path.insert(0, _Finder({
+        **dict.fromkeys(modules, ()), **(names or {})}))
 
 
 class Name:
@@ -52,42 +59,44 @@ class Name:
     :param name: of the attribute
     """
 
-    def __init__(self, module, name) -> None:
+    def __init__(self, module: types.ModuleType, name: str) -> None:
         self._module = module
         self._name = name
 
-    def _found(self):
+    def _loaded(self) -> typing.Any:
         # An attribute that is missing in a deferred module loads it.
         getattr(self._module, '__loaded__', None)
         return getattr(self._module, self._name)
 
-    def __call__(self, *args, **kwargs):
-        return self._found()(*args, **kwargs)
+    def __call__(self, *args: typing.Any,
+                 **kwargs: typing.Any) -> typing.Any:
+        return self._loaded()(*args, **kwargs)
 
-    def __getattr__(self, name):
-        return getattr(self._found(), name)
+    def __getattr__(self, name: str) -> typing.Any:
+        return getattr(self._loaded(), name)
 
-    def __mro_entries__(self, bases):
-        return (self._found(),)
+    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
+        return (self._loaded(),)
 
-    def __instancecheck__(self, instance) -> bool:
-        return isinstance(instance, self._found())
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(instance, self._loaded())
 
-    def __subclasscheck__(self, subclass) -> bool:
-        return issubclass(subclass, self._found())
+    def __subclasscheck__(self, subclass: type) -> bool:
+        return issubclass(subclass, self._loaded())
 
 
 class _Finder:
     """Finder for ``sys.meta_path`` that makes listed modules lazy.
 
-    :param names: dict of full names of modules to tuples of their names that
-        are made `Name`
+    :param names: by the full names of modules: what is made `Name`
     """
 
-    def __init__(self, names) -> None:
+    def __init__(self, names: abc.Mapping[str, tuple[str, ...]]) -> None:
         self._names = names
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: abc.Sequence[str] | None = None,
+                  target: types.ModuleType | None = None
+                  ) -> importlib.machinery.ModuleSpec | None:
         parent = sys.modules.get(name.rpartition('.')[0])
         if parent is not None and _is_deferred(parent):
             # A submodule expects its package to be loaded; reading any
@@ -97,7 +106,8 @@ class _Finder:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._names[name])
+            spec.loader = typing.cast('importlib.abc.Loader', _Loader(
+                spec.loader, self._names[name]))
         return spec
 
 
@@ -105,26 +115,28 @@ class _Loader:
     """Runs another loader on the first access to a missing attribute.
 
     :param loader: loader of the module
-    :param names: tuple of its attributes that are `Name` until it is loaded
+    :param names: its attributes that are `Name` until it is loaded
     """
 
-    def __init__(self, loader, names) -> None:
+    def __init__(self, loader: importlib.abc.Loader,
+                 names: tuple[str, ...]) -> None:
         self._loader = loader
         self._names = names
         self._lock = threading.RLock()
         self._started = False
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> typing.Any:
         # Optional methods of loaders, such as get_source.
         return getattr(self._loader, name)
 
-    def create_module(self, spec):
+    def create_module(self, spec: importlib.machinery.ModuleSpec
+                      ) -> types.ModuleType | None:
         return self._loader.create_module(spec)
 
-    def exec_module(self, module) -> None:
-        module.__getattr__ = functools.partial(self._getattr, module)
+    def exec_module(self, module: types.ModuleType) -> None:
+        vars(module)['__getattr__'] = functools.partial(self._getattr, module)
 
-    def _getattr(self, module, name):
+    def _getattr(self, module: types.ModuleType, name: str) -> typing.Any:
         if name in self._names and not self._started:
             return Name(module, name)
         if name == '__path__':
@@ -140,8 +152,9 @@ class _Loader:
                     f'module {module.__name__!r} has no attribute {name!r}')
         return getattr(module, name)
 
-    def _load(self, module):
+    def _load(self, module: types.ModuleType) -> None:
         self._started = True
+        assert module.__spec__ is not None, 'it was imported'
         module.__spec__.loader = self._loader
         try:
             self._loader.exec_module(module)
@@ -150,14 +163,11 @@ class _Loader:
             self._started = False
             raise
         if _is_deferred(module):
-            del module.__getattr__
+            del vars(module)['__getattr__']
 
 
-def _is_deferred(module):
-    """Tell whether a module is not loaded, or not completely.
-
-    :param module: module
-    """
+def _is_deferred(module: types.ModuleType) -> bool:
+    """Tell whether a module is not loaded, or not completely."""
     hook = vars(module).get('__getattr__')
     return isinstance(hook, functools.partial) and isinstance(
         getattr(hook.func, '__self__', None), _Loader)

@@ -7,11 +7,19 @@ number of rules is bounded, paths are chosen by clients.
 
 from __future__ import annotations
 
+from collections import abc
 import functools
+import typing
 
 import flask
 
 from sushy_kubevirt.pod import prometheus
+
+if typing.TYPE_CHECKING:
+    from wsgiref import types
+
+    from sushy_kubevirt.redfish.protocol import response_cache
+    from sushy_kubevirt.redfish.services import service_context
 
 #: Labels for a path without a route, and for an unknown method.
 _NONE = 'none'
@@ -20,35 +28,58 @@ _OTHER = 'other'
 _METHODS = ('GET', 'HEAD', 'POST', 'PATCH', 'PUT', 'DELETE', 'OPTIONS')
 
 
+class State(typing.Protocol):
+    """What the kubevirt driver adds to an application."""
+
+    @property
+    def responses(self) -> response_cache.ResponseCache:
+        """Its responses that may be sent again."""
+
+    @property
+    def services(self) -> service_context.Services:
+        """The services of its views."""
+
+    def close(self) -> None:
+        """Stop watches and threads."""
+
+
+class Application(typing.Protocol):
+    """sushy-emulator's application with the kubevirt driver."""
+
+    @property
+    def sushy_kubevirt(self) -> State:
+        """What the driver has added."""
+
+
 class Metrics:
     """Metrics of one application.
 
-    :param app: sushy-emulator's application with the kubevirt driver
     :param connections: function that returns the number of connections
     """
 
-    def __init__(self, app, connections) -> None:
+    def __init__(self, app: Application,
+                 connections: abc.Callable[[], int]) -> None:
         self._requests = requests(app)
         # Responses that are sent again do not reach Flask.
         app.sushy_kubevirt.responses.observers.append(
             functools.partial(count_cached, self._requests))
-        #: Tuple of the metrics.
-        self.all = (self._requests, *gauges([app.sushy_kubevirt.services],
-                                            connections))
+        #: The metrics.
+        self.all: tuple[prometheus.Metric, ...] = (
+            self._requests,
+            *gauges([app.sushy_kubevirt.services], connections))
 
 
-def requests(app=flask.request_finished.ANY):
+def requests(app: object = flask.request_finished.ANY) -> prometheus.Counter:
     """Count requests that an application answers.
 
     :param app: the application; by default all of the process
-    :returns: `prometheus.Counter`
     """
     counter = prometheus.Counter(
         'virtbmc_redfish_requests_total',
         'Requests answered, by route (the rule, not the path), method '
         'and status code.', ('route', 'method', 'code'))
 
-    def count(_app, response, **_) -> None:
+    def count(_app: object, response: flask.Response, **_: object) -> None:
         request = flask.request
         rule, method = request.url_rule, request.method
         counter.add(_NONE if rule is None else rule.rule,
@@ -59,29 +90,29 @@ def requests(app=flask.request_finished.ANY):
     return counter
 
 
-def count_cached(counter, environ, response) -> None:
+def count_cached(counter: prometheus.Counter,
+                 environ: types.WSGIEnvironment,
+                 response: response_cache.Response) -> None:
     """Count a response that is sent again.
 
     :param counter: as from `requests`
-    :param environ: of the request (WSGI)
-    :param response: a `response_cache.Response`
+    :param environ: of the request
     """
     counter.add(response.rule, environ['REQUEST_METHOD'],
                 int(response.status[:3]))
 
 
-def gauges(services, connections):
+def gauges(services: abc.Sequence[service_context.Services],
+           connections: abc.Callable[[], int]) -> tuple[prometheus.Gauge, ...]:
     """Return the gauges of BMCs.
 
-    :param services: list of their `service_context.Services`
     :param connections: function that returns the number of connections
-    :returns: tuple of `prometheus.Gauge`
     """
     return (
         prometheus.Gauge('virtbmc_redfish_sessions',
                          'Open sessions of Redfish.',
-                         lambda: sum(len(one.sessions.all())
-                                     for one in services)),
+                         lambda: sum(len(bmc.sessions.all())
+                                     for bmc in services)),
         prometheus.Gauge('virtbmc_redfish_connections',
                          'Open connections of clients.', connections),
     )

@@ -9,10 +9,15 @@ command in it.
 
 from __future__ import annotations
 
+from collections import abc
 import json
 import os
+import typing
 
 from sushy_kubevirt.kube import errors
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 #: Environment variable with the path of the file.
 VARIABLE = 'VIRTBMC_OPTIONS'
@@ -54,7 +59,7 @@ _FILES = {PREFIX + 'MEDIA_UPLOAD_PROXY_CA': PROXY_FILE,
           PREFIX + 'EVENT_DENIED_HOSTS_FILE': HOSTS_FILE}
 
 
-def check(options: object, folder: str = FOLDER) -> dict[str, object]:
+def check(options: object, folder: str = FOLDER) -> objects.Json:
     """Check the names of options; their values are checked by the emulator.
 
     :param options: of the file, or of an entry of a shared pod's list
@@ -76,7 +81,7 @@ def check(options: object, folder: str = FOLDER) -> dict[str, object]:
     return {**options, **paths}
 
 
-def read(path: str) -> dict[str, object]:
+def read(path: str) -> objects.Json:
     """Read the file.
 
     :param path: of the file
@@ -91,14 +96,14 @@ def read(path: str) -> dict[str, object]:
     return check(options, os.path.dirname(path))
 
 
-def config(environ: dict[str, str]) -> dict[str, object]:
+def config(environ: abc.Mapping[str, str]) -> objects.Json:
     """Return the options of sushy-emulator in a BMC's pod.
 
     :param environ: environment variables of the pod
     :returns: those of the file and those that every pod has
     :raises: `errors.ConfigError`
     """
-    options = {
+    options: objects.Json = {
         'SUSHY_EMULATOR_SYSTEM_DRIVER': 'kubevirt',
         'SUSHY_EMULATOR_LISTEN_IP': environ.get('POD_IP'),
         # An emptyDir has mode 777: sessions get a folder in it.

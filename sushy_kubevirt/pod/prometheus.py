@@ -8,11 +8,19 @@ be one for each VM. Only counters and gauges are needed.
 
 from __future__ import annotations
 
+from collections import abc
 import os
 import threading
 import time
+import typing
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import client
 
 _START = time.time()
+
+#: Labels and value.
+Sample: typing.TypeAlias = tuple[abc.Mapping[str, object], float]
 
 
 class Counter:
@@ -20,19 +28,21 @@ class Counter:
 
     :param name: metric name, ends in ``_total``
     :param help: help text
-    :param labels: tuple of label names
+    :param labels: their names
     """
 
     kind = 'counter'
 
-    def __init__(self, name, help, labels=()) -> None:
+    def __init__(self, name: str, help: str,
+                 labels: tuple[str, ...] = ()) -> None:
         self.name = name
         self.help = help
         self._labels = labels
-        self._values = {} if labels else {(): 0}
+        self._values: dict[tuple[typing.Any, ...], float] = (
+            {} if labels else {(): 0})
         self._lock = threading.Lock()
 
-    def add(self, *values, number: int = 1) -> None:
+    def add(self, *values: str | int, number: float = 1) -> None:
         """Increment the counter.
 
         :param values: label values in order. Keep their number bounded: every
@@ -42,12 +52,12 @@ class Counter:
         with self._lock:
             self._values[values] = self._values.get(values, 0) + number
 
-    def samples(self):
-        """:returns: list of (dict of labels, value)"""
+    def samples(self) -> list[Sample]:
+        """Return the present values."""
         with self._lock:
-            found = sorted(self._values.items())
+            items = sorted(self._values.items())
         return [(dict(zip(self._labels, values)), number)
-                for values, number in found]
+                for values, number in items]
 
 
 class Gauge:
@@ -55,49 +65,57 @@ class Gauge:
 
     :param name: metric name
     :param help: help text
-    :param look: function that returns a number, a list of (dict of labels,
-        number), or None for no sample
+    :param look: returns None for no sample
     :param kind: ``gauge``, or ``counter`` for a value counted elsewhere
     """
 
-    def __init__(self, name, help, look, kind: str = 'gauge') -> None:
+    def __init__(self, name: str, help: str,
+                 look: abc.Callable[[], float | list[Sample] | None],
+                 kind: str = 'gauge') -> None:
         self.name = name
         self.help = help
         self.kind = kind
         self._look = look
 
-    def samples(self):
-        """:returns: list of (dict of labels, value)"""
-        found = self._look()
-        if found is None:
+    def samples(self) -> list[Sample]:
+        """Return the present values."""
+        value = self._look()
+        if value is None:
             return []
-        return found if isinstance(found, list) else [({}, found)]
+        return value if isinstance(value, list) else [({}, value)]
 
 
-def text(metrics):
-    """Format metrics.
+Metric: typing.TypeAlias = Counter | Gauge
 
-    :param metrics: iterable of `Counter` and `Gauge`
-    :returns: bytes
-    """
+
+class ApiStatus(typing.Protocol):
+    """The state of the connection to the API, as a `cluster.Cluster` has."""
+
+    @property
+    def calls(self) -> abc.Mapping[client.CallKey, int]:
+        """See `client.Client.calls`."""
+
+    @property
+    def cache_age(self) -> float | None:
+        """Seconds since the watch broke, 0 while it works."""
+
+
+def text(metrics: abc.Iterable[Metric]) -> bytes:
+    """Format metrics."""
     lines = []
     for metric in metrics:
         lines += [f'# HELP {metric.name} {metric.help}',
                   f'# TYPE {metric.name} {metric.kind}']
         for labels, value in metric.samples():
-            shown = ','.join(f'{name}="{_escaped(str(each))}"'
-                             for name, each in labels.items())
+            shown = ','.join(f'{name}="{_escaped(str(label))}"'
+                             for name, label in labels.items())
             braced = '{' + shown + '}' if shown else ''
             lines.append(f'{metric.name}{braced} {value}')
     return ('\n'.join(lines) + '\n').encode()
 
 
-def cluster(machines):
-    """Metrics of the connection to the Kubernetes API.
-
-    :param machines: a `cluster.Cluster`
-    :returns: list of `Gauge`
-    """
+def cluster(machines: ApiStatus) -> list[Metric]:
+    """Return the metrics of the connection to the Kubernetes API."""
     labels = ('verb', 'resource', 'code')
     return [
         Gauge('virtbmc_api_calls_total',
@@ -112,11 +130,8 @@ def cluster(machines):
     ]
 
 
-def process():
-    """Standard process metrics, named as in Prometheus' own clients.
-
-    :returns: list of `Gauge`
-    """
+def process() -> list[Metric]:
+    """Return process metrics, named as in Prometheus' own clients."""
     return [
         Gauge('process_cpu_seconds_total',
               'Total user and system CPU time spent in seconds.',
@@ -131,11 +146,11 @@ def process():
     ]
 
 
-def _resident():
+def _resident() -> int:
     with open('/proc/self/statm') as stream:
         return int(stream.read().split()[1]) * os.sysconf('SC_PAGE_SIZE')
 
 
-def _escaped(value):
+def _escaped(value: str) -> str:
     return value.replace('\\', '\\\\').replace('"', '\\"').replace(
         '\n', '\\n')

@@ -52,7 +52,7 @@ class _AppGroup:
     name = None
 
     def __init__(self) -> None:
-        self.commands = {}
+        self.commands: dict[str, object] = {}
 
 
 def defer() -> None:
@@ -65,6 +65,7 @@ def defer() -> None:
     """
     lazy_modules.load(*RARE, names=NAMES)
     stub = types.ModuleType('flask.cli', defer.__doc__)
-    stub.AppGroup = _AppGroup
+    vars(stub)['AppGroup'] = _AppGroup
     sys.modules['flask.cli'] = stub
-    sys.modules['cffi'] = None
+    # None has the import fail; typeshed does not know it.
+    sys.modules['cffi'] = None      # type: ignore[assignment]

@@ -8,6 +8,7 @@ not.
 
 from __future__ import annotations
 
+from collections import abc
 import contextlib
 import socket
 import ssl
@@ -41,10 +42,13 @@ class Probe:
         to connect
     """
 
-    def __init__(self, address, port, tls, announce=lambda port: None) -> None:
+    def __init__(self, address: str, port: int, tls: bool,
+                 announce: abc.Callable[[int], object] = lambda port: None
+                 ) -> None:
         self._where = (address, port)
         self._announce = announce
-        self._context = self._session = None
+        self._context: ssl.SSLContext | None = None
+        self._session: ssl.SSLSession | None = None
         if tls:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             # The server is this process; its certificate may have any name.
@@ -52,23 +56,23 @@ class Probe:
             self._context.verify_mode = ssl.CERT_NONE
             # Resuming a session is cheapest with TLS 1.2.
             self._context.maximum_version = ssl.TLSVersion.TLSv1_2
-        self._succeeded_at = None
+        self._succeeded_at: float | None = None
 
-    def live(self):
+    def live(self) -> str:
         """Check the server unless it answered in the last minute.
 
         :returns: why it does not answer, a sentence; '' if it does
         """
         return '' if self._succeeded_within(_LIVE_SECONDS) else self._check()
 
-    def ready(self):
+    def ready(self) -> str:
         """Check the server unless it answered in the last 25 seconds.
 
         :returns: why it does not answer, a sentence; '' if it does
         """
         return '' if self._succeeded_within(_READY_SECONDS) else self._check()
 
-    def _succeeded_within(self, seconds):
+    def _succeeded_within(self, seconds: float) -> bool:
         return (self._succeeded_at is not None
                 and time.monotonic() - self._succeeded_at < seconds)
 
@@ -85,8 +89,8 @@ class Probe:
         self._succeeded_at = time.monotonic()
         return ''
 
-    def _request(self):
-        """:returns: status line of the response, bytes"""
+    def _request(self) -> bytes:
+        """Return the status line of the response."""
         end = time.monotonic() + TIMEOUT_SECONDS
         with contextlib.ExitStack() as stack:
             sock = stack.enter_context(socket.socket(
@@ -108,7 +112,7 @@ class Probe:
                 if not read:
                     break
                 response += read
-            if self._context is not None:
+            if isinstance(sock, ssl.SSLSocket):
                 # The next handshake resumes it, at half of the cost.
                 self._session = sock.session
             return response.partition(b'\r\n')[0]

@@ -8,15 +8,25 @@ it, its signals and its port for probes are `vbmc_kubevirt.bmc_pod`'s.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 import functools
 import ipaddress
 import logging
 import os
+import typing
 
 from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.pod import metrics
 from sushy_kubevirt.pod import redfish_probe
+
+if typing.TYPE_CHECKING:
+    from wsgiref import types
+
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import cluster as clusters
+    from sushy_kubevirt.pod import prometheus
+    from sushy_kubevirt.redfish.services import service_context
 
 LOG = logging.getLogger(__name__)
 
@@ -24,10 +34,43 @@ LOG = logging.getLogger(__name__)
 MAX_CONNECTIONS = 512
 
 
+class Settings(typing.Protocol):
+    """Settings of the kubevirt driver."""
+
+    @property
+    def accounts(self) -> abc.Sequence[str]:
+        """Files and folders with accounts."""
+
+
+class Systems(typing.Protocol):
+    """The kubevirt driver, `system_driver.KubeVirtDriver`."""
+
+    cluster: clusters.Cluster
+    settings: Settings
+
+    @property
+    def only(self) -> str | None:
+        """The only VM; None if it serves several."""
+
+
+class Application(metrics.Application, typing.Protocol):
+    """sushy-emulator's application with the kubevirt driver."""
+
+    config: objects.Json
+
+    @property
+    def systems(self) -> Systems:
+        """The driver."""
+
+    def __call__(self, environ: types.WSGIEnvironment,
+                 start_response: types.StartResponse, /
+                 ) -> abc.Iterable[bytes]:
+        """Answer a request (WSGI)."""
+
+
 class RedfishService:
     """Redfish of one BMC.
 
-    :param app: sushy-emulator's application with the kubevirt driver
     :param http_port: TCP port of HTTP beside HTTPS, 0 for a free one; None for
         none
     :raises: OSError if a port or the certificate cannot be used
@@ -35,62 +78,62 @@ class RedfishService:
     :ivar url: base URL of the service
     """
 
-    def __init__(self, app, http_port=None) -> None:
+    def __init__(self, app: Application,
+                 http_port: int | None = None) -> None:
         self._app = app
         config = app.config
-        self.address = config.get('SUSHY_EMULATOR_LISTEN_IP') or '0.0.0.0'
+        self.address: str = config.get('SUSHY_EMULATOR_LISTEN_IP') or '0.0.0.0'
         cert = config.get('SUSHY_EMULATOR_SSL_CERT')
         key = config.get('SUSHY_EMULATOR_SSL_KEY')
         tls = certificate.Certificate(cert, key) if cert and key else None
         most = (MAX_CONNECTIONS if app.systems.only is None
                 else http_server.MAX_CONNECTIONS)
-        options = {'find': app.sushy_kubevirt.responses.find}
         listen = listen_address(self.address)
         self._servers = [http_server.Server(
             listen, config.get('SUSHY_EMULATOR_LISTEN_PORT', 8000), app, tls,
-            most, **options)]
+            most, app.sushy_kubevirt.responses.find)]
         if http_port is not None and tls is not None:
             # HTTP beside HTTPS.
             self._servers.append(http_server.Server(
                 listen, http_port, app, max_connections=most // 2,
-                **options))
+                find=app.sushy_kubevirt.responses.find))
         self._probes = [redfish_probe.Probe(
-            self.address, one.port, one.tls,
-            functools.partial(setattr, one, 'probe_port'))
-            for one in self._servers]
+            self.address, server.port, server.tls,
+            functools.partial(setattr, server, 'probe_port'))
+            for server in self._servers]
         self._metrics = metrics.Metrics(app, lambda: sum(
-            one.connections for one in self._servers))
+            server.connections for server in self._servers))
         self.url = self._url(self._servers[0])
-        for one in self._servers[1:]:
-            LOG.info('Redfish without TLS on %s', self._url(one))
+        for server in self._servers[1:]:
+            LOG.info('Redfish without TLS on %s', self._url(server))
 
-    def _url(self, server) -> str:
+    def _url(self, server: http_server.Server) -> str:
         host = f'[{self.address}]' if ':' in self.address else self.address
         return f"{'https' if server.tls else 'http'}://{host}:{server.port}"
 
     @property
-    def settings(self):
-        """The `settings.Settings` of the application."""
+    def settings(self) -> Settings:
+        """Settings of the application."""
         return self._app.systems.settings
 
     @property
-    def cluster(self):
-        """The `cluster.Cluster` with the VM."""
+    def cluster(self) -> clusters.Cluster:
+        """The cluster with the VM."""
         return self._app.systems.cluster
 
     @property
-    def services(self):
-        """The `service_context.Services` of the application."""
+    def services(self) -> service_context.Services:
+        """Services of the application."""
         return self._app.sushy_kubevirt.services
 
     async def run(self) -> None:
         """Serve until `stop`, then complete running requests."""
-        await asyncio.gather(*(one.run() for one in self._servers))
+        await asyncio.gather(*(server.run() for server in self._servers))
 
     def stop(self) -> None:
         """Make `run` return; thread-safe."""
-        for one in self._servers:
-            one.stop()
+        for server in self._servers:
+            server.stop()
 
     def close(self) -> None:
         """Stop watches and threads; may block."""
@@ -98,11 +141,11 @@ class RedfishService:
 
     # Probes and metrics; called in the thread of `health`
 
-    def liveness_problem(self):
+    def liveness_problem(self) -> str:
         """:returns: why the process must be restarted; '' if it is healthy"""
         return _first(probe.live() for probe in self._probes)
 
-    def readiness_problem(self):
+    def readiness_problem(self) -> str:
         """:returns: why Redfish is not ready, a sentence; '' if it is"""
         login = self.services.login
         if login.required and not login.configured():
@@ -113,12 +156,12 @@ class RedfishService:
         return (_first(probe.ready() for probe in self._probes)
                 or self.cluster.watch_problem)
 
-    def metrics(self):
-        """:returns: tuple of `prometheus.Counter` and `prometheus.Gauge`"""
+    def metrics(self) -> tuple[prometheus.Metric, ...]:
+        """Return the metrics of Redfish."""
         return self._metrics.all
 
 
-def listen_address(address):
+def listen_address(address: str) -> str:
     """Choose the address to listen on: in a pod, all of its addresses.
 
     ``kubectl port-forward`` connects to a pod's loopback address. In the
@@ -126,14 +169,14 @@ def listen_address(address):
     of its own, and listen on that one only.
 
     :param address: configured IP address
-    :returns: IP address; for that of a pod the wildcard address, unless it is
+    :returns: for that of a pod the wildcard address, unless it is
         a loopback one
     """
-    found = ipaddress.ip_address(address)
-    if found.is_loopback or address != os.environ.get('POD_IP'):
+    ip = ipaddress.ip_address(address)
+    if ip.is_loopback or address != os.environ.get('POD_IP'):
         return address
-    return '0.0.0.0' if found.version == 4 else '::'
+    return '0.0.0.0' if ip.version == 4 else '::'
 
 
-def _first(problems):
+def _first(problems: abc.Iterable[str]) -> str:
     return next(filter(None, problems), '')

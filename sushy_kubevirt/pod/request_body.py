@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from concurrent import futures
 import io
+import typing
 
 from sushy_kubevirt.pod import http_connection
 
@@ -23,15 +24,17 @@ class RequestBody(io.RawIOBase):
 
     uvicorn stops reading from the client while enough was not read here.
 
-    :param loop: event loop of the server
-    :param protocol: `http_connection.Connection`
-    :param receive: function of ASGI that gets a piece
+    :param loop: of the server
+    :param receive: gets a piece
     :param piece: what was received
     :param more: whether more follows
     :param pause: seconds between pieces, for other clients of the process
     """
 
-    def __init__(self, loop, protocol, receive, piece, more, pause) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop,
+                 protocol: http_connection.Connection,
+                 receive: http_connection.Receive, piece: bytes, more: bool,
+                 pause: float) -> None:
         super().__init__()
         self.more = more
         self._loop = loop
@@ -43,7 +46,7 @@ class RequestBody(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: typing.Any) -> int:
         """Read what there is, at least a byte unless the body has ended.
 
         :raises: ConnectionError
@@ -61,10 +64,8 @@ class RequestBody(io.RawIOBase):
         self._piece = self._piece[size:]
         return size
 
-    async def _receive(self):
+    async def _receive(self) -> bytes:
         protocol = self._protocol
-        # The application accepts the request: other connections make way.
-        protocol.served = True
         protocol.wait_for_client(_PIECE_SECONDS)
         message = await self._receive_message()
         protocol.wait_for_server(_LONG_ANSWER_SECONDS)

@@ -4,24 +4,28 @@
 from __future__ import annotations
 
 import base64
+import typing
 
 from sushy_kubevirt.kube import api_resources
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import client
 
 
 class SecretValues:
     """The values of one Secret, kept in memory.
 
-    :param client: a `client.Client`
     :param namespace: of the Secret
     :param name: its name
-    :ivar values: dict of keys to bytes; another object after a change
+    :ivar values: by key; another object after a change
     :ivar version: number that grows with each change
     """
 
-    def __init__(self, client, namespace, name) -> None:
+    def __init__(self, client: client.Client, namespace: str,
+                 name: str) -> None:
         self._client = client
         self._where = namespace, name
-        self.values = {}
+        self.values: dict[str, bytes] = {}
         self.version = 0
 
     def __str__(self) -> str:
@@ -32,9 +36,9 @@ class SecretValues:
 
         :raises: `errors.MachineError`, which contains no value
         """
-        found = self._client.get(api_resources.SECRET, *self._where)
+        secret = self._client.get(api_resources.SECRET, *self._where)
         values = {name: base64.b64decode(text) for name, text in (
-            found.get('data') or {}).items()}
+            secret.get('data') or {}).items()}
         if values != self.values:
             self.values = values
             self.version += 1

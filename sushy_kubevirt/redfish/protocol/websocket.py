@@ -126,8 +126,8 @@ class Upgrade(flask.Response):
         valid (400), or this server cannot serve WebSockets (501)
     """
 
-    def __init__(self, run: abc.Callable[[WebSocket], abc.Awaitable[None]]
-                 ) -> None:
+    def __init__(self, run: abc.Callable[
+            [WebSocket], abc.Coroutine[typing.Any, typing.Any, None]]) -> None:
         self.run = run
         environ = flask.request.environ
         if UPGRADES not in environ and _socket(environ) is None:
