@@ -8,6 +8,7 @@ the credentials and the ConfigMap with the certificate of its authority.
 from __future__ import annotations
 
 import base64
+import typing
 import urllib.parse
 
 from sushy_kubevirt.cluster.ironic import nodes
@@ -18,19 +19,22 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import naming
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.kube import objects
 
-def of_cluster(client, namespace, cluster):
+
+def of_cluster(client: client.Client, namespace: str, cluster: str
+               ) -> dict[str, nodes.Bmc | problems.BmcUnavailable]:
     """Read all BMCs of a cluster, by one list for each kind.
 
-    :param client: a `client.Client`
     :param namespace: of the objects
     :param cluster: name of the cluster
-    :returns: dict of name of the node to `nodes.Bmc`, or to a
-        `problems.BmcUnavailable`
+    :returns: by name of the node
     :raises: `errors.MachineError`
     """
-    found = _list(client, kinds.BMC, namespace, stamp.selector(cluster))
-    if not found:
+    existing = _list(client, kinds.BMC, namespace, stamp.selector(cluster))
+    if not existing:
         return {}
     references = _References(client, namespace, {
         api_resources.SECRET: _list(
@@ -38,22 +42,20 @@ def of_cluster(client, namespace, cluster):
             stamp.selector(cluster)),
         api_resources.CONFIG_MAP: _list(
             client, api_resources.CONFIG_MAP, namespace, naming.OURS)})
-    made = {}
-    for name, live in found.items():
+    bmcs: dict[str, nodes.Bmc | problems.BmcUnavailable] = {}
+    for name, live in existing.items():
         try:
-            made[name] = _bmc(live, references)
+            bmcs[name] = _bmc(live, references)
         except problems.BmcUnavailable as error:
-            made[name] = error
-    return made
+            bmcs[name] = error
+    return bmcs
 
 
-def of_node(client, namespace, name):
+def of_node(client: client.Client, namespace: str, name: str) -> nodes.Bmc:
     """Read one BMC.
 
-    :param client: a `client.Client`
     :param namespace: of the VirtualMachineBMC
     :param name: of the VirtualMachineBMC, which is that of its node
-    :returns: a `nodes.Bmc`
     :raises: `problems.BmcUnavailable`; `errors.MachineError`
     """
     try:
@@ -65,11 +67,10 @@ def of_node(client, namespace, name):
     return _bmc(live, _References(client, namespace, {}))
 
 
-def require(node, bmc, protocol):
+def require(node: str, bmc: nodes.Bmc, protocol: str) -> nodes.Bmc:
     """Make sure that a BMC serves a protocol.
 
     :param node: name of the node
-    :param bmc: a `nodes.Bmc`
     :param protocol: ``redfish`` or ``ipmi``
     :returns: the BMC
     :raises: `problems.BmcUnavailable`
@@ -84,11 +85,10 @@ def require(node, bmc, protocol):
     return bmc
 
 
-def host_and_port(host, port, default):
+def host_and_port(host: str, port: int | None, default: int) -> str:
     """Write an address as in a URL.
 
     :param host: IP address or name
-    :param port: number
     :param default: port that is left out
     """
     host = f'[{host}]' if ':' in host else host
@@ -98,24 +98,28 @@ def host_and_port(host, port, default):
 class _References:
     # Objects that BMCs refer to, of lists, or read one by one.
 
-    def __init__(self, client, namespace, listed) -> None:
+    def __init__(self, client: client.Client, namespace: str,
+                 listed: dict[kinds.AnyResource, dict[str, objects.Json]]
+                 ) -> None:
         self._client = client
         self._namespace = namespace
         self._listed = listed
 
-    def find(self, resource, name, node):
-        found = self._listed.get(resource, {}).get(name)
-        if found is None:
+    def find(self, resource: kinds.AnyResource, name: str,
+             node: str) -> objects.Json:
+        obj = self._listed.get(resource, {}).get(name)
+        if obj is None:
             try:
-                found = self._client.get(resource, self._namespace, name)
+                obj = self._client.get(resource, self._namespace, name)
             except errors.ObjectNotFound as error:
                 raise problems.BmcUnavailable(
                     node, f'{resource.kind} {self._namespace}/{name} does not '
                     'exist') from error
-        return found
+        return obj
 
 
-def _bmc(live, references):
+def _bmc(live: objects.VirtualMachineBMC,
+         references: _References) -> nodes.Bmc:
     node, status = live['metadata']['name'], live.get('status') or {}
     endpoints = status.get('endpoints') or {}
     if not endpoints.get('redfish') and not endpoints.get('ipmi'):
@@ -125,13 +129,12 @@ def _bmc(live, references):
     secret = references.find(
         api_resources.SECRET, status['authSecret'], node)
     redfish, ipmi = endpoints.get('redfish'), endpoints.get('ipmi') or {}
-    ports = {'ipmi_port': ipmi.get('port'), 'redfish_port': None}
-    host, authority = ipmi.get('host'), None
+    host, redfish_port, authority = ipmi.get('host') or '', None, None
     if redfish:
         url = urllib.parse.urlsplit(redfish['url'])
-        host = url.hostname
+        host = url.hostname or host
         if url.scheme == 'https':
-            ports['redfish_port'] = url.port or 443
+            redfish_port = url.port or 443
         authority = redfish.get('certificateAuthority')
     ca = None
     if authority:
@@ -140,14 +143,15 @@ def _bmc(live, references):
             node).get('data', {}).get(authority['key'])
     metadata = secret['metadata']
     return nodes.Bmc(
-        host, username=_value(secret, 'username', node),
+        host, redfish_port=redfish_port, ipmi_port=ipmi.get('port'),
+        username=_value(secret, 'username', node),
         password=_value(secret, 'password', node), ca=ca,
         revision=f"{metadata['uid']}/{metadata['resourceVersion']}",
         secret=metadata['name'],
-        authority=authority['configMap'] if authority else '', **ports)
+        authority=authority['configMap'] if authority else '')
 
 
-def _value(secret, key, node):
+def _value(secret: objects.Json, key: str, node: str) -> str:
     try:
         # The newline that editors leave at the end of a file is not part of
         # it; so the BMC reads it, too.
@@ -159,15 +163,16 @@ def _value(secret, key, node):
     return text.removesuffix('\r\n' if text.endswith('\r\n') else '\n')
 
 
-def _reason(status):
-    for one in status.get('conditions') or ():
-        if one['type'] == 'Ready' and one['status'] != 'True':
+def _reason(status: objects.VirtualMachineBMCStatus) -> str:
+    for condition in status.get('conditions') or ():
+        if condition['type'] == 'Ready' and condition['status'] != 'True':
             return ': '.join(filter(None, (
-                one.get('reason'), one.get('message'))))
+                condition.get('reason'), condition.get('message'))))
     return 'the operator has not given it an address yet'
 
 
-def _list(client, resource, namespace, selector):
-    return {one['metadata']['name']: one
+def _list(client: client.Client, resource: kinds.AnyResource, namespace: str,
+          selector: str) -> dict[str, typing.Any]:
+    return {obj['metadata']['name']: obj
             for items, _ in client.pages(resource, namespace, selector)
-            for one in items}
+            for obj in items}

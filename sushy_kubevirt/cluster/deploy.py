@@ -7,7 +7,9 @@ choose the node for a server.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
+import typing
 
 from sushy_kubevirt.cluster import bmcs
 from sushy_kubevirt.cluster.ironic import nodes
@@ -19,56 +21,60 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import quantity
 
+if typing.TYPE_CHECKING:
+    from openstack import connection
+
+    from sushy_kubevirt.cluster.ironic import client as ironic_client
+    from sushy_kubevirt.cluster import model
+    from sushy_kubevirt.cluster.nova import flavors as nova_flavors
+    from sushy_kubevirt.cluster.objects import kinds
+    from sushy_kubevirt.cluster import plan
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.kube import objects
+
 #: Kinds of authentication with one endpoint, which openstacksdk takes for that
 #: of every service.
 _WITHOUT_CATALOG = 'none', 'http_basic'
 
 _GROUP, _VERSION = 'instancetype.kubevirt.io', 'v1beta1'
 _CLUSTER_KIND = 'VirtualMachineClusterInstancetype'
-_INSTANCE_TYPES = {
-    one.kind.lower(): one for one in (
-        api_resources.Resource(
-            _GROUP, _VERSION, 'virtualmachineclusterinstancetypes',
-            _CLUSTER_KIND),
-        api_resources.Resource(
-            _GROUP, _VERSION, 'virtualmachineinstancetypes',
-            'VirtualMachineInstancetype'))}
+_INSTANCE_TYPES: dict[str, kinds.AnyResource] = {
+    kind.lower(): api_resources.Resource(_GROUP, _VERSION, plural, kind)
+    for kind, plural in (
+        (_CLUSTER_KIND, 'virtualmachineclusterinstancetypes'),
+        ('VirtualMachineInstancetype', 'virtualmachineinstancetypes'))}
 
 
 @dataclasses.dataclass(frozen=True)
 class Openstack:
     """Where nodes are enrolled, and how.
 
-    :param connection: an `openstack.connection.Connection`
     :param owner: the cluster, an `identity.owner`
     :param force: whether nodes with an instance may be removed
-    :param lines: `progress.Lines`
     :param timeout: seconds for each of Ironic's operations
     :param parallel: nodes that are worked on at the same time
     """
 
-    connection: object
+    connection: connection.Connection
     owner: str
     force: bool = False
-    lines: object = dataclasses.field(
+    lines: progress.Lines = dataclasses.field(
         default_factory=lambda: progress.Lines(None))
     timeout: float = 0
     parallel: int = provision.PARALLEL
 
     @property
-    def client(self):
-        """A `client.Client` of Ironic."""
+    def client(self) -> ironic_client.Client:
+        """Client of Ironic."""
         # Imports openstacksdk.
         from sushy_kubevirt.cluster.ironic import client
         return client.Client(self.connection)
 
 
-def leave(openstack, plan):
+def leave(openstack: Openstack, plan: plan.Plan) -> dict[str, str]:
     """Take the nodes out of Ironic whose VMs a plan deletes or recreates.
 
-    :param openstack: `Openstack`
-    :param plan: a `plan.Plan`
-    :returns: dict of name of a node to why it remains
+    :returns: why a node remains, by its name
     :raises: `problems.NodesInUse` before anything is changed;
         `problems.ServiceError`
     """
@@ -77,41 +83,40 @@ def leave(openstack, plan):
     leaving = {}        # name of the node of the plan, by Ironic's name
     existing = []
     for node in owned(openstack, uids):
-        name = uids.get(nodes.record_of(node).get('vm', node['uuid']),
+        record = nodes.record_of(node)
+        name = uids.get(record['vm'] if 'vm' in record else node['uuid'],
                         node['name'])
         if name in names:
             leaving[node['name'] or node['uuid']] = name
             existing.append(node)
-    return {leaving[one.name]: one.error
-            for one in remove(openstack, existing) if one.error}
+    return {leaving[result.name]: result.error
+            for result in remove(openstack, existing) if result.error}
 
 
-def deleted_vms(plan):
-    """:returns: dict of the UIDs of the VMs that a plan deletes or recreates
-        to their names
-    """
-    return {one.live['metadata']['uid']: one.name for one in plan.changes
-            if one.resource == api_resources.VM and one.name in (
+def deleted_vms(plan: plan.Plan) -> dict[str, str]:
+    """:returns: names of the VMs that a plan deletes or recreates, by UID"""
+    return {change.metadata['uid']: change.name for change in plan.changes
+            if change.resource == api_resources.VM and change.name in (
                 *plan.removed, *plan.recreated)}
 
 
-def check_unused(existing, force):
+def check_unused(existing: abc.Iterable[objects.Json], force: bool) -> None:
     """Refuse to remove nodes with an instance.
 
-    :param existing: iterable of dicts of Ironic
+    :param existing: nodes of Ironic
     :raises: `problems.NodesInUse`
     """
-    used = [one['name'] or one['uuid'] for one in existing
-            if nodes.is_in_use(one)]
+    used = [node['name'] or node['uuid'] for node in existing
+            if nodes.is_in_use(node)]
     if used and not force:
         raise problems.NodesInUse(used)
 
 
-def remove(openstack, existing):
+def remove(openstack: Openstack,
+           existing: list[objects.Json]) -> list[provision.Result]:
     """Take nodes out of Ironic.
 
-    :param existing: list of dicts of Ironic
-    :returns: list of `provision.Result`
+    :param existing: nodes of Ironic
     :raises: `problems.NodesInUse` before anything is changed
     """
     from sushy_kubevirt.cluster.ironic import teardown
@@ -120,33 +125,30 @@ def remove(openstack, existing):
         openstack.timeout, openstack.parallel)
 
 
-def owned(openstack, vms=()):
-    """List the nodes of a cluster.
+def owned(openstack: Openstack,
+          vms: abc.Container[str] = ()) -> list[objects.Json]:
+    """List the nodes of a cluster in Ironic.
 
     :param vms: UIDs of VMs: nodes with such a UUID are the cluster's too, as
         Bifrost enrols them without a record
-    :returns: list of dicts of Ironic
     :raises: `problems.ServiceError`
     """
     existing = openstack.client.list('nodes', nodes.FIELDS)
     return nodes.owned(existing, openstack.owner) + [
-        one for one in existing
-        if one['uuid'] in vms and not nodes.record_of(one)]
+        node for node in existing
+        if node['uuid'] in vms and not nodes.record_of(node)]
 
 
-def has_nova(connection):
-    """Tell whether a cloud has Nova, or is Ironic by itself.
-
-    :param connection: an `openstack.connection.Connection`
-    """
+def has_nova(connection: connection.Connection) -> bool:
+    """Tell whether a cloud has Nova, or is Ironic by itself."""
     settings = connection.config.config
     if settings.get('auth_type') in _WITHOUT_CATALOG:
         return bool(settings.get('compute_endpoint_override'))
     return connection.has_service('compute')
 
 
-def flavors_to_delete(openstack):
-    """:returns: list of `flavors.Change`; empty without Nova
+def flavors_to_delete(openstack: Openstack) -> list[nova_flavors.Change]:
+    """:returns: none without Nova
     :raises: `problems.ServiceError`
     """
     if not has_nova(openstack.connection):
@@ -155,10 +157,11 @@ def flavors_to_delete(openstack):
     return flavors.compare(openstack.connection, openstack.owner, ())
 
 
-def delete_flavors(openstack, changes) -> None:
+def delete_flavors(openstack: Openstack,
+                   changes: list[nova_flavors.Change]) -> None:
     """Delete flavors.
 
-    :param changes: list of `flavors_to_delete`
+    :param changes: those of `flavors_to_delete`
     :raises: `problems.ServiceError`
     """
     if changes:
@@ -166,24 +169,24 @@ def delete_flavors(openstack, changes) -> None:
         flavors.apply(openstack.connection, changes)
 
 
-def wanted(client, cluster, namespace, without=()):
+def wanted(client: client.Client, cluster: model.Cluster, namespace: str,
+           without: abc.Container[str | None] = ()
+           ) -> tuple[list[nodes.Wanted], list[provision.Result]]:
     """Find out what to enrol.
 
-    :param client: a `client.Client` of Kubernetes
-    :param cluster: a `model.Cluster`
-    :param namespace: of its objects
+    :param client: of Kubernetes
+    :param namespace: of the cluster's objects
     :param without: names of nodes to leave out
-    :returns: list of `nodes.Wanted`, and list of `provision.Result` of nodes
-        that cannot be enrolled
+    :returns: nodes to enrol, and those that cannot be enrolled
     :raises: `errors.MachineError`
     """
-    found = bmcs.of_cluster(client, namespace, cluster.name)
+    existing = bmcs.of_cluster(client, namespace, cluster.name)
     uids = vm_uids(client, namespace, cluster.name)
     declared, failed = [], []
     for node in cluster.nodes:
         if node.ironic is None or node.name in without:
             continue
-        bmc = found.get(node.name) if node.name in uids else None
+        bmc = existing.get(node.name) if node.name in uids else None
         try:
             if bmc is None:
                 raise problems.BmcUnavailable(
@@ -200,27 +203,27 @@ def wanted(client, cluster, namespace, without=()):
     return declared, failed
 
 
-def vm_uids(client, namespace, cluster):
-    """:returns: dict of the names of a cluster's VMs to their UIDs"""
-    return {one['metadata']['name']: one['metadata']['uid']
+def vm_uids(client: client.Client, namespace: str,
+            cluster: str) -> dict[str, str]:
+    """:returns: UIDs of a cluster's VMs by name"""
+    return {vm['metadata']['name']: vm['metadata']['uid']
             for items, _ in client.pages(
                 api_resources.VM, namespace, stamp.selector(cluster),
                 metadata_only=True)
-            for one in items}
+            for vm in items}
 
 
-def enrol(client, openstack, cluster, namespace, without=()):
+def enrol(client: client.Client, openstack: Openstack, cluster: model.Cluster,
+          namespace: str, without: abc.Container[str | None] = ()
+          ) -> tuple[list[provision.Result], list[nova_flavors.Change]]:
     """Make nodes, ports and flavors what the file declares, and wait.
 
     Nodes that the file does not declare any more are removed.
 
-    :param client: a `client.Client` of Kubernetes
-    :param openstack: `Openstack`
-    :param cluster: a `model.Cluster`
-    :param namespace: of its objects
+    :param client: of Kubernetes
+    :param namespace: of the cluster's objects
     :param without: names of nodes that are left as they are
-    :returns: list of `provision.Result`, one for each node, and list of
-        `flavors.Change`
+    :returns: a result for each node, and what was done with flavors
     :raises: `problems.NodesInUse` before anything is changed;
         `problems.ServiceError`; `errors.MachineError`
     """
@@ -228,51 +231,55 @@ def enrol(client, openstack, cluster, namespace, without=()):
     enrolment = _enrolment(openstack, declared)
     surplus = _surplus(enrolment, cluster)
     check_unused(surplus, openstack.force)
-    for one in failed:
-        openstack.lines.step(one.name, 'failed', one.error)
+    for result in failed:
+        openstack.lines.step(result.name, 'failed', result.error or '')
     results = failed + enrolment.apply() + remove(openstack, surplus)
     return results, _nova(client, openstack, cluster, namespace, {
-        one.name for one in results if not one.error})
+        result.name for result in results if not result.error})
 
 
-def plan(client, openstack, cluster, namespace, kubernetes):
+def preview(client: client.Client, openstack: Openstack,
+            cluster: model.Cluster, plan: plan.Plan
+            ) -> tuple[list[provision.Result], list[nova_flavors.Change]]:
     """Say what `enrol` does after a plan is carried out.
 
-    :param client: a `client.Client` of Kubernetes
-    :param openstack: `Openstack`
-    :param cluster: a `model.Cluster`
-    :param namespace: of its objects
-    :param kubernetes: the `plan.Plan`
-    :returns: list of `provision.Result`, whose action may also be
-        ``recreate``, and list of `flavors.Change`
+    :param client: of Kubernetes
+    :returns: a result for each node, whose action may also be ``recreate``,
+        and what is done with flavors
     :raises: `problems.ServiceError`; `errors.MachineError`
     """
+    namespace = plan.namespace
     declared, failed = wanted(
-        client, cluster, namespace, {one.node for one in kubernetes.conflicts})
+        client, cluster, namespace,
+        {conflict.node for conflict in plan.conflicts})
     # Their BMCs do not exist yet, or will be other ones.
-    new = {*kubernetes.created, *kubernetes.recreated}
-    enrolment = _enrolment(
-        openstack, [one for one in declared if one.node.name not in new])
-    results = {one.name: one for one in (*failed, *enrolment.plan())}
-    there = {one['name']: one for one in enrolment.surplus}
+    new = {*plan.created, *plan.recreated}
+    enrolment = _enrolment(openstack, [
+        node for node in declared if node.node.name not in new])
+    results = {result.name: result
+               for result in (*failed, *enrolment.plan())}
+    there = {node['name']: node for node in enrolment.surplus}
     for node in cluster.nodes:
         if node.ironic is not None and node.name in new:
             results[node.name] = (
                 _planned('recreate', there[node.name]) if node.name in there
                 else provision.Result(node.name, 'create'))
-    made = [results[one.name] for one in cluster.nodes if one.name in results]
-    made += [_planned('delete', one) for one in _surplus(enrolment, cluster)]
-    return made, _compared(client, openstack, cluster, namespace)
+    planned = [results[node.name] for node in cluster.nodes
+               if node.name in results]
+    planned += [_planned('delete', node)
+                for node in _surplus(enrolment, cluster)]
+    return planned, _compared(client, openstack, cluster, namespace)
 
 
-def _planned(action, existing):
+def _planned(action: str, existing: objects.Json) -> provision.Result:
     return provision.Result(
         existing['name'] or existing['uuid'], action,
         error='has an instance: refused without --force'
         if nodes.is_in_use(existing) else None)
 
 
-def _enrolment(openstack, declared):
+def _enrolment(openstack: Openstack,
+               declared: list[nodes.Wanted]) -> provision.Enrolment:
     from sushy_kubevirt.cluster.ironic import images
     return provision.Enrolment(
         openstack.client, openstack.owner, declared, images.resolve(
@@ -280,14 +287,16 @@ def _enrolment(openstack, declared):
         openstack.lines.step, openstack.timeout, openstack.parallel)
 
 
-def _surplus(enrolment, cluster):
-    """:returns: list of dicts of the nodes that are not declared any more"""
-    names = {one.name for one in cluster.nodes if one.ironic is not None}
-    return [one for one in enrolment.surplus if one['name'] not in names]
+def _surplus(enrolment: provision.Enrolment,
+             cluster: model.Cluster) -> list[objects.Json]:
+    """:returns: nodes of Ironic that are not declared any more"""
+    names = {node.name for node in cluster.nodes if node.ironic is not None}
+    return [node for node in enrolment.surplus if node['name'] not in names]
 
 
-def _compared(client, openstack, cluster, namespace):
-    """:returns: list of `flavors.Change`"""
+def _compared(client: client.Client, openstack: Openstack,
+              cluster: model.Cluster,
+              namespace: str) -> list[nova_flavors.Change]:
     connection = openstack.connection
     if not cluster.flavors and not has_nova(connection):
         # Ironic by itself.
@@ -298,38 +307,43 @@ def _compared(client, openstack, cluster, namespace):
         _sizes(client, namespace, cluster.flavors))
 
 
-def _nova(client, openstack, cluster, namespace, names):
+def _nova(client: client.Client, openstack: Openstack,
+          cluster: model.Cluster, namespace: str,
+          names: set[str]) -> list[nova_flavors.Change]:
     connection = openstack.connection
     changes = _compared(client, openstack, cluster, namespace)
     if not changes:
         return changes
     from sushy_kubevirt.cluster.nova import flavors
     from sushy_kubevirt.cluster.nova import placement
-    for one in changes:
-        if one.action != 'unchanged':
-            openstack.lines.step(one.name, 'flavor', one.action)
+    for change in changes:
+        if change.action != 'unchanged':
+            openstack.lines.step(change.name, 'flavor', change.action)
     flavors.apply(connection, changes)
     if cluster.flavors and cluster.wait_for_placement:
         placement.wait(
-            connection, [one for one in owned(openstack)
-                         if one['name'] in names
-                         and one['provision_state'] == 'available'
-                         and not one['instance_uuid']
-                         and not one['maintenance']],
+            connection, [node for node in owned(openstack)
+                         if node['name'] in names
+                         and node['provision_state'] == 'available'
+                         and not node['instance_uuid']
+                         and not node['maintenance']],
             openstack.timeout, lambda missing: openstack.lines.line(
                 f'waiting for Placement to offer {len(missing)} nodes: '
                 + ', '.join(missing[:10])))
     return changes
 
 
-def _sizes(client, namespace, flavors):
+def _sizes(client: client.Client, namespace: str,
+           declared: tuple[model.Flavor, ...]
+           ) -> dict[str, nova_flavors.InstanceSize]:
     """Read the sizes of instance types.
 
-    :returns: dict of name to vCPUs and MiB
+    :returns: by name
     """
-    found = {}
-    for matcher in (one.type.instancetype for one in flavors):
-        if not matcher or matcher['name'] in found:
+    from sushy_kubevirt.cluster.nova import flavors
+    sizes: dict[str, nova_flavors.InstanceSize] = {}
+    for matcher in (flavor.type.instancetype for flavor in declared):
+        if not matcher or matcher['name'] in sizes:
             continue
         kind = matcher.get('kind') or _CLUSTER_KIND
         resource = _INSTANCE_TYPES.get(kind.lower())
@@ -345,7 +359,7 @@ def _sizes(client, namespace, flavors):
             raise problems.ServiceError(
                 f"there is no {resource.kind} {matcher['name']}, whose size a "
                 'flavor is to have') from error
-        found[matcher['name']] = (
+        sizes[matcher['name']] = flavors.InstanceSize(
             spec['cpu']['guest'],
-            quantity.to_int(spec['memory']['guest']) >> 20)
-    return found
+            (quantity.to_int(spec['memory']['guest']) or 0) >> 20)
+    return sizes

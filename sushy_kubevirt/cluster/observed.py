@@ -121,8 +121,7 @@ class Observed:
         listed: dict[str, objects.Json] = {}
         version = ''
         for items, version in pages:
-            listed.update((obj['metadata']['name'], _complete(source, obj))
-                          for obj in items)
+            listed.update((obj['metadata']['name'], obj) for obj in items)
         with self._lock:
             for obj in (*self._objects[source.resource].values(),
                         *listed.values()):
@@ -139,7 +138,7 @@ class Observed:
             if kind == 'DELETED':
                 objects.pop(obj['metadata']['name'], None)
             else:
-                objects[obj['metadata']['name']] = _complete(source, obj)
+                objects[obj['metadata']['name']] = obj
             self._mark(obj)
             self._lock.notify_all()
 
@@ -150,10 +149,3 @@ class Observed:
 
     def _mark(self, obj: abc.Mapping[str, typing.Any]) -> None:
         self._changed.add(stamp.node_of(obj) or obj['metadata']['name'])
-
-
-def _complete(source: watcher.Watcher[typing.Any],
-              obj: objects.Json) -> objects.Json:
-    # Items of a list have no kind.
-    obj.setdefault('kind', source.resource.kind)
-    return obj

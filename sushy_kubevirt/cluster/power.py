@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections import abc
 import contextlib
 import tempfile
+import typing
 
 from sushy_kubevirt.cluster import bmcs
 from sushy_kubevirt.cluster.ironic import nodes
@@ -22,13 +24,12 @@ _ATTEMPTS, _DELAY = 3, 2
 _CONNECT_SECONDS = 10
 
 
-def run(node, bmc, action=None):
+def run(node: str, bmc: nodes.Bmc, action: str | None = None) -> str:
     """Request a change of the power state, and read it.
 
     :param node: name of the node
-    :param bmc: a `nodes.Bmc`
     :param action: a key of `ACTIONS`; None to change nothing
-    :returns: text, Redfish's ``PowerState``, such as ``On`` or ``PoweringOff``
+    :returns: Redfish's ``PowerState``, such as ``On`` or ``PoweringOff``
     :raises: `problems.BmcUnavailable`
     """
     import sushy
@@ -40,18 +41,18 @@ def run(node, bmc, action=None):
 
 
 @contextlib.contextmanager
-def _system(node, bmc):
+def _system(node: str, bmc: nodes.Bmc) -> abc.Iterator[typing.Any]:
     # Imported here, as most commands do without.
     import requests
     import sushy
     from sushy import auth
-    at = bmcs.host_and_port(bmc.address, bmc.redfish_port, 443)
+    server = bmcs.host_and_port(bmc.address, bmc.redfish_port, 443)
     with tempfile.NamedTemporaryFile('w', suffix='.pem') as ca:
         ca.write(bmc.ca or '')
         ca.flush()
         try:
             root = sushy.Sushy(
-                f'https://{at}', verify=ca.name if bmc.ca else True,
+                f'https://{server}', verify=ca.name if bmc.ca else True,
                 # No session, which would have to be deleted.
                 auth=auth.BasicAuth(bmc.username, bmc.password),
                 server_side_retries=_ATTEMPTS,
@@ -61,16 +62,17 @@ def _system(node, bmc):
         except (sushy.exceptions.SushyError,
                 requests.exceptions.RequestException) as error:
             raise problems.BmcUnavailable(
-                node, _reason(error, at, bmc)) from error
+                node, _reason(error, server, bmc)) from error
 
 
-def _reason(error, at, bmc):
+def _reason(error: Exception, server: str, bmc: nodes.Bmc) -> str:
     import sushy
     text = str(error)
     if 'CERTIFICATE_VERIFY_FAILED' in text:
         what = text.partition('verify failed: ')[2].partition(' (_ssl')[0]
-        return (f'its certificate at {at} is not to be trusted: {what}. The '
-                'operator makes and renews it: see "kubectl describe vmbmc"')
+        return (f'its certificate at {server} is not to be trusted: {what}. '
+                'The operator makes and renews it: see "kubectl describe '
+                'vmbmc"')
     if isinstance(error, sushy.exceptions.AccessError):
         return (f'it refuses the credentials of Secret {bmc.secret}. Those '
                 'of a changed Secret are in use after a minute')
@@ -79,14 +81,14 @@ def _reason(error, at, bmc):
         detail = error.detail or text
         return f'HTTP status {error.status_code}: {detail}'
     if isinstance(error, sushy.exceptions.ConnectionError):
-        return (f'{at} cannot be reached from here: {_cause(error)}. An '
+        return (f'{server} cannot be reached from here: {_cause(error)}. An '
                 'address of a Service of type ClusterIP can be reached in the '
                 'Kubernetes cluster only; "bmc: {service: {type: '
                 'LoadBalancer}}" of its node type gives it another')
     return text
 
 
-def _cause(error):
+def _cause(error: Exception) -> str:
     # The innermost reason: "[Errno 111] Connection refused".
     text = str(error)
     return text.rpartition(': ')[2].strip(')"\' ') or text

@@ -122,7 +122,7 @@ def vm_problem(vm: objects.VirtualMachine) -> str:
     for name, bad in checks:
         condition = conditions.get(name)
         if condition and condition['status'] == bad:
-            return _text(vm['kind'], vm['metadata']['name'], condition)
+            return _text('VirtualMachine', vm['metadata']['name'], condition)
     status = vm.get('status') or {}
     printable = status.get('printableStatus') or ''
     if printable.startswith('Error') or printable in (

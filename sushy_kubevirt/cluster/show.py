@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
+import typing
 
 from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster import identity
@@ -12,6 +14,10 @@ from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.cluster.objects import stamp
 from sushy_kubevirt.cluster import readiness
 from sushy_kubevirt.kube import api_resources
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import client
+    from sushy_kubevirt.kube import objects
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,66 +46,79 @@ class Row:
     problem: str | None
 
 
-def rows(client, namespace, cluster=None, enrolled=None):
+class _EnrolledKey(typing.NamedTuple):
+    """Identifies a node of Ironic; the owner is an `identity.owner`."""
+
+    owner: str | None
+    name: str
+
+
+def rows(client: client.Client, namespace: str, cluster: str | None = None,
+         enrolled: abc.Collection[objects.Json] | None = None) -> list[Row]:
     """Read the state of nodes, by one list for each kind.
 
-    :param client: a `client.Client`
     :param namespace: of the clusters
     :param cluster: name of a cluster; None for all
-    :param enrolled: dicts of all nodes of Ironic; None without Ironic
-    :returns: list of `Row`, in the order of clusters and nodes
+    :param enrolled: all nodes of Ironic; None without Ironic
+    :returns: in the order of clusters and nodes
     :raises: `errors.MachineError`
     """
     selector = stamp.selector(cluster) if cluster else identity.CLUSTER
-    vms, bmcs, vmis = (
-        {one['metadata']['name']: one
-         for items, _ in client.pages(resource, namespace, selector)
-         for one in items}
-        for resource in (api_resources.VM, kinds.BMC, api_resources.VMI))
-    by_name = {(nodes.record_of(one).get('cluster'), one['name']): one
-               for one in enrolled or ()}
+    vms = _listed(client, api_resources.VM, namespace, selector)
+    bmcs = _listed(client, kinds.BMC, namespace, selector)
+    vmis = _listed(client, api_resources.VMI, namespace, selector)
+    by_name = {_EnrolledKey(nodes.record_of(node).get('cluster'),
+                            node['name']): node for node in enrolled or ()}
     # Bifrost enrols nodes so, without a record.
-    by_vm = {one['uuid']: one for one in enrolled or ()
-             if not nodes.record_of(one)}
-    uid = api_server.uid(client, namespace) if by_name else None
-    found = []
+    by_vm = {node['uuid']: node for node in enrolled or ()
+             if not nodes.record_of(node)}
+    uid = api_server.uid(client, namespace) if by_name else ''
+    states = []
     for name, live in {**bmcs, **vms}.items():
-        owner = stamp.cluster_of(live)
+        owner = stamp.cluster_of(live) or ''
         vm = vms.get(name)
-        node = (by_name.get((identity.owner(namespace, owner, uid), name))
-                or vm and by_vm.get(vm['metadata']['uid']) or {})
+        node = (by_name.get(_EnrolledKey(
+            identity.owner(namespace, owner, uid), name))
+            or vm and by_vm.get(vm['metadata']['uid']) or {})
         bmc, problem = _bmc(bmcs.get(name))
         if vm:
-            # Items of a list have no kind.
-            problem = readiness.vm_problem(
-                {**vm, 'kind': api_resources.VM.kind}) or problem
-        found.append(Row(
+            problem = readiness.vm_problem(vm) or problem
+        states.append(Row(
             owner, name, _vm(vm), bmc, _ironic(node),
             node.get('instance_uuid'),
             _status(vmis.get(name)).get('nodeName'),
             problem or node.get('maintenance_reason')
             or node.get('last_error')))
-    return sorted(found, key=lambda one: (
-        one.cluster, identity.order(one.node)))
+    return sorted(states, key=lambda row: (
+        row.cluster, identity.order(row.node)))
 
 
-def _status(obj):
+def _listed(client: client.Client, resource: kinds.AnyResource,
+            namespace: str, selector: str) -> dict[str, typing.Any]:
+    return {obj['metadata']['name']: obj
+            for items, _ in client.pages(resource, namespace, selector)
+            for obj in items}
+
+
+def _status(obj: abc.Mapping[str, typing.Any] | None) -> typing.Any:
     return (obj or {}).get('status') or {}
 
 
-def _vm(vm):
-    return vm and (_status(vm).get('printableStatus') or 'Unknown')
+def _vm(vm: objects.VirtualMachine | None) -> str | None:
+    return None if vm is None else (
+        _status(vm).get('printableStatus') or 'Unknown')
 
 
-def _bmc(bmc):
-    for one in _status(bmc).get('conditions') or ():
-        if one['type'] == 'Ready':
-            if one['status'] == 'True':
+def _bmc(bmc: objects.VirtualMachineBMC | None
+         ) -> tuple[str | None, str | None]:
+    for condition in _status(bmc).get('conditions') or ():
+        if condition['type'] == 'Ready':
+            if condition['status'] == 'True':
                 return 'Ready', None
-            return one['reason'], one.get('message')
-    return bmc and 'Unknown', None
+            return condition['reason'], condition.get('message')
+    return None if bmc is None else 'Unknown', None
 
 
-def _ironic(node):
+def _ironic(node: objects.Json) -> str | None:
     state = node.get('provision_state')
     return f'{state}, maintenance' if node.get('maintenance') else state

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import argparse
+from collections import abc
+import typing
+
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import enrolling
 from sushy_kubevirt.cluster.commands import plan as plan_command
@@ -20,7 +24,7 @@ class Apply(base.Lister):
 
     nothing = plan_command.NOTHING
 
-    def get_parser(self, prog_name):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """See `cliff.command.Command`."""
         parser = super().get_parser(prog_name)
         base.add_file(parser)
@@ -33,14 +37,7 @@ class Apply(base.Lister):
         base.add_cloud(parser)
         return parser
 
-    def run(self, parsed_args):
-        """See `cliff.command.Command`."""
-        if parsed_args.output:
-            # Is not a table.
-            self.produce_output = self._print_manifests
-        return super().run(parsed_args)
-
-    def take_action(self, parsed_args):
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Make the difference."""
         cluster = base.read(parsed_args)
         if parsed_args.output:
@@ -49,14 +46,21 @@ class Apply(base.Lister):
                 _, namespace = self.connect(parsed_args)
             return (), catalog.manifests(cluster, namespace)
         client, namespace = self.connect(parsed_args, cluster.namespace)
-        made = plan.make(client, cluster, namespace)
-        found, self.exit_status = enrolling.rows(enrolling.write(
-            client, made, parsed_args, self.lines()))
-        if not made and not self.exit_status and (
+        planned = plan.make(client, cluster, namespace)
+        rows, self.exit_status = enrolling.rows(enrolling.write(
+            client, planned, parsed_args, self.lines()))
+        if not planned and not self.exit_status and (
                 parsed_args.formatter == 'table'):
-            found = []
-        return enrolling.COLUMNS, found
+            rows = []
+        return enrolling.COLUMNS, rows
 
-    def _print_manifests(self, parsed_args, column_names, data) -> None:
+    def produce_output(
+            self, parsed_args: argparse.Namespace,
+            column_names: abc.Sequence[str],
+            data: abc.Iterable[typing.Any]) -> int:
+        """Print manifests, which are not a table."""
+        if not parsed_args.output:
+            return super().produce_output(parsed_args, column_names, data)
         import yaml
         yaml.safe_dump_all(data, self.app.stdout, sort_keys=False)
+        return 0

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import argparse
+from collections import abc
 import os
 import sys
+import typing
 
 from cliff import command
 from cliff import lister
@@ -21,8 +23,16 @@ from sushy_kubevirt.cluster import progress
 from sushy_kubevirt.cluster import wording
 from sushy_kubevirt.kube import errors
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import model
+    from sushy_kubevirt.kube import client
 
-def positive(text):
+
+#: Names of columns, and rows.
+Table: typing.TypeAlias = tuple[abc.Sequence[str], abc.Iterable[typing.Any]]
+
+
+def positive(text: str) -> int:
     """Type of an option: a positive whole number."""
     number = int(text)
     if number < 1:
@@ -30,13 +40,13 @@ def positive(text):
     return number
 
 
-class Mixin:
-    """Options of all commands, and errors as exit statuses."""
+class Command(command.Command):
+    """A command: its options, and its errors as exit statuses."""
 
     #: Status of a run without an exception; changed by `take_action`.
     exit_status = status.DONE
 
-    def get_parser(self, prog_name):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """See `cliff.command.Command`."""
         parser = super().get_parser(prog_name)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -54,7 +64,7 @@ class Mixin:
                  'file, or of the context')
         return parser
 
-    def run(self, parsed_args):
+    def run(self, parsed_args: argparse.Namespace) -> int:
         """Run, and say in one line each what is wrong.
 
         :returns: see `status`
@@ -62,8 +72,8 @@ class Mixin:
         try:
             return super().run(parsed_args) or self.exit_status
         except problems.InvalidFile as error:
-            for one in error.problems:
-                print(one, file=sys.stderr)
+            for problem in error.problems:
+                print(problem, file=sys.stderr)
             return status.INVALID
         except (problems.NodesInUse, problems.NotConfirmed) as error:
             self.tell(error)
@@ -81,7 +91,7 @@ class Mixin:
             return status.FAILED
 
     @staticmethod
-    def tell(text) -> None:
+    def tell(text: object) -> None:
         """Write an error, or a part of one, to stderr.
 
         Services may quote what others have written into their objects:
@@ -89,12 +99,13 @@ class Mixin:
         """
         print(wording.printable_lines(str(text)), file=sys.stderr)
 
-    def connect(self, options, namespace=None):
+    def connect(self, options: argparse.Namespace,
+                namespace: str | None = None) -> tuple[client.Client, str]:
         """Connect to Kubernetes.
 
         :param options: parsed arguments
-        :param namespace: that of the cluster file, or None
-        :returns: `client.Client` and the namespace of the objects
+        :param namespace: that of the cluster file
+        :returns: the client, and the namespace of the objects
         :raises: `problems.InvalidFile`; `errors.MachineError`
         """
         if options.namespace and not identity.is_name(options.namespace):
@@ -104,18 +115,14 @@ class Mixin:
             options.kubeconfig, options.context)
         return client, options.namespace or namespace or default
 
-    def lines(self):
-        """:returns: `progress.Lines` on stderr; silent with ``--quiet``"""
+    def lines(self) -> progress.Lines:
+        """:returns: lines on stderr; silent with ``--quiet``"""
         quiet = self.app_args is not None and (
             self.app_args.verbose_level == 0)
         return progress.Lines(None if quiet else sys.stderr)
 
 
-class Command(Mixin, command.Command):
-    """A command without a table."""
-
-
-class Lister(Mixin, lister.Lister):
+class Lister(Command, lister.Lister):
     """A command with a table, JSON or YAML."""
 
     #: Rows have an order already.
@@ -124,24 +131,27 @@ class Lister(Mixin, lister.Lister):
     #: What is printed instead of an empty table.
     nothing = ''
 
-    def produce_output(self, parsed_args, column_names, data):
+    def produce_output(
+            self, parsed_args: argparse.Namespace,
+            column_names: abc.Sequence[str],
+            data: abc.Iterable[abc.Sequence[typing.Any]]) -> int:
         """See `cliff.display.DisplayCommandBase`."""
         table = parsed_args.formatter == 'table'
         # Tables leave out what there is not; JSON has null.
-        data = [tuple(wording.printable_lines(one) if isinstance(one, str)
-                      else '' if one is None and table
-                      else one for one in row) for row in data]
+        data = [tuple(wording.printable_lines(value) if isinstance(value, str)
+                      else '' if value is None and table
+                      else value for value in row) for row in data]
         if not data and table:
             self.app.stdout.write(self.nothing + '\n')
             return 0
         return super().produce_output(parsed_args, column_names, data)
 
 
-class ShowOne(Mixin, show.ShowOne):
+class ShowOne(Command, show.ShowOne):
     """A command with one row, which can be JSON or YAML."""
 
 
-def add_file(parser) -> None:
+def add_file(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of commands that read a cluster file."""
     parser.add_argument('file', metavar='FILE', help='cluster file')
     parser.add_argument(
@@ -150,10 +160,9 @@ def add_file(parser) -> None:
              "file's name")
 
 
-def read(options):
+def read(options: argparse.Namespace) -> model.Cluster:
     """Read the cluster file, and tell its warnings.
 
-    :returns: a `model.Cluster`
     :raises: `problems.InvalidFile`
     """
     cluster = config.read(options.file, options.name, options.namespace)
@@ -162,13 +171,14 @@ def read(options):
     return cluster
 
 
-def file_or_name(text, name=None, namespace=None):
+def file_or_name(text: str, name: str | None = None,
+                 namespace: str | None = None) -> tuple[str, str | None]:
     """Find the cluster that an argument means.
 
     :param text: path of a cluster file that exists, or name of a cluster
     :param name: of the cluster, instead of that of the file
     :param namespace: likewise
-    :returns: name of the cluster, and its namespace or None
+    :returns: name of the cluster, and its namespace if the file has one
     :raises: `problems.InvalidFile`
     """
     if os.path.isfile(text):
@@ -180,14 +190,14 @@ def file_or_name(text, name=None, namespace=None):
     return text, None
 
 
-def add_cloud(parser) -> None:
+def add_cloud(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that use OpenStack."""
     parser.add_argument_group('OpenStack').add_argument(
         '--os-cloud', metavar='NAME',
         help='cloud in clouds.yaml; without it, OS_CLOUD, or the only one')
 
 
-def add_waits(parser) -> None:
+def add_waits(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that wait for nodes."""
     parser.add_argument(
         '--parallel', metavar='NUMBER', type=positive,
@@ -200,7 +210,7 @@ def add_waits(parser) -> None:
              '(default: %(default)s)')
 
 
-def add_force(parser) -> None:
+def add_force(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that delete VMs."""
     parser.add_argument(
         '--force', action='store_true',

@@ -3,21 +3,22 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import typing
 
 from sushy_kubevirt.cluster import bmcs
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster import problems
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster.ironic import nodes
+
 PROGRAM = 'ipmitool'
 
 
-def command(bmc):
-    """Make the command line and its secret environment.
-
-    :param bmc: a `nodes.Bmc`
-    :returns: list of words, and dict
-    """
+def command(bmc: nodes.Bmc) -> tuple[list[str], dict[str, str]]:
+    """Make the command line and its secret environment."""
     return [PROGRAM, '-I', 'lanplus', '-H', bmc.address, '-p',
             str(bmc.ipmi_port), '-U', bmc.username, '-E', 'sol', 'activate'
             ], {'IPMI_PASSWORD': bmc.password}
@@ -31,13 +32,13 @@ class Console(base.Command):
     VM that is off is waited for. The BMC has to be reachable from here.
     """
 
-    def get_parser(self, prog_name):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """See `cliff.command.Command`."""
         parser = super().get_parser(prog_name)
         parser.add_argument('node', metavar='NODE', help='name of the node')
         return parser
 
-    def take_action(self, parsed_args):
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Become ipmitool."""
         client, namespace = self.connect(parsed_args)
         node = parsed_args.node

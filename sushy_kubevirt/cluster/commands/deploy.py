@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import argparse
+
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import enrol
 from sushy_kubevirt.cluster.commands import enrolling
@@ -16,7 +18,7 @@ class Deploy(base.Lister):
 
     nothing = plan_command.NOTHING
 
-    def get_parser(self, prog_name):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """See `cliff.command.Command`."""
         parser = super().get_parser(prog_name)
         base.add_file(parser)
@@ -25,7 +27,7 @@ class Deploy(base.Lister):
         base.add_cloud(parser)
         return parser
 
-    def take_action(self, parsed_args):
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Make the difference."""
         # Imports openstacksdk.
         from sushy_kubevirt.cluster import cloud
@@ -34,17 +36,17 @@ class Deploy(base.Lister):
         lines = self.lines()
         # A cloud that is not configured is reported before the VMs are made.
         cloud.connect(parsed_args.os_cloud)
-        made = plan.make(client, cluster, namespace)
+        planned = plan.make(client, cluster, namespace)
         written, first = enrolling.rows(enrolling.write(
-            client, made, parsed_args, lines))
-        failed = [one for one in written if one[1] == 'failed']
+            client, planned, parsed_args, lines))
+        failed = [row for row in written if row.result == 'failed']
         # Ironic would offer a node that lacks, say, a disk.
-        without = {name for name, *_ in failed}
+        without = {row.name for row in failed}
         enrolled, second = enrol.run(
             client, parsed_args, cluster, namespace, lines, without)
         self.exit_status = max(first, second, status.DONE)
         # What was enrolled was ready before.
-        seen = {name for name, *_ in enrolled} | without
+        seen = {row.name for row in enrolled} | without
         return enrolling.COLUMNS, [
-            one for one in written if one[0] not in seen and made
-        ] + failed + [one for one in enrolled if one[0] not in without]
+            row for row in written if row.name not in seen and planned
+        ] + failed + [row for row in enrolled if row.name not in without]

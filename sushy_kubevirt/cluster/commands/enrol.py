@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import argparse
+from collections import abc
+import typing
+
 from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import enrolling
@@ -10,28 +14,38 @@ from sushy_kubevirt.cluster.commands import plan
 from sushy_kubevirt.cluster.commands import status
 from sushy_kubevirt.cluster import deploy
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster.ironic import provision
+    from sushy_kubevirt.cluster import model
+    from sushy_kubevirt.cluster import progress
+    from sushy_kubevirt.kube import client
 
-def run(client, options, cluster, namespace, lines, without=()):
+
+def run(client: client.Client, options: argparse.Namespace,
+        cluster: model.Cluster, namespace: str, lines: progress.Lines,
+        without: abc.Container[str | None] = ()
+        ) -> tuple[list[enrolling.Row], int]:
     """Enrol the nodes of a cluster.
 
     :param without: names of nodes that are left as they are
-    :returns: list of rows: of nodes and flavors that were changed, or that
-        failed; and exit status
+    :returns: rows of nodes and flavors that were changed, or that failed; and
+        exit status
     """
     results, flavors = deploy.enrol(client, enrolling.openstack(
         options, api_server.owner(client, namespace, cluster.name), lines),
         cluster, namespace, without)
-    made = [(one.name, 'failed', one.error) if one.error else
-            (one.name, one.state or 'removed', _deferred(one))
-            for one in results
-            if one.error or one.deferred or one.action != 'unchanged']
-    made += [(one.name, f'flavor: {one.action}', '') for one in flavors
-             if one.action != 'unchanged']
-    failed = any(one.error for one in results)
-    return made, status.FAILED if failed else status.DONE
+    rows = [enrolling.Row(result.name, 'failed', result.error)
+            if result.error else enrolling.Row(
+                result.name, result.state or 'removed', _deferred(result))
+            for result in results
+            if result.error or result.deferred or result.action != 'unchanged']
+    rows += [enrolling.Row(change.name, f'flavor: {change.action}', '')
+             for change in flavors if change.action != 'unchanged']
+    failed = any(result.error for result in results)
+    return rows, status.FAILED if failed else status.DONE
 
 
-def _deferred(result):
+def _deferred(result: provision.Result) -> str:
     if not result.deferred:
         return ''
     return 'not changed while it has an instance: ' + ', '.join(
@@ -46,7 +60,7 @@ class Enrol(base.Lister):
 
     nothing = plan.NOTHING
 
-    def get_parser(self, prog_name):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """See `cliff.command.Command`."""
         parser = super().get_parser(prog_name)
         base.add_file(parser)
@@ -58,10 +72,10 @@ class Enrol(base.Lister):
         base.add_cloud(parser)
         return parser
 
-    def take_action(self, parsed_args):
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Make the difference."""
         cluster = base.read(parsed_args)
         client, namespace = self.connect(parsed_args, cluster.namespace)
-        found, self.exit_status = run(
+        rows, self.exit_status = run(
             client, parsed_args, cluster, namespace, self.lines())
-        return enrolling.COLUMNS, found
+        return enrolling.COLUMNS, rows

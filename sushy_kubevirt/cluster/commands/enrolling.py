@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import argparse
+import typing
+
 from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster import apply
 from sushy_kubevirt.cluster.commands import status
@@ -11,15 +14,28 @@ from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster.ironic import provision
 from sushy_kubevirt.cluster import problems
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import plan
+    from sushy_kubevirt.cluster import progress
+    from sushy_kubevirt.kube import client
+
 COLUMNS = 'Node', 'Result', 'Reason'
 
 
-def openstack(options, owner, lines):
+class Row(typing.NamedTuple):
+    """A row with what was done with a node or a flavor."""
+
+    name: str
+    result: str
+    reason: str
+
+
+def openstack(options: argparse.Namespace, owner: str,
+              lines: progress.Lines) -> deploy.Openstack:
     """Connect to OpenStack.
 
     :param options: parsed arguments
     :param owner: the cluster, an `identity.owner`
-    :returns: `deploy.Openstack`
     :raises: `problems.ServiceError`
     """
     from sushy_kubevirt.cluster import cloud
@@ -28,18 +44,15 @@ def openstack(options, owner, lines):
         options.timeout, options.parallel or provision.PARALLEL)
 
 
-def write(client, plan, options, lines):
+def write(client: client.Client, plan: plan.Plan, options: argparse.Namespace,
+          lines: progress.Lines) -> apply.Result:
     """Carry out a plan, and wait for the nodes.
 
     Nodes whose VMs are deleted or recreated leave Ironic first.
 
-    :param client: a `client.Client`
-    :param plan: a `plan.Plan`
     :param options: parsed arguments
-    :param lines: `progress.Lines`
-    :returns: `apply.Result`
     """
-    remaining = {}
+    remaining: dict[str, str] = {}
     if (plan.removed or plan.recreated) and not options.without_openstack:
         try:
             remaining = deploy.leave(openstack(
@@ -51,7 +64,7 @@ def write(client, plan, options, lines):
                 f'an instance: {error}. If they are not enrolled, give '
                 '--without-openstack', error.status) from error
 
-    def before_removal(node):
+    def before_removal(node: str) -> None:
         if node in remaining:
             raise problems.NodeFailed(
                 f'still in Ironic: {remaining[node]}')
@@ -62,14 +75,14 @@ def write(client, plan, options, lines):
         before_removal, workers=options.parallel or api_server.WORKERS)
 
 
-def rows(result):
-    """Make the rows of an `apply.Result`.
+def rows(result: apply.Result) -> tuple[list[Row], int]:
+    """Make rows of what a run has achieved.
 
-    :returns: list of tuples, and exit status
+    :returns: rows, and exit status
     """
-    made = ([(one, 'ready', '') for one in result.ready]
-            + [(one, 'removed', '') for one in result.removed]
-            + [(one, 'failed', reason)
-               for one, reason in result.failed.items()])
-    made.sort(key=lambda one: identity.order(one[0]))
-    return made, status.FAILED if result.failed else status.DONE
+    achieved = ([Row(node, 'ready', '') for node in result.ready]
+                + [Row(node, 'removed', '') for node in result.removed]
+                + [Row(name, 'failed', reason)
+                   for name, reason in result.failed.items()])
+    achieved.sort(key=lambda row: identity.order(row.name))
+    return achieved, status.FAILED if result.failed else status.DONE

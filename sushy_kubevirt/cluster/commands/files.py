@@ -9,7 +9,7 @@ import os
 PRIVATE, PUBLIC = 0o600, 0o644
 
 
-def write(path, text, mode):
+def write(path: str, text: str, mode: int) -> None:
     """Replace a file atomically: readers see the old or the new content.
 
     What is no file, such as /dev/stdout or a pipe, is written to.

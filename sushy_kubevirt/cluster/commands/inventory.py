@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import argparse
+import typing
+
 from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import files
@@ -15,9 +18,22 @@ from sushy_kubevirt.cluster.inventory import ironic
 from sushy_kubevirt.cluster.inventory import metal3
 from sushy_kubevirt.cluster.inventory import metal3_secrets
 
-FORMATS = {'ironic': ironic, 'bifrost': bifrost, 'devstack': devstack,
-           'ansible': ansible, 'metal3': metal3,
-           'metal3-secrets': metal3_secrets}
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster.ironic import nodes
+
+
+class Format(typing.Protocol):
+    """A module of `inventory`."""
+
+    TEXT: str
+
+    def make(self, declared: list[nodes.Wanted], owner: str, /) -> str:
+        """Make the text of the file."""
+
+
+FORMATS: dict[str, Format] = {
+    'ironic': ironic, 'bifrost': bifrost, 'devstack': devstack,
+    'ansible': ansible, 'metal3': metal3, 'metal3-secrets': metal3_secrets}
 
 
 class Inventory(base.Command):
@@ -27,30 +43,30 @@ class Inventory(base.Command):
     them has none, the command fails.
     """
 
-    def get_parser(self, prog_name):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """See `cliff.command.Command`."""
         parser = super().get_parser(prog_name)
         base.add_file(parser)
         parser.add_argument(
             '--format', choices=FORMATS, required=True, help='; '.join(
-                f'{name}: {one.TEXT}' for name, one in FORMATS.items()))
+                f'{name}: {form.TEXT}' for name, form in FORMATS.items()))
         parser.add_argument(
             '--output-file', metavar='PATH',
             help='write a file that only its owner can read, instead of '
                  'stdout')
         return parser
 
-    def take_action(self, parsed_args):
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Read and print."""
         cluster = base.read(parsed_args)
         client, namespace = self.connect(parsed_args, cluster.namespace)
         wanted, failed = deploy.wanted(client, cluster, namespace)
-        for one in failed:
-            self.tell(one.error)
+        for result in failed:
+            self.tell(result.error)
         if failed:
             # Half an inventory would be taken for a whole one.
             return status.FAILED
-        left_out = [one.name for one in cluster.nodes if one.ironic is None]
+        left_out = [node.name for node in cluster.nodes if node.ironic is None]
         if left_out:
             self.tell('without "ironic_config" and therefore left out: '
                       + ', '.join(left_out))

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import argparse
+from collections import abc
+import typing
+
 from cliff import columns
 
 from sushy_kubevirt.cluster import api_server
@@ -12,17 +16,24 @@ from sushy_kubevirt.cluster import deploy
 from sushy_kubevirt.cluster import plan
 from sushy_kubevirt.cluster import problems
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import model
+    from sushy_kubevirt.kube import client
+
 COLUMNS = 'Action', 'Kind', 'Name', 'Node', 'Reasons'
 
 NOTHING = 'nothing to do'
 
 
-class Reasons(columns.FormattableColumn):
+class Reasons(columns.FormattableColumn[abc.Sequence[str]]):
     """Reasons of a change: a list for programs, text for people."""
 
-    def human_readable(self):
+    def human_readable(self) -> str:
         """See `cliff.columns.FormattableColumn`."""
         return '; '.join(self._value)
+
+
+_Row: typing.TypeAlias = tuple[str, str, str, str | None, Reasons]
 
 
 class Plan(base.Lister):
@@ -35,7 +46,7 @@ class Plan(base.Lister):
 
     nothing = NOTHING
 
-    def get_parser(self, prog_name):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """See `cliff.command.Command`."""
         parser = super().get_parser(prog_name)
         base.add_file(parser)
@@ -45,26 +56,27 @@ class Plan(base.Lister):
             help='do not ask Ironic and Nova')
         return parser
 
-    def take_action(self, parsed_args):
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Read the file and the cluster."""
         cluster = base.read(parsed_args)
         client, namespace = self.connect(parsed_args, cluster.namespace)
-        made = plan.make(client, cluster, namespace)
+        planned = plan.make(client, cluster, namespace)
         # A network that does not exist is one of each of its nodes.
-        for one in dict.fromkeys(map(str, made.conflicts)):
-            self.tell(one)
+        for conflict in dict.fromkeys(map(str, planned.conflicts)):
+            self.tell(conflict)
             self.exit_status = status.FAILED
             self.nothing = 'nothing else to do'
         return COLUMNS, [
-            (str(one.action), one.resource.kind, one.name, one.node,
-             Reasons(one.reasons)) for one in made.changes
-        ] + self._openstack(parsed_args, client, cluster, made)
+            _row(change.action, change.resource.kind, change.name, change.node,
+                 change.reasons) for change in planned.changes
+        ] + self._openstack(parsed_args, client, cluster, planned)
 
-    def _openstack(self, options, client, cluster, made):
-        """:returns: list of rows of Ironic's nodes and of flavors"""
+    def _openstack(self, options: argparse.Namespace, client: client.Client,
+                   cluster: model.Cluster, planned: plan.Plan) -> list[_Row]:
+        """:returns: rows of Ironic's nodes and of flavors"""
         if options.without_openstack or not (
-                cluster.flavors or made.removed or made.recreated or any(
-                    one.ironic is not None for one in cluster.nodes)):
+                cluster.flavors or planned.removed or planned.recreated or any(
+                    node.ironic is not None for node in cluster.nodes)):
             return []
         from sushy_kubevirt.cluster import cloud
         connection = cloud.connect_if_configured(options.os_cloud)
@@ -73,19 +85,24 @@ class Plan(base.Lister):
                       'cloud, or several and none is chosen (--os-cloud)')
             return []
         try:
-            nodes, flavors = deploy.plan(
+            nodes, flavors = deploy.preview(
                 client, deploy.Openstack(connection, api_server.owner(
-                    client, made.namespace, cluster.name)),
-                cluster, made.namespace, made)
+                    client, planned.namespace, cluster.name)),
+                cluster, planned)
         except problems.ServiceError as error:
             raise problems.ServiceError(
                 f'{error}. For the changes in Kubernetes alone, give '
                 '--without-openstack', error.status) from error
         return [
-            (one.action, 'Ironic node', one.name, one.name, Reasons((
-                *one.changed, *(f'{name} not while it has an instance'
-                                for name in one.deferred),
-                *filter(None, [one.error]))))
-            for one in nodes if one.action != 'unchanged' or one.deferred
-        ] + [(one.action, 'Flavor', one.name, None, Reasons(()))
-             for one in flavors if one.action != 'unchanged']
+            _row(node.action, 'Ironic node', node.name, node.name, (
+                *node.changed, *(f'{name} not while it has an instance'
+                                 for name in node.deferred),
+                *filter(None, [node.error])))
+            for node in nodes if node.action != 'unchanged' or node.deferred
+        ] + [_row(flavor.action, 'Flavor', flavor.name, None, ())
+             for flavor in flavors if flavor.action != 'unchanged']
+
+
+def _row(action: str, kind: str, name: str, node: str | None,
+         reasons: abc.Sequence[str]) -> _Row:
+    return str(action), kind, name, node, Reasons(reasons)

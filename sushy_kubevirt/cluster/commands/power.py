@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import argparse
+
 from sushy_kubevirt.cluster import bmcs
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster import power
@@ -21,7 +23,7 @@ class Power(base.ShowOne):
     #: The state alone, for scripts.
     formatter_default = 'value'
 
-    def get_parser(self, prog_name):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """See `cliff.command.Command`."""
         parser = super().get_parser(prog_name)
         parser.add_argument('node', metavar='NODE', help='name of the node')
@@ -32,7 +34,7 @@ class Power(base.ShowOne):
                  '(default: %(default)s)')
         return parser
 
-    def take_action(self, parsed_args):
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Ask the BMC."""
         client, namespace = self.connect(parsed_args)
         node, action = parsed_args.node, parsed_args.action

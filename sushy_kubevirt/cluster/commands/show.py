@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import typing
 
 from sushy_kubevirt.cluster.commands import base
 from sushy_kubevirt.cluster.commands import status
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cluster import show
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 COLUMNS = ('Cluster', 'Node', 'VM', 'BMC', 'Ironic', 'Server',
            'Kubernetes node', 'Problem')
@@ -21,7 +26,7 @@ class Show(base.Lister):
     Ironic is asked if there is a cloud in clouds.yaml.
     """
 
-    def get_parser(self, prog_name):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """See `cliff.command.Command`."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
@@ -31,7 +36,7 @@ class Show(base.Lister):
         base.add_cloud(parser)
         return parser
 
-    def take_action(self, parsed_args):
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Read everything."""
         name, namespace = None, None
         if parsed_args.cluster:
@@ -44,8 +49,9 @@ class Show(base.Lister):
         return COLUMNS, map(dataclasses.astuple, show.rows(
             client, namespace, name, self._enrolled(parsed_args)))
 
-    def _enrolled(self, options):
-        """:returns: list of dicts of Ironic; None if they are not known"""
+    def _enrolled(self,
+                  options: argparse.Namespace) -> list[objects.Json] | None:
+        """:returns: nodes of Ironic; None if they are not known"""
         from sushy_kubevirt.cluster import cloud
         from sushy_kubevirt.cluster.ironic import client
         connection = cloud.connect_if_configured(options.os_cloud)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 
@@ -24,7 +25,7 @@ class Switch(base.Command):
     nor OpenStack is asked.
     """
 
-    def get_parser(self, prog_name):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """See `cliff.command.Command`."""
         parser = super().get_parser(prog_name)
         base.add_file(parser)
@@ -35,7 +36,7 @@ class Switch(base.Command):
                  'that is not of this cluster is not overwritten')
         return parser
 
-    def take_action(self, parsed_args):
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Print or write."""
         cluster = base.read(parsed_args)
         heading = _HEADING + cluster.name
@@ -57,7 +58,7 @@ class Switch(base.Command):
               file=sys.stderr)
 
 
-def _read(path):
+def _read(path: str) -> str | None:
     if not os.path.isfile(path):
         return None
     with open(path) as file:

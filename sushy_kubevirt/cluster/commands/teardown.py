@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+import typing
 
 from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster import apply
@@ -14,6 +16,12 @@ from sushy_kubevirt.cluster import deploy
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cluster import teardown
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster.nova import flavors as nova_flavors
+    from sushy_kubevirt.cluster import plan
+    from sushy_kubevirt.cluster import progress
+    from sushy_kubevirt.kube import objects
+
 
 class Teardown(base.Lister):
     """Delete everything that a cluster has in Nova, Ironic and Kubernetes.
@@ -23,7 +31,7 @@ class Teardown(base.Lister):
 
     nothing = plan_command.NOTHING
 
-    def get_parser(self, prog_name):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """See `cliff.command.Command`."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
@@ -39,49 +47,51 @@ class Teardown(base.Lister):
         base.add_cloud(parser)
         return parser
 
-    def take_action(self, parsed_args):
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Ask, and delete."""
         name, namespace = base.file_or_name(
             parsed_args.cluster, parsed_args.name, parsed_args.namespace)
         client, namespace = self.connect(parsed_args, namespace)
         lines = self.lines()
-        made = teardown.make(client, name, namespace)
-        openstack, enrolled, flavors = None, [], []
+        planned = teardown.make(client, name, namespace)
+        openstack: deploy.Openstack | None = None
+        enrolled: list[objects.Json] = []
+        flavors: list[nova_flavors.Change] = []
+        failed: dict[str, str] = {}
         if not parsed_args.without_openstack:
             openstack, enrolled = _enrolled(
                 parsed_args, api_server.owner(client, namespace, name), lines,
-                made)
+                planned)
             deploy.check_unused(enrolled, parsed_args.force)
             flavors = deploy.flavors_to_delete(openstack)
-        if not made and not enrolled and not flavors:
+        if not planned and not enrolled and not flavors:
             return enrolling.COLUMNS, []
         if not parsed_args.yes:
-            self._confirm(f'{namespace}/{name}', made, enrolled, flavors)
+            self._confirm(f'{namespace}/{name}', planned, len(enrolled),
+                          len(flavors))
         if openstack:
-            failed = {one.name: one.error
-                      for one in deploy.remove(openstack, enrolled)
-                      if one.error}
+            failed = {result.name: result.error
+                      for result in deploy.remove(openstack, enrolled)
+                      if result.error}
             deploy.delete_flavors(openstack, flavors)
-        else:
-            failed = {}
 
-        def before_removal(node):
+        def before_removal(node: str) -> None:
             if node in failed:
                 raise problems.NodeFailed(f'still in Ironic: {failed[node]}')
 
         result = apply.run(
-            client, made, lines.progress,
+            client, planned, lines.progress,
             apply.Limits(gone=parsed_args.timeout), before_removal,
             workers=parsed_args.parallel or api_server.WORKERS)
         result.failed = {**failed, **result.failed}
-        found, self.exit_status = enrolling.rows(result)
-        return enrolling.COLUMNS, found
+        rows, self.exit_status = enrolling.rows(result)
+        return enrolling.COLUMNS, rows
 
-    def _confirm(self, cluster, made, enrolled, flavors):
-        vms = len(made.removed)
+    def _confirm(self, cluster: str, planned: plan.Plan, nodes: int,
+                 flavors: int) -> None:
+        vms = len(planned.removed)
         question = (f'Delete cluster {cluster}: {vms} VMs with their disks, '
-                    f'{len(enrolled)} Ironic nodes, {len(flavors)} flavors? '
-                    '[y/N] ')
+                    f'{nodes} Ironic nodes, {flavors} flavors? [y/N] ')
         if not self.app.stdin.isatty():
             raise problems.NotConfirmed(
                 'There is no terminal to ask for confirmation: give --yes')
@@ -90,9 +100,9 @@ class Teardown(base.Lister):
             raise problems.NotConfirmed('Nothing was deleted')
 
 
-def _enrolled(options, owner, lines, plan):
-    """:returns: `deploy.Openstack`, and list of dicts of the nodes in Ironic
-    """
+def _enrolled(options: argparse.Namespace, owner: str, lines: progress.Lines,
+              plan: plan.Plan) -> tuple[deploy.Openstack, list[objects.Json]]:
+    """:returns: where nodes are enrolled, and those of the cluster"""
     try:
         openstack = enrolling.openstack(options, owner, lines)
         return openstack, deploy.owned(openstack, deploy.deleted_vms(plan))

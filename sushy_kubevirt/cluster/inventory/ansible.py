@@ -9,43 +9,48 @@ from __future__ import annotations
 
 import json
 import re
+import typing
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster.ironic import nodes
+    from sushy_kubevirt.kube import objects
 
 TEXT = 'inventory file of Ansible'
 
 
-def make(wanted, owner):
+def make(declared: list[nodes.Wanted], owner: str) -> str:
     """Make the file.
 
-    :param wanted: list of `nodes.Wanted`
     :param owner: the cluster, an `identity.owner`
-    :returns: text, JSON
+    :returns: JSON
     """
     namespace, cluster, _ = owner.split('/')
-    groups = {_group(cluster): {'hosts': {}}}
+    groups: objects.Json = {_group(cluster): {'hosts': {}}}
     hosts = {}
-    for one in wanted:
-        name = one.node.name
-        hosts[name] = _host(one, namespace)
-        for group in (cluster, f'type_{one.node.type.name}',
-                      f'class_{one.node.ironic.resource_class}'):
+    for wanted in declared:
+        name = wanted.node.name
+        hosts[name] = _host(wanted, namespace)
+        for group in (cluster, f'type_{wanted.node.type.name}',
+                      f'class_{wanted.ironic.resource_class}'):
             groups.setdefault(_group(group), {'hosts': {}})[
                 'hosts'][name] = {}
     return json.dumps({'all': {'hosts': hosts, 'children': groups}},
                       indent=2) + '\n'
 
 
-def _host(wanted, namespace):
-    node, at = wanted.node, wanted.bmc
+def _host(wanted: nodes.Wanted, namespace: str) -> objects.Json:
+    node, bmc = wanted.node, wanted.bmc
     return {
-        'bmc_address': at.address, 'bmc_redfish_port': at.redfish_port,
-        'bmc_ipmi_port': at.ipmi_port, 'bmc_username': at.username,
-        'bmc_secret': at.secret, 'bmc_namespace': namespace,
+        'bmc_address': bmc.address, 'bmc_redfish_port': bmc.redfish_port,
+        'bmc_ipmi_port': bmc.ipmi_port, 'bmc_username': bmc.username,
+        'bmc_secret': bmc.secret, 'bmc_namespace': namespace,
         'ironic_driver': node.type.driver,
-        'macs': {one.network.name: one.mac for one in node.interfaces},
+        'macs': {interface.network.name: interface.mac
+                 for interface in node.interfaces},
         'vm_uid': wanted.vm}
 
 
-def _group(name):
+def _group(name: str) -> str:
     # Ansible warns of other characters in names of groups.
     name = re.sub(r'\W', '_', name, flags=re.ASCII)
     return name if not name[:1].isdigit() else f'_{name}'

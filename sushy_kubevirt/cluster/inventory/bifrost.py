@@ -8,9 +8,13 @@ bifrost-create-vm-nodes writes. Without ``ipv4_address`` a node has DHCP.
 from __future__ import annotations
 
 import json
+import typing
 
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.machine import architecture
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 TEXT = 'BIFROST_INVENTORY_SOURCE of Bifrost; has passwords'
 
@@ -18,27 +22,27 @@ TEXT = 'BIFROST_INVENTORY_SOURCE of Bifrost; has passwords'
 _GROUP = 'baremetal'
 
 
-def make(wanted, owner):
+def make(declared: list[nodes.Wanted], owner: str) -> str:
     """Make the file.
 
-    :param wanted: list of `nodes.Wanted`
     :param owner: the cluster, an `identity.owner`
-    :returns: text, JSON
+    :returns: JSON
     """
-    return json.dumps({one.node.name: _node(one, owner)
-                       for one in wanted}, indent=2) + '\n'
+    return json.dumps({wanted.node.name: _node(wanted, owner)
+                       for wanted in declared}, indent=2) + '\n'
 
 
-def _node(wanted, owner):
+def _node(wanted: nodes.Wanted, owner: str) -> objects.Json:
     node = nodes.creation(wanted, owner, {})
     properties = node['properties']
     sizes = {'ram': properties.get('memory_mb'),
              'cpus': properties.get('cpus'),
              'disk_size': properties.get('local_gb')}
-    made = {
+    host = {
         'name': node['name'], 'uuid': wanted.vm, 'driver': node['driver'],
         'driver_info': node['driver_info'],
-        'nics': [{'mac': one.mac} for one in wanted.node.interfaces],
+        'nics': [{'mac': interface.mac}
+                 for interface in wanted.node.interfaces],
         'properties': {
             'cpu_arch': properties.get('cpu_arch') or architecture.cpu_arch(
                 wanted.node.type.architecture),
@@ -46,9 +50,9 @@ def _node(wanted, owner):
             **{key: str(value) for key, value in sizes.items() if value}},
         'host_groups': [_GROUP]}
     if node['driver'] == 'redfish':
-        made['boot_interface'] = 'redfish-virtual-media'
-    made.update({key: value for key, value in node.items()
+        host['boot_interface'] = 'redfish-virtual-media'
+    host.update({key: value for key, value in node.items()
                  if key in (*nodes.INTERFACES, 'resource_class')})
-    if wanted.node.ironic.traits:
-        made['traits'] = list(wanted.node.ironic.traits)
-    return made
+    if wanted.ironic.traits:
+        host['traits'] = list(wanted.ironic.traits)
+    return host

@@ -18,23 +18,21 @@ TEXT = "IRONIC_HWINFO_FILE of DevStack's Ironic plugin; has passwords"
 _PORTS = {'redfish': ('redfish_port', 443), 'ipmi': ('ipmi_port', 623)}
 
 
-def make(wanted, owner):
+def make(declared: list[nodes.Wanted], owner: str) -> str:
     """Make the file.
 
-    :param wanted: list of `nodes.Wanted`
     :param owner: not used
-    :returns: text
     :raises: `problems.Unsuitable`
     """
-    drivers = {one.node.type.driver for one in wanted}
+    drivers = {wanted.node.type.driver for wanted in declared}
     if len(drivers) > 1:
         raise problems.Unsuitable(
             'DevStack has one driver for all nodes. Give all node types the '
             'same ironic_driver')
-    return ''.join(_line(one) + '\n' for one in wanted)
+    return ''.join(_line(wanted) + '\n' for wanted in declared)
 
 
-def _line(wanted):
+def _line(wanted: nodes.Wanted) -> str:
     node, bmc = wanted.node, wanted.bmc
     attribute, expected = _PORTS[node.type.driver]
     if getattr(bmc, attribute) != expected:
@@ -44,11 +42,12 @@ def _line(wanted):
     if not node.interfaces:
         raise problems.Unsuitable(
             f'{node.name} has no network: DevStack needs a MAC address')
-    words = [bmc.address, ';'.join(one.mac for one in node.interfaces),
+    words = [bmc.address,
+             ';'.join(interface.mac for interface in node.interfaces),
              bmc.username, bmc.password]
     if node.type.driver == 'redfish':
         words.append(nodes.SYSTEM_ID)
-    if any(len(one.split()) != 1 for one in words):
+    if any(len(word.split()) != 1 for word in words):
         raise problems.Unsuitable(
             f'BMC of {node.name}: DevStack separates user and password by '
             'blanks, so that they may not contain any')

@@ -8,42 +8,47 @@ such a file cannot have.
 from __future__ import annotations
 
 import json
+import typing
 
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster.ironic import ports
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+
 TEXT = 'nodes and ports for "openstack baremetal create"; has passwords'
 
 
-def make(wanted, owner):
+def make(declared: list[nodes.Wanted], owner: str) -> str:
     """Make the file.
 
-    :param wanted: list of `nodes.Wanted`
     :param owner: the cluster, an `identity.owner`
-    :returns: text, JSON
+    :returns: JSON
     """
     return json.dumps(
-        {'nodes': [_node(one, owner) for one in wanted]}, indent=2) + '\n'
+        {'nodes': [_node(wanted, owner) for wanted in declared]},
+        indent=2) + '\n'
 
 
-def _node(wanted, owner):
+def _node(wanted: nodes.Wanted, owner: str) -> objects.Json:
     node = nodes.creation(wanted, owner, {})
-    made = [_without(one.body)
-            for one in ports.changes(wanted, None, owner, (), ())]
-    groups = [_without(one.body)
-              for one in ports.group_changes(wanted, None, owner, ())]
+    bodies = [_without(change.body)
+              for change in ports.changes(wanted, None, owner, (), ())]
+    groups = [_without(change.body)
+              for change in ports.group_changes(wanted, None, owner, ())]
     if not groups:
-        return {**node, 'ports': made}
+        return {**node, 'ports': bodies}
     # A port group is of one physical network, see `ports`.
-    first = made[0]['physical_network']
+    first = bodies[0]['physical_network']
     return {**node,
             'portgroups': [{**groups[0], 'ports': [
-                one for one in made if one['physical_network'] == first]}],
-            'ports': [one for one in made
-                      if one['physical_network'] != first]}
+                port for port in bodies if port['physical_network'] == first]}
+            ],
+            'ports': [port for port in bodies
+                      if port['physical_network'] != first]}
 
 
-def _without(body):
+def _without(body: objects.Json) -> objects.Json:
     # The client adds what depends on UUIDs.
     return {key: value for key, value in body.items()
             if key not in ('node_uuid', 'portgroup_uuid')}

@@ -8,40 +8,45 @@ deleted with the host.
 
 from __future__ import annotations
 
+from collections import abc
+import typing
+
 from sushy_kubevirt.cluster import bmcs
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.machine import architecture
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+
 TEXT = 'BareMetalHost objects of Metal3, without their Secrets'
 
 
-def make(wanted, owner):
+def make(declared: list[nodes.Wanted], owner: str) -> str:
     """Make the file.
 
-    :param wanted: list of `nodes.Wanted`
     :param owner: the cluster, an `identity.owner`
-    :returns: text, YAML
+    :returns: YAML
     """
-    return documents(wanted, owner, _host)
+    return documents(declared, owner, _host)
 
 
-def documents(wanted, owner, make_one):
+def documents(declared: list[nodes.Wanted], owner: str,
+              make_object: abc.Callable[[nodes.Wanted, str], objects.Json]
+              ) -> str:
     """Make a file of one object for each node.
 
-    :param wanted: list of `nodes.Wanted`
     :param owner: the cluster, an `identity.owner`
-    :param make_one: function of a `nodes.Wanted` and a namespace that returns
-        the object, a dict
-    :returns: text, YAML
+    :param make_object: function of a node and the namespace
+    :returns: YAML
     """
     import yaml
     namespace = owner.partition('/')[0]
     return yaml.safe_dump_all(
-        [make_one(one, namespace) for one in wanted], sort_keys=False,
-        explicit_start=True)
+        [make_object(wanted, namespace) for wanted in declared],
+        sort_keys=False, explicit_start=True)
 
 
-def secret_name(node):
+def secret_name(node: str) -> str:
     """:returns: name of the Secret with the credentials of a host
 
     :param node: name of the node
@@ -49,11 +54,12 @@ def secret_name(node):
     return node + '-host'
 
 
-def _host(wanted, namespace):
+def _host(wanted: nodes.Wanted, namespace: str) -> objects.Json:
     node = wanted.node
-    spec = {'online': True, 'architecture': architecture.cpu_arch(
-        node.type.architecture)}
-    address = _boot_address(node)
+    spec: objects.Json = {
+        'online': True,
+        'architecture': architecture.cpu_arch(node.type.architecture)}
+    address = _boot_address(wanted)
     if address:
         spec['bootMACAddress'] = address
     if node.type.secure_boot:
@@ -63,27 +69,27 @@ def _host(wanted, namespace):
             'UEFI')
     spec['bmc'] = {'address': _bmc_address(wanted),
                    'credentialsName': secret_name(node.name)}
-    if node.type.driver == 'redfish' and not node.ironic.verify:
+    if node.type.driver == 'redfish' and not wanted.ironic.verify:
         spec['bmc']['disableCertificateVerification'] = True
     return {'apiVersion': 'metal3.io/v1alpha1', 'kind': 'BareMetalHost',
             'metadata': {'name': node.name, 'namespace': namespace},
             'spec': spec}
 
 
-def _boot_address(node):
-    networks = node.ironic.pxe_networks
-    return next((one.mac for one in node.interfaces
-                 if networks is None or one.network.name in networks), None)
+def _boot_address(wanted: nodes.Wanted) -> str | None:
+    networks = wanted.ironic.pxe_networks
+    return next((interface.mac for interface in wanted.node.interfaces
+                 if networks is None or interface.network.name in networks),
+                None)
 
 
-def _bmc_address(wanted):
-    at = wanted.bmc
+def _bmc_address(wanted: nodes.Wanted) -> str:
+    bmc = wanted.bmc
     if wanted.node.type.driver == 'ipmi':
-        return 'ipmi://' + bmcs.host_and_port(
-            at.address, at.ipmi_port, 623)
-    kind = wanted.node.ironic.interfaces.get(
+        return 'ipmi://' + bmcs.host_and_port(bmc.address, bmc.ipmi_port, 623)
+    kind = wanted.ironic.interfaces.get(
         'boot_interface', 'redfish-virtual-media')
     scheme = ('redfish-virtualmedia' if kind == 'redfish-virtual-media'
               else 'redfish')
-    where = bmcs.host_and_port(at.address, at.redfish_port, 443)
-    return f'{scheme}://{where}{nodes.SYSTEM_ID}'
+    server = bmcs.host_and_port(bmc.address, bmc.redfish_port, 443)
+    return f'{scheme}://{server}{nodes.SYSTEM_ID}'

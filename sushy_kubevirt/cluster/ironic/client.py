@@ -9,16 +9,24 @@ a patch.
 
 from __future__ import annotations
 
+from collections import abc
 import json
 import logging
 import threading
 import time
+import typing
 
 import keystoneauth1.exceptions
 import openstack.exceptions
 
 from sushy_kubevirt.cluster.ironic import states
 from sushy_kubevirt.cluster import problems
+
+if typing.TYPE_CHECKING:
+    import openstack.connection
+    import requests
+
+    from sushy_kubevirt.kube import objects
 
 LOG = logging.getLogger(__name__)
 
@@ -32,18 +40,20 @@ _BUSY_INTERVAL = 1
 #: Requests at a time. Ironic's API has one process per CPU by default.
 _CONCURRENCY = 10
 
+_Objects: typing.TypeAlias = list['objects.Json']
+
 
 class Client:
     """Ironic.
 
-    :param connection: an `openstack.connection.Connection`
     :param patience: seconds to try again while a node is locked by another
         operation, Ironic has no free worker, or its API restarts
     :raises: `problems.ServiceError` if the cloud does not admit the user, or
         is not there
     """
 
-    def __init__(self, connection, patience: int = 120) -> None:
+    def __init__(self, connection: openstack.connection.Connection,
+                 patience: float = 120) -> None:
         try:
             self._adapter = connection.baremetal
         except (keystoneauth1.exceptions.ClientException,
@@ -56,62 +66,62 @@ class Client:
         self._turns = threading.BoundedSemaphore(_CONCURRENCY)
         self._has_answered = False
 
-    def list(self, kind, fields, node=None):
+    def list(self, kind: str, fields: abc.Iterable[str],
+             node: str | None = None) -> _Objects:
         """List all objects of a kind, page by page.
 
         :param kind: ``nodes``, ``ports`` or ``portgroups``
         :param fields: names of fields, ``uuid`` among them
         :param node: UUID of the node whose ports or port groups are listed;
             None for those of all
-        :returns: list of dicts
         :raises: `problems.ServiceError`
         """
-        found, marker = [], None
+        listed: _Objects = []
+        marker = None
         while True:
             body = self._request(
                 'GET', f'/{kind}', params={
                     'fields': ','.join(fields),
                     **({'node': node} if node else {}),
                     **({'marker': marker} if marker else {})})
-            found += body[kind]
+            listed += body[kind]
             if not body.get('next') or not body[kind]:
-                return found
+                return listed
             marker = body[kind][-1]['uuid']
 
-    def node(self, uuid, fields):
+    def node(self, uuid: str, fields: abc.Iterable[str]) -> objects.Json:
         """Read a node.
 
-        :returns: dict
         :raises: `problems.ServiceError`
         """
         return self._request('GET', f'/nodes/{uuid}',
                              params={'fields': ','.join(fields)})
 
-    def create(self, kind, body, secrets=()):
+    def create(self, kind: str, body: objects.Json,
+               secrets: abc.Iterable[str] = ()) -> objects.Json:
         """Create an object.
 
         :param secrets: texts to keep out of errors
-        :returns: dict
         :raises: `problems.ServiceError`
         """
         return self._request('POST', f'/{kind}', body, secrets=secrets)
 
-    def change(self, kind, uuid, patch, secrets=(),
-               reset_interfaces: bool = False):
+    def change(self, kind: str, uuid: str, patch: objects.JsonPatch,
+               secrets: abc.Iterable[str] = (),
+               reset_interfaces: bool = False) -> objects.Json:
         """Apply a JSON patch (RFC 6902).
 
-        :param patch: list of dicts
         :param secrets: texts to keep out of errors
         :param reset_interfaces: whether a node gets its new driver's default
             interfaces
-        :returns: dict, the changed object
+        :returns: the changed object
         :raises: `problems.ServiceError`
         """
         return self._request(
             'PATCH', f'/{kind}/{uuid}', patch, secrets=secrets,
             params={'reset_interfaces': True} if reset_interfaces else {})
 
-    def delete(self, kind, uuid):
+    def delete(self, kind: str, uuid: str) -> None:
         """Delete an object. Ports and port groups go with their node.
 
         :raises: `problems.ServiceError`, unless it does not exist
@@ -122,7 +132,7 @@ class Client:
             if error.status != 404:
                 raise
 
-    def set_traits(self, uuid, traits) -> None:
+    def set_traits(self, uuid: str, traits: abc.Iterable[str]) -> None:
         """Replace the traits of a node.
 
         :raises: `problems.ServiceError`
@@ -130,7 +140,7 @@ class Client:
         self._request('PUT', f'/nodes/{uuid}/traits',
                       {'traits': sorted(traits)})
 
-    def provision(self, uuid, verb) -> None:
+    def provision(self, uuid: str, verb: str) -> None:
         """Begin to change the provision state of a node.
 
         :param verb: such as ``manage``
@@ -139,10 +149,10 @@ class Client:
         self._request('PUT', f'/nodes/{uuid}/states/provision',
                       {'target': verb})
 
-    def set_maintenance(self, uuid, reason) -> None:
+    def set_maintenance(self, uuid: str, reason: str | None) -> None:
         """Begin or end maintenance.
 
-        :param reason: text; None to end it
+        :param reason: None to end it
         :raises: `problems.ServiceError`
         """
         if reason is None:
@@ -151,7 +161,9 @@ class Client:
             self._request('PUT', f'/nodes/{uuid}/maintenance',
                           {'reason': reason})
 
-    def _request(self, method, path, body=None, params=None, secrets=()):
+    def _request(self, method: str, path: str, body: object = None,
+                 params: objects.Json | None = None,
+                 secrets: abc.Iterable[str] = ()) -> typing.Any:
         deadline = time.monotonic() + self._patience
         while True:
             response = self._send(method, path, body, params or {}, deadline)
@@ -169,7 +181,9 @@ class Client:
                         response.status_code)
             time.sleep(_BUSY_INTERVAL)
 
-    def _send(self, method, path, body, params, deadline):
+    def _send(self, method: str, path: str, body: object,
+              params: objects.Json,
+              deadline: float) -> requests.Response | None:
         # Returns None if the API does not answer any more and is to be asked
         # again; one that never has is not waited for.
         if body is not None:
@@ -195,7 +209,7 @@ class Client:
         return response
 
 
-def _is_busy(status, reason):
+def _is_busy(status: int, reason: str) -> bool:
     # No free worker or conductor, or a proxy without an API behind it; another
     # operation has the node; or, of an Ironic with SQLite, such as Bifrost's,
     # the database, whose transaction was rolled back.
@@ -203,7 +217,7 @@ def _is_busy(status, reason):
             or status == 500 and states.DATABASE_LOCKED in reason)
 
 
-def _reason(response):
+def _reason(response: requests.Response) -> str:
     # Ironic's fault is a JSON text in a JSON object, or an object; a proxy's
     # or Keystone's error is something else.
     try:

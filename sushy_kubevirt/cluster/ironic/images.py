@@ -3,25 +3,31 @@
 
 from __future__ import annotations
 
+from collections import abc
+import typing
+
 import keystoneauth1.exceptions
 import openstack.exceptions
 
 from sushy_kubevirt.cluster import problems
 
+if typing.TYPE_CHECKING:
+    import openstack.connection
 
-def resolve(connection, names):
+
+def resolve(connection: openstack.connection.Connection,
+            names: abc.Iterable[str]) -> dict[str, str]:
     """Find images by name.
 
-    :param connection: an `openstack.connection.Connection`
-    :param names: set of text, as of `nodes.image_names`
-    :returns: dict of name to UUID
+    :param names: as of `nodes.image_names`
+    :returns: UUIDs by name
     :raises: `problems.ServiceError` if Glance fails, or does not have exactly
         one image of a name
     """
-    found = {}
+    resolved = {}
     for name in sorted(names):
         try:
-            uuids = [one.id for one in connection.image.images(name=name)]
+            uuids = [image.id for image in connection.image.images(name=name)]
         except (keystoneauth1.exceptions.ClientException,
                 openstack.exceptions.SDKException) as error:
             raise problems.ServiceError(
@@ -32,5 +38,5 @@ def resolve(connection, names):
                 f'Glance has {len(uuids) or "no"} images named {name}; '
                 'deploy_kernel and deploy_ramdisk need exactly one, or a UUID '
                 'or URL')
-        found[name] = uuids[0]
-    return found
+        resolved[name] = uuids[0]
+    return resolved

@@ -13,13 +13,19 @@ that the password came from, and nothing derived from the password itself.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import ipaddress
+import typing
 import uuid
 
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.machine import architecture
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import model
+    from sushy_kubevirt.kube import objects
 
 #: Key in ``extra`` of nodes, ports and port groups.
 RECORD = 'sushy_kubevirt'
@@ -48,6 +54,9 @@ _HARMLESS = {'description', 'driver_info', 'extra'}
 _DEPLOY_IMAGES = {'deploy_kernel', 'deploy_ramdisk'}
 
 _PASSWORDS = {'redfish_password', 'ipmi_password'}
+
+#: Where a value of a node is: one to three keys.
+Path: typing.TypeAlias = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,88 +90,90 @@ class Bmc:
 class Wanted:
     """A node to enrol.
 
-    :param node: a `model.Node` with ``ironic``
-    :param bmc: a `Bmc`
+    :param node: one with ``ironic``
     :param vm: UID of its VirtualMachine
     """
 
-    node: object
+    node: model.Node
     bmc: Bmc
     vm: str
+
+    @property
+    def ironic(self) -> model.IronicConfig:
+        """How the node is enrolled."""
+        assert self.node.ironic is not None
+        return self.node.ironic
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
     """What to change in a node.
 
-    :param patch: list of operations (RFC 6902); may contain a password
-    :param traits: set to replace the traits with; None to leave them
+    :param patch: may contain a password
+    :param traits: what to replace the traits with; None to leave them
     :param changed: sorted names of what these change, for users
     :param deferred: sorted names of what is not changed, as the node has an
         instance
     """
 
-    patch: list = dataclasses.field(repr=False)
-    traits: frozenset | None
-    changed: tuple
-    deferred: tuple
+    patch: objects.JsonPatch = dataclasses.field(repr=False)
+    traits: frozenset[str] | None
+    changed: tuple[str, ...]
+    deferred: tuple[str, ...]
 
     def __bool__(self) -> bool:
         return bool(self.patch) or self.traits is not None
 
 
-def is_in_use(existing) -> bool:
-    """Tell whether a node has an instance or is about to.
-
-    :param existing: dict of the node
-    """
+def is_in_use(existing: objects.Json) -> bool:
+    """Tell whether a node of Ironic has an instance or is about to."""
     return (existing['instance_uuid'] is not None
             or existing['provision_state'] not in _FREE)
 
 
-def record_of(existing):
-    """:returns: dict, this package's record in a node; empty if it is not its
-        own
-    """
+def record_of(existing: objects.Json) -> objects.Json:
+    """:returns: this package's record in a node; empty if it is not its own"""
     record = (existing['extra'] or {}).get(RECORD)
     return record if isinstance(record, dict) else {}
 
 
-def find(nodes, owner, wanted):
-    """Find the node of a wanted one: by name, else by the UID of its VM.
+def find(nodes: abc.Sequence[objects.Json], owner: str,
+         declared: abc.Iterable[Wanted]
+         ) -> dict[str, objects.Json | problems.NodeFailed]:
+    """Find the nodes of wanted ones: by name, else by the UID of the VM.
 
-    :param nodes: dicts of all nodes
+    :param nodes: all of Ironic
     :param owner: the cluster, an `identity.owner`
-    :param wanted: iterable of `Wanted`
-    :returns: dict of name to dict of the node, or to a `problems.NodeFailed`
-        if the name belongs to another's node; nodes to create are left out
+    :returns: by name, the node, or the problem that the name belongs to
+        another's node; nodes to create are left out
     """
-    by_name = {one['name']: one for one in nodes}
-    by_vm = {record_of(one)['vm']: one for one in nodes
-             if record_of(one).get('cluster') == owner
-             and 'vm' in record_of(one)}
-    found = {}
-    for one in wanted:
-        name = one.node.name
+    by_name = {node['name']: node for node in nodes}
+    by_vm = {record_of(node)['vm']: node for node in nodes
+             if record_of(node).get('cluster') == owner
+             and 'vm' in record_of(node)}
+    existing: dict[str, objects.Json | problems.NodeFailed] = {}
+    for wanted in declared:
+        name = wanted.node.name
         if node := by_name.get(name):
             if record_of(node).get('cluster') == owner:
-                found[name] = node
+                existing[name] = node
             else:
-                found[name] = problems.NodeFailed(
+                existing[name] = problems.NodeFailed(
                     _foreign(name, node, owner))
-        elif node := by_vm.get(one.vm):
-            found[name] = node
-    return found
+        elif node := by_vm.get(wanted.vm):
+            existing[name] = node
+    return existing
 
 
-def owned(nodes, owner):
-    """:returns: list of the dicts of a cluster's nodes, in order of names"""
-    return sorted((one for one in nodes
-                   if record_of(one).get('cluster') == owner),
-                  key=lambda one: one['name'] or one['uuid'])
+def owned(nodes: abc.Iterable[objects.Json],
+          owner: str) -> list[objects.Json]:
+    """:returns: a cluster's nodes of Ironic, in order of names"""
+    return sorted((node for node in nodes
+                   if record_of(node).get('cluster') == owner),
+                  key=lambda node: node['name'] or node['uuid'])
 
 
-def _foreign(name, node, owner) -> str:
+def _foreign(name: str, node: objects.Json, owner: str) -> str:
     other = record_of(node).get('cluster') or ''
     whose = 'was not enrolled by this command'
     if other:
@@ -175,51 +186,50 @@ def _foreign(name, node, owner) -> str:
             'or delete it, or choose another node_name_prefix')
 
 
-def values(wanted, owner, images):
+def values(wanted: Wanted, owner: str,
+           images: abc.Mapping[str, str]) -> dict[Path, typing.Any]:
     """Say what a node shall be.
 
-    :param wanted: a `Wanted`
     :param owner: the cluster, an `identity.owner`
-    :param images: dict of what ``deploy_kernel`` and ``deploy_ramdisk`` name
-        to what Ironic gets
-    :returns: dict of path, a tuple of text, to value
+    :param images: what Ironic gets by what ``deploy_kernel`` and
+        ``deploy_ramdisk`` name
     """
-    node, ironic = wanted.node, wanted.node.ironic
-    found = {('name',): node.name, ('driver',): node.type.driver,
-             ('resource_class',): ironic.resource_class}
+    node, ironic = wanted.node, wanted.ironic
+    wants: dict[Path, typing.Any] = {
+        ('name',): node.name, ('driver',): node.type.driver,
+        ('resource_class',): ironic.resource_class}
     for key, value in {**ironic.interfaces, **ironic.attributes}.items():
         if key != 'extra':
-            found[key,] = value
+            wants[key,] = value
     if 'conductor_group' in ironic.attributes:
         # Ironic compares and stores it in lower case.
-        found['conductor_group',] = ironic.attributes[
+        wants['conductor_group',] = ironic.attributes[
             'conductor_group'].lower()
-    parts = {'driver_info': _driver_info(node, wanted.bmc, images),
-             'properties': {**_sizes(node), **ironic.properties},
+    parts = {'driver_info': _driver_info(wanted, images),
+             'properties': {**_sizes(wanted), **ironic.properties},
              'extra': ironic.attributes.get('extra', {})}
     for part, content in parts.items():
-        found.update({(part, key): value for key, value in content.items()})
+        wants.update({(part, key): value for key, value in content.items()})
     capabilities = {'boot_mode': node.type.boot_mode}
     if node.type.secure_boot:
         capabilities['secure_boot'] = 'true'
     capabilities.update(
-        _parsed(found.pop(('properties', 'capabilities'), '')))
+        _parsed(wants.pop(('properties', 'capabilities'), '')))
     for key, value in {**capabilities, **ironic.capabilities}.items():
-        found['properties', 'capabilities', key] = _text(value)
-    return found
+        wants['properties', 'capabilities', key] = _text(value)
+    return wants
 
 
-def creation(wanted, owner, images):
+def creation(wanted: Wanted, owner: str,
+             images: abc.Mapping[str, str]) -> objects.Json:
     """Make the body of a request that creates a node.
 
     Traits follow in a request of their own, and the ``owner`` in a change:
     Ironic creates nodes of an administrator of a project for that project
     only, and lets the administrator give them away.
-
-    :returns: dict
     """
     wants = values(wanted, owner, images)
-    body = {'extra': {}, 'properties': {}, 'driver_info': {}}
+    body: objects.Json = {'extra': {}, 'properties': {}, 'driver_info': {}}
     capabilities = {}
     for path, value in wants.items():
         if len(path) == 3:
@@ -235,24 +245,22 @@ def creation(wanted, owner, images):
     return body
 
 
-def difference(existing, wanted, owner, images):
-    """Compare a node with what it shall be.
-
-    :param existing: dict of the node
-    :returns: a `Difference`
-    """
+def difference(existing: objects.Json, wanted: Wanted, owner: str,
+               images: abc.Mapping[str, str]) -> Difference:
+    """Compare a node of Ironic with what it shall be."""
     wants = values(wanted, owner, images)
     record = record_of(existing)
-    managed = {_path(one) for one in record.get('managed', ())}
+    managed = {_path(pointer) for pointer in record.get('managed', ())}
     fresh = record.get('credentials') != wanted.bmc.revision
     changes = {path: value for path, value in wants.items()
                if _differs(existing, path, value, fresh)}
     changes.update({path: None for path in managed - wants.keys()
                     if _value(existing, path) is not None})
-    traits = frozenset(wanted.node.ironic.traits)
+    traits: frozenset[str] | None = frozenset(wanted.ironic.traits)
     if traits == frozenset(existing['traits'] or ()):
         traits = None
-    deferred, revision = set(), wanted.bmc.revision
+    deferred: set[Path] = set()
+    revision: str | None = wanted.bmc.revision
     if is_in_use(existing):
         deferred = {path for path in changes if not _is_harmless(path)}
         if ('driver',) in deferred:
@@ -279,14 +287,17 @@ def difference(existing, wanted, owner, images):
                       tuple(sorted(map(_shown, deferred))))
 
 
-def _record(wanted, owner, paths, revision):
+def _record(wanted: Wanted, owner: str, paths: abc.Iterable[Path],
+            revision: str | None) -> objects.Json:
     return {'cluster': owner, 'vm': wanted.vm, 'credentials': revision,
             'managed': sorted(map(_pointer, paths))}
 
 
-def _driver_info(node, bmc, images):
-    ironic = node.ironic
-    if node.type.driver == 'redfish':
+def _driver_info(wanted: Wanted,
+                 images: abc.Mapping[str, str]) -> objects.Json:
+    ironic, bmc = wanted.ironic, wanted.bmc
+    info: objects.Json
+    if wanted.node.type.driver == 'redfish':
         info = {'redfish_address': _https(bmc.address, bmc.redfish_port),
                 'redfish_system_id': SYSTEM_ID,
                 'redfish_username': bmc.username,
@@ -302,7 +313,7 @@ def _driver_info(node, bmc, images):
     return info
 
 
-def _https(address, port):
+def _https(address: str, port: int | None) -> str:
     try:
         if ipaddress.ip_address(address).version == 6:
             address = f'[{address}]'
@@ -311,51 +322,51 @@ def _https(address, port):
     return f'https://{address}' + (f':{port}' if port != 443 else '')
 
 
-def _sizes(node):
+def _sizes(wanted: Wanted) -> objects.Json:
     # Inspection finds these itself.
-    if node.ironic.inspect:
+    if wanted.ironic.inspect:
         return {}
-    sizes = {'cpu_arch': architecture.cpu_arch(node.type.architecture),
-             'cpus': node.type.vcpus, 'memory_mb': node.type.memory_mb,
-             'local_gb': disk_gb(node.type)}
+    kind = wanted.node.type
+    sizes = {'cpu_arch': architecture.cpu_arch(kind.architecture),
+             'cpus': kind.vcpus, 'memory_mb': kind.memory_mb,
+             'local_gb': disk_gb(kind)}
     return {key: value for key, value in sizes.items() if value}
 
 
-def disk_gb(node_type):
+def disk_gb(node_type: model.NodeType) -> int:
     """Return the size of the first volume, as Ironic and Nova count it.
 
-    :param node_type: a `model.NodeType`
     :returns: whole GiB, at least 1; 0 without a volume of known size
     """
     if not node_type.volumes or not node_type.volumes[0].capacity:
         return 0
-    return max(1, quantity.to_int(node_type.volumes[0].capacity) >> 30)
+    return max(1, (quantity.to_int(node_type.volumes[0].capacity) or 0) >> 30)
 
 
-def image_names(wanted):
+def image_names(declared: abc.Iterable[Wanted]) -> set[str]:
     """List the images that Glance must resolve.
 
-    :param wanted: iterable of `Wanted`
-    :returns: set of text that is neither a URL nor a UUID
+    :returns: what is neither a URL nor a UUID
     """
-    names = {getattr(one.node.ironic, key)
-             for one in wanted for key in _DEPLOY_IMAGES}
+    names = {getattr(wanted.ironic, key)
+             for wanted in declared for key in _DEPLOY_IMAGES}
     return {name for name in names
             if name and '://' not in name and not _is_uuid(name)}
 
 
-def _is_uuid(text):
+def _is_uuid(text: str) -> bool:
     try:
         return str(uuid.UUID(text)) == text.lower()
     except ValueError:
         return False
 
 
-def _is_harmless(path) -> bool:
+def _is_harmless(path: Path) -> bool:
     return path[0] in _HARMLESS and path[-1] not in _DEPLOY_IMAGES
 
 
-def _differs(existing, path, value, fresh):
+def _differs(existing: objects.Json, path: Path, value: object,
+             fresh: bool) -> bool:
     current = _value(existing, path)
     if path[-1] in _PASSWORDS and path[0] == 'driver_info':
         return fresh or not current
@@ -365,7 +376,7 @@ def _differs(existing, path, value, fresh):
     return current != value
 
 
-def _value(existing, path):
+def _value(existing: objects.Json, path: Path) -> typing.Any:
     value = existing.get(path[0])
     if len(path) > 1:
         value = (value or {}).get(path[1])
@@ -374,8 +385,10 @@ def _value(existing, path):
     return value
 
 
-def _patch(existing, changes):
-    patch, capabilities = [], None
+def _patch(existing: objects.Json,
+           changes: abc.Mapping[Path, typing.Any]) -> objects.JsonPatch:
+    patch: objects.JsonPatch = []
+    capabilities = None
     for path, value in changes.items():
         if len(path) == 3:
             if capabilities is None:
@@ -399,34 +412,34 @@ def _patch(existing, changes):
     return patch
 
 
-def _parsed(capabilities):
+def _parsed(capabilities: str | None) -> dict[str, str]:
     # Text "boot_mode:uefi,secure_boot:true", as Ironic keeps them.
-    pairs = (one.partition(':') for one in (capabilities or '').split(',')
-             if one.strip())
+    pairs = (pair.partition(':') for pair in (capabilities or '').split(',')
+             if pair.strip())
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _joined(capabilities):
+def _joined(capabilities: abc.Mapping[str, object]) -> str:
     return ','.join(f'{key}:{value}'
                     for key, value in sorted(capabilities.items()))
 
 
-def _text(value):
+def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _pointer(path):
+def _pointer(path: Path) -> str:
     # A JSON pointer (RFC 6901).
-    return ''.join('/' + one.replace('~', '~0').replace('/', '~1')
-                   for one in path)
+    return ''.join('/' + key.replace('~', '~0').replace('/', '~1')
+                   for key in path)
 
 
-def _path(pointer):
-    return tuple(one.replace('~1', '/').replace('~0', '~')
-                 for one in pointer.split('/')[1:])
+def _path(pointer: str) -> Path:
+    return tuple(key.replace('~1', '/').replace('~0', '~')
+                 for key in pointer.split('/')[1:])
 
 
-def _shown(path):
+def _shown(path: Path) -> str:
     # A capability is not said to be in "properties", nor a BMC's key to be in
     # "driver_info": users know these keys.
     return path[-1] if len(path) > 1 else path[0]

@@ -8,9 +8,15 @@ one of the file.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
+import typing
 
 from sushy_kubevirt.cluster.ironic import nodes
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import model
+    from sushy_kubevirt.kube import objects
 
 PORT_FIELDS = ('uuid', 'address', 'node_uuid', 'physical_network',
                'local_link_connection', 'pxe_enabled', 'portgroup_uuid',
@@ -29,56 +35,56 @@ class Change:
 
     :param verb: ``create``, ``change`` or ``delete``
     :param kind: ``ports`` or ``portgroups``
-    :param body: body of a creation, or JSON patch
+    :param body: of what is created
+    :param patch: of what is changed
     :param uuid: of the object to change or delete
     :param label: MAC address or name, for users
     """
 
     verb: str
     kind: str
-    body: object = None
-    uuid: str | None = None
+    body: objects.Json = dataclasses.field(default_factory=dict)
+    patch: objects.JsonPatch = dataclasses.field(default_factory=list)
+    uuid: str = ''
     label: str = ''
 
     @property
-    def needs_maintenance(self):
+    def needs_maintenance(self) -> bool:
         """Whether Ironic refuses it for an available node."""
-        return self.kind == 'ports' and self.verb == 'change' and any(
-            one['path'] in _CONNECTIVITY for one in self.body)
+        return self.kind == 'ports' and any(
+            operation['path'] in _CONNECTIVITY for operation in self.patch)
 
 
-def switch_name(network):
+def switch_name(network: model.Network) -> str:
     """Return the name of the switch of a network: ``switch_info`` of ports,
     and a section of networking-generic-switch.
-
-    :param network: a `model.Network`
     """
     return network.switch_info or network.name
 
 
-def group_name(wanted) -> str:
-    """:returns: text, the name of the port group of a node"""
+def group_name(wanted: nodes.Wanted) -> str:
+    """:returns: the name of the port group of a node"""
     return f'{wanted.node.name}-group'
 
 
-def group_changes(wanted, node_uuid, owner, existing):
+def group_changes(wanted: nodes.Wanted, node_uuid: str | None, owner: str,
+                  existing: abc.Iterable[objects.Json]) -> list[Change]:
     """Compare the port group of a node with what it shall be.
 
     It has the ports of the first interface's physical network.
 
-    :param wanted: a `nodes.Wanted`
-    :param node_uuid: UUID of the Ironic node
+    :param node_uuid: UUID of the Ironic node; None if it does not exist
     :param owner: the cluster, an `identity.owner`
-    :param existing: iterable of dicts, the node's port groups
-    :returns: list of `Change`
+    :param existing: the node's port groups
     """
-    declared = wanted.node.ironic.port_group
+    declared = wanted.ironic.port_group
     if not declared or not wanted.node.interfaces:
         return []
     name = group_name(wanted)
-    body = {'name': name, 'address': wanted.node.interfaces[0].mac,
-            **{key: declared[key] for key in ('mode', 'properties')
-               if key in declared}}
+    body: objects.Json = {
+        'name': name, 'address': wanted.node.interfaces[0].mac,
+        **{key: declared[key] for key in ('mode', 'properties')
+           if key in declared}}
     for group in existing:
         if group['name'] == name:
             return _change('portgroups', group, body, owner, name)
@@ -87,39 +93,43 @@ def group_changes(wanted, node_uuid, owner, existing):
                    label=name)]
 
 
-def changes(wanted, node_uuid, owner, existing, groups):
+def changes(wanted: nodes.Wanted, node_uuid: str | None, owner: str,
+            existing: abc.Iterable[objects.Json],
+            groups: abc.Collection[objects.Json]) -> list[Change]:
     """Compare the ports of a node with what they shall be.
 
-    :param existing: iterable of dicts, the node's ports
-    :param groups: iterable of dicts, the node's port groups, after
-        `group_changes`
-    :returns: list of `Change`, in the order to make them
+    :param existing: the node's ports
+    :param groups: the node's port groups, after `group_changes`
+    :returns: in the order to make them
     """
-    declared = wanted.node.ironic.port_group
-    group = next((one['uuid'] for one in groups
-                  if declared and one['name'] == group_name(wanted)), None)
-    by_address = {one['address'].lower(): one for one in existing}
-    made = []
+    declared = wanted.ironic.port_group
+    wanted_group = next((
+        group['uuid'] for group in groups
+        if declared and group['name'] == group_name(wanted)), None)
+    by_address = {port['address'].lower(): port for port in existing}
+    present: list[Change] = []
     for interface in wanted.node.interfaces:
         address = interface.mac.lower()
-        body = _body(wanted, interface, group)
+        body = _body(wanted, interface, wanted_group)
         if port := by_address.pop(address, None):
-            made += _change('ports', port, body, owner, address)
+            present += _change('ports', port, body, owner, address)
         else:
-            made.append(Change(
+            present.append(Change(
                 'create', 'ports', {**body, 'address': address,
                                     'node_uuid': node_uuid, **_mark(owner)},
                 label=address))
     stale = [Change('delete', 'ports', uuid=port['uuid'], label=address)
              for address, port in by_address.items() if _is_ours(port, owner)]
     stale_groups = [
-        Change('delete', 'portgroups', uuid=one['uuid'], label=one['name'])
-        for one in groups if _is_ours(one, owner) and one['uuid'] != group]
-    return stale + made + stale_groups
+        Change('delete', 'portgroups', uuid=group['uuid'], label=group['name'])
+        for group in groups
+        if _is_ours(group, owner) and group['uuid'] != wanted_group]
+    return stale + present + stale_groups
 
 
-def _body(wanted, interface, group):
-    ironic, network = wanted.node.ironic, interface.network
+def _body(wanted: nodes.Wanted, interface: model.Interface,
+          group: str | None) -> objects.Json:
+    ironic, network = wanted.ironic, interface.network
     # Ironic: a port group is of one physical network; and a patch has to
     # change it first, as only its first operation is looked at for that
     # (api.controllers.v1.utils.is_path_updated, Ironic 39).
@@ -134,19 +144,20 @@ def _body(wanted, interface, group):
                             or network.name in ironic.pxe_networks)}
 
 
-def _mark(owner):
+def _mark(owner: str) -> objects.Json:
     return {'extra': {nodes.RECORD: {'cluster': owner}}}
 
 
-def _is_ours(existing, owner):
+def _is_ours(existing: objects.Json, owner: str) -> bool:
     return nodes.record_of(existing).get('cluster') == owner
 
 
-def _change(kind, existing, body, owner, label):
+def _change(kind: str, existing: objects.Json, body: objects.Json,
+            owner: str, label: str) -> list[Change]:
     patch = [{'op': 'add', 'path': f'/{key}', 'value': value}
              for key, value in body.items() if existing[key] != value]
     if not _is_ours(existing, owner):
         patch.append({'op': 'add', 'path': f'/extra/{nodes.RECORD}',
                       'value': {'cluster': owner}})
-    return [Change('change', kind, patch, existing['uuid'], label)
-            ] if patch else []
+    return [Change('change', kind, patch=patch, uuid=existing['uuid'],
+                   label=label)] if patch else []

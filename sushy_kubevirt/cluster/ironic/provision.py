@@ -8,13 +8,19 @@ be the last one: the next run finds the node by its name and continues.
 
 from __future__ import annotations
 
+from collections import abc
 from concurrent import futures
 import dataclasses
+import typing
 
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster.ironic import ports
 from sushy_kubevirt.cluster.ironic import states
 from sushy_kubevirt.cluster import problems
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster.ironic import client
+    from sushy_kubevirt.kube import objects
 
 #: Reason of the maintenance in which ports of an available node are changed,
 #: and nodes deleted, as Nova takes none in maintenance. A run that finds it
@@ -39,6 +45,20 @@ _FAILED = {'inspect failed', 'clean failed', 'adopt failed'}
 #: States after which ``manage`` tries again.
 _UNMANAGED = {'enroll', *_FAILED}
 
+_ItemT = typing.TypeVar('_ItemT')
+_ResultT = typing.TypeVar('_ResultT')
+
+
+class Report(typing.Protocol):
+    """Is told of the steps of nodes, in several threads."""
+
+    def __call__(self, name: str, step: str, text: str = '', /) -> object:
+        """Take a step of a node, such as ``manage``."""
+
+
+def silent(name: str, step: str, text: str = '') -> None:
+    """Report nothing."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Result:
@@ -48,17 +68,16 @@ class Result:
     :param action: ``create``, ``change``, ``wait`` (Ironic is at work),
         ``manage``, ``inspect``, ``provide``, ``delete``, ``unchanged`` or
         ``failed``
-    :param changed: tuple of names of what changes
-    :param deferred: tuple of names of what would change if the node had no
-        instance
+    :param changed: names of what changes
+    :param deferred: names of what would change if the node had no instance
     :param state: provision state; None if there is no node
-    :param error: text; None without
+    :param error: None without
     """
 
     name: str
     action: str
-    changed: tuple = ()
-    deferred: tuple = ()
+    changed: tuple[str, ...] = ()
+    deferred: tuple[str, ...] = ()
     state: str | None = None
     error: str | None = None
 
@@ -66,20 +85,18 @@ class Result:
 class Enrolment:
     """The nodes of a cluster, compared with those of Ironic.
 
-    :param client: a `client.Client`
     :param owner: the cluster, an `identity.owner`
-    :param wanted: iterable of `nodes.Wanted`
-    :param images: dict of `images.resolve`
-    :param report: function of name of the node, step (such as ``manage``) and
-        text, called from threads
+    :param images: those of `images.resolve`
     :param timeout: seconds for each of Ironic's operations
     :param parallel: nodes that are worked on at the same time
     :raises: `problems.ServiceError`
     """
 
-    def __init__(self, client, owner, wanted, images=None,
-                 report=lambda name, step, text='': None, timeout: int = 1800,
-                 parallel=PARALLEL) -> None:
+    def __init__(self, client: client.Client, owner: str,
+                 wanted: abc.Iterable[nodes.Wanted],
+                 images: abc.Mapping[str, str] | None = None,
+                 report: Report = silent, timeout: float = 1800,
+                 parallel: int = PARALLEL) -> None:
         self._client = client
         self._owner = owner
         self._wanted = tuple(wanted)
@@ -88,39 +105,41 @@ class Enrolment:
         self._timeout = timeout
         self._parallel = parallel
         existing = client.list('nodes', nodes.FIELDS)
-        self._found = nodes.find(existing, owner, self._wanted)
-        kept = {one['uuid'] for one in self._found.values()
-                if isinstance(one, dict)}
-        #: Dicts of the cluster's nodes that the file does not have any more.
-        self.surplus = [one for one in nodes.owned(existing, owner)
-                        if one['uuid'] not in kept]
-        self._ports, self._groups = {}, {}
+        self._existing = nodes.find(existing, owner, self._wanted)
+        kept = {node['uuid'] for node in self._existing.values()
+                if isinstance(node, dict)}
+        #: Nodes of the cluster that the file does not have any more.
+        self.surplus = [node for node in nodes.owned(existing, owner)
+                        if node['uuid'] not in kept]
+        #: Ports and port groups by UUID of the node.
+        self._ports: dict[str, list[objects.Json]] = {}
+        self._groups: dict[str, list[objects.Json]] = {}
         if kept:
             _by_node(self._ports, client.list('ports', ports.PORT_FIELDS))
             _by_node(self._groups,
                      client.list('portgroups', ports.GROUP_FIELDS))
 
-    def plan(self):
+    def plan(self) -> list[Result]:
         """Say what `apply` does. No request is made.
 
-        :returns: list of `Result`, in the order of the nodes
+        :returns: in the order of the nodes
         """
-        return [self._planned(one) for one in self._wanted]
+        return [self._planned(wanted) for wanted in self._wanted]
 
-    def apply(self):
+    def apply(self) -> list[Result]:
         """Enrol, change and provide. Failures of nodes are in the results.
 
-        :returns: list of `Result`, in the order of the nodes
+        :returns: in the order of the nodes
         """
-        results = {one.name: one for one in self.plan()}
-        todo = [one for one in self._wanted
-                if results[one.node.name].action not in (
+        results = {result.name: result for result in self.plan()}
+        todo = [wanted for wanted in self._wanted
+                if results[wanted.node.name].action not in (
                     'unchanged', 'failed')]
         if todo:
             with states.Watcher(self._client, self._timeout) as watcher:
                 for result in run(
-                        lambda one: self._applied(
-                            one, results[one.node.name], watcher), todo,
+                        lambda wanted: self._applied(
+                            wanted, results[wanted.node.name], watcher), todo,
                         self._parallel):
                     results[result.name] = result
         for result in results.values():
@@ -128,9 +147,9 @@ class Enrolment:
                 self._report(result.name, 'failed', result.error)
         return list(results.values())
 
-    def _planned(self, wanted):
+    def _planned(self, wanted: nodes.Wanted) -> Result:
         name = wanted.node.name
-        node = self._found.get(name)
+        node = self._existing.get(name)
         if node is None:
             return Result(name, 'create')
         if isinstance(node, problems.NodeFailed):
@@ -156,10 +175,11 @@ class Enrolment:
                 state, wanted, _is_inspected(wanted, node)) or 'unchanged'
         return Result(name, action, tuple(changed), deferred, state)
 
-    def _applied(self, wanted, planned, watcher):
-        node = self._found.get(wanted.node.name)
+    def _applied(self, wanted: nodes.Wanted, planned: Result,
+                 watcher: states.Watcher) -> Result:
+        node = self._existing.get(wanted.node.name)
         try:
-            if node is None:
+            if not isinstance(node, dict):
                 node = self._create(wanted)
             elif node['provision_state'] in states.BUSY:
                 self._report(wanted.node.name, 'wait', node['provision_state'])
@@ -180,20 +200,21 @@ class Enrolment:
         self._report(wanted.node.name, state)
         return dataclasses.replace(planned, state=state)
 
-    def _create(self, wanted):
+    def _create(self, wanted: nodes.Wanted) -> objects.Json:
         self._report(wanted.node.name, 'create')
         return self._client.create(
             'nodes', nodes.creation(wanted, self._owner, self._images),
             self._secrets(wanted))
 
-    def _recover(self, wanted, node, watcher):
+    def _recover(self, wanted: nodes.Wanted, node: objects.Json,
+                 watcher: states.Watcher) -> objects.Json:
         # Manage a node whose last operation failed, before it is changed.
         self._report(wanted.node.name, 'manage', node['provision_state'])
         self._client.provision(node['uuid'], 'manage')
         watcher.settled(node['uuid'])
         return self._client.node(node['uuid'], nodes.FIELDS)
 
-    def _change(self, wanted, node) -> None:
+    def _change(self, wanted: nodes.Wanted, node: objects.Json) -> None:
         # Make a node, its port group and its ports what they shall be.
         try:
             self._change_node(wanted, node)
@@ -203,22 +224,22 @@ class Enrolment:
             if node['maintenance_reason'] == MAINTENANCE:
                 self._client.set_maintenance(node['uuid'], None)
 
-    def _change_ports(self, wanted, node) -> None:
+    def _change_ports(self, wanted: nodes.Wanted, node: objects.Json) -> None:
         name, uuid = wanted.node.name, node['uuid']
         groups = self._groups.setdefault(uuid, [])
         for change in self._group_changes(wanted, node):
-            made = self._make(name, change)
-            if change.verb == 'create':
-                groups.append(made)
+            group = self._make(name, change)
+            if group is not None and change.verb == 'create':
+                groups.append(group)
         changes = self._port_changes(wanted, node)
         if (node['provision_state'] == 'available' and not node['maintenance']
-                and any(one.needs_maintenance for one in changes)):
+                and any(change.needs_maintenance for change in changes)):
             self._client.set_maintenance(uuid, MAINTENANCE)
             node['maintenance_reason'] = MAINTENANCE
         for change in changes:
             self._make(name, change)
 
-    def _change_node(self, wanted, node) -> None:
+    def _change_node(self, wanted: nodes.Wanted, node: objects.Json) -> None:
         difference = self._difference(wanted, node)
         if difference and difference.changed:
             self._report(wanted.node.name, 'change',
@@ -230,15 +251,17 @@ class Enrolment:
         if difference.traits is not None:
             self._client.set_traits(node['uuid'], difference.traits)
 
-    def _make(self, name, change):
+    def _make(self, name: str, change: ports.Change) -> objects.Json | None:
         self._report(name, f'{change.verb} {change.kind[:-1]}', change.label)
         if change.verb == 'create':
             return self._client.create(change.kind, change.body)
         if change.verb == 'change':
-            return self._client.change(change.kind, change.uuid, change.body)
-        return self._client.delete(change.kind, change.uuid)
+            return self._client.change(change.kind, change.uuid, change.patch)
+        self._client.delete(change.kind, change.uuid)
+        return None
 
-    def _provide(self, wanted, node, inspected, watcher):
+    def _provide(self, wanted: nodes.Wanted, node: objects.Json,
+                 inspected: bool, watcher: states.Watcher) -> str:
         # Go from a settled state to the wanted one; return it.
         uuid, state = node['uuid'], node['provision_state']
         if node['maintenance'] and node['fault'] == 'clean failure':
@@ -264,7 +287,7 @@ class Enrolment:
                 self._change_inspected(wanted, uuid)
         return state
 
-    def _change_inspected(self, wanted, uuid) -> None:
+    def _change_inspected(self, wanted: nodes.Wanted, uuid: str) -> None:
         # Inspection writes into properties and ports, too: it sets
         # ``pxe_enabled`` by what the node has booted from.
         for known, kind, fields in (
@@ -273,44 +296,50 @@ class Enrolment:
             known[uuid] = self._client.list(kind, fields, uuid)
         self._change(wanted, self._client.node(uuid, nodes.FIELDS))
 
-    def _difference(self, wanted, node):
+    def _difference(self, wanted: nodes.Wanted,
+                    node: objects.Json) -> nodes.Difference:
         return nodes.difference(node, wanted, self._owner, self._images)
 
-    def _interface_changes(self, wanted, node):
+    def _interface_changes(self, wanted: nodes.Wanted,
+                           node: objects.Json) -> list[ports.Change]:
         return (self._group_changes(wanted, node)
                 + self._port_changes(wanted, node))
 
-    def _group_changes(self, wanted, node):
+    def _group_changes(self, wanted: nodes.Wanted,
+                       node: objects.Json) -> list[ports.Change]:
         return ports.group_changes(wanted, node['uuid'], self._owner,
                                    self._groups.get(node['uuid'], ()))
 
-    def _port_changes(self, wanted, node):
+    def _port_changes(self, wanted: nodes.Wanted,
+                      node: objects.Json) -> list[ports.Change]:
         return ports.changes(wanted, node['uuid'], self._owner,
                              self._ports.get(node['uuid'], ()),
                              self._groups.get(node['uuid'], ()))
 
     @staticmethod
-    def _secrets(wanted):
+    def _secrets(wanted: nodes.Wanted) -> tuple[str]:
         return (wanted.bmc.password,)
 
 
-def run(function, items, parallel=PARALLEL):
+def run(function: abc.Callable[[_ItemT], _ResultT],
+        items: abc.Iterable[_ItemT],
+        parallel: int = PARALLEL) -> abc.Iterator[_ResultT]:
     """Call a function for each item, in parallel.
 
     :param parallel: calls at the same time
-    :returns: iterator of what it returns, as it does
+    :returns: what it returns, as it does
     """
     pool = futures.ThreadPoolExecutor(parallel)
     try:
-        for done in futures.as_completed(
-                [pool.submit(function, one) for one in items]):
-            yield done.result()
+        for future in futures.as_completed(
+                [pool.submit(function, item) for item in items]):
+            yield future.result()
     finally:
         # After an interruption, what waits for Ironic ends with its watcher.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _advice(wanted, reason) -> str:
+def _advice(wanted: nodes.Wanted, reason: str) -> str:
     # What to do about reasons that Ironic has from libraries.
     if 'CERTIFICATE_VERIFY_FAILED' in reason:
         return (". Ironic's conductors do not trust the BMC's certificate. "
@@ -324,27 +353,28 @@ def _advice(wanted, reason) -> str:
     return ''
 
 
-def _by_node(found, objects) -> None:
-    for one in objects:
-        found.setdefault(one['node_uuid'], []).append(one)
+def _by_node(by_node: dict[str, list[objects.Json]],
+             interfaces: abc.Iterable[objects.Json]) -> None:
+    for interface in interfaces:
+        by_node.setdefault(interface['node_uuid'], []).append(interface)
 
 
-def _is_inspected(wanted, node):
+def _is_inspected(wanted: nodes.Wanted, node: objects.Json) -> bool:
     # A VM that was made anew is inspected again.
-    return (not wanted.node.ironic.inspect
+    return (not wanted.ironic.inspect
             or bool(node['inspection_finished_at'])
             and nodes.record_of(node).get('vm') == wanted.vm)
 
 
-def _next_verb(state, wanted, inspected):
+def _next_verb(state: str, wanted: nodes.Wanted,
+               inspected: bool) -> str | None:
     # The verb that leads from a settled state towards the wanted one.
     if state in _UNMANAGED:
         return 'manage'
     if state == 'manageable':
         if not inspected:
             return 'inspect'
-        return 'provide' if wanted.node.ironic.provide else None
-    if state == 'available' and not (
-            inspected and wanted.node.ironic.provide):
+        return 'provide' if wanted.ironic.provide else None
+    if state == 'available' and not (inspected and wanted.ironic.provide):
         return 'manage'
     return None

@@ -7,10 +7,15 @@ nodes cost one request at a time.
 
 from __future__ import annotations
 
+from collections import abc
 import threading
 import time
+import typing
 
 from sushy_kubevirt.cluster import problems
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 _FIELDS = ('uuid', 'provision_state', 'last_error')
 
@@ -29,40 +34,47 @@ _INTERVAL = 1
 _FAILURES = 5
 
 
+class Lister(typing.Protocol):
+    """Lists objects of Ironic; see `client.Client.list`."""
+
+    def list(self, kind: str, fields: abc.Iterable[str], /
+             ) -> abc.Sequence[objects.Json]:
+        """List all objects of a kind."""
+
+
 class Watcher:
     """Context in which provision states are observed.
 
-    :param client: a `client.Client`
     :param timeout: seconds that a node may stay in states of `BUSY`
     """
 
-    def __init__(self, client, timeout: int = 1800) -> None:
+    def __init__(self, client: Lister, timeout: float = 1800) -> None:
         self._client = client
         self._timeout = timeout
         self._changed = threading.Condition()
         self._over = threading.Event()
         self._waiting = 0
         self._begun = float('-inf')
-        self._states = {}
-        self._error = None
+        self._states: dict[str, objects.Json] = {}
+        self._error: problems.ServiceError | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self):
+    def __enter__(self) -> Watcher:
         self._thread.start()
         return self
 
-    def __exit__(self, *unused) -> None:
+    def __exit__(self, *unused: object) -> None:
         self._over.set()
         with self._changed:
             self._changed.notify_all()
         self._thread.join()
 
-    def settled(self, uuid):
+    def settled(self, uuid: str) -> objects.Json:
         """Wait until a node is not in a state of `BUSY`.
 
         :param uuid: of the node
-        :returns: dict of ``provision_state`` and ``last_error``, not older
-            than this call
+        :returns: its ``provision_state`` and ``last_error``, not older than
+            this call
         :raises: `problems.NodeFailed` at the end of the time or the context,
             or if the node is deleted; `problems.ServiceError`
         """
@@ -100,9 +112,11 @@ class Watcher:
                     lambda: self._waiting or self._over.is_set())
             if self._over.is_set():
                 return
-            begun, error = time.monotonic(), None
+            begun = time.monotonic()
+            error: problems.ServiceError | None = None
+            nodes: abc.Sequence[objects.Json] = ()
             try:
-                found = self._client.list('nodes', _FIELDS)
+                nodes = self._client.list('nodes', _FIELDS)
                 failures = 0
             except problems.ServiceError as refusal:
                 failures += 1
@@ -111,7 +125,7 @@ class Watcher:
                 with self._changed:
                     self._begun, self._error = begun, error
                     if not error:
-                        self._states = {one['uuid']: one for one in found}
+                        self._states = {node['uuid']: node for node in nodes}
                     self._changed.notify_all()
             self._over.wait(
                 max(_INTERVAL, 2 * (time.monotonic() - begun)))

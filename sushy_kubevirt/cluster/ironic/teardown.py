@@ -3,52 +3,56 @@
 
 from __future__ import annotations
 
+import typing
+
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster.ironic import provision
 from sushy_kubevirt.cluster.ironic import states
 from sushy_kubevirt.cluster import problems
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster.ironic import client
+    from sushy_kubevirt.kube import objects
 
-def owned(client, owner):
+
+def owned(client: client.Client, owner: str) -> list[objects.Json]:
     """List the nodes of a cluster.
 
-    :param client: a `client.Client`
     :param owner: the cluster, an `identity.owner`
-    :returns: list of dicts
     :raises: `problems.ServiceError`
     """
     return nodes.owned(client.list('nodes', nodes.FIELDS), owner)
 
 
-def remove(client, existing, force: bool = False,
-           report=lambda name, step, text='': None, timeout: int = 1800,
-           parallel=provision.PARALLEL):
+def remove(client: client.Client, existing: list[objects.Json],
+           force: bool = False, report: provision.Report = provision.silent,
+           timeout: float = 1800, parallel: int = provision.PARALLEL
+           ) -> list[provision.Result]:
     """Delete nodes.
 
     With ``force``, nodes with an instance are undeployed by Ironic. Nova's
     servers remain, without a node, until their owners delete them.
 
-    :param client: a `client.Client`
-    :param existing: list of dicts, as of `owned`
+    :param existing: as of `owned`
     :param force: whether to delete nodes with an instance
-    :param report: as in `provision.Enrolment`
     :param timeout: seconds for each of Ironic's operations
     :param parallel: nodes that are worked on at the same time
-    :returns: list of `provision.Result`
     :raises: `problems.NodesInUse` before anything is changed
     """
-    in_use = [_name(one) for one in existing if nodes.is_in_use(one)]
+    in_use = [_name(node) for node in existing if nodes.is_in_use(node)]
     if in_use and not force:
         raise problems.NodesInUse(in_use)
     if not existing:
         return []
     with states.Watcher(client, timeout) as watcher:
         return sorted(provision.run(
-            lambda one: _removed(client, one, force, report, watcher),
-            existing, parallel), key=lambda one: one.name)
+            lambda node: _removed(client, node, force, report, watcher),
+            existing, parallel), key=lambda result: result.name)
 
 
-def _removed(client, node, force, report, watcher):
+def _removed(client: client.Client, node: objects.Json, force: bool,
+             report: provision.Report,
+             watcher: states.Watcher) -> provision.Result:
     name, state = _name(node), node['provision_state']
     try:
         if nodes.is_in_use(node):
@@ -64,7 +68,8 @@ def _removed(client, node, force, report, watcher):
     return provision.Result(name, 'delete')
 
 
-def _undeploy(client, node, report, watcher) -> None:
+def _undeploy(client: client.Client, node: objects.Json,
+              report: provision.Report, watcher: states.Watcher) -> None:
     report(_name(node), 'undeploy', node['instance_uuid'] or '')
     try:
         client.provision(node['uuid'], 'deleted')
@@ -74,7 +79,7 @@ def _undeploy(client, node, report, watcher) -> None:
         report(_name(node), 'undeploy', str(error))
 
 
-def _delete(client, node, force):
+def _delete(client: client.Client, node: objects.Json, force: bool) -> None:
     # Between the list and now, Nova may have taken the node.
     client.set_maintenance(node['uuid'], provision.MAINTENANCE)
     now = client.node(node['uuid'], ('uuid', 'instance_uuid'))
@@ -84,5 +89,5 @@ def _delete(client, node, force):
     client.delete('nodes', node['uuid'])
 
 
-def _name(node):
+def _name(node: objects.Json) -> str:
     return node['name'] or node['uuid']

@@ -7,14 +7,24 @@ are neither changed nor deleted; one that is as declared is used.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import re
+import typing
 
 import keystoneauth1.exceptions
 import openstack.exceptions
 
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster import problems
+
+if typing.TYPE_CHECKING:
+    from openstack.compute.v2 import _proxy
+    from openstack.compute.v2 import flavor
+    import openstack.connection
+
+    from sushy_kubevirt.cluster import model
+    from sushy_kubevirt.kube import objects
 
 #: Resources of flavors that bare metal does not have one by one.
 _ZEROED = ('VCPU', 'MEMORY_MB', 'DISK_GB')
@@ -27,92 +37,103 @@ class Change:
     :param name: of the flavor
     :param action: ``create``, ``change`` (extra specs), ``replace`` (size),
         ``delete`` or ``unchanged``
-    :param body: dict of ``ram``, ``vcpus``, ``disk`` and ``description``; None
-        to delete it
-    :param specs: dict, its extra specs
-    :param existing: the flavor of openstacksdk; None to create it
+    :param body: ``ram``, ``vcpus``, ``disk`` and ``description``; empty to
+        delete it
+    :param specs: its extra specs
+    :param existing: Nova's flavor; None to create it
     """
 
     name: str
     action: str
-    body: dict | None = None
-    specs: dict = dataclasses.field(default_factory=dict)
-    existing: object = dataclasses.field(default=None, compare=False)
+    body: objects.Json = dataclasses.field(default_factory=dict)
+    specs: dict[str, str] = dataclasses.field(default_factory=dict)
+    existing: flavor.Flavor | None = dataclasses.field(
+        default=None, compare=False)
+
+    @property
+    def live(self) -> flavor.Flavor:
+        """Nova's flavor, which exists."""
+        assert self.existing is not None
+        return self.existing
 
 
-def custom_name(resource_class):
+class InstanceSize(typing.NamedTuple):
+    """What an instance type gives to a VM; memory in MiB."""
+
+    vcpus: int | None
+    memory_mb: int | None
+
+
+def custom_name(resource_class: str) -> str:
     """Return the name in Placement of a node's resource class.
 
     Source: os_resource_classes.normalize_name, which Nova uses.
-
-    :param resource_class: text of Ironic
     """
     return 'CUSTOM_' + re.sub('[^0-9A-Za-z]+', '_', resource_class).upper()
 
 
-def description(owner) -> str:
-    """:returns: text, the description of the flavors of a cluster"""
+def description(owner: str) -> str:
+    """:returns: the description of the flavors of a cluster"""
     return f'Nodes of the sushy-kubevirt cluster {owner}'
 
 
-def extra_specs(flavor):
-    """Say what extra specs a flavor has.
-
-    :param flavor: a `model.Flavor`
-    :returns: dict of text
-    """
-    return {f'resources:{custom_name(flavor.resource_class)}': '1',
-            **{f'resources:{name}': '0' for name in _ZEROED},
-            **{f'trait:{one}': 'required' for one in flavor.required_traits},
-            **{f'trait:{one}': 'forbidden' for one in flavor.forbidden_traits},
-            **{key: str(value) for key, value in flavor.custom_specs.items()}}
+def extra_specs(declared: model.Flavor) -> dict[str, str]:
+    """Say what extra specs a flavor has."""
+    return {
+        f'resources:{custom_name(declared.resource_class)}': '1',
+        **{f'resources:{name}': '0' for name in _ZEROED},
+        **{f'trait:{trait}': 'required' for trait in declared.required_traits},
+        **{f'trait:{trait}': 'forbidden'
+           for trait in declared.forbidden_traits},
+        **{key: str(value) for key, value in declared.custom_specs.items()}}
 
 
-def size(flavor, sizes):
+def size(declared: model.Flavor,
+         sizes: abc.Mapping[str, InstanceSize]) -> dict[str, int]:
     """Say what size a flavor shows. Placement ignores it, but Nova compares
     it with what images require.
 
-    :param flavor: a `model.Flavor`
-    :param sizes: dict of name of an instance type to (vCPUs, MiB), for node
-        types that have one
-    :returns: dict of ``vcpus``, ``ram`` (MiB) and ``disk`` (GiB)
+    :param sizes: by name of the instance type, for node types that have one
+    :returns: ``vcpus``, ``ram`` (MiB) and ``disk`` (GiB)
     """
-    kind = flavor.type
+    kind = declared.type
     vcpus, memory = kind.vcpus, kind.memory_mb
     if kind.instancetype:
-        given = sizes.get(kind.instancetype['name'], (None, None))
-        vcpus, memory = vcpus or given[0], memory or given[1]
+        given = sizes.get(kind.instancetype['name'], InstanceSize(None, None))
+        vcpus, memory = vcpus or given.vcpus, memory or given.memory_mb
     return {'vcpus': vcpus or 1, 'ram': memory or 1,
             'disk': nodes.disk_gb(kind)}
 
 
-def compare(connection, owner, flavors, sizes=None):
+def compare(connection: openstack.connection.Connection, owner: str,
+            flavors: abc.Iterable[model.Flavor],
+            sizes: abc.Mapping[str, InstanceSize] | None = None
+            ) -> list[Change]:
     """Compare flavors with those of Nova.
 
-    :param connection: an `openstack.connection.Connection`
     :param owner: the cluster, an `identity.owner`
-    :param flavors: iterable of `model.Flavor`; empty to delete them all
+    :param flavors: none to delete them all
     :param sizes: see `size`
-    :returns: list of `Change`
     :raises: `problems.ServiceError`, also if the name of a flavor is taken by
         a different one that is not of this cluster
     """
     with _errors('list flavors'):
-        existing = {one.name: one for one in connection.compute.flavors(
+        existing = {live.name: live for live in connection.compute.flavors(
             details=True, is_public='None')}
-    found = [_change(flavor, owner, existing.get(flavor.name), sizes or {})
-             for flavor in flavors]
-    names = {one.name for one in found}
-    return found + [
-        Change(name, 'delete', existing=one)
-        for name, one in sorted(existing.items())
-        if name not in names and one.description == description(owner)]
+    changes = [
+        _change(declared, owner, existing.get(declared.name), sizes or {})
+        for declared in flavors]
+    names = {change.name for change in changes}
+    return changes + [
+        Change(name, 'delete', existing=live)
+        for name, live in sorted(existing.items())
+        if name not in names and live.description == description(owner)]
 
 
-def apply(connection, changes) -> None:
+def apply(connection: openstack.connection.Connection,
+          changes: abc.Iterable[Change]) -> None:
     """Make the changes.
 
-    :param changes: list of `Change`
     :raises: `problems.ServiceError`
     """
     compute = connection.compute
@@ -120,50 +141,54 @@ def apply(connection, changes) -> None:
         with _errors(f'{change.action} flavor {change.name}'):
             if change.action in ('replace', 'delete'):
                 # Servers keep a copy of theirs.
-                compute.delete_flavor(change.existing)
+                compute.delete_flavor(change.live)
             if change.action in ('create', 'replace'):
-                made = compute.create_flavor(name=change.name, **change.body)
-                compute.create_flavor_extra_specs(made, change.specs)
+                created = compute.create_flavor(
+                    name=change.name, **change.body)
+                compute.create_flavor_extra_specs(created, change.specs)
             elif change.action == 'change':
-                _change_specs(compute, change)
+                _change_specs(compute, change.live, change.specs)
 
 
-def _change(flavor, owner, existing, sizes):
-    shown, specs = size(flavor, sizes), extra_specs(flavor)
+def _change(declared: model.Flavor, owner: str,
+            existing: flavor.Flavor | None,
+            sizes: abc.Mapping[str, InstanceSize]) -> Change:
+    shown, specs = size(declared, sizes), extra_specs(declared)
     body = {**shown, 'description': description(owner)}
     if existing is None:
-        return Change(flavor.name, 'create', body, specs)
+        return Change(declared.name, 'create', body, specs)
     same_size = shown == {key: getattr(existing, key) for key in shown}
     same_specs = specs == (existing.extra_specs or {})
     if same_size and same_specs:
         action = 'unchanged'
     elif existing.description != description(owner):
         raise problems.ServiceError(
-            f'Nova has another flavor {flavor.name}, which is not of this '
+            f'Nova has another flavor {declared.name}, which is not of this '
             'cluster. Choose another name in nova_flavors, or delete it')
     else:
         action = 'change' if same_size else 'replace'
-    return Change(flavor.name, action, body, specs, existing)
+    return Change(declared.name, action, body, specs, existing)
 
 
-def _change_specs(compute, change) -> None:
-    current = change.existing.extra_specs or {}
-    for key in sorted(current.keys() - change.specs.keys()):
-        compute.delete_flavor_extra_specs_property(change.existing, key)
-    changed = {key: value for key, value in change.specs.items()
+def _change_specs(compute: _proxy.Proxy, existing: flavor.Flavor,
+                  specs: dict[str, str]) -> None:
+    current = existing.extra_specs or {}
+    for key in sorted(current.keys() - specs.keys()):
+        compute.delete_flavor_extra_specs_property(existing, key)
+    changed = {key: value for key, value in specs.items()
                if current.get(key) != value}
     if changed:
-        compute.create_flavor_extra_specs(change.existing, changed)
+        compute.create_flavor_extra_specs(existing, changed)
 
 
 class _errors:
     # A context that names the request of which openstacksdk's error is.
 
-    def __init__(self, what) -> None:
+    def __init__(self, what: str) -> None:
         self._what = what
 
-    def __enter__(self):
-        return self
+    def __enter__(self) -> None:
+        pass
 
     def __exit__(self, kind: object, error: BaseException | None,
                  trace: object) -> None:

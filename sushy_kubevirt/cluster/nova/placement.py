@@ -9,7 +9,9 @@ valid host was found".
 
 from __future__ import annotations
 
+from collections import abc
 import time
+import typing
 
 import keystoneauth1.exceptions
 import openstack.exceptions
@@ -17,38 +19,53 @@ import openstack.exceptions
 from sushy_kubevirt.cluster.nova import flavors
 from sushy_kubevirt.cluster import problems
 
+if typing.TYPE_CHECKING:
+    import openstack.connection
+
+    from sushy_kubevirt.kube import objects
+
 #: Version of Placement's API in which ``required`` came (Rocky).
 _MICROVERSION = '1.18'
 
 _INTERVAL = 2
 
 
-def wait(connection, nodes, timeout: int = 600, report=lambda missing: None):
+class _Demand(typing.NamedTuple):
+    """What a server requires of a node."""
+
+    resource_class: str
+    traits: frozenset[str]
+
+
+def wait(connection: openstack.connection.Connection,
+         nodes: abc.Iterable[objects.Json], timeout: float = 600,
+         report: abc.Callable[[list[str]], object] = lambda missing: None
+         ) -> None:
     """Wait until Placement has the resource providers of nodes.
 
-    :param connection: an `openstack.connection.Connection`
-    :param nodes: iterable of dicts of Ironic with ``uuid``, ``name``,
-        ``resource_class`` and ``traits``, which are available and have no
-        instance
+    :param nodes: of Ironic, with ``uuid``, ``name``, ``resource_class`` and
+        ``traits``, which are available and have no instance
     :param timeout: seconds
     :param report: function of the sorted names of the nodes that are missing,
         called whenever these change
     :raises: `problems.ServiceError` at the end of the time
     """
     deadline = time.monotonic() + timeout
-    missing = {}
+    missing: dict[_Demand, dict[str, str]] = {}     # names by UUID
     for node in nodes:
-        key = node['resource_class'], frozenset(node['traits'] or ())
-        missing.setdefault(key, {})[node['uuid']] = node['name']
+        demand = _Demand(node['resource_class'],
+                         frozenset(node['traits'] or ()))
+        missing.setdefault(demand, {})[node['uuid']] = node['name']
     reported = None
     while True:
-        for key, names in list(missing.items()):
-            offered = _offered(connection, *key)
-            missing[key] = {uuid: name for uuid, name in names.items()
-                            if uuid not in offered}
-        missing = {key: names for key, names in missing.items() if names}
-        names = sorted(name for one in missing.values()
-                       for name in one.values())
+        for demand, by_uuid in list(missing.items()):
+            offered = _offered(connection, demand)
+            missing[demand] = {uuid: name for uuid, name in by_uuid.items()
+                               if uuid not in offered}
+        missing = {demand: by_uuid
+                   for demand, by_uuid in missing.items() if by_uuid}
+        names = sorted(name for by_uuid in missing.values()
+                       for name in by_uuid.values())
         if not names:
             return
         if names != reported:
@@ -64,11 +81,12 @@ def wait(connection, nodes, timeout: int = 600, report=lambda missing: None):
         time.sleep(min(_INTERVAL, max(0, deadline - time.monotonic())))
 
 
-def _offered(connection, resource_class, traits):
+def _offered(connection: openstack.connection.Connection,
+             demand: _Demand) -> set[str]:
     # UUIDs of the providers that have one of a resource class left.
-    query = {'resources': f'{flavors.custom_name(resource_class)}:1'}
-    if traits:
-        query['required'] = ','.join(sorted(traits))
+    query = {'resources': f'{flavors.custom_name(demand.resource_class)}:1'}
+    if demand.traits:
+        query['required'] = ','.join(sorted(demand.traits))
     try:
         response = connection.placement.get(
             '/resource_providers', params=query, microversion=_MICROVERSION,
@@ -85,4 +103,5 @@ def _offered(connection, resource_class, traits):
             'Placement refuses to list resource providers: '
             f'{response.text[:200]} (HTTP {response.status_code})',
             response.status_code)
-    return {one['uuid'] for one in response.json()['resource_providers']}
+    return {provider['uuid']
+            for provider in response.json()['resource_providers']}

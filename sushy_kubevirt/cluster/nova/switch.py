@@ -8,11 +8,16 @@ networking-generic-switch's documentation, "Switch configuration" (10.2).
 
 from __future__ import annotations
 
+from collections import abc
 import re
+import typing
 
 from sushy_kubevirt.cluster.ironic import ports
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cluster import wording
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.cluster import model
 
 #: Options of a device that logs commands and has no switch. It ignores all
 #: but the first; devices of netmiko must have them.
@@ -30,13 +35,8 @@ _KEY = re.compile(r'[A-Za-z_][A-Za-z0-9_]*')
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f\[\],]')
 
 
-def refused(key, value):
-    """Tell why an option of a switch is not permitted.
-
-    :param key: text
-    :param value: text
-    :returns: text; None if it is
-    """
+def refused(key: str, value: str) -> str | None:
+    """Tell why an option of a switch is not permitted; None if it is."""
     if key in _SECRETS:
         return ('cluster files have no secrets; let the switch accept a key, '
                 'by "key_file" and "use_keys"')
@@ -47,22 +47,21 @@ def refused(key, value):
     return None
 
 
-def configuration(networks):
+def configuration(networks: abc.Iterable[model.Network]) -> str:
     """Write the sections for Neutron's configuration.
 
-    :param networks: iterable of `model.Network`
-    :returns: text, an INI file
+    :returns: an INI file
     :raises: `problems.Unsuitable`
     """
-    by_switch = {}
+    by_switch: dict[str, list[model.Network]] = {}
     for network in networks:
         by_switch.setdefault(ports.switch_name(network), []).append(network)
-    return '\n'.join(_section(name, found)
-                     for name, found in sorted(by_switch.items()))
+    return '\n'.join(_section(name, connected)
+                     for name, connected in sorted(by_switch.items()))
 
 
-def _section(name, networks):
-    options = {}
+def _section(name: str, networks: list[model.Network]) -> str:
+    options: dict[str, str] = {}
     for network in networks:
         for text in name, network.name:
             if _UNSAFE.search(text):
@@ -80,9 +79,10 @@ def _section(name, networks):
         options = {**_FAKE, **options}
     lines = [f'[genericswitch:{name}]',
              *(f'{key} = {value}' for key, value in options.items())]
-    addresses = {one.switch_id.lower() for one in networks} - {_NO_MAC}
+    addresses = {network.switch_id.lower()
+                 for network in networks} - {_NO_MAC}
     if len(addresses) == 1:
         # A switch is looked for by its MAC address first, then by name.
         lines.append(f'ngs_mac_address = {addresses.pop()}')
-    physical = ','.join(sorted(one.name for one in networks))
+    physical = ','.join(sorted(network.name for network in networks))
     return '\n'.join([*lines, f'ngs_physical_networks = {physical}', ''])

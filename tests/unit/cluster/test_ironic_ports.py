@@ -38,14 +38,14 @@ class PortsTestCase(base.BaseTestCase):
     def test_changed(self):
         change, = compare(declared.wanted(pxe_networks=()), [self.port])
         self.assertEqual([{'op': 'add', 'path': '/pxe_enabled',
-                           'value': False}], change.body)
+                           'value': False}], change.patch)
         self.assertTrue(change.needs_maintenance)
 
     def test_found_by_inspection(self):
         change, = compare(declared.wanted(), [{
             **self.port, 'address': MAC.upper(), 'extra': {}}])
         self.assertEqual(['/extra/sushy_kubevirt'],
-                         [one['path'] for one in change.body])
+                         [one['path'] for one in change.patch])
         self.assertFalse(change.needs_maintenance)
 
     def test_left_networks(self):
@@ -81,7 +81,7 @@ class GroupsTestCase(base.BaseTestCase):
         other = declared.wanted(port_group={**LACP, 'mode': 'balance-rr'})
         change, = self.groups(other, [group])
         self.assertEqual([{'op': 'add', 'path': '/mode',
-                           'value': 'balance-rr'}], change.body)
+                           'value': 'balance-rr'}], change.patch)
         # Ports leave a group before it is deleted.
         without = compare(
             declared.wanted(networks=('net1', 'net2'), pxe_networks=('net2',)),
@@ -89,7 +89,7 @@ class GroupsTestCase(base.BaseTestCase):
         self.assertEqual(['change', 'delete'],
                          [one.verb for one in without])
         self.assertEqual([{'op': 'add', 'path': '/portgroup_uuid',
-                           'value': None}], without[0].body[:1])
+                           'value': None}], without[0].patch[:1])
 
     def test_switch_name(self):
         self.assertEqual('leaf1', ports.switch_name(

@@ -103,7 +103,8 @@ class FlavorsTestCase(openstack_case.OpenStackTestCase):
     def test_size_of_instance_types(self):
         flavor = dataclasses.replace(FLAVOR, type=model.NodeType(
             'type1', instancetype={'name': 'u1.small', 'kind': 'x'}))
-        self.apply(declare=[flavor], sizes={'u1.small': (4, 2048)})
+        self.apply(declare=[flavor], sizes={
+            'u1.small': flavors.InstanceSize(4, 2048)})
         body = self.writes()[0][2]['flavor']
         self.assertEqual((4, 2048, 0),
                          (body['vcpus'], body['ram'], body['disk']))
