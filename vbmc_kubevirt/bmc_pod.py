@@ -54,7 +54,7 @@ class Service(typing.Protocol):
         """Return why it is not ready, a sentence; '' if it is."""
         ...
 
-    def metrics(self) -> list[prometheus.Metric]:
+    def metrics(self) -> abc.Iterable[prometheus.Metric]:
         """Return the protocol's metrics."""
         ...
 
