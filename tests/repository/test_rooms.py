@@ -45,8 +45,9 @@ ALLOWED = {
         'sushy_kubevirt.kube', 'sushy_kubevirt.operator',
         'sushy_kubevirt.cluster', 'cliff'},
     'sushy_kubevirt.pod': {
-        'sushy_kubevirt.kube', 'sushy_kubevirt.bmc.shares',
-        'sushy_kubevirt.redfish', 'flask', 'httptools', 'uvicorn'},
+        'sushy_kubevirt.kube', 'sushy_kubevirt.machine.cluster',
+        'sushy_kubevirt.bmc.shares', 'sushy_kubevirt.redfish', 'flask',
+        'httptools', 'uvicorn'},
     # The operator shares the probes and metrics of the pods, names the Secret
     # in which a BMC keeps its state, and writes its options.
     'sushy_kubevirt.operator': {
