@@ -388,7 +388,7 @@ def _membership_steps(bmc: spec.Bmc, seen: observed_state.ObservedState,
             or desired_state.keeps_entry(bmc, seen.bmc_state)):
         return []
     text = entry.entry(bmc, placed.slot.number, auth.version,
-                       seen.served_tls and seen.served_tls.version,
+                       seen.served_tls.version if seen.served_tls else None,
                        defaults.proxy, defaults.denied)
     if placed.digest == entry.digest(text) and (
             placed.policy, placed.vm) == (bmc.network_policy, entry.vm(bmc)):

@@ -207,7 +207,7 @@ class Reconciler:
             digits=not naming.begins_with_digit(
                 naming.vm_service(bmc)) or await self._has_digits(),
             route_problem=cache.route_problem(bmc.namespace),
-            placed=self._shards.placement(bmc))
+            placed=self._shards.placement_of(bmc))
         if bmc.deleting or not observed_state.needs_authority(bmc):
             return assemble(authority=None)
         try:
@@ -249,14 +249,12 @@ class Reconciler:
 
         :returns: the remaining steps, and whether some were removed
         """
-        upgrades = [step for step in steps
-                    if isinstance(step, plan.Apply) and step.upgrade]
-        if not upgrades:
+        if not any(map(_is_upgrade, steps)):
             self._upgrade_slots.withdraw(key)
             return steps, False
         if not self._upgrade_slots.acquire(key):
-            return [step for step in steps if step not in upgrades], True
-        return [rollout.annotated(step) if step in upgrades else step
+            return [step for step in steps if not _is_upgrade(step)], True
+        return [rollout.annotated(step) if _is_upgrade(step) else step
                 for step in steps], False
 
     async def _report_rejection(self, bmc: spec.Bmc,
@@ -313,6 +311,10 @@ class Reconciler:
         except errors.MachineError as e:
             # Events are informational only.
             LOG.info('Event not written: %s', e)
+
+
+def _is_upgrade(step: plan.Step) -> typing.TypeGuard[plan.Apply]:
+    return isinstance(step, plan.Apply) and step.upgrade
 
 
 def _read(body: objects.VirtualMachineBMC) -> spec.Bmc:

@@ -28,7 +28,7 @@ def is_stopped(deployment: objects.Json | None) -> bool:
         and not deployments.is_ready(deployment))
 
 
-def annotated(step: plan.Step) -> plan.Step:
+def annotated(step: plan.Change) -> plan.Change:
     """Annotate the Deployment that an upgrade stops."""
     if (not isinstance(step, (plan.Apply, plan.Replace))
             or step.body['kind'] != 'Deployment'):

@@ -10,21 +10,59 @@ from __future__ import annotations
 
 import hashlib
 import json
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import deployments
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import spec
 
-def entry(bmc, slot, auth, tls, proxy=None, denied=config_map.Denied()):
+
+class Place(typing.NamedTuple):
+    """The BMC that has a slot.
+
+    :param uid: of the BMC
+    :param slot: its number
+    """
+
+    uid: str
+    slot: int
+
+
+class Recorded(typing.NamedTuple):
+    """What an entry needs rights for.
+
+    :param secrets: their names
+    :param redfish: whether it has Redfish
+    :param display: whether clients can see the VM's display
+    """
+
+    secrets: frozenset[str]
+    redfish: bool
+    display: bool
+
+
+class Report(typing.NamedTuple):
+    """What a pod reports of a BMC.
+
+    :param digest: of the entry
+    :param problem: '' for none
+    """
+
+    digest: str
+    problem: str
+
+
+def entry(bmc: spec.Bmc, slot: int, auth: str, tls: str | None,
+          proxy: config_map.Proxy | None = None,
+          denied: config_map.Denied = config_map.Denied()) -> str:
     """Make an entry.
 
-    :param bmc: a `spec.Bmc`
     :param slot: number of its slot
     :param auth: resourceVersion of the Secret with user name and password
     :param tls: the same of that with the certificate; None without one
-    :param proxy: `config_map.Proxy`, or None
-    :param denied: `config_map.Denied`
-    :returns: text
     """
     redfish = None
     if bmc.redfish.enabled:
@@ -41,78 +79,77 @@ def entry(bmc, slot, auth, tls, proxy=None, denied=config_map.Denied()):
         'auth': {'secret': deployments.auth_secret(bmc), 'version': auth}})
 
 
-def reservation(uid, slot):
+def reservation(uid: str, slot: int) -> str:
     """:returns: text of an entry that only records a slot"""
     return _text({'uid': uid, 'slot': slot})
 
 
-def digest(text):
+def digest(text: str) -> str:
     """:returns: digest of an entry, which the pod reports when it serves it"""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def place(text):
+def place(text: str) -> Place | None:
     """Read whose an entry is.
 
     :param text: an entry; users may have written it
-    :returns: (uid, slot); None if it has none
+    :returns: None if it has no place
     """
-    found = _object(text)
-    uid, slot = found.get('uid'), found.get('slot')
+    content = _object(text)
+    uid, slot = content.get('uid'), content.get('slot')
     if isinstance(uid, str) and type(slot) is int and slot >= 0:
-        return uid, slot
+        return Place(uid, slot)
     return None
 
 
-def recorded(text):
+def recorded(text: str) -> Recorded:
     """Read what an entry needs rights for.
 
     :param text: an entry; users may have written it
-    :returns: (set of the names of Secrets, whether it has Redfish, whether
-        clients can see the VM's display)
     """
-    found = _object(text)
-    redfish = found.get('redfish')
+    content = _object(text)
+    redfish = content.get('redfish')
     tls = redfish.get('tls') if isinstance(redfish, dict) else None
-    named = [part.get('secret') for part in (found.get('auth'), tls)
+    named = [part.get('secret') for part in (content.get('auth'), tls)
              if isinstance(part, dict)]
-    options = found.get('options')
+    options = content.get('options')
     page = not isinstance(options, dict) or options.get(
         config_map.WEB_PAGE, True)
-    return ({one for one in named if isinstance(one, str)}, bool(redfish),
-            bool(redfish and page))
+    return Recorded(
+        frozenset(name for name in named if isinstance(name, str)),
+        bool(redfish), bool(redfish and page))
 
 
-def report(text):
+def report(text: str) -> Report:
     """Read what a pod reports of a BMC.
 
     :param text: value in the ConfigMap that the pod writes
-    :returns: (digest of the entry, problem or '')
     """
-    found = _object(text)
-    return str(found.get('digest', '')), str(found.get('problem') or '')
+    content = _object(text)
+    return Report(str(content.get('digest', '')),
+                  str(content.get('problem') or ''))
 
 
-def vm(bmc):
+def vm(bmc: spec.Bmc) -> str:
     """:returns: name of the VM whose rights are in a Role of the shard; '' if
         they are in a Role of the BMC, as the VM is in another namespace
     """
     return bmc.vm.name if bmc.vm.namespace == bmc.namespace else ''
 
 
-def secrets(bmc):
-    """:returns: set of the names of the Secrets that the pod reads"""
-    return {deployments.auth_secret(bmc)} | set(
-        filter(None, [deployments.tls_secret(bmc)]))
+def secrets(bmc: spec.Bmc) -> frozenset[str]:
+    """:returns: names of the Secrets that the pod reads"""
+    return frozenset(filter(None, (
+        deployments.auth_secret(bmc), deployments.tls_secret(bmc))))
 
 
-def _object(text):
+def _object(text: str) -> objects.Json:
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
-def _text(value):
+def _text(value: objects.Json) -> str:
     return json.dumps(value, sort_keys=True, separators=(',', ':'))

@@ -11,7 +11,10 @@ namespace, the BMC has a Role there; see `rbac`.
 from __future__ import annotations
 
 import collections
+from collections import abc
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import deployments
@@ -20,6 +23,10 @@ from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import rbac
 from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.pod import options_file
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator.shared import shard_state
+    from sushy_kubevirt.operator import spec
 
 #: Name of the container.
 CONTAINER = 'bmc'
@@ -44,17 +51,18 @@ KINDS = (bmc_resources.DEPLOYMENT, bmc_resources.BINDING, bmc_resources.ROLE,
          bmc_resources.CONFIG_MAP)
 
 
-def served(name):
+def served(name: str) -> str:
     """:returns: name of the ConfigMap in which the pod reports"""
     return name + '-served'
 
 
-def config(name):
+def config(name: str) -> str:
     """:returns: name of the ConfigMap that the pod mounts"""
     return name + '-config'
 
 
-def metadata(namespace, shard, name=None):
+def metadata(namespace: str, shard: int,
+             name: str | None = None) -> objects.ObjectMeta:
     """Make the metadata of an object.
 
     :param shard: number of the shard
@@ -64,14 +72,14 @@ def metadata(namespace, shard, name=None):
             'labels': naming.shared_labels(shard)}
 
 
-def account(namespace, shard):
+def account(namespace: str, shard: int) -> objects.Json:
     """Make the ServiceAccount."""
     return {'apiVersion': 'v1', 'kind': 'ServiceAccount',
             'metadata': metadata(namespace, shard),
             'automountServiceAccountToken': False}
 
 
-def access(name):
+def access(name: str) -> tuple[str, ...]:
     """List the names of the Roles and RoleBindings that a shard may have.
 
     :param name: that of most of its objects
@@ -80,17 +88,18 @@ def access(name):
         -(-placement.SLOTS // _SLOTS_PER_ROLE)))
 
 
-def roles(namespace, shard, members, uploads):
+def roles(namespace: str, shard: int,
+          members: abc.Iterable[shard_state.Member],
+          uploads: bool) -> list[objects.Json]:
     """Make the Roles, in the BMCs' namespace.
 
     :param members: iterable of `shard_state.Member`
     :param uploads: whether BMCs can upload images
-    :returns: list of dicts
     """
     name, *names = access(naming.shared(shard))
-    parts = collections.defaultdict(list)
-    for one in members:
-        parts[one.slot // _SLOTS_PER_ROLE].append(one)
+    parts: dict[int, list[shard_state.Member]] = collections.defaultdict(list)
+    for member in members:
+        parts[member.slot // _SLOTS_PER_ROLE].append(member)
     rules = {name: [
         rbac.rule('', ['configmaps'], ['list', 'watch'], [name]),
         rbac.rule('', ['configmaps'], ['get', 'patch'], [served(name)]),
@@ -101,24 +110,31 @@ def roles(namespace, shard, members, uploads):
     for number, part in sorted(parts.items()):
         rules[names[number]] = _rules(part, uploads)
     return [{'apiVersion': rbac.RBAC + '/v1', 'kind': 'Role',
-             'metadata': metadata(namespace, shard, one), 'rules': each}
-            for one, each in rules.items() if each]
+             'metadata': metadata(namespace, shard, role_name),
+             'rules': role_rules}
+            for role_name, role_rules in rules.items() if role_rules]
 
 
-def _rules(members, uploads):
-    secrets = sorted(frozenset().union(*(one.secrets for one in members)))
-    vms = sorted({one.vm for one in members if one.vm})
+def _rules(members: abc.Collection[shard_state.Member],
+           uploads: bool) -> list[objects.Json]:
+    secrets = sorted({secret for member in members
+                      for secret in member.secrets})
+    vms = sorted({member.vm for member in members if member.vm})
     # Without names, a rule would be about all objects.
     rules = [rbac.rule('', ['secrets'], ['get'], secrets)] if secrets else []
     if vms:
-        rules += rbac.rules_for(vms, *(sorted({
-            one.vm for one in members if one.vm and getattr(one, what)})
-            for what in ('redfish', 'display')), uploads)
+        rules += rbac.rules_for(
+            vms,
+            sorted({member.vm for member in members
+                    if member.vm and member.redfish}),
+            sorted({member.vm for member in members
+                    if member.vm and member.display}), uploads)
     return rules
 
 
-def granted(role, plural=bmc_resources.VM.plural):
-    """:returns: set of the names of objects in one of `roles`
+def granted(role: objects.Json | None,
+            plural: str = bmc_resources.VM.plural) -> set[str]:
+    """:returns: names of objects in one of `roles`
 
     :param plural: of their resource
     """
@@ -127,22 +143,24 @@ def granted(role, plural=bmc_resources.VM.plural):
             for name in rule.get('resourceNames', ())}
 
 
-def binding(role):
+def binding(role: objects.Json) -> objects.Json:
     """Make the RoleBinding of one of `roles`."""
-    name, namespace = role['metadata']['name'], role['metadata']['namespace']
+    metadata = role['metadata']
+    shard = int(metadata['labels'][naming.SHARED])
     return {'apiVersion': rbac.RBAC + '/v1', 'kind': 'RoleBinding',
-            'metadata': role['metadata'],
-            'roleRef': {'apiGroup': rbac.RBAC, 'kind': 'Role', 'name': name},
+            'metadata': metadata,
+            'roleRef': {'apiGroup': rbac.RBAC, 'kind': 'Role',
+                        'name': metadata['name']},
             'subjects': [{'kind': 'ServiceAccount',
-                          'name': naming.shared(naming.shard_number(name)),
-                          'namespace': namespace}]}
+                          'name': naming.shared(shard),
+                          'namespace': metadata['namespace']}]}
 
 
-def policy(namespace, shard, members):
+def policy(namespace: str, shard: int,
+           members: abc.Mapping[int, spec.NetworkPolicy]) -> objects.Json:
     """Make the NetworkPolicy of a shard whose BMCs have one.
 
-    :param members: dict of a slot's number and the `spec.NetworkPolicy` of
-        its BMC
+    :param members: those of the BMCs, by the numbers of their slots
     """
     rules = []
     for slot, wanted in sorted(members.items()):
@@ -158,36 +176,37 @@ def policy(namespace, shard, members):
             'policyTypes': ['Ingress'], 'ingress': rules}}
 
 
-def config_maps(namespace, shard, defaults):
+def config_maps(namespace: str, shard: int,
+                defaults: deployments.Defaults) -> list[objects.Json]:
     """Make the ConfigMaps whose content is the operator's, or empty.
 
-    :param defaults: `deployments.Defaults`
-    :returns: list: that in which the pod reports, and that of `config`
+    :returns: that in which the pod reports, and that of `config`
     """
     name = naming.shared(shard)
-    made = [{'apiVersion': 'v1', 'kind': 'ConfigMap',
-             'metadata': metadata(namespace, shard, served(name))}]
+    bodies: list[objects.Json] = [{
+        'apiVersion': 'v1', 'kind': 'ConfigMap',
+        'metadata': metadata(namespace, shard, served(name))}]
     data = _files(defaults)
     if data:
-        made.append({
+        bodies.append({
             'apiVersion': 'v1', 'kind': 'ConfigMap',
             'metadata': metadata(namespace, shard, config(name)),
             'data': data})
-    return made
+    return bodies
 
 
-def _files(defaults):
-    """:returns: dict, the files that the pod reads again when they change"""
+def _files(defaults: deployments.Defaults) -> dict[str, str]:
+    """:returns: the files that the pod reads again when they change"""
     files = {options_file.PROXY_FILE:
              defaults.proxy and defaults.proxy.authorities,
              options_file.HOSTS_FILE: defaults.denied.file}
     return {name: text for name, text in files.items() if text}
 
 
-def deployment(namespace, shard, defaults, bmcs_per_pod, uid):
+def deployment(namespace: str, shard: int, defaults: deployments.Defaults,
+               bmcs_per_pod: int, uid: str) -> objects.Json:
     """Make the Deployment.
 
-    :param defaults: `deployments.Defaults`
     :param bmcs_per_pod: number of BMCs that the pod has room for
     :param uid: of its ServiceAccount
     """
@@ -212,7 +231,7 @@ def deployment(namespace, shard, defaults, bmcs_per_pod, uid):
         deployments.pod_spec(name, defaults, [container], volumes))
 
 
-def _resources(bmcs: int, cpu: str) -> dict:
+def _resources(bmcs: int, cpu: str) -> objects.Json:
     return {
         'requests': {
             'cpu': quantity.total([cpu, f'{bmcs // _BMCS_PER_MILLICPU}m']),

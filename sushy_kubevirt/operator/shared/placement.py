@@ -8,6 +8,10 @@ import typing
 
 from sushy_kubevirt.operator import naming
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.operator import spec
+
 #: Values of ``spec.placement``.
 PER_VM, SHARED = 'PerVM', 'Shared'
 
@@ -41,7 +45,7 @@ class Slot:
     number: int
 
     @property
-    def name(self):
+    def name(self) -> str:
         """Name of the shard's objects."""
         return naming.shared(self.shard)
 
@@ -52,19 +56,19 @@ class Placement:
 
     :param wanted: whether the BMC is to be in a shared pod
     :param claimed: whether it has a slot, maybe one that is not recorded yet
-    :param slot: its `Slot`, which is recorded in the cluster; or None
+    :param slot: that which is recorded in the cluster
     :param digest: of the entry that was last made for it; '' for none
-    :param policy: the `spec.NetworkPolicy` in that of the shard
+    :param policy: its part of that of the shard
     :param vm: name of the VM that the shard's account has rights to; '' for
         none, or if those are in a Role of the BMC
     :param served: whether the pod serves that entry
     :param problem: why the pod cannot serve that entry, a sentence
     :param recent: whether the slot or the entry is so new that the pod need
         not serve it yet
-    :param deployment: dict, that of the shard, or None
+    :param deployment: that of the shard
     :param taken: foreign object with a name of the shard's, 'Kind name'
     :param refused: what the API server refused of the shard: 'Kind name' and
-        its message; or None
+        its message
     :param waiting: whether the upgrade of the pod waits for other upgrades
     """
 
@@ -72,36 +76,35 @@ class Placement:
     claimed: bool = False
     slot: Slot | None = None
     digest: str = ''
-    policy: object = None
+    policy: spec.NetworkPolicy | None = None
     vm: str = ''
     served: bool = False
     problem: str = ''
     recent: bool = False
-    deployment: dict | None = None
+    deployment: objects.Json | None = None
     taken: str = ''
-    refused: tuple | None = None
+    refused: tuple[str, str] | None = None
     waiting: bool = False
 
-    def serving(self, own_pod):
+    def serving(self, own_pod: bool) -> Slot | None:
         """Choose the pod that the Service selects.
 
         It is the present one until the other one serves the BMC.
 
         :param own_pod: whether the BMC has a pod of its own that is ready
-        :returns: `Slot`; None for a pod of its own
+        :returns: None for a pod of its own
         """
         if own_pod and not (self.wanted and self.served):
             return None
         return self.slot
 
 
-def is_shared(bmc, default):
+def is_shared(bmc: spec.Bmc, default: str) -> bool:
     """Tell whether a BMC is to be in a shared pod.
 
     A BMC that has settings of a pod has a pod of its own, unless its spec says
     otherwise, which the definition refuses.
 
-    :param bmc: a `spec.Bmc`
     :param default: placement of BMCs that name none
     """
     if bmc.placement is not None:

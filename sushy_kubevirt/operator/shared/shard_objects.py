@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections import abc
 import logging
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
@@ -13,6 +15,13 @@ from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import api_resources
+    from sushy_kubevirt.kube import objects as kube_objects
+    from sushy_kubevirt.operator import api
+    from sushy_kubevirt.operator import cache
+    from sushy_kubevirt.operator.shared import shard_state
 
 LOG = logging.getLogger(__name__)
 
@@ -25,25 +34,24 @@ class Taken(Exception):
 
 
 class ShardObjects:
-    """The objects of all shards.
+    """The objects of all shards."""
 
-    :param api: an `api.Api`
-    :param cache: a `cache.Cache`
-    """
-
-    def __init__(self, api, cache) -> None:
+    def __init__(self, api: api.Api, cache: cache.Cache) -> None:
         self._api = api
         self._cache = cache
         self._writer = executor.Writer(api, cache)
 
-    def ours(self, resource, shard, name=None):
+    def ours(self, resource: api_resources.AnyResource,
+             shard: shard_state.Shard,
+             name: str | None = None) -> kube_objects.Json | None:
         """:returns: an object of a shard; None if it does not exist"""
         obj = self._cache.objects.get(
             resource, shard.namespace, name or naming.shared(shard.number))
         return obj if obj and naming.shard_of(obj) == shard.number else None
 
     @staticmethod
-    def names(resource, shard):
+    def names(resource: api_resources.AnyResource,
+              shard: shard_state.Shard) -> tuple[str, ...]:
         """:returns: names that objects of a shard have"""
         name = naming.shared(shard.number)
         if resource == bmc_resources.CONFIG_MAP:
@@ -52,10 +60,11 @@ class ShardObjects:
             return objects.access(name)
         return name,
 
-    async def live(self, shard, resource, name):
+    async def live(self, shard: shard_state.Shard,
+                   resource: api_resources.AnyResource,
+                   name: str) -> kube_objects.Json | None:
         """Look up an object; read a foreign one, which is not watched.
 
-        :returns: dict, or None
         :raises: `Taken`
         """
         live = self._cache.objects.get(resource, shard.namespace, name)
@@ -71,10 +80,10 @@ class ShardObjects:
         self._cache.objects.put(resource, live)
         return live
 
-    async def create(self, shard, body):
+    async def create(self, shard: shard_state.Shard,
+                     body: kube_objects.Json) -> kube_objects.Json:
         """Create an object, or read the one that exists.
 
-        :returns: dict
         :raises: `Taken`; `workqueue.Failure` to try again with that object
         """
         resource, name = bmc_resources.of(body), body['metadata']['name']
@@ -88,22 +97,24 @@ class ShardObjects:
         # Created by the previous leader, after this one has listed.
         raise workqueue.Failure
 
-    async def ensure(self, shard, wanted, edit=lambda step: step):
+    async def ensure(
+            self, shard: shard_state.Shard, wanted: kube_objects.Json,
+            edit: abc.Callable[[plan.Change], plan.Change | None]
+            = lambda step: step) -> kube_objects.Json:
         """Create or change an object of a shard.
 
-        :param edit: function of a step; returns what to do instead, or None
-        :returns: dict, the object
+        :param edit: returns what to do instead of a step, or None
         :raises: `Taken`; `workqueue.Failure` if it is changed again and again
         """
         resource, name = bmc_resources.of(wanted), wanted['metadata']['name']
         for _ in range(_MAX_ROUNDS):
             live = await self.live(shard, resource, name)
             if live is None:
-                made = await self.create(shard, plan.marked(wanted))
-                self._cache.objects.put(resource, made)
-                return made
-            steps = list(filter(None, map(edit, plan.changes(
-                wanted, live, shard.tried))))
+                created = await self.create(shard, plan.marked(wanted))
+                self._cache.objects.put(resource, created)
+                return created
+            steps = [step for step in map(edit, plan.changes(
+                wanted, live, shard.tried)) if step is not None]
             if not steps:
                 return live
             for step in steps:
@@ -112,13 +123,16 @@ class ShardObjects:
                     'it by its managedFields', resource.kind, name)
         raise workqueue.Failure(workqueue.LONGEST_PAUSE / 4)
 
-    async def _execute(self, shard, step) -> None:
+    async def _execute(self, shard: shard_state.Shard,
+                       step: plan.Change) -> None:
         try:
             await self._writer.change(step, shard.tried)
         except executor.PlanOutdated:
             pass
 
-    async def delete(self, shard, resource, name=None) -> None:
+    async def delete(self, shard: shard_state.Shard,
+                     resource: api_resources.AnyResource,
+                     name: str | None = None) -> None:
         """Delete an object of a shard, if it exists."""
         live = self.ours(resource, shard, name)
         if live is not None and 'deletionTimestamp' not in live['metadata']:

@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import time
+import typing
 
 from sushy_kubevirt.operator import plan
 from sushy_kubevirt.operator.shared import entry
 from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator import spec
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 
 class Member:
@@ -28,15 +32,15 @@ class Member:
                  'policy', 'secrets', 'vm', 'redfish', 'display', 'size',
                  'since')
 
-    def __init__(self, uid, slot) -> None:
+    def __init__(self, uid: str, slot: int) -> None:
         self.uid = uid
         self.slot = slot
         self.digest = ''
-        self.pending = entry.reservation(uid, slot)
+        self.pending: str | None = entry.reservation(uid, slot)
         self.recorded = False
-        self.report = '', ''
+        self.report = entry.Report('', '')
         self.policy = spec.NetworkPolicy()
-        self.secrets = frozenset()
+        self.secrets: frozenset[str] = frozenset()
         self.vm = ''
         self.redfish = self.display = False
         self.size = 0
@@ -54,18 +58,18 @@ class Shard:
     ``tried`` as in `plan.steps`.
     """
 
-    def __init__(self, namespace, number, room) -> None:
+    def __init__(self, namespace: str, number: int, room: int) -> None:
         self.namespace = namespace
         self.number = number
         self.room = room
-        self.members = {}
+        self.members: dict[str, Member] = {}
         self.closed = False
-        self.deployment = None
+        self.deployment: objects.Json | None = None
         self.taken = ''
-        self.refused = None
+        self.refused: tuple[str, str] | None = None
         self.waiting = False
         self.tried = plan.Tried()
-        self.written = 0
+        self.written = 0.0
 
     @property
     def key(self) -> placement.ShardKey:
@@ -73,6 +77,6 @@ class Shard:
         return placement.ShardKey(self.namespace, self.number)
 
     @property
-    def size(self):
+    def size(self) -> int:
         """Characters of all entries."""
-        return sum(one.size for one in self.members.values())
+        return sum(member.size for member in self.members.values())

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import collections
+from collections import abc
 import dataclasses
 import logging
 import time
+import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects as kube_objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator import drift
@@ -31,6 +34,13 @@ from sushy_kubevirt.operator.shared import shard_objects
 from sushy_kubevirt.operator.shared import shard_state
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import api_resources
+    from sushy_kubevirt.operator import api
+    from sushy_kubevirt.operator import cache
+    from sushy_kubevirt.operator import command_line
+    from sushy_kubevirt.operator import plan
 
 LOG = logging.getLogger(__name__)
 
@@ -62,17 +72,16 @@ _MAX_MESSAGE_LENGTH = 1024
 class Shards:
     """All shards.
 
-    :param options: `command_line.Options`
-    :param api: an `api.Api`
-    :param cache: a `cache.Cache`
-    :param upgrade_slots: a `rollout.Rollout`
-    :param wake: function of keys of BMCs, which queues them
-    :param count: function of a dict of (namespace, shard) and the number of
-        its BMCs, called when it changes
+    :param wake: queues BMCs
+    :param count: gets the numbers of the BMCs of all shards when one changes
     """
 
-    def __init__(self, options, api, cache, upgrade_slots, wake,
-                 count=lambda counts: None) -> None:
+    def __init__(
+            self, options: command_line.Options, api: api.Api,
+            cache: cache.Cache, upgrade_slots: rollout.Rollout,
+            wake: abc.Callable[[abc.Iterable[kube_objects.ObjectKey]], None],
+            count: abc.Callable[[dict[placement.ShardKey, int]], None]
+            = lambda counts: None) -> None:
         self._default = options.default_placement
         self._bmcs_per_pod = options.bmcs_per_pod
         self._defaults = options.pod_defaults()
@@ -82,32 +91,33 @@ class Shards:
         self._wake = wake
         self._count = count
         self._cluster = shard_objects.ShardObjects(api, cache)
-        self._shards = collections.defaultdict(dict)
-        self._of = {}
-        # (namespace, shard): {slot: time until which it rests}
-        self._resting = collections.defaultdict(dict)
+        # By namespace and number.
+        self._shards: dict[str, dict[int, shard_state.Shard]] = (
+            collections.defaultdict(dict))
+        # By the BMC's key.
+        self._of: dict[kube_objects.ObjectKey, shard_state.Shard] = {}
+        # Times until which slots rest.
+        self._resting: dict[placement.ShardKey, dict[int, float]] = (
+            collections.defaultdict(dict))
         self._queue = workqueue.Queue(self.reconcile, WORKERS)
-        self._due = {}
+        self._due: dict[placement.ShardKey, asyncio.TimerHandle] = {}
 
     # What BMCs need
 
-    def placement(self, bmc):
-        """Find the placement of a BMC.
-
-        :param bmc: a `spec.Bmc`
-        :returns: `placement.Placement`
-        """
-        found = placement.Placement(
+    def placement_of(self, bmc: spec.Bmc) -> placement.Placement:
+        """Find the placement of a BMC."""
+        state = placement.Placement(
             placement.is_shared(bmc, self._default) and not bmc.deleting)
-        shard, member = self._find(bmc)
-        if member is None:
-            return found
+        place = self._find(bmc)
+        if place is None:
+            return state
+        shard, member = place
         digest, problem = member.report
         is_ready = (shard.deployment is not None
                     and deployments.is_ready(shard.deployment))
         is_current = digest == member.digest != ''
         return dataclasses.replace(
-            found, claimed=True, slot=placement.Slot(
+            state, claimed=True, slot=placement.Slot(
                 shard.number, member.slot) if member.recorded else None,
             digest=member.digest, policy=member.policy, vm=member.vm,
             served=is_ready and is_current and not problem,
@@ -116,13 +126,11 @@ class Shards:
             deployment=shard.deployment, taken=shard.taken,
             refused=shard.refused, waiting=shard.waiting)
 
-    def claim(self, bmc) -> None:
+    def claim(self, bmc: spec.Bmc) -> None:
         """Give a BMC a slot: the lowest free one of the first shard with room,
         with BMCs that have a NetworkPolicy or with others.
-
-        :param bmc: a `spec.Bmc`
         """
-        key = bmc.namespace, bmc.name
+        key = kube_objects.ObjectKey(bmc.namespace, bmc.name)
         self.release(key)
         size = _size(bmc, entry.entry(bmc, placement.SLOTS, _VERSION, _VERSION,
                                       self._defaults.proxy,
@@ -144,15 +152,15 @@ class Shards:
         self._of[key] = shard
         self._changed(shard)
 
-    def enter(self, bmc, text) -> None:
+    def enter(self, bmc: spec.Bmc, text: str) -> None:
         """Set the entry of a BMC that has a slot, and the rights to its VM.
 
-        :param bmc: a `spec.Bmc`
         :param text: of `entry.entry`
         """
-        shard, member = self._find(bmc)
-        if member is None:
+        place = self._find(bmc)
+        if place is None:
             return
+        shard, member = place
         size, closed = _size(bmc, text), bmc.network_policy.enabled
         # The API server would refuse a longer record of all its BMCs.
         if len(shard.members) > 1 and (
@@ -171,59 +179,53 @@ class Shards:
         member.size = size
         self._changed(shard)
 
-    def revoke(self, bmc) -> None:
-        """Take the rights to the VM of a BMC from its pod.
-
-        :param bmc: a `spec.Bmc`
-        """
-        shard, member = self._find(bmc)
-        if member is not None:
+    def revoke(self, bmc: spec.Bmc) -> None:
+        """Take the rights to the VM of a BMC from its pod."""
+        place = self._find(bmc)
+        if place is not None:
+            shard, member = place
             member.vm = ''
             self._changed(shard)
 
-    def release(self, key) -> None:
-        """Free the slot of a BMC.
-
-        :param key: (namespace, name)
-        """
+    def release(self, key: kube_objects.ObjectKey) -> None:
+        """Free the slot of a BMC."""
         shard = self._of.pop(key, None)
         if shard is not None:
-            member = shard.members.pop(key[1])
+            _, name = key
+            member = shard.members.pop(name)
             if member.recorded:
                 self._rest(shard, member.slot)
             self._changed(shard)
 
-    def _rest(self, shard, slot) -> None:
-        self._resting[shard.namespace, shard.number][
-            slot] = time.monotonic() + REST_SECONDS
+    def _rest(self, shard: shard_state.Shard, slot: int) -> None:
+        self._resting[shard.key][slot] = time.monotonic() + REST_SECONDS
 
-    def _free_slot(self, shard):
+    def _free_slot(self, shard: shard_state.Shard) -> int:
         """:returns: the lowest slot that is free and does not rest"""
-        used = {one.slot for one in shard.members.values()}
-        at, now = (shard.namespace, shard.number), time.monotonic()
+        used = {member.slot for member in shard.members.values()}
+        now = time.monotonic()
         resting = {slot: until for slot, until in self._resting.pop(
-            at, {}).items() if until > now}
+            shard.key, {}).items() if until > now}
         if resting:
-            self._resting[at] = resting
-        found = _lowest_free(used | resting.keys())
-        return found if found < placement.SLOTS else _lowest_free(used)
+            self._resting[shard.key] = resting
+        slot = _lowest_free(used | resting.keys())
+        return slot if slot < placement.SLOTS else _lowest_free(used)
 
-    def _find(self, bmc):
-        """:returns: (`shard_state.Shard`, `shard_state.Member`) of a BMC;
-            (None, None) if it has none
-        """
-        key = bmc.namespace, bmc.name
+    def _find(self, bmc: spec.Bmc
+              ) -> tuple[shard_state.Shard, shard_state.Member] | None:
+        """Find the shard of a BMC and its place there."""
+        key = kube_objects.ObjectKey(bmc.namespace, bmc.name)
         shard = self._of.get(key)
         if shard is None:
-            return None, None
+            return None
         member = shard.members[bmc.name]
         if member.uid != bmc.uid:
             # Of a deleted BMC of that name.
             self.release(key)
-            return None, None
+            return None
         return shard, member
 
-    def _shard(self, namespace, number):
+    def _shard(self, namespace: str, number: int) -> shard_state.Shard:
         shards = self._shards[namespace]
         if number not in shards:
             shards[number] = shard_state.Shard(
@@ -234,21 +236,19 @@ class Shards:
 
     def load(self) -> None:
         """Read the record, when all resources were listed once."""
-        found = set()
+        keys: set[placement.ShardKey] = set()
         for resource in objects.KINDS:
             for namespace, name in self._cache.objects.names(resource):
                 if not name.startswith(naming.SHARED_PREFIX):
                     continue
                 obj = self._cache.objects.get(resource, namespace, name)
-                number = naming.shard_of(obj)
+                number = naming.shard_of(obj) if obj else None
                 if number is not None:
-                    found.add((namespace, number))
-        for namespace, number in sorted(found):
-            shard = self._shard(namespace, number)
-            name = naming.shared(number)
-            record = self._cache.objects.get(
-                bmc_resources.CONFIG_MAP, namespace, name)
-            if record is not None and naming.shard_of(record) == number:
+                    keys.add(placement.ShardKey(namespace, number))
+        for key in sorted(keys):
+            shard = self._shard(*key)
+            record = self._cluster.ours(bmc_resources.CONFIG_MAP, shard)
+            if record is not None:
                 self._load_members(shard, record.get('data') or {})
             # It stays as it is while the operator runs: another number would
             # replace the pod. More than the option is what was a higher one.
@@ -259,33 +259,37 @@ class Shards:
             self._read_reports(shard)
             self._changed(shard)
 
-    def _load_members(self, shard, data) -> None:
-        taken = set()
+    def _load_members(self, shard: shard_state.Shard,
+                      data: abc.Mapping[str, str]) -> None:
+        taken: set[int] = set()
         roles = [self._cluster.ours(bmc_resources.ROLE, shard, name)
                  for name in self._cluster.names(bmc_resources.ROLE, shard)]
         vms, secrets = (
-            frozenset().union(*(objects.granted(role, plural)
-                                for role in roles))
+            frozenset[str]().union(*(objects.granted(role, plural)
+                                     for role in roles))
             for plural in (bmc_resources.VM.plural, 'secrets'))
         for name, text in sorted(data.items()):
-            key, place = (shard.namespace, name), entry.place(text)
+            key = kube_objects.ObjectKey(shard.namespace, name)
+            place = entry.place(text)
             body = self._cache.bmc(key)
             if (place is None or body is None or key in self._of
-                    or body['metadata']['uid'] != place[0]
-                    or place[1] in taken
-                    or place[1] >= placement.SLOTS):
+                    or body['metadata']['uid'] != place.uid
+                    or place.slot in taken
+                    or place.slot >= placement.SLOTS):
                 # Removed by the next write.
                 if place is not None:
-                    self._rest(shard, place[1])
+                    self._rest(shard, place.slot)
                 continue
-            taken.add(place[1])
+            taken.add(place.slot)
             bmc, member = spec.read(body), shard_state.Member(*place)
             member.recorded, member.pending = True, None
             member.digest = entry.digest(text)
             member.policy = bmc.network_policy
             # The rights are those that the pod has, until the BMC is entered.
-            named, member.redfish, member.display = entry.recorded(text)
-            member.secrets = named & secrets
+            recorded = entry.recorded(text)
+            member.redfish = recorded.redfish
+            member.display = recorded.display
+            member.secrets = recorded.secrets & secrets
             if entry.vm(bmc) in vms:
                 member.vm = entry.vm(bmc)
             member.size = _size(bmc, text)
@@ -295,16 +299,16 @@ class Shards:
         # A pod that is closed stays so until the BMCs that differ have moved.
         shard.closed = self._cluster.ours(
             bmc_resources.POLICY, shard) is not None or 2 * sum(
-                one.policy.enabled for one in members) > len(members)
+                member.policy.enabled for member in members) > len(members)
         for member in members:
             if member.policy.enabled != shard.closed:
                 # It has changed meanwhile, and moves when it is entered.
                 member.policy = spec.NetworkPolicy(shard.closed)
 
-    def deny(self, hosts) -> None:
+    def deny(self, hosts: tuple[str, ...]) -> None:
         """Replace the cluster's hosts, and write all shards.
 
-        :param hosts: tuple, see `config_map.Denied`
+        :param hosts: see `config_map.Denied`
         """
         self._defaults = deployments.with_cluster_hosts(self._defaults, hosts)
         for shards in self._shards.values():
@@ -315,7 +319,7 @@ class Shards:
         """Start writing."""
         self._queue.start()
 
-    async def close(self, seconds) -> None:
+    async def close(self, seconds: float) -> None:
         """Stop.
 
         :param seconds: that a write has to finish
@@ -325,19 +329,21 @@ class Shards:
         self._due.clear()
         await self._queue.close(seconds)
 
-    def seen(self, resource, namespace, name, gone=None) -> None:
+    def seen(self, resource: api_resources.AnyResource, namespace: str,
+             name: str, gone: kube_objects.Json | None = None) -> None:
         """Note that an object of a shard has changed, or is gone.
 
         :param name: of any object; others are ignored
-        :param gone: dict, the last state of an object that was deleted; None
-            if it is unknown
+        :param gone: the last state of an object that was deleted; None if it
+            is unknown
         """
         number = naming.shard_number(name)
-        shard = None if number is None else self._shards[namespace].get(
-            number)
+        if number is None:
+            return
+        shard = self._shards[namespace].get(number)
         if shard is None:
-            if number is not None and self._queue.started and (
-                    self._cache.objects.get(resource, namespace, name)):
+            if self._queue.started and self._cache.objects.get(
+                    resource, namespace, name):
                 # Left over, or made by another client with our label.
                 self._changed(self._shard(namespace, number))
             return
@@ -354,11 +360,12 @@ class Shards:
         self._changed(shard)
 
     @staticmethod
-    def _keep_entries(shard, data) -> None:
+    def _keep_entries(shard: shard_state.Shard,
+                      data: abc.Mapping[str, str]) -> None:
         """Have the entries of a record that was deleted written again, as the
         pod goes on serving them.
 
-        :param data: dict, of the record
+        :param data: of the record
         """
         for name, member in shard.members.items():
             if member.pending is None and entry.digest(
@@ -371,36 +378,37 @@ class Shards:
         if shard is not None:
             self._changed(shard)
 
-    def _read_deployment(self, shard) -> None:
+    def _read_deployment(self, shard: shard_state.Shard) -> None:
         before = shard.deployment
         shard.deployment = self._cluster.ours(bmc_resources.DEPLOYMENT, shard)
         self._set_stopped(shard)
         if _state(before) != _state(shard.deployment):
             self._wake_members(shard)
 
-    def _set_stopped(self, shard) -> None:
+    def _set_stopped(self, shard: shard_state.Shard) -> None:
         self._upgrade_slots.update(
             shard.key, rollout.is_stopped(shard.deployment))
 
-    def _read_reports(self, shard) -> None:
-        found = self._cluster.ours(
+    def _read_reports(self, shard: shard_state.Shard) -> None:
+        reports = self._cluster.ours(
             bmc_resources.CONFIG_MAP, shard,
             objects.served(naming.shared(shard.number)))
-        data = (found or {}).get('data') or {}
+        data = (reports or {}).get('data') or {}
         changed = []
         for name, member in shard.members.items():
             report = entry.report(data.get(name, ''))
             if report != member.report:
                 member.report = report
-                changed.append((shard.namespace, name))
+                changed.append(kube_objects.ObjectKey(shard.namespace, name))
         self._wake(changed)
 
-    def _wake_members(self, shard) -> None:
-        self._wake([(shard.namespace, name) for name in shard.members])
+    def _wake_members(self, shard: shard_state.Shard) -> None:
+        self._wake([kube_objects.ObjectKey(shard.namespace, name)
+                    for name in shard.members])
 
     # Writing
 
-    def _changed(self, shard) -> None:
+    def _changed(self, shard: shard_state.Shard) -> None:
         """Write a shard soon, together with what changes until then."""
         key = shard.key
         if not self._queue.started or key in self._due:
@@ -410,20 +418,20 @@ class Shards:
         self._due[key] = asyncio.get_running_loop().call_later(
             pause, self._queue_now, key)
 
-    def _queue_now(self, key) -> None:
+    def _queue_now(self, key: placement.ShardKey) -> None:
         self._due.pop(key, None)
         self._queue.add(key)
 
-    async def reconcile(self, key):
+    async def reconcile(self, key: placement.ShardKey) -> None:
         """Write one shard.
 
-        :param key: (namespace, number)
         :raises: `workqueue.Failure`
         """
-        shard = self._shards[key[0]].get(key[1])
+        namespace, number = key
+        shard = self._shards[namespace].get(number)
         if shard is None:
             return
-        with logs.about(key[0], naming.shared(key[1])):
+        with logs.about(namespace, naming.shared(number)):
             try:
                 if shard.members:
                     await self._write(shard)
@@ -452,7 +460,8 @@ class Shards:
                              for shard in shards.values()})
             self._report(shard, '', None)
 
-    def _report(self, shard, taken, refused) -> None:
+    def _report(self, shard: shard_state.Shard, taken: str,
+                refused: tuple[str, str] | None) -> None:
         if (shard.taken, shard.refused) != (taken, refused):
             shard.taken, shard.refused = taken, refused
             if taken:
@@ -460,28 +469,29 @@ class Shards:
                             'BMCs: they wait until it is deleted', taken)
             self._wake_members(shard)
 
-    async def _write(self, shard):
-        at = shard.namespace, shard.number
-        account = await self._cluster.ensure(shard, objects.account(*at))
-        texts = {name: one.pending for name, one in shard.members.items()}
+    async def _write(self, shard: shard_state.Shard) -> None:
+        key = shard.key
+        account = await self._cluster.ensure(shard, objects.account(*key))
+        texts = {name: member.pending
+                 for name, member in shard.members.items()}
         # Before the entries: a pod reads the Secrets of new ones at once, and
         # clients connect.
-        rejection = await self._ensure_policy(shard, objects.policy(*at, {
+        rejection = await self._ensure_policy(shard, objects.policy(*key, {
             member.slot: member.policy
             for member in shard.members.values()})
         ) if shard.closed else None
-        roles = objects.roles(*at, shard.members.values(),
+        roles = objects.roles(*key, shard.members.values(),
                               bool(self._defaults.proxy))
         for role in roles:
             await self._cluster.ensure(shard, role)
             await self._cluster.ensure(shard, objects.binding(role))
         unneeded = (set(self._cluster.names(bmc_resources.ROLE, shard))
-                    - {one['metadata']['name'] for one in roles})
+                    - {role['metadata']['name'] for role in roles})
         for name in sorted(unneeded):
             await self._cluster.delete(shard, bmc_resources.BINDING, name)
             await self._cluster.delete(shard, bmc_resources.ROLE, name)
         await self._write_members(shard, texts)
-        reports, *config = objects.config_maps(*at, self._defaults)
+        reports, *config = objects.config_maps(*key, self._defaults)
         # Its content is the pod's.
         await self._cluster.ensure(shard, reports, lambda step: None)
         for obj in config:
@@ -489,14 +499,15 @@ class Shards:
         if not shard.closed:
             await self._cluster.delete(shard, bmc_resources.POLICY)
         await self._ensure_deployment(shard, objects.deployment(
-            *at, self._defaults, shard.room, account['metadata']['uid']))
+            *key, self._defaults, shard.room, account['metadata']['uid']))
         if rejection is not None:
             raise rejection
 
-    async def _ensure_policy(self, shard, wanted):
+    async def _ensure_policy(
+            self, shard: shard_state.Shard,
+            wanted: kube_objects.Json) -> errors.Rejected | None:
         """Create or change the NetworkPolicy.
 
-        :param wanted: dict
         :returns: `errors.Rejected` if the API server rejects it. One that
             admits no clients is in its place, so that the rest can be written;
             None else
@@ -513,51 +524,55 @@ class Shards:
             return e
         return None
 
-    async def _write_members(self, shard, texts):
+    async def _write_members(self, shard: shard_state.Shard,
+                             texts: abc.Mapping[str, str | None]) -> None:
         """Make the record equal to the members.
 
-        :param texts: dict of the members' names and pending entries for which
-            the pod has the rights; others are left to the next write
+        :param texts: pending entries, by the members' names, for which the
+            pod has the rights; others are left to the next write
         """
-        name, resource = naming.shared(shard.number), bmc_resources.CONFIG_MAP
-        live = await self._cluster.live(shard, resource, name)
+        resource = bmc_resources.CONFIG_MAP
+        record = naming.shared(shard.number)
+        live = await self._cluster.live(shard, resource, record)
         data = (live or {}).get('data') or {}
-        change = {one: None for one in data if one not in shard.members}
-        lost, written = [], {}
-        for one, member in shard.members.items():
+        change: dict[str, str | None] = {
+            name: None for name in data if name not in shard.members}
+        lost: list[kube_objects.ObjectKey] = []
+        written = {}
+        for name, member in shard.members.items():
             text = member.pending
-            if member.digest and text != texts.get(one):
+            if member.digest and text != texts.get(name):
                 continue
-            if text is None and one in data and entry.digest(
-                    data[one]) == member.digest:
+            if text is None and name in data and entry.digest(
+                    data[name]) == member.digest:
                 continue
             if text is None:
                 # Another client has changed it: have it made again.
                 text = entry.reservation(member.uid, member.slot)
                 member.digest = ''
-                lost.append((shard.namespace, one))
-            written[one] = member, text
-            if data.get(one) != text:
-                change[one] = text
+                lost.append(kube_objects.ObjectKey(shard.namespace, name))
+            written[name] = member, text
+            if data.get(name) != text:
+                change[name] = text
         if live is None:
-            made = await self._cluster.create(shard, {
+            created = await self._cluster.create(shard, {
                 'apiVersion': 'v1', 'kind': 'ConfigMap',
                 'metadata': objects.metadata(shard.namespace, shard.number),
                 'data': change})
-            self._cache.objects.put(resource, made)
+            self._cache.objects.put(resource, created)
         elif change:
             try:
                 self._cache.objects.put(resource, await self._api.patch(
-                    resource, shard.namespace, name, {
+                    resource, shard.namespace, record, {
                         'metadata': {'uid': live['metadata']['uid']},
                         'data': change}))
             except errors.ObjectNotFound:
-                self._cache.objects.drop(resource, shard.namespace, name)
+                self._cache.objects.drop(resource, shard.namespace, record)
                 raise
-        for one, (member, text) in written.items():
+        for name, (member, text) in written.items():
             if not member.recorded:
                 member.recorded = True
-                lost.append((shard.namespace, one))
+                lost.append(kube_objects.ObjectKey(shard.namespace, name))
             if member.pending == text:
                 member.pending = None
         self._wake(lost)
@@ -565,14 +580,16 @@ class Shards:
             # A BMC that has left and is back may be reported already.
             self._read_reports(shard)
 
-    async def _ensure_deployment(self, shard, wanted) -> None:
+    async def _ensure_deployment(self, shard: shard_state.Shard,
+                                 wanted: kube_objects.Json) -> None:
         """Create or change the Deployment, as the rollout of an upgrade lets.
 
         Everything in it comes from the operator's version and options.
         """
         live = await self._cluster.live(
             shard, bmc_resources.DEPLOYMENT, wanted['metadata']['name'])
-        waits, edit = False, lambda step: step
+        waits = False
+        edit: abc.Callable[[plan.Change], plan.Change] = lambda step: step
         if live is not None:
             stopped = naming.UPGRADING in (
                 live['metadata'].get('annotations') or {})
@@ -603,7 +620,7 @@ class Shards:
             shard.waiting = waits
             self._wake_members(shard)
 
-    async def _remove(self, shard) -> None:
+    async def _remove(self, shard: shard_state.Shard) -> None:
         """Delete the objects of a shard without members."""
         for resource in objects.KINDS:
             for name in self._cluster.names(resource, shard):
@@ -617,21 +634,22 @@ class Shards:
             self._shards[shard.namespace].pop(shard.number, None)
 
 
-def _size(bmc, text):
+def _size(bmc: spec.Bmc, text: str) -> int:
     """:returns: number of characters that a BMC needs in the record and in
         the NetworkPolicy
     """
     return len(bmc.name) + len(text) + len(repr(bmc.network_policy))
 
 
-def _lowest_free(used):
+def _lowest_free(used: abc.Container[int]) -> int:
     number = 0
     while number in used:
         number += 1
     return number
 
 
-def _state(deployment):
+def _state(
+        deployment: kube_objects.Json | None) -> tuple[bool, bool, str] | None:
     """:returns: what conditions depend on"""
     if deployment is None:
         return None

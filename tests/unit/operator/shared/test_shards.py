@@ -502,14 +502,14 @@ class ShardsTestCase(base.BaseTestCase):
         operator.settle()
         key, bmc = ('lab', 'n0'), spec.read(
             kube.objects['VirtualMachineBMC', 'lab', 'n0'])
-        self.assertTrue(operator.shards.placement(bmc).served)
+        self.assertTrue(operator.shards.placement_of(bmc).served)
         # The pod saw the entry only, not that it was away.
         operator.shards.release(key)
         operator.shards._resting.clear()
         for _ in range(3):
             operator._do(operator.reconciler.reconcile(key))
             operator._do(operator.shards.reconcile(('lab', 0)))
-        self.assertTrue(operator.shards.placement(bmc).served)
+        self.assertTrue(operator.shards.placement_of(bmc).served)
 
     def test_upgrade_replaces_pod_after_pod(self):
         kube = cluster_with(*NODES)
