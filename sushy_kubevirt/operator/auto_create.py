@@ -11,10 +11,12 @@ created here is not restored when a user changes it.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 import dataclasses
 import logging
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
@@ -39,8 +41,8 @@ class SelectedVm:
     :param name: of the VM
     :param uid: of the VM
     :param deleting: whether it is being deleted
-    :param allowed: its annotation `permissions.ANNOTATION`, or None
-    :param labels: tuple of (name, value) of the labels that its BMC gets
+    :param allowed: its annotation `permissions.ANNOTATION`
+    :param labels: names and values of the labels that its BMC gets
     """
 
     namespace: str
@@ -48,9 +50,9 @@ class SelectedVm:
     uid: str
     deleting: bool = False
     allowed: str | None = None
-    labels: tuple = ()
+    labels: tuple[tuple[str, str], ...] = ()
 
-    def permits(self, namespace):
+    def permits(self, namespace: str) -> bool:
         """Tell whether BMCs of a namespace may name it."""
         return permissions.reference_permitted(namespace, {'metadata': {
             'namespace': self.namespace,
@@ -64,25 +66,21 @@ class ExistingBmc:
     :param namespace: of the BMC
     :param name: of the BMC
     :param uid: of the BMC
-    :param vm: (namespace, name) of the VM that it names; None if it names
-        none, see `spec.Bmc`
+    :param vm: the VM that it names; None if it names none, see `spec.Bmc`
     :param auto_created: whether it was created here
-    :param labels: tuple of all its labels, as (name, value)
+    :param labels: names and values of all its labels
     """
 
     namespace: str
     name: str
     uid: str
-    vm: tuple
+    vm: objects.ObjectKey | None
     auto_created: bool = False
-    labels: tuple = ()
+    labels: tuple[tuple[str, str], ...] = ()
 
 
-def is_auto_created(body):
-    """Tell whether a BMC was created here, by its label and its owner.
-
-    :param body: dict
-    """
+def is_auto_created(body: objects.AnyObject) -> bool:
+    """Tell whether a BMC was created here, by its label and its owner."""
     meta = body['metadata']
     return (meta.get('labels') or {}).get(LABEL) == 'true' and any(
         reference.get('kind') == bmc_resources.VM.kind
@@ -90,12 +88,8 @@ def is_auto_created(body):
         for reference in meta.get('ownerReferences') or ())
 
 
-def manifest(vm):
-    """Make the BMC of a VM.
-
-    :param vm: a `SelectedVm`
-    :returns: dict
-    """
+def manifest(vm: SelectedVm) -> objects.VirtualMachineBMC:
+    """Make the BMC of a VM."""
     return {
         'apiVersion': naming.API_VERSION, 'kind': naming.KIND,
         'metadata': {
@@ -109,23 +103,23 @@ def manifest(vm):
         'spec': {'virtualMachine': {'name': vm.name}}}
 
 
-def decide(vm, referring, namesake):
+def decide(vm: SelectedVm | None, referring: abc.Collection[ExistingBmc],
+           namesake: ExistingBmc | None) -> tuple[bool, list[ExistingBmc]]:
     """Decide whether to create or delete BMCs of a VM.
 
-    :param vm: a `SelectedVm`; None if there is none whose labels match
-    :param referring: list of `ExistingBmc` whose spec refers to the VM
-    :param namesake: the `ExistingBmc` that has the VM's namespace and name,
-        or None
-    :returns: (whether to create one, list of `ExistingBmc` to delete)
+    :param vm: None if there is none whose labels match
+    :param referring: BMCs whose spec refers to the VM
+    :param namesake: the BMC that has the VM's namespace and name
+    :returns: whether to create a BMC; and the BMCs to delete
     """
-    ours = [one for one in referring if one.auto_created]
+    ours = [bmc for bmc in referring if bmc.auto_created]
     if vm is None:
         return False, ours
     if vm.deleting:
         # Kubernetes deletes what it owns.
         return False, []
-    if any(not one.auto_created and vm.permits(one.namespace)
-           for one in referring):
+    if any(not bmc.auto_created and vm.permits(bmc.namespace)
+           for bmc in referring):
         return False, ours
     return namesake is None, []
 
@@ -133,20 +127,21 @@ def decide(vm, referring, namesake):
 class AutoCreator:
     """Creates and deletes BMCs.
 
-    :param options: `command_line.Options`, with a selector
-    :param client: an `api.Api`
+    :param options: with a selector
     """
 
-    def __init__(self, options, client) -> None:
-        self._selector = options.auto_create
+    def __init__(self, options: command_line.Options, client: api.Api
+                 ) -> None:
+        self._selector = options.auto_create or ''
         # One label of a VM is enough for a BMC with a BareMetalHost.
         self._labels = command_line.selector_labels(
             options.bare_metal_hosts or '')
-        self._namespaces = options.namespaces or (None,)
+        self._namespaces: tuple[str | None, ...] = (
+            options.namespaces or (None,))
         self._api = client
-        self._vms = {}
-        self._bmcs = {}
-        self._by_vm = {}
+        self._vms: dict[objects.ObjectKey, SelectedVm] = {}
+        self._bmcs: dict[objects.ObjectKey, ExistingBmc] = {}
+        self._by_vm: dict[objects.ObjectKey, set[objects.ObjectKey]] = {}
         self._unlisted = 2 * len(self._namespaces)
         self._queue = workqueue.Queue(self._reconcile, 1)
 
@@ -160,23 +155,23 @@ class AutoCreator:
         finally:
             await self._queue.close(0)
 
-    async def _watch_vms(self, namespace) -> None:
+    async def _watch_vms(self, namespace: str | None) -> None:
         first = True
-        async for kind, found in self._api.watch(
+        async for kind, content in self._api.watch(
                 bmc_resources.VM, namespace, label_selector=self._selector,
                 metadata_only=True):
             if kind == api.LISTED:
-                for key in self._unlisted_keys(self._vms, found, namespace):
+                for key in self._unlisted_keys(self._vms, content, namespace):
                     del self._vms[key]
                     self._queue.add(key)
                 first = self._set_listed(first)
                 continue
-            meta = found['metadata']
-            key = meta['namespace'], meta['name']
+            meta = content['metadata']
+            key = objects.ObjectKey(meta['namespace'], meta['name'])
             # `ClaimController` makes and deletes the BMCs of the VMs it makes.
             # While it does not run, they must not become hosts for others.
-            if (kind == 'DELETED' or templates.is_template(found)
-                    or templates.is_made_here(found)):
+            if (kind == 'DELETED' or templates.is_template(content)
+                    or templates.is_made_here(content)):
                 self._vms.pop(key, None)
             else:
                 self._vms[key] = SelectedVm(
@@ -188,60 +183,60 @@ class AutoCreator:
                         if name in self._labels))
             self._queue.add(key)
 
-    async def _watch_bmcs(self, namespace) -> None:
+    async def _watch_bmcs(self, namespace: str | None) -> None:
         first = True
-        async for kind, found in self._api.watch(
+        async for kind, content in self._api.watch(
                 bmc_resources.BMC, namespace):
             if kind == api.LISTED:
-                for key in self._unlisted_keys(self._bmcs, found, namespace):
+                for key in self._unlisted_keys(self._bmcs, content, namespace):
                     self._drop_bmc(key)
                 first = self._set_listed(first)
                 continue
-            meta = found['metadata']
-            self._drop_bmc((meta['namespace'], meta['name']))
+            meta = content['metadata']
+            self._drop_bmc(objects.ObjectKey(meta['namespace'], meta['name']))
             if kind != 'DELETED':
-                self._put_bmc(found)
+                self._put_bmc(content)
 
-    def _put_bmc(self, found) -> None:
-        bmc = spec.read(found)
-        made = ExistingBmc(bmc.namespace, bmc.name, bmc.uid,
-                           (bmc.vm.namespace, bmc.vm.name)
-                           if bmc.vm.name else None,
-                           is_auto_created(found),
-                           tuple((found['metadata'].get('labels')
-                                  or {}).items()))
-        key = made.namespace, made.name
-        self._bmcs[key] = made
-        if made.vm is not None:
-            self._by_vm.setdefault(made.vm, set()).add(key)
-            self._queue.add(made.vm)
+    def _put_bmc(self, body: objects.VirtualMachineBMC) -> None:
+        bmc = spec.read(body)
+        key = objects.ObjectKey(bmc.namespace, bmc.name)
+        vm = (objects.ObjectKey(bmc.vm.namespace, bmc.vm.name)
+              if bmc.vm.name else None)
+        self._bmcs[key] = ExistingBmc(
+            *key, bmc.uid, vm, is_auto_created(body),
+            tuple((body['metadata'].get('labels') or {}).items()))
+        if vm is not None:
+            self._by_vm.setdefault(vm, set()).add(key)
+            self._queue.add(vm)
 
-    def _drop_bmc(self, key) -> None:
-        made = self._bmcs.pop(key, None)
-        if made is None:
+    def _drop_bmc(self, key: objects.ObjectKey) -> None:
+        bmc = self._bmcs.pop(key, None)
+        if bmc is None:
             return
-        if made.vm is not None:
-            keys = self._by_vm[made.vm]
+        if bmc.vm is not None:
+            keys = self._by_vm[bmc.vm]
             keys.discard(key)
             if not keys:
-                del self._by_vm[made.vm]
-            self._queue.add(made.vm)
+                del self._by_vm[bmc.vm]
+            self._queue.add(bmc.vm)
         # A VM of the BMC's name may have waited for the name.
         self._queue.add(key)
 
     @staticmethod
-    def _unlisted_keys(cached, listed, namespace):
+    def _unlisted_keys(cached: abc.Iterable[objects.ObjectKey],
+                       listed: set[objects.ObjectKey], namespace: str | None
+                       ) -> list[objects.ObjectKey]:
         return [key for key in cached if key not in listed
-                and namespace in (None, key[0])]
+                and namespace in (None, key.namespace)]
 
-    def _set_listed(self, first) -> bool:
+    def _set_listed(self, first: bool) -> bool:
         if first:
             self._unlisted -= 1
             if not self._unlisted:
                 self._queue.start()
         return False
 
-    async def _reconcile(self, key):
+    async def _reconcile(self, key: objects.ObjectKey) -> None:
         with logs.about(*key):
             try:
                 await self._create_or_delete(key)
@@ -256,31 +251,33 @@ class AutoCreator:
                 raise workqueue.Failure(
                     getattr(e, 'retry_after', None)) from None
 
-    async def _create_or_delete(self, key) -> None:
+    async def _create_or_delete(self, key: objects.ObjectKey) -> None:
         vm, namesake = self._vms.get(key), self._bmcs.get(key)
-        referring = [self._bmcs[one] for one in self._by_vm.get(key, ())]
+        referring = [self._bmcs[bmc] for bmc in self._by_vm.get(key, ())]
         create, surplus = decide(vm, referring, namesake)
-        for one in surplus:
+        for bmc in surplus:
             LOG.info('BMC %s/%s is deleted: its VM does not match '
                      '--auto-create any more, or has a BMC of a user',
-                     one.namespace, one.name)
+                     bmc.namespace, bmc.name)
             try:
-                await self._api.delete(bmc_resources.BMC, one.namespace,
-                                       one.name, one.uid)
+                await self._api.delete(bmc_resources.BMC, bmc.namespace,
+                                       bmc.name, bmc.uid)
             except (errors.ObjectNotFound, errors.Conflict):
                 # Deleted already, or another one: the watch shows it.
                 pass
+        if vm is None or vm.deleting:
+            return
         if create:
             await self._api.create(bmc_resources.BMC, vm.namespace,
                                    manifest(vm))
             LOG.info('BMC %s/%s is created: the labels of its VM match '
                      '--auto-create', *key)
-        elif vm and not vm.deleting and namesake in referring and (
+        elif namesake and namesake in referring and (
                 namesake.auto_created and namesake not in surplus
                 and not {*vm.labels} <= {*namesake.labels}):
             await self._api.patch(
                 bmc_resources.BMC, vm.namespace, vm.name, {'metadata': {
                     'uid': namesake.uid, 'labels': dict(vm.labels)}})
-        elif vm and not vm.deleting and not referring:
+        elif not referring:
             LOG.info('VM %s/%s gets no BMC: the BMC of its name is for '
                      'another VM', *key)

@@ -11,13 +11,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import observed_state
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import secret_summary
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import api
 
 LOG = logging.getLogger(__name__)
 
@@ -30,14 +35,13 @@ _COMMON_NAME = naming.OPERATOR
 class CertificateAuthority:
     """The certificate authority.
 
-    :param api: an `api.Api`
     :param namespace: where its Secret is
     """
 
-    def __init__(self, api, namespace) -> None:
+    def __init__(self, api: api.Api, namespace: str) -> None:
         self._api = api
         self._namespace = namespace
-        self._found = None
+        self._known: observed_state.Authority | None = None
         self._fresh = False
         self._lock = asyncio.Lock()
 
@@ -45,54 +49,53 @@ class CertificateAuthority:
         """Note that the Secret has changed; `get` reads it again."""
         self._fresh = False
 
-    async def get(self):
+    async def get(self) -> observed_state.Authority:
         """Read the certificate authority; create or renew it if need be.
 
-        :returns: `observed_state.Authority`
         :raises: `errors.MachineError`
         """
         async with self._lock:
-            if self._fresh and not pki.due(
-                    self._found.pair.certificate, ()):
-                return self._found
+            if self._fresh and self._known and not pki.due(
+                    self._known.pair.certificate, ()):
+                return self._known
             # Set before the read, so that a change meanwhile resets it.
             self._fresh = True
             try:
-                self._found = await self._read_or_make()
+                self._known = await self._read_or_make()
             except BaseException:
                 self._fresh = False
                 raise
-            return self._found
+            return self._known
 
-    async def _read_or_make(self):
+    async def _read_or_make(self) -> observed_state.Authority:
         try:
             secret = await self._get()
         except errors.ObjectNotFound:
             # A deleted Secret is restored: BMCs and clients still use it.
             secret = await self._make(
-                self._found.pair if self._found else _new(),
-                self._found.bundle if self._found else '')
-        found = _read(secret)
-        if not pki.usable(found.pair):
+                self._known.pair if self._known else _new(),
+                self._known.bundle if self._known else '')
+        authority = _read(secret)
+        if not pki.usable(authority.pair):
             raise errors.Rejected(
                 f'Secret {self._namespace}/{naming.AUTHORITY} has no '
                 'certificate, or no key that belongs to it. Correct it, or '
                 'delete it; the operator then creates a new one')
-        if not pki.due(found.pair.certificate, ()) or (
+        if not pki.due(authority.pair.certificate, ()) or (
                 not naming.made_by_us(secret)):
-            return found
+            return authority
         LOG.info('The certificate authority is being renewed')
         return _read(await self._api.patch(
             bmc_resources.SECRET, self._namespace, naming.AUTHORITY, {
                 'metadata': {'resourceVersion': secret['metadata'][
                     'resourceVersion']},
-                'data': _data(_new(), found.pair.certificate)}))
+                'data': _data(_new(), authority.pair.certificate)}))
 
-    async def _get(self):
+    async def _get(self) -> objects.Json:
         return await self._api.get(bmc_resources.SECRET, self._namespace,
                                    naming.AUTHORITY)
 
-    async def _make(self, pair, bundle):
+    async def _make(self, pair: pki.Pair, bundle: str) -> objects.Json:
         previous = bundle.replace(pair.certificate, '')
         try:
             return await self._api.create(
@@ -107,17 +110,17 @@ class CertificateAuthority:
             return await self._get()
 
 
-def _new():
+def _new() -> pki.Pair:
     return pki.make(_COMMON_NAME)
 
 
-def _read(secret):
+def _read(secret: objects.Json) -> observed_state.Authority:
     pair = secret_summary.pair(secret)
     previous = secret_summary.text(secret, PREVIOUS)
     return observed_state.Authority(pair, pair.certificate + previous)
 
 
-def _data(pair, previous):
+def _data(pair: pki.Pair, previous: str) -> dict[str, str]:
     data = secret_summary.data(pair)
     if previous:
         data[PREVIOUS] = base64.b64encode(previous.encode()).decode()

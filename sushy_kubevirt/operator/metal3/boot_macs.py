@@ -9,57 +9,83 @@ BMC that was first to want a host with it.
 from __future__ import annotations
 
 import itertools
+import typing
+
+from sushy_kubevirt.kube import objects
+
+
+class _Rank(typing.NamedTuple):
+    """Place of a host, or of a BMC that wants one, among those with a MAC
+    address: hosts by their age, then BMCs by their turn.
+
+    :param created: creationTimestamp of the host
+    """
+
+    wants: bool
+    created: str
+    turn: int
+    key: objects.ObjectKey
+
+
+class _Entry(typing.NamedTuple):
+    """The MAC address of a host or a BMC, in lower case, and its rank."""
+
+    mac: str
+    rank: _Rank
 
 
 class BootMacs:
     """The MAC addresses of hosts, and of BMCs that want a host."""
 
     def __init__(self) -> None:
-        self._ranks = {}        # key: (MAC address, rank)
-        self._keys = {}         # MAC address: {key: rank}
+        self._entries: dict[objects.ObjectKey, _Entry] = {}
+        self._ranks: dict[str, dict[objects.ObjectKey, _Rank]] = {}
         self._count = itertools.count()
 
-    def put(self, key, host):
+    def put(self, key: objects.ObjectKey, host: objects.Json | None
+            ) -> set[objects.ObjectKey]:
         """Note a host that is created, changed or deleted.
 
-        :param key: (namespace, name)
-        :param host: dict; None if it does not exist
-        :returns: set of other keys that may have the address now
+        :param host: None if it does not exist
+        :returns: other keys that may have the address now
         """
-        mac = host and (host.get('spec') or {}).get('bootMACAddress')
-        return self._set(key, mac, host and (
-            0, host['metadata'].get('creationTimestamp') or '', key))
+        mac = ((host or {}).get('spec') or {}).get('bootMACAddress')
+        if host is None or not mac:
+            return self.drop(key)
+        return self._set(key, _Entry(mac.lower(), _Rank(
+            False, host['metadata'].get('creationTimestamp') or '', 0, key)))
 
-    def claim(self, key, mac):
+    def claim(self, key: objects.ObjectKey, mac: str) -> objects.ObjectKey:
         """Note that a BMC without a host wants one.
 
-        :param key: (namespace, name)
-        :param mac: text
         :returns: key of the host, or of the BMC, that has the address
         """
-        if self._ranks.get(key, ('',))[0] != mac.lower():
-            self._set(key, mac, (1, next(self._count), key))
-        return self.owner(mac)
+        entry = self._entries.get(key)
+        if entry is None or entry.mac != mac.lower():
+            self._set(key, _Entry(mac.lower(), _Rank(
+                True, '', next(self._count), key)))
+        return self.owner(mac) or key
 
-    def drop(self, key):
+    def drop(self, key: objects.ObjectKey) -> set[objects.ObjectKey]:
         """Note that a BMC wants no host; see `put` for what it returns."""
-        return self._set(key, None, None)
+        return self._set(key, None)
 
-    def owner(self, mac):
-        """:returns: key of the host, or of the BMC, that has an address; None
-            for an address that is not known
+    def owner(self, mac: str | None) -> objects.ObjectKey | None:
+        """Find the host, or the BMC, that has an address.
+
+        :returns: None for an address that is not known
         """
-        keys = self._keys.get((mac or '').lower(), {})
-        return min(keys, key=keys.get, default=None)
+        ranks = self._ranks.get((mac or '').lower(), {})
+        return min(ranks, key=ranks.__getitem__, default=None)
 
-    def _set(self, key, mac, rank):
-        old = self._ranks.pop(key, None)
-        new = (mac.lower(), rank) if mac else None
+    def _set(self, key: objects.ObjectKey, new: _Entry | None
+             ) -> set[objects.ObjectKey]:
+        old = self._entries.pop(key, None)
         if old:
-            del self._keys[old[0]][key]
+            del self._ranks[old.mac][key]
         if new:
-            self._ranks[key] = new
-            self._keys.setdefault(new[0], {})[key] = rank
+            self._entries[key] = new
+            self._ranks.setdefault(new.mac, {})[key] = new.rank
         if old and old != new:
-            return set(self._keys[old[0]]) - {key}
+            return set(self._ranks[old.mac]) - {key}
         return set()
