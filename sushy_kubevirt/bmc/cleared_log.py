@@ -24,7 +24,7 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import client
     from sushy_kubevirt.machine import machine
 
-#: Name of the section of the Secret: {uid of the VM: `Cleared` as a dict}.
+#: Name of the section of the Secret: by the uid of the VM, see `_encode`.
 SECTION = 'log'
 
 #: Largest number of machines in the section. Beyond it the oldest are
@@ -73,19 +73,19 @@ def _number(text: str | None) -> int:
 class Cleared:
     """When a log was cleared.
 
-    :param at: seconds since the epoch; 0 for never
-    :param host: host that cleared it, to whose clock ``at`` belongs
+    :param cleared_at: seconds since the epoch; 0 for never
+    :param host: host that cleared it, to whose clock ``cleared_at`` belongs
     :param version: resourceVersion of Events at that time; 0 if unknown
-    :param latest: time of the latest Event that was cleared, at least ``at``.
-        Later Events are visible even if the cluster's data was restored from
-        a backup, which sets resourceVersions back.
+    :param latest: time of the latest Event that was cleared, at least
+        ``cleared_at``. Later Events are visible even if the cluster's data
+        was restored from a backup, which sets resourceVersions back.
     :param deleted: of entries that were deleted one by one: the Event's
         resourceVersion at that time, by its name
     :param deleted_at: when the last one was deleted, in seconds since the
-        epoch; 0 for never since ``at``
+        epoch; 0 for never since ``cleared_at``
     """
 
-    at: float = 0.0
+    cleared_at: float = 0.0
     host: str = ''
     version: int = 0
     latest: float = 0.0
@@ -98,15 +98,15 @@ class Cleared:
         # An Event that is repeated later has a new entry.
         if stored <= self.deleted.get(event['metadata']['name'], -1):
             return True
-        if not self.at:
+        if not self.cleared_at:
             return False
         if event.get('reportingInstance') == self.host and (
                 # Some of our Events are dated in milliseconds.
-                occurred < int(self.at * 1000) / 1000):
+                occurred < int(self.cleared_at * 1000) / 1000):
             # Our own Event, which may have waited to be written.
             return True
         if not stored or not self.version:
-            return occurred <= self.at
+            return occurred <= self.cleared_at
         return stored <= self.version and occurred <= self.latest
 
 
@@ -125,22 +125,22 @@ class ClearedLogs:
         """Return what `of` does, from the cache."""
         return _decode(self._state.cached(SECTION).get(machine.uid))
 
-    def clear(self, machine: machine.Machine, at: float, host: str,
+    def clear(self, machine: machine.Machine, cleared_at: float, host: str,
               pages: abc.Iterable[client.Page[objects.Json]]) -> None:
         """Store that a log was cleared.
 
-        :param at: when, in seconds since the epoch
+        :param cleared_at: in seconds since the epoch
         :param host: see `Cleared`
         :param pages: of all Events of the log
         :raises: `errors.MachineError`
         """
-        number, latest = None, at
+        number, latest = None, cleared_at
         for events, listed in pages:
             if number is None:
                 number = _number(listed)
             latest = max((latest, *(when(event) for event in events
                                     if version(event) <= number)))
-        cleared = Cleared(at, host, number or 0, latest)
+        cleared = Cleared(cleared_at, host, number or 0, latest)
 
         def change(old: Cleared) -> Cleared:
             if old.version > cleared.version:
@@ -151,12 +151,12 @@ class ClearedLogs:
 
         self._update(machine, change)
 
-    def delete(self, machine: machine.Machine, name: str, at: float,
+    def delete(self, machine: machine.Machine, name: str, deleted_at: float,
                pages: abc.Iterable[client.Page[objects.Json]]) -> None:
         """Store that an entry was deleted.
 
         :param name: name of its Event
-        :param at: when, in seconds since the epoch
+        :param deleted_at: in seconds since the epoch
         :param pages: as for `clear`
         :raises: `errors.MachineError`
         """
@@ -173,7 +173,8 @@ class ClearedLogs:
                     f'{MAX_DELETED} entries of the log of '
                     f'{machine.qualified_name} were deleted one by one; '
                     'clear the log')
-            return dataclasses.replace(old, deleted=deleted, deleted_at=at)
+            return dataclasses.replace(old, deleted=deleted,
+                                       deleted_at=deleted_at)
 
         self._update(machine, change, MAX_LENGTH)
 
@@ -185,7 +186,7 @@ class ClearedLogs:
         :param most: characters of the section, as JSON
         """
         def edit(section: objects.Json) -> None:
-            section[machine.uid] = dataclasses.asdict(
+            section[machine.uid] = _encode(
                 change(_decode(section.get(machine.uid))))
             if most is not None and len(json.dumps(section)) > most:
                 raise errors.Rejected(
@@ -200,7 +201,13 @@ class ClearedLogs:
 
 def _latest(stored: typing.Any) -> float:
     cleared = _decode(stored)
-    return max(cleared.at, cleared.deleted_at)
+    return max(cleared.cleared_at, cleared.deleted_at)
+
+
+def _encode(cleared: Cleared) -> objects.Json:
+    fields = dataclasses.asdict(cleared)
+    fields['at'] = fields.pop('cleared_at')
+    return fields
 
 
 def _decode(stored: typing.Any) -> Cleared:

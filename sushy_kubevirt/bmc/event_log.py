@@ -135,7 +135,7 @@ class _Order(typing.NamedTuple):
     name: str
 
 
-class _Found(typing.NamedTuple):
+class _Visible(typing.NamedTuple):
     order: _Order
     entry: Entry
     crashed: str | None         # uid of the VMI
@@ -357,23 +357,23 @@ class Log:
         now = time.monotonic()
         try:
             cleared = self._cleared.of(machine)
-            found: list[_Found] = []
+            visible: list[_Visible] = []
             stops: dict[str, int] = {}
             for events, _ in self._pages(machine):
                 # Only the entries are kept, as Events are large.
                 for event in events:
                     stops.update(_stop(event))
                     if not cleared.hides(event):
-                        found.append(_Found(_order(event), _entry(event),
-                                            _crashed(event)))
+                        visible.append(_Visible(
+                            _order(event), _entry(event), _crashed(event)))
         except errors.MachineError as exc:
             self._failed[machine.uid] = _Failure(now, exc)
             raise
         self._failed.pop(machine.uid, None)
-        found.sort(key=operator.itemgetter(0))
+        visible.sort(key=operator.itemgetter(0))
         entries = tuple(
             _stopped(entry) if order.version > stops.get(vmi or '', math.inf)
-            else entry for order, entry, vmi in found[-MAX_ENTRIES:])
+            else entry for order, entry, vmi in visible[-MAX_ENTRIES:])
         for uid in [uid for uid, known in tuple(self._read.items())
                     if now - known.began > FRESH_SECONDS]:
             self._read.pop(uid, None)
@@ -405,7 +405,7 @@ class Log:
         :returns: seconds since the epoch, 0 for never; from the cache
         """
         cleared = self._cleared.cached(machine)
-        return max(cleared.at, cleared.deleted_at)
+        return max(cleared.cleared_at, cleared.deleted_at)
 
     def _pages(self, machine: machine.Machine
                ) -> abc.Iterator[client.Page[objects.Json]]:

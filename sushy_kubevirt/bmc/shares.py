@@ -14,11 +14,11 @@ its share:
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Collection, Hashable
+from collections import abc
 import ipaddress
-from typing import TypeVar
+import typing
 
-Entry = TypeVar('Entry')
+EntryT = typing.TypeVar('EntryT')
 
 
 def network(address: str) -> str:
@@ -60,8 +60,8 @@ def total(limit: int) -> int:
     return 2 * limit
 
 
-def surplus(entries: Collection[Entry], newest: Entry,
-            *owners: Callable[[Entry], Hashable]) -> Entry:
+def surplus(entries: abc.Collection[EntryT], newest: EntryT,
+            *owners: abc.Callable[[EntryT], abc.Hashable]) -> EntryT:
     """Choose which entry an overfull table loses.
 
     The owner with the most entries loses one. Of several such owners it is
