@@ -15,13 +15,11 @@ import flask
 if typing.TYPE_CHECKING:
     from werkzeug import local
 
-    from sushy_kubevirt.machine import cluster
     from sushy_kubevirt.machine import machine
     from sushy_kubevirt.machine import options
     from sushy_kubevirt.redfish.services import service_context
 
-    # Members of the protocols have the names of modules.
-    Cluster: typing.TypeAlias = cluster.Cluster
+    # A member of the protocol has the name of the module.
     Machine: typing.TypeAlias = machine.Machine
 
 
@@ -52,8 +50,9 @@ class Settings(typing.Protocol):
 class Driver(typing.Protocol):
     """Of `emulator.system_driver.KubeVirtDriver`, which documents it."""
 
-    settings: Settings
-    cluster: Cluster
+    @property
+    def settings(self) -> Settings:
+        ...
 
     @property
     def only(self) -> str | None:
