@@ -250,10 +250,10 @@ class Client:
             silence = min(silence, self._watch_silence)
         elif collection in self._bookmarked:
             silence = min(silence, WATCH_SILENCE)
-        response = self._send(
+        response = self._request(
             'GET', resource.path(namespace), call, fields,
             accept=_METADATA[0] if metadata_only else ACCEPT,
-            read_timeout=silence)
+            silence=silence)
         return Watch(response, call, self._bookmarked, collection,
                      self._watch_silence is not None)
 
@@ -435,91 +435,86 @@ class Client:
     def _request(self, method: str, path: str, call: api_responses.ApiCall,
                  fields: abc.Mapping[str, str | int] | None = None,
                  body: object = None, content: str = JSON,
-                 accept: str = ACCEPT) -> typing.Any:
-        try:
-            response = self._send(method, path, call, fields, body, content,
-                                  accept)
-        except errors.ConnectionLost:
-            # An idle connection that the server has closed in the meantime.
-            if method != 'GET':
-                raise
-            response = self._send(method, path, call, fields, accept=accept)
-        try:
-            data = response.read()
-            return api_responses.parse(data) if data else {}
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as e:
-            raise _connection_error(call, self._connection.server, e) from None
+                 accept: str = ACCEPT, silence: float | None = None
+                 ) -> typing.Any:
+        """Send a request; repeat it once with renewed credentials on 401, a
+        GET also once if the server has closed its idle connection.
 
-    def _send(self, method: str, path: str, call: api_responses.ApiCall,
-              fields: abc.Mapping[str, str | int] | None = None,
-              body: object = None, content: str = JSON, accept: str = ACCEPT,
-              read_timeout: float | None = None
-              ) -> urllib3.BaseHTTPResponse:
-        """Send a request; repeat it once with renewed credentials on 401."""
+        :param silence: read timeout of a watch; None for other requests
+        :returns: the parsed body; for a watch the response
+        """
         blocking.check()
-        access = self._connection.access()
-        response = self._send_once(access, method, path, call, fields, body,
-                                   content, accept, read_timeout)
-        if response.status == 401:
-            fresh = self._connection.renew(access)
-            if fresh is not access:
-                response.drain_conn()
-                response = self._send_once(
-                    fresh, method, path, call, fields, body, content, accept,
-                    read_timeout)
-        if response.status >= 300:
-            raise self._error(response, call)
-        return response
-
-    def _send_once(self, access: connection.Access, method: str, path: str,
-                   call: api_responses.ApiCall,
-                   fields: abc.Mapping[str, str | int] | None, body: object,
-                   content: str, accept: str, read_timeout: float | None
-                   ) -> urllib3.BaseHTTPResponse:
-        if method != 'GET':
-            self._before_write()
         headers = {'Accept': accept, 'User-Agent': self._user_agent}
-        if access.authorization:
-            headers['Authorization'] = access.authorization
         data = None
         if body is not None:
             headers['Content-Type'] = content
             data = json.dumps(body).encode()
-        url = access.server + path
         if fields:
-            url += '?' + parse.urlencode(fields)
+            path += '?' + parse.urlencode(fields)
         timeout = urllib3.Timeout(
             connect=self._options.connect_timeout,
-            read=min(read_timeout or self._options.read_timeout,
+            read=min(silence or self._options.read_timeout,
                      retry.limit() / 2))
-        code = 0
-        try:
-            response = self._pools.get(access).urlopen(
-                method, url, body=data, headers=headers, retries=False,
-                redirect=False, timeout=timeout, preload_content=False)
-            code = response.status
-            return response
-        except (urllib3.exceptions.HTTPError, OSError) as e:
-            if (isinstance(e, urllib3.exceptions.SSLError)
-                    and not isinstance(e.args[0], connection.CLOSED)):
-                # A certificate may have been replaced: reload it for the next
-                # attempt. Not after a mere loss of the connection, as a
-                # kubeconfig takes as long as the attempt.
-                self._connection.renew(access)
-            raise _connection_error(call, access.server, e) from None
-        finally:
-            with self._lock:
-                self._calls[CallKey(call.verb, call.resource, code)] += 1
+        access, renewed = self._connection.access(), False
+        reconnects = method == 'GET' and silence is None
+        while True:
+            if method != 'GET':
+                self._before_write()
+            if access.authorization:
+                headers['Authorization'] = access.authorization
+            try:
+                response = self._pools.get(access).urlopen(
+                    method, access.server + path, body=data, headers=headers,
+                    retries=False, redirect=False, timeout=timeout,
+                    preload_content=False)
+            except (urllib3.exceptions.HTTPError, OSError) as e:
+                error = self._connection_failed(call, access, e)
+                if not (reconnects and isinstance(
+                        error, errors.ConnectionLost)):
+                    raise error from None
+                access, reconnects = self._connection.access(), False
+                continue
+            self._count(call, response.status)
+            if response.status != 401 or renewed or access is (
+                    fresh := self._connection.renew(access)):
+                return self._result(response, call, silence is not None)
+            response.drain_conn()
+            access, renewed = fresh, True
 
-    def _error(self, response: urllib3.BaseHTTPResponse,
-               call: api_responses.ApiCall) -> errors.MachineError:
-        """Return the exception for an error response."""
+    def _count(self, call: api_responses.ApiCall, code: int) -> None:
+        with self._lock:
+            self._calls[CallKey(call.verb, call.resource, code)] += 1
+
+    def _connection_failed(self, call: api_responses.ApiCall,
+                           access: connection.Access, error: Exception
+                           ) -> errors.Unavailable:
+        self._count(call, 0)
+        if (isinstance(error, urllib3.exceptions.SSLError)
+                and not isinstance(error.args[0], connection.CLOSED)):
+            # A certificate may have been replaced: reload it for the next
+            # attempt. Not after a mere loss of the connection, as a
+            # kubeconfig takes as long as the attempt.
+            self._connection.renew(access)
+        return _connection_error(call, access.server, error)
+
+    def _result(self, response: urllib3.BaseHTTPResponse,
+                call: api_responses.ApiCall, unread: bool) -> typing.Any:
+        """Return the body, or with ``unread`` the response.
+
+        :raises: the exception for an error response
+        """
+        if unread and response.status < 300:
+            return response
         data = b''
         try:
             data = response.read()
-        except (urllib3.exceptions.HTTPError, OSError):
-            pass
-        return api_responses.error_from_response(
+            if response.status < 300:
+                return api_responses.parse(data) if data else {}
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as e:
+            if response.status < 300:
+                raise _connection_error(
+                    call, self._connection.server, e) from None
+        raise api_responses.error_from_response(
             response.status, data, response.headers, call)
 
 
