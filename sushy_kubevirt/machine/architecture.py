@@ -11,6 +11,10 @@ virt-launcher's ``converter/arch`` and ``efi/efi.go``.
 from __future__ import annotations
 
 import dataclasses
+import typing
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Architecture:
     :param usb: whether disks can be on the USB bus
     """
 
-    firmware: tuple
+    firmware: tuple[str, ...]
     secure_boot: bool
     cdrom_bus: str
     usb: bool
@@ -47,21 +51,21 @@ _OTHER = _ARCHITECTURES['s390x']
 ENCRYPTED = {'sev': False, 'snp': False, 'tdx': True}
 
 
-def of(vm):
-    """Return the `Architecture` of a VM, as far as its encryption allows.
+def of(vm: objects.VirtualMachine) -> Architecture:
+    """Return the architecture of a VM, as far as its encryption allows.
 
     :param vm: the VM, into which KubeVirt has written the cluster's default;
         one without it counts as amd64
     """
-    found = named(name(vm))
+    architecture = named(name(vm))
     type_ = encryption(vm)
     if type_ is None:
-        return found
-    return dataclasses.replace(found, firmware=('efi',), secure_boot=(
-        found.secure_boot and ENCRYPTED[type_]))
+        return architecture
+    return dataclasses.replace(architecture, firmware=('efi',), secure_boot=(
+        architecture.secure_boot and ENCRYPTED[type_]))
 
 
-def encryption(vm: dict) -> str | None:
+def encryption(vm: objects.VirtualMachine) -> str | None:
     """Return the type of a VM's memory encryption, of `ENCRYPTED`."""
     template = vm['spec'].get('template') or {}
     domain = (template.get('spec') or {}).get('domain') or {}
@@ -82,7 +86,7 @@ def cpu_arch(name_: str) -> str:
     return {'amd64': 'x86_64', 'arm64': 'aarch64'}.get(name_, name_)
 
 
-def name(vm):
+def name(vm: objects.VirtualMachine) -> str:
     """Return KubeVirt's name of the architecture of a VM."""
     template = vm['spec'].get('template') or {}
     return (template.get('spec') or {}).get('architecture') or 'amd64'

@@ -11,11 +11,21 @@ from __future__ import annotations
 
 import json
 import math
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import run_strategy
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import protocols
+
+#: Value of a BIOS attribute.
+Value: typing.TypeAlias = str | int | float | bool
 
 ATTRIBUTES = api_resources.PREFIX + 'bios-attributes'
 
@@ -42,22 +52,16 @@ LIT, BLINKING, OFF = 'Lit', 'Blinking', 'Off'
 INDICATORS = (LIT, BLINKING, OFF)
 
 
-def get(vm):
-    """Return the attributes that apply from the next boot on.
-
-    :param vm: the VM
-    :returns: dict: name: string, number or boolean; {} by default
-    """
+def get(vm: objects.VirtualMachine) -> dict[str, Value]:
+    """Return the attributes that apply from the next boot on, by name."""
     return _primitives(_load(vm, ATTRIBUTES))
 
 
-def current(vm, vmi):
+def current(vm: objects.VirtualMachine,
+            vmi: objects.VirtualMachineInstance | None) -> dict[str, Value]:
     """Return the attributes as they were when the machine booted.
 
-    :param vm: the VM
-    :param vmi: its VMI, or None
-    :returns: dict like that of `get`; the same as `get` while the machine is
-        off
+    :returns: the same as `get` while the machine is off
     """
     before = _load(vm, BEFORE)
     if (run_strategy.is_active(vmi)
@@ -67,7 +71,7 @@ def current(vm, vmi):
     return get(vm)
 
 
-def _load(vm, key):
+def _load(vm: objects.VirtualMachine, key: str) -> objects.Json:
     # Anyone who may edit the VM may have written the annotation.
     try:
         values = json.loads(_annotations(vm).get(key) or '{}')
@@ -76,25 +80,24 @@ def _load(vm, key):
     return values if isinstance(values, dict) else {}
 
 
-def _primitives(values):
+def _primitives(values: objects.Json) -> dict[str, Value]:
     return {name: value for name, value in values.items()
             if _is_primitive(value)}
 
 
-def _is_primitive(value):
+def _is_primitive(value: object) -> bool:
     # JSON has no NaN and no Infinity, although Python's json module reads and
     # writes them.
     return isinstance(value, (str, int)) or (
         isinstance(value, float) and math.isfinite(value))
 
 
-def change(values):
+def change(values: abc.Mapping[str, Value | None]) -> changes.Change:
     """Return a change of some BIOS attributes, see `changes`.
 
     It takes effect from the next boot on.
 
-    :param values: dict: name: string, number or boolean; None removes the
-        attribute
+    :param values: by name; None removes the attribute
     :raises: `errors.InvalidValue` for a value of another type; when it is
         called, if all attributes together exceed `LARGEST`
     """
@@ -105,20 +108,18 @@ def change(values):
     return lambda vm, vmi: _replace(vm, vmi, {**get(vm), **values})
 
 
-def reset(machine) -> None:
-    """Reset the BIOS attributes to their default, which is to have none.
-
-    :param machine: a `machine.Machine`
-    """
+def reset(machine: protocols.Machine) -> None:
+    """Reset the BIOS attributes to their default, which is to have none."""
     changes.write(machine, (lambda vm, vmi: _replace(vm, vmi, {}),))
 
 
-def _replace(vm, vmi, values):
+def _replace(vm: objects.VirtualMachine,
+             vmi: objects.VirtualMachineInstance | None,
+             values: abc.Mapping[str, Value | None]) -> None:
     """Replace the attributes that apply from the next boot on.
 
-    :param vm: the VM, which is changed
-    :param vmi: its VMI, or None
-    :param values: dict of all attributes; one that is None is removed
+    :param vm: is changed
+    :param values: all attributes; one that is None is removed
     """
     new = {name: value for name, value in values.items() if value is not None}
     text = json.dumps(new, sort_keys=True)
@@ -134,17 +135,13 @@ def _replace(vm, vmi, values):
     _annotate(vm, BEFORE, before)
 
 
-def indicator(vm):
-    """Return the state of the indicator LED.
-
-    :param vm: the VM
-    :returns: one of `INDICATORS`
-    """
+def indicator(vm: objects.VirtualMachine) -> str:
+    """Return the state of the indicator LED, one of `INDICATORS`."""
     state = _annotations(vm).get(INDICATOR)
     return state if state in INDICATORS else OFF
 
 
-def indicator_change(state):
+def indicator_change(state: str) -> changes.Change:
     """Return a change of the state of the indicator LED, see `changes`.
 
     :param state: one of `INDICATORS`
@@ -156,46 +153,44 @@ def indicator_change(state):
         vm, INDICATOR, None if state == OFF else state)
 
 
-def asset_tag(vm):
+def asset_tag(vm: objects.VirtualMachine) -> str:
     """Return the asset tag that a client set; '' for none."""
     return _annotations(vm).get(ASSET_TAG, '')
 
 
-def asset_tag_change(tag):
+def asset_tag_change(tag: str) -> changes.Change:
     """Return a change of the asset tag, see `changes`.
 
-    :param tag: text; '' removes the tag
+    :param tag: '' removes the tag
     :raises: `errors.InvalidValue` if it is longer than `LONGEST_TAG`
     """
     return _text_change(ASSET_TAG, tag, 'AssetTag', 'An asset tag')
 
 
-def controller_name(vm):
+def controller_name(vm: objects.VirtualMachine) -> str:
     """Return the name that a client gave to the BMC; '' for none."""
     return _annotations(vm).get(CONTROLLER_NAME, '')
 
 
-def controller_name_change(name):
+def controller_name_change(name: str) -> changes.Change:
     """Return a change of the name of the BMC, see `changes`.
 
-    :param name: text; '' removes the name
+    :param name: '' removes the name
     :raises: `errors.InvalidValue` if it is longer than `LONGEST_TAG`
     """
     return _text_change(CONTROLLER_NAME, name, 'name', 'A name')
 
 
-def system_info(vm, name):
-    """Return a system info parameter that a client wrote.
+def system_info(vm: objects.VirtualMachine, name: str) -> str:
+    """Return a system info parameter that a client wrote; '' for none.
 
-    :param vm: the VM
     :param name: the parameter's name in the annotation `SYSTEM_INFO`
-    :returns: text; '' for none
     """
     text = _load(vm, SYSTEM_INFO).get(name)
     return text if isinstance(text, str) else ''
 
 
-def system_info_change(name, text):
+def system_info_change(name: str, text: str) -> changes.Change:
     """Return a change of a system info parameter, see `changes`.
 
     :param name: see `system_info`
@@ -204,7 +199,8 @@ def system_info_change(name, text):
     """
     _check_length(text, name, 'A system info parameter')
 
-    def change(vm, vmi) -> None:
+    def change(vm: objects.VirtualMachine,
+               _vmi: objects.VirtualMachineInstance | None) -> None:
         known = {**_load(vm, SYSTEM_INFO), name: text}
         known = {key: value for key, value in known.items() if value}
         _annotate(vm, SYSTEM_INFO, json.dumps(known, sort_keys=True)
@@ -213,28 +209,28 @@ def system_info_change(name, text):
     return change
 
 
-def _check_length(text, field, subject):
+def _check_length(text: str, field: str, subject: str) -> None:
     if len(text) > LONGEST_TAG:
         raise errors.InvalidValue(
             field, text,
             message=f'{subject} has at most {LONGEST_TAG} characters')
 
 
-def _text_change(annotation, text, field, subject):
+def _text_change(annotation: str, text: str, field: str, subject: str
+                 ) -> changes.Change:
     _check_length(text, field, subject)
     return lambda vm, vmi: _annotate(vm, annotation, text or None)
 
 
-def _annotations(vm):
+def _annotations(vm: objects.VirtualMachine) -> dict[str, str]:
     return vm['metadata'].get('annotations') or {}
 
 
-def _annotate(vm, annotation, text) -> None:
-    """Set or remove an annotation.
+def _annotate(vm: objects.VirtualMachine, annotation: str, text: str | None
+              ) -> None:
+    """Set an annotation, or remove it if the text is None.
 
-    :param vm: the VM, which is changed
-    :param annotation: its name
-    :param text: its text; None removes it
+    :param vm: is changed
     """
     if text is not None:
         if not vm['metadata'].get('annotations'):

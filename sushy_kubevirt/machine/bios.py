@@ -10,6 +10,7 @@ then the current value is the one the VMI was created with.
 from __future__ import annotations
 
 import dataclasses
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import attributes
@@ -17,6 +18,12 @@ from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine import run_strategy
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import protocols
 
 BOOT_MODE = 'BootMode'
 SECURE_BOOT = 'SecureBoot'
@@ -31,14 +38,14 @@ class VmAttribute:
 
     :param name: its name in Redfish
     :param label: its display name
-    :param values: tuple of the strings it can have
+    :param values: those it can have
     :param help: one sentence that explains it
     :param read_only: True if a BMC cannot change it
     """
 
     name: str
     label: str
-    values: tuple
+    values: tuple[str, ...]
     help: str
     read_only: bool = False
 
@@ -47,7 +54,7 @@ VM_ATTRIBUTES = (
     VmAttribute(
         BOOT_MODE,
         'Boot Mode',
-        tuple(each.value for each in firmware.Mode),
+        tuple(mode.value for mode in firmware.Mode),
         'Firmware the guest is started with, of those that its architecture '
         'has: domain.firmware.bootloader.',
     ),
@@ -79,11 +86,11 @@ VM_ATTRIBUTES = (
 _BY_NAME = {attribute.name: attribute for attribute in VM_ATTRIBUTES}
 
 
-def values_of(attribute, vm):
-    """Return a tuple of the values that an attribute can have in a VM.
+def values_of(attribute: VmAttribute, vm: objects.VirtualMachine
+              ) -> tuple[str, ...]:
+    """Return the values that an attribute can have in a VM.
 
-    :param attribute: a `VmAttribute`
-    :param vm: the VM, whose architecture may lack some
+    The architecture of the VM may lack some.
     """
     if attribute.name == BOOT_MODE:
         return tuple(mode.value for mode in firmware.modes(vm))
@@ -92,23 +99,21 @@ def values_of(attribute, vm):
     return attribute.values
 
 
-def pending(vm, vmi):
-    """Return the attributes that apply from the next boot on.
+def pending(vm: objects.VirtualMachine,
+            vmi: objects.VirtualMachineInstance | None
+            ) -> dict[str, attributes.Value]:
+    """Return the attributes that apply from the next boot on, by name.
 
-    :param vm: the VM
-    :param vmi: its VMI or None, see `firmware.mode`
-    :returns: dict: name: string, number or boolean
+    :param vmi: see `firmware.mode`
     """
     return {**attributes.get(vm), **_vm_attributes(vm, vmi)}
 
 
-def current(vm, vmi):
-    """Return the attributes of the present boot; of the next boot while the
-    machine is off.
-
-    :param vm: the VM
-    :param vmi: its VMI or None
-    :returns: dict like that of `pending`
+def current(vm: objects.VirtualMachine,
+            vmi: objects.VirtualMachineInstance | None
+            ) -> dict[str, attributes.Value]:
+    """Return the attributes of the present boot, by name; of the next boot
+    while the machine is off.
     """
     if not run_strategy.is_active(vmi):
         return pending(vm, vmi)
@@ -116,12 +121,12 @@ def current(vm, vmi):
             **_vm_attributes({'spec': {'template': vmi}}, None)}
 
 
-def set(machine, values):
+def set(machine: protocols.Machine,
+        values: abc.Mapping[str, attributes.Value | None]) -> None:
     """Change some attributes, from the next boot on.
 
-    :param machine: a `machine.Machine`
-    :param values: dict: name: string, number or boolean; None removes an
-        attribute that is not one of `VM_ATTRIBUTES`
+    :param values: by name; None removes an attribute that is not one of
+        `VM_ATTRIBUTES`
     :raises: `errors.InvalidValue` for a value that an attribute cannot have,
         for a change of a read-only one and for secure boot in Legacy mode;
         `errors.WrongState` if the VM turns out to be in Legacy mode when
@@ -147,12 +152,13 @@ def set(machine, values):
             message='Secure Boot needs Boot Mode UEFI')
     others = {name: value for name, value in values.items()
               if name not in _BY_NAME}
-    parts = []
+    parts: list[changes.Change] = []
     if others:
         parts.append(attributes.change(others))
     if mode == present[BOOT_MODE]:
         mode = None
-    boot_change = boot.Change(machine, mode=mode and firmware.Mode(mode))
+    boot_change = boot.Change(
+        machine, mode=firmware.Mode(mode) if mode else None)
     if mode is not None:
         parts.append(boot_change)
     if secure is not None:
@@ -160,18 +166,18 @@ def set(machine, values):
     boot.write(boot_change, lambda: changes.write(machine, parts))
 
 
-def reset(machine) -> None:
+def reset(machine: protocols.Machine) -> None:
     """Remove the attributes that clients have set in the annotation.
 
     `VM_ATTRIBUTES` are left unchanged: they have no default, and a client may
     not reset what the VM's owner chose.
-
-    :param machine: a `machine.Machine`
     """
     attributes.reset(machine)
 
 
-def _vm_attributes(vm, vmi):
+def _vm_attributes(vm: objects.VirtualMachine,
+                   vmi: objects.VirtualMachineInstance | None
+                   ) -> dict[str, attributes.Value]:
     template = vm['spec']['template']
     efi = firmware.bootloader(template).get('efi') or {}
     return {
@@ -182,10 +188,9 @@ def _vm_attributes(vm, vmi):
     }
 
 
-def tpm(template):
-    """Return the type of the TPM: 'Volatile', 'Persistent' or None.
-
-    :param template: a VM's template, or a VMI
+def tpm(template: objects.VirtualMachineInstanceTemplate) -> str | None:
+    """Return the type of the TPM of a VM's template or of a VMI: 'Volatile',
+    'Persistent' or None.
     """
     domain = (template.get('spec') or {}).get('domain') or {}
     device = (domain.get('devices') or {}).get('tpm')

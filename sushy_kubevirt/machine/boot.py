@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
@@ -24,6 +25,14 @@ from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine import pod_interface
 from sushy_kubevirt.machine import run_strategy
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.machine import protocols
+
+_ResultT = typing.TypeVar('_ResultT')
 
 Mode = firmware.Mode
 
@@ -71,9 +80,6 @@ class Enabled(enum.Enum):
 class BootState:
     """Boot settings of the next VMI.
 
-    :param target: a `Target`
-    :param enabled: an `Enabled`
-    :param mode: a `Mode`
     :param http_uri: URI of the image that `Target.UEFI_HTTP` boots, '' for
         none
     """
@@ -84,13 +90,9 @@ class BootState:
     http_uri: str = ''
 
 
-def state(vm, vmi):
-    """Return the boot settings of the VM's next VMI.
-
-    :param vm: the VM
-    :param vmi: its VMI, or None
-    :returns: a `BootState`
-    """
+def state(vm: objects.VirtualMachine,
+          vmi: objects.VirtualMachineInstance | None) -> BootState:
+    """Return the boot settings of the VM's next VMI."""
     once = boot_overrides.once(vm)
     if once is not None:
         if not boot_overrides.boot_started(vm, vmi):
@@ -107,33 +109,29 @@ def state(vm, vmi):
     return BootState(Target.NONE, Enabled.DISABLED, mode)
 
 
-def booted_from(vmi):
+def booted_from(vmi: objects.VirtualMachineInstance | None) -> Target | None:
     """Return the class of the device that the running VMI tried first.
 
-    :param vmi: the VMI, or None
-    :returns: a `Target`; `Target.NONE` if there is no device; None if no
-        guest runs
+    :returns: `Target.NONE` if there is no device; None if no guest runs
     """
     if (not run_strategy.is_active(vmi)
             or run_strategy.phase(vmi) not in ('Running', 'Unknown')):
         return None
-    template = {'spec': vmi['spec']}
-    device = boot_order.first(template)
-    class_ = device.class_ if device else boot_order.unnumbered(template)
+    device = boot_order.first(vmi)
+    class_ = device.class_ if device else boot_order.unnumbered(vmi)
     return Target.NONE if class_ is None else Target(class_.value)
 
 
-def targets(vm: dict) -> tuple[Target, ...]:
-    """Return a tuple of the `Target` members that the VM has a device for."""
+def targets(vm: objects.VirtualMachine) -> tuple[Target, ...]:
+    """Return the targets that the VM has a device for."""
     return tuple(Target(class_.value)
                  for class_ in boot_order.classes(vm['spec']['template']))
 
 
-def write(change, send):
+def write(change: Change, send: abc.Callable[[], _ResultT]) -> _ResultT:
     """Write a change; again without the reboot policy if that is refused.
 
-    :param change: a `Change`
-    :param send: function without arguments that writes it
+    :param send: writes it
     :returns: what it returned
     :raises: `errors.InvalidValue`, `errors.WrongState`, see `Change`;
         `errors.Rejected` by admission
@@ -151,26 +149,27 @@ def write(change, send):
 class Change:
     """A change of boot settings, see `changes`. None leaves a setting.
 
-    :param machine: a `machine.Machine`
-    :param target: a `Target`; without `enabled` it means
+    :param target: without `enabled` it means
         `Enabled.CONTINUOUS`, or `Enabled.ONCE` if a one-time override is
         pending, which it then replaces (Ironic omits ``Enabled`` when it
         already has the value it needs)
-    :param enabled: an `Enabled`; without `target` it applies to the present
-        target
-    :param mode: a `Mode`
+    :param enabled: without `target` it applies to the present target
     :param order: the persistent boot order, see `boot_options.edit`
     :param http_uri: URL of the image that `Target.UEFI_HTTP` boots; '' for
         none
-    :param media_targets: each `Target` whose device is added when a medium is
-        inserted, and which is therefore valid without a device
+    :param media_targets: those whose device is added when a medium is
+        inserted, and which are therefore valid without a device
     :raises: when it is called, `errors.InvalidValue` if the VM has no device
         for the target, its architecture lacks the mode, or there are no such
         boot options; `errors.WrongState` for HTTP boot in Legacy mode
     """
 
-    def __init__(self, machine, target=None, enabled=None, mode=None,
-                 order=None, http_uri=None, media_targets=()) -> None:
+    def __init__(self, machine: protocols.Machine,
+                 target: Target | None = None, enabled: Enabled | None = None,
+                 mode: Mode | None = None,
+                 order: abc.Sequence[str] | None = None,
+                 http_uri: str | None = None,
+                 media_targets: abc.Sequence[Target] = ()) -> None:
         self.machine = machine
         self.target = target
         self.enabled = enabled
@@ -182,11 +181,13 @@ class Change:
         self._media_targets = media_targets
         self._id = boot_overrides.new_id()
 
-    def __call__(self, vm, vmi) -> None:
+    def __call__(self, vm: objects.VirtualMachine,
+                 vmi: objects.VirtualMachineInstance | None) -> None:
         with pod_interface.showing(self.machine, vm, vmi):
             self._change(vm, vmi)
 
-    def _change(self, vm: dict, vmi: dict | None) -> None:
+    def _change(self, vm: objects.VirtualMachine,
+                vmi: objects.VirtualMachineInstance | None) -> None:
         pending = boot_overrides.once(vm)
         if pending is not None and pending['id'] == self._id:
             return      # an earlier attempt was applied, its response lost
@@ -217,7 +218,8 @@ class Change:
             boot_overrides.remove_unused_http_drive(vm)
         boot_overrides.remove_unused_interface(vm)
 
-    def _check_http(self, vm, vmi):
+    def _check_http(self, vm: objects.VirtualMachine,
+                    vmi: objects.VirtualMachineInstance | None) -> None:
         if not media_annotation.read(vm).http_uri:
             raise errors.InvalidValue(
                 'BootSourceOverrideTarget', Target.UEFI_HTTP,
@@ -229,7 +231,7 @@ class Change:
                 'boots in Legacy mode; set its BootSourceOverrideMode to UEFI '
                 'too')
 
-    def needs_vmi(self, vm):
+    def needs_vmi(self, vm: objects.VirtualMachine) -> bool:
         """Return whether the change depends on the VMI.
 
         It does if an override may have started to boot, an order is set, or
@@ -240,12 +242,10 @@ class Change:
                 or boot_order.lacks_interfaces(vm['spec']['template']))
 
 
-def set_default_order(machine) -> None:
-    """Restore the persistent boot order that the VM's owner wrote.
-
-    :param machine: a `machine.Machine`
-    """
-    def step(vm, vmi) -> None:
+def set_default_order(machine: protocols.Machine) -> None:
+    """Restore the persistent boot order that the VM's owner wrote."""
+    def step(vm: objects.VirtualMachine,
+             vmi: objects.VirtualMachineInstance | None) -> None:
         edited = copy.deepcopy(vm)
         http = _is_http(edited)
         boot_options.edit(edited, vmi, None)
@@ -257,7 +257,7 @@ def set_default_order(machine) -> None:
     machine.write(step)
 
 
-def secure_boot_change(enabled):
+def secure_boot_change(enabled: bool) -> protocols.Step[None]:
     """Return a change that switches secure boot on or off, see `changes`.
 
     It takes effect from the next start on. Switching it on also switches on
@@ -267,7 +267,8 @@ def secure_boot_change(enabled):
     :raises: when it is called, `errors.WrongState` if it is switched on in
         Legacy mode
     """
-    def change(vm, vmi) -> None:
+    def change(vm: objects.VirtualMachine,
+               vmi: objects.VirtualMachineInstance | None) -> None:
         pending = boot_overrides.once(vm)
         if pending is None or not pending.get('mode'):
             firmware.edit_secure_boot(vm, enabled, vmi)
@@ -284,12 +285,14 @@ def secure_boot_change(enabled):
     return change
 
 
-def _needs_once(pending, target, enabled, mode) -> bool:
+def _needs_once(pending: boot_overrides.Layer | None, target: Target | None,
+                enabled: Enabled | None, mode: Mode | None) -> bool:
     return enabled is Enabled.ONCE or pending is not None and (
         mode is not None or target is not None)
 
 
-def _may_terminate(machine, vm):
+def _may_terminate(machine: protocols.Machine, vm: objects.VirtualMachine
+                   ) -> bool:
     # Under run strategies Once and WaitAsReceiver KubeVirt would start no VMI
     # after the one that the reboot ends.
     return (machine.options.reboot_policy
@@ -298,16 +301,18 @@ def _may_terminate(machine, vm):
             and machine.gates.enabled(GATE))
 
 
-def _is_http(vm):
+def _is_http(vm: objects.VirtualMachine) -> bool:
     return any(
-        (layer or {}).get('target') == Target.UEFI_HTTP.value
+        layer is not None and layer.get('target') == Target.UEFI_HTTP.value
         for layer in (boot_overrides.once(vm), boot_overrides.continuous(vm))
     )
 
 
-def _edit(vm, vmi, target, enabled, mode, id_, terminate,
-          media_targets=()) -> None:
-    """Edit a VM in place; the parameters are those of `set`.
+def _edit(vm: objects.VirtualMachine,
+          vmi: objects.VirtualMachineInstance | None, target: Target | None,
+          enabled: Enabled | None, mode: Mode | None, id_: str,
+          terminate: bool, media_targets: abc.Sequence[Target]) -> None:
+    """Edit a VM in place; the parameters are those of `Change`.
 
     :param id_: ID of a new one-time override
     :param terminate: whether the guest's reboot ends the VMI of that override
@@ -336,7 +341,9 @@ def _edit(vm, vmi, target, enabled, mode, id_, terminate,
         boot_overrides.apply_continuous(vm, class_)
 
 
-def _edit_mode(vm, pending, mode, id_, terminate) -> None:
+def _edit_mode(vm: objects.VirtualMachine,
+               pending: boot_overrides.Layer | None, mode: Mode, id_: str,
+               terminate: bool) -> None:
     boot_overrides.remove_once(vm)
     firmware.set_mode(vm, mode)
     if pending is not None and pending.get('target'):
@@ -344,7 +351,11 @@ def _edit_mode(vm, pending, mode, id_, terminate) -> None:
                                   terminate=terminate)
 
 
-def _edit_once(vm, vmi, pending, class_, mode, id_, terminate) -> None:
+def _edit_once(vm: objects.VirtualMachine,
+               vmi: objects.VirtualMachineInstance | None,
+               pending: boot_overrides.Layer | None,
+               class_: boot_order.Class | None, mode: Mode | None, id_: str,
+               terminate: bool) -> None:
     if pending is None:
         if class_ or mode:
             # It replaces a continuous override: after a boot with Once,
@@ -363,16 +374,19 @@ def _edit_once(vm, vmi, pending, class_, mode, id_, terminate) -> None:
         boot_overrides.apply_once(vm, id_, class_, mode, terminate)
 
 
-def _class(vm, target, pending, media_targets):
-    """Return the `boot_order.Class` of a target, or of the present target if
-    that is None; None if there is neither.
+def _class(vm: objects.VirtualMachine, target: Target | None,
+           pending: boot_overrides.Layer | None,
+           media_targets: abc.Sequence[Target]) -> boot_order.Class | None:
+    """Return the class of a target, or of the present target if that is None;
+    None if there is neither.
     """
     if target is None:
-        layer = pending or boot_overrides.continuous(vm) or {}
-        return layer.get('target') and boot_order.Class(layer['target'])
+        layer = pending or boot_overrides.continuous(vm)
+        present = layer.get('target') if layer else None
+        return boot_order.Class(present) if present else None
     known = {Target.NONE, *targets(vm), *media_targets}
     if target not in known:
         raise errors.InvalidValue(
             'BootSourceOverrideTarget', target,
-            [each for each in Target if each in known])
+            [member for member in Target if member in known])
     return boot_order.Class(target.value)

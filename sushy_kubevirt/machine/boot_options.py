@@ -16,13 +16,19 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
 
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.kube import objects
+
 #: Number in the reference of the first device of each list.
-_FIRST = {'disks': 0x0001, 'interfaces': 0x1001}
+_FIRST: dict[boot_order.List, int] = {'disks': 0x0001, 'interfaces': 0x1001}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,33 +36,29 @@ class Option:
     """One device that can be booted from.
 
     :param reference: ``BootOptionReference``, such as 'Boot0001'
-    :param device: a `boot_order.Device`
     """
 
     reference: str
     device: boot_order.Device
 
     @property
-    def name(self):
+    def name(self) -> str:
         """The device's name in the VM."""
         return self.device.name
 
     @property
-    def class_(self):
-        """A `boot_order.Class`."""
+    def class_(self) -> boot_order.Class:
+        """The device's class."""
         return self.device.class_
 
 
-def options(vm):
-    """Return the boot options of a VM.
-
-    :returns: tuple of `Option`, sorted by reference
-    """
+def options(vm: objects.VirtualMachine) -> tuple[Option, ...]:
+    """Return the boot options of a VM, sorted by reference."""
     return tuple(sorted(_options(_without_overrides(vm)),
                         key=lambda option: option.reference))
 
 
-def order(vm):
+def order(vm: objects.VirtualMachine) -> tuple[str, ...]:
     """Return the persistent boot order of a VM.
 
     If no device has a ``bootOrder``, libvirt boots the first disk; if there is
@@ -64,27 +66,27 @@ def order(vm):
     number have no boot ROM (KubeVirt's converter, libvirt's
     ``qemuProcessPrepareDeviceBootorder``).
 
-    :returns: tuple of the references of the devices that are tried, in the
-        order in which they are tried
+    :returns: references of the devices that are tried, in this order
     """
-    found = _options(_without_overrides(vm))
-    tried = [option for option in found if option.device.order is not None]
+    offered = _options(_without_overrides(vm))
+    tried = [option for option in offered if option.device.order is not None]
     if not tried:
-        tried = [option for option in found if option.class_ in (
+        tried = [option for option in offered if option.class_ in (
             boot_order.Class.HDD, boot_order.Class.USB)][:1]
     if not tried:
-        tried = [option for option in found
+        tried = [option for option in offered
                  if option.class_ is boot_order.Class.CD]
     return tuple(option.reference for option in tried)
 
 
-def edit(vm, vmi, references) -> None:
+def edit(vm: objects.VirtualMachine,
+         vmi: objects.VirtualMachineInstance | None,
+         references: abc.Sequence[str] | None) -> None:
     """Replace the persistent boot order of a VM and keep its overrides.
 
-    :param vm: a VM, which is changed
-    :param vmi: its VMI, or None
-    :param references: sequence of the references of the devices to try, in
-        this order; None for the order that the VM's owner wrote
+    :param vm: is changed
+    :param references: of the devices to try, in this order; None for the
+        order that the VM's owner wrote
     :raises: `errors.InvalidValue` if a reference is unknown or occurs twice,
         or if there is none
     """
@@ -106,7 +108,8 @@ def edit(vm, vmi, references) -> None:
         boot_overrides.reapply_once(vm, vmi, pending, terminate)
 
 
-def _chosen(vm, references):
+def _chosen(vm: objects.VirtualMachine, references: abc.Sequence[str]
+            ) -> list[boot_order.Device]:
     known = {option.reference: option.device for option in _options(vm)}
     if not references:
         raise errors.InvalidValue(
@@ -122,7 +125,7 @@ def _chosen(vm, references):
     return [known[reference] for reference in references]
 
 
-def _without_overrides(vm):
+def _without_overrides(vm: objects.VirtualMachine) -> objects.VirtualMachine:
     if (boot_overrides.once(vm) is None
             and boot_overrides.continuous(vm) is None):
         # The usual case. A copy would cost more than everything else here.
@@ -132,13 +135,13 @@ def _without_overrides(vm):
     return vm
 
 
-def _options(vm):
-    """Return a list of `Option` in the order in which they are tried."""
+def _options(vm: objects.VirtualMachine) -> list[Option]:
+    """Return the boot options in the order in which they are tried."""
     template = vm['spec']['template']
     devices = boot_order.devices(template)
-    hardware = ((template.get('spec') or {}).get('domain') or {}).get(
-        'devices') or {}
-    places = {}
+    domain = (template.get('spec') or {}).get('domain') or {}
+    hardware = domain.get('devices') or {}
+    references: dict[boot_order.List, dict[str, str]] = {}
     for list_, first in _FIRST.items():
         names = [item['name'] for item in hardware.get(list_) or ()]
         if list_ == 'interfaces' and boot_order.lacks_interfaces(template):
@@ -149,9 +152,9 @@ def _options(vm):
             names += [volume['name'] for volume in
                       template['spec'].get('volumes') or ()
                       if volume['name'] in implied]
-        for place, name in enumerate(names, first):
-            places[list_, name] = f'Boot{place:04X}'
+        references[list_] = {name: f'Boot{number:04X}'
+                             for number, name in enumerate(names, first)}
     # The drive of HTTP boot exists only while its override does.
-    return [Option(places[device.list, device.name], device)
+    return [Option(references[device.list][device.name], device)
             for device in devices if device.bootable
             and device.class_ is not boot_order.Class.HTTP]

@@ -16,8 +16,31 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import typing
 
 from sushy_kubevirt.machine import architecture
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.kube import objects
+
+#: Lists of a template that contain devices.
+List: typing.TypeAlias = typing.Literal['disks', 'interfaces']
+
+
+class Changes(typing.TypedDict, total=False):
+    """What was changed, as `bmc_annotations` describes it.
+
+    Each value is [old, new], that of a device by its name. `prioritize` and
+    `apply` set the first three members, or omit those that would be empty.
+    """
+
+    disks: dict[str, list[int | None]]
+    interfaces: dict[str, list[int | None]]
+    added: list[str]
+    bootloader: list[objects.Json | None]
+    rebootPolicy: list[str | None]
 
 
 class Class(enum.Enum):
@@ -64,9 +87,8 @@ USB_STICK = 'bmc-usb'
 class Device:
     """One device that can have a ``bootOrder``.
 
-    :param list: list of the template it is in, ``disks`` or ``interfaces``
+    :param list: list of the template it is in
     :param name: its name in that list
-    :param class_: its `Class`
     :param order: its ``bootOrder``, None if it has none
     :param bootable: False for a data disk that its owner numbered
     :param written: False for a device that the template does not contain:
@@ -75,7 +97,7 @@ class Device:
     :param usb: whether it is on the USB bus
     """
 
-    list: str
+    list: List
     name: str
     class_: Class
     order: int | None
@@ -83,23 +105,22 @@ class Device:
     written: bool = True
     usb: bool = False
 
-    def is_a(self, class_):
-        """Return whether a boot target of this `Class` means the device."""
+    def is_a(self, class_: Class) -> bool:
+        """Return whether a boot target of this class means the device."""
         return class_ is self.class_ or class_ is Class.USB and self.usb
 
 
-def devices(template):
+def devices(template: objects.VirtualMachineInstanceTemplate) -> list[Device]:
     """List the devices a VM can boot from.
 
-    :param template: the VM's ``spec.template``
-    :returns: list of `Device`, sorted by ``bootOrder``; then those without
-        one, in the template's order, disks before interfaces
+    :returns: sorted by ``bootOrder``; then those without one, in the
+        template's order, disks before interfaces
     """
     spec = template.get('spec') or {}
     hardware = _hardware(template)
-    sources = {volume.get('name'): volume for volume in
+    sources = {volume.get('name', ''): volume for volume in
                spec.get('volumes') or ()}
-    found = []
+    listed = []
     for disk in hardware.get('disks') or ():
         if 'floppy' in disk:
             continue
@@ -108,14 +129,14 @@ def devices(template):
         bootable = not _DATA_VOLUMES & volume.keys()
         if bootable or order is not None:
             usb = (disk.get('disk') or {}).get('bus') == 'usb'
-            found.append(Device('disks', disk['name'], _class(disk, usb),
-                                order, bootable, usb=usb))
-    used = {item['name'] for kind in ('disks', 'filesystems')
-            for item in hardware.get(kind) or ()}
+            listed.append(Device('disks', disk['name'], _class(disk, usb),
+                                 order, bootable, usb=usb))
+    used = {disk['name'] for disk in hardware.get('disks') or ()}
+    used |= {system['name'] for system in hardware.get('filesystems') or ()}
     for name, volume in sources.items():
         if name not in used and not _DATA_VOLUMES & volume.keys():
-            found.append(Device('disks', name, Class.HDD, None,
-                                written=False))
+            listed.append(Device('disks', name, Class.HDD, None,
+                                 written=False))
     domain = spec.get('domain') or {}
     # KubeVirt rejects a bootOrder on an interface of such a guest
     # (pkg/virt-api/webhooks/amd64.go of 1.9).
@@ -128,28 +149,26 @@ def devices(template):
         # state absent is being unplugged.
         if ('passtBinding' not in interface
                 and interface.get('state') != 'absent'):
-            found.append(Device('interfaces', interface['name'], Class.PXE,
-                                interface.get('bootOrder')))
+            listed.append(Device('interfaces', interface['name'], Class.PXE,
+                                 interface.get('bootOrder')))
     if not encrypted and lacks_interfaces(template):
-        found.append(Device('interfaces', POD_INTERFACE, Class.PXE, None,
-                            written=False))
+        listed.append(Device('interfaces', POD_INTERFACE, Class.PXE, None,
+                             written=False))
     # Sorting is stable: devices without a number keep their order.
-    return sorted(found, key=lambda device: (
+    return sorted(listed, key=lambda device: (
         device.order is None, device.order or 0))
 
 
-def lacks_interfaces(template) -> bool:
-    """Return whether KubeVirt adds an interface to the VM's VMIs.
-
-    :param template: the VM's ``spec.template``
-    """
+def lacks_interfaces(template: objects.VirtualMachineInstanceTemplate
+                     ) -> bool:
+    """Return whether KubeVirt adds an interface to the VM's VMIs."""
     hardware = _hardware(template)
     return not ((template.get('spec') or {}).get('networks')
                 or hardware.get('interfaces')
                 or hardware.get('autoattachPodInterface') is False)
 
 
-def _class(disk, usb):
+def _class(disk: objects.Disk, usb: bool) -> Class:
     if 'cdrom' in disk:
         return Class.HTTP if disk['name'] == HTTP_DRIVE else Class.CD
     if usb and disk['name'].startswith(USB_STICK):
@@ -157,21 +176,17 @@ def _class(disk, usb):
     return Class.HDD
 
 
-def classes(template):
-    """Return a tuple of the classes that the VM has a bootable device of.
-
-    :param template: the VM's ``spec.template``
-    """
+def classes(template: objects.VirtualMachineInstanceTemplate
+            ) -> tuple[Class, ...]:
+    """Return the classes that the VM has a bootable device of."""
     present = [device for device in devices(template) if device.bootable]
     return tuple(class_ for class_ in Class
                  if any(device.is_a(class_) for device in present))
 
 
-def first(template):
-    """Return the `Device` that is tried first; None if no device has a
-    number, in which case KubeVirt chooses.
-
-    :param template: the VM's ``spec.template``
+def first(template: objects.VirtualMachineInstanceTemplate) -> Device | None:
+    """Return the device that is tried first; None if no device has a number,
+    in which case KubeVirt chooses.
     """
     for device in devices(template):
         if device.order is not None:
@@ -179,14 +194,14 @@ def first(template):
     return None
 
 
-def unnumbered(template):
-    """Return the `Class` that a guest boots from if no device has a number.
+def unnumbered(template: objects.VirtualMachineInstanceTemplate
+               ) -> Class | None:
+    """Return the class that a guest boots from if no device has a number.
 
     libvirt then takes the first disk (its ``<boot dev='hd'/>``, as KubeVirt's
     converter sets none), and without one the firmware looks at CD-ROMs and the
     network.
 
-    :param template: the VM's ``spec.template``
     :returns: None if there is no such device
     """
     present = classes(template)
@@ -194,17 +209,16 @@ def unnumbered(template):
                  if class_ in present), None)
 
 
-def prioritize(template, class_, media=()):
+def prioritize(template: objects.VirtualMachineInstanceTemplate,
+               class_: Class, media: abc.Container[str] = ()) -> Changes:
     """Number the devices of one class first, then all others.
 
     Within both groups devices keep their present order, but drives with
     virtual media come first in the class.
 
     :param template: a VM's ``spec.template``, which is changed
-    :param class_: a `Class`
     :param media: names of the drives with virtual media
-    :returns: record for `restore`: {``disks``: {name: [old, new]},
-        ``interfaces``: …, ``added``: [names]}, without empty members
+    :returns: for `restore`
     """
     before = devices(template)
     chosen = sorted((device for device in before
@@ -214,41 +228,47 @@ def prioritize(template, class_, media=()):
         device for device in before if device not in chosen])
 
 
-def apply(template, chosen):
+def apply(template: objects.VirtualMachineInstanceTemplate,
+          chosen: list[Device]) -> Changes:
     """Number only the given devices, so that no others are tried.
 
     :param template: a VM's ``spec.template``, which is changed
-    :param chosen: list of `Device` from `devices`, in the order to try
-    :returns: record for `restore`, like that of `prioritize`
+    :param chosen: some of `devices`, in the order to try
+    :returns: for `restore`
     """
     return _number(template, chosen, [
         device for device in devices(template) if device not in chosen])
 
 
-def _number(template, ordered, others=()):
+def _number(template: objects.VirtualMachineInstanceTemplate,
+            ordered: list[Device], others: abc.Sequence[Device] = ()
+            ) -> Changes:
     """Number some devices from 1 and remove the numbers of others.
 
     If one disk that KubeVirt would add has to be written to the template, all
     of them are, in KubeVirt's order, so that no disk changes its place.
 
     :param template: a VM's ``spec.template``, which is changed
-    :param ordered: list of `Device` to number
-    :param others: list of `Device` to leave without a number
-    :returns: record for `restore`
+    :param ordered: those to number
+    :param others: those to leave without a number
+    :returns: for `restore`
     """
-    record = {}
+    record: Changes = {}
     if any(not device.written and device.list == 'disks'
            for device in ordered):
-        everything = {(device.list, device.name): device
-                      for device in (*ordered, *others)}
-        for volume in template['spec'].get('volumes') or ():
-            device = everything.get(('disks', volume.get('name')))
-            if device is not None and not device.written:
-                _hardware(template, True).setdefault('disks', []).append(
-                    {'name': device.name})
-                record.setdefault('added', []).append(device.name)
-    for number, device in [*enumerate(ordered, 1),
-                           *((None, device) for device in others)]:
+        spec = template['spec']
+        implied = {device.name for device in (*ordered, *others)
+                   if not device.written and device.list == 'disks'}
+        for volume in spec.get('volumes') or ():
+            name = volume.get('name', '')
+            if name in implied:
+                spec.setdefault('domain', {}).setdefault(
+                    'devices', {}).setdefault('disks', []).append(
+                        {'name': name})
+                record.setdefault('added', []).append(name)
+    numbered: list[tuple[int | None, Device]] = [
+        *enumerate(ordered, 1), *((None, device) for device in others)]
+    for number, device in numbered:
         item = _find(template, device.list, device.name)
         if item is None or device.order == number:
             continue
@@ -261,22 +281,25 @@ def _number(template, ordered, others=()):
     return record
 
 
-def restore(template, record) -> None:
+def restore(template: objects.VirtualMachineInstanceTemplate, record: Changes
+            ) -> None:
     """Undo the changes of `prioritize` or `apply` that are still in place.
 
     :param template: a VM's ``spec.template``, which is changed
-    :param record: the record that `prioritize` or `apply` returned
+    :param record: what `prioritize` or `apply` returned
     """
     volumes = {volume.get('name') for volume in
                template.get('spec', {}).get('volumes') or ()}
+    disks = _hardware(template).get('disks') or []
     for name in record.get('added') or ():
-        disk = _find(template, 'disks', name)
+        disk = next((disk for disk in disks if disk.get('name') == name), None)
         if disk is not None and name in volumes and not (
                 disk.keys() - {'name', 'bootOrder', 'disk'}
                 or disk.get('disk')):
-            _hardware(template)['disks'].remove(disk)
-    returned = []
-    for list_ in ('disks', 'interfaces'):
+            disks.remove(disk)
+    returned: list[tuple[int, objects.Disk | objects.Interface]] = []
+    lists: tuple[List, ...] = ('disks', 'interfaces')
+    for list_ in lists:
         for name, (old, new) in (record.get(list_) or {}).items():
             item = _find(template, list_, name)
             if item is not None and item.get('bootOrder') == new:
@@ -294,17 +317,14 @@ def restore(template, record) -> None:
         item['bootOrder'] = order
 
 
-def _hardware(template, make: bool = False):
-    place = template
-    for key in ('spec', 'domain', 'devices'):
-        if make:
-            place = place.setdefault(key, {})
-        else:
-            place = place.get(key) or {}
-    return place
+def _hardware(template: objects.VirtualMachineInstanceTemplate
+              ) -> objects.Devices:
+    domain = (template.get('spec') or {}).get('domain') or {}
+    return domain.get('devices') or {}
 
 
-def _find(template, list_, name):
+def _find(template: objects.VirtualMachineInstanceTemplate, list_: List,
+          name: str) -> objects.Disk | objects.Interface | None:
     for item in _hardware(template).get(list_) or ():
         if item.get('name') == name:
             return item

@@ -11,6 +11,7 @@ layers are applied and removed.
 
 from __future__ import annotations
 
+import typing
 import uuid
 
 from sushy_kubevirt.machine import bmc_annotations
@@ -19,31 +20,56 @@ from sushy_kubevirt.machine import firmware
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine import run_strategy
 
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.kube import objects
+
+
+class Layer(typing.TypedDict, total=False):
+    """A layer of the annotation, see `bmc_annotations`.
+
+    :ivar target: value of a `boot_order.Class`
+    :ivar mode: value of a `firmware.Mode`
+    """
+
+    id: str
+    generation: int
+    target: str
+    mode: str
+    changes: boot_order.Changes
+
+
+_Name: typing.TypeAlias = typing.Literal['once', 'continuous', 'order']
+
+
+class _Layers(typing.TypedDict, total=False):
+    once: Layer
+    continuous: Layer
+    order: Layer
+
+
 TERMINATE = 'Terminate'
 
-_TARGETS = tuple(each.value for each in boot_order.Class)
-_MODES = tuple(each.value for each in firmware.Mode)
+_TARGETS = tuple(class_.value for class_ in boot_order.Class)
+_MODES = tuple(mode.value for mode in firmware.Mode)
 
 #: Classes of devices that a VM may have only while a medium is inserted.
 _REMOVABLE_CLASSES = (boot_order.Class.CD, boot_order.Class.USB,
                       boot_order.Class.HTTP)
 
 
-def once(vm):
-    """Return the one-time override of a VM as a dict, see `bmc_annotations`;
-    None if there is none.
-    """
+def once(vm: objects.VirtualMachine) -> Layer | None:
+    """Return the one-time override of a VM."""
     return _layers(vm).get('once')
 
 
-def continuous(vm):
-    """Return the continuous override of a VM as a dict, see `bmc_annotations`;
-    None if there is none.
-    """
+def continuous(vm: objects.VirtualMachine) -> Layer | None:
+    """Return the continuous override of a VM."""
     return _layers(vm).get('continuous')
 
 
-def active_continuous(vm):
+def active_continuous(vm: objects.VirtualMachine) -> Layer | None:
     """Return the continuous override of a VM if it is in effect; None if there
     is none, or if another client has changed the boot order since.
 
@@ -62,7 +88,8 @@ def active_continuous(vm):
     return None
 
 
-def boot_started(vm, vmi):
+def boot_started(vm: objects.VirtualMachine,
+                 vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return whether the boot of a one-time override has started.
 
     It has started once a VMI that carries the override was assigned to a
@@ -72,23 +99,26 @@ def boot_started(vm, vmi):
     the VM that the last VMI was made from, and whether the last VMIs failed
     before they ran.
 
-    :param vm: a VM with a one-time override
-    :param vmi: its VMI, or None
+    :returns: False for a VM without a one-time override
     """
-    if _carries(vm, vmi):
+    layer = once(vm)
+    if layer is None:
+        return False
+    if _carries(vmi, layer):
         return _was_assigned(vmi)
     status = vm.get('status') or {}
     return (not status.get('startFailure')
             and (status.get('observedGeneration') or 0)
-            >= once(vm)['generation'])
+            >= layer['generation'])
 
 
-def _carries(vm, vmi):
+def _carries(vmi: objects.VirtualMachineInstance | None, layer: Layer
+             ) -> typing.TypeGuard[objects.VirtualMachineInstance]:
     return (vmi is not None
-            and bmc_annotations.boot_once_id(vmi) == once(vm)['id'])
+            and bmc_annotations.boot_once_id(vmi) == layer['id'])
 
 
-def _was_assigned(vmi):
+def _was_assigned(vmi: objects.VirtualMachineInstance) -> bool:
     """Return whether a VMI was assigned to a node."""
     # KubeVirt sets nodeName in the transition from Scheduling to Scheduled.
     # Failed is not in the list: a VMI may fail before that transition.
@@ -97,43 +127,46 @@ def _was_assigned(vmi):
                     'Scheduled', 'Running', 'Unknown', 'Succeeded'))
 
 
-def preserve_once(vm, vmi) -> None:
+def preserve_once(vm: objects.VirtualMachine,
+                  vmi: objects.VirtualMachineInstance) -> None:
     """Keep a one-time override for the next VMI if the present VMI is about
     to be stopped before it was assigned to a node.
 
     The override gets a new ID, so that the stopped VMI no longer counts as
     its boot.
 
-    :param vm: a VM, which is changed
-    :param vmi: its VMI
+    :param vm: is changed
     """
     layer = once(vm)
-    if layer is not None and _carries(vm, vmi) and not _was_assigned(vmi):
-        layer = dict(layer, id=new_id(),
-                     generation=vm['metadata'].get('generation', 0) + 1)
+    if layer is not None and _carries(vmi, layer) and not _was_assigned(vmi):
+        layer = {**layer, 'id': new_id(),
+                 'generation': vm['metadata'].get('generation', 0) + 1}
         bmc_annotations.set_boot_once_id(vm['spec']['template'], layer['id'])
         _write(vm, 'once', layer)
 
 
-def new_id():
+def new_id() -> str:
     """Return a unique ID for a one-time override, 8 hexadecimal digits."""
     return uuid.uuid4().hex[:8]
 
 
-def apply_once(vm, id_, target=None, mode=None,
-               terminate: bool = False) -> None:
+def apply_once(vm: objects.VirtualMachine, id_: str,
+               target: boot_order.Class | None = None,
+               mode: firmware.Mode | None = None, terminate: bool = False
+               ) -> None:
     """Apply a one-time override to a VM that has none.
 
-    :param vm: a VM, which is changed
+    :param vm: is changed
     :param id_: a unique ID, see `new_id`
-    :param target: a `boot_order.Class`; None leaves the order unchanged
-    :param mode: a `firmware.Mode`; None leaves the mode unchanged
+    :param target: None leaves the order unchanged
+    :param mode: None leaves the mode unchanged
     :param terminate: whether the guest's reboot ends the VMI
     """
-    changes = {}
+    changes: boot_order.Changes = {}
     template = vm['spec']['template']
-    layer = {'id': id_, 'changes': changes,
-             'generation': vm['metadata'].get('generation', 0) + 1}
+    layer: Layer = {
+        'id': id_, 'changes': changes,
+        'generation': vm['metadata'].get('generation', 0) + 1}
     if mode:
         layer['mode'] = mode.value
         change = firmware.set_mode(vm, mode)
@@ -150,46 +183,38 @@ def apply_once(vm, id_, target=None, mode=None,
     _write(vm, 'once', layer)
 
 
-def _prioritize(vm, target):
+def _prioritize(vm: objects.VirtualMachine, target: boot_order.Class
+                ) -> boot_order.Changes:
     return boot_order.prioritize(vm['spec']['template'], target,
                                  media_annotation.drives(vm))
 
 
-def restore_generation(vm, layer) -> None:
-    """Restore the ``generation`` of a one-time override that was reapplied.
-
-    :param vm: a VM with a one-time override that no VMI carries yet; is
-        changed
-    :param layer: the override as `once` returned it before
-    """
-    _write(vm, 'once', dict(once(vm), generation=layer['generation']))
-
-
-def apply_continuous(vm, target) -> None:
+def apply_continuous(vm: objects.VirtualMachine, target: boot_order.Class
+                     ) -> None:
     """Apply a continuous override to a VM that has no override.
 
-    :param vm: a VM, which is changed
-    :param target: a `boot_order.Class`
+    :param vm: is changed
     """
     _write(vm, 'continuous', {
         'target': target.value,
         'changes': _prioritize(vm, target)})
 
 
-def apply_order(vm, devices) -> None:
+def apply_order(vm: objects.VirtualMachine, devices: list[boot_order.Device]
+                ) -> None:
     """Apply a persistent boot order to a VM without one and without overrides.
 
-    :param vm: a VM, which is changed
-    :param devices: list of `boot_order.Device`: those to try, in this order
+    :param vm: is changed
+    :param devices: those to try, in this order
     """
     _write(vm, 'order', {
         'changes': boot_order.apply(vm['spec']['template'], devices)})
 
 
-def remove_order(vm) -> None:
+def remove_order(vm: objects.VirtualMachine) -> None:
     """Remove the persistent boot order from a VM that has no override.
 
-    :param vm: a VM, which is changed
+    :param vm: is changed
     """
     layer = _layers(vm).get('order')
     if layer is not None:
@@ -198,35 +223,36 @@ def remove_order(vm) -> None:
         _write(vm, 'order', None)
 
 
-def reapply_once(vm, vmi, layer, terminate, id_=None) -> None:
+def reapply_once(vm: objects.VirtualMachine,
+                 vmi: objects.VirtualMachineInstance | None, layer: Layer,
+                 terminate: bool, id_: str | None = None) -> None:
     """Apply a one-time override again that was just removed.
 
     It keeps its ID, so that the VM may come out unchanged. If a VMI carries
     that ID already, the override gets the ID `id_` instead, because the
     request is for the VMI after that one.
 
-    :param vm: a VM, which is changed
-    :param vmi: its VMI, or None
+    :param vm: is changed
     :param layer: the override as `once` returned it
     :param terminate: whether the guest's reboot ends the VMI
     :param id_: ID to use if a VMI carries the present one; None keeps the
         present ID in any case
     """
-    carried = (vmi is not None
-               and bmc_annotations.boot_once_id(vmi) == layer['id'])
+    carried = _carries(vmi, layer)
     if not carried or id_ is None:
         id_ = layer['id']
-    apply_once(
-        vm, id_, layer.get('target') and boot_order.Class(layer['target']),
-        layer.get('mode') and firmware.Mode(layer['mode']), terminate)
-    if not carried:
-        restore_generation(vm, layer)
+    target, mode = layer.get('target'), layer.get('mode')
+    apply_once(vm, id_, boot_order.Class(target) if target else None,
+               firmware.Mode(mode) if mode else None, terminate)
+    applied = once(vm)
+    if not carried and applied is not None:
+        _write(vm, 'once', {**applied, 'generation': layer['generation']})
 
 
-def remove_once(vm) -> None:
+def remove_once(vm: objects.VirtualMachine) -> None:
     """Remove the one-time override, if there is one.
 
-    :param vm: a VM, which is changed
+    :param vm: is changed
     """
     layer = once(vm)
     if layer is None:
@@ -247,10 +273,10 @@ def remove_once(vm) -> None:
     _write(vm, 'once', None)
 
 
-def remove_all(vm) -> None:
+def remove_all(vm: objects.VirtualMachine) -> None:
     """Remove all overrides; the persistent boot order stays.
 
-    :param vm: a VM, which is changed
+    :param vm: is changed
     """
     remove_once(vm)
     layer = continuous(vm)
@@ -260,24 +286,25 @@ def remove_all(vm) -> None:
         _write(vm, 'continuous', None)
 
 
-def add_interface(vm, vmi, binding) -> None:
+def add_interface(vm: objects.VirtualMachine,
+                  vmi: objects.VirtualMachineInstance | None,
+                  default_binding: abc.Callable[[], str]) -> None:
     """Write the interface that KubeVirt would add to the VM's VMIs, so that it
     can have a boot order; nothing if the VM has interfaces.
 
-    :param vm: a VM, which is changed
-    :param vmi: its VMI, or None
-    :param binding: function that returns the cluster's default
+    :param vm: is changed
+    :param default_binding: returns that of the cluster
     """
     spec = vm['spec']['template']['spec']
     if not boot_order.lacks_interfaces(vm['spec']['template']):
         return
     name = boot_order.POD_INTERFACE
-    present = {key for interface in _devices((vmi or {}).get(
-        'spec') or {}).get('interfaces') or ()
+    present = {key for interface in (
+        _devices(vmi['spec']).get('interfaces') if vmi else None) or ()
         if interface.get('name') == name for key in interface}
-    binding = next((each for each in ('bridge', 'masquerade')
-                    if each in present), None) or binding()
-    interface = {'name': name, binding: {}}
+    binding = next((known for known in ('bridge', 'masquerade')
+                    if known in present), None) or default_binding()
+    interface = _interface(name, binding)
     spec.setdefault('domain', {}).setdefault('devices', {})[
         'interfaces'] = [interface]
     spec['networks'] = [{'name': name, 'pod': {}}]
@@ -286,13 +313,18 @@ def add_interface(vm, vmi, binding) -> None:
         bmc_annotations.POD_INTERFACE: binding}
 
 
-def remove_unused_interface(vm) -> None:
+def _interface(name: str, binding: str) -> objects.Interface:
+    # The member of a binding is named after it.
+    return typing.cast('objects.Interface', {'name': name, binding: {}})
+
+
+def remove_unused_interface(vm: objects.VirtualMachine) -> None:
     """Remove the interface that `add_interface` wrote.
 
     It stays while an override or an order of a BMC needs it, and if another
     client has changed it.
 
-    :param vm: a VM, which is changed
+    :param vm: is changed
     """
     notes = vm['metadata'].get('annotations') or {}
     if bmc_annotations.POD_INTERFACE not in notes or _layers(vm):
@@ -301,36 +333,39 @@ def remove_unused_interface(vm) -> None:
     name, spec = boot_order.POD_INTERFACE, vm['spec']['template']['spec']
     devices = _devices(spec)
     # Components of the cluster may have given it an address.
-    found = [{key: value for key, value in interface.items()
-              if key != 'macAddress'}
-             for interface in devices.get('interfaces') or ()]
-    if found == [{'name': name, binding: {}}] and spec.get('networks') == [
+    interfaces = [{key: value for key, value in interface.items()
+                   if key != 'macAddress'}
+                  for interface in devices.get('interfaces') or ()]
+    if interfaces == [_interface(name, binding)] and spec.get('networks') == [
             {'name': name, 'pod': {}}]:
         del devices['interfaces'], spec['networks']
 
 
-def _devices(spec):
+def _devices(spec: objects.VirtualMachineInstanceSpec) -> objects.Devices:
     return (spec.get('domain') or {}).get('devices') or {}
 
 
-def remove_unused_http_drive(vm) -> None:
+def remove_unused_http_drive(vm: objects.VirtualMachine) -> None:
     """Remove the drive of HTTP boot if no override has that target any more.
 
-    :param vm: a VM, which is changed
+    :param vm: is changed
     """
-    if any(layer is not None and layer['target'] == boot_order.Class.HTTP.value
+    if any(layer is not None
+           and layer.get('target') == boot_order.Class.HTTP.value
            for layer in (once(vm), continuous(vm))):
         return
     spec = vm['spec']['template']['spec']
     devices = _devices(spec)
-    for place, list_ in ((spec, 'volumes'), (devices, 'disks')):
-        if any(item.get('name') == boot_order.HTTP_DRIVE
-               for item in place.get(list_) or ()):
-            place[list_] = [item for item in place[list_]
-                            if item.get('name') != boot_order.HTTP_DRIVE]
+    volumes, disks = spec.get('volumes'), devices.get('disks')
+    if volumes:
+        spec['volumes'] = [volume for volume in volumes
+                           if volume.get('name') != boot_order.HTTP_DRIVE]
+    if disks:
+        devices['disks'] = [disk for disk in disks
+                            if disk.get('name') != boot_order.HTTP_DRIVE]
 
 
-def ends_at_reboot(vm):
+def ends_at_reboot(vm: objects.VirtualMachine) -> bool:
     """Return True if the VM has a one-time override with which the guest's
     reboot ends the VMI (``rebootPolicy: Terminate``).
     """
@@ -339,7 +374,8 @@ def ends_at_reboot(vm):
             and domain.get('rebootPolicy') == TERMINATE)
 
 
-def _write(vm, name, layer) -> None:
+def _write(vm: objects.VirtualMachine, name: _Name, layer: Layer | None
+           ) -> None:
     layers = _layers(vm)
     if layer is None:
         layers.pop(name, None)
@@ -348,42 +384,42 @@ def _write(vm, name, layer) -> None:
     bmc_annotations.write(vm, bmc_annotations.BOOT, layers)
 
 
-def _layers(vm):
+def _layers(vm: objects.VirtualMachine) -> _Layers:
     """Read the layers of a VM and drop those that are malformed.
 
     Anyone who may edit a VM may write anything into its annotations. A layer
     that a BMC would not write is ignored.
-
-    :returns: dict with ``once``, ``continuous`` and ``order``, each of which
-        may be missing
     """
     layers = bmc_annotations.read(vm, bmc_annotations.BOOT)
-    found = {}
-    for name, is_valid in (('once', _is_once), ('continuous', _is_continuous),
-                           ('order', lambda layer: True)):
-        layer = layers.get(name)
-        if isinstance(layer, dict) and is_valid(layer) and _are_changes(
-                layer.get('changes', {})):
-            found[name] = layer
-    return found
+    valid = {name: layer for name, is_valid in _IS_VALID.items()
+             if isinstance(layer := layers.get(name), dict)
+             and is_valid(layer) and _are_changes(layer.get('changes', {}))}
+    return typing.cast(_Layers, valid)
 
 
-def _is_once(layer):
+def _is_once(layer: objects.Json) -> bool:
     return (isinstance(layer.get('id'), str) and layer['id'] != ''
             and _is_number(layer.get('generation'))
             and layer.get('target') in (None, *_TARGETS)
             and layer.get('mode') in (None, *_MODES))
 
 
-def _is_continuous(layer) -> bool:
+def _is_continuous(layer: objects.Json) -> bool:
     return layer.get('target') in _TARGETS
 
 
-def _are_changes(changes):
+_IS_VALID: dict[str, abc.Callable[[objects.Json], bool]] = {
+    'once': _is_once,
+    'continuous': _is_continuous,
+    'order': lambda layer: True,
+}
+
+
+def _are_changes(changes: object) -> bool:
     if not isinstance(changes, dict):
         return False
     added = changes.get('added', [])
-    orders = [changes.get(each, {}) for each in ('disks', 'interfaces')]
+    orders = [changes.get(list_, {}) for list_ in ('disks', 'interfaces')]
     return (isinstance(added, list)
             and all(isinstance(name, str) for name in added)
             and all(isinstance(order, dict) for order in orders)
@@ -395,14 +431,14 @@ def _are_changes(changes):
                          lambda value: isinstance(value, str)))
 
 
-def _is_pair(pair, is_valid):
+def _is_pair(pair: object, is_valid: abc.Callable[[object], bool]) -> bool:
     """Return whether a JSON value is [old, new], each of which may be null.
 
-    :param is_valid: function that checks a value that is not null
+    :param is_valid: checks a value that is not null
     """
     return (isinstance(pair, list) and len(pair) == 2
             and all(value is None or is_valid(value) for value in pair))
 
 
-def _is_number(value):
+def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

@@ -19,11 +19,19 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
 from sushy_kubevirt.machine import power_state
+
+if typing.TYPE_CHECKING:
+    from collections import abc
+
+    from sushy_kubevirt.kube import objects
+    from sushy_kubevirt.kube import websocket
+    from sushy_kubevirt.machine import machine
 
 LOG = logging.getLogger(__name__)
 
@@ -63,6 +71,13 @@ class Port:
     once: bool = False
 
 
+class _Instance(typing.NamedTuple):
+    """What a connection belongs to: a VMI on a node."""
+
+    uid: str
+    node: str | None
+
+
 SERIAL = Port('console', 'console')
 DISPLAY = Port('display', 'vnc', once=True)
 
@@ -70,16 +85,17 @@ DISPLAY = Port('display', 'vnc', once=True)
 class Console:
     """A connection to a port, opened whenever a VMI is running.
 
-    :param find: function that returns the `machine.Machine`; may block and
-        raise `errors.MachineError`
-    :param output: coroutine function that takes output of the guest (bytes).
-        The guest's output waits while it waits.
-    :param notice: function that takes a sentence for the user about the
-        state of the connection
+    :param find: may block and raise `errors.MachineError`
+    :param output: takes output of the guest, which waits while this waits
+    :param notice: takes a sentence for the user about the state of the
+        connection
     :param port: `SERIAL` or `DISPLAY`
     """
 
-    def __init__(self, find, output, notice, port=SERIAL) -> None:
+    def __init__(self, find: abc.Callable[[], machine.Machine],
+                 output: abc.Callable[[bytes], abc.Awaitable[None]],
+                 notice: abc.Callable[[str], None], port: Port = SERIAL
+                 ) -> None:
         self._find = find
         self._output = output
         self._notice = notice
@@ -91,20 +107,19 @@ class Console:
         self._input_taken = asyncio.Event()
         # Set by watch events, and by a key that connects again.
         self._changed = asyncio.Event()
-        self._unsubscribe = None
+        self._unsubscribe: abc.Callable[[], None] | None = None
         self._key_connects = False
         self._told = ''
         # Failed attempts since a connection worked.
         self._tries = 0
 
-    def write(self, data):
+    def write(self, data: bytes) -> int | None:
         """Send input to the guest.
 
         Without a connection input is not kept, except while the connection is
         being opened; it ends the wait after another client has taken the
         console.
 
-        :param data: bytes
         :returns: number of bytes accepted, fewer while the guest does not
             read its input; None without a connection
         """
@@ -118,11 +133,8 @@ class Console:
         self._input_added.set()
         return len(accepted)
 
-    async def send(self, data) -> None:
-        """Send input to the guest like `write`; wait until all is accepted.
-
-        :param data: bytes
-        """
+    async def send(self, data: bytes) -> None:
+        """Send input to the guest like `write`; wait until all is accepted."""
         while data:
             self._input_taken.clear()
             accepted = self.write(data)
@@ -185,11 +197,11 @@ class Console:
             if self._unsubscribe is not None:
                 self._unsubscribe()
 
-    def _on_event(self, *_machine) -> None:
+    def _on_event(self, *_machine: object) -> None:
         with contextlib.suppress(RuntimeError):     # the loop is closed
             self._loop.call_soon_threadsafe(self._changed.set)
 
-    async def _wait(self, seconds) -> bool:
+    async def _wait(self, seconds: float) -> bool:
         """Wait for a change.
 
         :returns: True if there was one in time
@@ -200,7 +212,8 @@ class Console:
                 return True
         return False
 
-    async def _wait_for_end(self, machine, instance) -> bool:
+    async def _wait_for_end(self, machine: machine.Machine,
+                            instance: _Instance) -> bool:
         """Wait until the cache shows that an instance is gone.
 
         Other changes of the VM do not prolong the wait.
@@ -220,14 +233,16 @@ class Console:
                 return False
         return True
 
-    async def _wait_for_key(self, machine, instance) -> None:
+    async def _wait_for_key(self, machine: machine.Machine,
+                            instance: _Instance) -> None:
         """Wait until input connects again, or the instance is gone."""
         self._key_connects = True
         while self._key_connects and _is_current(machine, instance):
             self._changed.clear()
             await self._changed.wait()
 
-    async def _serve(self, socket, machine):
+    async def _serve(self, socket: websocket.WebSocket,
+                     machine: machine.Machine) -> None:
         """Forward both directions until the connection ends."""
         LOG.info('%s: %s connected', machine.qualified_name, self._port.name)
         sender = asyncio.create_task(self._send(socket))
@@ -247,14 +262,14 @@ class Console:
             LOG.info('%s: %s disconnected', machine.qualified_name,
                      self._port.name)
 
-    def _works(self, machine) -> None:
+    def _works(self, machine: machine.Machine) -> None:
         self._tries = 0
         if self._told:
             self._tell(f'The {self._port.name} of '
                        f'{machine.qualified_name} is connected.')
             self._told = ''
 
-    async def _send(self, socket) -> None:
+    async def _send(self, socket: websocket.WebSocket) -> None:
         # If the connection is lost, `_serve` notices it, too.
         with contextlib.suppress(errors.ConnectionLost):
             while True:
@@ -269,39 +284,33 @@ class Console:
         self._accepts_input = False
         self.discard_input()
 
-    def _tell(self, text) -> None:
+    def _tell(self, text: str) -> None:
         if text != self._told:
             self._told = text
             self._notice(text)
 
 
-def _look(machine, port):
-    """Tell what runs. May block.
-
-    :returns: (instance, state): `_instance`, and a text about what is waited
-        for if that is None
-    """
+def _look(machine: machine.Machine, port: Port
+          ) -> tuple[_Instance | None, str]:
+    """Tell what runs, and if nothing does, what is waited for. May block."""
     instance = _instance(machine.objects()[1])
     return instance, '' if instance else _state(machine, port)
 
 
-def _is_current(machine, instance):
+def _is_current(machine: machine.Machine, instance: _Instance) -> bool:
     """Tell whether the cache shows an instance."""
     return instance == _instance(machine.cluster.cached_objects(machine)[1])
 
 
-def _instance(vmi):
-    """Identify what a connection belongs to.
-
-    :returns: (uid, node) of a VMI whose phase is Running; else None
-    """
-    status = (vmi or {}).get('status') or {}
-    if status.get('phase') != 'Running':
+def _instance(vmi: objects.VirtualMachineInstance | None) -> _Instance | None:
+    """Identify a VMI whose phase is Running."""
+    status = (vmi.get('status') if vmi else None) or {}
+    if vmi is None or status.get('phase') != 'Running':
         return None
-    return vmi['metadata']['uid'], status.get('nodeName')
+    return _Instance(vmi['metadata']['uid'], status.get('nodeName'))
 
 
-def _state(machine, port) -> str:
+def _state(machine: machine.Machine, port: Port) -> str:
     problem = machine.problem()
     if problem is not None:
         return f'cannot run: {problem.message}'

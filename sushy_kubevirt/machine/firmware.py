@@ -16,10 +16,14 @@ from __future__ import annotations
 
 import copy
 import enum
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.machine import architecture
 from sushy_kubevirt.machine import bmc_annotations
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 
 class Mode(enum.Enum):
@@ -36,20 +40,20 @@ _KIND = {Mode.UEFI: 'efi', Mode.LEGACY: 'bios'}
 
 #: Bootloaders to write if the annotation has none. In KubeVirt an ``efi``
 #: without ``secureBoot`` has secure boot on.
-_FRESH = {'efi': {'secureBoot': False}, 'bios': {}}
+_FRESH: dict[str, objects.Json] = {'efi': {'secureBoot': False}, 'bios': {}}
 
 
-def bootloader(template):
-    """Return the bootloader of a template, a dict with ``efi`` or ``bios``; {}
-    if the template has none and KubeVirt chooses.
+def bootloader(template: objects.VirtualMachineInstanceTemplate
+               ) -> objects.Json:
+    """Return the bootloader of a VM's template or of a VMI.
 
-    :param template: a VM's template, or a VMI
+    :returns: has ``efi`` or ``bios``; {} if KubeVirt chooses
     """
     domain = (template.get('spec') or {}).get('domain') or {}
     return (domain.get('firmware') or {}).get('bootloader') or {}
 
 
-def bootloader_type(loader):
+def bootloader_type(loader: objects.Json | None) -> str | None:
     """Return the type of a bootloader: 'efi' or 'bios'; None if it is empty.
 
     :param loader: a bootloader as `bootloader` returns it, or None
@@ -60,19 +64,17 @@ def bootloader_type(loader):
     return None
 
 
-def is_bootloader(value):
+def is_bootloader(value: object) -> bool:
     """Return whether a JSON value has the form of a bootloader."""
     return isinstance(value, dict) and all(
         isinstance(value.get(name, {}), dict) for name in ('efi', 'bios'))
 
 
-def mode(vm, vmi=None):
+def mode(vm: objects.VirtualMachine,
+         vmi: objects.VirtualMachineInstance | None = None) -> Mode:
     """Return the boot mode of the VM's next VMI.
 
-    :param vm: the VM
-    :param vmi: its VMI or None; the choice of a preference is visible only in
-        the VMI
-    :returns: a `Mode`
+    :param vmi: the choice of a preference is visible only in the VMI
     """
     template = vm['spec'].get('template') or {}
     chosen = bootloader_type(bootloader(template))
@@ -84,22 +86,22 @@ def mode(vm, vmi=None):
     return Mode.UEFI if chosen == 'efi' else Mode.LEGACY
 
 
-def modes(vm):
-    """Return a tuple of each `Mode` that the VM's architecture has."""
+def modes(vm: objects.VirtualMachine) -> tuple[Mode, ...]:
+    """Return the modes that the VM's architecture has."""
     return tuple(mode_ for mode_ in Mode
                  if _KIND[mode_] in architecture.of(vm).firmware)
 
 
-def has_secure_boot(vm):
+def has_secure_boot(vm: objects.VirtualMachine) -> bool:
     """Return whether the VM's architecture has secure boot."""
     return architecture.of(vm).secure_boot
 
 
-def set_mode(vm, mode_):
+def set_mode(vm: objects.VirtualMachine, mode_: Mode
+             ) -> list[objects.Json | None] | None:
     """Set the boot mode of a VM from its next start on.
 
-    :param vm: a VM, which is changed
-    :param mode_: a `Mode`
+    :param vm: is changed
     :returns: [old, new] bootloader, where old is None if there was none; None
         if nothing was changed
     """
@@ -113,8 +115,8 @@ def set_mode(vm, mode_):
     remembered = bmc_annotations.read(vm, bmc_annotations.BOOTLOADERS)
     if not is_bootloader(remembered):
         remembered = {}       # malformed: not written by a BMC
-    if bootloader_type(old):
-        remembered[bootloader_type(old)] = old[bootloader_type(old)]
+    if old_type := bootloader_type(old):
+        remembered[old_type] = old[old_type]
         bmc_annotations.write(vm, bmc_annotations.BOOTLOADERS, remembered)
     new = {type_: copy.deepcopy(remembered.get(type_, _FRESH[type_]))}
     _put(template, new)
@@ -123,10 +125,11 @@ def set_mode(vm, mode_):
     return [old or None, new]
 
 
-def restore_mode(vm, change) -> None:
+def restore_mode(vm: objects.VirtualMachine,
+                 change: list[objects.Json | None]) -> None:
     """Undo a `set_mode` if the mode is still the one that it set.
 
-    :param vm: a VM, which is changed
+    :param vm: is changed
     :param change: the [old, new] that `set_mode` returned
     """
     old, new = change
@@ -140,11 +143,11 @@ def restore_mode(vm, change) -> None:
         _switch_on_smm(template)
 
 
-def secure_boot(vm, vmi=None):
+def secure_boot(vm: objects.VirtualMachine,
+                vmi: objects.VirtualMachineInstance | None = None) -> bool:
     """Return True if the VM starts with secure boot.
 
-    :param vm: the VM
-    :param vmi: its VMI or None, see `mode`
+    :param vmi: see `mode`
     """
     loader = bootloader(vm['spec'].get('template') or {})
     if (not loader and vmi is not None and vm['spec'].get('preference')
@@ -153,12 +156,14 @@ def secure_boot(vm, vmi=None):
     return _secure(vm, loader)
 
 
-def edit_secure_boot(vm, enabled, vmi=None):
+def edit_secure_boot(vm: objects.VirtualMachine, enabled: bool,
+                     vmi: objects.VirtualMachineInstance | None = None
+                     ) -> None:
     """Switch secure boot on or off, from the next start on.
 
-    :param vm: a VM, which is changed
+    :param vm: is changed
     :param enabled: True switches it on
-    :param vmi: its VMI or None, see `mode`
+    :param vmi: see `mode`
     :raises: `errors.WrongState` if it is switched on in Legacy mode, or on an
         architecture without it
     """
@@ -185,13 +190,14 @@ def edit_secure_boot(vm, enabled, vmi=None):
         _switch_on_smm(template)
 
 
-def _secure(vm, loader) -> bool:
+def _secure(vm: objects.VirtualMachine, loader: objects.Json) -> bool:
     efi = loader.get('efi')
     return efi is not None and efi.get(
         'secureBoot', has_secure_boot(vm)) is not False
 
 
-def _put(template, loader) -> None:
+def _put(template: objects.VirtualMachineInstanceTemplate,
+         loader: objects.Json | None) -> None:
     domain = template.setdefault('spec', {}).setdefault('domain', {})
     if loader:
         domain.setdefault('firmware', {})['bootloader'] = loader
@@ -201,7 +207,7 @@ def _put(template, loader) -> None:
             del domain['firmware']
 
 
-def _switch_on_smm(template) -> None:
+def _switch_on_smm(template: objects.VirtualMachineInstanceTemplate) -> None:
     domain = template['spec']['domain']
     if 'tdx' in (domain.get('launchSecurity') or {}):
         # Its firmware needs no SMM, and KubeVirt refuses it (amd64.go of 1.9).

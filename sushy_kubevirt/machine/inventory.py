@@ -10,11 +10,15 @@ is used (``pkg/defaults`` of KubeVirt 1.9).
 from __future__ import annotations
 
 import dataclasses
+import typing
 
 from sushy_kubevirt.kube import quantity
 from sushy_kubevirt.machine import architecture
 from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import firmware
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Cpus:
     architecture: str = ''  # 'amd64', 'arm64', 's390x'; '' for the default
 
     @property
-    def total(self):
+    def total(self) -> int:
         """Number of hardware threads."""
         return self.sockets * self.cores * self.threads
 
@@ -39,7 +43,7 @@ class Nic:
 
     name: str
     mac: str = ''           # lower case with colons; '' if not known yet
-    ips: tuple = ()         # strings without prefix length
+    ips: tuple[str, ...] = ()   # without prefix length
     model: str = ''         # 'virtio', 'e1000' …
     network: str = ''       # 'pod', or the name of the Multus network
     guest_name: str = ''    # such as 'eth0'; '' without a guest agent
@@ -79,8 +83,8 @@ class Inventory:
 
     cpus: Cpus
     memory_bytes: int           # 0 if not known
-    nics: tuple = ()            # of Nic
-    disks: tuple = ()           # of Disk
+    nics: tuple[Nic, ...] = ()
+    disks: tuple[Disk, ...] = ()
     serial: str = ''            # serial number in domain.firmware
     machine_type: str = ''      # such as 'pc-q35-rhel9.6.0'
     node: str = ''              # node that the VMI runs on
@@ -97,18 +101,19 @@ class Inventory:
     os_version: str = ''        # likewise
 
     @property
-    def firmware_type(self):
+    def firmware_type(self) -> str:
         """The type of the guest's firmware, ``UEFI`` or ``BIOS``."""
         return 'UEFI' if self.firmware == 'efi' else 'BIOS'
 
     @property
-    def firmware_version(self):
+    def firmware_version(self) -> str:
         """The type of the guest's firmware and the version of KubeVirt."""
         return (f'{self.firmware_type} of KubeVirt {self.kubevirt_version}'
                 ).rstrip()
 
 
-def needs_sizes(vm, vmi) -> bool:
+def needs_sizes(vm: objects.VirtualMachine,
+                vmi: objects.VirtualMachineInstance | None) -> bool:
     """Return whether a machine's sizes have to be read from its instance type
     or preference, because it has no VMI.
     """
@@ -116,15 +121,14 @@ def needs_sizes(vm, vmi) -> bool:
                             or 'preference' in vm['spec'])
 
 
-def serial(vm, vmi):
+def serial(vm: objects.VirtualMachine,
+           vmi: objects.VirtualMachineInstance | None) -> str:
     """Return the serial number that the guest reads from its SMBIOS.
 
     KubeVirt fills it in when the VM is created
     (``pkg/virt-api/webhooks/mutating-webhook/mutators/vm-mutator.go`` of
     KubeVirt 1.9).
 
-    :param vm: the VM
-    :param vmi: its VMI, or None
     :returns: ``domain.firmware.serial``; '' if it has none
     """
     spec = vmi['spec'] if vmi else vm['spec']['template']['spec']
@@ -132,20 +136,21 @@ def serial(vm, vmi):
         'serial') or ''
 
 
-def of(vm, vmi, kubevirt_version=None, sizes=None):
+def of(vm: objects.VirtualMachine,
+       vmi: objects.VirtualMachineInstance | None,
+       kubevirt_version: str | None = None,
+       sizes: objects.Json | None = None) -> Inventory:
     """Return the inventory of a machine.
 
-    :param vm: the VM
-    :param vmi: its VMI, or None
     :param kubevirt_version: see `feature_gates.Gates.version`
-    :param sizes: dict of the members of ``spec.domain`` that an instance type
-        or a preference fills in, or None
-    :returns: an `Inventory`
+    :param sizes: members of ``spec.domain`` that an instance type or a
+        preference fills in
     """
     template = vm['spec']['template']['spec']
     spec = vmi['spec'] if vmi else template
-    status = (vmi or {}).get('status') or {}
-    domain = {**(spec.get('domain') or {}), **(sizes or {})}
+    status: objects.VirtualMachineInstanceStatus = (
+        vmi.get('status') if vmi else None) or {}
+    domain: objects.Json = {**(spec.get('domain') or {}), **(sizes or {})}
     guest = status.get('guestOSInfo') or {}
     return Inventory(
         cpus=_cpus(spec, domain, status),
@@ -171,25 +176,25 @@ def of(vm, vmi, kubevirt_version=None, sizes=None):
         os_version=guest.get('version') or '')
 
 
-def _chassis(chassis):
+def _chassis(chassis: objects.Json) -> Chassis:
     return Chassis(**{field.name: chassis.get(field.name) or ''
                       for field in dataclasses.fields(Chassis)})
 
 
-def _attached(domain, name) -> bool:
+def _attached(domain: objects.Json, name: str) -> bool:
     return (domain.get('devices') or {}).get(name) is not False
 
 
-def _started(status):
+def _started(status: objects.VirtualMachineInstanceStatus) -> str:
     if status.get('phase') != 'Running':
         return ''
-    for each in status.get('phaseTransitionTimestamps') or ():
-        if each.get('phase') == 'Running':
-            return each.get('phaseTransitionTimestamp') or ''
+    for transition in status.get('phaseTransitionTimestamps') or ():
+        if transition.get('phase') == 'Running':
+            return transition.get('phaseTransitionTimestamp') or ''
     return ''
 
 
-def _booted(status):
+def _booted(status: objects.VirtualMachineInstanceStatus) -> str:
     if status.get('phase') != 'Running':
         return ''
     for condition in status.get('conditions') or ():
@@ -199,11 +204,12 @@ def _booted(status):
     return ''
 
 
-def _cpus(spec, domain, status):
+def _cpus(spec: objects.VirtualMachineInstanceSpec, domain: objects.Json,
+          status: objects.VirtualMachineInstanceStatus) -> Cpus:
     cpu = domain.get('cpu') or {}
     topology = {**cpu, **(status.get('currentCPUTopology') or {})}
-    sizes = [topology.get(each) or 0
-             for each in ('sockets', 'cores', 'threads')]
+    sizes = [topology.get(size) or 0
+             for size in ('sockets', 'cores', 'threads')]
     if not any(sizes):
         resources = domain.get('resources') or {}
         for kind in ('limits', 'requests'):
@@ -211,12 +217,14 @@ def _cpus(spec, domain, status):
             if cpus is not None:
                 sizes[0] = quantity.to_int(cpus) or 0
                 break
-    return Cpus(*(max(1, size) for size in sizes),
+    sockets, cores, threads = (max(1, size) for size in sizes)
+    return Cpus(sockets, cores, threads,
                 model=cpu.get('model') or '',
                 architecture=spec.get('architecture') or '')
 
 
-def _memory(domain, status):
+def _memory(domain: objects.Json,
+            status: objects.VirtualMachineInstanceStatus) -> int:
     memory = domain.get('memory') or {}
     resources = domain.get('resources') or {}
     for text in (
@@ -231,22 +239,27 @@ def _memory(domain, status):
     return 0
 
 
-def _nics(spec, domain, status):
-    devices = domain.get('devices') or {}
-    networks = {each['name']: each for each in spec.get('networks') or ()}
+def _nics(spec: objects.VirtualMachineInstanceSpec, domain: objects.Json,
+          status: objects.VirtualMachineInstanceStatus) -> tuple[Nic, ...]:
+    devices: objects.Devices = domain.get('devices') or {}
+    networks = {network['name']: network
+                for network in spec.get('networks') or ()}
     interfaces = devices.get('interfaces')
     if not interfaces and devices.get('autoattachPodInterface') is not False:
         interfaces = [{'name': 'default'}]
         networks.setdefault('default', {'pod': {}})
-    seen = {each['name']: each for each in status.get('interfaces') or ()
-            if each.get('name')}
+    seen = {reported['name']: reported
+            for reported in status.get('interfaces') or ()
+            if reported.get('name')}
     return tuple(
-        _nic(each, networks.get(each['name']) or {}, seen.get(each['name']))
-        for each in interfaces or () if each.get('state') != 'absent')
+        _nic(interface, networks.get(interface['name']) or {},
+             seen.get(interface['name']) or {})
+        for interface in interfaces or ()
+        if interface.get('state') != 'absent')
 
 
-def _nic(interface, network, seen):
-    seen = seen or {}
+def _nic(interface: objects.Interface, network: objects.Json,
+         seen: objects.Json) -> Nic:
     ips = seen.get('ipAddresses') or (
         [seen['ipAddress']] if seen.get('ipAddress') else [])
     return Nic(
@@ -262,49 +275,54 @@ def _nic(interface, network, seen):
         plugged=interface.get('state') != 'down')
 
 
-def _mac(text):
+def _mac(text: str) -> str:
     return text.lower().replace('-', ':')
 
 
-def _disks(vm, spec, domain, status):
-    devices = domain.get('devices') or {}
+def _disks(vm: objects.VirtualMachine,
+           spec: objects.VirtualMachineInstanceSpec, domain: objects.Json,
+           status: objects.VirtualMachineInstanceStatus) -> tuple[Disk, ...]:
+    devices: objects.Devices = domain.get('devices') or {}
     disks = list(devices.get('disks') or ())
-    volumes = {each['name']: each for each in spec.get('volumes') or ()}
-    shared = {each['name'] for each in devices.get('filesystems') or ()}
-    known = shared.union(each['name'] for each in disks)
+    volumes = {volume['name']: volume for volume in spec.get('volumes') or ()}
+    shared = {system['name'] for system in devices.get('filesystems') or ()}
+    known = shared.union(disk['name'] for disk in disks)
     # A volume that no disk or file system names gets a disk of its own.
     disks += [{'name': name} for name in volumes if name not in known]
-    states = {each['name']: each
-              for each in status.get('volumeStatus') or ()}
+    states = {state['name']: state
+              for state in status.get('volumeStatus') or ()}
     bus = ('sata' if spec.get('architecture') in (None, '', 'amd64')
            else 'virtio')
-    return tuple(_disk(each, volumes.get(each['name']),
-                       states.get(each['name']) or {}, vm, bus)
-                 for each in disks)
+    return tuple(_disk(disk, volumes.get(disk['name']) or {},
+                       states.get(disk['name']) or {}, vm, bus)
+                 for disk in disks)
 
 
-def _disk(disk, volume, state, vm, default_bus):
-    kind = next((each for each in ('cdrom', 'lun') if each in disk), 'disk')
+def _disk(disk: objects.Disk, volume: objects.Volume, state: objects.Json,
+          vm: objects.VirtualMachine, default_bus: str) -> Disk:
+    kind: typing.Literal['cdrom', 'lun', 'disk'] = (
+        'cdrom' if 'cdrom' in disk else 'lun' if 'lun' in disk else 'disk')
     device = disk.get(kind) or {}
     return Disk(
         name=disk['name'],
         kind=kind,
         bus=device.get('bus') or default_bus,
-        capacity_bytes=_capacity(volume or {}, state, vm),
+        capacity_bytes=_capacity(volume, state, vm),
         serial=disk.get('serial') or '',
         read_only=bool(device.get('readonly', kind == 'cdrom')),
-        source=next((each for each in volume or () if each != 'name'), ''))
+        source=next((member for member in volume if member != 'name'), ''))
 
 
-def _capacity(volume, state, vm):
+def _capacity(volume: objects.Volume, state: objects.Json,
+              vm: objects.VirtualMachine) -> int | None:
     """Return the size of a disk in bytes, or None if it is not known.
 
     Sources in the order of precedence: capacity and request of its claim, its
     volume, its DataVolume template, the size that the VMI's status has.
     """
     claim = state.get('persistentVolumeClaimInfo') or {}
-    sizes = [(claim.get(each) or {}).get('storage')
-             for each in ('capacity', 'requests')]
+    sizes = [(claim.get(member) or {}).get('storage')
+             for member in ('capacity', 'requests')]
     sizes.append((volume.get('emptyDisk') or {}).get('capacity'))
     sizes.append((volume.get('hostDisk') or {}).get('capacity'))
     name = ((volume.get('dataVolume') or {}).get('name')
@@ -314,8 +332,8 @@ def _capacity(volume, state, vm):
             for kind in ('storage', 'pvc'):
                 sizes.append(((template['spec'].get(kind) or {}).get(
                     'resources') or {}).get('requests', {}).get('storage'))
-    for each in sizes:
-        size = quantity.to_int(each) if each is not None else None
+    for text in sizes:
+        size = quantity.to_int(text) if text is not None else None
         if size:
             return size
     return state.get('size') or None

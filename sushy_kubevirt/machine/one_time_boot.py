@@ -74,21 +74,22 @@ def desired_vm(vm: objects.VirtualMachine,
             (bmc_annotations.BOOT, bmc_annotations.RUN_STRATEGY,
              bmc_annotations.RESTART)):
         return None
-    once = boot_overrides.once(vm)
-    boot_started = once is not None and boot_overrides.boot_started(vm, vmi)
-    if not boot_started and vm_annotations.keys().isdisjoint(
+    booted = (boot_overrides.once(vm)
+              if boot_overrides.boot_started(vm, vmi) else None)
+    if booted is None and vm_annotations.keys().isdisjoint(
             (bmc_annotations.RUN_STRATEGY, bmc_annotations.RESTART)):
         return None
     edited = copy.deepcopy(vm)
     run_strategy.end_restart(edited, vmi)
     if run_strategy.restarting(edited):
         return None if edited == vm else edited
-    if boot_started:
+    if booted is not None:
         boot_overrides.remove_once(edited)
-        if once.get('target') == boot_order.Class.HTTP.value:
+        if booted.get('target') == boot_order.Class.HTTP.value:
             boot_overrides.remove_unused_http_drive(edited)
         boot_overrides.remove_unused_interface(edited)
-        if vmi is not None and bmc_annotations.boot_once_id(vmi) == once['id']:
+        if (vmi is not None
+                and bmc_annotations.boot_once_id(vmi) == booted['id']):
             _run_under_always(edited, vmi)
     _restore_run_strategy(edited, vmi)
     run_strategy.tell_harvester(vm, edited)
@@ -202,13 +203,12 @@ def has_needless_back_off(vm: objects.VirtualMachine,
     pkg/virt-controller/watch/vm/vm.go, KubeVirt 1.9). It keeps that record
     under ``RerunOnFailure`` although nothing starts the VM again.
     """
-    status = dict(vm.get('status') or {})
+    status: objects.VirtualMachineStatus = {**(vm.get('status') or {})}
     if (not status.pop('startFailure', None) or vmi is not None
             or run_strategy.is_deleting(vm) or run_strategy.starting(vm, vmi)):
         return False
     # The record also shows that a one-time boot has not started.
-    return (boot_overrides.once(vm) is None
-            or not boot_overrides.boot_started({**vm, 'status': status}, vmi))
+    return not boot_overrides.boot_started({**vm, 'status': status}, vmi)
 
 
 class OneTimeBootReconciler:
