@@ -16,10 +16,10 @@ import typing
 
 from sushy_kubevirt.pod import health
 from sushy_kubevirt.pod import prometheus
-from sushy_kubevirt.pod import redfish_service
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.machine import cluster
+    from sushy_kubevirt.pod import redfish_service
     from vbmc_kubevirt import ipmi_service
 
 LOG = logging.getLogger(__name__)

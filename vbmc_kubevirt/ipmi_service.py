@@ -18,13 +18,15 @@ import typing
 from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.pod import prometheus
-from sushy_kubevirt.pod import redfish_service
 from vbmc_kubevirt import bmc_server
 from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import udp
 from vbmc_kubevirt import metrics
 from vbmc_kubevirt import mounted_secret
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.pod import redfish_service
 
 LOG = logging.getLogger(__name__)
 

@@ -15,9 +15,11 @@ import threading
 import time
 import typing
 
-from sushy_kubevirt.pod import secret_values
 from vbmc_kubevirt.ipmi import constants
 from vbmc_kubevirt.ipmi import users
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.pod import secret_values
 
 LOG = logging.getLogger(__name__)
 
