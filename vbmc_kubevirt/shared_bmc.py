@@ -17,8 +17,6 @@ import os
 import socket
 import typing
 
-import flask
-
 from sushy_kubevirt.emulator import plugin
 from sushy_kubevirt.emulator import settings
 from sushy_kubevirt.emulator import system_driver
@@ -32,6 +30,7 @@ from sushy_kubevirt.pod import http_server
 from sushy_kubevirt.pod import metrics
 from sushy_kubevirt.pod import options_file
 from sushy_kubevirt.pod import prometheus
+from sushy_kubevirt.pod import redfish_service
 from sushy_kubevirt.pod import secret_values
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import service_context
@@ -69,7 +68,7 @@ class Common:
     """
 
     shared: shared_cluster.SharedCluster
-    app: flask.Flask
+    app: redfish_service.Application
     workers: object
     readers: futures.Executor
     writers: futures.Executor
@@ -98,7 +97,7 @@ class SharedBmc:
         # These three are set by `prepare`.
         self._cluster: cluster.Cluster | None = None
         self._services: service_context.Services | None = None
-        self._app: flask.Flask
+        self._app: redfish_service.Application
         # Set by `start`, if the BMC has IPMI.
         self._ipmi: bmc_server.BmcServer | None = None
         self._socket: socket.socket

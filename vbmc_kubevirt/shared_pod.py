@@ -20,8 +20,6 @@ import signal
 import sys
 import typing
 
-import flask
-
 from sushy_kubevirt.emulator import plugin
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import client
@@ -438,7 +436,7 @@ def _is_reservation(text: str) -> bool:
         return False
 
 
-def _application() -> flask.Flask:
+def _application() -> redfish_service.Application:
     """Create sushy-emulator's application, the template of all BMCs."""
     plugin.enable()
     from sushy_tools.emulator import main as emulator

@@ -41,6 +41,10 @@ class Settings(typing.Protocol):
     def accounts(self) -> abc.Sequence[str]:
         """Files and folders with accounts."""
 
+    @property
+    def vm(self) -> str | None:
+        """The only VM, as 'namespace/name'."""
+
 
 class Systems(typing.Protocol):
     """The kubevirt driver, `system_driver.KubeVirtDriver`."""
