@@ -96,12 +96,6 @@ class Change:
         assert self.live is not None
         return self.live['metadata']
 
-    def as_dict(self) -> objects.Json:
-        """Return what is printed as JSON: nothing of the object itself."""
-        return {'action': str(self.action), 'kind': self.resource.kind,
-                'name': self.name, 'node': self.node,
-                'reasons': list(self.reasons)}
-
     def __str__(self) -> str:
         why = f' ({"; ".join(self.reasons)})' if self.reasons else ''
         return f'{self.action} {self.resource.kind} {self.name}{why}'
@@ -144,13 +138,6 @@ class Plan:
     changes: tuple[Change, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     users: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-
-    def as_dict(self) -> objects.Json:
-        """Return what is printed as JSON."""
-        return {'cluster': self.cluster, 'namespace': self.namespace,
-                'changes': [change.as_dict() for change in self.changes],
-                'conflicts': [dataclasses.asdict(conflict)
-                              for conflict in self.conflicts]}
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.conflicts)

@@ -15,15 +15,6 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
 
 
-def owned(client: client.Client, owner: str) -> list[objects.Json]:
-    """List the nodes of a cluster.
-
-    :param owner: the cluster, an `identity.owner`
-    :raises: `problems.ServiceError`
-    """
-    return nodes.owned(client.list('nodes', nodes.FIELDS), owner)
-
-
 def remove(client: client.Client, existing: list[objects.Json],
            force: bool = False, report: provision.Report = provision.silent,
            timeout: float = 1800, parallel: int = provision.PARALLEL
@@ -33,7 +24,7 @@ def remove(client: client.Client, existing: list[objects.Json],
     With ``force``, nodes with an instance are undeployed by Ironic. Nova's
     servers remain, without a node, until their owners delete them.
 
-    :param existing: as of `owned`
+    :param existing: nodes of Ironic
     :param force: whether to delete nodes with an instance
     :param timeout: seconds for each of Ironic's operations
     :param parallel: nodes that are worked on at the same time

@@ -115,8 +115,8 @@ class EnrolmentTestCase(Enrolments, base.SandboxTestCase):
             self.ironic.baremetal.delete_node(node)
 
     def remove(self):
-        return teardown.remove(self.client,
-                               teardown.owned(self.client, OWNER))
+        return teardown.remove(self.client, nodes.owned(
+            self.client.list('nodes', nodes.FIELDS), OWNER))
 
     def wanted(self, revision='1', **config):
         """Make the three nodes: two with Redfish, one with IPMI."""

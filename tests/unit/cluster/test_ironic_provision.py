@@ -274,9 +274,13 @@ class TeardownTestCase(IronicTestCase):
         self.found = self.ironic.objects['nodes']
         self.ironic.writes.clear()
 
+    def owned(self):
+        return nodes.owned(
+            self.ironic.list('nodes', nodes.FIELDS), declared.OWNER)
+
     def remove(self, **options):
         return teardown.remove(
-            self.ironic, teardown.owned(self.ironic, declared.OWNER),
+            self.ironic, self.owned(),
             report=lambda *words: self.reports.append(words), **options)
 
     def test_deletes_all(self):
@@ -306,7 +310,7 @@ class TeardownTestCase(IronicTestCase):
         self.assertEqual({}, self.found)
 
     def test_instance_that_came_meanwhile(self):
-        owned = teardown.owned(self.ironic, declared.OWNER)
+        owned = self.owned()
         self.found['uuid-0']['instance_uuid'] = 'i'
         first, second = teardown.remove(self.ironic, owned)
         self.assertIn('tk0', first.error)

@@ -70,15 +70,6 @@ class PlanTestCase(Base):
             [str(one) for one in made.changes])
         self.assertEqual(('tk0', 'tk1'), made.recreated)
 
-    def test_plan_as_json_has_no_objects(self):
-        self.apply(self.cluster(1))
-        self.assertEqual({
-            'cluster': 'tenks', 'namespace': 'space', 'conflicts': [],
-            'changes': [{
-                'action': 'recreate', 'kind': 'VirtualMachine', 'name': 'tk0',
-                'node': 'tk0', 'reasons': ['vcpus: 1 -> 2']}]},
-            self.plan(self.cluster(1, vcpus=2)).as_dict())
-
     def test_values_of_raw_fields_are_not_shown(self):
         self.apply(self.cluster(1))
         self.assertEqual(
