@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
+import typing
+
 from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import connection
 from sushy_kubevirt.machine import options
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import api_resources
+    from sushy_kubevirt.kube import objects
 
 
 #: Field manager of all writes.
@@ -45,6 +51,21 @@ def uid(client: client.Client, namespace: str) -> str:
     """
     return client.get(kinds.NAMESPACE, None, namespace, metadata_only=True)[
         'metadata']['uid']
+
+
+def listed(client: client.Client,
+           resource: api_resources.Resource[objects.ObjectT], namespace: str,
+           selector: str, metadata_only: bool = False
+           ) -> dict[str, objects.ObjectT]:
+    """List objects by their names.
+
+    :param selector: of labels
+    :raises: `errors.MachineError`
+    """
+    return {obj['metadata']['name']: obj
+            for items, _ in client.pages(
+                resource, namespace, selector, metadata_only=metadata_only)
+            for obj in items}
 
 
 def owner(client: client.Client, namespace: str, cluster: str) -> str:

@@ -11,6 +11,7 @@ import base64
 import typing
 import urllib.parse
 
+from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.cluster.objects import stamp
@@ -33,14 +34,15 @@ def of_cluster(client: client.Client, namespace: str, cluster: str
     :returns: by name of the node
     :raises: `errors.MachineError`
     """
-    existing = _list(client, kinds.BMC, namespace, stamp.selector(cluster))
+    existing = api_server.listed(
+        client, kinds.BMC, namespace, stamp.selector(cluster))
     if not existing:
         return {}
     references = _References(client, namespace, {
-        api_resources.SECRET: _list(
+        api_resources.SECRET: api_server.listed(
             client, api_resources.SECRET, namespace,
             stamp.selector(cluster)),
-        api_resources.CONFIG_MAP: _list(
+        api_resources.CONFIG_MAP: api_server.listed(
             client, api_resources.CONFIG_MAP, namespace, naming.OURS)})
     bmcs: dict[str, nodes.Bmc | problems.BmcUnavailable] = {}
     for name, live in existing.items():
@@ -169,10 +171,3 @@ def _reason(status: objects.VirtualMachineBMCStatus) -> str:
             return ': '.join(filter(None, (
                 condition.get('reason'), condition.get('message'))))
     return 'the operator has not given it an address yet'
-
-
-def _list(client: client.Client, resource: kinds.AnyResource, namespace: str,
-          selector: str) -> dict[str, typing.Any]:
-    return {obj['metadata']['name']: obj
-            for items, _ in client.pages(resource, namespace, selector)
-            for obj in items}

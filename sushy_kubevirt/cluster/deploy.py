@@ -11,6 +11,7 @@ from collections import abc
 import dataclasses
 import typing
 
+from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster import bmcs
 from sushy_kubevirt.cluster.ironic import nodes
 from sushy_kubevirt.cluster.ironic import provision
@@ -206,11 +207,9 @@ def wanted(client: client.Client, cluster: model.Cluster, namespace: str,
 def vm_uids(client: client.Client, namespace: str,
             cluster: str) -> dict[str, str]:
     """:returns: UIDs of a cluster's VMs by name"""
-    return {vm['metadata']['name']: vm['metadata']['uid']
-            for items, _ in client.pages(
-                api_resources.VM, namespace, stamp.selector(cluster),
-                metadata_only=True)
-            for vm in items}
+    vms = api_server.listed(client, api_resources.VM, namespace,
+                            stamp.selector(cluster), metadata_only=True)
+    return {name: vm['metadata']['uid'] for name, vm in vms.items()}
 
 
 def enrol(client: client.Client, openstack: Openstack, cluster: model.Cluster,

@@ -17,6 +17,7 @@ import functools
 import re
 import typing
 
+from sushy_kubevirt.cluster import api_server
 from sushy_kubevirt.cluster.objects import bmc
 from sushy_kubevirt.cluster.objects import catalog
 from sushy_kubevirt.cluster.objects import kinds
@@ -432,10 +433,8 @@ class _Comparison:
         return self._strangers[resource].get(name)
 
     def _list(self, resource: kinds.AnyResource, selector: str) -> _Objects:
-        return {obj['metadata']['name']: obj
-                for items, _ in self._client.pages(
-                    resource, self._namespace, selector, metadata_only=True)
-                for obj in items}
+        return api_server.listed(self._client, resource, self._namespace,
+                                 selector, metadata_only=True)
 
 
 def _index(node: str | None) -> tuple[int, str]:

@@ -64,9 +64,9 @@ def rows(client: client.Client, namespace: str, cluster: str | None = None,
     :raises: `errors.MachineError`
     """
     selector = stamp.selector(cluster) if cluster else identity.CLUSTER
-    vms = _listed(client, api_resources.VM, namespace, selector)
-    bmcs = _listed(client, kinds.BMC, namespace, selector)
-    vmis = _listed(client, api_resources.VMI, namespace, selector)
+    vms = api_server.listed(client, api_resources.VM, namespace, selector)
+    bmcs = api_server.listed(client, kinds.BMC, namespace, selector)
+    vmis = api_server.listed(client, api_resources.VMI, namespace, selector)
     by_name = {_EnrolledKey(nodes.record_of(node).get('cluster'),
                             node['name']): node for node in enrolled or ()}
     # Bifrost enrols nodes so, without a record.
@@ -77,9 +77,9 @@ def rows(client: client.Client, namespace: str, cluster: str | None = None,
     for name, live in {**bmcs, **vms}.items():
         owner = stamp.cluster_of(live) or ''
         vm = vms.get(name)
-        node = (by_name.get(_EnrolledKey(
-            identity.owner(namespace, owner, uid), name))
-            or vm and by_vm.get(vm['metadata']['uid']) or {})
+        node = by_name.get(
+            _EnrolledKey(identity.owner(namespace, owner, uid), name),
+            by_vm.get(vm['metadata']['uid'], {}) if vm else {})
         bmc, problem = _bmc(bmcs.get(name))
         if vm:
             problem = readiness.vm_problem(vm) or problem
@@ -91,13 +91,6 @@ def rows(client: client.Client, namespace: str, cluster: str | None = None,
             or node.get('last_error')))
     return sorted(states, key=lambda row: (
         row.cluster, identity.order(row.node)))
-
-
-def _listed(client: client.Client, resource: kinds.AnyResource,
-            namespace: str, selector: str) -> dict[str, typing.Any]:
-    return {obj['metadata']['name']: obj
-            for items, _ in client.pages(resource, namespace, selector)
-            for obj in items}
 
 
 def _status(obj: abc.Mapping[str, typing.Any] | None) -> typing.Any:
