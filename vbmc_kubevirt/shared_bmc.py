@@ -34,6 +34,7 @@ from sushy_kubevirt.pod import redfish_service
 from sushy_kubevirt.pod import secret_values
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import service_context
+from sushy_kubevirt.redfish.services import service_threads
 from vbmc_kubevirt import bmc_server
 from vbmc_kubevirt import bmc_users
 from vbmc_kubevirt.ipmi import constants
@@ -60,7 +61,7 @@ class Common:
     """What all BMCs of the process share.
 
     :param app: sushy-emulator's application after `plugin.prepare`
-    :param workers: a `workers.OneProcess`
+    :param threads: a `service_threads.SharedThreads`
     :param readers: executor of IPMI commands that read
     :param writers: executor of IPMI commands that change a VM
     :param address: IP address to listen on
@@ -69,7 +70,7 @@ class Common:
 
     shared: shared_cluster.SharedCluster
     app: redfish_service.Application
-    workers: object
+    threads: service_threads.SharedThreads
     readers: futures.Executor
     writers: futures.Executor
     address: str
@@ -146,8 +147,7 @@ class SharedBmc:
             common.shared.connection, options=given.machine, vm=entry['vm'],
             shared=common.shared)
         self._services = service_context.Services(
-            config, given, self._cluster, common.workers.of(entry['uid']),
-            [self._source])
+            given, self._cluster, common.threads, [self._source])
         driver = system_driver.KubeVirtDriver(
             self._cluster, given, common.shared.connection.access())
         self._app = plugin.clone(common.app, config, driver, self._services)

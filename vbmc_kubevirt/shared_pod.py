@@ -33,7 +33,7 @@ from sushy_kubevirt.pod import health
 from sushy_kubevirt.pod import metrics
 from sushy_kubevirt.pod import prometheus
 from sushy_kubevirt.pod import redfish_service
-from sushy_kubevirt.redfish.services import workers
+from sushy_kubevirt.redfish.services import service_threads
 from vbmc_kubevirt import metrics as ipmi_metrics
 from vbmc_kubevirt import shared_bmc
 
@@ -191,10 +191,10 @@ class SharedPod:
         self._watcher = watcher.Watcher(
             self._shared.client, watched, api_resources.CONFIG_MAP,
             where.namespace, '', f'metadata.name={where.name}', self)
-        self._workers = workers.OneProcess()
+        self._threads = service_threads.SharedThreads()
         self._requests = metrics.requests()
         self._common = shared_bmc.Common(
-            self._shared, _application(), self._workers,
+            self._shared, _application(), self._threads,
             futures.ThreadPoolExecutor(READERS, 'reader'),
             futures.ThreadPoolExecutor(WRITERS, 'writer'),
             redfish_service.listen_address(address), self._requests)
@@ -240,7 +240,7 @@ class SharedPod:
               if member.bmc is not None), return_exceptions=True)
         self._health.close()
         self._shared.close()
-        self._workers.close()
+        self._threads.close()
         LOG.info('BMCs of ConfigMap %s/%s: stopped', *self._where)
 
     # The list; called by the watcher

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Up to which Event the log of each machine was cleared, and what was deleted.
 
-Kept in the state Secret, so that all workers and protocols hide the same
+Kept in the state Secret, so that all processes and protocols hide the same
 Events. What decides is the resourceVersion of the Events when the log was
 cleared: an Event that was stored or repeated later has a greater one, however
 close the two are in time and whatever clock its reporter has. (Kubernetes

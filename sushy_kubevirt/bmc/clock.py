@@ -2,7 +2,7 @@
 """The clock of each BMC, which clients can set.
 
 It is that of the host, until a client sets another time or UTC offset. What
-differs is kept in the state Secret, so that all workers and protocols show
+differs is kept in the state Secret, so that all processes and protocols show
 the same. No other time depends on it: log entries and sessions have the
 host's.
 """

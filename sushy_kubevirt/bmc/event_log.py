@@ -7,9 +7,9 @@ those of the scheduler and the kubelet about the launcher's pod. Of the latter
 warnings are shown until the guest runs: for what keeps a pod from starting,
 KubeVirt often sets no condition, but what a node has repeated with success is
 no finding.
-The leader adds each Redfish event as an Event whose name is derived from the
-event's id, so that repeated writes have no effect. Entries are read from the
-API.
+The event service adds each Redfish event as an Event whose name is derived
+from the event's id, so that repeated writes have no effect. Entries are read
+from the API.
 
 Clearing the log and deleting an entry delete no Event: those of other
 components must stay, and deleting would need a right that cannot be limited to
@@ -212,7 +212,7 @@ class Log:
         self._failed: dict[str, _Failure] = {}
         self._reading: weakref.WeakValueDictionary[str, threading.Lock] = (
             weakref.WeakValueDictionary())
-        # Another worker may have cleared a log.
+        # Another process may have cleared a log.
         state.subscribe(lambda: self._read.clear())
 
     # Writing

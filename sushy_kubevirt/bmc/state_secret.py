@@ -2,16 +2,16 @@
 """Stores service settings and subscriptions in a Kubernetes Secret.
 
 Settings of the services must survive a restart and be the same in every
-worker. (Settings of a VM are stored with the VM instead.) The Secret has one
-key per section, each with a JSON object; the module that owns a section
-defines its content. The required permissions are ``get``, ``list``, ``watch``
-and ``patch`` of this one Secret. If it does not exist, the first write creates
-it, which requires permission to create Secrets in the namespace.
+process of a BMC. (Settings of a VM are stored with the VM instead.) The Secret
+has one key per section, each with a JSON object; the module that owns a
+section defines its content. The required permissions are ``get``, ``list``,
+``watch`` and ``patch`` of this one Secret. If it does not exist, the first
+write creates it, which requires permission to create Secrets in the
+namespace.
 
 Reads are served from a cache, which a watch keeps up to date once `start` was
 called. Without a watch, or without permission for one, a thread refreshes the
-cache after `MAX_AGE_SECONDS`, and when another worker of the same emulator
-publishes a change through `worker_messages`.
+cache after `MAX_AGE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -67,8 +67,6 @@ MAX_BYTES = 64 * 1024
 #: That of larger sections, by name.
 LARGE_SECTIONS = {'subscriptions': 450 * 1024, 'log': 500 * 1024}
 
-_TOPIC = 'state'
-
 
 def name(vm: str) -> str:
     """Return the name of the Secret of an emulator that serves one VM.
@@ -97,46 +95,29 @@ def location(cluster: cluster.Cluster, configured: str | None = None,
     return objects.ObjectKey(cluster.default_namespace, NAME)
 
 
-class Messages(typing.Protocol):
-    """Tells other workers, as `worker_messages.WorkerMessages` does."""
-
-    def subscribe(self, topic: str,
-                  callback: abc.Callable[[objects.Json], None]) -> None:
-        """Register a function for the messages of a topic."""
-
-    def publish(self, topic: str, message: objects.Json) -> None:
-        """Send a message."""
-
-
 class StateSecret:
     """The Secret. Thread-safe.
 
     :param cluster: if it is restricted to one VM, the VM is made the owner of
         the Secret, so that they are deleted together
     :param key: of the Secret
-    :param messages: None for a process without other workers
     :param shared: whether it has the state of several VMs, and no owner, even
         if the cluster is restricted to one
     """
 
     def __init__(self, cluster: cluster.Cluster, key: objects.ObjectKey,
-                 messages: Messages | None = None,
                  shared: bool = False) -> None:
         self._cluster = cluster
         self._shared = shared
         self._key = key
-        self._messages = messages
         self._callbacks: list[abc.Callable[[], None]] = []
         self._warned = False
         self._lock = threading.Lock()
         self._refreshing = False
-        self._refresh_again = False
         self._cache: dict[str, objects.Json] | None = None
         self._version: int | None = None
         self._cached_at = self._refreshed_at = self._retry_at = 0.0
         self._watcher: watcher.Watcher[objects.Json] | None = None
-        if messages is not None:
-            messages.subscribe(_TOPIC, self._on_published)
 
     def start(self) -> None:
         """Watch the Secret; idempotent."""
@@ -185,16 +166,12 @@ class StateSecret:
         return (self._cache or {}).get(section) or _EMPTY
 
     def catch_up(self) -> None:
-        """Read the Secret if it is not cached, or another worker wrote it.
+        """Read the Secret if it is not cached.
 
-        A client's next request may be for this worker. Calls the functions of
-        `subscribe`, so that no lock of theirs may be held. After a failure
-        the cache is used for `RETRY_SECONDS`.
+        Calls the functions of `subscribe`, so that no lock of theirs may be
+        held. After a failure nothing is read for `RETRY_SECONDS`.
         """
-        writes = self._cluster.recent_writes
-        if time.monotonic() >= self._retry_at and (
-                self._cache is None or writes is not None
-                and writes.latest(str(self)) > (self._version or 0)):
+        if self._cache is None and time.monotonic() >= self._retry_at:
             self.refresh(0, trust_watch=False)
 
     def refresh(self, max_age: float, trust_watch: bool = True) -> None:
@@ -243,21 +220,19 @@ class StateSecret:
         :returns: the section after the change; shared, must not be modified
         :raises: `errors.MachineError`, and exceptions of ``edit``
         """
-        secret, changed = retry.run(
+        secret = retry.run(
             lambda: self._update(section, edit), self._cluster.options,
             self._cluster.closing,
             lambda seconds: self._shown(section, edit, seconds))
         if secret is not None:
             self._store(secret, time.monotonic(), in_order=False)
-            if changed:
-                self._announce(secret['metadata']['resourceVersion'])
         return self.cached(section)
 
     def _shown(self, section: str, edit: abc.Callable[[objects.Json], object],
-               seconds: float) -> tuple[tuple[None, bool]] | None:
+               seconds: float) -> tuple[None] | None:
         """Wait, and return what `_update` would if the watch shows the edit.
 
-        :returns: ((None, False),), or None if it does not show
+        :returns: (None,), or None if it does not show
         """
         self._cluster.closing.wait(seconds)
         if not self._watched:
@@ -265,18 +240,11 @@ class StateSecret:
         before = self.cached(section)
         after = copy.deepcopy(before)
         edit(after)
-        return ((None, False),) if after == before else None
-
-    def _announce(self, version: str) -> None:
-        """Tell the other workers about a write."""
-        if self._cluster.recent_writes is not None:
-            self._cluster.recent_writes.record(str(self), version)
-        if self._messages is not None:
-            self._messages.publish(_TOPIC, {'version': version})
+        return (None,) if after == before else None
 
     def _update(self, section: str, edit: abc.Callable[[objects.Json], object]
-                ) -> tuple[objects.Json | None, bool]:
-        """Try `update` once. :returns: the Secret, whether it changed"""
+                ) -> objects.Json | None:
+        """Try `update` once. :returns: the Secret"""
         owner = self._owner()
         requested_at = time.monotonic()
         secret = self._get()
@@ -288,7 +256,7 @@ class StateSecret:
         after = copy.deepcopy(before)
         edit(after)
         if after == before and secret is not None:
-            return secret, False
+            return secret
         sections[section] = after
         data = {name: _encode(value) for name, value in sections.items()}
         if len(data[section]) > max(LARGE_SECTIONS.get(section, MAX_BYTES),
@@ -296,8 +264,8 @@ class StateSecret:
             raise errors.Rejected(
                 f'{self} has no room for more {section}; delete some first')
         if secret is None:
-            return self._create(data, owner), True
-        return self._patch(secret, data, owner), True
+            return self._create(data, owner)
+        return self._patch(secret, data, owner)
 
     def _create(self, data: dict[str, str],
                 owner: objects.OwnerReference | None) -> objects.Json:
@@ -454,18 +422,9 @@ class StateSecret:
             for callback in tuple(self._callbacks):
                 callback()
 
-    def _on_published(self, message: objects.Json) -> None:
-        """Refresh the cache after another worker wrote the Secret."""
-        self._refresh_in_thread(again=True)
-
-    def _refresh_in_thread(self, again: bool = False) -> None:
-        """Read the Secret in a thread.
-
-        :param again: whether to read it once more if a thread is reading it
-            now, because its response may be outdated
-        """
+    def _refresh_in_thread(self) -> None:
+        """Read the Secret in a thread, unless one is reading it."""
         with self._lock:
-            self._refresh_again = self._refresh_again or again
             if self._refreshing:
                 return
             self._refreshing = True
@@ -473,20 +432,16 @@ class StateSecret:
                          name='state').start()
 
     def _refresh(self) -> None:
-        while True:
-            self._refresh_again = False
-            try:
-                self._read()
-            except errors.MachineError as e:
-                LOG.info('%s could not be read; cached values remain in use: '
-                         '%s', self, e)
-                # Delay the next try, which any read would start.
-                self._refreshed_at = (time.monotonic() - MAX_AGE_SECONDS
-                                      + RETRY_SECONDS)
-            with self._lock:
-                if not self._refresh_again:
-                    self._refreshing = False
-                    return
+        try:
+            self._read()
+        except errors.MachineError as e:
+            LOG.info('%s could not be read; cached values remain in use: %s',
+                     self, e)
+            # Delay the next try, which any read would start.
+            self._refreshed_at = (time.monotonic() - MAX_AGE_SECONDS
+                                  + RETRY_SECONDS)
+        finally:
+            self._refreshing = False
 
 
 def _encode(section: objects.Json) -> str:

@@ -34,7 +34,11 @@ replaced members are in this module, as of sushy-tools 2.2.0;
 =====================  ====================================================
 
 gunicorn's `util.write_error` (gunicorn 27), which answers invalid HTTP in
-HTML, is replaced in its workers.
+HTML, is replaced in its worker.
+
+One process serves all requests. gunicorn with more than one worker is refused
+at its start; other servers are known by their requests, which PEP 3333 marks
+with ``wsgi.multiprocess``.
 
 With a driver other than kubevirt, upstream's emulator is unchanged.
 """
@@ -49,7 +53,6 @@ import os
 import signal
 import sys
 import threading
-import time
 
 from flask import logging as flask_logging
 import stevedore
@@ -66,6 +69,7 @@ from sushy_kubevirt.redfish.protocol import served_hosts
 from sushy_kubevirt.redfish.protocol import server_errors
 from sushy_kubevirt.redfish.protocol import system_access
 from sushy_kubevirt.redfish import routes
+from sushy_kubevirt.redfish.services import server_threads
 from sushy_kubevirt.redfish.services import service_context
 
 LOG = logging.getLogger(__name__)
@@ -82,12 +86,6 @@ MEDIA_NAMESPACE = 'sushy_tools.emulator.vmedia'
 _EXIT = 3
 
 _KEY = 'sushy_kubevirt'
-
-#: Seconds to wait before a fork for threads to end.
-_JOIN_SECONDS = 5
-
-#: The threads of this process, by their ids in the kernel.
-_TASKS = '/proc/self/task'
 
 # Arguments of the stock drivers' `initialize` after config and logger, as in
 # upstream's `Application.systems`.
@@ -143,25 +141,26 @@ def enable() -> None:
     @functools.wraps(stock['wsgi_app'])
     def wsgi_app(app, environ, start_response):
         upstream = functools.partial(stock['wsgi_app'], app)
-        if not _state(app).serves_kubevirt():
+        state = _state(app)
+        if not state.serves_kubevirt():
             return upstream(environ, start_response)
-        responses = _state(app).responses
-        found = responses.find(environ)
+        if misuse := state.misuse(environ):
+            LOG.error('Request refused: %s', misuse)
+            return _refuse(environ, start_response, 503, misuse)
+        found = state.responses.find(environ)
         if found is not None:
             start_response(found.status, found.headers)
             return [found.body]
-        code = http_framing.check(environ) or _state(app).refusal(environ)
+        code = http_framing.check(environ) or state.refusal(environ)
         if code is not None:
-            phrase, headers, body = server_errors.response_to(environ, code)
-            start_response(f'{code} {phrase}', list(headers.items()))
-            return [body]
+            return _refuse(environ, start_response, code)
         if ('gunicorn.socket' in environ
                 and 'HTTP_TRANSFER_ENCODING' in environ):
             environ['wsgi.input'] = http_framing.CheckedBody(
                 environ['wsgi.input'])
         system_access.restore_encoded_slash(environ)
         request_validation.strip_members_segment(environ)
-        return responses.call(upstream, environ, start_response)
+        return state.responses.call(upstream, environ, start_response)
 
     application.url_rule_class = routing.Rule
     application.register_blueprint = register_blueprint
@@ -238,8 +237,6 @@ class _State:
             self._serves_kubevirt = True
             return
         atexit.register(self.close)
-        os.register_at_fork(before=self._stop_threads,
-                            after_in_child=self._start_in_child)
 
     def check(self) -> None:
         """Start the kubevirt driver; exit the program if an option is invalid.
@@ -250,6 +247,7 @@ class _State:
         try:
             with self._lock:
                 if self._is_kubevirt():
+                    server_threads.require_one_process()
                     _set_up_logging(self._app)
                     _replace_gunicorn_errors()
                     self._create_driver()
@@ -263,37 +261,21 @@ class _State:
                 print(f'sushy-kubevirt: {line}', file=sys.stderr)
             sys.exit(_EXIT)
 
-    def _stop_threads(self) -> None:
-        """Close the driver of a server that loads it and then forks workers.
+    def misuse(self, environ) -> str:
+        """Tell why this process must not serve a request.
 
-        A lock that another thread holds at the fork stays locked in the
-        child: those of Python's imports and of OpenSSL cannot be replaced
-        there.
+        :param environ: of the request (WSGI)
+        :returns: a sentence; '' if it may
         """
-        with self._lock:
-            if (self._started_in != os.getpid() or self._driver is None
-                    or self._serves_kubevirt is not None):
-                return
-            self._close_driver()
-        _wait_for_threads()
-
-    def _start_in_child(self) -> None:
-        """Start in a worker what `_stop_threads` has stopped."""
-        self._lock = threading.RLock()
-        if self._started_in is None or self._driver is not None:
-            return
-        # gunicorn's worker has the handlers of its server until it sets its
-        # own; they do nothing in it.
-        for signum in signal.SIGTERM, signal.SIGINT, signal.SIGQUIT:
-            signal.signal(signum, signal.SIG_DFL)
-        # Python ignores exceptions here; the worker would serve nothing.
-        try:
-            self.check()
-        except SystemExit:
-            os._exit(_EXIT)
-        except Exception:
-            LOG.exception('This worker cannot start')
-            os._exit(_EXIT)
+        if environ.get('wsgi.multiprocess'):
+            reason = 'The server has several processes'
+        elif self._started_in not in (None, os.getpid()):
+            reason = 'The server has forked after it loaded the application'
+        else:
+            return ''
+        return (f'{reason}, but one must serve all requests: use several '
+                'threads instead (gunicorn: --threads), or '
+                'sushy-kubevirt-redfish')
 
     def systems(self, upstream):
         """Return the system driver.
@@ -373,7 +355,7 @@ class _State:
         self._close_driver()
         self._driver = driver
         self.services = service_context.Services(
-            self._app.config, driver.settings, driver.cluster)
+            driver.settings, driver.cluster)
         self._arguments = (self._name(), (), driver.settings)
 
     def _create_driver(self) -> None:
@@ -395,7 +377,7 @@ class _State:
         services = None
         if isinstance(driver, system_driver.KubeVirtDriver):
             services = service_context.Services(
-                config, driver.settings, driver.cluster)
+                driver.settings, driver.cluster)
         self._close_driver()
         self._driver, self._arguments = driver, desired
         self.services = services
@@ -416,21 +398,11 @@ class _State:
         self._driver = self._arguments = self.services = None
 
 
-def _wait_for_threads() -> None:
-    """Wait until the daemon threads of this process have ended.
-
-    Python joins a thread before it ends in the kernel. OpenSSL frees the data
-    of the thread in between, with its locks held.
-    """
-    deadline = time.monotonic() + _JOIN_SECONDS
-    for thread in threading.enumerate():
-        if thread.daemon and thread is not threading.current_thread():
-            thread.join(max(0, deadline - time.monotonic()))
-    remaining = {os.getpid(), *(thread.native_id
-                                for thread in threading.enumerate())}
-    while (os.path.isdir(_TASKS) and time.monotonic() < deadline
-           and not remaining.issuperset(map(int, os.listdir(_TASKS)))):
-        time.sleep(0.001)
+def _refuse(environ, start_response, code, detail: str = ''):
+    """Answer a request with an error, see `server_errors.response`."""
+    phrase, headers, body = server_errors.response_to(environ, code, detail)
+    start_response(f'{code} {phrase}', list(headers.items()))
+    return [body]
 
 
 def _defer_tls_handshake(context) -> None:

@@ -70,8 +70,8 @@ class KubeVirtDriver(base.AbstractSystemsDriver):
     def uuid_of_service(self):
         """The UUID of the Redfish service (``ServiceRoot.UUID``).
 
-        Derived from the cluster and the scope that is served, so that all
-        worker processes have the same one and a restart does not change it.
+        Derived from the cluster and the scope that is served, so that a
+        restart does not change it.
         """
         scope = self.settings
         return str(uuid.uuid5(uuid.NAMESPACE_URL, repr((

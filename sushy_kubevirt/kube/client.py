@@ -151,25 +151,19 @@ class Client:
         self._connection = connection
         self._options = options
         self._user_agent = user_agent
-        self._connections = connections
         self._before_write = before_write
         self._watch_silence = watch_silence
-        self.after_fork()
+        self._lock = threading.Lock()
+        self._calls: collections.Counter[CallKey] = collections.Counter()
+        self._pools = _Pools(connections)
+        # Collections whose watches have received bookmarks recently.
+        self._bookmarked: set[_Collection] = set()
 
     def with_options(self, options: Options) -> Client:
         """Return a client that shares all but the options with this one."""
         client = copy.copy(self)
         client._options = options
         return client
-
-    def after_fork(self) -> None:
-        """Discard the sockets and locks of the parent process."""
-        self._connection.after_fork()
-        self._lock = threading.Lock()
-        self._calls: collections.Counter[CallKey] = collections.Counter()
-        self._pools = _Pools(self._connections)
-        # Collections whose watches have received bookmarks recently.
-        self._bookmarked: set[_Collection] = set()
 
     def get(self, resource: api_resources.Resource[objects.ObjectT],
             namespace: str | None, name: str,

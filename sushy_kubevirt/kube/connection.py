@@ -131,7 +131,7 @@ class Connection:
     def __init__(self, read: abc.Callable[[], Access]) -> None:
         self._read = read
         self._pause: float = RENEW_SECONDS
-        self.after_fork()
+        self._lock = threading.Lock()
         self._use(read())
 
     @classmethod
@@ -173,10 +173,6 @@ class Connection:
                 f'{DEFAULT_KUBECONFIG} nor a service account of a pod. Name a '
                 'kubeconfig in the configuration or in $KUBECONFIG')
         return cls(_from_files([path], context))
-
-    def after_fork(self) -> None:
-        """Replace the lock, which a thread of the parent may have held."""
-        self._lock = threading.Lock()
 
     @property
     def namespace(self) -> str | None:

@@ -59,6 +59,8 @@ class DelayingQueue(typing.Generic[KeyT, ItemT]):
                     item = self._items.pop(
                         heapq.heappop(self._due)[2], None)
                     if item is not None:
+                        # Another thread has to wait for the next one.
+                        self._condition.notify()
                         return item
                 else:
                     self._condition.wait(

@@ -70,10 +70,6 @@ class Gates:
         self._client = client
         self._options = options
         self._warned = False
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """Forget what was read, and the lock and thread of the parent."""
         self._lock = threading.Lock()
         self._refreshing = False
         self._read_at: float | None = None

@@ -3,8 +3,7 @@
 
 A `Cluster` combines the client, the cache, the one-time boot reconciler and
 the media manager. Threads start with `Cluster.start` or the first read, so
-that a cluster can be created before a process forks. After a later fork the
-child starts its own threads.
+that a cluster can be created before a process forks.
 """
 
 from __future__ import annotations
@@ -13,11 +12,9 @@ from collections import abc
 import copy
 import dataclasses
 import logging
-import os
 import threading
 import time
 import typing
-import weakref
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import blocking
@@ -66,19 +63,6 @@ FETCHED_SECONDS = 0.5
 #: KubeVirt's, which is usually a few milliseconds. Then the VM is read.
 EFFECT_SECONDS = 1.0
 
-_clusters: weakref.WeakSet[Cluster] = weakref.WeakSet()
-
-
-class RecentWrites(typing.Protocol):
-    """Record of the newest version of each object that this process and
-    those beside it have written."""
-
-    def record(self, name: str, version: str | None) -> None:
-        """Record a ``resourceVersion``."""
-
-    def latest(self, name: str) -> int:
-        """Return the version as a number; 0 if there is no record."""
-
 
 class Cluster:
     """The machines of a scope: some namespaces, all of them, or one VM.
@@ -103,8 +87,6 @@ class Cluster:
         self._shared = shared
         self._client = (shared.client.with_options(options) if shared
                         else client.Client(connection, self.options))
-        #: Of VMs, by uid.
-        self.recent_writes: RecentWrites | None = None
         #: The cluster's feature gates.
         self.gates = shared.gates if shared else feature_gates.Gates(
             self._client, self.options)
@@ -115,25 +97,6 @@ class Cluster:
         self.default_namespace = (
             *self._namespaces, connection.namespace or 'default')[0]
         self._origin: Cluster | None = None
-        self._reset()
-        _clusters.add(self)
-
-    def with_options(self, **changes: typing.Any) -> Cluster:
-        """Return this cluster with other options, such as deadlines.
-
-        It shares everything else: connections, cache, threads, media. It ends
-        when this cluster is closed.
-
-        :param changes: fields of `options.Options`
-        """
-        cluster = copy.copy(self)
-        cluster.options = dataclasses.replace(self.options, **changes)
-        cluster._client = self._client.with_options(cluster.options)
-        cluster._machines = None    # they refer to this cluster
-        cluster._origin = self
-        return cluster
-
-    def _reset(self) -> None:
         #: Set by `close`; ends all waiting.
         self.closing = threading.Event()
         self._lock = threading.Lock()
@@ -156,11 +119,20 @@ class Cluster:
         #: Virtual media of the machines.
         self.media = manager.Manager(self, self._namespaces, self._shared)
 
-    def after_fork(self) -> None:
-        """Reset the state, as threads and sockets belong to the parent."""
-        self._client.after_fork()
-        self.gates.after_fork()
-        self._reset()
+    def with_options(self, **changes: typing.Any) -> Cluster:
+        """Return this cluster with other options, such as deadlines.
+
+        It shares everything else: connections, cache, threads, media. It ends
+        when this cluster is closed.
+
+        :param changes: fields of `options.Options`
+        """
+        cluster = copy.copy(self)
+        cluster.options = dataclasses.replace(self.options, **changes)
+        cluster._client = self._client.with_options(cluster.options)
+        cluster._machines = None    # they refer to this cluster
+        cluster._origin = self
+        return cluster
 
     @property
     def client(self) -> Client:
@@ -303,8 +275,7 @@ class Cluster:
                   ) -> abc.Callable[[], None]:
         """Call a function for each machine, then for each change of one.
 
-        See `vm_cache.VmCache.subscribe`. A forked child does not inherit
-        the subscribers.
+        See `vm_cache.VmCache.subscribe`.
 
         :param callback: it must not block
         :returns: function that ends the subscription
@@ -335,9 +306,6 @@ class Cluster:
         key = objects.ObjectKey(machine.namespace, machine.name)
         if self._cache.stale and not self._recently_fetched(key):
             return self.fetch(machine)
-        if self.recent_writes is not None and self._cache.is_older(
-                key, self.recent_writes.latest(machine.uid)):
-            return self.fetch(machine)
         vm, vmi = self._cache.objects(key)
         if vm is None or vm['metadata']['uid'] != machine.uid:
             raise errors.MachineNotFound(machine.qualified_name)
@@ -353,9 +321,7 @@ class Cluster:
         :returns: tuple to be compared; None while a read would call the API
         """
         key = objects.ObjectKey(machine.namespace, machine.name)
-        if not self._cache.listed or self._cache.stale or (
-                self.recent_writes is not None and self._cache.is_older(
-                    key, self.recent_writes.latest(machine.uid))):
+        if not self._cache.listed or self._cache.stale:
             return None
         version = self._cache.version(key)
         if version is None or version.identity != (machine.uid, machine.uuid):
@@ -389,14 +355,11 @@ class Cluster:
                         ) -> tuple[Vm, Vmi | None] | tuple[None, None]:
         """Return a machine's VM and VMI from the cache.
 
-        :returns: (vm, vmi); (None, None) if the cache is stale, older than a
-            write of this process and those beside it, or has no such VM
+        :returns: (vm, vmi); (None, None) if the cache is stale or has no such
+            VM
         """
         self.wait_ready()
-        if self._cache.stale or (
-                self.recent_writes is not None and self._cache.is_older(
-                    objects.ObjectKey(machine.namespace, machine.name),
-                    self.recent_writes.latest(machine.uid))):
+        if self._cache.stale:
             return None, None
         return self.cached_objects(machine)
 
@@ -480,7 +443,7 @@ class Cluster:
         except errors.ObjectNotFound:
             self._cache.discard_vm(key, machine.uid)
             raise errors.MachineNotFound(machine.qualified_name) from None
-        self._record_write(vm)
+        self._cache.put_vm(vm)
         return vm
 
     def patch_status(self, machine: Machine, operations: JsonPatch) -> Vm:
@@ -492,7 +455,7 @@ class Cluster:
         except errors.ObjectNotFound:
             self._cache.discard_vm(key, machine.uid)
             raise errors.MachineNotFound(machine.qualified_name) from None
-        self._record_write(vm)
+        self._cache.put_vm(vm)
         return vm
 
     def patch_vmi(self, machine: Machine, vmi: Vmi,
@@ -566,8 +529,7 @@ class Cluster:
         uid = self._cache.vmi_uid(key)
 
         def shown(vm: Vm, vmi: Vmi | None) -> bool:
-            # A VMI may be reported before its VM, and processes beside this
-            # one are told the version of the VM only.
+            # A VMI may be reported before its VM.
             return run_strategy.shows(action, vm, vmi, uid) and (
                 vm_before is None or vm['metadata']['resourceVersion']
                 != vm_before['metadata']['resourceVersion']
@@ -583,22 +545,11 @@ class Cluster:
         # The response does not contain the changed VM. For the next read wait
         # until the watch has reported it.
         try:
-            if not self._cache.stale and self.wait(
+            if self._cache.stale or not self.wait(
                     machine, shown, EFFECT_SECONDS):
-                self._note_version(self.cached_objects(machine)[0])
-            else:
-                self._record_write(self.fetch_vm(machine))
+                self.fetch_vm(machine)
         except errors.MachineError:
             pass    # the action succeeded; the watch will report the change
-
-    def _record_write(self, vm: Vm) -> None:
-        self._cache.put_vm(vm)
-        self._note_version(vm)
-
-    def _note_version(self, vm: Vm | None) -> None:
-        if vm is not None and self.recent_writes is not None:
-            self.recent_writes.record(vm['metadata']['uid'],
-                                      vm['metadata'].get('resourceVersion'))
 
     def fetch_vm(self, machine: Machine) -> Vm:
         """See `machine.Machine.fetch_vm`."""
@@ -628,11 +579,3 @@ class Cluster:
         self._cache.close()
         if self._shared is None:
             self._client.close()
-
-
-def _after_fork() -> None:
-    for cluster in list(_clusters):
-        cluster.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)

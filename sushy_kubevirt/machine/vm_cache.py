@@ -321,17 +321,6 @@ class VmCache:
                            not run_strategy.vmi_seen(self._unpack(vm)))
         return Entries(vm, vmi, key in self._ended)
 
-    def is_older(self, key: ObjectKey, version: int | None) -> bool:
-        """Return True if the cached VM is older than a version.
-
-        :param version: resourceVersion as a number; 0 or None if unknown
-        """
-        if not version:
-            return False
-        vm = self._vms.get(key)
-        return (vm is not None and vm.version is not None
-                and vm.version < version)
-
     def vmi_uid(self, key: ObjectKey) -> str | None:
         """Return the uid of the VMI with this name, or None.
 

@@ -114,10 +114,6 @@ class VmView:
         return self._cache.version(key, alone=True) if (
             key == self._key) else None
 
-    def is_older(self, key: ObjectKey, version: int | None) -> bool:
-        """See `vm_cache.VmCache.is_older`."""
-        return key == self._key and self._cache.is_older(key, version)
-
     def vmi_uid(self, key: ObjectKey) -> str | None:
         """See `vm_cache.VmCache.vmi_uid`."""
         return self._cache.vmi_uid(key) if key == self._key else None

@@ -106,9 +106,6 @@ def config(environ: abc.Mapping[str, str]) -> objects.Json:
     options: objects.Json = {
         'SUSHY_EMULATOR_SYSTEM_DRIVER': 'kubevirt',
         'SUSHY_EMULATOR_LISTEN_IP': environ.get('POD_IP'),
-        # An emptyDir has mode 777: sessions get a folder in it.
-        'SUSHY_EMULATOR_STATE_DIR': os.path.join(
-            environ.get('TMPDIR', '/tmp'), 'redfish'),
         PREFIX + 'ACCOUNTS': environ.get(AUTH_VARIABLE)}
     folder = environ.get(TLS_VARIABLE)
     if folder:

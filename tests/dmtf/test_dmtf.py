@@ -87,7 +87,7 @@ class _Case:
              'SUSHY_EMULATOR_KUBEVIRT_MEDIA_UPLOAD_PROXY_URL':
                  cls.sandbox.upload_proxy()[0],
              'SUSHY_EMULATOR_AUTH_FILE': str(accounts)},
-            cls.SERVER, workers=2, auth=(_USER, password), tls=tls))
+            cls.SERVER, auth=(_USER, password), tls=tls))
         cls.service = validators.Service(
             cls.emulator.url, _USER, password, tls and tls[2])
         cls.path, = cls.emulator.systems()

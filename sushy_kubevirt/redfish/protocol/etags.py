@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """ETags and conditional requests (DSP0266, "ETags"; RFC 9110, section 13).
 
-A tag is a hash of the resource as shown, so all workers compute the same tag
-and nothing is stored. Tags are weak, because properties that change by
-themselves (`VOLATILE`) are left out.
+A tag is a hash of the resource as shown, so nothing is stored. Tags are weak,
+because properties that change by themselves (`VOLATILE`) are left out.
 
 A conditional change is compared with the current resource, which is read by an
 internal request. Concurrent conditional changes of one resource wait for each
-other, also those of other workers (`services.worker_locks`). What another
-worker has written is read again: of a VM by `services.written_versions`, else
-here.
+other. The state Secret, which another process of the BMC may have written, is
+read again before.
 """
 
 from __future__ import annotations
@@ -17,9 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-import time
 import typing
-import zlib
 
 import flask
 
@@ -105,22 +101,15 @@ def check_preconditions() -> None:
             or request.method not in _CONDITIONAL):
         return
     path = request.path
-    # The same in all workers, as `hash` is not.
-    number = zlib.crc32('/'.join((
-        *_owner_path(), *path.rstrip('/').split('/')[5:])).encode(
-            errors='replace')) % len(_locks)
-    services = authentication.services()
-    deadline = time.monotonic() + _LOCK_TIMEOUT
-    if not _locks[number].acquire(timeout=_LOCK_TIMEOUT):
-        raise _in_progress()
-    if not services.change_locks.acquire(number,
-                                         deadline - time.monotonic()):
-        _locks[number].release()
-        raise _in_progress()
-    environ[_LOCK] = services.change_locks, number
+    lock = _locks[hash((*_owner_path(), *path.rstrip('/').split('/')[5:]))
+                  % len(_locks)]
+    if not lock.acquire(timeout=_LOCK_TIMEOUT):
+        raise error_responses.unavailable(
+            'Another conditional change of this resource is in progress.')
+    environ[_LOCK] = lock
     if flask.g.machine is None:
         # Accounts, subscriptions and settings.
-        services.state.refresh(0, trust_watch=False)
+        authentication.services().state.refresh(0, trust_watch=False)
     document = internal_requests.get(path)
     tag = None if document is None else compute(document)
     if if_match is not None:
@@ -138,11 +127,6 @@ def _owner_path() -> tuple[str, ...]:
     return tuple(start) if machine is None else (start[0], machine.uuid)
 
 
-def _in_progress() -> error_responses.RedfishError:
-    return error_responses.unavailable(
-        'Another conditional change of this resource is in progress.')
-
-
 def precondition_failed() -> error_responses.RedfishError:
     """Create the error 412: If-Match or If-None-Match does not hold."""
     return error_responses.RedfishError(
@@ -151,8 +135,6 @@ def precondition_failed() -> error_responses.RedfishError:
 
 def release_lock(environ: types.WSGIEnvironment) -> None:
     """Release the lock that `check_preconditions` took, if it took one."""
-    held = environ.pop(_LOCK, None)
-    if held is not None:
-        change_locks, number = held
-        change_locks.release(number)
-        _locks[number].release()
+    lock = environ.pop(_LOCK, None)
+    if lock is not None:
+        lock.release()

@@ -12,8 +12,7 @@ At startup, an invalid account is an error. Later, an invalid account is left
 out; if no account is valid, all logins are refused.
 
 No password stays in memory: the password of a Secret is replaced by a keyed
-hash, which checks it in microseconds, and a bcrypt digest, of which sessions
-keep a hash. `authenticator` checks passwords.
+hash, which checks it in microseconds. `authenticator` checks passwords.
 """
 
 from __future__ import annotations
@@ -27,14 +26,10 @@ import os
 import pathlib
 import re
 import secrets
-import string
 import threading
 import time
 
-import bcrypt
-
 from sushy_kubevirt.bmc import accounts
-from sushy_kubevirt.kube import blocking
 
 LOG = logging.getLogger(__name__)
 
@@ -57,19 +52,12 @@ MAX_PASSWORD_BYTES = 1024
 #: Largest number of bytes of an account file.
 _MAX_FILE_BYTES = 2 ** 20
 
-#: bcrypt cost for the passwords of Secrets, and the highest cost accepted in
-#: a file: with cost 17, a login would take seven seconds.
-_COST = 10
+#: Highest bcrypt cost that is accepted in a file: with cost 17, a login would
+#: take seven seconds.
 _MAX_COST = 16
 
-#: Key of `keyed_hash`, which makes hashes useless outside of this process and
-#: its forked children.
+#: Key of `keyed_hash`, which makes hashes useless outside of this process.
 _KEY = secrets.token_bytes(32)
-
-# bcrypt encodes base 64 with another alphabet.
-_DIGITS = (string.ascii_uppercase + string.ascii_lowercase
-           + string.digits).encode()
-_TO_BCRYPT = bytes.maketrans(_DIGITS + b'+/', b'./' + _DIGITS)
 
 _DIGEST = re.compile(
     r'\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}')
@@ -94,7 +82,8 @@ class Account:
 
     :param name: user name
     :param role: key of `ROLES`
-    :param stored_digest: bcrypt digest of the password: bytes, or a `_Digest`
+    :param digest: bcrypt digest of the password in a file, else a hash that
+        changes with the password
     :param password_hash: `keyed_hash` of the password if it is known, which
         makes bcrypt needless; else None
     :param stored_id: id of a stored account (`bmc.accounts`), else None. The
@@ -107,19 +96,13 @@ class Account:
 
     name: str
     role: str
-    stored_digest: object = dataclasses.field(repr=False)
+    digest: bytes = dataclasses.field(repr=False)
     password_hash: bytes | None = dataclasses.field(
         default=None, repr=False, compare=False)
     stored_id: int | None = None
     change_required: bool = False
     ipmi: bool = dataclasses.field(default=False, compare=False)
     version: str | None = None
-
-    @property
-    def digest(self):
-        """The digest as bytes; may wait for it."""
-        found = self.stored_digest
-        return found if isinstance(found, bytes) else found.get()
 
     @property
     def privileges(self):
@@ -130,38 +113,6 @@ class Account:
         """Hash that changes with name, role and password; not reversible."""
         return hashlib.sha256(b'\0'.join((
             self.name.encode(), self.role.encode(), self.digest))).hexdigest()
-
-
-class _Digest:
-    """A bcrypt digest that is made once, which takes some 50 ms. Thread-safe.
-
-    :param password: bytes for bcrypt
-    :param salt: bytes
-    """
-
-    def __init__(self, password, salt) -> None:
-        self._password = password
-        self._salt = salt
-        self._lock = threading.Lock()
-        self._made = None
-
-    def get(self):
-        """:returns: bytes"""
-        with blocking.hold(self._lock):
-            if self._made is None:
-                blocking.check()
-                self._made = bcrypt.hashpw(self._password, self._salt)
-                self._password = None
-            return self._made
-
-
-def _make(digests) -> None:
-    """Make digests in a thread: only sessions need them, and later.
-
-    :param digests: iterable of `_Digest`
-    """
-    threading.Thread(target=lambda: [one.get() for one in digests],
-                     name='digests', daemon=True).start()
 
 
 def prehash(password):
@@ -255,11 +206,10 @@ def _read(path, most):
     return data
 
 
-def _account(values, digest):
+def _account(values):
     """Make the account of a Secret.
 
     :param values: dict of its keys to bytes
-    :param digest: function of user name and password that returns the digest
     :raises: `Invalid`
     """
     if not values['password']:
@@ -269,7 +219,8 @@ def _account(values, digest):
     # As in the header of HTTP Basic.
     password = utf8(values['password'])
     return Account(
-        name, role, digest(name, password), keyed_hash(password),
+        name, role, keyed_hash(name.encode(), password).hex().encode(),
+        keyed_hash(password),
         ipmi=len(name.encode()) <= accounts.MAX_NAME_BYTES and len(
             values['password']) <= accounts.MAX_PASSWORD_BYTES)
 
@@ -282,9 +233,7 @@ def without_line_break(data):
 class SecretSource:
     """The account of a Secret that was read from the API. Thread-safe.
 
-    It has the methods of `Source`. Its digests are worth nothing in another
-    process, and neither are sessions; bcrypt would need seconds of CPU for
-    hundreds of BMCs.
+    It has the methods of `Source`.
 
     :param secret: object with ``values``, a dict of the Secret's keys to
         bytes, and ``version``, a number that grows when they change
@@ -310,10 +259,7 @@ class SecretSource:
                                   f'{MAX_PASSWORD_BYTES} bytes')
             return [_account(
                 {name: without_line_break(value)
-                 for name, value in values.items()},
-                lambda *parts: keyed_hash(*(
-                    part.encode() if isinstance(part, str) else part
-                    for part in parts)).hex().encode())], []
+                 for name, value in values.items()})], []
         except Invalid as exc:
             return [], [f'{self.path}: {exc}']
 
@@ -322,16 +268,10 @@ class Source:
     """A file or folder with accounts.
 
     :param path: of the file or folder
-    :param purpose: text that goes into the salts of password digests: the
-        same in all workers of an emulator, different between emulators
     """
 
-    def __init__(self, path, purpose: str = '') -> None:
+    def __init__(self, path) -> None:
         self.path = pathlib.Path(path)
-        self._purpose = purpose.encode()
-        # Keyed hash of a Secret's user and password: `_Digest`. A cache,
-        # because bcrypt is slow.
-        self._digests = {}
         self._first = None
 
     def stamp(self):
@@ -394,24 +334,18 @@ class Source:
             folders = [self.path]
         else:
             folders = _folders(self.path)
-        found, problems, digests = [], [], {}
+        found, problems = [], []
         for folder in folders:
             try:
-                found.append(self._secret(folder, digests))
+                found.append(self._secret(folder))
             except Invalid as exc:
                 problems.append(f'{folder}: {exc}')
-        new = [one for key, one in digests.items()
-               if key not in self._digests]
-        if new:
-            _make(new)
-        self._digests = digests
         return found, problems
 
-    def _secret(self, folder, digests):
+    def _secret(self, folder):
         """Read the account of one mounted Secret.
 
         :param folder: where it is mounted
-        :param digests: dict to which its entry for `_digests` is added
         :raises: `Invalid`
         """
         values = {}
@@ -431,22 +365,7 @@ class Source:
         if ('role' not in values and where is folder
                 and self._is_changing(folder)):
             raise Invalid('it is being written')
-
-        def digest(name, password):
-            key = keyed_hash(name.encode(), password)
-            digests[key] = self._digests.get(key) or self._digest(
-                name, password)
-            return digests[key]
-
-        return _account(values, digest)
-
-    def _digest(self, name, password):
-        # The salt is derived, not random: all workers must get the same
-        # digest, because sessions are bound to it.
-        seed = hashlib.sha256(self._purpose + b'\0' + name.encode())
-        salt = base64.b64encode(seed.digest()[:16]).rstrip(b'=')
-        salt = salt.translate(_TO_BCRYPT)
-        return _Digest(prehash(password), b'$2b$%d$' % _COST + salt)
+        return _account(values)
 
 
 def _folders(path):

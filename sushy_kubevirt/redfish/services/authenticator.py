@@ -38,7 +38,7 @@ from sushy_kubevirt.redfish.services import server_threads
 LOG = logging.getLogger(__name__)
 
 #: Largest number of bytes that bcrypt takes. A longer password, or one with
-#: a NUL, matches no digest of a file; those of Secrets are hashed first.
+#: a NUL, matches no digest of a file.
 _MAX_PASSWORD_BYTES = 72
 
 #: Number of wrong passwords in the cache.

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of the WSGI server's threads, which waiting answers occupy."""
+"""What is known of the WSGI server: its processes, of which there must be one,
+and its threads, which waiting answers occupy."""
 
 from __future__ import annotations
 
 import collections
 import contextlib
 import signal
+import sys
 import threading
+import time
+import typing
 
 from sushy_kubevirt.bmc import shares
+from sushy_kubevirt.kube import errors
 
 
-def _worker():
+def _worker() -> typing.Any:
     """Return the gunicorn worker of this process, or None.
 
     It is found through its SIGTERM handler, which is one of its methods
@@ -19,6 +24,34 @@ def _worker():
     """
     worker = getattr(signal.getsignal(signal.SIGTERM), '__self__', None)
     return worker if hasattr(worker, 'alive') else None
+
+
+def require_one_process() -> None:
+    """Refuse to serve if gunicorn does not serve with this process alone.
+
+    Its workers know their number before they load the application. One of
+    them reports it. The others wait until gunicorn ends them, as it fails if
+    a second one reports something meanwhile.
+
+    :raises: `errors.ConfigError`
+    """
+    worker = _worker()
+    if worker is not None and worker.cfg.workers > 1:
+        # They are counted from 1.
+        if worker.age % worker.cfg.workers != 1:
+            while worker.alive:
+                time.sleep(0.1)
+            sys.exit()
+        raise errors.ConfigError(
+            f'gunicorn starts {worker.cfg.workers} workers, but one process '
+            'must serve all requests, as sessions and events are in its '
+            'memory. Start one worker with several threads (--workers 1 '
+            '--threads 8), or sushy-kubevirt-redfish instead of gunicorn.')
+    if worker is None and 'gunicorn.arbiter' in sys.modules:
+        raise errors.ConfigError(
+            'gunicorn has loaded the application before it forks its worker, '
+            'which would have none of its threads. Start it without --preload '
+            'and --check-config.')
 
 
 def stopping() -> bool:
@@ -31,12 +64,12 @@ def stopping() -> bool:
     return worker is not None and not worker.alive
 
 
-def _threads():
+def _threads() -> int | None:
     """Return the number of gunicorn's threads; None for other servers."""
     return getattr(getattr(_worker(), 'cfg', None), 'threads', None)
 
 
-def several(environ):
+def several(environ: dict[str, typing.Any]) -> bool:
     """Return whether others are served while an answer lasts.
 
     :param environ: WSGI environ of its request
@@ -90,12 +123,12 @@ class Slots:
             del self._used[owner]
 
 
-def limit(most, share):
+def limit(most: int, share: float) -> int:
     """Limit how many threads of this process one purpose may occupy.
 
     :param most: limit if the server has a thread for each connection
     :param share: fraction of gunicorn's threads, below 1
-    :returns: int; 0 for a fraction of less than one thread
+    :returns: 0 for a fraction of less than one thread
     """
     threads = _threads()
     return most if threads is None else min(most, int(threads * share))

@@ -15,8 +15,8 @@ from sushy_kubevirt.redfish.services.events import account_events
 from sushy_kubevirt.redfish.services.events import dispatcher
 from sushy_kubevirt.redfish.services import login_accounts
 from sushy_kubevirt.redfish.services import server_threads
+from sushy_kubevirt.redfish.services import service_threads
 from sushy_kubevirt.redfish.services import sessions
-from sushy_kubevirt.redfish.services import workers
 
 #: Maximum number of open consoles, and of images that are uploaded, of one
 #: account of a service of one VM; each BMC of a process with many has its own.
@@ -31,63 +31,48 @@ SEVERAL = 4
 class Services:
     """The services of an emulator.
 
-    :param config: mapping, the content of sushy-emulator's config file
-    :param settings: the `settings.Settings` made of it
+    :param settings: the `settings.Settings`
     :param cluster: the `cluster.Cluster` with the VMs
-    :param group: a `workers.Workers`, or one BMC's part of a
-        `workers.OneProcess`; None to make the former
+    :param threads: the `service_threads.SharedThreads` of a process that
+        serves many BMCs; None for threads of its own
     :param sources: sources of accounts, like `account_files.Source`; None for
         the files and folders of the settings
-    :raises: `errors.ConfigError` if the accounts or the shared directory
-        cannot be used
+    :raises: `errors.ConfigError` if the accounts cannot be used
     """
 
-    def __init__(self, config, settings, cluster, group=None,
+    def __init__(self, settings, cluster, threads=None,
                  sources=None) -> None:
         self.settings = settings
-        # A process with many BMCs has no thread for the watch of each.
-        self._watches_state = group is None
-        group = group or workers.Workers(config)
-        self.folder = group.folder
-        self.worker_messages = group.messages
-        cluster.recent_writes = group.recent_writes
-        #: Held while a conditional change is compared and carried out.
-        self.change_locks = group.change_locks
+        self._own_threads = None if threads else (
+            service_threads.ServiceThreads())
+        threads = threads or self._own_threads
         self.state = state_secret.StateSecret(
             cluster,
             state_secret.location(cluster, settings.state_secret),
-            self.worker_messages,
         )
         #: `accounts.Accounts` that clients manage; None if this is disabled.
         self.accounts = None
         if sources is None:
-            sources = [account_files.Source(path, self.folder.path.name)
-                       for path in settings.accounts]
-        self.login = authenticator.Authenticator(self._accounts(sources))
+            sources = map(account_files.Source, settings.accounts)
+        self.login = authenticator.Authenticator(
+            self._accounts(tuple(sources)))
         self.sessions = sessions.Sessions(
-            self.folder, self.login, self.state, settings.session_timeout)
+            self.login, self.state, settings.session_timeout)
         self.events = dispatcher.EventDispatcher(
-            cluster,
-            self.state,
-            group,
-            settings.events,
-            settings.allows,
-        )
+            cluster, self.state, threads, settings.events, settings.allows)
         times = 1 if cluster.vm else SEVERAL
         self.consoles = server_threads.Slots(times * MAX_CONSOLES)
         self.uploads = server_threads.Slots(times * MAX_UPLOADS)
         self.login.refused.append(self.events.login_failed)
         if self.accounts is not None:
             account_events.AccountEvents(self.accounts, self.state,
-                                         self.events.observe)
+                                         self.events.emit)
 
     def start(self) -> None:
-        """Start exchanging messages and watching for events; idempotent."""
-        if self._watches_state:
-            self.folder.make()
-        self.worker_messages.start()
-        if self.accounts is not None and self._watches_state:
-            # Changes of accounts by other processes must be seen at once.
+        """Start watching for events; idempotent."""
+        if self.accounts is not None and self._own_threads is not None:
+            # Changes of accounts by other processes must be seen at once. A
+            # process with many BMCs has no thread for the watch of each.
             self.state.start()
         self.events.start()
 
@@ -108,8 +93,9 @@ class Services:
         return login_accounts.LoginAccounts(found, self.accounts)
 
     def close(self) -> None:
+        """End all threads and streams."""
         self.state.close()
         self.login.close()
         self.events.close()
-        self.worker_messages.close()
-        self.folder.close()
+        if self._own_threads is not None:
+            self._own_threads.close()

@@ -30,7 +30,7 @@ class IronicTestCase(base.SandboxTestCase):
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(),
             {'SUSHY_EMULATOR_KUBEVIRT_EVENT_ALLOW_LOOPBACK': True},
-            server='gunicorn', workers=2))
+            server='gunicorn'))
         cls.vbmcd = cls.share(vbmcd.Vbmcd(cls.sandbox.bmc_account()))
         bmc = cls.vbmcd.add(IPMI)
         cls.ironic = cls.share(ironic.Ironic())

@@ -34,7 +34,7 @@ class IronicHttpsTestCase(base.SandboxTestCase):
                 'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS': str(secret.path),
                 # Images are on this host.
                 'SUSHY_EMULATOR_KUBEVIRT_MEDIA_ALLOW_LOOPBACK': True},
-            server='gunicorn', workers=2, auth=ADMIN,
+            server='gunicorn', auth=ADMIN,
             tls=cls.certificate.tls))
         cls.images = cls.share(image_server.ImageServer())
         cls.ironic = cls.share(ironic.Ironic({
@@ -81,11 +81,9 @@ class IronicHttpsTestCase(base.SandboxTestCase):
         self.emulator.request('PATCH', manager, {
             'DateTime': '2040-01-02T03:04:05Z',
             'DateTimeLocalOffset': '-01:30'}, expect=204)
-        # Both workers.
-        for _ in range(10):
-            offset, suffix, ahead = read()
-            self.assertEqual(('-01:30', '-01:30'), (offset, suffix))
-            self.assertGreater(ahead, 10 ** 8)
+        offset, suffix, ahead = read()
+        self.assertEqual(('-01:30', '-01:30'), (offset, suffix))
+        self.assertGreater(ahead, 10 ** 8)
         self.ironic.enrol('clock', 'redfish', self.driver_info(vm))
         offset, suffix, ahead = read()
         self.assertEqual(('+00:00', '+00:00'), (offset, suffix))

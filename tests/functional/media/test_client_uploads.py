@@ -98,7 +98,7 @@ class UploadTestCase(virtual_media_case.MediaTestCase):
             cls.sandbox.bmc_account(), {
                 PREFIX + 'MINIMUM_SIZE': 2 ** 20,
                 PREFIX + 'UPLOAD_PROXY_URL': url,
-                PREFIX + 'UPLOAD_PROXY_CA': str(ca)}, cls.SERVER, workers=2))
+                PREFIX + 'UPLOAD_PROXY_CA': str(ca)}, cls.SERVER, threads=8))
 
     def upload(self, content=CONTENT, name='a.iso', parameters=None,
                expect=(202, 204), **options):

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redfish accounts and sessions with real workers, Secrets and clients."""
+"""Redfish accounts and sessions with real servers, Secrets and clients."""
 
 from concurrent import futures
 import contextlib
 import itertools
 import os
 import pathlib
-import signal
 import threading
 import time
 
@@ -21,7 +20,6 @@ from tests.fixtures import account_secret
 from tests.fixtures import base
 from tests.fixtures import emulator
 from tests.fixtures import redfish_case
-from tests.fixtures import workers
 
 SERVICE = '/redfish/v1/SessionService'
 SESSIONS = SERVICE + '/Sessions'
@@ -65,7 +63,7 @@ class AccountsTestCase(base.SandboxTestCase):
         cls.emulator = cls.share(emulator.Emulator(
             cls.sandbox.bmc_account(),
             {'SUSHY_EMULATOR_KUBEVIRT_ACCOUNTS': str(cls.folder)},
-            cls.SERVER, workers=2))
+            cls.SERVER))
         cls.tokens = []
 
     def setUp(self):
@@ -249,89 +247,38 @@ class TestClients(GuessesMixin, AccountsTestCase):
         return self.ask('GET', '/redfish/v1/Systems', ADMIN).json()[
             'Members'][0]['@odata.id']
 
-    def test_sessions_survive_restart(self):
-        token, session = self.log_in()
+    def test_sessions_end_with_the_process(self):
+        token, _session = self.log_in()
         self.emulator.process.kill()
         self.emulator.process.restart()
         self.emulator.url = self.emulator.process.match[1].rstrip('/')
-        self.ask('GET', session, token=token)
-        self.ask('DELETE', session, token=token, expect=204)
         self.ask('GET', SESSIONS, token=token, expect=401)
 
 
-class TestWorkers(GuessesMixin, workers.WorkersMixin, AccountsTestCase):
-    """Two workers, one of which is stopped at a time."""
+class TestGunicorn(GuessesMixin, AccountsTestCase):
 
     SERVER = 'gunicorn'
-
-    def setUp(self):
-        super().setUp()
-        self.until(lambda: len(self.workers()) == 2)
-        for number in range(2):
-            with self.only_worker(number):
-                self.until(lambda: requests.get(
-                    self.emulator.url + '/redfish/v1/Systems', auth=ADMIN,
-                    timeout=30).status_code == 200)
-
-    def test_session_of_other_worker(self):
-        with self.only_worker(0):
-            token, session = self.log_in()
-        with self.only_worker(1):
-            self.assertEqual('admin', self.ask(
-                'GET', session, token=token).json()['UserName'])
-            self.ask('DELETE', session, token=token, expect=204)
-        with self.only_worker(0):
-            self.ask('GET', SESSIONS, token=token, expect=401)
 
     def test_changed_password_ends_sessions(self):
         token, _session = self.log_in()
         self.secret.change(username='admin', password='secret-new')
-        for number in range(2):
-            with self.only_worker(number):
-                self.wait_code(401, token=token)
-                self.ask('GET', SESSIONS, ADMIN, expect=401)
-                self.ask('GET', SESSIONS, ('admin', 'secret-new'))
-                new, session = self.log_in(('admin', 'secret-new'))
-        for number in range(2):
-            with self.only_worker(number):
-                self.ask('GET', SESSIONS, token=new)
+        self.wait_code(401, token=token)
+        self.ask('GET', SESSIONS, ADMIN, expect=401)
+        self.ask('GET', SESSIONS, ('admin', 'secret-new'))
+        new, _session = self.log_in(('admin', 'secret-new'))
+        self.ask('GET', SESSIONS, token=new)
 
     def test_unreadable_secret_denies_all(self):
         token, _session = self.log_in()
         now = os.readlink(self.secret.path / '..data')
         (self.secret.path / '..data').unlink()
         self.addCleanup(self.emulator.process.wait_output, 'cannot be read')
-        for number in range(2):
-            with self.only_worker(number):
-                self.wait_code(401, ADMIN)
-                self.ask('GET', SESSIONS, token=token, expect=401)
-                self.ask('GET', SESSIONS, expect=401)
+        self.wait_code(401, ADMIN)
+        self.ask('GET', SESSIONS, token=token, expect=401)
+        self.ask('GET', SESSIONS, expect=401)
         (self.secret.path / '..data').symlink_to(now)
         self.ask('GET', SESSIONS, ADMIN)
         self.ask('GET', SESSIONS, token=token)
-
-    def test_changed_timeout_reaches_all_workers(self):
-        self.addCleanup(self.ask, 'PATCH', SERVICE, ADMIN,
-                        body={'SessionTimeout': 1800})
-        with self.only_worker(0):
-            self.ask('PATCH', SERVICE, ADMIN, body={'SessionTimeout': 77})
-        with self.only_worker(1):
-            self.until(lambda: self.ask('GET', SERVICE, ADMIN).json()[
-                'SessionTimeout'] == 77)
-
-    def test_sessions_survive_reload(self):
-        """Workers started by SIGHUP know existing sessions."""
-        token, session = self.log_in()
-        old = {worker.pid for worker in self.workers()}
-        self.emulator.process.send(signal.SIGHUP)
-        self.until(lambda: old.isdisjoint(
-            worker.pid for worker in self.workers())
-            and len(self.workers()) == 2)
-        for number in range(2):
-            with self.only_worker(number):
-                self.until(lambda: requests.get(
-                    self.emulator.url + session, timeout=30,
-                    headers={'X-Auth-Token': token}).status_code == 200)
 
 
 class TestPod(GuessesMixin, AccountsTestCase):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Redfish events, from changes in KubeVirt to a subscriber's HTTP server."""
 
-import os
-import signal
 import ssl
 import time
 
@@ -10,7 +8,6 @@ import fixtures
 import sushy
 
 from kubevirt_sandbox.testing import machines
-from tests.fixtures import emulator
 from tests.fixtures import events_case
 from tests.fixtures import file_servers
 from tests.fixtures import redfish_case
@@ -293,85 +290,3 @@ class TestSubscriptions(events_case.EventsTestCase):
         self.assertEqual('still', one.posts[-1][0]['X-Me'])
         # Existing VMs cause no events after a start.
         self.assertNotIn('ResourceCreated', one.keys())
-
-
-class TestWorkers(events_case.EventsTestCase):
-    """All workers notice each change; each event is sent once."""
-
-    VMS = 0
-
-    @classmethod
-    def setUpClass(cls):
-        super(redfish_case.base.EmulatorTestCase, cls).setUpClass()
-        cls.emulator = cls.share(
-            emulator.Emulator(
-                cls.sandbox.bmc_account(),
-                events_case.SETTINGS,
-                'gunicorn',
-                workers=3,
-            )
-        )
-
-    def test_sends_each_event_once(self):
-        self.make()
-        one = self.listen()
-        self.subscribe(one.url)
-        for turn in (1, 2, 3):
-            self.emulator.reset(self.uuid, 'On')
-            one.wait('ResourcePoweredOn', count=turn)
-            self.emulator.reset(self.uuid, 'ForceOff')
-            one.wait('ResourcePoweredOff', count=turn)
-        ids = [event['EventId'] for event in one.taken]
-        self.assertEqual(len(ids), len(set(ids)))
-        self.assertEqual(3, one.keys().count('ResourcePoweredOn'))
-        self.assertEqual(3, one.keys().count('ResourcePoweredOff'))
-
-    def lock_queue(self):
-        """List the processes at the lock: its holder, then those waiting."""
-        locks = list(self.emulator.home.glob('sushy-kubevirt-*/leader.lock'))
-        if not locks:
-            return []
-        ending = f':{locks[0].stat().st_ino}'
-        with open('/proc/locks') as stream:
-            lines = [line.replace('->', '').split() for line in stream]
-        return [int(words[4]) for words in lines
-                if words[1] == 'FLOCK' and words[5].endswith(ending)]
-
-    def leader(self):
-        """Return the process id of the leader, once all three are ready."""
-        found = self.until(lambda: len(found := self.lock_queue()) == 3
-                           and found)
-        return found[0]
-
-    def test_events_survive_killed_leaders(self):
-        self.make()
-        one = self.listen()
-        self.subscribe(one.url)
-        self.submit(OriginOfCondition=self.path)
-        one.wait('TestMessage')
-        for turn in (1, 2):
-            # Kill it while a VM starts.
-            pid = self.leader()
-            self.sandbox.do(self.name, 'start')
-            os.kill(pid, signal.SIGKILL)
-            one.wait('ResourcePoweredOn', count=turn)
-            self.assertNotEqual(pid, self.leader())
-            self.sandbox.do(self.name, 'stop', {'gracePeriod': 0})
-            one.wait('ResourcePoweredOff', count=turn)
-        # An event may be sent twice, with the same id.
-        sent = {event['EventId']: event for event in one.taken}.values()
-        keys = [event['MessageId'].rpartition('.')[2] for event in sent]
-        self.assertEqual(2, keys.count('ResourcePoweredOn'))
-        self.assertEqual(2, keys.count('ResourcePoweredOff'))
-
-    def test_next_leader_sends_waiting_events(self):
-        self.make()
-        one = self.listen((500,))
-        self.subscribe(one.url)
-        self.emulator.reset(self.uuid, 'On')
-        self.sandbox.wait_running(self.name)
-        self.until(lambda: one.posts)
-        os.kill(self.leader(), signal.SIGKILL)
-        one.answer(204)
-        one.wait('ResourcePoweredOn')
-        self.assertEqual(1, one.keys().count('ResourcePoweredOn'))

@@ -10,14 +10,12 @@ import contextlib
 import http.client
 import json
 import os
-import re
 import socket
 import ssl
 import subprocess
 from urllib import parse
 
 import fixtures
-import psutil
 import yaml
 
 from kubevirt_sandbox.testing import certificates
@@ -66,8 +64,8 @@ class TestStart(base.SandboxTestCase):
         self.assert_fails(['/nonexistent'], kubeconfig='/nonexistent')
 
     def test_invalid_options_end_gunicorn(self):
-        # gunicorn listens before its workers read the options, and must not
-        # restart them again and again.
+        # gunicorn listens before its worker reads the options, and must not
+        # restart it again and again.
         started = self.start({'SUSHY_EMULATOR_KUBEVIRT_VM': 'no-slash'},
                              server='gunicorn')
         self.assertEqual(3, started.process.wait())
@@ -239,25 +237,12 @@ class TestTls(base.SandboxTestCase):
 
 
 class TestGunicorn(redfish_case.RedfishTestCase):
-    """Several workers with several threads each."""
+    """One worker with several threads."""
 
     SERVER = 'gunicorn'
-    OPTIONS = ()
-
-    @classmethod
-    def setUpClass(cls):
-        super(base.EmulatorTestCase, cls).setUpClass()
-        cls.emulator = cls.share(emulator.Emulator(
-            cls.sandbox.bmc_account(), server='gunicorn', workers=2, threads=4,
-            env={'GUNICORN_CMD_ARGS': ' '.join(cls.OPTIONS)}))
-
-    def workers(self):
-        return set(re.findall(r'Booting worker with pid: (\d+)',
-                              self.emulator.process.output))
 
     def test_many_clients(self):
         self.make()
-        self.until(lambda: len(self.workers()) == 2)
 
         def ask(_number):
             url = parse.urlsplit(self.emulator.url)
@@ -278,29 +263,6 @@ class TestGunicorn(redfish_case.RedfishTestCase):
         self.make()
         self.assertEqual(self.uuid, self.emulator.system(
             f'{sandbox.NAMESPACE}%2F{self.name}')['Id'])
-
-    def test_workers_read_writes_of_others(self):
-        """Each worker reads at once what another one wrote."""
-        self.make()
-        self.until(lambda: len(self.workers()) == 2)
-        self.emulator.patch_system(self.uuid, {'AssetTag': 'first'})
-        # Disable watches, which would deliver the change in milliseconds.
-        self.addCleanup(self.sandbox.clear_faults)
-        self.sandbox.fault('503', verb='WATCH', count=10000)
-        self.sandbox.fault('break', verb='WATCH', count=10000)
-        read = []
-        for number in range(20):
-            tag = f'tag-{number}'
-            self.emulator.patch_system(self.uuid, {'AssetTag': tag})
-            for _ in range(2):
-                url = parse.urlsplit(self.emulator.url)
-                connection = http.client.HTTPConnection(
-                    url.hostname, url.port, timeout=60)
-                connection.request('GET', self.path)
-                body = json.loads(connection.getresponse().read())
-                connection.close()
-                read.append(body['AssetTag'] == tag)
-        self.assertEqual([True] * len(read), read)
 
     def test_power_and_boot(self):
         self.make()
@@ -356,28 +318,3 @@ class TestManyVms(redfish_case.RedfishTestCase):
                 {'SUSHY_EMULATOR_CONFIG': config}))
         self.assertEqual(2, done.returncode, done.stderr)
         self.assertIn('does not enable the driver kubevirt', done.stderr)
-
-
-class TestGunicornPreload(TestGunicorn):
-    """The application is created before the workers are forked."""
-
-    OPTIONS = ('--preload',)
-
-    def test_forks_without_threads(self):
-        """A lock that a thread holds at the fork stays locked in a worker."""
-        [config] = self.create_tempfiles([('hook.py', (
-            'import os, threading\n'
-            'os.register_at_fork(before=lambda: print("At the fork:", [\n'
-            '    each.name for each in threading.enumerate()], flush=True))\n'
-        ))], ext='')
-        started = self.useFixture(emulator.Emulator(
-            self.sandbox.bmc_account(), server='gunicorn', workers=2,
-            threads=1,
-            env={'GUNICORN_CMD_ARGS': f'--preload --config {config}'}))
-        server = psutil.Process(started.process.pid)
-        # Without a request: a worker completes what its predecessor began.
-        self.until(lambda: len(workers := server.children()) == 2 and all(
-            each.num_threads() > 1 for each in workers))
-        self.assertEqual(["['MainThread']"] * 2, re.findall(
-            'At the fork: (.*)', started.process.output))
-        self.assertEqual(1, server.num_threads())

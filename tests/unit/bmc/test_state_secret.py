@@ -13,7 +13,6 @@ from sushy_kubevirt.bmc import state_secret
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.machine import options
-from sushy_kubevirt.redfish.services import written_versions
 
 VM = objects.ObjectKey('default', 'vm-a')
 
@@ -85,7 +84,6 @@ class Machine:
 class Cluster:
     options = options.Options(write_deadline=2)
     default_namespace = 'lab'
-    recent_writes = None
 
     def __init__(self, vm=None):
         self.client = Client()
@@ -269,41 +267,6 @@ class TestStateSecret(base.BaseTestCase):
 
         self.assertRaises(KeyError, self.state.update, 'a', edit)
         self.assertEqual({'x': 1}, self.state.read('a', fresh=True))
-
-
-class TestWorkers(base.BaseTestCase):
-
-    def seen(self, state):
-        state.catch_up()
-        return state.cached('a')
-
-    def test_read_after_the_write_of_another_worker(self):
-        folder = self.useFixture(fixtures.TempDir()).path
-        cluster = Cluster()
-        states = []
-        for _ in range(2):
-            worker = copy.copy(cluster)
-            worker.recent_writes = written_versions.WrittenVersions(folder)
-            states.append(state_secret.StateSecret(worker, ('default', 's')))
-        one, other = states
-        self.assertEqual({}, other.read('a'))
-        for number in range(3):
-            one.update('a', lambda section, n=number: section.update(x=n))
-            self.assertEqual({'x': number}, self.seen(other))
-        # Without a further write nothing is read again.
-        with mock.patch.object(cluster.client, 'get',
-                               side_effect=AssertionError):
-            self.assertEqual({'x': 2}, self.seen(other))
-        # While the API is away, not each read waits for it.
-        one.update('a', lambda section: section.update(x=3))
-        with mock.patch.object(
-                cluster.client, 'get',
-                side_effect=errors.Unavailable('away')) as called:
-            for _ in range(3):
-                self.assertEqual({'x': 2}, self.seen(other))
-            called.assert_called_once()
-        with mock.patch.object(other, '_retry_at', 0):
-            self.assertEqual({'x': 3}, self.seen(other))
 
 
 class TestWatch(base.BaseTestCase):

@@ -189,36 +189,20 @@ class TestSelection(redfish.RedfishTestCase):
         plugin.enable()
         self.assertEqual(before, dict(vars(main.Application)))
 
-    def test_worker_that_cannot_start_ends(self):
-        """gunicorn then ends, as when it cannot start."""
+    def test_server_of_several_processes_is_refused(self):
         state = self.app.sushy_kubevirt
-        for problem in SystemExit(1), OSError('a fault'):
-            with mock.patch.multiple(
-                    state, _started_in=1, _driver=None,
-                    check=mock.Mock(side_effect=problem)):
-                if not (pid := os.fork()):
-                    os._exit(0)
-            self.assertEqual(3, os.waitstatus_to_exitcode(
-                os.waitpid(pid, 0)[1]))
-
-    def test_fork_waits_until_threads_have_ended_in_the_kernel(self):
-        own, ending = str(os.getpid()), '1'
-        with mock.patch.object(plugin.os, 'listdir', side_effect=[
-                [own, ending], [own, ending], [own]]) as listed, \
-                mock.patch.object(plugin.threading, 'enumerate', return_value=[
-                    threading.main_thread()]):
-            plugin._wait_for_threads()
-        self.assertEqual(3, listed.call_count)
-
-    def test_fork_of_a_process_that_serves(self):
-        state = self.app.sushy_kubevirt
-        driver = state._driver
-        with mock.patch.multiple(state, _started_in=os.getpid(),
-                                 _serves_kubevirt=True):
-            if not (pid := os.fork()):
-                os._exit(0 if state._driver is driver else 1)
-        self.assertEqual(0, os.waitpid(pid, 0)[1])
-        self.assertIs(driver, state._driver)
+        path = '/redfish/v1/'
+        self.assertEqual(200, self.client.get(path).status_code)
+        log = self.useFixture(fixtures.FakeLogger())
+        for state_pid, environ in ((None, {'wsgi.multiprocess': True}),
+                                   (1, {})):
+            with mock.patch.object(state, '_started_in', state_pid):
+                answer = self.client.get(path, environ_overrides=environ)
+            self.assertEqual(503, answer.status_code)
+            for text in answer.text, log.output:
+                self.assertIn('--threads', text)
+                self.assertIn('sushy-kubevirt-redfish', text)
+            self.check_error(answer)
 
     def test_unknown_driver(self):
         self.app.config[plugin.DRIVER] = 'nonsense'

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finding, reading and writing machines, with faults of the API."""
 
-import os
 import threading
 import time
-from unittest import mock
 
 import fixtures
 from oslotest import base
@@ -429,12 +427,6 @@ class ClusterTestCase(base.BaseTestCase):
         self.assertIsNone(machine.cluster.version(machine))
         self.until(lambda: machine.inventory()
                    and machine.cluster.version(machine))
-        # Another process has written a newer version.
-        machine.cluster.recent_writes = mock.Mock()
-        machine.cluster.recent_writes.latest.return_value = 10 ** 9
-        self.assertIsNone(machine.cluster.version(machine))
-        machine.cluster.recent_writes.latest.return_value = 1
-        self.assertIsNotNone(machine.cluster.version(machine))
         self.api.rule('WATCH', '', (500, {'message': 'no'}), times=10 ** 6)
         self.api.rule('GET', 'virtualmachines$', (500, {}), times=10 ** 6)
         self.api.break_watches()
@@ -564,30 +556,6 @@ class ClusterTestCase(base.BaseTestCase):
         self.assertTrue(machine.objects()[0]['status'])
         self.assertEqual(0, self.api.count('GET', '/virtualmachines/'))
 
-    def test_own_action_is_awaited_in_the_vm(self):
-        # Processes beside this one are told the VM's version.
-        machine = self.cluster().machine('a')
-        versions = []
-
-        class Writes:
-            latest = staticmethod(lambda uid: 0)
-            record = staticmethod(lambda uid, version: versions.append(
-                int(version)))
-
-        def start(*args):
-            self.api.put('virtualmachineinstances', api.vmi(self.vm))
-            self.until(lambda: machine.objects()[1])
-            self.vm['status'] = {'created': True}
-            threading.Timer(0.1, self.api.put, (
-                'virtualmachines', self.vm)).start()
-
-        before = int(machine.objects()[0]['metadata']['resourceVersion'])
-        machine.cluster.recent_writes = Writes
-        machine.cluster.client.action = start
-        machine.call('start')
-        self.assertEqual([True], [each > before for each in versions])
-        self.assertEqual(0, self.api.count('GET', '/virtualmachines/'))
-
     def test_action_that_changes_nothing_is_not_awaited(self):
         self.vm['spec']['runStrategy'] = 'Halted'
         self.api.put('virtualmachines', self.vm)
@@ -629,14 +597,6 @@ class ClusterTestCase(base.BaseTestCase):
         self.api.rule('WATCH', '', (500, {}), times=10 ** 6)
         self.api.break_watches()
         self.until(lambda: machine.cluster.cache_age)
-        machine.write(lambda vm, vmi: None, self.fail)
-
-    def test_no_attempt_from_cache_older_than_written_versions(self):
-        class Writes:
-            latest = staticmethod(lambda uid: 10 ** 9)
-
-        machine = self.cluster().machine('a')
-        machine.cluster.recent_writes = Writes
         machine.write(lambda vm, vmi: None, self.fail)
 
     def test_writes_are_retried_after_faults(self):
@@ -767,26 +727,6 @@ class ClusterTestCase(base.BaseTestCase):
         self.until(lambda: received)
 
     # Processes
-
-    def test_child_process_gets_own_threads(self):
-        c = self.cluster()
-        machine = c.machine('a')
-        read, write = os.pipe()
-        pid = os.fork()
-        if not pid:
-            result = b'no'
-            try:
-                self.vm['metadata']['annotations']['x'] = '1'
-                machine.set_indicator('Lit')
-                if machine.indicator() == 'Lit' and len(
-                        threading.enumerate()) > 1:
-                    result = b'ok'
-            finally:
-                os.write(write, result)
-                os._exit(0)
-        os.waitpid(pid, 0)
-        self.assertEqual(b'ok', os.read(read, 2))
-        self.until(lambda: machine.indicator() == 'Lit')
 
     def test_starts_no_threads_or_requests_before_first_use(self):
         before = set(threading.enumerate())

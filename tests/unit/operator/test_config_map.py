@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import tempfile
-from unittest import mock
 
 import fixtures
 from oslotest import base
@@ -17,7 +16,6 @@ from sushy_kubevirt.operator import config_map
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.pod import options_file
-from sushy_kubevirt.redfish.services import shared_directory
 from tests.unit.operator import bodies
 
 
@@ -123,17 +121,6 @@ class ConfigMapTestCase(base.BaseTestCase):
         # Options that a BMC does not have.
         for field in 'allow_link_local', 'ca_file':
             self.assertNotIn(field, names)
-
-    def test_state_directory_is_private(self):
-        tmp = self.useFixture(fixtures.TempDir()).path
-        # The mode of an emptyDir.
-        os.chmod(tmp, 0o777)
-        with mock.patch.dict(ENVIRON, TMPDIR=tmp):
-            folder = shared_directory.SharedDirectory(options(bodies.bmc()))
-        self.addCleanup(folder.close)
-        self.assertEqual(pathlib.Path(tmp), folder.make().parents[1])
-        self.assertEqual('/tmp/redfish', options(bodies.bmc())[
-            'SUSHY_EMULATOR_STATE_DIR'])
 
     def test_vm_in_other_namespace(self):
         self.assertEqual('far/vm', settings.read(options(

@@ -6,7 +6,6 @@ the calls and the responses; what a real machine does has tests of its own.
 """
 
 import dataclasses
-import tempfile
 import threading
 
 from sushy_tools.emulator import main
@@ -373,10 +372,7 @@ def application(test, machines, **config):
         vars(app).pop('_cache', None)
 
     test.addCleanup(restore)
-    state = tempfile.TemporaryDirectory()
-    test.addCleanup(state.cleanup)
-    app.config.update({'SUSHY_EMULATOR_STATE_DIR': state.name,
-                       plugin.DRIVER: 'kubevirt', **config})
+    app.config.update({plugin.DRIVER: 'kubevirt', **config})
     vm = config.get('SUSHY_EMULATOR_KUBEVIRT_VM')
     machines.vm = objects.ObjectKey(*vm.split('/')) if vm else None
     app.sushy_kubevirt.use(

@@ -120,6 +120,21 @@ class TestAuthentication(base.AccountsTestCase):
                 'Authorization': 'Basic ' + base64.b64encode(pair).decode()})
             self.assertIn('ResourceAtUriUnauthorized', answer.text)
 
+    def test_response_that_lasts_uses_its_session(self):
+        """A user that watches a console is not logged out."""
+        headers = self.token()
+        services = self.app.sushy_kubevirt.services
+        [entry] = services.sessions._entries.values()
+        with self.app.test_request_context(headers=headers):
+            flask.g.account = services.login.account('Administrator')
+            authorized = authentication.still_authorized()
+        entry.used -= 1000
+        before = entry.used
+        self.assertTrue(authorized())
+        self.assertGreater(entry.used, before + 900)
+        services.sessions.close(entry.session)
+        self.assertFalse(authorized())
+
     def test_session_token(self):
         headers = self.token('Operator')
         with self.client:

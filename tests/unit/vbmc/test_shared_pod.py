@@ -14,7 +14,6 @@ from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.pod import certificate
 from sushy_kubevirt.redfish.services import account_files
-from sushy_kubevirt.redfish.services import workers
 from vbmc_kubevirt import mounted_secret
 from vbmc_kubevirt import shared_bmc
 from vbmc_kubevirt import shared_pod
@@ -287,29 +286,6 @@ class SecretTest(base.BaseTestCase):
         self.secret.change()
         self.assertRaisesRegex(OSError, 'lab/auth',
                                certificate.CertificateInMemory, self.secret)
-
-
-class OneProcessTest(base.BaseTestCase):
-
-    def test_bmcs_share_nothing_but_threads(self):
-        process = workers.OneProcess()
-        self.addCleanup(process.close)
-        one, two = process.of('a'), process.of('b')
-        seen = []
-        one.messages.subscribe('news', lambda data: seen.append(('a', data)))
-        two.messages.subscribe('news', lambda data: seen.append(('b', data)))
-        one.messages.publish('news', {})
-        self.assertEqual([('a', {})], seen)
-        elected = []
-        one.messages.on_elected(lambda: elected.append(1))
-        for _twice in range(2):
-            one.messages.acquire_leadership()
-        self.assertEqual([1], elected)
-        self.assertFalse(two.messages.is_leader)
-        self.assertNotEqual(one.folder.make(), two.folder.make())
-        one.folder.close()
-        self.assertFalse(one.folder.path.exists())
-        self.assertEqual(0o700, two.folder.path.stat().st_mode & 0o777)
 
 
 class PortsTestCase(base.BaseTestCase):

@@ -28,12 +28,12 @@ class AccountEvents:
 
     :param accounts: an `accounts.Accounts`
     :param state: the `state_secret.StateSecret` in which they are stored
-    :param sink: function that receives each `event_record.Record`
+    :param emit: function that receives each `event_record.Record`
     """
 
-    def __init__(self, accounts, state, sink) -> None:
+    def __init__(self, accounts, state, emit) -> None:
         self._accounts = accounts
-        self._sink = sink
+        self._emit = emit
         self._lock = threading.Lock()
         self._started = time.time() - _CLOCK_SECONDS
         self._seen = set()
@@ -48,7 +48,7 @@ class AccountEvents:
         for change in new:
             record = _record(change)
             if record is not None:
-                self._sink(record)
+                self._emit(record)
 
 
 def _record(change):

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pushes events to subscribers; runs in the leader only.
+"""Pushes events to subscribers.
 
 One thread with asyncio serves all subscribers. Each has its own task,
 connection and queue, so a slow, dead or hostile subscriber does not delay
 others. Queues are bounded; a subscriber whose queue overflowed is notified of
 the loss. Delivery is at least once: a subscriber may receive an event twice,
-with the same EventId, after a lost response or a change of leader, because
-the next leader continues from the last known position.
+with the same EventId, after a lost response.
 """
 
 from __future__ import annotations
@@ -40,10 +39,6 @@ POST_SECONDS = 10.0
 #: Longest pause between tries with RetryForeverWithBackoff, in seconds.
 MAX_PAUSE_SECONDS = 300.0
 
-#: Seconds between messages to the other workers about positions of
-#: subscribers.
-POSITION_SECONDS = 0.1
-
 #: Maximum number of threads for blocking calls, which are started when they
 #: are needed, and how many of them look up names for the subscriptions of one
 #: account. A BMC has up to 15 accounts; what is left is for other calls.
@@ -69,19 +64,16 @@ class Delivery:
         without blocking
     :param settings: function that returns the `service_settings.Settings`
     :param store: the `subscriptions.Subscriptions`
-    :param publish_positions: function of a dict of subscription id to
-        (number, failures), see `Position`; called after changes
     """
 
-    def __init__(self, cached, settings, store, publish_positions) -> None:
+    def __init__(self, cached, settings, store) -> None:
         self._cached = cached
         self._settings = settings
         self._store = store
-        self._publish_positions = publish_positions
         self._lock = threading.Lock()
         self._subscribers = {}
-        self._changed = set()
-        self._position_scheduled = False
+        # Subscription id: `Position`, of suspended ones too.
+        self._positions = {}
         self._contexts = {}
         self._closed = False
         self._loop = asyncio.new_event_loop()
@@ -99,18 +91,24 @@ class Delivery:
         """Queue a record for all subscribers that select it."""
         self._call(self._distribute, record)
 
-    def refresh(self, history=(), positions=None) -> None:
+    def refresh(self, history=()) -> None:
         """Apply changed subscriptions.
 
-        :param history: the last `event_record.Record`, for subscribers that
-            the previous leader did not serve completely
-        :param positions: dict of subscription id to (number, failures), the
-            last known positions
+        :param history: the last `event_record.Record`, for subscriptions that
+            were created or resumed meanwhile
         """
-        self._call(self._refresh, tuple(history), dict(positions or {}))
+        self._call(self._refresh, tuple(history))
+
+    def failures(self, id_):
+        """Return the number of failures since the last delivery.
+
+        :param id_: subscription id
+        """
+        position = self._positions.get(id_)
+        return position.failures if position else 0
 
     def close(self) -> None:
-        """Stop the thread; undelivered events are left to the next leader."""
+        """Stop the thread; undelivered events are lost."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -137,9 +135,11 @@ class Delivery:
 
     # Called in the event loop
 
-    def _refresh(self, history, positions) -> None:
-        active = {one.id: one for one in self._cached()
-                  if not one.suspended}
+    def _refresh(self, history) -> None:
+        stored = self._cached()
+        active = {one.id: one for one in stored if not one.suspended}
+        for id_ in set(self._positions) - {one.id for one in stored}:
+            del self._positions[id_]
         for id_ in set(self._subscribers) - set(active):
             self._subscribers.pop(id_).end()
         for id_, one in active.items():
@@ -155,14 +155,15 @@ class Delivery:
                 known.end()
                 known = None
             if known is None:
-                self._begin(one, history, positions.get(id_))
+                self._begin(one, history)
 
-    def _begin(self, one, history, position) -> None:
-        subscriber = self._subscribers[one.id] = _Subscriber(self, one)
-        number, failures = position or (0, 0)
-        subscriber.position = Position(number, failures)
+    def _begin(self, one, history) -> None:
+        position = self._positions.setdefault(one.id, Position())
+        subscriber = self._subscribers[one.id] = _Subscriber(
+            self, one, position)
+        last = position.number
         for record in history:
-            if record.number > number and record.time >= one.created:
+            if record.number > last and record.time >= one.created:
                 subscriber.take(record)
         subscriber.start(self._loop)
 
@@ -201,25 +202,6 @@ class Delivery:
         lookup.add_done_callback(lambda _lookup: self._call(lookups.release))
         return await asyncio.wrap_future(lookup)
 
-    def changed(self, subscriber) -> None:
-        """Schedule a message to other workers about a changed position."""
-        self._changed.add(subscriber.subscription.id)
-        if not self._position_scheduled:
-            self._position_scheduled = True
-            self._loop.call_later(POSITION_SECONDS, self._send_positions)
-
-    def _send_positions(self) -> None:
-        self._position_scheduled = False
-        positions = {}
-        for id_ in self._changed:
-            subscriber = self._subscribers.get(id_)
-            if subscriber is not None:
-                position = subscriber.position
-                positions[id_] = (position.number, position.failures)
-        self._changed.clear()
-        if positions:
-            self.run_blocking(self._publish_positions, positions)
-
     async def give_up(self, subscriber) -> bool:
         """Delete or suspend a subscription, depending on its policy.
 
@@ -250,11 +232,11 @@ class Delivery:
 class _Subscriber:
     """A queue of events, and a task that sends them to a subscriber."""
 
-    def __init__(self, delivery, subscription) -> None:
+    def __init__(self, delivery, subscription, position) -> None:
         self._delivery = delivery
         self.subscription = subscription
         self.given_up = False
-        self.position = Position()
+        self.position = position
         self._queue = collections.deque()
         self._last_number = 0
         self._lost = False
@@ -335,8 +317,8 @@ class _Subscriber:
         last = batch[-1].number
         while self._queue and self._queue[0].number <= last:
             self._queue.popleft()
-        self.position = Position(max(last, self.position.number), 0)
-        self._delivery.changed(self)
+        self.position.number = max(last, self.position.number)
+        self.position.failures = 0
         return True
 
     async def _failed(self, error) -> bool:
@@ -346,7 +328,6 @@ class _Subscriber:
         """
         one, position = self.subscription, self.position
         position.failures += 1
-        self._delivery.changed(self)
         log = LOG.warning if position.failures == 1 else LOG.debug
         log('Subscription %s: sending an event to %s failed: %s', one.id,
             _shown(one), str(error) or type(error).__name__)

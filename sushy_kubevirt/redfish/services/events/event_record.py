@@ -16,10 +16,6 @@ TASKS = '/redfish/v1/TaskService/Tasks'
 
 _TYPE = '#Event.v1_11_0.Event'
 
-#: Largest number of seconds between observations of one event by several
-#: workers of a host.
-NEAR_SECONDS = 3.0
-
 #: Largest number of characters of a message's argument. Messages from the
 #: cluster are longer at times.
 _MAX_ARGUMENT = 1000
@@ -39,7 +35,7 @@ TYPES = (ALERT, STATUS, UPDATED, ADDED, REMOVED, OTHER)
 class Record:
     """An event.
 
-    :param id: EventId, the same in all workers
+    :param id: EventId, the same in all processes that serve the VM
     :param time: time of the event, ISO 8601 in UTC
     :param type: deprecated EventType, one of `TYPES`
     :param message_id: such as ``ResourceEvent.1.3.ResourcePoweredOn``
@@ -53,9 +49,6 @@ class Record:
     :param system: namespace/name of the VM, '' for none
     :param uid: of that VM
     :param number: position in the order of publication; 0 until published
-    :param stable: whether all workers that observe the event derive the
-        same id. Some events show in two watches, either of which may deliver
-        first.
     """
 
     id: str
@@ -71,7 +64,6 @@ class Record:
     system: str = ''
     uid: str = ''
     number: int = 0
-    stable: bool = True
     alias: str = ''
 
     @property
@@ -84,31 +76,6 @@ class Record:
         """The message's key in its registry."""
         return self.message_id.rpartition('.')[2]
 
-    def is_same(self, other):
-        """Check whether two workers' records are of the same event."""
-        return self.id == other.id or (
-            not self.stable
-            and (self.uid, self.message_id) == (other.uid, other.message_id)
-            and abs(self.seconds - other.seconds) < NEAR_SECONDS)
-
-    @property
-    def seconds(self):
-        """Its time, in seconds since the epoch."""
-        return datetime.datetime.fromisoformat(self.time).timestamp()
-
-    def to_dict(self):
-        """Return a dict that can be encoded as JSON."""
-        return dataclasses.asdict(self)
-
-
-def from_dict(data):
-    """Restore a record.
-
-    :param data: dict returned by `Record.to_dict`, decoded from JSON
-    :returns: a `Record`
-    """
-    return Record(**{**data, 'args': tuple(data['args'])})
-
 
 def now():
     """Return the current time in UTC in Redfish's format, ISO 8601."""
@@ -117,8 +84,7 @@ def now():
 
 
 def make(message, type_, args=(), origin: str = '', resource_type: str = '',
-         machine=None,
-         seed=(), stable: bool = True):
+         machine=None, seed=()):
     """Create a record for an event that has happened now.
 
     :param message: an `event_registry.Message`
@@ -128,8 +94,7 @@ def make(message, type_, args=(), origin: str = '', resource_type: str = '',
     :param resource_type: that resource's schema
     :param machine: the `machine.Machine` it is about, or None
     :param seed: values that identify the event and are the same in all
-        workers, for its id; if empty, the time is used
-    :param stable: see `Record`
+        processes that serve the VM, for its id; if empty, the time is used
     :returns: a `Record`
     """
     args = tuple(_shortened(arg) for arg in args)
@@ -148,7 +113,7 @@ def make(message, type_, args=(), origin: str = '', resource_type: str = '',
         resolution=message.resolution, origin=origin,
         resource_type=resource_type,
         system=machine.qualified_name if machine is not None else '',
-        uid=uid, stable=stable, alias=alias)
+        uid=uid, alias=alias)
 
 
 def changed(record, args=(), **fields):

@@ -118,14 +118,14 @@ class MachineEvents:
     :param cluster: a `cluster.Cluster`
     :param allows: function of a machine: whether clients may see it
     :param emit: function of an `event_record.Record`; must not block
-    :param wake: function that causes a call of `report_removed_overrides`
+    :param later: function that calls another one, after some seconds
     """
 
-    def __init__(self, cluster, allows, emit, wake) -> None:
+    def __init__(self, cluster, allows, emit, later) -> None:
         self._cluster = cluster
         self._allows = allows
         self._emit = emit
-        self._wake = wake
+        self._later = later
         self._seen = {}         # (namespace, name): _Seen
         self._removed = {}      # (namespace, name): _RemovedOverride
         self._first = set()     # uids of the machines found at startup
@@ -139,11 +139,8 @@ class MachineEvents:
         self._cluster.subscribe(self._changed)
         media.subscribe(self._cluster, self._media)
 
-    def report_removed_overrides(self):
-        """Emit events for one-time overrides that were removed unused.
-
-        :returns: seconds until the next call is needed, or None
-        """
+    def report_removed_overrides(self) -> None:
+        """Emit events for one-time overrides that were removed unused."""
         now = time.monotonic()
         due = [key for key, removed in tuple(self._removed.items())
                if removed.due <= now]
@@ -154,7 +151,9 @@ class MachineEvents:
                 self._boot(seen.machine, event_registry.BOOT_REMOVED,
                            removed.seed, removed.target.value)
         waiting = [removed.due for removed in tuple(self._removed.values())]
-        return max(0.01, min(waiting) - now) if waiting else None
+        if waiting:
+            self._later(self.report_removed_overrides,
+                        max(0.01, min(waiting) - now))
 
     # Machines
 
@@ -202,19 +201,16 @@ class MachineEvents:
 
     def _compare_power(self, before, now, vmi, seed) -> None:
         message = _POWER[now.power]
-        stable = True
         if now.power in (power_state.PowerState.ON,
                          power_state.PowerState.PAUSED):
-            # The VMI determines this state, so the seed is the same in all
-            # workers, whichever watch delivers first.
+            # The VMI determines this state, so the seed is the same whichever
+            # watch delivers first.
             seed = now.vmi, vmi['metadata'].get('resourceVersion', '')
         elif (now.power is power_state.PowerState.OFF and now.problem is None
                 and (now.vmi or before.vmi)):
             seed = now.vmi or before.vmi, 'off'
-        else:
-            stable = False
         self._record(now.machine, message, event_record.STATUS,
-                     (now.machine.qualified_name,), seed, stable=stable)
+                     (now.machine.qualified_name,), seed)
 
     def _compare_problems(self, before, now, vm, seed) -> None:
         machine = now.machine
@@ -224,22 +220,21 @@ class MachineEvents:
             if new is not None and (old is None or old.reason != new.reason):
                 self._record(
                     machine, message, event_record.ALERT,
-                    (machine.qualified_name, new.reason, new.message), seed,
-                    stable=False)
+                    (machine.qualified_name, new.reason, new.message), seed)
         if (before.problem or before.impairment) and not (
                 now.problem or now.impairment
                 or power_state.reconcile_error(vm)):
             self._record(machine, event_registry.HEALTH_OK,
                          event_record.STATUS, (machine.qualified_name, 'OK'),
-                         seed, stable=False)
+                         seed)
 
     def _compare_boot(self, key, before, now, vmi, seed) -> None:
         machine = now.machine
         seed = (now.once or before.once or seed[0],)
         mark = bmc_annotations.boot_once_id(vmi) if vmi is not None else None
         removed = self._removed.get(key)
-        if removed is not None and mark == removed.id:
-            del self._removed[key]
+        if (removed is not None and mark == removed.id
+                and self._removed.pop(key, None) is not None):
             self._boot(machine, event_registry.BOOT_CONSUMED, (removed.id,),
                        removed.target.value)
         was, is_ = before.boot, now.boot
@@ -255,7 +250,7 @@ class MachineEvents:
                 self._removed[key] = _RemovedOverride(
                     time.monotonic() + VMI_WAIT_SECONDS, before.once,
                     was.target, seed)
-                self._wake()
+                self._later(self.report_removed_overrides, VMI_WAIT_SECONDS)
                 return
         if is_.enabled is boot.Enabled.DISABLED:
             self._boot(machine, event_registry.BOOT_REMOVED, seed,
@@ -269,11 +264,11 @@ class MachineEvents:
                      (machine.qualified_name, *args), seed)
 
     def _record(self, machine, message, type_, args, seed, origin: str = '',
-                resource_type=_SYSTEM, stable: bool = True) -> None:
+                resource_type=_SYSTEM) -> None:
         self._emit(event_record.make(
             message, type_, args,
             origin or system_id.system_path(machine), resource_type,
-            machine, seed, stable))
+            machine, seed))
 
     # Media
 

@@ -2,28 +2,29 @@
 """Server-Sent Events: streams of events to connected clients.
 
 An open stream occupies a server thread, so their number is limited. It is
-shown as a subscription (DSP0266, "Server-sent events"): its worker
-describes it in a file of the shared directory and holds a lock on that file.
-Other workers read the file, and detect by the lock when its worker has ended.
+shown as a subscription (DSP0266, "Server-sent events").
 """
 
 from __future__ import annotations
 
 import collections
+from collections import abc
 import contextlib
 import dataclasses
-import fcntl
 import json
 import logging
-import os
 import secrets
 import threading
 import time
+import typing
 
 from sushy_kubevirt.bmc import event_registry
-from sushy_kubevirt.bmc import shares
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services import server_threads
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.redfish.services.events import event_options
+    from sushy_kubevirt.redfish.services.events import filters
 
 LOG = logging.getLogger(__name__)
 
@@ -42,9 +43,6 @@ MAX_QUEUE = 500
 #: Seconds until the connection of a stream that should end is closed. A
 #: client that does not read blocks the thread that sends.
 GRACE_SECONDS = 1.0
-
-_PREFIX = 'stream-'
-_CLOSE = 'stream-close'
 
 
 class TooMany(Exception):
@@ -70,171 +68,114 @@ class StreamInfo:
 
 
 class Streams:
-    """The streams of this worker, and information on those of others.
+    """The open streams.
 
-    :param worker_messages: a `worker_messages.WorkerMessages`
-    :param folder: function that returns the path of the shared directory
-    :param history: function that returns the list of the last
-        `event_record.Record`
-    :param options: an `event_options.EventOptions`
+    :param history: returns the last records
     """
 
-    def __init__(self, worker_messages, folder, history, options) -> None:
-        self._worker_messages = worker_messages
-        self._folder = folder
+    def __init__(self, history: abc.Callable[[], list[event_record.Record]],
+                 options: event_options.EventOptions) -> None:
         self._history = history
-        self._options = options
         self._slots = server_threads.Slots(options.streams)
-        self._lock = threading.Lock()
-        self._open = {}
-        worker_messages.subscribe(_CLOSE, self._close)
+        self._open: dict[str, Stream] = {}
 
-    def open(self, owner, expression, client, last=None,
-             connected=lambda: True, authorized=lambda: True,
-             disconnect=lambda: None):
+    def open(self, owner: str, expression: filters.Expression, client: str,
+             last: str | None = None,
+             connected: abc.Callable[[], bool] = lambda: True,
+             authorized: abc.Callable[[], bool] = lambda: True,
+             disconnect: abc.Callable[[], None] = lambda: None) -> Stream:
         """Open a stream.
 
         :param owner: to whose share it belongs, see `shares`
-        :param expression: a `filters.Expression`
         :param client: address and port of the client
         :param last: EventId after which to continue, or None
-        :param connected: function that returns whether the client is still
-            connected; called every `POLL_SECONDS`
-        :param authorized: function that returns whether the client may still
-            read events
-        :param disconnect: function that closes the connection; called in any
-            thread
-        :returns: a `Stream`
+        :param connected: tells whether the client is still connected; called
+            every `POLL_SECONDS`
+        :param authorized: tells whether the client may still read events
+        :param disconnect: closes the connection; called in any thread
         :raises: `TooMany`
         """
         slot = self._slots.take(owner)
         if slot is None:
             raise TooMany
-        with slot, self._lock:
-            owners = [one.owner for one in self.all()]
-            if not shares.fits(owners.count(owner), len(owners),
-                               shares.total(self._options.streams)):
-                raise TooMany
-            stream = Stream(self, owner, expression, client, connected,
-                            authorized, disconnect)
-            path = self._path(stream.info.id)
-            stream.descriptor = os.open(
-                path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
-                0o600)
-            fcntl.flock(stream.descriptor, fcntl.LOCK_EX)
-            os.write(stream.descriptor, json.dumps(
-                dataclasses.asdict(stream.info)).encode())
-            self._open[stream.info.id] = stream
-            if last is not None:
-                stream.replay(self._history(), last)
-            stream.slot = slot.pop_all()
+        stream = Stream(self, slot, owner, expression, client, connected,
+                        authorized, disconnect)
+        self._open[stream.info.id] = stream
+        if last is not None:
+            stream.replay(self._history(), last)
         return stream
 
-    def all(self):
-        """Return a tuple of `StreamInfo`, streams of all workers."""
-        found = []
-        for name in self._files():
-            with contextlib.suppress(OSError, ValueError, TypeError):
-                with open(self._path(name)) as stream:
-                    found.append(StreamInfo(**json.load(stream)))
-        return tuple(found)
+    def all(self) -> tuple[StreamInfo, ...]:
+        """Describe all streams."""
+        return tuple(stream.info for stream in tuple(self._open.values()))
 
-    def get(self, id_):
-        """Return the `StreamInfo` with an id, or None."""
-        return next((one for one in self.all() if one.id == id_), None)
+    def get(self, id_: str) -> StreamInfo | None:
+        """Describe the stream with an id."""
+        stream = self._open.get(id_)
+        return stream and stream.info
 
-    def remove(self, id_) -> bool:
-        """Close a stream of any worker.
+    def remove(self, id_: str) -> bool:
+        """Close a stream.
 
         :returns: whether there was a stream with this id
         """
-        if self.get(id_) is None:
+        stream = self._open.get(id_)
+        if stream is None:
             return False
-        self._worker_messages.publish(_CLOSE, {'id': id_})
+        self.terminate(stream)
         return True
 
-    def take(self, record) -> None:
-        """Send a record on all streams of this worker that select it."""
+    def take(self, record: event_record.Record) -> None:
+        """Send a record on all streams that select it."""
         for stream in tuple(self._open.values()):
             stream.take(record)
 
     def close(self) -> None:
-        """End all streams of this worker."""
+        """End all streams."""
         for stream in tuple(self._open.values()):
             stream.end()
 
-    def _close(self, message) -> None:
-        stream = self._open.get(message.get('id'))
-        if stream is not None:
-            self.terminate(stream)
-
-    def terminate(self, stream) -> None:
+    def terminate(self, stream: Stream) -> None:
         """End a stream; disconnect its client after `GRACE_SECONDS`."""
         stream.end()
         timer = threading.Timer(GRACE_SECONDS, self._disconnect, (stream,))
         timer.daemon = True
         timer.start()
 
-    def _disconnect(self, stream) -> None:
+    def _disconnect(self, stream: Stream) -> None:
         if stream.info.id in self._open:
             stream.disconnect()
 
-    def unregister(self, stream) -> None:
+    def unregister(self, stream: Stream) -> None:
         """Remove a closed stream from the open ones."""
-        with self._lock:
-            if self._open.pop(stream.info.id, None) is None:
-                return
-        with contextlib.suppress(OSError):
-            os.unlink(self._path(stream.info.id))
-        os.close(stream.descriptor)
-        stream.slot.close()
-
-    def _path(self, name):
-        return os.path.join(self._folder(), _PREFIX + name)
-
-    def _files(self):
-        """List the ids of open streams; remove files of ended workers."""
-        found = []
-        folder = self._folder()
-        try:
-            names = os.listdir(folder)
-        except OSError:
-            return found
-        for name in names:
-            if not name.startswith(_PREFIX):
-                continue
-            path = os.path.join(folder, name)
-            try:
-                with open(path) as stream:
-                    fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                    if stream.read(1):
-                        os.unlink(path)     # its worker has ended
-            except BlockingIOError:
-                found.append(name.removeprefix(_PREFIX))
-            except OSError:
-                continue
-        return sorted(found)
+        if self._open.pop(stream.info.id, None) is not None:
+            stream.slot.close()
 
 
 class Stream:
     """An iterable of bytes to send to a client; a WSGI response body."""
 
-    def __init__(self, streams, owner, expression, client, connected,
-                 authorized, disconnect) -> None:
+    def __init__(self, streams: Streams, slot: contextlib.ExitStack,
+                 owner: str,
+                 expression: filters.Expression, client: str,
+                 connected: abc.Callable[[], bool],
+                 authorized: abc.Callable[[], bool],
+                 disconnect: abc.Callable[[], None]) -> None:
         self._streams = streams
+        self.slot = slot
         self._expression = expression
         self._connected = connected
         self._authorized = authorized
         self.disconnect = disconnect
         self._condition = threading.Condition()
-        self._queue = collections.deque()
+        self._queue: collections.deque[
+            event_record.Record] = collections.deque()
         self._ended = False
         self._first = True
-        self.descriptor = self.slot = None
         self.info = StreamInfo(secrets.token_hex(8), owner, client,
                                secrets.token_urlsafe(12), expression.text)
 
-    def take(self, record) -> None:
+    def take(self, record: event_record.Record) -> None:
         """Queue a record if the stream selects it; end it if it is full."""
         if not self._expression.matches(record):
             return
@@ -249,12 +190,11 @@ class Stream:
                         MAX_QUEUE)
             self._streams.terminate(self)
 
-    def replay(self, history, last) -> None:
+    def replay(self, history: list[event_record.Record], last: str) -> None:
         """Queue the events after a given one.
 
         If that event is not in the history, EventBufferExceeded is queued.
 
-        :param history: list of `event_record.Record`
         :param last: EventId
         """
         ids = [record.id for record in history]
@@ -271,10 +211,10 @@ class Stream:
             self._ended = True
             self._condition.notify_all()
 
-    def __iter__(self):
+    def __iter__(self) -> Stream:
         return self
 
-    def __next__(self):
+    def __next__(self) -> bytes:
         if self._first:
             self._first = False
             # Shows the client at once that it is connected.
@@ -297,7 +237,7 @@ class Stream:
             raise StopIteration
         return b': still here\n\n'
 
-    def _is_over(self):
+    def _is_over(self) -> bool:
         return server_threads.stopping() or not self._connected()
 
     def close(self) -> None:
@@ -306,6 +246,6 @@ class Stream:
         self._streams.unregister(self)
 
 
-def _message(record, context):
+def _message(record: event_record.Record, context: str) -> bytes:
     body = json.dumps(event_record.event([record], context))
     return (f'id: {record.id}\ndata: {body}\n\n').encode()

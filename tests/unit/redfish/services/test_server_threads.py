@@ -1,9 +1,67 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import signal
+import sys
+import threading
+import types
+
 import fixtures
 from oslotest import base
 
+from sushy_kubevirt.kube import errors
 from sushy_kubevirt.redfish.services import server_threads
+
+
+class OneProcessTestCase(base.BaseTestCase):
+
+    class Worker:
+
+        alive = True
+
+        def __init__(self, age, workers):
+            self.age = age
+            self.cfg = types.SimpleNamespace(workers=workers)
+
+        def handle_exit(self, signum, frame):
+            self.alive = False
+
+    def run_in(self, *number):
+        """Run in a worker of gunicorn."""
+        worker = self.Worker(*number)
+        self.useFixture(fixtures.MockPatchObject(
+            signal, 'getsignal', lambda signum: worker.handle_exit))
+        return worker
+
+    def test_other_servers(self):
+        server_threads.require_one_process()
+
+    def test_one_worker(self):
+        for age in 1, 2:    # the second replaces the first
+            self.run_in(age, 1)
+            server_threads.require_one_process()
+
+    def test_several_workers(self):
+        for age in 1, 4:
+            self.run_in(age, 3)
+            exc = self.assertRaises(errors.ConfigError,
+                                    server_threads.require_one_process)
+            for words in '3 workers', '--threads', 'sushy-kubevirt-redfish':
+                self.assertIn(words, str(exc))
+
+    def test_others_wait_for_their_end(self):
+        for age in 2, 3, 5:
+            worker = self.run_in(age, 3)
+            timer = threading.Timer(0.05, worker.handle_exit, (15, None))
+            timer.start()
+            self.assertRaises(SystemExit, server_threads.require_one_process)
+            self.assertFalse(worker.alive)
+
+    def test_arbiter(self):
+        self.useFixture(fixtures.MonkeyPatch('sys.modules', {
+            **sys.modules, 'gunicorn.arbiter': sys}))
+        exc = self.assertRaises(errors.ConfigError,
+                                server_threads.require_one_process)
+        self.assertIn('--preload', str(exc))
 
 
 class SlotsTestCase(base.BaseTestCase):

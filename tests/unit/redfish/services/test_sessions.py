@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions in files that workers share, and their end."""
+"""Sessions and their end."""
 
 import dataclasses
-import fcntl
-import json
-import os
-import pathlib
 import threading
 
 import bcrypt
 import fixtures
 from oslotest import base
 
+from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.redfish.services import account_files
 from sushy_kubevirt.redfish.services import sessions
-from sushy_kubevirt.redfish.services import shared_directory
 
 HERE = '10.0.0.1'
 
@@ -39,15 +35,12 @@ class Login:
 
     def __init__(self, *given):
         self.given = {account.name: account for account in given}
-        # Outdated accounts, found without recheck, and those that were read
-        # less than 0.1 s ago.
-        self.behind = self.just_read = None
+        # Outdated accounts, found without recheck.
+        self.behind = None
 
-    def account(self, name, recheck=False, max_age=0.1):
+    def account(self, name, recheck=False):
         if self.behind is not None and not recheck:
             return self.behind.get(name)
-        if self.just_read is not None and max_age:
-            return self.just_read.get(name)
         return self.given.get(name)
 
 
@@ -60,28 +53,20 @@ class SessionsTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.base = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.admin, self.bob = account(), account('bob')
         self.login = Login(self.admin, self.bob)
         self.state = State()
-        self.sessions = self.worker()
-        self.files = self.sessions._folder
+        self.sessions = sessions.Sessions(self.login, self.state)
 
-    def worker(self):
-        folder = shared_directory.SharedDirectory(
-            {'SUSHY_EMULATOR_STATE_DIR': str(self.base)})
-        self.addCleanup(folder.close)
-        folder.make()
-        return sessions.Sessions(folder, self.login, self.state)
-
-    def open(self, who=None, worker=None, source=HERE):
+    def open(self, who=None, source=HERE):
         who = who or self.admin
-        return (worker or self.sessions).open(who.name, who, source)
+        return self.sessions.open(who.name, who, source)
 
     def age(self, session, seconds):
-        path = self.files / session.id
-        found = path.stat()
-        os.utime(path, (found.st_mtime - seconds,) * 2)
+        self.sessions._entries[session.id].used -= seconds
+
+    def assert_none_left(self):
+        self.assertEqual({}, self.sessions._entries)
 
     def test_finds_open_sessions(self):
         session, token = self.open()
@@ -105,36 +90,20 @@ class SessionsTestCase(base.BaseTestCase):
                      '0' * 16, session.digest):
             self.assertIsNone(self.sessions.get(text))
 
-    def test_rejects_session_file_with_other_digest(self):
-        """A file with the same id, but another token."""
-        session, token = self.open()
-        (self.files / session.id).unlink()
-        forged = dataclasses.replace(session, digest='0' * 64)
-        self.sessions._write(forged)
-        self.assertIsNone(self.sessions.find(token))
-
     def test_stores_no_secret(self):
         session, token = self.open()
-        text = (self.files / session.id).read_text()
+        text = str(dataclasses.asdict(session))
         for secret in (token, self.admin.digest.decode(), 'secret'):
             self.assertNotIn(secret, text)
             self.assertNotIn(secret, repr(session))
         self.assertNotIn(session.digest, repr(session))
-        self.assertEqual(0o600, (self.files / session.id).stat().st_mode
-                         & 0o777)
-
-    def test_workers_share_sessions(self):
-        session, token = self.open()
-        other = self.worker()
-        self.assertEqual(session, other.find(token))
-        other.close(session)
-        self.assertIsNone(self.sessions.find(token))
-        self.assertEqual([], self.sessions.all())
 
     def test_close_is_idempotent(self):
-        session, _token = self.open()
-        self.sessions.close(session)
-        self.sessions.close(session)
+        session, token = self.open()
+        for _twice in range(2):
+            self.sessions.close(session)
+            self.assertIsNone(self.sessions.find(token))
+            self.assertEqual([], self.sessions.all())
 
     def test_expires_after_timeout(self):
         session, token = self.open()
@@ -145,7 +114,7 @@ class SessionsTestCase(base.BaseTestCase):
         self.assertIsNotNone(self.sessions.find(token))
         self.age(session, sessions.DEFAULT_TIMEOUT + 1)
         self.assertIsNone(self.sessions.find(token))
-        self.assertFalse((self.files / session.id).exists())
+        self.assert_none_left()
 
     def test_listing_does_not_extend_session(self):
         session, token = self.open()
@@ -160,7 +129,7 @@ class SessionsTestCase(base.BaseTestCase):
         self.age(session, 40)
         self.sessions.set_timeout(60)
         self.assertEqual(60, self.sessions.timeout)
-        self.assertIsNotNone(self.worker().find(token))
+        self.assertIsNotNone(self.sessions.find(token))
         self.age(session, 40)
         self.sessions.set_timeout(30)
         self.assertIsNone(self.sessions.find(token))
@@ -176,7 +145,7 @@ class SessionsTestCase(base.BaseTestCase):
             session, token = self.open()
             self.login.given['admin'] = changed
             self.assertIsNone(self.sessions.find(token))
-            self.assertFalse((self.files / session.id).exists())
+            self.assert_none_left()
             self.login.given['admin'] = self.admin
             self.assertIsNone(self.sessions.find(token))
 
@@ -189,77 +158,37 @@ class SessionsTestCase(base.BaseTestCase):
         self.login.given['admin'] = self.admin
         self.assertIsNotNone(self.sessions.find(token))
 
-    def test_accepts_password_that_another_worker_checked(self):
-        """This worker has not read the new password yet."""
+    def test_reads_accounts_again_before_it_ends(self):
         self.login.behind = {'admin': account(password=b'old')}
         _session, token = self.open()
         self.assertIsNotNone(self.sessions.find(token))
 
-    def test_renews_beside_leftovers_and_in_parallel(self):
-        """Two requests of a session change its account's password."""
-        session, token = self.open()
-        changed = self.login.given['admin'] = account(password=b'new')
-        dump, nested = json.dump, []
-
-        def slow(*args):
-            if not nested:
-                nested.append(1)
-                self.sessions.renew(session, changed)
-            dump(*args)
-
-        self.useFixture(fixtures.MockPatchObject(json, 'dump', slow))
-        self.sessions.renew(session, changed)
-        self.assertIsNotNone(self.sessions.find(token))
-        with fixtures.MockPatchObject(os, 'rename', side_effect=OSError):
-            self.assertRaises(OSError, self.sessions.renew, session, changed)
-        self.assertEqual([session.id], os.listdir(self.files))
-        self.sessions.renew(session, changed)
-
     def test_renewal_does_not_bring_back_a_closed_session(self):
         session, token = self.open()
-        self.worker().close(session)
+        self.sessions.close(session)
         self.sessions.renew(session, self.admin)
         self.assertIsNone(self.sessions.find(token))
-        self.assertEqual([], os.listdir(self.files))
-
-    def test_close_during_renewal_is_not_undone(self):
-        session, token = self.open()
-        closing = threading.Thread(target=self.worker().close,
-                                   args=(session,))
-        rename = os.rename
-
-        def slow(*args):
-            closing.start()
-            closing.join(0.2)   # it has to wait for the renewal
-            rename(*args)
-
-        with fixtures.MockPatchObject(os, 'rename', slow):
-            self.sessions.renew(session, self.admin)
-        closing.join(10)
-        self.assertIsNone(self.sessions.find(token))
-        self.assertEqual([], os.listdir(self.files))
+        self.assert_none_left()
 
     def stored(self, version):
-        return dataclasses.replace(self.admin, stored_digest=version,
-                                   stored_id=3)
+        return dataclasses.replace(self.admin, digest=version, stored_id=3)
 
     def finds_while(self, change, token):
-        """Find a session at another worker while it changes its account.
+        """Find a session in another thread while it changes its account.
 
         :param change: function that ends the change
-        :returns: what the worker has found
+        :returns: what the thread has found
         """
         found = []
-        worker = self.worker()
         finding = threading.Thread(
-            target=lambda: found.append(worker.find(token)))
+            target=lambda: found.append(self.sessions.find(token)))
         with self.sessions.changes_account(self.sessions.find(token)):
             self.login.given['admin'] = self.stored(b'2')
             finding.start()
             finding.join(0.1)   # it has to wait for the change
             self.assertEqual([], found)
             # Metrics are not late.
-            self.assertEqual(1, len(worker.all()))
+            self.assertEqual(1, len(self.sessions.all()))
             change()
         finding.join(10)
         return found
@@ -272,32 +201,37 @@ class SessionsTestCase(base.BaseTestCase):
             [session.id], [one.id for one in self.finds_while(
                 lambda: self.sessions.renew(session, after), token)])
 
-    def test_second_change_locks_the_renewed_session(self):
-        """A renewal replaces the file for whose lock another change waits."""
+    def test_ends_with_a_change_that_does_not_renew_it(self):
+        session, token = self.open(self.stored(b'1'))
+        self.login.given['admin'] = self.stored(b'1')
+        self.assertEqual([None], self.finds_while(lambda: None, token))
+        self.assert_none_left()
+
+    def test_changes_of_one_session_wait_for_each_other(self):
         session, _token = self.open()
-        locked = []
+        order = []
 
         def change():
-            with self.worker().changes_account(session), \
-                    open(self.files / session.id) as stream:
-                try:
-                    fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    locked.append(session.id)
+            with self.sessions.changes_account(session):
+                order.append('second')
 
         second = threading.Thread(target=change)
         with self.sessions.changes_account(session):
             second.start()
             second.join(0.1)    # it has to wait
             self.sessions.renew(session, self.admin)
+            order.append('first')
         second.join(10)
-        self.assertEqual([session.id], locked)
+        self.assertEqual(['first', 'second'], order)
 
-    def test_ends_with_a_change_that_does_not_renew_it(self):
+    def test_event_loop_does_not_wait_for_a_change(self):
         session, token = self.open(self.stored(b'1'))
-        self.login.given['admin'] = self.stored(b'1')
-        self.assertEqual([None], self.finds_while(lambda: None, token))
-        self.assertEqual([], os.listdir(self.files))
+        self.login.given['admin'] = self.stored(b'2')
+        for function, argument in (
+                (self.sessions.find, token),
+                (self.sessions.changes_account(session).__enter__, None)):
+            self.assertRaises(blocking.WouldBlock, blocking.attempt, function,
+                              *([argument] if argument else ()))
 
     def test_change_of_a_session_that_was_closed(self):
         session, _token = self.open()
@@ -306,38 +240,19 @@ class SessionsTestCase(base.BaseTestCase):
             with self.sessions.changes_account(one):
                 pass
 
-    def test_continues_at_a_worker_that_read_the_account_just_before(self):
-        before, after = self.stored(b'1'), self.stored(b'2')
-        session, token = self.open(before)
-        self.login.given['admin'] = after
-        self.sessions.renew(session, after)
-        self.login.just_read = {'admin': before}
-        self.assertIsNotNone(self.worker().find(token))
-
-    def test_continues_at_a_worker_that_knows_an_earlier_renewal(self):
-        """A renewed file can have the inode of an earlier one."""
-        session, token = self.open(self.stored(b'0'))
-        other = self.worker()
-        for number in range(1, 9):
-            self.login.given['admin'] = self.stored(b'%d' % number)
-            self.sessions.renew(session, self.login.given['admin'])
-            if number % 2 == 0:
-                self.assertIsNotNone(other.find(token))
-
-    def renewed_meanwhile(self, user, recheck=False, max_age=0):
+    def renewed_meanwhile(self, user, recheck=False):
         """Replace `Login.account`: the session is used and renewed then."""
         if recheck and self.renewal:
             self.renewal.pop()()
         return Login.account(self.login, user)
 
     def test_continues_if_renewed_before_its_end(self):
-        """Renewed after another worker has read its file."""
         before, after = self.stored(b'1'), self.stored(b'2')
         session, token = self.open(before)
         self.login.given['admin'] = after
         self.renewal = [lambda: self.sessions.renew(session, after)]
         self.login.account = self.renewed_meanwhile
-        self.assertIsNotNone(self.worker().find(token))
+        self.assertIsNotNone(self.sessions.find(token))
         self.assertEqual([], self.renewal)
 
     def test_removes_session_of_changed_account(self):
@@ -345,7 +260,7 @@ class SessionsTestCase(base.BaseTestCase):
         self.login.given['admin'] = self.stored(b'2')
         self.assertIsNone(self.sessions.find(token))
         self.assertEqual([], self.sessions.all())
-        self.assertEqual([], os.listdir(self.files))
+        self.assert_none_left()
 
     def test_limits_sessions_of_one_user(self):
         first, token = self.open()
@@ -390,52 +305,6 @@ class SessionsTestCase(base.BaseTestCase):
             self.sessions.open(f'name-{number}', None, '192.0.2.2')
         self.assertIsNotNone(self.sessions.find(kept))
         self.assertEqual(4, len(self.sessions.all()))
-
-    def test_removes_broken_file(self):
-        session, token = self.open()
-        for text in '', '{', '[]', '{"id": 1}':
-            path = self.files / session.id
-            path.unlink()
-            path.write_text(text)
-            self.assertIsNone(self.sessions.find(token))
-            self.assertFalse(path.exists())
-            path.write_text(text)
-
-    def test_keeps_file_that_cannot_be_opened(self):
-        """The process has too many open files, for example."""
-        _session, token = self.open()
-        with fixtures.MockPatch('builtins.open', side_effect=OSError):
-            self.assertRaises(OSError, self.sessions.find, token)
-        self.assertIsNotNone(self.sessions.find(token))
-
-    def test_ignores_other_files(self):
-        session, token = self.open()
-        good = json.loads((self.files / session.id).read_text())
-        for number, change in enumerate((
-                {'signature': 5}, {'digest': None}, {'created': 'x'},
-                {'user': []}, {'context': 1})):
-            (self.files / f'{number:016}').write_text(
-                json.dumps({**good, **change}))
-        (self.files / 'deep').write_text('[' * 100000)
-        (self.files / 'folder').mkdir()
-        self.assertEqual([session], self.sessions.all())
-        self.assertEqual(session, self.sessions.find(token))
-
-    def test_recreates_removed_folder(self):
-        _session, token = self.open()
-        for path in self.files.iterdir():
-            path.unlink()
-        self.files.rmdir()
-        self.files.parent.rmdir()
-        self.assertIsNone(self.sessions.find(token))
-        self.assertEqual([], self.sessions.all())
-        self.open()
-        self.assertEqual(1, len(self.sessions.all()))
-
-    def test_ignores_incomplete_file(self):
-        self.open()
-        (self.files / '.1-0123').write_text('{')
-        self.assertEqual(1, len(self.sessions.all()))
 
     def test_sessions_without_credentials(self):
         self.login.required = False

@@ -9,11 +9,11 @@ from tests.unit.redfish.services.events import test_dispatcher
 
 class AccountEventsTestCase(test_dispatcher.DispatcherTestCase):
 
-    def worker(self):
-        one, streamed = super().worker()
+    def dispatcher(self):
+        events, streamed = super().dispatcher()
         account_events.AccountEvents(
-            accounts.Accounts(one._state), one._state, one.observe)
-        return one, streamed
+            accounts.Accounts(self.state), self.state, events.emit)
+        return events, streamed
 
     def change(self):
         """Change accounts in another process."""
@@ -25,13 +25,10 @@ class AccountEventsTestCase(test_dispatcher.DispatcherTestCase):
         store.delete(3, 'admin over IPMI')
 
     def test_each_change_is_published_once(self):
-        one, streamed = self.worker()
-        self.wait_for_leader(one)
-        other, _streamed = self.worker()
-        self.assertEqual(['ServiceStarted'], self.keys(streamed, 1))
+        events, streamed = self.started()
         self.change()
-        for worker in one, other, one, other:
-            worker._state.read('', fresh=True)
+        for _twice in range(2):
+            self.state.read('', fresh=True)
         found = [streamed.get(timeout=30) for _ in range(3)]
         self.assertEqual([
             "The account 'bob' (3) was created by admin over IPMI.",
@@ -42,7 +39,7 @@ class AccountEventsTestCase(test_dispatcher.DispatcherTestCase):
         self.assertEqual({'/redfish/v1/AccountService/Accounts/3'},
                          {record.origin for record in found})
         self.assertNotIn('secret-', str(found))
-        one.emit(self.record('last'))
+        events.emit(self.record('last'))
         self.assertEqual(['TestMessage'], self.keys(streamed, 1))
 
     def test_changes_before_the_start_are_not_published(self):
@@ -51,9 +48,7 @@ class AccountEventsTestCase(test_dispatcher.DispatcherTestCase):
         self.change()
         self.useFixture(test_dispatcher.fixtures.MockPatchObject(
             accounts.time, 'time', lambda: 2000))
-        one, streamed = self.worker()
-        self.wait_for_leader(one)
-        one._state.read('', fresh=True)
-        one.emit(self.record('last'))
-        self.assertEqual(['ServiceStarted', 'TestMessage'],
-                         self.keys(streamed, 2))
+        events, streamed = self.started()
+        self.state.read('', fresh=True)
+        events.emit(self.record('last'))
+        self.assertEqual(['TestMessage'], self.keys(streamed, 1))

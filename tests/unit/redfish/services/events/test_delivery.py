@@ -2,6 +2,7 @@
 """Queues, batches and failures of deliveries, without HTTP."""
 
 import asyncio
+import dataclasses
 import gc
 import json
 import queue
@@ -68,14 +69,13 @@ class DeliveryTestCase(base.BaseTestCase):
             'sushy_kubevirt.redfish.services.events.http_push.Poster', Poster))
         Poster.sent = queue.Queue()
         Poster.fails = []
-        self.marks = queue.Queue()
         self.store = Store()
         self.subscriptions = []
         self.number = 0
         self.delivery = delivery.Delivery(
             lambda: tuple(self.subscriptions),
             lambda: service_settings.Settings(attempts=1, interval=0.01),
-            self.store, self.marks.put)
+            self.store)
         self.addCleanup(self.delivery.close)
 
     def subscribe(self, id_, **more):
@@ -87,8 +87,7 @@ class DeliveryTestCase(base.BaseTestCase):
     def record(self, text='', key=event_registry.TEST):
         self.number += 1
         made = event_record.make(key, event_record.OTHER, (text,))
-        return event_record.from_dict(
-            {**made.to_dict(), 'number': self.number})
+        return dataclasses.replace(made, number=self.number)
 
     def next_delivery(self):
         return Poster.sent.get(timeout=30)
@@ -104,7 +103,6 @@ class DeliveryTestCase(base.BaseTestCase):
         self.delivery.take(self.record('1'))
         self.assertEqual(('/a', ['1']), self.next_delivery())
         self.assert_no_delivery()
-        self.assertEqual({'a': (1, 0)}, self.marks.get(timeout=30))
 
     def test_names_of_one_account_do_not_block_those_of_others(self):
         def look_up(owner, url):
@@ -147,11 +145,33 @@ class DeliveryTestCase(base.BaseTestCase):
                          {(path, *texts) for path, texts in (
                              self.next_delivery(), self.next_delivery())})
 
-    def test_new_leader_continues_after_last_delivery(self):
-        self.subscribe('a')
+    def test_resumed_subscription_continues_after_last_delivery(self):
+        one = self.subscribe('a')
         past = [self.record(str(number)) for number in range(4)]
-        self.delivery.refresh(past, {'a': (2, 0)})
+        self.delivery.refresh(past[:2])
+        self.assertEqual(('/a', ['0', '1']), self.next_delivery())
+        self.subscriptions[0] = dataclasses.replace(one, suspended=True)
+        self.delivery.refresh(past)
+        self.assert_no_delivery()
+        self.subscriptions[0] = one
+        self.delivery.refresh(past)
         self.assertEqual(('/a', ['2', '3']), self.next_delivery())
+
+    def test_failures_are_counted_until_a_delivery(self):
+        Poster.fails = [http_push.Failed('no')] * 2
+        self.subscribe('a', policy=subscriptions.Policy.SUSPEND)
+        self.delivery.refresh()
+        self.assertEqual(0, self.delivery.failures('a'))
+        self.delivery.take(self.record('1'))
+        self.store.calls.get(timeout=30)
+        self.assertEqual(2, self.delivery.failures('a'))
+        self.delivery.refresh()
+        self.delivery.take(self.record('2'))
+        self.next_delivery()
+        del self.subscriptions[:]
+        self.delivery.refresh()
+        self.assert_no_delivery()
+        self.assertEqual(0, self.delivery.failures('a'))
 
     def test_event_in_history_is_not_taken_again(self):
         self.subscribe('a')
@@ -168,8 +188,7 @@ class DeliveryTestCase(base.BaseTestCase):
         self.subscribe('a')
         self.subscriptions[0] = subscriptions.Subscription(
             'a', 'http://192.0.2.1/a', created=event_record.now())
-        old = event_record.from_dict({**self.record('old').to_dict(),
-                                     'time': '2020-01-01'})
+        old = dataclasses.replace(self.record('old'), time='2020-01-01')
         self.delivery.refresh([old])
         self.delivery.take(self.record('new'))
         self.assertEqual(('/a', ['new']), self.next_delivery())
@@ -188,7 +207,8 @@ class DeliveryTestCase(base.BaseTestCase):
             '.MAX_PAUSE_SECONDS', 0.01))
         Poster.fails = [http_push.Failed('no')]
         self.subscribe('a', policy=subscriptions.Policy.BACKOFF)
-        self.delivery.refresh(positions={'a': (0, 2000)})
+        self.delivery._positions['a'] = delivery.Position(0, 2000)
+        self.delivery.refresh()
         self.delivery.take(self.record('1'))
         self.assertEqual(('/a', ['1']), self.next_delivery())
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of several workers, here in one process, are sent once."""
+"""Numbers, order and consumers of events; streams."""
 
 import queue
 import threading
-import types
+from unittest import mock
 
 import fixtures
 from oslotest import base
@@ -17,10 +17,8 @@ from sushy_kubevirt.redfish.services.events import event_options
 from sushy_kubevirt.redfish.services.events import event_record
 from sushy_kubevirt.redfish.services.events import filters
 from sushy_kubevirt.redfish.services.events import server_sent_events
-from sushy_kubevirt.redfish.services.events import turns
-from sushy_kubevirt.redfish.services import shared_directory
-from sushy_kubevirt.redfish.services import worker_messages
-from sushy_kubevirt.redfish.services import workers
+from sushy_kubevirt.redfish.services.events import subscriptions
+from sushy_kubevirt.redfish.services import service_threads
 from tests.unit.bmc import test_state_secret
 
 
@@ -54,36 +52,27 @@ class DispatcherTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.cluster = Cluster()
-        self.config = {'SUSHY_EMULATOR_STATE_DIR': self.useFixture(
-            fixtures.TempDir()).path}
+        self.state = state_secret.StateSecret(self.cluster, ('default', 's'))
         self.addCleanup(self.cluster.closing.set)
 
-    def worker(self, **more):
-        """Start a worker; return it and a queue of the records it streams."""
-        folder = shared_directory.SharedDirectory(self.config)
-        folder.make()
-        self.addCleanup(folder.close)
-        line = worker_messages.WorkerMessages(folder.path)
-        self.addCleanup(line.close)
-        one = dispatcher.EventDispatcher(
-            self.cluster, state_secret.StateSecret(
-                self.cluster, ('default', 's'), line),
-            types.SimpleNamespace(
-                messages=line, folder=folder, run=workers.Workers.run,
-                turns=None, log_writer=None),
+    def dispatcher(self, cluster=None, threads=None, **more):
+        """Make an event service, and a queue of the records it streams."""
+        if threads is None:
+            threads = service_threads.ServiceThreads()
+            self.addCleanup(threads.close)
+        events = dispatcher.EventDispatcher(
+            cluster or self.cluster, self.state, threads,
             event_options.EventOptions(log=False, **more))
-        self.addCleanup(one.close)
-        one.line = line
+        self.addCleanup(events.close)
         streamed = queue.Queue()
-        one.streams.take = streamed.put
-        line.start()
-        one.start()
-        return one, streamed
+        events.streams.take = streamed.put
+        return events, streamed
 
-    def wait_for_leader(self, one):
-        with fixtures.Timeout(30, gentle=True):
-            while not one._is_leader:
-                threading.Event().wait(0.01)
+    def started(self, **more):
+        events, streamed = self.dispatcher(**more)
+        events.start()
+        self.assertEqual(['ServiceStarted'], self.keys(streamed, 1))
+        return events, streamed
 
     def keys(self, streamed, count):
         return [streamed.get(timeout=30).key for _ in range(count)]
@@ -95,66 +84,36 @@ class DispatcherTestCase(base.BaseTestCase):
 
 class EventsTestCase(DispatcherTestCase):
 
-    def test_publishes_event_of_all_workers_once(self):
-        one, streamed_one = self.worker()
-        self.wait_for_leader(one)
-        # Published before the second worker starts.
-        self.assertEqual(['ServiceStarted'], self.keys(streamed_one, 1))
-        two, streamed_two = self.worker()
-        for number in range(5):
-            record = self.record(str(number))
-            for each in (one, two):
-                each._put(record)
-        for streamed in (streamed_one, streamed_two):
-            self.assertEqual(['TestMessage'] * 5, self.keys(streamed, 5))
-            self.assertRaises(queue.Empty, streamed.get, timeout=0.2)
-        self.assertEqual([record.id for record in one.history()[-5:]],
-                         [record.id for record in two.history()[-5:]])
-        numbers = [record.number for record in one.history()]
-        self.assertEqual(sorted(set(numbers)), numbers)
+    def test_numbers_events_in_the_order_of_all_consumers(self):
+        events, streamed = self.started()
+        threads = [threading.Thread(target=lambda: [
+            events.emit(self.record()) for _ in range(50)])
+            for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        numbers = [streamed.get(timeout=30).number for _ in range(200)]
+        self.assertEqual(list(range(2, 202)), numbers)
+        self.assertEqual([1, *numbers],
+                         [record.number for record in events.history()])
 
-    def test_new_leader_publishes_unpublished_event(self):
-        one, streamed_one = self.worker()
-        self.wait_for_leader(one)
-        self.keys(streamed_one, 1)
-        two, streamed_two = self.worker()
-        # Observed by the second; the first ends without publishing it.
-        two._put(self.record())
-        self.assertRaises(queue.Empty, streamed_two.get, timeout=0.2)
-        one.close()
-        one.line.close()
-        self.wait_for_leader(two)
-        # No second ServiceStarted: this emulator has been running.
-        self.assertEqual(['TestMessage'], self.keys(streamed_two, 1))
+    def test_publishes_nothing_before_the_start_and_after_the_end(self):
+        events, streamed = self.dispatcher()
+        events.emit(self.record())
+        events.start()
+        self.assertEqual(['ServiceStarted'], self.keys(streamed, 1))
+        events.close()
+        events.emit(self.record())
+        self.assertTrue(streamed.empty())
 
-    def test_leader_publishes_event_it_missed(self):
-        self.useFixture(fixtures.MockPatchObject(
-            dispatcher, 'REMIND_SECONDS', 0.1))
-        one, streamed_one = self.worker()
-        self.wait_for_leader(one)
-        self.keys(streamed_one, 1)
-        two, streamed_two = self.worker()
-        three, streamed_three = self.worker()
-        record = self.record()
-        # The leader did not observe the event.
-        for each in (two, three):
-            each._put(record)
-        for streamed in (streamed_one, streamed_two, streamed_three):
-            self.assertEqual(['TestMessage'], self.keys(streamed, 1))
-            self.assertRaises(queue.Empty, streamed.get, timeout=0.3)
+    def test_start_is_announced_once(self):
+        events, streamed = self.started()
+        events.start()
+        self.assertRaises(queue.Empty, streamed.get, timeout=0.1)
 
     def test_waits_before_it_tries_again_to_observe(self):
         """Without an API server each try fails at once."""
-        pauses = queue.Queue()
-        put = turns.Turns.put
-
-        def put_later(self, turn, seconds=0):
-            if seconds:
-                pauses.put(seconds)
-            put(self, turn, seconds)
-
-        self.useFixture(fixtures.MonkeyPatch(
-            turns.__name__ + '.Turns.put', put_later))
         failures = [errors.Unavailable('refused'), errors.AccessDenied('no')]
 
         def wait_ready(timeout=None):
@@ -164,95 +123,105 @@ class EventsTestCase(DispatcherTestCase):
         self.cluster.options = options.Options(watch_backoff=0.01)
         self.cluster.wait_ready = wait_ready
         self.useFixture(fixtures.MonkeyPatch(
-            dispatcher.__name__ + '.MATCH_SECONDS', 0.02))
-        self.worker()
-        self.assertEqual(0.01, pauses.get(timeout=30))
-        self.assertEqual(0.02, pauses.get(timeout=30))
+            dispatcher.__name__ + '.READY_SECONDS', 0.02))
+        threads = service_threads.ServiceThreads()
+        with mock.patch.object(threads, 'run', wraps=threads.run) as run:
+            events, streamed = self.dispatcher(threads=threads)
+            events.start()
+            self.assertTrue(events.wait_observing(30))
+        self.assertEqual([(), (0.01,), (0.02,)],
+                         [call.args[1:] for call in run.call_args_list])
+        # Without machines there are events, too.
+        self.assertEqual(['ServiceStarted'], self.keys(streamed, 1))
+        self.assertTrue(streamed.empty())
 
     def test_waits_until_machines_are_observed(self):
         filled = threading.Event()
         self.cluster.wait_ready = lambda timeout=None: filled.wait(30)
-        one, _streamed = self.worker()
-        self.assertFalse(one.wait_observing(0))
+        events, _streamed = self.dispatcher()
+        events.start()
+        self.assertFalse(events.wait_observing(0))
         filled.set()
-        self.assertTrue(one.wait_observing(30))
+        self.assertTrue(events.wait_observing(30))
 
     def test_machines_that_are_not_ready_occupy_no_shared_thread(self):
-        process = workers.OneProcess()
-        self.addCleanup(process.close)
+        threads = service_threads.SharedThreads()
+        self.addCleanup(threads.close)
         tried = threading.Semaphore(0)
 
         def fail(timeout=None):
             tried.release()
             raise errors.AccessDenied('no')
 
-        def bmc(cluster, name):
-            group = process.of(name)
-            one = dispatcher.EventDispatcher(
-                cluster, state_secret.StateSecret(
-                    cluster, ('default', name), group.messages),
-                group, event_options.EventOptions(log=False))
-            self.addCleanup(one.close)
-            one.start()
-            return one
-
-        for number in range(workers._THREADS):
+        for _ in range(service_threads.SHARED):
             cluster = Cluster()
             cluster.wait_ready = fail
             self.addCleanup(cluster.closing.set)
-            bmc(cluster, f'fails-{number}')
-        for _ in range(workers._THREADS):
+            self.dispatcher(cluster, threads)[0].start()
+        for _ in range(service_threads.SHARED):
             self.assertTrue(tried.acquire(timeout=30))
-        self.wait_for_leader(bmc(self.cluster, 'works'))
+        events, _streamed = self.dispatcher(threads=threads)
+        events.start()
+        self.assertTrue(events.wait_observing(30))
 
     def test_publishes_refused_login(self):
-        one, streamed_one = self.worker()
-        self.wait_for_leader(one)
-        self.keys(streamed_one, 1)
-        two, streamed_two = self.worker()
-        two.login_failed('me', '192.0.2.1')
-        for streamed in (streamed_one, streamed_two):
-            self.assertEqual(['LoginFailed'], self.keys(streamed, 1))
-
-    def test_new_worker_receives_history(self):
-        one, streamed_one = self.worker()
-        self.wait_for_leader(one)
-        for number in range(45):
-            one.emit(self.record(str(number)))
-        self.keys(streamed_one, 46)
-        one._positions['sub'] = (7, 1)
-        two, streamed_two = self.worker()
-        with fixtures.Timeout(30, gentle=True):
-            while len(two.history()) < 46:
-                threading.Event().wait(0.01)
-        self.assertEqual(one.history(), two.history())
-        self.assertEqual(1, two.failures('sub'))
-        # The history is not streamed again.
-        self.assertTrue(streamed_two.empty())
+        events, streamed = self.started()
+        events.login_failed('me', '192.0.2.1')
+        self.assertEqual(['LoginFailed'], self.keys(streamed, 1))
 
     def test_disabled_service_sends_nothing(self):
-        one, streamed = self.worker()
-        self.wait_for_leader(one)
-        self.keys(streamed, 1)
-        one.set(enabled=False)
-        one.emit(self.record())
-        self.assertRaises(queue.Empty, streamed.get, timeout=0.2)
-        one.set(enabled=True)
-        one.emit(self.record())
+        events, streamed = self.started()
+        events.set(enabled=False)
+        events.emit(self.record())
+        self.assertTrue(streamed.empty())
+        events.set(enabled=True)
+        events.emit(self.record())
         self.assertEqual(['TestMessage'], self.keys(streamed, 1))
 
+    def refreshes(self, events):
+        """Replace the delivery; return the histories it is given."""
+        given = queue.Queue()
+        events._delivery = mock.Mock()
+        events._delivery.refresh = given.put
+        return given
 
-class StreamsTestCase(DispatcherTestCase):
+    def test_new_subscription_gets_events_since_its_creation(self):
+        events, _streamed = self.started()
+        given = self.refreshes(events)
+        events.emit(self.record())
+        events.subscriptions.add('http://192.0.2.1/')
+        self.assertEqual(events.history(), given.get(timeout=30))
+        events.set(enabled=False)
+        given.get(timeout=30)
+        events.subscriptions.add('http://192.0.2.1/')
+        self.assertEqual((), given.get(timeout=30))
+
+    def test_subscriptions_that_were_read_before_the_start(self):
+        events, streamed = self.dispatcher()
+        given = self.refreshes(events)
+        events.subscriptions.add('http://192.0.2.1/')
+        self.assertTrue(given.empty())
+        events.start()
+        self.assertEqual([], given.get(timeout=30))
+        self.keys(streamed, 1)
+        [record] = events.history()
+        events._delivery.take.assert_called_once_with(record)
+
+    def test_delivery_starts_with_the_first_subscription(self):
+        events, _streamed = self.started()
+        self.assertIsNone(events._delivery)
+        self.assertEqual(0, events.failures('a'))
+        [subscription] = [events.subscriptions.add('http://192.0.2.1/')]
+        self.assertIsInstance(subscription, subscriptions.Subscription)
+        self.assertEqual(0, events.failures(subscription.id))
+        self.assertIsNotNone(events._delivery)
+
+
+class StreamsTestCase(base.BaseTestCase):
 
     def streams(self, **more):
-        folder = shared_directory.SharedDirectory(self.config)
-        folder.make()
-        self.addCleanup(folder.close)
-        line = worker_messages.WorkerMessages(folder.path)
-        self.addCleanup(line.close)
-        line.start()
-        return server_sent_events.Streams(line, folder.make, lambda: [],
-                                          event_options.EventOptions(**more))
+        return server_sent_events.Streams(
+            lambda: [], event_options.EventOptions(**more))
 
     def open(self, all_, **more):
         return all_.open(more.pop('owner', 'admin'), filters.Expression(''),
@@ -272,15 +241,15 @@ class StreamsTestCase(DispatcherTestCase):
         self.assertIsNone(all_.get(one.info.id))
         self.assertRaises(StopIteration, next, one)
 
-    def test_streams_of_other_workers_are_visible(self):
-        here, there = self.streams(), self.streams()
-        one = self.open(here)
-        self.assertEqual((one.info,), there.all())
+    def test_removed_stream_ends(self):
+        all_ = self.streams()
+        one = self.open(all_)
+        self.assertEqual((one.info,), all_.all())
         next(one)
-        self.assertTrue(there.remove(one.info.id))
+        self.assertTrue(all_.remove(one.info.id))
         self.assertRaises(StopIteration, next, one)
         one.close()
-        self.assertFalse(there.remove(one.info.id))
+        self.assertFalse(all_.remove(one.info.id))
 
     def test_limits_number_of_streams(self):
         all_ = self.streams(streams=2)
@@ -291,14 +260,13 @@ class StreamsTestCase(DispatcherTestCase):
         self.open(all_)
 
     def test_streams_of_one_account_leave_some_to_others(self):
-        # Those of another worker count as well.
-        here, there = self.streams(streams=2), self.streams(streams=2)
-        for all_ in here, there:
+        all_ = self.streams(streams=2)
+        for _ in range(2):
             self.open(all_)
-        self.assertRaises(server_sent_events.TooMany, self.open, here)
+        self.assertRaises(server_sent_events.TooMany, self.open, all_)
         for owner in 'bob', 'eve':
-            self.open(here, owner=owner)
-        self.assertRaises(server_sent_events.TooMany, self.open, here,
+            self.open(all_, owner=owner)
+        self.assertRaises(server_sent_events.TooMany, self.open, all_,
                           owner='mallory')
 
     def test_ends_for_disconnected_or_unauthorized_client(self):
