@@ -15,12 +15,8 @@ from sushy_kubevirt.pod import prometheus
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.operator.shared import placement
 
-
 #: Numbers of requests by HTTP method and HTTP status.
 Calls: typing.TypeAlias = abc.Mapping[tuple[str, int], int]
-
-#: A sample: labels and value.
-_Sample: typing.TypeAlias = tuple[dict[str, str], float]
 
 
 class Metrics:
@@ -99,21 +95,21 @@ class Metrics:
         """:returns: all metrics in Prometheus' text format"""
         return prometheus.text(self._all)
 
-    def _api_calls(self) -> list[_Sample]:
+    def _api_calls(self) -> list[prometheus.Sample]:
         total: collections.Counter[tuple[str, int]] = collections.Counter()
         for calls in self._calls():
             total.update(calls)
-        return [({'method': method, 'code': str(code)}, count)
+        return [({'method': method, 'code': code}, count)
                 for (method, code), count in sorted(total.items())]
 
-    def _by_shard(self) -> list[_Sample] | None:
+    def _by_shard(self) -> list[prometheus.Sample] | None:
         if self._shards is None:
             return None
         return [({'namespace': namespace, 'shard': str(number)}, count)
                 for (namespace, number), count in sorted(
                     self._shards.items())]
 
-    def _by_reason(self) -> list[_Sample] | None:
+    def _by_reason(self) -> list[prometheus.Sample] | None:
         if self._bmcs is None:
             return None
         return [({'reason': reason}, count)

@@ -8,9 +8,12 @@ operator's words, while no operator works.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
+import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects as kube_objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import deployments
@@ -25,6 +28,10 @@ from sushy_kubevirt.operator.shared import objects
 from sushy_kubevirt.operator.shared import placement
 from sushy_kubevirt.operator import spec
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator.diagnose import operator_state
+    from sushy_kubevirt.operator.diagnose import reader as readers
+
 AREA = 'BMCs'
 
 #: Reasons that only the operator knows: from its options, and from responses
@@ -38,45 +45,45 @@ class Bmc:
     """A BMC and its objects.
 
     :param area: of findings about it
-    :param spec: a `spec.Bmc`
-    :param body: dict, as the API has it
-    :param seen: `observed_state.ObservedState`; None if its objects cannot be
-        read
+    :param body: as the API has it
+    :param seen: None if its objects cannot be read
     :param certificate: PEM text of the certificate in its Secret, or None
     """
 
     area: str
     spec: spec.Bmc
-    body: dict
+    body: kube_objects.VirtualMachineBMC
     seen: observed_state.ObservedState | None = None
     certificate: str | None = None
 
     @property
-    def deployment(self):
-        """The Deployment of its pod, a dict, or None."""
-        state = self.seen and self.seen.bmc_state
-        return state and (state.deployment or state.placed.deployment)
+    def deployment(self) -> kube_objects.Json | None:
+        """The Deployment of its pod."""
+        if self.seen is None:
+            return None
+        state = self.seen.bmc_state
+        return state.deployment or state.placed.deployment
 
     @property
-    def account(self):
+    def account(self) -> str:
         """Name of the ServiceAccount of its pod."""
-        slot = self.seen and self.seen.bmc_state.placed.slot
+        slot = self.seen.bmc_state.placed.slot if self.seen else None
         return slot.name if slot else naming.base(self.spec.name)
 
     @property
-    def service(self):
-        """Its Service, a dict, or None."""
-        return self.seen and self.seen.bmc_state.service
+    def service(self) -> kube_objects.Json | None:
+        """Its Service."""
+        return self.seen.bmc_state.service if self.seen else None
 
 
-def read(reader, namespace, name, take):
+def read(reader: readers.Reader, namespace: str, name: str,
+         take: abc.Callable[[Bmc], object]) -> abc.Iterator[findings.Finding]:
     """Read a BMC and its objects.
 
-    :param reader: a `reader.Reader`
     :param namespace: of the BMC
     :param name: of the BMC
-    :param take: function that is called with the `Bmc` if it can be checked
-    :returns: iterator of `findings.Finding`: why it cannot, or not all of it
+    :param take: called with the BMC if it can be checked
+    :returns: why it cannot, or not all of it
     """
     area = f'BMC {namespace}/{name}'
     body = reader.get(bmc_resources.BMC, namespace, name)
@@ -85,144 +92,148 @@ def read(reader, namespace, name, take):
             area, 'BMCNotFound', 'It does not exist.',
             'kubectl get vmbmc --all-namespaces lists those that do.')
         return
-    found = spec.read(body)
-    if not found.vm.name:
+    parsed = spec.read(body)
+    if not parsed.vm.name:
         yield findings.problem(
             area, 'VirtualMachineNotNamed',
             'It names no VirtualMachine, as it was stored under the '
             "definition of KubeVirtBMC, and is ignored.",
             'Set spec.virtualMachineRef, or delete it.')
         return
-    made = Bmc(area, found, body)
+    checked = Bmc(area, parsed, body)
     try:
-        made = _observe(reader, made)
+        checked = _observe(reader, checked)
     except errors.AccessDenied as e:
         yield findings.denied(area, e)
-    take(made)
+    take(checked)
 
 
-def _observe(reader, made):
-    bmc, live = made.spec, {}
+def _observe(reader: readers.Reader, checked: Bmc) -> Bmc:
+    bmc = checked.spec
+    live: observed_state.Live = {}
     for resource, namespace, name in observed_state.object_refs(bmc):
         if resource == bmc_resources.ROUTE and not bmc.route:
             # The operator may read Routes only on OpenShift.
             continue
         obj = reader.get(resource, namespace, name)
         if obj is not None:
-            live[resource.kind, namespace, name] = obj
-    refs, secrets = observed_state.secret_refs(bmc), {}
-    for at in refs.all():
-        secret = reader.get(bmc_resources.SECRET, at.namespace, at.name)
-        secrets[at] = secret and secret_summary.summarize(secret)
+            live[bmc_resources.ObjectRef(
+                resource.kind, namespace, name)] = obj
+    refs = observed_state.secret_refs(bmc)
+    secrets: dict[spec.Reference, secret_summary.Summary | None] = {}
+    for reference in refs.all():
+        secret = reader.get(bmc_resources.SECRET, reference.namespace,
+                            reference.name)
+        secrets[reference] = (
+            secret_summary.summarize(secret) if secret else None)
     vm = reader.get(bmc_resources.VM, bmc.vm.namespace, bmc.vm.name)
     seen = observed_state.assemble(
-        bmc, made.body, live, vm, secrets, None, (permissions.ANY,), '',
+        bmc, checked.body, live, vm, secrets, None, (permissions.ANY,), '',
         route_problem=None if not bmc.route or reader.serves(
             bmc_resources.ROUTE.group) else routes.MISSING,
-        placed=_placed(reader, bmc, made.body))
+        placed=_placed(reader, bmc, checked.body))
     served = secrets.get(refs.user_tls or refs.tls)
     return dataclasses.replace(
-        made, seen=seen, certificate=served.certificate
+        checked, seen=seen, certificate=served.certificate
         if served and seen.bmc_state.certificate else None)
 
 
-def _placed(reader, bmc, body):
-    """Find the placement in the objects of the shard that the status names.
-
-    :returns: `placement.Placement`
-    """
-    at = (body.get('status') or {}).get('placement') or {}
-    wanted = at.get('type') == placement.SHARED
-    number = naming.shard_number(at.get('deployment', ''))
+def _placed(reader: readers.Reader, bmc: spec.Bmc,
+            body: kube_objects.VirtualMachineBMC) -> placement.Placement:
+    """Find the placement in the objects of the shard that the status names."""
+    stated = (body.get('status') or {}).get('placement') or {}
+    wanted = stated.get('type') == placement.SHARED
+    number = naming.shard_number(stated.get('deployment', ''))
     if number is None:
         return placement.Placement(wanted)
     name = naming.shared(number)
     record, reports = (
-        (reader.get(bmc_resources.CONFIG_MAP, bmc.namespace, one) or {}).get(
-            'data') or {} for one in (name, objects.served(name)))
+        (reader.get(bmc_resources.CONFIG_MAP, bmc.namespace, config_map)
+         or {}).get('data') or {}
+        for config_map in (name, objects.served(name)))
     text = record.get(bmc.name, '')
     place = entry.place(text)
-    if place is None or place[0] != bmc.uid:
+    if place is None or place.uid != bmc.uid:
         return placement.Placement(wanted)
     deployment = reader.get(bmc_resources.DEPLOYMENT, bmc.namespace, name)
     digest, problem = entry.report(reports.get(bmc.name, ''))
     is_current = digest == entry.digest(text)
     return placement.Placement(
-        wanted, True, placement.Slot(number, place[1]), entry.digest(text),
+        wanted, True, placement.Slot(number, place.slot), entry.digest(text),
         served=bool(is_current and not problem and deployment
                     and deployments.is_ready(deployment)),
         problem=problem if is_current else '', deployment=deployment)
 
 
-def status(bmc):
-    """Check the conditions of one BMC.
-
-    :param bmc: a `Bmc`
-    :returns: iterator of `findings.Finding`
-    """
-    stored = {one['type']: conditions.Condition(
-        one['type'], one['status'] == 'True', one.get('reason', ''),
-        one.get('message', ''))
-        for one in (bmc.body.get('status') or {}).get('conditions') or ()}
+def status(bmc: Bmc) -> abc.Iterator[findings.Finding]:
+    """Check the conditions of one BMC."""
+    stored = {condition['type']: conditions.Condition(
+        condition['type'], condition['status'] == 'True',
+        condition.get('reason', ''), condition.get('message', ''))
+        for condition in (bmc.body.get('status') or {}).get(
+            'conditions') or ()}
     if not stored:
         yield findings.problem(
             bmc.area, 'NotManaged', 'It has no status: no operator manages '
             'it.', 'Check that the operator runs and manages this namespace '
             '(--namespace).')
-    found = dict(stored)
+    present = dict(stored)
     if bmc.seen is not None:
-        found.update((one.type, one) for one in conditions.conditions(
-            bmc.spec, bmc.seen.bmc_state)
-            if stored.get(one.type, one).reason not in _ITS_OWN
-            and not (one.type == conditions.EMULATOR and _waits_for_slot(bmc)))
-    outdated = [one for one, was in stored.items()
-                if one != conditions.READY
-                and (was.status, was.reason) != (found[one].status,
-                                                 found[one].reason)]
-    found.pop(conditions.READY, None)
-    bad = [one for one in found.values() if not one.status]
+        state = bmc.seen.bmc_state
+        for condition in conditions.conditions(bmc.spec, state):
+            if (stored.get(condition.type, condition).reason not in _ITS_OWN
+                    and not (condition.type == conditions.EMULATOR
+                             and _waits_for_slot(state))):
+                present[condition.type] = condition
+    outdated = [type_ for type_, was in stored.items()
+                if type_ != conditions.READY
+                and (was.status, was.reason) != (present[type_].status,
+                                                 present[type_].reason)]
+    present.pop(conditions.READY, None)
+    bad = [condition for condition in present.values()
+           if not condition.status]
     # A waiting condition repeats the one that it waits for.
-    causes = [one for one in bad if one.reason not in conditions.WAITING]
-    for one in causes or bad:
-        yield findings.problem(bmc.area, one.reason, one.message)
+    causes = [condition for condition in bad
+              if condition.reason not in conditions.WAITING]
+    for condition in causes or bad:
+        yield findings.problem(bmc.area, condition.reason, condition.message)
     if outdated:
         yield findings.warning(
             bmc.area, 'StatusOutdated',
             f"Its status is not up to date: {', '.join(outdated)}.",
             'If this lasts, see the findings about the operator, and its '
             'log.')
-    if found and not bad:
+    if present and not bad:
         yield findings.ok(bmc.area, 'ServiceReady',
                           'All conditions are fulfilled.')
 
 
-def _waits_for_slot(bmc):
+def _waits_for_slot(state: conditions.BmcState) -> bool:
     """Tell whether a BMC has no place in a shared pod: only the operator knows
     why, such as a foreign object of the shard."""
-    placed = bmc.seen.bmc_state.placed
-    return placed.wanted and placed.slot is None
+    return state.placed.wanted and state.placed.slot is None
 
 
-def not_ready(reader, settings):
-    """Find the BMCs that are not ready, by their status.
-
-    :param reader: a `reader.Reader`
-    :param settings: `operator_state.Settings`
-    :returns: iterator of `findings.Finding`
-    """
+def not_ready(
+        reader: readers.Reader,
+        settings: operator_state.Settings) -> abc.Iterator[findings.Finding]:
+    """Find the BMCs that are not ready, by their status."""
     count = 0
     for namespace in settings.namespaces or (None,):
         for body in reader.iterate(bmc_resources.BMC, namespace):
             count += 1
             metadata = body['metadata']
             area = f"BMC {metadata['namespace']}/{metadata['name']}"
-            ready = next((one for one in (body.get('status') or {}).get(
-                'conditions') or () if one['type'] == conditions.READY), None)
-            if ready is None or ready['status'] != 'True':
+            ready = next((
+                condition for condition in (body.get('status') or {}).get(
+                    'conditions') or ()
+                if condition['type'] == conditions.READY),
+                kube_objects.Condition())
+            if ready.get('status') != 'True':
                 yield findings.problem(
-                    area, (ready or {}).get('reason', 'NotManaged'),
-                    (ready or {}).get('message') or 'It has no status: no '
-                    'operator manages it.',
+                    area, ready.get('reason', 'NotManaged'),
+                    ready.get('message') or 'It has no status: no operator '
+                    'manages it.',
                     f"sushy-kubevirt-operator diagnose {metadata['namespace']}"
                     f"/{metadata['name']} tells more.")
     yield findings.ok(AREA, 'BMCsListed', f'There are {count} BMCs.'

@@ -7,7 +7,9 @@ conditions.
 
 from __future__ import annotations
 
+from collections import abc
 import datetime
+import typing
 
 from cryptography.hazmat.primitives import serialization
 from cryptography import x509
@@ -18,19 +20,23 @@ from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import pki
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator.diagnose import bmc as bmcs
+    from sushy_kubevirt.operator.diagnose import reader as readers
+
 #: Time before the end of a user's certificate at which to warn. Those of the
 #: operator are renewed earlier.
 SOON = datetime.timedelta(days=14)
 
 
-def check(reader, bmc, served=None, now=None):
+def check(reader: readers.Reader, bmc: bmcs.Bmc, served: bytes | None = None,
+          now: datetime.datetime | None = None
+          ) -> abc.Iterator[findings.Finding]:
     """Check the certificate.
 
-    :param reader: a `reader.Reader`
-    :param bmc: a `bmc.Bmc` with a Service, which serves HTTPS
+    :param bmc: has a Service, which serves HTTPS
     :param served: DER of the certificate that the server sent, or None
-    :param now: aware `datetime.datetime`; default: the present
-    :returns: iterator of `findings.Finding`
+    :param now: aware; default: the present
     """
     now = now or datetime.datetime.now(datetime.UTC)
     pem = bmc.certificate
@@ -64,17 +70,18 @@ def check(reader, bmc, served=None, now=None):
     yield from _issued(reader, bmc, pem, end)
 
 
-def _der(pem):
+def _der(pem: str) -> bytes:
     return x509.load_pem_x509_certificate(pem.encode()).public_bytes(
         serialization.Encoding.DER)
 
 
-def _names(bmc, pem, end):
+def _names(bmc: bmcs.Bmc, pem: str,
+           end: datetime.datetime) -> findings.Finding:
     try:
-        found = x509.load_pem_x509_certificate(
+        alternatives = x509.load_pem_x509_certificate(
             pem.encode()).extensions.get_extension_for_class(
                 x509.SubjectAlternativeName).value
-        names = [str(one.value) for one in found]
+        names = [str(alternative.value) for alternative in alternatives]
     except Exception:
         # The library raises many kinds, such as x509.DuplicateExtension.
         names = []
@@ -92,12 +99,14 @@ def _names(bmc, pem, end):
         f'{more}.')
 
 
-def _issued(reader, bmc, pem, end):
+def _issued(reader: readers.Reader, bmc: bmcs.Bmc, pem: str,
+            end: datetime.datetime) -> abc.Iterator[findings.Finding]:
     """Check names and issuer of a certificate of the operator's."""
     bundle = reader.get(bmc_resources.CONFIG_MAP, bmc.spec.namespace,
                         naming.authority(bmc.spec.name))
     text = ((bundle or {}).get('data') or {}).get(endpoints.AUTHORITY_KEY, '')
-    names = endpoints.names(bmc.spec, bmc.service,
+    assert bmc.seen is not None and bmc.seen.bmc_state.service is not None
+    names = endpoints.names(bmc.spec, bmc.seen.bmc_state.service,
                             bmc.seen.bmc_state.vm_service,
                             bmc.seen.bmc_state.route)
     try:
@@ -109,8 +118,9 @@ def _issued(reader, bmc, pem, end):
             'certificate for clients.', 'The operator restores it; see the '
             'findings about the operator, and its log.')
         return
-    if not any(pki.is_issued_for(pem, names, one.public_bytes(
-            serialization.Encoding.PEM).decode()) for one in authorities):
+    if not any(pki.is_issued_for(pem, names, authority.public_bytes(
+            serialization.Encoding.PEM).decode())
+            for authority in authorities):
         yield findings.problem(
             bmc.area, 'CertificateOutdated',
             'The certificate is not one of the present authority for the '

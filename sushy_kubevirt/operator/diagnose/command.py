@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import argparse
+from collections import abc
 import os
 import re
 import sys
+import typing
 
 from sushy_kubevirt.kube import client
 from sushy_kubevirt.kube import connection
@@ -38,10 +40,14 @@ _OPTIONS = client_options.Options(connect_timeout=5, request_timeout=10,
 _USER_AGENT = 'sushy-kubevirt-diagnose'
 
 
-def main(arguments, environ=os.environ):
+P = typing.ParamSpec('P')
+
+
+def main(arguments: abc.Sequence[str],
+         environ: abc.Mapping[str, str] = os.environ) -> int:
     """Check a cluster, and a BMC.
 
-    :param arguments: list of words, without the subcommand's
+    :param arguments: without the subcommand's
     :param environ: ``POD_NAMESPACE`` is the default of ``--system-namespace``
     :returns: exit status: 0 without problems, 130 after SIGINT, 141 when
         the reader of the output has ended, as a shell reports SIGPIPE, else 1
@@ -57,20 +63,20 @@ def main(arguments, environ=os.environ):
         return 141
 
 
-def _run(given):
+def _run(given: argparse.Namespace) -> int:
     try:
-        found = connection.Connection.from_options(
+        access = connection.Connection.from_options(
             given.kubeconfig, given.context)
         with_text = given.output == 'text'
-        run = Run(client.Client(found, _OPTIONS, _USER_AGENT), given.timeout,
+        run = Run(client.Client(access, _OPTIONS, _USER_AGENT), given.timeout,
                   _print if with_text else lambda finding: None)
         if with_text:
             print(f'{_PROGRAM}, version {command_line.version()}, of '
-                  f'{findings.printable(found.server)}', flush=True)
+                  f'{findings.printable(access.server)}', flush=True)
         namespace, _, name = (given.bmc or '').rpartition('/')
         run.cluster(given.system_namespace, not given.bmc)
         if given.bmc:
-            run.bmc(given.namespace or namespace or found.namespace
+            run.bmc(given.namespace or namespace or access.namespace
                     or 'default', name)
     except errors.ConfigError as e:
         print(f'{_PROGRAM}: {e}', file=sys.stderr)
@@ -79,20 +85,19 @@ def _run(given):
         print(f'{_PROGRAM}: interrupted', file=sys.stderr)
         return 130
     if with_text:
-        print(findings.summary(run.found))
+        print(findings.summary(run.findings))
     else:
-        print(findings.as_json(run.found, {
-            'version': command_line.version(), 'server': found.server,
+        print(findings.as_json(run.findings, {
+            'version': command_line.version(), 'server': access.server,
             'bmc': given.bmc}))
-    return 1 if any(one.status is findings.Status.PROBLEM
-                    for one in run.found) else 0
+    return 1 if any(finding.status is findings.Status.PROBLEM
+                    for finding in run.findings) else 0
 
 
-def parser(environ):
+def parser(environ: abc.Mapping[str, str]) -> argparse.ArgumentParser:
     """Make the parser of the command line.
 
     :param environ: ``POD_NAMESPACE`` is the default of ``--system-namespace``
-    :returns: an `argparse.ArgumentParser`
     """
     result = argparse.ArgumentParser(
         prog=_PROGRAM, description=(
@@ -120,42 +125,42 @@ def parser(environ):
     return result
 
 
-def _bmc(text):
+def _bmc(text: str) -> str:
     if re.fullmatch(r'([a-z0-9][-a-z0-9]*/)?[a-z0-9][-.a-z0-9]*', text):
         return text
     raise argparse.ArgumentTypeError(f'{text!r} is not a name of a BMC')
 
 
-def _seconds(text):
+def _seconds(text: str) -> int:
     if re.fullmatch('[1-9][0-9]{0,3}', text):
         return int(text)
     raise argparse.ArgumentTypeError(
         f'{text!r} is not a whole number of seconds, 1 to 9999')
 
 
-def _print(finding) -> None:
+def _print(finding: findings.Finding) -> None:
     print(findings.text(finding), flush=True)
 
 
-def _progress(sentence) -> None:
+def _progress(sentence: str) -> None:
     print(f'{findings.printable(sentence)} …', file=sys.stderr, flush=True)
 
 
 class Run:
     """One run of the checks.
 
-    :param client: a `client.Client`
     :param seconds: time for all of them
-    :param report: function of each `findings.Finding`
+    :param report: called with each finding
     """
 
-    def __init__(self, client, seconds, report) -> None:
+    def __init__(self, client: client.Client, seconds: float,
+                 report: abc.Callable[[findings.Finding], None]) -> None:
         self._reader = readers.Reader(client, seconds)
         self._report = report
-        self._settings = None
-        self.found = []
+        self._settings: operator_state.Settings | None = None
+        self.findings: list[findings.Finding] = []
 
-    def cluster(self, system_namespace, with_bmcs) -> None:
+    def cluster(self, system_namespace: str, with_bmcs: bool) -> None:
         """Check the cluster and the installation.
 
         :param system_namespace: the operator's
@@ -187,7 +192,7 @@ class Run:
         if with_bmcs and self._has_definition():
             self._check(bmcs.AREA, bmcs.not_ready, reader, settings)
 
-    def bmc(self, namespace, name) -> None:
+    def bmc(self, namespace: str, name: str) -> None:
         """Check one BMC, after `cluster`.
 
         :param namespace: of the BMC
@@ -196,42 +201,45 @@ class Run:
         if self._settings is None or not self._has_definition():
             return
         reader, area = self._reader, f'BMC {namespace}/{name}'
-        found = []
-        self._check(area, bmcs.read, reader, namespace, name, found.append)
-        if not found:
+        checkable: list[bmcs.Bmc] = []
+        self._check(area, bmcs.read, reader, namespace, name,
+                    checkable.append)
+        if not checkable:
             return
-        [found] = found
-        self._check(area, bmcs.status, found)
-        self._check(area, images.bmc, found)
-        self._check(area, rights.bmc, reader, area, found.spec,
-                    found.account, self._settings, _progress)
-        if found.spec.redfish.enabled:
-            self._check(area, storage.of_bmc, reader, area, found.spec.media)
-        if found.service is None:
+        [bmc] = checkable
+        self._check(area, bmcs.status, bmc)
+        self._check(area, images.bmc, bmc)
+        self._check(area, rights.bmc, reader, area, bmc.spec, bmc.account,
+                    self._settings, _progress)
+        if bmc.spec.redfish.enabled:
+            self._check(area, storage.of_bmc, reader, area, bmc.spec.media)
+        if bmc.service is None:
             return
-        self._check(area, network.backends, reader, found)
-        served = []
-        self._check(area, network.protocols, reader, found,
+        self._check(area, network.backends, reader, bmc)
+        served: list[bytes] = []
+        self._check(area, network.protocols, reader, bmc,
                     self._settings.namespace, served.append, _progress)
-        if found.spec.redfish.enabled and not found.spec.redfish.plain:
-            self._check(area, certificates.check, reader, found,
-                        *served)
+        if bmc.spec.redfish.enabled and not bmc.spec.redfish.plain:
+            self._check(area, certificates.check, reader, bmc,
+                        served[0] if served else None)
 
     def _has_definition(self) -> bool:
-        return not any(one.reason == installation.MISSING
-                       for one in self.found)
+        return not any(finding.reason == installation.MISSING
+                       for finding in self.findings)
 
-    def _add(self, finding) -> None:
-        self.found.append(finding)
+    def _add(self, finding: findings.Finding) -> None:
+        self.findings.append(finding)
         self._report(finding)
 
-    def _check(self, area, function, *args) -> bool:
+    def _check(self, area: str,
+               function: abc.Callable[P, abc.Iterable[findings.Finding]],
+               *args: P.args, **kwargs: P.kwargs) -> bool:
         """Add the findings of a check.
 
         :returns: whether the API server answers
         """
         try:
-            for finding in function(*args):
+            for finding in function(*args, **kwargs):
                 self._add(finding)
         except errors.AccessDenied as e:
             self._add(findings.denied(area, e))

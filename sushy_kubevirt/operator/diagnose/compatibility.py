@@ -8,6 +8,12 @@ doc/source/operator/compatibility.rst has the same table, with what was tested.
 
 from __future__ import annotations
 
+from collections import abc
+import typing
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import feature_gates
+
 #: Oldest Kubernetes, and newest that was tested, (major, minor). Validating-
 #: AdmissionPolicies are served as v1 from 1.30 on.
 KUBERNETES = (1, 30), (1, 37)
@@ -27,11 +33,11 @@ KUBEVIRT = {
 CDI = (1, 63), (1, 66)
 
 
-def text(version):
+def text(version: feature_gates.Version) -> str:
     """:returns: ``1.34`` for (1, 34)"""
     return '.'.join(map(str, version))
 
 
-def span(versions) -> str:
+def span(versions: abc.Sequence[feature_gates.Version]) -> str:
     """:returns: ``1.30 to 1.37``"""
     return f'{text(versions[0])} to {text(versions[-1])}'

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import enum
 import json
 import textwrap
+import typing
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import errors
 
 
 class Status(enum.Enum):
@@ -30,7 +35,6 @@ class Finding:
     """One finding.
 
     :param area: what was checked, such as ``KubeVirt``
-    :param status: a `Status`
     :param reason: one word for programs; of a condition its reason
     :param message: sentences without a secret
     :param remedy: sentences that say what to do; '' if there is nothing to
@@ -44,31 +48,30 @@ class Finding:
     remedy: str = ''
 
 
-def ok(area, reason, message):
+def ok(area: str, reason: str, message: str) -> Finding:
     """:returns: a `Finding` with status OK"""
     return Finding(area, Status.OK, reason, message)
 
 
-def warning(area, reason, message, remedy: str = ''):
+def warning(area: str, reason: str, message: str, remedy: str = '') -> Finding:
     """:returns: a `Finding` with status WARNING"""
     return Finding(area, Status.WARNING, reason, message, remedy)
 
 
-def problem(area, reason, message, remedy: str = ''):
+def problem(area: str, reason: str, message: str, remedy: str = '') -> Finding:
     """:returns: a `Finding` with status PROBLEM"""
     return Finding(area, Status.PROBLEM, reason, message, remedy)
 
 
-def unknown(area, message, remedy: str = ''):
+def unknown(area: str, message: str, remedy: str = '') -> Finding:
     """:returns: a `Finding` with status UNKNOWN"""
     return Finding(area, Status.UNKNOWN, 'NotChecked', message, remedy)
 
 
-def denied(area, error):
+def denied(area: str, error: errors.AccessDenied) -> Finding:
     """Report that a right to read is missing.
 
     :param area: of the finding
-    :param error: an `errors.AccessDenied`
     :returns: a `Finding` with status UNKNOWN
     """
     where = (f'in namespace {error.namespace}' if error.namespace
@@ -87,23 +90,20 @@ _INDENT = ' ' * 10
 _MOST = 2000
 
 
-def printable(text):
+def printable(text: str) -> str:
     """Replace what would control a terminal, or cannot be encoded.
 
     :param text: may contain anything
-    :returns: text of one line
+    :returns: one line
     """
     return ''.join(
-        one if one.isprintable() else ' ' if one.isspace() else '\ufffd'
-        for one in text)
+        character if character.isprintable()
+        else ' ' if character.isspace() else '\ufffd'
+        for character in text)
 
 
-def text(finding):
-    """Format a finding for people.
-
-    :param finding: a `Finding`
-    :returns: text, of several lines
-    """
+def text(finding: Finding) -> str:
+    """Format a finding for people, in several lines."""
     message = printable(finding.message)
     if len(message) > _MOST:
         message = message[:_MOST] + ' …'
@@ -120,36 +120,32 @@ def text(finding):
     return '\n'.join(lines)
 
 
-def totals(found):
-    """Count findings.
-
-    :param found: list of `Finding`
-    :returns: dict of a status's name and its number
-    """
-    return {status.value: sum(one.status is status for one in found)
+def totals(results: abc.Collection[Finding]) -> dict[str, int]:
+    """Count findings by the values of their status."""
+    return {status.value: sum(finding.status is status for finding in results)
             for status in Status}
 
 
-def summary(found) -> str:
+def summary(results: abc.Collection[Finding]) -> str:
     """:returns: last line of the text"""
-    counts = totals(found)
+    counts = totals(results)
     return (f"{_count(counts['problem'], 'problem')}, "
             f"{_count(counts['warning'], 'warning')}, "
             f"{counts['unknown']} not checked, {counts['ok']} ok")
 
 
-def _count(number, noun) -> str:
+def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def as_json(found, head):
+def as_json(results: abc.Collection[Finding],
+            head: abc.Mapping[str, typing.Any]) -> str:
     """Format findings for programs.
 
-    :param found: list of `Finding`
-    :param head: dict of further members
-    :returns: text
+    :param head: further members
     """
     return json.dumps({
-        **head, 'summary': totals(found),
-        'findings': [{**dataclasses.asdict(one), 'status': one.status.value}
-                     for one in found]}, indent=2)
+        **head, 'summary': totals(results),
+        'findings': [{**dataclasses.asdict(finding),
+                      'status': finding.status.value}
+                     for finding in results]}, indent=2)

@@ -7,22 +7,29 @@ for is not known here.
 
 from __future__ import annotations
 
+from collections import abc
 import re
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator.diagnose import findings
 from sushy_kubevirt.operator import naming
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator.diagnose import bmc as bmcs
+    from sushy_kubevirt.operator.diagnose import reader as readers
+
 AREA = 'Images'
 
 
-def number(version):
+def number(version: str) -> tuple[tuple[int, ...], str] | None:
     """Parse a version of this project.
 
-    :param version: text, such as ``1.2.0``, ``v1.2`` or ``1.2.0.0rc1``
-    :returns: (tuple of numbers without zeros at the end, rest), which is equal
+    :param version: such as ``1.2.0``, ``v1.2`` or ``1.2.0.0rc1``
+    :returns: numbers without zeros at the end, and the rest, which are equal
         for equal versions; None if it is no version
     """
     match = re.fullmatch(r'v?(\d+(?:\.\d+)+)((?:[-+._]?[0-9A-Za-z]+)*)',
@@ -34,34 +41,31 @@ def number(version):
             re.sub('[-+._]', '', match[2]).lower())
 
 
-def tag(image):
+def tag(image: str) -> str:
     """:returns: tag of an image's name; '' if it has a digest or no tag"""
     return '' if '@' in image else image.rpartition('/')[2].partition(':')[2]
 
 
-def operator(reader, namespace):
+def operator(reader: readers.Reader,
+             namespace: str) -> abc.Iterator[findings.Finding]:
     """Check the image of the operator's Deployment.
 
-    :param reader: a `reader.Reader`
     :param namespace: the operator's
-    :returns: iterator of `findings.Finding`; none without a Deployment, as
-        when the operator runs outside of the cluster
+    :returns: none without a Deployment, as when the operator runs outside of
+        the cluster
     """
-    found = reader.get(bmc_resources.DEPLOYMENT, namespace, naming.OPERATOR)
-    if found is not None:
+    deployment = reader.get(bmc_resources.DEPLOYMENT, namespace,
+                            naming.OPERATOR)
+    if deployment is not None:
         yield from _compare(
-            AREA, 'the operator', found,
+            AREA, 'the operator', deployment,
             "Use the program of the operator's version, which is in its pod, "
             'or upgrade the operator: newTag of its image in the manifests, '
             'and kubectl apply -k; or helm upgrade.')
 
 
-def bmc(bmc):
-    """Check the image of a BMC's Deployment.
-
-    :param bmc: a `bmc.Bmc`
-    :returns: iterator of `findings.Finding`
-    """
+def bmc(bmc: bmcs.Bmc) -> abc.Iterator[findings.Finding]:
+    """Check the image of a BMC's Deployment."""
     deployment = bmc.deployment
     if deployment:
         yield from _compare(
@@ -72,15 +76,16 @@ def bmc(bmc):
             'images.emulator.tag of the chart.')
 
 
-def _compare(area, what, deployment, remedy):
+def _compare(area: str, subject: str, deployment: objects.Json,
+             remedy: str) -> abc.Iterator[findings.Finding]:
     own = command_line.version()
     for image in dict.fromkeys(filter(None, deployments.images(deployment))):
         given = number(tag(image))
         if given is not None and given != number(own):
             yield findings.warning(
                 area, 'ImageOfAnotherVersion',
-                f'The image of {what} is {image}, and this program has '
+                f'The image of {subject} is {image}, and this program has '
                 f'version {own}.', remedy)
         else:
             yield findings.ok(area, 'ImageFound',
-                              f'The image of {what} is {image}.')
+                              f'The image of {subject} is {image}.')

@@ -4,12 +4,19 @@ definition of the resource, and the admission policies."""
 
 from __future__ import annotations
 
+from collections import abc
+import typing
+
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator.diagnose import findings
 from sushy_kubevirt.operator.diagnose import kinds
 from sushy_kubevirt.operator.diagnose import manifests
 from sushy_kubevirt.operator import naming
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator.diagnose import reader as readers
 
 DEFINITION, POLICIES = 'Definition', 'Policies'
 
@@ -24,36 +31,36 @@ def remedy() -> str:
             'helm upgrade.')
 
 
-def definition(reader, path=manifests.DEFINITION):
+def definition(
+        reader: readers.Reader,
+        path: str = manifests.DEFINITION) -> abc.Iterator[findings.Finding]:
     """Check the CustomResourceDefinition.
 
-    :param reader: a `reader.Reader`
     :param path: manifest of this version's
-    :returns: iterator of `findings.Finding`
     """
     name = f'{naming.PLURAL}.{naming.GROUP}'
     try:
-        found = reader.get(kinds.DEFINITION, None, name)
+        installed = reader.get(kinds.DEFINITION, None, name)
     except errors.AccessDenied as e:
         yield _listable(reader)
         yield findings.denied(DEFINITION, e)
         return
-    if found is None:
+    if installed is None:
         yield findings.problem(
             DEFINITION, MISSING,
             f'The CustomResourceDefinition {name} is not installed.', remedy())
         return
-    if not any(one.get('type') == 'Established'
-               and one.get('status') == 'True' for one in (
-                   found.get('status') or {}).get('conditions') or ()):
+    if not any(condition.get('type') == 'Established'
+               and condition.get('status') == 'True' for condition in (
+                   installed.get('status') or {}).get('conditions') or ()):
         yield findings.problem(
             DEFINITION, 'DefinitionNotEstablished',
             f'The CustomResourceDefinition {name} is not established.',
             f'kubectl describe crd {name} says why.')
         return
     [wanted] = manifests.read(path)
-    missing = fields(wanted) - fields(found)
-    more = fields(found) - fields(wanted)
+    missing = fields(wanted) - fields(installed)
+    more = fields(installed) - fields(wanted)
     if missing:
         yield findings.problem(
             DEFINITION, 'DefinitionOutdated',
@@ -73,11 +80,10 @@ def definition(reader, path=manifests.DEFINITION):
             f'The CustomResourceDefinition {name} is that of this version.')
 
 
-def fields(definition):
+def fields(definition: objects.Json) -> set[str]:
     """List the fields of a CustomResourceDefinition's version.
 
-    :param definition: dict
-    :returns: set of paths, such as ``spec.service.type``
+    :returns: paths, such as ``spec.service.type``
     """
     for version in definition['spec']['versions']:
         if version['name'] == naming.VERSION and version.get('served'):
@@ -86,26 +92,26 @@ def fields(definition):
     return set()
 
 
-def _paths(schema, path):
-    for name, one in (schema.get('properties') or {}).items():
+def _paths(schema: objects.Json, path: tuple[str, ...]) -> abc.Iterator[str]:
+    for name, property_ in (schema.get('properties') or {}).items():
         here = (*path, name)
         if path or name in ('spec', 'status'):
             yield '.'.join(here)
-        yield from _paths(one, here)
+        yield from _paths(property_, here)
     items = schema.get('items')
     if isinstance(items, dict):
         yield from _paths(items, path)
 
 
-def _some(paths):
+def _some(paths: abc.Collection[str]) -> str:
     """Name the outermost fields of a set, a few of them."""
-    outer = sorted(one for one in paths
-                   if one.rpartition('.')[0] not in paths)
+    outer = sorted(path for path in paths
+                   if path.rpartition('.')[0] not in paths)
     return ', '.join(outer[:5]) + (
         f' and {len(outer) - 5} more' if len(outer) > 5 else '')
 
 
-def _listable(reader):
+def _listable(reader: readers.Reader) -> findings.Finding:
     try:
         next(reader.iterate(bmc_resources.BMC), None)
     except errors.Unavailable as e:
@@ -115,25 +121,25 @@ def _listable(reader):
                        f'{naming.KIND} is served.')
 
 
-def policies(reader, path=manifests.ADMISSION):
+def policies(
+        reader: readers.Reader,
+        path: str = manifests.ADMISSION) -> abc.Iterator[findings.Finding]:
     """Check the ValidatingAdmissionPolicies and their bindings.
 
-    :param reader: a `reader.Reader`
     :param path: manifest of this version's
-    :returns: iterator of `findings.Finding`
     """
     wanted = manifests.read(path)
     missing, other = [], []
-    for resource, what in ((kinds.POLICY, ''),
-                           (kinds.POLICY_BINDING, 'the binding of ')):
-        found = {one['metadata']['name']: one
-                 for one in reader.list(resource)}
-        for one in manifests.of_kind(wanted, resource.kind):
-            name = one['metadata']['name']
-            if name not in found:
-                missing.append(what + name)
-            elif not _same(one['spec'], found[name]['spec']):
-                other.append(what + name)
+    for resource, prefix in ((kinds.POLICY, ''),
+                             (kinds.POLICY_BINDING, 'the binding of ')):
+        installed = {policy['metadata']['name']: policy
+                     for policy in reader.list(resource)}
+        for policy in manifests.of_kind(wanted, resource.kind):
+            name = policy['metadata']['name']
+            if name not in installed:
+                missing.append(prefix + name)
+            elif not _same(policy['spec'], installed[name]['spec']):
+                other.append(prefix + name)
     if missing:
         yield findings.problem(
             POLICIES, 'PolicyMissing',
@@ -149,15 +155,15 @@ def policies(reader, path=manifests.ADMISSION):
                           'The admission policies are those of this version.')
 
 
-def _same(wanted, found):
+def _same(wanted: typing.Any, present: typing.Any) -> bool:
     """Compare a policy with one that the API server has completed.
 
     Defaults are added to dicts, never to lists of expressions.
     """
     if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(
-            _same(value, found.get(key)) for key, value in wanted.items())
+        return isinstance(present, dict) and all(
+            _same(value, present.get(key)) for key, value in wanted.items())
     if isinstance(wanted, list):
-        return isinstance(found, list) and len(wanted) == len(found) and all(
-            map(_same, wanted, found))
-    return wanted == found
+        return (isinstance(present, list) and len(wanted) == len(present)
+                and all(map(_same, wanted, present)))
+    return bool(wanted == present)

@@ -6,23 +6,26 @@ They state what an installation of this version contains.
 
 from __future__ import annotations
 
+from collections import abc
 import os
 import pathlib
 import site
 import sysconfig
+import typing
 
 import yaml
+
+from sushy_kubevirt.kube import objects
 
 _INSTALLED, _CHECKOUT = 'etc/sushy-kubevirt/kubernetes', 'etc/kubernetes'
 
 
-def places(module=__file__):
+def places(module: str = __file__) -> tuple[pathlib.Path, pathlib.Path]:
     """List where the manifests may be.
 
     :param module: path of a module of this program
-    :returns: tuple of `pathlib.Path`: where ``data_files`` of setup.cfg are
-        installed with it, by ``pip install --user`` elsewhere than usually,
-        and etc/ of a checkout
+    :returns: where ``data_files`` of setup.cfg are installed with it, by
+        ``pip install --user`` elsewhere than usually, and etc/ of a checkout
     """
     packages = pathlib.Path(module).parents[3]
     data = (site.getuserbase() if packages == pathlib.Path(
@@ -54,12 +57,13 @@ class Missing(OSError):
               '--force-reinstall --no-deps; or run the program of a clone.')
 
 
-def read(path, folders=FOLDERS):
+def read(path: str, folders: abc.Iterable[pathlib.Path] = FOLDERS
+         ) -> list[objects.Json]:
     """Read a manifest.
 
     :param path: such as `DEFINITION`
-    :param folders: tuple of `pathlib.Path` to search
-    :returns: list of dicts, its objects
+    :param folders: to search
+    :returns: its objects
     :raises: `Missing` if no folder has it
     """
     for folder in folders:
@@ -67,38 +71,42 @@ def read(path, folders=FOLDERS):
             text = (folder / path).read_text()
         except OSError:
             continue
-        return [one for one in yaml.safe_load_all(text) if one]
+        return [obj for obj in yaml.safe_load_all(text) if obj]
     raise Missing(
         f'the manifest {path} is in none of '
         + ', '.join(map(str, folders)))
 
 
-def where(path: str = '', folders=FOLDERS):
+def where(path: str = '',
+          folders: abc.Iterable[pathlib.Path] = FOLDERS) -> str:
     """Tell an administrator where manifests are.
 
     :param path: of a file or folder in the folder of the manifests
-    :param folders: tuple of `pathlib.Path` to search
+    :param folders: to search
     :returns: text to insert in a sentence: a path; in a pod, whose files
         kubectl elsewhere does not see, what it is relative to
     """
     if 'KUBERNETES_SERVICE_HOST' in os.environ:
         return (f'{pathlib.PurePath(_CHECKOUT, path)} (in a clone of this '
                 f'version; {_INSTALLED} where its package is installed)')
-    found = next((one for one in folders if (one / DEFINITION).is_file()),
-                 pathlib.Path(_CHECKOUT))
-    return str(found / path)
+    folder = next((folder for folder in folders
+                   if (folder / DEFINITION).is_file()),
+                  pathlib.Path(_CHECKOUT))
+    return str(folder / path)
 
 
-def added_rules(path):
+def added_rules(path: str) -> list[objects.Json]:
     """Read the rules that a patch of the operator's ClusterRole adds.
 
     :param path: such as `AUTO_CREATE`
-    :returns: list of dicts
     """
+    # A JSON patch: no object.
+    operations: typing.Any
     [operations] = read(path)
-    return [one['value'] for one in operations]
+    return [operation['value'] for operation in operations]
 
 
-def of_kind(objects, kind):
-    """:returns: list of the objects of a kind"""
-    return [one for one in objects if one['kind'] == kind]
+def of_kind(bodies: abc.Iterable[objects.Json],
+            kind: str) -> list[objects.Json]:
+    """:returns: the objects of a kind"""
+    return [body for body in bodies if body['kind'] == kind]

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+from collections import abc
 import os
+import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import deployments
 from sushy_kubevirt.operator.diagnose import findings
@@ -16,6 +19,10 @@ from sushy_kubevirt.operator import endpoints
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
 from sushy_kubevirt.operator import routes
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator.diagnose import bmc as bmcs
+    from sushy_kubevirt.operator.diagnose import reader as readers
 
 #: Label of an EndpointSlice: name of its Service.
 _SERVICE = 'kubernetes.io/service-name'
@@ -28,23 +35,24 @@ _HTTPS = 443
 _SECONDS = 5
 
 
-def backends(reader, bmc):
+def backends(reader: readers.Reader,
+             bmc: bmcs.Bmc) -> abc.Iterator[findings.Finding]:
     """Check whether the Service has a ready pod.
 
-    :param reader: a `reader.Reader`
-    :param bmc: a `bmc.Bmc` with a Service
-    :returns: iterator of `findings.Finding`
+    :param bmc: has a Service
     """
     name, namespace = naming.base(bmc.spec.name), bmc.spec.namespace
     slices = reader.list(kinds.ENDPOINT_SLICE, namespace, f'{_SERVICE}={name}')
     # "ready" that is missing means unknown, which counts as ready.
-    found = {address for one in slices for end in one.get('endpoints') or ()
-             if (end.get('conditions') or {}).get('ready') is not False
-             for address in end.get('addresses') or ()}
-    if found:
+    addresses = {address for slice_ in slices
+                 for endpoint in slice_.get('endpoints') or ()
+                 if (endpoint.get('conditions') or {}).get(
+                     'ready') is not False
+                 for address in endpoint.get('addresses') or ()}
+    if addresses:
         yield findings.ok(
             bmc.area, 'EndpointsReady', f'Service {name} forwards to '
-            f"{', '.join(sorted(found))}.")
+            f"{', '.join(sorted(addresses))}.")
         return
     yield findings.problem(
         bmc.area, 'NoReadyEndpoint',
@@ -53,73 +61,80 @@ def backends(reader, bmc):
         f'{naming.LABEL}={naming.label(bmc.spec.name)} shows why.')
 
 
-def protocols(reader, bmc, system_namespace, take, progress):
+def protocols(
+        reader: readers.Reader, bmc: bmcs.Bmc, system_namespace: str,
+        take: abc.Callable[[bytes], object],
+        progress: abc.Callable[[str], None]) -> abc.Iterator[findings.Finding]:
     """Check whether Redfish and IPMI answer at the address for clients.
 
-    :param reader: a `reader.Reader`
-    :param bmc: a `bmc.Bmc` with a Service
+    :param bmc: has a Service
     :param system_namespace: the operator's, for advice
-    :param take: function that is called with the certificate that Redfish
-        serves, DER, if there is one
-    :param progress: function of a sentence, called before a slow step
-    :returns: iterator of `findings.Finding`
+    :param take: called with the certificate that Redfish serves, DER, if
+        there is one
+    :param progress: called with a sentence before a slow step
     """
-    def redfish(name, host, port, tls):
-        what = f'{name} at {endpoints.bracketed(host)}:{port}'
-        progress(f'Connecting to {what}')
+    def redfish(name: str, host: str, port: int,
+                tls: bool) -> tuple[probes.Answer, findings.Finding]:
+        server = f'{name} at {endpoints.bracketed(host)}:{port}'
+        progress(f'Connecting to {server}')
         answer = probes.redfish(host, port, tls, reader.remaining(_SECONDS))
-        return answer, _judge(reader, bmc, system_namespace, what, answer)
+        return answer, _judge(reader, bmc, system_namespace, server, answer)
 
-    at, key = endpoints.host(bmc.spec, bmc.service), 'port'
+    service = bmc.service
+    assert service is not None
+    address, key = endpoints.host(bmc.spec, service), 'port'
     if bmc.spec.service.type == network.NODE_PORT and not _in_cluster():
         node = _node(reader)
-        at, key = (node, 'nodePort') if node else (at, key)
-    ports = {one['name']: one[key] for one in bmc.service['spec']['ports']
-             if one.get(key)}
+        address, key = (node, 'nodePort') if node else (address, key)
+    ports = {port['name']: port[key] for port in service['spec']['ports']
+             if port.get(key)}
     # Without an address, a condition says so.
-    if at and bmc.spec.redfish.enabled and deployments.REDFISH in ports:
+    if address and bmc.spec.redfish.enabled and deployments.REDFISH in ports:
         port, tls = ports[deployments.REDFISH], not bmc.spec.redfish.plain
-        answer, finding = redfish('Redfish', at, port, tls)
+        answer, finding = redfish('Redfish', address, port, tls)
         if answer.certificate:
             take(answer.certificate)
         yield finding
-    for host in routes.hosts(bmc.seen and bmc.seen.bmc_state.route):
+    for host in routes.hosts(bmc.seen.bmc_state.route if bmc.seen else None):
         yield redfish(_ROUTE, host, _HTTPS, True)[1]
-    if at and bmc.spec.ipmi and deployments.IPMI in ports:
+    if address and bmc.spec.ipmi and deployments.IPMI in ports:
         port = ports[deployments.IPMI]
-        what = f'IPMI at {endpoints.bracketed(at)}:{port}'
-        progress(f'Connecting to {what}')
-        yield _judge(reader, bmc, system_namespace, what, probes.ipmi(
-            at, port, reader.remaining(_SECONDS)))
+        server = f'IPMI at {endpoints.bracketed(address)}:{port}'
+        progress(f'Connecting to {server}')
+        yield _judge(reader, bmc, system_namespace, server, probes.ipmi(
+            address, port, reader.remaining(_SECONDS)))
 
 
 def _in_cluster() -> bool:
     return 'KUBERNETES_SERVICE_HOST' in os.environ
 
 
-def _node(reader):
+def _node(reader: readers.Reader) -> str | None:
     """:returns: InternalIP of a node that is ready; None if none is known"""
     try:
         nodes = reader.list(kinds.NODE)
     except errors.MachineError:
         return None
-    for status in (one.get('status') or {} for one in nodes):
-        if any(one.get('type') == 'Ready' and one.get('status') == 'True'
-               for one in status.get('conditions') or ()):
-            for one in status.get('addresses') or ():
-                if one.get('type') == 'InternalIP':
-                    return one['address']
+    for status in (node.get('status') or {} for node in nodes):
+        if any(condition.get('type') == 'Ready'
+               and condition.get('status') == 'True'
+               for condition in status.get('conditions') or ()):
+            for address in status.get('addresses') or ():
+                if address.get('type') == 'InternalIP':
+                    internal: str = address['address']
+                    return internal
     return None
 
 
-def _judge(reader, bmc, system_namespace, what, answer):
+def _judge(reader: readers.Reader, bmc: bmcs.Bmc, system_namespace: str,
+           server: str, answer: probes.Answer) -> findings.Finding:
     if not answer.fault:
-        return findings.ok(bmc.area, 'Answers', f'{what} answers.')
-    if (not answer.reached and not what.startswith(_ROUTE)
+        return findings.ok(bmc.area, 'Answers', f'{server} answers.')
+    if (not answer.reached and not server.startswith(_ROUTE)
             and bmc.spec.service.type != network.LOAD_BALANCER
             and not _in_cluster()):
         return findings.unknown(
-            bmc.area, f'{what} is not reached from here ({answer.fault}), '
+            bmc.area, f'{server} is not reached from here ({answer.fault}), '
             'which is usual for an address of the cluster or of a node.',
             'Run this command in the cluster, for instance: kubectl '
             f'--namespace {system_namespace} exec deployment/{naming.OPERATOR}'
@@ -129,7 +144,7 @@ def _judge(reader, bmc, system_namespace, what, answer):
     examples = manifests.where('samples/network-policies')
     return findings.problem(
         bmc.area, 'NoAnswer' if answer.reached else 'NotReached',
-        f'{what} does not answer: {answer.fault}.',
+        f'{server} does not answer: {answer.fault}.',
         (f"NetworkPolicies limit who may reach its pod: {', '.join(policies)}."
          f' Check that they admit this client (examples: {examples}). '
          if policies else
@@ -138,40 +153,40 @@ def _judge(reader, bmc, system_namespace, what, answer):
         f"deployment/{_name(bmc)} --all-containers")
 
 
-def _name(bmc):
+def _name(bmc: bmcs.Bmc) -> str:
     """:returns: name of the Deployment of a BMC's pod"""
     return bmc.deployment['metadata']['name'] if bmc.deployment else (
         naming.base(bmc.spec.name))
 
 
-def _policies(reader, bmc):
+def _policies(reader: readers.Reader, bmc: bmcs.Bmc) -> list[str]:
     """List the NetworkPolicies for connections to a BMC's pod."""
     try:
-        found = reader.list(bmc_resources.POLICY, bmc.spec.namespace)
+        policies = reader.list(bmc_resources.POLICY, bmc.spec.namespace)
     except errors.MachineError:
         return []
     deployment = bmc.deployment
     labels = (deployment or {}).get('spec', {}).get('template', {}).get(
         'metadata', {}).get('labels') or naming.labels(bmc.spec.name)
     return sorted(
-        one['metadata']['name'] for one in found
-        if 'Ingress' in (one['spec'].get('policyTypes') or ('Ingress',))
-        and selects(one['spec'].get('podSelector') or {}, labels))
+        policy['metadata']['name'] for policy in policies
+        if 'Ingress' in (policy['spec'].get('policyTypes') or ('Ingress',))
+        and selects(policy['spec'].get('podSelector') or {}, labels))
 
 
-def selects(selector, labels) -> bool:
+def selects(selector: objects.Json, labels: abc.Mapping[str, str]) -> bool:
     """Tell whether a label selector matches.
 
-    :param selector: dict, a ``LabelSelector``
-    :param labels: dict
+    :param selector: a ``LabelSelector``
     """
     for key, value in (selector.get('matchLabels') or {}).items():
         if labels.get(key) != value:
             return False
-    for one in selector.get('matchExpressions') or ():
-        has = one['key'] in labels
-        among = has and labels[one['key']] in (one.get('values') or ())
+    for expression in selector.get('matchExpressions') or ():
+        has = expression['key'] in labels
+        among = has and labels[expression['key']] in (
+            expression.get('values') or ())
         if not {'In': among, 'NotIn': not among, 'Exists': has,
-                'DoesNotExist': not has}.get(one['operator'], True):
+                'DoesNotExist': not has}.get(expression['operator'], True):
             return False
     return True

@@ -8,9 +8,11 @@ it works.
 from __future__ import annotations
 
 import argparse
+from collections import abc
 import dataclasses
 import datetime
 import time
+import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.operator import bmc_resources
@@ -22,6 +24,9 @@ from sushy_kubevirt.operator.diagnose import installation
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import pki
 from sushy_kubevirt.operator import secret_summary
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator.diagnose import reader as readers
 
 AREA = 'Operator'
 
@@ -38,7 +43,7 @@ class Settings:
 
     :param namespace: its own
     :param account: name of its ServiceAccount
-    :param namespaces: tuple of the namespaces it serves; () for all
+    :param namespaces: those it serves; () for all
     :param auto_create: whether it creates BMCs
     :param uploads: whether its BMCs may upload images
     :param denies_hosts: whether it is told what BMCs may not reach
@@ -46,24 +51,24 @@ class Settings:
 
     namespace: str
     account: str = naming.OPERATOR
-    namespaces: tuple = ()
+    namespaces: tuple[str, ...] = ()
     auto_create: bool = False
     uploads: bool = False
     denies_hosts: bool = False
 
 
-def settings(reader, namespace):
+def settings(reader: readers.Reader, namespace: str) -> Settings:
     """Read the settings from the operator's Deployment.
 
-    :param reader: a `reader.Reader`
     :param namespace: the operator's
-    :returns: `Settings`; the defaults if there is no Deployment
+    :returns: the defaults if there is no Deployment
     :raises: `errors.MachineError`
     """
-    found = reader.get(bmc_resources.DEPLOYMENT, namespace, naming.OPERATOR)
-    if found is None:
+    deployment = reader.get(bmc_resources.DEPLOYMENT, namespace,
+                            naming.OPERATOR)
+    if deployment is None:
         return Settings(namespace)
-    pod = found['spec']['template']['spec']
+    pod = deployment['spec']['template']['spec']
     words = [word for container in pod['containers']
              for word in container.get('args') or ()]
     # These options alone: others name files that are not here.
@@ -85,13 +90,9 @@ def settings(reader, namespace):
         bool(given.upload_proxy_url), bool(given.denied_hosts))
 
 
-def hosts(reader, settings):
-    """Check whether the operator knows the networks of Services.
-
-    :param reader: a `reader.Reader`
-    :param settings: `Settings`
-    :returns: iterator of `findings.Finding`
-    """
+def hosts(reader: readers.Reader,
+          settings: Settings) -> abc.Iterator[findings.Finding]:
+    """Check whether the operator knows the networks of Services."""
     if settings.denies_hosts or reader.serves_kind(
             cluster_hosts.SERVICE_CIDR):
         yield findings.ok(AREA, 'ServicesDenied',
@@ -105,35 +106,37 @@ def hosts(reader, settings):
             'in the values of the chart.')
 
 
-def operator(reader, namespace, progress):
+def operator(
+        reader: readers.Reader, namespace: str,
+        progress: abc.Callable[[str], None]) -> abc.Iterator[findings.Finding]:
     """Check the Deployment and the Lease.
 
-    :param reader: a `reader.Reader`
     :param namespace: the operator's
-    :param progress: function of a sentence, called before a slow step
-    :returns: iterator of `findings.Finding`
+    :param progress: called with a sentence before a slow step
     """
-    found = reader.get(bmc_resources.DEPLOYMENT, namespace, naming.OPERATOR)
+    deployment = reader.get(bmc_resources.DEPLOYMENT, namespace,
+                            naming.OPERATOR)
     holder = _holder(reader, namespace, progress)
-    wanted = (found or {}).get('spec', {}).get('replicas', 1)
-    if found is None and not holder:
+    wanted = (deployment or {}).get('spec', {}).get('replicas', 1)
+    if deployment is None and not holder:
         yield _missing(reader, namespace)
-    elif found is not None and wanted and not deployments.is_ready(found):
+    elif (deployment is not None and wanted
+          and not deployments.is_ready(deployment)):
         yield findings.problem(
             AREA, 'OperatorNotReady',
             f'No pod of Deployment {namespace}/{naming.OPERATOR} is ready.'
-            f"{deployments.failure_message(found.get('status') or {})}",
+            f"{deployments.failure_message(deployment.get('status') or {})}",
             f'kubectl --namespace {namespace} describe pods --selector '
             f'{_LABEL} shows why, and so does its log.')
-    elif found is not None and wanted:
+    elif deployment is not None and wanted:
         yield findings.ok(
             AREA, 'OperatorReady',
-            f"{found['status'].get('readyReplicas')} of {wanted} pods of "
+            f"{deployment['status'].get('readyReplicas')} of {wanted} pods of "
             f'Deployment {namespace}/{naming.OPERATOR} are ready.')
     if holder:
         yield findings.ok(AREA, 'LeaseHeld',
                           f'Replica {holder} holds the Lease and renews it.')
-    elif found is not None:
+    elif deployment is not None:
         yield findings.problem(
             AREA, 'LeaseNotHeld',
             f'No replica renews the Lease {namespace}/'
@@ -144,12 +147,13 @@ def operator(reader, namespace, progress):
             if not wanted else "See the operator's log.")
 
 
-def _missing(reader, namespace):
+def _missing(reader: readers.Reader, namespace: str) -> findings.Finding:
     """Look for an operator in other namespaces."""
     elsewhere = []
     try:
-        elsewhere = [one['metadata']['namespace'] for one in reader.list(
-            bmc_resources.DEPLOYMENT, labels=_LABEL)]
+        elsewhere = [deployment['metadata']['namespace']
+                     for deployment in reader.list(
+                         bmc_resources.DEPLOYMENT, labels=_LABEL)]
     except errors.AccessDenied:
         pass
     return findings.problem(
@@ -161,7 +165,8 @@ def _missing(reader, namespace):
         else installation.remedy())
 
 
-def _holder(reader, namespace, progress):
+def _holder(reader: readers.Reader, namespace: str,
+            progress: abc.Callable[[str], None]) -> str | None:
     """Find the replica that renews the Lease.
 
     Clocks need not agree: a Lease that seems to be expired is watched for
@@ -189,7 +194,7 @@ def _holder(reader, namespace, progress):
     return None
 
 
-def _age(renewed):
+def _age(renewed: str) -> float:
     """:returns: seconds since a time of Kubernetes; -1 if it is not one"""
     try:
         then = datetime.datetime.fromisoformat(renewed)
@@ -198,26 +203,25 @@ def _age(renewed):
         return -1
 
 
-def authority(reader, namespace):
+def authority(reader: readers.Reader,
+              namespace: str) -> abc.Iterator[findings.Finding]:
     """Check the certificate authority.
 
-    :param reader: a `reader.Reader`
     :param namespace: the operator's
-    :returns: iterator of `findings.Finding`
     """
     secret = reader.get(bmc_resources.SECRET, namespace, naming.AUTHORITY)
-    what = f'The certificate authority in Secret {namespace}/' + (
+    subject = f'The certificate authority in Secret {namespace}/' + (
         naming.AUTHORITY)
     if secret is None:
         yield findings.ok(
-            AREA, 'AuthorityMissing', f'{what} does not exist yet; the '
+            AREA, 'AuthorityMissing', f'{subject} does not exist yet; the '
             'operator creates it for the first BMC that needs it.')
         return
     pair = secret_summary.pair(secret)
     fault = pki.fault(pair)
     if fault:
         yield findings.problem(
-            AREA, 'AuthorityUnusable', f'{what} is unusable: {fault}.',
+            AREA, 'AuthorityUnusable', f'{subject} is unusable: {fault}.',
             'Correct it, or delete it: the operator then creates a new one, '
             'and clients need its certificate.')
         return
@@ -226,9 +230,9 @@ def authority(reader, namespace):
     if not begin <= now < end:
         yield findings.problem(
             AREA, 'AuthorityExpired',
-            f'{what} is valid from {begin:%F} to {end:%F}.',
+            f'{subject} is valid from {begin:%F} to {end:%F}.',
             'Delete it: the operator creates a new one, and clients need its '
             'certificate.')
         return
-    yield findings.ok(AREA, 'AuthorityValid', f'{what} is valid until '
+    yield findings.ok(AREA, 'AuthorityValid', f'{subject} is valid until '
                       f'{end:%F}.')

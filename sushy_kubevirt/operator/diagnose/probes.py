@@ -52,14 +52,13 @@ class Answer:
     certificate: bytes | None = None
 
 
-def redfish(host, port, tls, seconds):
+def redfish(host: str, port: int, tls: bool, seconds: float) -> Answer:
     """Read the Redfish service root.
 
     :param host: name or address
     :param port: TCP port
     :param tls: whether it serves HTTPS; the certificate is not verified
     :param seconds: time limit
-    :returns: `Answer`
     """
     end = time.monotonic() + seconds
     certificate, reached = None, False
@@ -98,14 +97,14 @@ def redfish(host, port, tls, seconds):
     return Answer(True, '', certificate)
 
 
-def _left(end):
+def _left(end: float) -> float:
     left = end - time.monotonic()
     if left <= 0:
         raise TimeoutError
     return left
 
 
-def _read(sock, end):
+def _read(sock: socket.socket, end: float) -> bytes:
     response = b''
     while len(response) < _MAX_BYTES:
         sock.settimeout(_left(end))
@@ -116,13 +115,12 @@ def _read(sock, end):
     return response
 
 
-def ipmi(host, port, seconds):
+def ipmi(host: str, port: int, seconds: float) -> Answer:
     """Send an RMCP presence ping and Get Channel Authentication Capabilities.
 
     :param host: name or address
     :param port: UDP port
     :param seconds: time limit of each
-    :returns: `Answer`
     """
     try:
         family, kind, _, _, address = socket.getaddrinfo(
@@ -151,7 +149,7 @@ def ipmi(host, port, seconds):
     return Answer(True)
 
 
-def _exchange(sock, request, seconds):
+def _exchange(sock: socket.socket, request: bytes, seconds: float) -> bytes:
     """Send a datagram until one comes back.
 
     :raises: TimeoutError, OSError

@@ -7,10 +7,17 @@ does not store.
 
 from __future__ import annotations
 
+from collections import abc
 import time
+import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator.diagnose import kinds
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import api_resources
+    from sushy_kubevirt.kube import client as clients
 
 
 class OutOfTime(errors.MachineError):
@@ -24,15 +31,14 @@ class Reader:
     missing right, `errors.Unavailable` if the server does not answer or does
     not serve the kind, `OutOfTime` at the deadline.
 
-    :param client: a `client.Client`
     :param seconds: time for all requests together
     """
 
-    def __init__(self, client, seconds) -> None:
+    def __init__(self, client: clients.Client, seconds: float) -> None:
         self.client = client
         self._end = time.monotonic() + seconds
 
-    def remaining(self, limit):
+    def remaining(self, limit: float) -> float:
         """Take from the time that is left.
 
         :param limit: seconds that the caller would take
@@ -44,22 +50,23 @@ class Reader:
             raise OutOfTime('the time for all checks is over; see --timeout')
         return min(left, limit)
 
-    def version(self):
+    def version(self) -> str:
         """:returns: ``gitVersion`` of the API server, such as ``v1.34.4``"""
         self.remaining(0)
         return self.client.version().get('gitVersion', '')
 
-    def serves(self, group):
+    def serves(self, group: str) -> bool:
         """Tell whether the API server serves an API group."""
         self.remaining(0)
         return self.client.serves_group(group)
 
-    def serves_kind(self, resource):
+    def serves_kind(self, resource: api_resources.AnyResource) -> bool:
         """Tell whether the API server serves a kind."""
         self.remaining(0)
         return self.client.serves(resource)
 
-    def get(self, resource, namespace, name):
+    def get(self, resource: api_resources.Resource[objects.ObjectT],
+            namespace: str | None, name: str) -> objects.ObjectT | None:
         """:returns: the object, a dict; None if it does not exist"""
         self.remaining(0)
         try:
@@ -67,44 +74,46 @@ class Reader:
         except errors.ObjectNotFound:
             return None
 
-    def find(self, resource, namespace, name):
+    def find(self, resource: api_resources.Resource[objects.ObjectT],
+             namespace: str | None, name: str) -> objects.ObjectT | None:
         """Read an object by a list, for accounts that may not ``get`` it.
 
         :returns: the object, a dict; None if it does not exist
         """
         self.remaining(0)
-        return next((one for items, _ in self.client.pages(
+        return next((obj for items, _ in self.client.pages(
             resource, namespace, field_selector=f'metadata.name={name}')
-            for one in items), None)
+            for obj in items), None)
 
-    def list(self, resource, namespace=None, labels: str = ''):
-        """:returns: list of dicts"""
+    def list(self, resource: api_resources.Resource[objects.ObjectT],
+             namespace: str | None = None,
+             labels: str = '') -> list[objects.ObjectT]:
+        """Read a collection as a whole."""
         return list(self.iterate(resource, namespace, labels))
 
-    def iterate(self, resource, namespace=None, labels: str = ''):
-        """Read a collection page by page.
-
-        :returns: iterator of dicts
-        """
+    def iterate(self, resource: api_resources.Resource[objects.ObjectT],
+                namespace: str | None = None,
+                labels: str = '') -> abc.Iterator[objects.ObjectT]:
+        """Read a collection page by page."""
         self.remaining(0)
         for items, _ in self.client.pages(resource, namespace, labels):
             yield from items
             self.remaining(0)
 
-    def user(self):
+    def user(self) -> str:
         """:returns: name of the user that the requests are made by"""
-        made = self._review(kinds.SELF_REVIEW)
-        return made['status']['userInfo'].get('username', '')
+        review = self._review(kinds.SELF_REVIEW)
+        return review['status']['userInfo'].get('username', '')
 
-    def allowed(self, attributes, account=None):
+    def allowed(self, attributes: abc.Mapping[str, str],
+                account: objects.ObjectKey | None = None) -> bool:
         """Ask whether a request would be allowed.
 
-        :param attributes: dict: verb, group, resource, subresource,
-            namespace, name
-        :param account: (namespace, name) of the ServiceAccount that would
-            make it; None for the user of this program
+        :param attributes: verb, group, resource, subresource, namespace, name
+        :param account: ServiceAccount that would make it; None for the user of
+            this program
         """
-        spec = {'resourceAttributes': attributes}
+        spec: objects.Json = {'resourceAttributes': attributes}
         if account is None:
             return self._allowed(kinds.SELF_ACCESS_REVIEW, spec)
         namespace, name = account
@@ -114,11 +123,13 @@ class Reader:
             'system:authenticated']
         return self._allowed(kinds.ACCESS_REVIEW, spec)
 
-    def _allowed(self, resource, spec):
+    def _allowed(self, resource: api_resources.Resource[objects.Json],
+                 spec: objects.Json) -> bool:
         status = self._review(resource, spec=spec).get('status') or {}
         return bool(status.get('allowed'))
 
-    def _review(self, resource, **members):
+    def _review(self, resource: api_resources.Resource[objects.Json],
+                **members: objects.Json) -> objects.Json:
         self.remaining(0)
         return self.client.create(resource, None, {
             'apiVersion': resource.api_version, 'kind': resource.kind,

@@ -7,15 +7,23 @@ roles it is granted, or by which authorizer.
 
 from __future__ import annotations
 
+from collections import abc
 from concurrent import futures
+import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator.diagnose import findings
 from sushy_kubevirt.operator.diagnose import installation
 from sushy_kubevirt.operator.diagnose import manifests
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import rbac
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator.diagnose import operator_state
+    from sushy_kubevirt.operator.diagnose import reader as readers
+    from sushy_kubevirt.operator import spec
 
 AREA = 'Rights'
 
@@ -25,15 +33,17 @@ _THREADS = 8
 #: Missing rights that a finding lists.
 _LISTED = 6
 
+#: Of the request that an access review is about.
+Attributes: typing.TypeAlias = dict[str, str]
 
-def operator(reader, settings, progress, path=manifests.ACCESS):
+
+def operator(reader: readers.Reader, settings: operator_state.Settings,
+             progress: abc.Callable[[str], None],
+             path: str = manifests.ACCESS) -> abc.Iterator[findings.Finding]:
     """Check the rights of the operator's account.
 
-    :param reader: a `reader.Reader`
-    :param settings: `operator_state.Settings`
-    :param progress: function of a sentence, called before a slow step
+    :param progress: called with a sentence before a slow step
     :param path: manifest with the operator's roles
-    :returns: iterator of `findings.Finding`
     """
     roles = manifests.read(path)
     [everywhere] = manifests.of_kind(roles, 'ClusterRole')
@@ -43,27 +53,25 @@ def operator(reader, settings, progress, path=manifests.ACCESS):
         rules += manifests.added_rules(manifests.AUTO_CREATE)
     if reader.serves(bmc_resources.ROUTE.group):
         rules += manifests.added_rules(manifests.OPENSHIFT)
-    asked = [one for namespace in settings.namespaces or ('',)
-             for one in attributes(rules, namespace)]
+    asked = [request for namespace in settings.namespaces or ('',)
+             for request in attributes(rules, namespace)]
     asked += attributes(own['rules'], settings.namespace)
     [networks] = manifests.of_kind(
         manifests.read(manifests.NETWORKS), 'ClusterRole')
     asked += attributes(networks['rules'], '')
     yield from _check(
-        reader, AREA, (settings.namespace, settings.account), asked, progress,
-        installation.remedy())
+        reader, AREA, objects.ObjectKey(settings.namespace, settings.account),
+        asked, progress, installation.remedy())
 
 
-def bmc(reader, area, bmc, name, settings, progress):
+def bmc(reader: readers.Reader, area: str, bmc: spec.Bmc, name: str,
+        settings: operator_state.Settings,
+        progress: abc.Callable[[str], None]) -> abc.Iterator[findings.Finding]:
     """Check the rights of the account of a BMC's pod.
 
-    :param reader: a `reader.Reader`
     :param area: of the findings
-    :param bmc: a `spec.Bmc`
     :param name: of its pod's ServiceAccount
-    :param settings: `operator_state.Settings`
-    :param progress: function of a sentence, called before a slow step
-    :returns: iterator of `findings.Finding`
+    :param progress: called with a sentence before a slow step
     """
     if reader.get(bmc_resources.ACCOUNT, bmc.namespace, name) is None:
         yield findings.problem(
@@ -76,33 +84,35 @@ def bmc(reader, area, bmc, name, settings, progress):
     role = (f'{name}-vms-N' if shared and bmc.vm.namespace == bmc.namespace
             else naming.access(bmc.name, bmc.namespace, bmc.vm.namespace))
     yield from _check(
-        reader, area, (bmc.namespace, name), list(attributes(
-            rbac.rules(bmc, settings.uploads), bmc.vm.namespace)), progress,
+        reader, area, objects.ObjectKey(bmc.namespace, name), attributes(
+            rbac.rules(bmc, settings.uploads), bmc.vm.namespace), progress,
         f'The operator keeps Role and RoleBinding {bmc.vm.namespace}/{role}; '
         'see the findings about the operator, and its log.')
 
 
-def attributes(rules, namespace):
+def attributes(rules: abc.Iterable[objects.Json],
+               namespace: str) -> list[Attributes]:
     """List the requests that rules allow.
 
-    :param rules: list of dicts, as in a Role
+    :param rules: as in a Role
     :param namespace: '' for all
-    :returns: list of dicts, the attributes of access reviews
     """
-    found = []
+    requests: list[Attributes] = []
     for rule in rules:
         for group in rule['apiGroups']:
             for full in rule['resources']:
                 resource, _, sub = full.partition('/')
-                found += [
+                requests += [
                     {'verb': verb, 'group': group, 'resource': resource,
                      'subresource': sub, 'namespace': namespace, 'name': name}
                     for name in rule.get('resourceNames') or ('',)
                     for verb in rule['verbs']]
-    return found
+    return requests
 
 
-def _check(reader, area, account, asked, progress, remedy):
+def _check(reader: readers.Reader, area: str, account: objects.ObjectKey,
+           asked: list[Attributes], progress: abc.Callable[[str], None],
+           remedy: str) -> abc.Iterator[findings.Finding]:
     namespace, name = account
     user = f'system:serviceaccount:{namespace}:{name}'
     progress(f'Asking for {len(asked)} rights of {namespace}/{name}')
@@ -126,24 +136,27 @@ def _check(reader, area, account, asked, progress, remedy):
         + (f'; and so on, {more} more.' if more > 0 else '.'), remedy)
 
 
-def _denied(reader, asked, account):
-    """:returns: list of the attributes of requests that are not allowed"""
+def _denied(reader: readers.Reader, asked: list[Attributes],
+            account: objects.ObjectKey | None) -> list[Attributes]:
+    """:returns: the requests that are not allowed"""
     with futures.ThreadPoolExecutor(_THREADS) as pool:
-        allowed = pool.map(lambda one: reader.allowed(one, account), asked)
-        return [one for one, yes in zip(asked, allowed, strict=True)
+        allowed = pool.map(
+            lambda request: reader.allowed(request, account), asked)
+        return [request for request, yes in zip(asked, allowed, strict=True)
                 if not yes]
 
 
-def _lines(missing):
+def _lines(missing: abc.Iterable[Attributes]) -> list[str]:
     """Describe missing rights, all verbs for an object together."""
-    verbs = {}
-    for one in missing:
+    verbs: dict[str, list[str]] = {}
+    for request in missing:
         resource = '/'.join(filter(None, (
-            one['resource'], one['subresource'])))
-        what = '.'.join(filter(None, (resource, one['group'])))
-        if one['name']:
-            what += f" {one['name']}"
-        what += (f" in namespace {one['namespace']}" if one['namespace']
-                 else ' in all namespaces')
-        verbs.setdefault(what, []).append(one['verb'])
-    return [f"{', '.join(given)} {what}" for what, given in verbs.items()]
+            request['resource'], request['subresource'])))
+        subject = '.'.join(filter(None, (resource, request['group'])))
+        if request['name']:
+            subject += f" {request['name']}"
+        subject += (f" in namespace {request['namespace']}"
+                    if request['namespace'] else ' in all namespaces')
+        verbs.setdefault(subject, []).append(request['verb'])
+    return [f"{', '.join(given)} {subject}"
+            for subject, given in verbs.items()]

@@ -3,10 +3,18 @@
 
 from __future__ import annotations
 
+from collections import abc
+import typing
+
 from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator.diagnose import findings
 from sushy_kubevirt.operator.diagnose import kinds
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator.diagnose import reader as readers
+    from sushy_kubevirt.operator import spec
 
 AREA = 'Storage'
 
@@ -25,12 +33,8 @@ _MODE = options.MediaOptions().access_mode
 _AUTO = 'auto'
 
 
-def default_class(reader):
-    """Check the class of media whose BMC names none.
-
-    :param reader: a `reader.Reader`
-    :returns: iterator of `findings.Finding`
-    """
+def default_class(reader: readers.Reader) -> abc.Iterator[findings.Finding]:
+    """Check the class of media whose BMC names none."""
     classes = _classes(reader)
     name = _default(classes.values())
     if name is None:
@@ -47,13 +51,12 @@ def default_class(reader):
                       f'Default storage class {name}', _MODE)
 
 
-def of_bmc(reader, area, media):
+def of_bmc(reader: readers.Reader, area: str,
+           media: spec.Media) -> abc.Iterator[findings.Finding]:
     """Check the class and the access mode that a BMC names.
 
-    :param reader: a `reader.Reader`
     :param area: of the findings
-    :param media: a `spec.Media`
-    :returns: iterator of `findings.Finding`; none if it names neither
+    :returns: none if it names neither
     """
     if not media.storage_class and not media.access_mode:
         return
@@ -71,26 +74,31 @@ def of_bmc(reader, area, media):
                           media.access_mode or _MODE)
 
 
-def _classes(reader):
-    return {one['metadata']['name']: one
-            for one in reader.list(kinds.STORAGE_CLASS)}
+def _classes(reader: readers.Reader) -> dict[str, objects.Json]:
+    return {storage_class['metadata']['name']: storage_class
+            for storage_class in reader.list(kinds.STORAGE_CLASS)}
 
 
-def _default(classes):
+def _default(classes: abc.Iterable[objects.Json]) -> str | None:
     """Find the default class as CDI does: of several, the newest."""
     for keys in ((_VIRT_DEFAULT,), _DEFAULT):
-        marked = [one['metadata'] for one in classes if any(
-            (one['metadata'].get('annotations') or {}).get(key) == 'true'
-            for key in keys)]
+        marked = [metadata for metadata in (
+            storage_class['metadata'] for storage_class in classes)
+            if any((metadata.get('annotations') or {}).get(key) == 'true'
+                   for key in keys)]
         if marked:
-            marked.sort(key=lambda one: one['name'])
-            return max(marked, key=lambda one: one.get(
-                'creationTimestamp', ''))['name']
+            marked.sort(key=lambda metadata: metadata['name'])
+            newest = max(marked, key=lambda metadata: metadata.get(
+                'creationTimestamp', ''))
+            name: str = newest['name']
+            return name
     return None
 
 
-def _check(reader, area, found, what, mode):
-    name, provisioner = found['metadata']['name'], found.get('provisioner')
+def _check(reader: readers.Reader, area: str, storage_class: objects.Json,
+           what: str, mode: str) -> abc.Iterator[findings.Finding]:
+    name = storage_class['metadata']['name']
+    provisioner = storage_class.get('provisioner')
     if provisioner == _NO_PROVISIONER:
         yield findings.warning(
             area, 'NoProvisioner', f'{what} has no provisioner: a medium '
@@ -99,8 +107,10 @@ def _check(reader, area, found, what, mode):
     if not reader.serves(api_resources.DATA_VOLUME.group):
         return
     profile = reader.get(kinds.STORAGE_PROFILE, None, name) or {}
-    modes = sorted({mode for one in (profile.get('status') or {}).get(
-        'claimPropertySets') or () for mode in one.get('accessModes') or ()})
+    modes = sorted({
+        mode for properties in (profile.get('status') or {}).get(
+            'claimPropertySets') or ()
+        for mode in properties.get('accessModes') or ()})
     if not modes and mode == _AUTO:
         yield findings.warning(
             area, 'AccessModeUnknown',

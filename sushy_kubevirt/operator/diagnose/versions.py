@@ -3,14 +3,21 @@
 
 from __future__ import annotations
 
+from collections import abc
+import typing
+
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import feature_gates
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.machine.media import cdi as media_cdi
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.operator.diagnose import compatibility
 from sushy_kubevirt.operator.diagnose import findings
 from sushy_kubevirt.operator.diagnose import kinds
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator.diagnose import reader as readers
 
 KUBERNETES, KUBEVIRT, CDI = 'Kubernetes', 'KubeVirt', 'CDI'
 
@@ -27,11 +34,9 @@ _WAIT = ("Wait until its operator is done; if that lasts, see that operator's "
          'log.')
 
 
-def kubernetes(reader):
+def kubernetes(reader: readers.Reader) -> abc.Iterator[findings.Finding]:
     """Check the version of Kubernetes.
 
-    :param reader: a `reader.Reader`
-    :returns: iterator of `findings.Finding`
     :raises: `errors.Unavailable` if the credentials are refused, too
     """
     try:
@@ -39,9 +44,9 @@ def kubernetes(reader):
     except errors.AccessDenied as e:
         # Everybody may read it: the credentials are refused.
         raise errors.Unavailable(str(e)) from None
-    found = feature_gates.number(version)
+    number = feature_gates.number(version)
     oldest, newest = compatibility.KUBERNETES
-    if found is not None and found < oldest:
+    if number is not None and number < oldest:
         yield findings.problem(
             KUBERNETES, 'VersionTooOld',
             f'The version is {version}. Before '
@@ -52,26 +57,22 @@ def kubernetes(reader):
         yield _version(KUBERNETES, version, compatibility.KUBERNETES)
 
 
-def kubevirt(reader):
-    """Check KubeVirt: its version, its state and its feature gates.
-
-    :param reader: a `reader.Reader`
-    :returns: iterator of `findings.Finding`
-    """
+def kubevirt(reader: readers.Reader) -> abc.Iterator[findings.Finding]:
+    """Check KubeVirt: its version, its state and its feature gates."""
     if not reader.serves(api_resources.KUBEVIRT.group):
         yield findings.problem(
             KUBEVIRT, 'KubeVirtMissing', 'KubeVirt is not installed.',
             'Install it: https://kubevirt.io/user-guide/cluster_admin/'
             'installation/')
         return
-    objects = reader.list(api_resources.KUBEVIRT)
-    if not objects:
+    installed = reader.list(api_resources.KUBEVIRT)
+    if not installed:
         yield findings.problem(
             KUBEVIRT, 'KubeVirtMissing',
             "There is no KubeVirt object: KubeVirt's operator has nothing to "
             'deploy.', 'Create one, as in KubeVirt\'s installation guide.')
         return
-    status = objects[0].get('status') or {}
+    status = installed[0].get('status') or {}
     version = feature_gates.version(status) or ''
     yield _version(KUBEVIRT, version, tuple(compatibility.KUBEVIRT))
     yield from _pair(reader.version(), version)
@@ -79,39 +80,36 @@ def kubevirt(reader):
     yield from _gates(reader, version)
 
 
-def cdi(reader):
-    """Check CDI: whether it is there, its version and its state.
-
-    :param reader: a `reader.Reader`
-    :returns: iterator of `findings.Finding`
-    """
+def cdi(reader: readers.Reader) -> abc.Iterator[findings.Finding]:
+    """Check CDI: whether it is there, its version and its state."""
     if not reader.serves(api_resources.DATA_VOLUME.group):
         yield findings.warning(CDI, 'CDIMissing', f'{media_cdi.NO_CDI}.')
         return
-    objects = reader.list(kinds.CDI)
-    if not objects:
+    installed = reader.list(kinds.CDI)
+    if not installed:
         yield findings.warning(
             CDI, 'CDIMissing', "There is no CDI object: CDI's operator has "
             'nothing to deploy.', "Create one, as in CDI's guide.")
         return
-    status = objects[0].get('status') or {}
+    status = installed[0].get('status') or {}
     # As KubeVirt, CDI writes the observed version when it is deployed.
     yield _version(CDI, status.get('observedVersion')
                    or status.get('targetVersion') or '', compatibility.CDI)
     yield from _deployed(CDI, status)
 
 
-def _version(area, version, known):
+def _version(area: str, version: str,
+             known: abc.Sequence[feature_gates.Version]) -> findings.Finding:
     """Compare a version with the first and the last of those known."""
-    found = feature_gates.number(version)
-    if found is None:
+    number = feature_gates.number(version)
+    if number is None:
         return findings.warning(
             area, 'VersionUnknown', f'The version is {version or "not known"}'
             f'; this program is made for {compatibility.span(known)}.')
-    if known[0] <= found <= known[-1]:
+    if known[0] <= number <= known[-1]:
         return findings.ok(area, 'VersionSupported',
                            f'The version is {version}.')
-    if found < known[0]:
+    if number < known[0]:
         return findings.warning(
             area, 'VersionTooOld', f'The version is {version}; this program '
             f'is made for {compatibility.span(known)}.', f'Upgrade {area}.')
@@ -122,11 +120,12 @@ def _version(area, version, known):
         'so a newer version should work.')
 
 
-def _pair(kubernetes, kubevirt):
+def _pair(kubernetes: str, kubevirt: str) -> abc.Iterator[findings.Finding]:
     """Check whether KubeVirt is known to work with this Kubernetes."""
-    supported = compatibility.KUBEVIRT.get(feature_gates.number(kubevirt))
-    found = feature_gates.number(kubernetes)
-    if supported and found and not supported[0] <= found <= supported[1]:
+    version = feature_gates.number(kubevirt)
+    supported = compatibility.KUBEVIRT.get(version) if version else None
+    number = feature_gates.number(kubernetes)
+    if supported and number and not supported[0] <= number <= supported[1]:
         yield findings.warning(
             KUBEVIRT, 'KubernetesNotSupported',
             f'KubeVirt {kubevirt} is supported by its project, or was tested, '
@@ -135,7 +134,8 @@ def _pair(kubernetes, kubevirt):
             "Upgrade the older of the two; see KubeVirt's support matrix.")
 
 
-def _deployed(area, status):
+def _deployed(area: str,
+              status: objects.Json) -> abc.Iterator[findings.Finding]:
     """Check the conditions that the operators of KubeVirt and CDI write.
 
     While they deploy or update, with condition Progressing, Available may be
@@ -143,7 +143,8 @@ def _deployed(area, status):
     ``UpdateConditionsUpdating`` in pkg/virt-operator/util/client.go of
     KubeVirt 1.9).
     """
-    said = {one.get('type'): one for one in status.get('conditions') or ()}
+    said = {condition.get('type'): condition
+            for condition in status.get('conditions') or ()}
     progress = said.get('Progressing') or {}
     if progress.get('status') == 'True':
         yield findings.warning(
@@ -151,11 +152,12 @@ def _deployed(area, status):
             f"{progress.get('message', '')}", _WAIT)
         return
     for type_, bad in (('Available', 'False'), ('Degraded', 'True')):
-        one = said.get(type_) or {}
-        if one.get('status') == bad:
+        condition = said.get(type_) or {}
+        if condition.get('status') == bad:
             yield findings.problem(
                 area, 'NotAvailable',
-                f"Its condition {type_} is {bad}: {one.get('message', '')}",
+                f'Its condition {type_} is {bad}: '
+                f"{condition.get('message', '')}",
                 'See the pods of its namespace.')
             return
     phase = status.get('phase')
@@ -167,15 +169,16 @@ def _deployed(area, status):
             'Deployed.', _WAIT)
 
 
-def _gates(reader, version):
+def _gates(reader: readers.Reader,
+           version: str) -> abc.Iterator[findings.Finding]:
     gates = feature_gates.Gates(reader.client, options.Options())
-    found = feature_gates.number(version)
+    number = feature_gates.number(version)
     for name, consequence in _GATES.items():
         alpha, _ = feature_gates.GATES[name]
         if gates.enabled(name):
             yield findings.ok(KUBEVIRT, 'FeatureGateOn',
                               f'Feature gate {name} is on.')
-        elif found and found < alpha:
+        elif number and number < alpha:
             yield findings.ok(
                 KUBEVIRT, 'FeatureGateUnknown',
                 f'Feature gate {name} came with {compatibility.text(alpha)}. '

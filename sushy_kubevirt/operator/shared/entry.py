@@ -80,7 +80,7 @@ def entry(bmc: spec.Bmc, slot: int, auth: str, tls: str | None,
 
 
 def reservation(uid: str, slot: int) -> str:
-    """:returns: text of an entry that only records a slot"""
+    """:returns: an entry that only records a slot"""
     return _text({'uid': uid, 'slot': slot})
 
 

@@ -37,11 +37,11 @@ def words(node, constants):
         yield from words(node.body, constants)
         yield from words(node.orelse, constants)
     elif isinstance(node, ast.Call):
-        # (ready or {}).get('reason', 'NotManaged')
+        # ready.get('reason', 'NotManaged')
         yield from words(node.args[1], constants)
     else:
         # The reason of a condition, which not-ready.rst explains.
-        assert ast.unparse(node) == 'one.reason', ast.unparse(node)
+        assert ast.unparse(node) == 'condition.reason', ast.unparse(node)
 
 
 class ReasonsTestCase(base.BaseTestCase):
