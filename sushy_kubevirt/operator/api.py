@@ -103,7 +103,7 @@ class Api:
         return totals
 
     async def get(self, resource: api_resources.Resource[objects.ObjectT],
-                  namespace: str, name: str,
+                  namespace: str | None, name: str,
                   metadata_only: bool = False) -> objects.ObjectT:
         """Read one object; see `client.Client.get`."""
         return await self._complete(in_thread(

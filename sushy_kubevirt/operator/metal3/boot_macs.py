@@ -70,12 +70,12 @@ class BootMacs:
         """Note that a BMC wants no host; see `put` for what it returns."""
         return self._set(key, None)
 
-    def owner(self, mac: str | None) -> objects.ObjectKey | None:
+    def owner(self, mac: str) -> objects.ObjectKey | None:
         """Find the host, or the BMC, that has an address.
 
         :returns: None for an address that is not known
         """
-        ranks = self._ranks.get((mac or '').lower(), {})
+        ranks = self._ranks.get(mac.lower(), {})
         return min(ranks, key=ranks.__getitem__, default=None)
 
     def _set(self, key: objects.ObjectKey, new: _Entry | None

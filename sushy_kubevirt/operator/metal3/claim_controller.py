@@ -14,13 +14,18 @@ again.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 import contextlib
 import datetime
 import logging
+import math
 import time
+import typing
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import object_cache
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator import events
@@ -35,9 +40,13 @@ from sushy_kubevirt.operator.metal3 import templates
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import workqueue
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import api
+
 LOG = logging.getLogger(__name__)
 
-NAMESPACE = api_resources.Resource('', 'v1', 'namespaces', 'Namespace')
+NAMESPACE: api_resources.Resource[objects.Json] = api_resources.Resource(
+    '', 'v1', 'namespaces', 'Namespace')
 
 #: Seconds after which the labels of a claim's namespace are read again.
 LABEL_SECONDS = 30
@@ -60,45 +69,73 @@ class _Refused(Exception):
     :param message: a sentence
     """
 
-    def __init__(self, reason, message) -> None:
+    def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class _Origin(typing.NamedTuple):
+    """What a VM was made for, and of.
+
+    :param template: name
+    """
+
+    claim: objects.ObjectKey
+    template: str | None
+
+
+class _Told(typing.NamedTuple):
+    """The last Event of a claim.
+
+    :param uid: of the claim
+    """
+
+    uid: str
+    reason: str
+    message: str
 
 
 class ClaimController:
     """Creates and deletes the VMs of claims.
 
-    :param options: `command_line.Options`
-    :param client: an `api.Api`
+    :param options: with a namespace of templates and a selector of hosts
     """
 
-    def __init__(self, options, client) -> None:
+    def __init__(self, options: command_line.Options, client: api.Api
+                 ) -> None:
         self._api = client
         self._options = options.hosts
-        self._at = options.hosts.claim_templates
-        self._selector = options.bare_metal_hosts
+        self._namespace = options.hosts.claim_templates or ''
+        self._selector = options.bare_metal_hosts or ''
         self._selected = command_line.selector_labels(self._selector)
-        self._namespaces = options.namespaces or (None,)
-        here = (lambda resource, changed, **more: informer.Informer(
-            client, resource, (self._at,), changed, **more))
+        self._namespaces: tuple[str | None, ...] = (
+            options.namespaces or (None,))
+        here = (self._namespace,)
         self._claims = informer.Informer(
             client, resources.CLAIM, self._namespaces, self._claim_changed,
             keep=kept.of_claim)
-        self._policies = here(resources.POLICY, self._rules_changed)
-        self._vms = here(bmc_resources.VM, self._vm_changed)
-        self._bmcs = here(
-            bmc_resources.BMC, self._vm_changed, keep=kept.of_bmc)
-        self._hosts = here(
-            resources.HOST, self._vm_changed, keep=kept.of_host)
-        self._informers = (self._claims, self._policies, self._vms,
-                           self._bmcs, self._hosts)
-        self._templates = set()
-        self._claim_of = {}     # VM: (claim, name of the template)
-        self._vms_of = {}       # claim: set of VMs
-        self._sent = set()      # names of VMs that may have been created
-        self._labels = {}       # namespace: (time of reading, labels)
-        self._refused = {}      # name of a template: time of a refusal
-        self._told = {}         # claim: its last Event
+        self._policies = informer.Informer(
+            client, resources.POLICY, here, self._rules_changed)
+        self._vms = informer.Informer(
+            client, bmc_resources.VM, here, self._vm_changed)
+        any_bmc: api_resources.AnyResource = bmc_resources.BMC
+        self._bmcs: informer.Informer[objects.AnyObject] = informer.Informer(
+            client, any_bmc, here, self._vm_changed, keep=kept.of_bmc)
+        self._hosts = informer.Informer(
+            client, resources.HOST, here, self._vm_changed,
+            keep=kept.of_host)
+        self._informers: tuple[informer.Informer[typing.Any], ...] = (
+            self._claims, self._policies, self._vms, self._bmcs, self._hosts)
+        self._templates: set[objects.ObjectKey] = set()
+        self._origins: dict[objects.ObjectKey, _Origin] = {}    # by VM
+        self._vms_of: dict[objects.ObjectKey, set[objects.ObjectKey]] = {}
+        #: Names of VMs that may have been created.
+        self._sent: set[str] = set()
+        #: Labels of namespaces, and when they were read.
+        self._labels: dict[str, tuple[float, dict[str, str]]] = {}
+        #: When the API server refused a VM, by the name of the template.
+        self._refused: dict[str, float] = {}
+        self._told: dict[objects.ObjectKey, _Told] = {}         # by claim
         # One worker, so that limits are kept.
         self._queue = workqueue.Queue(self._reconcile, 1)
         # A tenant with many claims must not keep it busy with Events.
@@ -110,9 +147,9 @@ class ClaimController:
         while True:
             try:
                 if None not in self._namespaces and (
-                        self._at not in self._namespaces):
-                    problem = (f'--claim-templates {self._at} needs '
-                               f'--namespace {self._at}, too')
+                        self._namespace not in self._namespaces):
+                    problem = (f'--claim-templates {self._namespace} needs '
+                               f'--namespace {self._namespace}, too')
                 elif await served.check(self._api, _KINDS, self._namespaces):
                     break
                 else:
@@ -127,10 +164,10 @@ class ClaimController:
             await asyncio.sleep(served.SECONDS)
         try:
             async with asyncio.TaskGroup() as group:
-                for one in self._informers:
-                    group.create_task(one.run())
-                for one in self._informers:
-                    await one.listed.wait()
+                for kind in self._informers:
+                    group.create_task(kind.run())
+                for kind in self._informers:
+                    await kind.listed.wait()
                 LOG.info('HostClaims are listed')
                 self._queue.start()
                 self._events.start()
@@ -140,51 +177,55 @@ class ClaimController:
 
     # Watches
 
-    def _claim_changed(self, key) -> None:
+    def _claim_changed(self, key: objects.ObjectKey) -> None:
         if self._claims.get(key) is None:
             self._told.pop(key, None)
             self._events.forget(key)
         self._queue.add(key)
 
-    def _rules_changed(self, key) -> None:
+    def _rules_changed(self, key: objects.ObjectKey) -> None:
         """Check all claims: a policy or a template has changed."""
-        for one in self._claims.keys():
-            self._queue.add(one)
+        for claim in self._claims.keys():
+            self._queue.add(claim)
 
-    def _vm_changed(self, key) -> None:
+    def _vm_changed(self, key: objects.ObjectKey) -> None:
         """Check the claim of a VM: it, its BMC or its host has changed."""
         vm = self._vms.get(key)
         self._templates.discard(key)
         if vm is not None and templates.is_template(vm):
             self._templates.add(key)
             self._rules_changed(key)
-        found = vm and templates.is_made_here(vm) and templates.claim_of(vm)
-        before, _ = self._claim_of.pop(key, (None, None))
+        claim = templates.claim_of(vm) if vm is not None else None
+        before = self._origins.pop(key, None)
         if before:
-            self._vms_of[before].discard(key)
-            if not self._vms_of[before]:
-                del self._vms_of[before]
-            self._queue.add(before)
-            if not found:
+            self._vms_of[before.claim].discard(key)
+            if not self._vms_of[before.claim]:
+                del self._vms_of[before.claim]
+            self._queue.add(before.claim)
+            if not claim:
                 # There may be room for another one now.
                 self._rules_changed(key)
-        if found:
-            self._claim_of[key] = found[:2], templates.source(vm)
-            self._vms_of.setdefault(found[:2], set()).add(key)
-            self._queue.add(found[:2])
+        if vm is not None and claim:
+            self._origins[key] = _Origin(
+                claim.key, templates.template_name(vm))
+            self._vms_of.setdefault(claim.key, set()).add(key)
+            self._queue.add(claim.key)
 
     # Work on one claim
 
-    async def _reconcile(self, key):
+    async def _reconcile(self, key: objects.ObjectKey) -> float | None:
         body = self._claims.get(key)
-        claim = body and claims.read(body)
+        claim = claims.read(body) if body else None
         with logs.about(*key):
             try:
                 return await self._process(key, claim)
             except _Refused as e:
-                self._tell(claim, e.reason, str(e))
+                if claim is not None:
+                    self._tell(claim, e.reason, str(e))
+                return None
             except claims.Invalid as e:
                 LOG.info('No VM for HostClaim %s/%s: %s', *key, e)
+                return None
             except (errors.Rejected, errors.AccessDenied) as e:
                 LOG.warning('HostClaim %s/%s: %s', *key, e)
                 if claim is not None:
@@ -197,63 +238,75 @@ class ClaimController:
                 raise workqueue.Failure(
                     getattr(e, 'retry_after', None)) from None
 
-    async def _process(self, key, claim):
-        """:returns: seconds after which to process it again, or None"""
+    async def _process(self, key: objects.ObjectKey,
+                       claim: claims.Claim | None) -> float | None:
+        """Keep, assign, release or create the VM of a claim.
+
+        :returns: seconds after which to process the claim again, or None
+        """
         present = False
-        for at in sorted(self._vms_of.get(key, ())):
-            vm, host = self._vms.get(at), self._hosts.get(at)
-            bound = claims.consumer(host) if host else None
+        for vm_key in sorted(self._vms_of.get(key, ())):
+            vm, host = self._vms.get(vm_key), self._hosts.get(vm_key)
+            if vm is None:
+                # It was deleted meanwhile.
+                continue
+            bound = claims.consumer(host)
             needed = await self._is_needed(vm, claim)
-            if bound and not (needed and bound == key) and (
+            if host and bound and not (needed and bound == key) and (
                     other := await self._live(bound)) and (
-                        self._may_take(other, host, key[0])):
+                        self._may_take(other, host, key.namespace)):
                 await self._assign(vm, other)
             elif needed:
                 present = True
                 self._tell_failure(vm, claim)
                 await self._keep(vm)
-            elif bound == ():
+            elif claims.has_other_consumer(host):
                 LOG.warning('VM %s/%s is kept without its HostClaim: its '
-                            'BareMetalHost has another consumer', *at)
-            elif self._is_paused(at):
+                            'BareMetalHost has another consumer', *vm_key)
+            elif self._is_paused(vm_key):
                 LOG.info('VM %s/%s is kept without its HostClaim: its '
                          'BareMetalHost is paused, or was moved to another '
-                         'cluster', *at)
+                         'cluster', *vm_key)
             else:
                 await self._release(vm)
         if present or claim is None or claim.deleting or not claim.unmet:
             return None
         return await self._create(claim)
 
-    async def _live(self, key):
-        """:returns: `claims.Claim`; None if there is no such claim"""
+    async def _live(self, key: objects.ObjectKey) -> claims.Claim | None:
+        """Read a claim; None if there is none."""
         try:
-            return claims.read(await self._api.get(resources.CLAIM, *key))
+            body = await self._api.get(resources.CLAIM, *key)
         except errors.ObjectNotFound:
             return None
+        return claims.read(body)
 
-    async def _is_needed(self, vm, claim):
+    async def _is_needed(self, vm: objects.VirtualMachine,
+                         claim: claims.Claim | None) -> bool:
         """Tell whether the claim of a VM exists and has no other host."""
-        namespace, name, uid = templates.claim_of(vm)
-        at = kept.at(vm)
+        ref = templates.claim_of(vm)
+        vm_key = object_cache.object_key(vm)
 
-        def needs(one):
-            return (one is not None and one.uid == uid and not one.deleting
-                    and one.host in (None, at))
+        def needs(other: claims.Claim | None) -> bool:
+            return (other is not None and ref is not None
+                    and other.uid == ref.uid and not other.deleting
+                    and other.host in (None, vm_key))
         # The watch may be behind, or not include the claim's namespace.
-        return needs(claim) or needs(await self._live((namespace, name)))
+        return needs(claim) or ref is not None and needs(
+            await self._live(ref.key))
 
-    def _may_take(self, claim, host, former):
+    def _may_take(self, claim: claims.Claim, host: objects.Json, former: str
+                  ) -> bool:
         """Tell whether a claim may keep the VM of another one.
 
         baremetal-operator has bound its host to the claim, after the other
         one was deleted and before the host was.
 
-        :param claim: `claims.Claim`
-        :param host: dict, bound to it
+        :param host: bound to it
         :param former: namespace of the other claim
         """
-        if claim.deleting or claim.host not in (None, kept.at(host)):
+        if claim.deleting or claim.host not in (
+                None, object_cache.object_key(host)):
             return False
         if host['provisioned']:
             # The disks have data of the other claim, unless that was later.
@@ -261,73 +314,79 @@ class ClaimController:
                 host['provisioned'] >= claim.since)
         return claim.namespace == former or not self._is_full(claim.namespace)
 
-    def _is_full(self, namespace):
-        limit = self._options.claim_limit
-        return limit is not None and limit <= sum(
-            claim[0] == namespace for claim, _ in self._claim_of.values())
+    def _is_full(self, namespace: str) -> bool:
+        return self._options.claim_limit <= sum(
+            origin.claim.namespace == namespace
+            for origin in self._origins.values())
 
-    def _is_paused(self, at):
+    def _is_paused(self, key: objects.ObjectKey) -> bool:
         """Tell whether a host is paused, as before a move, or was moved."""
-        host, bmc = self._hosts.get(at), self._bmcs.get(at)
+        host, bmc = self._hosts.get(key), self._bmcs.get(key)
         return bool(host and host['paused'] or bmc and bmc['paused'])
 
-    async def _assign(self, vm, claim) -> None:
+    async def _assign(self, vm: objects.VirtualMachine, claim: claims.Claim
+                      ) -> None:
         """Record the claim that baremetal-operator has bound a host to."""
-        metadata, key = vm['metadata'], (claim.namespace, claim.name)
+        metadata = vm['metadata']
         self._vms.put(await self._api.patch(
             bmc_resources.VM, metadata['namespace'], metadata['name'], {
                 'metadata': {
                     'uid': metadata['uid'],
                     'resourceVersion': metadata['resourceVersion'],
                     'labels': {templates.CLAIM_UID: claim.uid},
-                    'annotations': {templates.CLAIM: '/'.join(key)}}}))
+                    'annotations': {
+                        templates.CLAIM: '/'.join(claim.key)}}}))
         LOG.info('VM %s/%s is for HostClaim %s/%s now, to which its '
-                 'BareMetalHost is bound', *kept.at(vm), *key)
+                 'BareMetalHost is bound', *object_cache.object_key(vm),
+                 *claim.key)
 
-    def _tell_failure(self, vm, claim) -> None:
+    def _tell_failure(self, vm: objects.VirtualMachine,
+                      claim: claims.Claim | None) -> None:
         """Tell why KubeVirt cannot create a VM's disks, or start it."""
-        for one in (vm.get('status') or {}).get('conditions') or ():
-            if claim and (one['type'], one['status']) == ('Failure', 'True'):
+        for condition in (vm.get('status') or {}).get('conditions') or ():
+            if claim and (condition['type'], condition['status']) == (
+                    'Failure', 'True'):
                 self._tell(claim, 'VirtualMachineFailed', (
-                    f"VM {vm['metadata']['name']}: {one.get('message', '')}"))
+                    f"VM {vm['metadata']['name']}: "
+                    f"{condition.get('message', '')}"))
 
-    async def _keep(self, vm) -> None:
+    async def _keep(self, vm: objects.VirtualMachine) -> None:
         """Have a BMC for a VM."""
-        at = kept.at(vm)
+        key = object_cache.object_key(vm)
         if 'deletionTimestamp' in vm['metadata'] or (
-                self._bmcs.get(at) is not None):
+                self._bmcs.get(key) is not None):
             return
         try:
-            made = await self._api.create(
-                bmc_resources.BMC, at[0], templates.bmc(
+            bmc = await self._api.create(
+                bmc_resources.BMC, key.namespace, templates.bmc(
                     vm, self._selected, self._options.external))
         except errors.Conflict:
-            made = await self._api.get(bmc_resources.BMC, *at)
-        self._bmcs.put(made)
+            bmc = await self._api.get(bmc_resources.BMC, *key)
+        self._bmcs.put(bmc)
 
-    async def _release(self, vm) -> None:
+    async def _release(self, vm: objects.VirtualMachine) -> None:
         """Delete a VM after its BMC, which is deleted after its host."""
-        metadata, at = vm['metadata'], kept.at(vm)
-        bmc = self._bmcs.get(at)
+        metadata, key = vm['metadata'], object_cache.object_key(vm)
+        bmc = self._bmcs.get(key)
         try:
             if bmc is not None and templates.is_bmc_of(vm, bmc):
                 if 'deletionTimestamp' not in bmc['metadata']:
                     await self._api.delete(
-                        bmc_resources.BMC, *at, bmc['metadata']['uid'])
+                        bmc_resources.BMC, *key, bmc['metadata']['uid'])
                     LOG.info('BMC %s/%s is deleted, as its VM has no '
-                             'HostClaim any more', *at)
+                             'HostClaim any more', *key)
             elif 'deletionTimestamp' not in metadata:
                 await self._api.delete(
-                    bmc_resources.VM, *at, metadata['uid'])
+                    bmc_resources.VM, *key, metadata['uid'])
                 LOG.info('VM %s/%s is deleted, as it has no HostClaim any '
-                         'more', *at)
+                         'more', *key)
         except errors.ObjectNotFound:
             # The watch shows it.
             pass
 
     # Creation
 
-    async def _create(self, claim):
+    async def _create(self, claim: claims.Claim) -> float | None:
         """Create the VM of a claim that needs one.
 
         :returns: as `_process`
@@ -336,8 +395,10 @@ class ClaimController:
         candidates = self._candidates(claim)
         if not candidates:
             return None
-        policies = [self._policies.get(key) for key in self._policies.keys()]
-        again, labels = None, {}
+        policies = [policy for policy in map(
+            self._policies.get, self._policies.keys()) if policy]
+        again: float | None = None
+        labels: dict[str, str] = {}
         if claims.needs_labels(policies):
             again = LABEL_SECONDS
             labels = await self._labels_of(claim.namespace)
@@ -355,11 +416,12 @@ class ClaimController:
         source, now = template['metadata']['name'], time.monotonic()
         if now - self._refused.get(source, -REFUSED_SECONDS) < REFUSED_SECONDS:
             raise workqueue.Failure
-        made = self._manifest(template, claim)
-        name = made['metadata']['name']
+        manifest = self._manifest(template, claim)
+        name = manifest['metadata']['name']
         self._sent.add(name)
         try:
-            vm = await self._api.create(bmc_resources.VM, self._at, made)
+            vm = await self._api.create(
+                bmc_resources.VM, self._namespace, manifest)
         except errors.Conflict as e:
             await self._find_sent()
             if not self._has_vm(claim):
@@ -371,24 +433,25 @@ class ClaimController:
                 self._sent.discard(name)
             raise
         self._sent.discard(name)
-        LOG.info('VM %s/%s is created for HostClaim %s/%s', self._at,
-                 name, claim.namespace, claim.name)
+        LOG.info('VM %s/%s is created for HostClaim %s/%s',
+                 self._namespace, name, *claim.key)
         self._vms.put(vm)
         return None
 
-    async def _labels_of(self, namespace):
-        """:returns: dict, not older than `LABEL_SECONDS`"""
-        read, labels = self._labels.get(namespace, (None, None))
+    async def _labels_of(self, namespace: str) -> dict[str, str]:
+        """Read the labels of a namespace, not older than `LABEL_SECONDS`."""
+        read, labels = self._labels.get(namespace, (-math.inf, {}))
         now = time.monotonic()
-        if read is None or now - read > LABEL_SECONDS:
-            found = await self._api.get(
+        if now - read > LABEL_SECONDS:
+            body = await self._api.get(
                 NAMESPACE, None, namespace, metadata_only=True)
-            labels = found['metadata'].get('labels') or {}
+            labels = body['metadata'].get('labels') or {}
             self._labels[namespace] = now, labels
         return labels
 
-    def _candidates(self, claim):
-        """:returns: list of templates whose hosts the claim may have
+    def _candidates(self, claim: claims.Claim
+                    ) -> list[objects.VirtualMachine]:
+        """List the templates whose hosts the claim may have.
 
         :raises: `claims.Invalid`
         """
@@ -396,24 +459,30 @@ class ClaimController:
             raise _Refused('SelectorTooLong', (
                 'No VM is created: hostSelector has more than '
                 f'{kept.LONGEST_SELECTOR} characters'))
-        if claim.selector.get('inNamespace') not in (None, '', self._at):
+        if claim.selector.get('inNamespace') not in (
+                None, '', self._namespace):
             return []
-        found = []
+        near: list[objects.VirtualMachine] = []
+        far: list[objects.VirtualMachine] = []
         for key in sorted(self._templates):
             vm = self._vms.get(key)
+            assert vm is not None
             # Those of the host's link to its BMC are there, too.
             labels = {
                 **fields.copied_labels({'metadata': {
                     'labels': templates.labels(vm)}}, self._options),
-                naming.LABEL: naming.label(templates.name(key[1], claim.uid)),
+                naming.LABEL: naming.label(
+                    templates.name(key.name, claim.uid)),
                 naming.MANAGED_BY: naming.OPERATOR, fields.BMC_UID: ''}
             if claims.matches(claim.selector, labels):
-                found.append((claim.failure_domain not in (
-                    '', labels.get(fields.FAILURE_DOMAIN)), vm))
-        return [vm for _, vm in sorted(found, key=lambda one: one[0])]
+                is_near = claim.failure_domain in (
+                    '', labels.get(fields.FAILURE_DOMAIN))
+                (near if is_near else far).append(vm)
+        return near + far
 
-    def _usable(self, candidates):
-        """:returns: the first template that a VM may be made from
+    def _usable(self, candidates: abc.Iterable[objects.VirtualMachine]
+                ) -> objects.VirtualMachine:
+        """Choose the first template that a VM may be made from.
 
         :raises: `_Refused`
         """
@@ -425,8 +494,8 @@ class ClaimController:
                 self._check_labels(vm)
                 limit = templates.limit(vm)
                 if limit is None or limit > sum(
-                        source == name
-                        for _, source in self._claim_of.values()):
+                        origin.template == name
+                        for origin in self._origins.values()):
                     return vm
                 problems.append(f'template {name} has its {limit} VMs')
             except templates.Unusable as e:
@@ -434,7 +503,7 @@ class ClaimController:
         raise _Refused('NoTemplate', 'No VM is created: '
                        + '; '.join(problems))
 
-    def _check_labels(self, vm):
+    def _check_labels(self, vm: objects.VirtualMachine) -> None:
         """Check that BMCs of a template's VMs get hosts.
 
         :raises: `templates.Unusable`
@@ -447,14 +516,15 @@ class ClaimController:
             raise templates.Unusable(
                 f'its labels do not match "{missing}" of --bare-metal-hosts')
 
-    def _manifest(self, template, claim):
-        """:returns: dict, a VM whose name no other claim has"""
+    def _manifest(self, template: objects.VirtualMachine, claim: claims.Claim
+                  ) -> objects.Json:
+        """Make a VM whose name no other claim has."""
         for attempt in range(_ATTEMPTS):
-            made = templates.vm(template, claim, attempt)
-            there, _ = self._claim_of.get(kept.at(made), (None, None))
-            if there in (None, (claim.namespace, claim.name)):
+            vm = templates.vm(template, claim, attempt)
+            present = self._origins.get(object_cache.object_key(vm))
+            if present is None or present.claim == claim.key:
                 break
-        return made
+        return vm
 
     async def _find_sent(self) -> None:
         """Look for the VMs of requests whose responses were lost.
@@ -464,32 +534,31 @@ class ClaimController:
         for name in list(self._sent):
             with contextlib.suppress(errors.ObjectNotFound):
                 self._vms.put(await self._api.get(
-                    bmc_resources.VM, self._at, name))
+                    bmc_resources.VM, self._namespace, name))
             self._sent.discard(name)
 
-    def _has_vm(self, claim):
-        return any(templates.claim_of(self._vms.get(at))[2] == claim.uid
-                   for at in self._vms_of.get(
-                       (claim.namespace, claim.name), ()))
+    def _has_vm(self, claim: claims.Claim) -> bool:
+        refs = [templates.claim_of(vm) for vm in map(
+            self._vms.get, self._vms_of.get(claim.key, ())) if vm]
+        return any(ref and ref.uid == claim.uid for ref in refs)
 
-    def _tell(self, claim, reason, message) -> None:
+    def _tell(self, claim: claims.Claim, reason: str, message: str) -> None:
         """Write an Event, unless it was the claim's last one."""
-        key, told = (claim.namespace, claim.name), (
-            claim.uid, reason, message)
-        if self._told.get(key) != told:
-            self._told[key] = told
-            self._events.add(key)
+        told = _Told(claim.uid, reason, message)
+        if self._told.get(claim.key) != told:
+            self._told[claim.key] = told
+            self._events.add(claim.key)
 
-    async def _record(self, key) -> None:
+    async def _record(self, key: objects.ObjectKey) -> None:
         body, told = self._claims.get(key), self._told.get(key)
-        if body is None or told is None or told[0] != body['metadata']['uid']:
+        if body is None or told is None or told.uid != body['metadata']['uid']:
             return
         now = datetime.datetime.now(datetime.UTC).strftime(
             '%Y-%m-%dT%H:%M:%SZ')
         try:
             await events.record(self._api, events.manifest(
-                claims.read(body), events.WARNING, *told[1:], now,
-                resources.CLAIM))
+                claims.read(body), events.WARNING, told.reason, told.message,
+                now, resources.CLAIM))
         except errors.MachineError as e:
             # It is told again when the claim is processed again.
             self._told.pop(key, None)

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import base64
+from collections import abc
 import ipaddress
 import json
 import os
 import re
 import sys
+import typing
 import urllib.parse
 
 from sushy_kubevirt.kube import api_resources
@@ -28,6 +30,9 @@ from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import command_line
 from sushy_kubevirt.operator.metal3 import resources
 from sushy_kubevirt.operator import naming
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import objects as kube_objects
 
 _PROGRAM = f'{command_line.PROGRAM} {command_line.CLAIM_KUBECONFIG}'
 
@@ -63,10 +68,10 @@ class _Refused(Exception):
     """What the user asked for is not possible; the message says why."""
 
 
-def main(arguments) -> int:
+def main(arguments: abc.Sequence[str]) -> int:
     """Make the account, and print or write the Secret.
 
-    :param arguments: list of words, without the subcommand's
+    :param arguments: words after the subcommand
     :returns: exit status, 0 or 1
     """
     given = parser().parse_args(arguments)
@@ -81,8 +86,8 @@ def main(arguments) -> int:
     return 0
 
 
-def parser():
-    """:returns: an `argparse.ArgumentParser`"""
+def parser() -> argparse.ArgumentParser:
+    """Make the parser of the subcommand."""
     result = argparse.ArgumentParser(
         prog=_PROGRAM, description=(
             'Makes an account for the HostClaims of a namespace, and a Secret '
@@ -130,11 +135,8 @@ def parser():
     return result
 
 
-def rules():
-    """Make the rules of the Role in the namespace of the claims.
-
-    :returns: list of dict
-    """
+def rules() -> list[kube_objects.Json]:
+    """Make the rules of the Role in the namespace of the claims."""
     return [
         {'apiGroups': [resources.GROUP],
          'resources': [resources.CLAIM.plural], 'verbs': list(_WRITE)},
@@ -144,25 +146,26 @@ def rules():
         {'apiGroups': [''], 'resources': ['secrets'], 'verbs': list(_WRITE)}]
 
 
-def objects(name, namespace, hosts_namespaces):
+def objects(name: str, namespace: str, hosts_namespaces: abc.Iterable[str]
+            ) -> list[kube_objects.Json]:
     """Make the account and its access rights.
 
     :param name: of all objects
     :param namespace: of the claims
     :param hosts_namespaces: those whose HardwareData is read
-    :returns: list of dict
     """
     subject = {'kind': 'ServiceAccount', 'name': name, 'namespace': namespace}
-    made = [_object(bmc_resources.ACCOUNT, name, namespace),
-            *_access(name, namespace, rules(), subject)]
-    for one in dict.fromkeys(hosts_namespaces):
-        made += _access(f'{name}-of-{namespace}', one, [{
+    account = [_object(bmc_resources.ACCOUNT, name, namespace),
+               *_access(name, namespace, rules(), subject)]
+    for hosts_namespace in dict.fromkeys(hosts_namespaces):
+        account += _access(f'{name}-of-{namespace}', hosts_namespace, [{
             'apiGroups': [resources.GROUP], 'resources': ['hardwaredata'],
             'verbs': list(_READ)}], subject)
-    return made
+    return account
 
 
-def reachable(server, environ=os.environ):
+def reachable(server: str, environ: abc.Mapping[str, str] = os.environ
+              ) -> str:
     """Refuse addresses that no other cluster can reach.
 
     :param server: URL of the API server
@@ -182,7 +185,8 @@ def reachable(server, environ=os.environ):
     return server
 
 
-def kubeconfig(server, authority, token, namespace, tls_name=None):
+def kubeconfig(server: str, authority: str | None, token: str, namespace: str,
+               tls_name: str | None = None) -> str:
     """Make a kubeconfig.
 
     :param server: URL
@@ -191,7 +195,7 @@ def kubeconfig(server, authority, token, namespace, tls_name=None):
     :param namespace: of its context
     :param tls_name: name in the server's certificate; None for that of the
         URL
-    :returns: text, JSON, which is YAML
+    :returns: JSON, which is YAML
     """
     cluster = {'server': server}
     if authority:
@@ -206,7 +210,7 @@ def kubeconfig(server, authority, token, namespace, tls_name=None):
             'cluster': NAME, 'user': NAME, 'namespace': namespace}}]})
 
 
-def _run(given):
+def _run(given: argparse.Namespace) -> None:
     if given.to_context and not given.to_kubeconfig:
         raise _Refused('--to-context needs --to-kubeconfig')
     if not given.to_kubeconfig and sys.stdout.isatty():
@@ -225,16 +229,17 @@ def _run(given):
     target = given.to_kubeconfig and connection.Connection.from_options(
         given.to_kubeconfig, given.to_context)
     kube = client.Client(source, _OPTIONS, MANAGER)
-    for one in objects(given.name, given.namespace, given.hosts_namespaces):
-        _write(kube, one)
-    token = kube.create(
+    for body in objects(given.name, given.namespace, given.hosts_namespaces):
+        _write(kube, body)
+    request: api_resources.Resource[kube_objects.Json] = (
         api_resources.Resource(
-            '', 'v1', f'serviceaccounts/{given.name}/token', 'TokenRequest'),
-        given.namespace, {
+            '', 'v1', f'serviceaccounts/{given.name}/token', 'TokenRequest'))
+    token = kube.create(
+        request, given.namespace, {
             'apiVersion': 'authentication.k8s.io/v1', 'kind': 'TokenRequest',
             'spec': {'expirationSeconds': given.duration}})['status']
-    where = given.secret_namespace or given.namespace
-    secret = _object(bmc_resources.SECRET, given.name, where)
+    namespace = given.secret_namespace or given.namespace
+    secret = _object(bmc_resources.SECRET, given.name, namespace)
     secret['metadata']['annotations'] = {EXPIRES: token['expirationTimestamp']}
     text = kubeconfig(
         server, authority, token['token'], given.namespace,
@@ -245,37 +250,40 @@ def _run(given):
     else:
         print(json.dumps(secret, indent=2))
         sys.stdout.flush()
-    print(f'{_PROGRAM}: Secret {where}/{given.name} is '
+    print(f'{_PROGRAM}: Secret {namespace}/{given.name} is '
           f"{'written' if target else 'printed'}; its token expires at "
           f"{token['expirationTimestamp']}. To revoke it: kubectl delete "
           f'serviceaccount {given.name} --namespace {given.namespace}',
           file=sys.stderr)
 
 
-def _write(kube, body):
+def _write(kube: client.Client, body: kube_objects.Json) -> None:
     """Create or change an object that this command makes."""
     metadata, resource = body['metadata'], bmc_resources.of(body)
-    at = metadata['namespace'], metadata['name']
+    namespace, name = metadata['namespace'], metadata['name']
     try:
-        live = kube.get(resource, *at, metadata_only=True)['metadata']
+        live = kube.get(
+            resource, namespace, name, metadata_only=True)['metadata']
     except errors.ObjectNotFound:
-        kube.create(resource, metadata['namespace'], body)
+        kube.create(resource, namespace, body)
         return
     if (live.get('labels') or {}).get(naming.MANAGED_BY) != MANAGER:
         raise _Refused(
-            f"{body['kind']} {'/'.join(at)} exists already and was not made "
-            'by this command: choose another --name')
-    kube.apply(resource, *at, {
+            f"{body['kind']} {namespace}/{name} exists already and was not "
+            'made by this command: choose another --name')
+    kube.apply(resource, namespace, name, {
         **body, 'metadata': {**metadata, 'uid': live['uid']}})
 
 
-def _object(resource, name, namespace):
+def _object(resource: api_resources.AnyResource, name: str, namespace: str
+            ) -> kube_objects.Json:
     return {'apiVersion': resource.api_version, 'kind': resource.kind,
             'metadata': {'name': name, 'namespace': namespace,
                          'labels': {naming.MANAGED_BY: MANAGER}}}
 
 
-def _access(name, namespace, granted, subject):
+def _access(name: str, namespace: str, granted: list[kube_objects.Json],
+            subject: kube_objects.Json) -> list[kube_objects.Json]:
     role = _object(bmc_resources.ROLE, name, namespace)
     role['rules'] = granted
     binding = _object(bmc_resources.BINDING, name, namespace)
@@ -286,21 +294,21 @@ def _access(name, namespace, granted, subject):
     return [role, binding]
 
 
-def _url(text):
+def _url(text: str) -> str:
     if re.fullmatch(r'https://[^\s/?#@]+(/[^\s?#@]*)?', text):
         return text.rstrip('/')
     raise argparse.ArgumentTypeError(
         f'{text!r} is not a URL such as https://api.lab.example.com:6443')
 
 
-def _duration(text):
-    found = re.fullmatch('([1-9][0-9]{0,5})([mhd])', text)
-    seconds = found and int(found[1]) * _SECONDS[found[2]]
-    if seconds and seconds >= _SHORTEST:
+def _duration(text: str) -> int:
+    match = re.fullmatch('([1-9][0-9]{0,5})([mhd])', text)
+    seconds = int(match[1]) * _SECONDS[match[2]] if match else 0
+    if seconds >= _SHORTEST:
         return seconds
     raise argparse.ArgumentTypeError(
         f'{text!r} is not a time of 10m or more, such as 30d, 24h or 90m')
 
 
-def _encoded(text):
+def _encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()

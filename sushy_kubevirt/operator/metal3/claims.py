@@ -7,9 +7,12 @@ main of 2026-08), so that a VM is only created for a claim that gets it.
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
 import re
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator.metal3 import resources
 
 #: Memory of a compiled ``nameMatches``, in bytes.
@@ -34,9 +37,9 @@ class Invalid(Exception):
 class Claim:
     """A HostClaim.
 
-    :param selector: dict, its ``hostSelector``
+    :param selector: its ``hostSelector``
     :param failure_domain: '' for any
-    :param host: (namespace, name) of its host, or None
+    :param host: its host
     :param since: when it got its host, RFC 3339 text; None if it has none
     :param unmet: whether baremetal-operator has found no host for it
     :param deleting: whether it is being deleted
@@ -45,29 +48,32 @@ class Claim:
     namespace: str
     name: str
     uid: str
-    selector: dict
+    selector: objects.Json
     failure_domain: str = ''
-    host: tuple | None = None
+    host: objects.ObjectKey | None = None
     since: str | None = None
     unmet: bool = False
     deleting: bool = False
 
+    @property
+    def key(self) -> objects.ObjectKey:
+        """Its key."""
+        return objects.ObjectKey(self.namespace, self.name)
 
-def read(body):
-    """Read a HostClaim.
 
-    :param body: dict
-    :returns: `Claim`
-    """
+def read(body: objects.AnyObject) -> Claim:
+    """Read a HostClaim."""
     metadata, its = body['metadata'], body.get('spec') or {}
     status = body.get('status') or {}
     host = status.get('bareMetalHost') or {}
-    associated = next((one for one in status.get('conditions') or ()
-                       if one['type'] == 'Associated'), {})
+    associated: objects.Json = next((
+        condition for condition in status.get('conditions') or ()
+        if condition['type'] == 'Associated'), {})
     return Claim(
         metadata['namespace'], metadata['name'], metadata['uid'],
         its.get('hostSelector') or {}, its.get('failureDomain') or '',
-        (host.get('namespace'), host['name']) if host.get('name') else None,
+        objects.ObjectKey(host.get('namespace') or '', host['name'])
+        if host.get('name') else None,
         associated.get('lastTransitionTime')
         if associated.get('status') == 'True' else None,
         not host.get('name')
@@ -76,49 +82,60 @@ def read(body):
         'deletionTimestamp' in metadata)
 
 
-def consumer(host):
-    """Find the claim that a host is bound to.
+def consumer(host: objects.AnyObject | None) -> objects.ObjectKey | None:
+    """Find the claim that a BareMetalHost is bound to.
 
-    :param host: dict, a BareMetalHost
-    :returns: (namespace, name); None if it has no consumer; () if that is no
-        HostClaim
+    :returns: None if it has no consumer, or one that is no HostClaim
     """
-    ref = (host.get('spec') or {}).get('consumerRef')
-    if not ref:
+    ref = _consumer_ref(host)
+    if not ref or not _is_claim(ref):
         return None
-    if (ref.get('kind') != resources.CLAIM.kind
-            or (ref.get('apiVersion') or '').partition('/')[0]
-            != resources.GROUP):
-        return ()
-    return ref.get('namespace'), ref.get('name')
+    return objects.ObjectKey(ref.get('namespace') or '', ref.get('name') or '')
 
 
-def consumer_ref(namespace, name):
-    """:returns: ``spec.consumerRef`` of the host of a claim"""
+def has_other_consumer(host: objects.AnyObject | None) -> bool:
+    """Tell whether a BareMetalHost has a consumer that is no HostClaim."""
+    ref = _consumer_ref(host)
+    return bool(ref) and not _is_claim(ref)
+
+
+def _consumer_ref(host: objects.AnyObject | None) -> objects.Json:
+    return ((host or {}).get('spec') or {}).get('consumerRef') or {}
+
+
+def _is_claim(ref: objects.Json) -> bool:
+    return (ref.get('kind') == resources.CLAIM.kind
+            and (ref.get('apiVersion') or '').partition('/')[0]
+            == resources.GROUP)
+
+
+def consumer_ref(namespace: str, name: str) -> objects.Json:
+    """Make ``spec.consumerRef`` of the host of a claim."""
     return {'apiVersion': resources.CLAIM.api_version,
             'kind': resources.CLAIM.kind, 'namespace': namespace,
             'name': name}
 
 
-def matches(selector, labels):
+def matches(selector: objects.Json, labels: abc.Mapping[str, str]) -> bool:
     """Tell whether the labels of a host match a selector.
 
     Operators as in ``labels.NewRequirement`` of apimachinery, in lower case:
     ``DoesNotExist`` is written ``!`` there.
 
-    :param selector: dict, a ``hostSelector``
-    :param labels: dict
+    :param selector: a ``hostSelector``
     :raises: `Invalid`
     """
     wanted = [(key, '=', [value]) for key, value in (
         selector.get('matchLabels') or {}).items()]
-    wanted += [(one.get('key'), one.get('operator'), one.get('values') or [])
-               for one in selector.get('matchExpressions') or ()]
+    wanted += [(expression.get('key'), expression.get('operator'),
+                expression.get('values') or [])
+               for expression in selector.get('matchExpressions') or ()]
     # All are checked before any decides.
-    return all([_meets(labels, *one) for one in wanted])
+    return all([_meets(labels, *requirement) for requirement in wanted])
 
 
-def _meets(labels, key, operator, values):
+def _meets(labels: abc.Mapping[str, str], key: typing.Any,
+           operator: typing.Any, values: list[typing.Any]) -> bool:
     operator = str(operator).lower()
     if not _fits(_KEY, key) or not all(
             _fits(_VALUE, value) for value in values):
@@ -133,20 +150,20 @@ def _meets(labels, key, operator, values):
         return (own is not None) == (operator == 'exists')
     if operator in ('gt', 'lt') and len(values) == 1 and (
             other := _integer(values[0])) is not None:
-        own = _integer(own)
-        return own is not None and (
-            own > other if operator == 'gt' else own < other)
+        number = _integer(own)
+        return number is not None and (
+            number > other if operator == 'gt' else number < other)
     raise Invalid(
         'hostSelector has an expression that Metal3 does not accept: '
         f'{key} {operator[:20]!r} with {len(values)} values')
 
 
-def _fits(pattern, text):
+def _fits(pattern: re.Pattern[str], text: typing.Any) -> bool:
     return isinstance(text, str) and pattern.fullmatch(text) is not None
 
 
-def _integer(value):
-    """:returns: the value of a label as ``strconv.ParseInt`` reads it, or None
+def _integer(value: typing.Any) -> int | None:
+    """Read the value of a label as ``strconv.ParseInt`` does.
 
     No label begins with a sign.
     """
@@ -155,25 +172,26 @@ def _integer(value):
     return None
 
 
-def needs_labels(policies):
+def needs_labels(policies: abc.Iterable[objects.Json]) -> bool:
     """Tell whether policies depend on the labels of a namespace."""
-    return any(_constraints(one).get('hasLabels') for one in policies)
+    return any(_constraints(policy).get('hasLabels') for policy in policies)
 
 
-def admitted(policies, namespace, labels) -> bool:
+def admitted(policies: abc.Iterable[objects.Json], namespace: str,
+             labels: abc.Mapping[str, str]) -> bool:
     """Tell whether policies admit the claims of a namespace to the hosts of
     theirs.
 
-    :param policies: iterable of dicts, the HostDeployPolicies of one namespace
-    :param namespace: name, of claims
-    :param labels: dict, of that namespace
+    :param policies: the HostDeployPolicies of one namespace
+    :param namespace: of claims
+    :param labels: of that namespace
     :raises: `Invalid` if none of them admits it, and one of them is invalid;
         baremetal-operator reads them in random order, until one admits it
     """
     invalid = None
-    for one in policies:
+    for policy in policies:
         try:
-            if _admits(one, namespace, labels):
+            if _admits(policy, namespace, labels):
                 return True
         except Invalid as e:
             invalid = e
@@ -182,11 +200,12 @@ def admitted(policies, namespace, labels) -> bool:
     return False
 
 
-def _constraints(policy):
+def _constraints(policy: objects.Json) -> objects.Json:
     return (policy.get('spec') or {}).get('hostClaimNamespaces') or {}
 
 
-def _admits(policy, namespace, labels):
+def _admits(policy: objects.Json, namespace: str,
+            labels: abc.Mapping[str, str]) -> bool:
     if (policy.get('spec') or {}).get('hostClaimNamespaces') is None:
         return False
     its = _constraints(policy)
@@ -201,7 +220,7 @@ def _admits(policy, namespace, labels):
                for pair in its.get('hasLabels') or ())
 
 
-def _search(pattern, text) -> bool:
+def _search(pattern: str, text: str) -> bool:
     """Search as Go does, whose regular expressions are RE2's.
 
     Unlike `re`, RE2 takes time in proportion to the text, whatever the

@@ -14,11 +14,14 @@ writes.
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 import datetime
 import logging
 import time
+import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import conditions
 from sushy_kubevirt.operator import deployments
@@ -37,6 +40,11 @@ from sushy_kubevirt.operator import permissions
 from sushy_kubevirt.operator import spec
 from sushy_kubevirt.operator import workqueue
 
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.kube import api_resources
+    from sushy_kubevirt.operator import api
+    from sushy_kubevirt.operator import command_line
+
 LOG = logging.getLogger(__name__)
 
 #: BMCs that are worked on at the same time.
@@ -51,54 +59,81 @@ TOLD_SECONDS = 30
 _REFUSALS = errors.Rejected, errors.AccessDenied, errors.ServerError
 
 
-class HostController:
-    """Creates, updates and deletes hosts.
+class _Listing(typing.NamedTuple):
+    """Whether hosts can be listed.
 
-    :param options: `command_line.Options`
-    :param client: an `api.Api`
+    :param served: None if that is not known
+    :param problem: why not; None if they can, or before the first attempt
     """
 
-    def __init__(self, options, client) -> None:
+    served: bool | None = None
+    problem: host_state.State | None = None
+
+
+class _Seen(typing.NamedTuple):
+    """What a host was when it was seen last.
+
+    :param bmc: uid of its BMC
+    :param paused: its own uid if it was paused
+    """
+
+    bmc: str | None = None
+    paused: str | None = None
+
+
+class HostController:
+    """Creates, updates and deletes hosts."""
+
+    def __init__(self, options: command_line.Options, client: api.Api
+                 ) -> None:
         self._api = client
         self._options = options.hosts
-        namespaces = options.namespaces or (None,)
-        made = self._informer = (
-            lambda resource, changed, **more: informer.Informer(
-                client, resource, namespaces, changed, **more))
-        self._bmcs = made(bmc_resources.BMC, self._bmc_changed)
+        self._namespaces: tuple[str | None, ...] = (
+            options.namespaces or (None,))
+        self._bmcs = self._informer(bmc_resources.BMC, self._bmc_changed)
         # The API server evaluates the selector.
-        self._selected = options.bare_metal_hosts and made(
-            bmc_resources.BMC, self._changed,
-            label_selector=options.bare_metal_hosts, metadata_only=True)
-        self._vms = made(bmc_resources.VM, self._users_changed(
-            bmc_resources.VM), metadata_only=True)
-        self._secrets = made(bmc_resources.SECRET, self._users_changed(
-            bmc_resources.SECRET), keep=_identity, metadata_only=True)
-        self._hosts = made(resources.HOST, self._host_changed)
-        self._informers = [one for one in (
-            self._bmcs, self._selected, self._vms, self._secrets) if one]
-        self._namespaces = namespaces
-        self._served = None     # whether hosts can be listed
-        self._problem_state = None
-        self._refs = {}
-        self._users = {}
-        # host: uid of its BMC, and its own uid if it was paused when it was
-        # seen last, or None
-        self._paused = {}
+        self._selected = self._informer(
+            bmc_resources.BMC, self._changed, metadata_only=True,
+            label_selector=options.bare_metal_hosts,
+        ) if options.bare_metal_hosts else None
+        self._vms = self._informer(
+            bmc_resources.VM, self._vm_changed, metadata_only=True)
+        self._secrets = self._informer(
+            bmc_resources.SECRET, self._secret_changed, keep=_identity,
+            metadata_only=True)
+        self._hosts = self._informer(resources.HOST, self._host_changed)
+        self._informers: list[informer.Informer[typing.Any]] = [
+            self._bmcs, self._vms, self._secrets]
+        if self._selected:
+            self._informers.append(self._selected)
+        self._listing = _Listing()
+        self._refs: dict[objects.ObjectKey,
+                         tuple[bmc_resources.ObjectRef, ...]] = {}
+        self._users: dict[bmc_resources.ObjectRef,
+                          set[objects.ObjectKey]] = {}
+        self._seen: dict[objects.ObjectKey, _Seen] = {}
         self._macs = boot_macs.BootMacs()
-        self._told = {}     # BMC: when another refusal may be written
+        #: When another refusal may be written, by BMC.
+        self._told: dict[objects.ObjectKey, float] = {}
         self._queue = workqueue.Queue(self._reconcile, WORKERS)
         self._orphans = workqueue.Queue(self._release_orphan, 1)
+
+    def _informer(self, resource: api_resources.Resource[objects.ObjectT],
+                  changed: abc.Callable[[objects.ObjectKey], None],
+                  **settings: typing.Any
+                  ) -> informer.Informer[objects.ObjectT]:
+        return informer.Informer(
+            self._api, resource, self._namespaces, changed, **settings)
 
     async def run(self) -> None:
         """Watch and work, without end."""
         try:
             async with asyncio.TaskGroup() as group:
-                for one in self._informers:
-                    group.create_task(one.run())
+                for kind in self._informers:
+                    group.create_task(kind.run())
                 group.create_task(self._watch_hosts())
-                for one in self._informers:
-                    await one.listed.wait()
+                for kind in self._informers:
+                    await kind.listed.wait()
                 self._start()
         finally:
             await self._queue.close(0)
@@ -109,11 +144,11 @@ class HostController:
     async def _watch_hosts(self) -> None:
         """Watch hosts whenever their definition exists."""
         while True:
-            found = await self._problem()
-            if not found[0]:
-                if found != (self._served, self._problem_state):
-                    self._served, self._problem_state = found
-                    LOG.warning('%s', found[1].condition.message)
+            listing = await self._try_listing()
+            if listing.problem is not None:
+                if listing != self._listing:
+                    self._listing = listing
+                    LOG.warning('%s', listing.problem.condition.message)
                     self._start()
                 await asyncio.sleep(served.SECONDS)
                 continue
@@ -123,38 +158,34 @@ class HostController:
                 LOG.info('BareMetalHosts are listed')
                 # Not before: a host that is not listed yet would count as
                 # gone.
-                self._served, self._problem_state = True, None
+                self._listing = listing
                 self._start()
-                while found[0] is not False:
+                while listing.served is not False:
                     await self._hosts.failed.wait()
                     self._hosts.failed.clear()
-                    found = await self._problem()
+                    listing = await self._try_listing()
             finally:
                 watching.cancel()
             # Nothing tells that the hosts are gone with their definition.
             self._macs = boot_macs.BootMacs()
-            self._hosts = self._informer(
-                resources.HOST, self._host_changed)
+            self._hosts = self._informer(resources.HOST, self._host_changed)
 
-    async def _problem(self):
-        """:returns: (whether hosts can be listed, None if that is not known;
-            `host_state.State` that says why not)
-        """
+    async def _try_listing(self) -> _Listing:
         try:
             if not await served.check(
                     self._api, (resources.HOST,), self._namespaces):
-                return False, host_state.MISSING
+                return _Listing(False, host_state.MISSING)
         except errors.AccessDenied:
-            return None, host_state.FORBIDDEN
+            return _Listing(None, host_state.FORBIDDEN)
         except errors.MachineError as e:
-            return None, host_state.unlisted(e)
-        return True, None
+            return _Listing(None, host_state.unlisted(e))
+        return _Listing(True)
 
     def _start(self) -> None:
         """Work on all BMCs, if all that they depend on is known."""
-        if not all(one.listed.is_set() for one in self._informers):
+        if not all(kind.listed.is_set() for kind in self._informers):
             return
-        if self._served is None and self._problem_state is None:
+        if self._listing == _Listing():
             return
         if not self._queue.started:
             self._queue.start()
@@ -164,25 +195,26 @@ class HostController:
         for key in self._vms.keys():
             self._orphans.add(key)
 
-    def _changed(self, key) -> None:
+    def _changed(self, key: objects.ObjectKey) -> None:
         if self._queue.started:
             self._queue.add(key)
 
-    def _host_changed(self, key) -> None:
+    def _host_changed(self, key: objects.ObjectKey) -> None:
         """Note a pause at once: a host that is moved may be gone before its
         BMC is worked on.
         """
         host = self._hosts.get(key)
         for other in self._macs.put(key, host):
             self._changed(other)
-        its = host and (host['metadata'].get('labels') or {}).get(
-            fields.BMC_UID)
-        if its:
-            self._paused[key] = its, host['metadata']['uid'] if (
-                host_state.is_paused(host)) else None
+        if host is not None:
+            uid = (host['metadata'].get('labels') or {}).get(fields.BMC_UID)
+            if uid:
+                self._seen[key] = _Seen(
+                    uid, host['metadata']['uid']
+                    if host_state.is_paused(host) else None)
         self._changed(key)
 
-    def _bmc_changed(self, key) -> None:
+    def _bmc_changed(self, key: objects.ObjectKey) -> None:
         for ref in self._refs.pop(key, ()):
             self._users[ref].discard(key)
             if not self._users[ref]:
@@ -190,46 +222,47 @@ class HostController:
         body = self._bmcs.get(key)
         if body is None:
             self._queue.forget(key)
-            self._paused.pop(key, None)
+            self._seen.pop(key, None)
             self._told.pop(key, None)
             if self._hosts.get(key) is None:
                 self._want_no_mac(key)
             return
         bmc = spec.read(body)
         if bmc.vm.name:
-            self._refs[key] = (
-                (bmc_resources.VM, (bmc.vm.namespace, bmc.vm.name)),
-                (bmc_resources.SECRET, (bmc.namespace,
-                                        deployments.auth_secret(bmc))),
-                (bmc_resources.SECRET, (bmc.namespace,
-                                        fields.secret_name(bmc.name))))
+            self._refs[key] = (_vm_ref(bmc.vm.namespace, bmc.vm.name), *(
+                _secret_ref(bmc.namespace, name) for name in (
+                    deployments.auth_secret(bmc),
+                    fields.secret_name(bmc.name))))
             for ref in self._refs[key]:
                 self._users.setdefault(ref, set()).add(key)
         self._changed(key)
 
-    def _want_no_mac(self, key) -> None:
+    def _want_no_mac(self, key: objects.ObjectKey) -> None:
         for other in self._macs.drop(key):
             self._changed(other)
 
-    def _users_changed(self, resource):
-        def changed(key) -> None:
-            users = self._users.get((resource, key), ())
-            for one in users:
-                self._changed(one)
-            if not users and resource is bmc_resources.VM and (
-                    self._orphans.started):
-                self._orphans.add(key)
-        return changed
+    def _vm_changed(self, key: objects.ObjectKey) -> None:
+        users = self._users.get(_vm_ref(*key), ())
+        for bmc in users:
+            self._changed(bmc)
+        if not users and self._orphans.started:
+            self._orphans.add(key)
+
+    def _secret_changed(self, key: objects.ObjectKey) -> None:
+        for bmc in self._users.get(_secret_ref(*key), ()):
+            self._changed(bmc)
 
     # Work on one BMC
 
-    async def _reconcile(self, key):
+    async def _reconcile(self, key: objects.ObjectKey) -> None:
         body = self._bmcs.get(key)
-        bmc = body and spec.read(body)
-        if not body or not bmc.vm.name:
+        if not body:
+            return
+        bmc = spec.read(body)
+        if not bmc.vm.name:
             return
         with logs.about(*key):
-            refused = None
+            refused: errors.MachineError | None = None
             try:
                 try:
                     state = await self._state(bmc, body)
@@ -237,7 +270,7 @@ class HostController:
                     LOG.warning('%s', e)
                     refused, state = e, host_state.refused(e, body)
                 if self._may_tell(key, refused):
-                    await self._write_status(bmc, body, state)
+                    await self._write_status(bmc, state)
             except errors.MachineError as e:
                 LOG.log(logging.INFO if isinstance(
                     e, (errors.Conflict, errors.ObjectNotFound))
@@ -252,7 +285,8 @@ class HostController:
             if refused:
                 raise workqueue.Failure(getattr(refused, 'retry_after', None))
 
-    def _may_tell(self, key, refused) -> bool:
+    def _may_tell(self, key: objects.ObjectKey,
+                  refused: errors.MachineError | None) -> bool:
         now = time.monotonic()
         if refused is None:
             self._told.pop(key, None)
@@ -262,26 +296,26 @@ class HostController:
             self._told[key] = now + TOLD_SECONDS
         return True
 
-    async def _state(self, bmc, body):
+    async def _state(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC
+                     ) -> host_state.State | None:
         """Do what is to be done.
 
-        :returns: `host_state.State`; None if the BMC has nothing to do with
-            hosts
+        :returns: None if the BMC has nothing to do with hosts
         """
-        vm = self._vms.get((bmc.vm.namespace, bmc.vm.name))
-        host = self._hosts.get((bmc.namespace, bmc.name))
+        key = objects.ObjectKey(bmc.namespace, bmc.name)
+        vm = self._vms.get(objects.ObjectKey(bmc.vm.namespace, bmc.vm.name))
+        host = self._hosts.get(key)
+        taken: host_state.State | None = None
         if host is not None and not fields.is_ours(bmc, host):
-            found = host_state.taken(host)
+            taken = host_state.taken(host)
             host = None
-        else:
-            found = None
         if vm is not None and not permissions.reference_permitted(
                 bmc.namespace, vm):
             await self._let_vm_go(bmc, vm)
         if vm is None and not bmc.deleting and not {
                 None, bmc.vm.namespace}.intersection(self._namespaces):
             # Whether the VM exists is not known.
-            return host and host_state.unmanaged(host)
+            return None if host is None else host_state.unmanaged(host)
         if bmc.deleting or vm is None or 'deletionTimestamp' in vm['metadata']:
             if host is None and not _is_held(body):
                 await self._let_go(bmc, body, vm)
@@ -290,19 +324,19 @@ class HostController:
         if not self._is_wanted(bmc, vm):
             if host is not None:
                 return host_state.unmanaged(host)
-            if self._served is None and _is_held(body):
-                return self._problem_state
+            if self._listing.served is None and _is_held(body):
+                return self._listing.problem
             await self._let_go(bmc, body, vm)
             return None
-        if not self._served:
-            return self._problem_state
-        before = (body.get('status') or {}).get(fields.STATUS) or {}
-        owner, paused = self._paused.get((bmc.namespace, bmc.name), (
-            None, None))
-        if owner != bmc.uid:
+        if not self._listing.served:
+            return self._listing.problem
+        before = (body.get('status') or {}).get('bareMetalHost') or {}
+        seen = self._seen.get(key, _Seen())
+        paused = seen.paused
+        if seen.bmc != bmc.uid:
             # This process has not seen the host.
             paused = before['uid'] if before.get('paused') else None
-        if host is None and found is None and paused:
+        if host is None and taken is None and paused:
             # Nothing but a move, or force, removes a paused host.
             body = await self._annotate(bmc, naming.HOST_MOVED, paused)
         moved = naming.HOST_MOVED in (
@@ -318,22 +352,24 @@ class HostController:
             # host.
             await self._let_go(bmc, body, vm)
             return host_state.moved(bmc)
-        return found or await self._create(bmc, body, vm)
+        return taken or await self._create(bmc, body, vm)
 
-    def _is_wanted(self, bmc, vm):
+    def _is_wanted(self, bmc: spec.Bmc, vm: objects.VirtualMachine) -> bool:
         return (self._selected is not None
-                and self._selected.get((bmc.namespace, bmc.name)) is not None
+                and self._selected.get(objects.ObjectKey(
+                    bmc.namespace, bmc.name)) is not None
                 and bmc.host.enabled
                 and permissions.reference_permitted(bmc.namespace, vm))
 
-    async def _create(self, bmc, body, vm):
+    async def _create(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
+                      vm: objects.VirtualMachine) -> host_state.State:
         status = body.get('status') or {}
-        at = fields.address(bmc, status, self._options.external)
-        if at is None or not _is_ready(status):
-            return host_state.waiting_for_bmc(bmc, at, _is_ready(status))
+        address = fields.address(bmc, status, self._options.external)
+        if address is None or not _is_ready(status):
+            return host_state.waiting_for_bmc(bmc, address, _is_ready(status))
         whole = await self._whole_vm(bmc.vm)
         mac = fields.boot_mac(whole)
-        key = bmc.namespace, bmc.name
+        key = objects.ObjectKey(bmc.namespace, bmc.name)
         if mac is None:
             self._want_no_mac(key)
             return host_state.needs_mac(whole)
@@ -343,21 +379,22 @@ class HostController:
         had_host = _is_held(vm)
         # Before the Secret, which nothing owns until the host does.
         await self._hold(bmc, body, vm)
-        secret = await self._put_secret(bmc)
-        if secret is not None:
-            return secret
-        made = fields.host(bmc, whole, at, mac, self._options)
+        problem = await self._put_secret(bmc)
+        if problem is not None:
+            return problem
+        manifest = fields.host(bmc, whole, address, mac, self._options)
         claim = templates.claim_of(whole)
         if claim and (bmc.namespace == bmc.vm.namespace
                       == self._options.claim_templates):
             # No other claim gets the VM, and baremetal-operator, which looks
             # for hosts each 30 s only, binds it at once.
-            made['spec']['consumerRef'] = claims.consumer_ref(*claim[:2])
+            manifest['spec']['consumerRef'] = claims.consumer_ref(*claim.key)
             if had_host:
-                made['metadata']['annotations'] = {fields.HAD_HOST: 'true'}
+                manifest['metadata']['annotations'] = {
+                    fields.HAD_HOST: 'true'}
         try:
             host = await self._api.create(
-                resources.HOST, bmc.namespace, made)
+                resources.HOST, bmc.namespace, manifest)
         except errors.Conflict:
             host = await self._api.get(
                 resources.HOST, bmc.namespace, bmc.name)
@@ -368,39 +405,45 @@ class HostController:
         self._hosts.put(host)
         return host_state.of(host)
 
-    async def _whole_vm(self, ref):
+    async def _whole_vm(self, reference: spec.Reference
+                        ) -> objects.VirtualMachine:
         """Read a VM, with its instance type and its preference if it has some.
         """
-        whole = await self._api.get(bmc_resources.VM, ref.namespace, ref.name)
-        if whole['spec'].keys() & {'instancetype', 'preference'}:
-            expanded = await self._api.expand_spec(ref.namespace, ref.name)
-            whole = {**whole, 'spec': expanded['spec']}
-        return whole
+        vm = await self._api.get(
+            bmc_resources.VM, reference.namespace, reference.name)
+        if vm['spec'].keys() & {'instancetype', 'preference'}:
+            expanded = await self._api.expand_spec(
+                reference.namespace, reference.name)
+            return {**vm, 'spec': expanded['spec']}
+        return vm
 
-    async def _update(self, bmc, vm, host):
+    async def _update(self, bmc: spec.Bmc, vm: objects.VirtualMachine,
+                      host: objects.Json) -> host_state.State:
         """Write what has changed of the fields that the operator keeps."""
-        at = fields.address(bmc, (self._bmcs.get((
-            bmc.namespace, bmc.name)) or {}).get('status') or {},
-            self._options.external)
-        its = host['metadata'].get('labels') or {}
-        wanted = fields.merged_labels(its, bmc, vm, self._options)
-        if its != wanted:
+        key = objects.ObjectKey(bmc.namespace, bmc.name)
+        body: objects.VirtualMachineBMC = self._bmcs.get(key) or {}
+        address = fields.address(
+            bmc, body.get('status') or {}, self._options.external)
+        labels = host['metadata'].get('labels') or {}
+        wanted = fields.merged_labels(labels, bmc, vm, self._options)
+        if labels != wanted:
             host = await self._patch(host, '/metadata/labels', wanted)
-        its = (host.get('spec') or {}).get('bmc')
-        if at and its and its['address'] != at:
+        link = (host.get('spec') or {}).get('bmc')
+        if address and link and link['address'] != address:
             try:
-                host = await self._patch(host, '/spec/bmc/address', at)
+                host = await self._patch(host, '/spec/bmc/address', address)
             except errors.Rejected as e:
-                return host_state.address_refused(host, at, e)
-        mac = (host.get('spec') or {}).get('bootMACAddress')
+                return host_state.address_refused(host, address, e)
+        mac = (host.get('spec') or {}).get('bootMACAddress') or ''
         owner = self._macs.owner(mac)
-        if owner not in (None, (bmc.namespace, bmc.name)):
+        if owner is not None and owner != key:
             return await self._put_secret(bmc) or host_state.mac_in_use(
                 bmc, mac, owner, host)
         return await self._put_secret(bmc) or host_state.of(host)
 
-    async def _patch(self, host, path, value):
-        """:returns: the host after the change"""
+    async def _patch(self, host: objects.Json, path: str, value: typing.Any
+                     ) -> objects.Json:
+        """Change a host, and return it after the change."""
         metadata = host['metadata']
         host = await self._api.patch(
             resources.HOST, metadata['namespace'], metadata['name'], [
@@ -410,26 +453,26 @@ class HostController:
         self._hosts.put(host)
         return host
 
-    async def _put_secret(self, bmc):
+    async def _put_secret(self, bmc: spec.Bmc) -> host_state.State | None:
         """Create the Secret of the host, or copy new credentials into it.
 
-        :returns: a `host_state.State` if that cannot be done; else None
+        :returns: why that cannot be done, or None
         """
         namespace, name = bmc.namespace, fields.secret_name(bmc.name)
         source = deployments.auth_secret(bmc)
-        known = self._secrets.get((namespace, source))
+        known = self._secrets.get(objects.ObjectKey(namespace, source))
         if known is None:
             return host_state.without_credentials(source)
-        live = self._secrets.get((namespace, name))
+        live = self._secrets.get(objects.ObjectKey(namespace, name))
         version = known['metadata']['resourceVersion']
-        if live is not None and live['source'] == version:
+        if live is not None and live['sourceVersion'] == version:
             return None
-        found = await self._api.get(bmc_resources.SECRET, namespace, source)
-        made = fields.secret(bmc, found)
+        secret = fields.secret(bmc, await self._api.get(
+            bmc_resources.SECRET, namespace, source))
         if live is None:
             try:
                 live = await self._api.create(
-                    bmc_resources.SECRET, namespace, made)
+                    bmc_resources.SECRET, namespace, secret)
                 self._secrets.put(live)
                 return None
             except errors.Conflict:
@@ -440,11 +483,13 @@ class HostController:
         self._secrets.put(await self._api.patch(
             bmc_resources.SECRET, namespace, name, {
                 'metadata': {'uid': live['metadata']['uid'],
-                             'annotations': made['metadata']['annotations']},
-                'data': made['data']}))
+                             'annotations': secret['metadata']['annotations']},
+                'data': secret['data']}))
         return None
 
-    async def _release(self, bmc, body, vm, host):
+    async def _release(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
+                       vm: objects.VirtualMachine | None,
+                       host: objects.Json | None) -> host_state.State | None:
         """Delete the host, and then let the BMC and the VM be deleted."""
         skips = _is_overridden(body, vm)
         if host is not None:
@@ -457,12 +502,13 @@ class HostController:
                     LOG.info('BareMetalHost %s is deleted, as its VM or its '
                              'BMC is', bmc.name)
                 except errors.ObjectNotFound:
-                    self._hosts.drop((bmc.namespace, bmc.name))
+                    self._hosts.drop(objects.ObjectKey(
+                        bmc.namespace, bmc.name))
                     host = None
             if host is not None and not host_state.is_detached(host):
                 if not skips:
-                    if self._secrets.get((bmc.namespace, fields.secret_name(
-                            bmc.name))):
+                    if self._secrets.get(objects.ObjectKey(
+                            bmc.namespace, fields.secret_name(bmc.name))):
                         await self._put_secret(bmc)
                     return host_state.waiting_for_host(
                         bmc, host, _is_ready(body.get('status') or {}))
@@ -476,14 +522,16 @@ class HostController:
                                 'it could not be detached: %s', bmc.name, e)
                     # The VM, and its annotation, may be gone before the BMC.
                     body = await self._annotate(bmc, naming.SKIP_HOST, 'true')
-        elif self._served is None and not skips:
-            return host_state.release_unknown(bmc, self._problem_state)
+        elif self._listing.served is None and not skips and (
+                problem := self._listing.problem):
+            return host_state.release_unknown(bmc, problem)
         await self._let_go(bmc, body, vm)
         return None
 
-    async def _delete_secret(self, bmc) -> None:
+    async def _delete_secret(self, bmc: spec.Bmc) -> None:
         name = fields.secret_name(bmc.name)
-        if self._secrets.get((bmc.namespace, name)) is None:
+        key = objects.ObjectKey(bmc.namespace, name)
+        if self._secrets.get(key) is None:
             return
         try:
             live = await self._api.get(
@@ -493,43 +541,47 @@ class HostController:
                 await self._api.delete(bmc_resources.SECRET, bmc.namespace,
                                        name, live['metadata']['uid'])
         except errors.ObjectNotFound:
-            self._secrets.drop((bmc.namespace, name))
+            self._secrets.drop(key)
 
     # The finalizer of the BMC is added first and removed last, so that there
     # is a BMC that removes that of the VM.
 
-    async def _hold(self, bmc, body, vm) -> None:
+    async def _hold(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
+                    vm: objects.VirtualMachine) -> None:
         """Keep VM and BMC from being deleted before their host."""
         await self._set_finalizer(
             bmc_resources.BMC, self._bmcs, body, True)
         await self._set_finalizer(
             bmc_resources.VM, self._vms, vm, True)
 
-    async def _let_go(self, bmc, body, vm) -> None:
-        self._want_no_mac((bmc.namespace, bmc.name))
+    async def _let_go(self, bmc: spec.Bmc, body: objects.VirtualMachineBMC,
+                      vm: objects.VirtualMachine | None) -> None:
+        key = objects.ObjectKey(bmc.namespace, bmc.name)
+        self._want_no_mac(key)
         await self._delete_secret(bmc)
         if vm is not None:
             await self._let_vm_go(bmc, vm)
         await self._set_finalizer(
             bmc_resources.BMC, self._bmcs, body, False)
-        self._paused.pop((bmc.namespace, bmc.name), None)
+        self._seen.pop(key, None)
 
-    async def _let_vm_go(self, bmc, vm) -> None:
+    async def _let_vm_go(self, bmc: spec.Bmc, vm: objects.VirtualMachine
+                         ) -> None:
         """Let the VM be deleted, unless another BMC of it has a host."""
-        for key in self._users.get((bmc_resources.VM, (
-                bmc.vm.namespace, bmc.vm.name)), ()):
+        for key in self._users.get(_vm_ref(
+                bmc.vm.namespace, bmc.vm.name), ()):
             other = self._bmcs.get(key)
             if (key != (bmc.namespace, bmc.name) and other and _is_held(other)
-                    and permissions.reference_permitted(key[0], vm)):
+                    and permissions.reference_permitted(key.namespace, vm)):
                 return
         await self._set_finalizer(bmc_resources.VM, self._vms, vm, False)
 
-    async def _release_orphan(self, key):
+    async def _release_orphan(self, key: objects.ObjectKey) -> None:
         """Let a VM be deleted whose BMC was removed by force."""
         vm = self._vms.get(key)
         if vm is None or not _is_held(vm) or (
                 'deletionTimestamp' not in vm['metadata']
-                or self._users.get((bmc_resources.VM, key))):
+                or self._users.get(_vm_ref(*key))):
             return
         with logs.about(*key):
             try:
@@ -542,27 +594,32 @@ class HostController:
                 raise workqueue.Failure(
                     getattr(e, 'retry_after', None)) from None
 
-    async def _set_finalizer(self, resource, cached, obj, on):
+    async def _set_finalizer(
+            self, resource: api_resources.Resource[objects.ObjectT],
+            cached: informer.Informer[objects.ObjectT], obj: objects.ObjectT,
+            on: bool) -> None:
         metadata = obj['metadata']
-        there = metadata.get('finalizers') or []
-        if (naming.HOST_FINALIZER in there) == on or (
-                on and 'deletionTimestamp' in metadata):
+        if _is_held(obj) == on or on and 'deletionTimestamp' in metadata:
             return
-        at = metadata['namespace'], metadata['name']
-        live = await self._api.get(resource, *at, metadata_only=True)
-        there = live['metadata'].get('finalizers') or []
+        namespace, name = metadata['namespace'], metadata['name']
+        live = await self._api.get(
+            resource, namespace, name, metadata_only=True)
         if live['metadata']['uid'] != metadata['uid']:
-            raise errors.Conflict(f'{resource.kind} {at[1]} was recreated')
-        wanted = [one for one in there if one != naming.HOST_FINALIZER]
+            raise errors.Conflict(f'{resource.kind} {name} was recreated')
+        wanted = [finalizer for finalizer
+                  in live['metadata'].get('finalizers') or ()
+                  if finalizer != naming.HOST_FINALIZER]
         if on:
             wanted.append(naming.HOST_FINALIZER)
-        answer = await self._api.patch(resource, *at, {'metadata': {
-            'resourceVersion': live['metadata']['resourceVersion'],
-            'finalizers': wanted or None}})
+        answer = await self._api.patch(resource, namespace, name, {
+            'metadata': {
+                'resourceVersion': live['metadata']['resourceVersion'],
+                'finalizers': wanted or None}})
         cached.put(answer)
 
-    async def _annotate(self, bmc, name, value):
-        """:returns: the BMC after the change"""
+    async def _annotate(self, bmc: spec.Bmc, name: str, value: str | None
+                        ) -> objects.VirtualMachineBMC:
+        """Change an annotation of a BMC, and return it after the change."""
         body = await self._api.patch(
             bmc_resources.BMC, bmc.namespace, bmc.name, {'metadata': {
                 'uid': bmc.uid, 'annotations': {name: value}}})
@@ -571,8 +628,10 @@ class HostController:
 
     # Status
 
-    async def _write_status(self, bmc, body, state) -> None:
-        body = self._bmcs.get((bmc.namespace, bmc.name))
+    async def _write_status(self, bmc: spec.Bmc,
+                            state: host_state.State | None) -> None:
+        key = objects.ObjectKey(bmc.namespace, bmc.name)
+        body = self._bmcs.get(key)
         if body is None or body['metadata']['uid'] != bmc.uid:
             return
         old = body.get('status') or {}
@@ -596,30 +655,40 @@ class HostController:
                     {'op': 'add', 'path': '/status', 'value': new}],
                 'status'))
         except errors.ObjectNotFound:
-            self._bmcs.drop((bmc.namespace, bmc.name))
+            self._bmcs.drop(key)
 
 
-def _identity(secret):
-    """:returns: what of a Secret is kept"""
+def _vm_ref(namespace: str, name: str) -> bmc_resources.ObjectRef:
+    return bmc_resources.ObjectRef(bmc_resources.VM.kind, namespace, name)
+
+
+def _secret_ref(namespace: str, name: str) -> bmc_resources.ObjectRef:
+    return bmc_resources.ObjectRef(bmc_resources.SECRET.kind, namespace, name)
+
+
+def _identity(secret: objects.Json) -> objects.Json:
+    """Make what of a Secret is kept."""
     metadata = secret['metadata']
     return {
         'metadata': {key: metadata[key] for key in (
             'namespace', 'name', 'uid', 'resourceVersion')},
-        'source': (metadata.get('annotations') or {}).get(fields.SOURCE)}
+        'sourceVersion': (metadata.get('annotations') or {}).get(
+            fields.SOURCE_VERSION)}
 
 
-def _is_held(obj) -> bool:
+def _is_held(obj: objects.AnyObject) -> bool:
     return naming.HOST_FINALIZER in (
         obj['metadata'].get('finalizers') or ())
 
 
-def _is_ready(status):
-    return any(one['type'] == conditions.EMULATOR and one['status'] == 'True'
-               for one in status.get('conditions') or ())
+def _is_ready(status: objects.VirtualMachineBMCStatus) -> bool:
+    return any(condition['type'] == conditions.EMULATOR
+               and condition['status'] == 'True'
+               for condition in status.get('conditions') or ())
 
 
-def _is_overridden(body, vm):
-    """Tell whether a user wants no wait for the host."""
+def _is_overridden(*subjects: objects.AnyObject | None) -> bool:
+    """Tell whether a user wants no wait for the host of a BMC and a VM."""
     return any(
-        (one['metadata'].get('annotations') or {}).get(naming.SKIP_HOST)
-        == 'true' for one in (body, vm) if one)
+        (obj['metadata'].get('annotations') or {}).get(naming.SKIP_HOST)
+        == 'true' for obj in subjects if obj)

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
+import typing
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator import conditions
-from sushy_kubevirt.operator.metal3 import fields
 from sushy_kubevirt.operator.metal3 import resources
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator import spec
 
 #: Annotation by which baremetal-operator leaves a host alone.
 PAUSED = 'baremetalhost.metal3.io/paused'
@@ -26,15 +31,16 @@ DELETE_FOR_MOVE = 'clusterctl.cluster.x-k8s.io/delete-for-move'
 @dataclasses.dataclass(frozen=True)
 class State:
     """
-    :param condition: a `conditions.Condition` of type `conditions.HOST`
-    :param host: dict, ``status.bareMetalHost``; None without a host
+    :param condition: of type `conditions.HOST`
+    :param host: ``status.bareMetalHost``; None without a host
     """
 
     condition: conditions.Condition
-    host: dict | None = None
+    host: objects.Json | None = None
 
 
-def _state(status, reason, message, host=None):
+def _state(status: bool, reason: str, message: str,
+           host: objects.Json | None = None) -> State:
     return State(conditions.Condition(conditions.HOST, status, reason,
                                       message), host and summary(host))
 
@@ -51,30 +57,28 @@ FORBIDDEN = _state(
     'etc/kubernetes/components/bare-metal-hosts.')
 
 
-def unlisted(error):
-    """:returns: state while hosts cannot be listed"""
+def unlisted(error: Exception) -> State:
+    """Make the state while hosts cannot be listed."""
     return _state(False, 'BareMetalHostsNotListed',
                   'BareMetalHosts cannot be listed yet; the operator tries '
                   f'again: {error}')
 
 
-def summary(host):
-    """Make ``status.bareMetalHost``.
-
-    :param host: dict
-    """
+def summary(host: objects.Json) -> objects.Json:
+    """Make ``status.bareMetalHost``."""
     status, consumer = host.get('status') or {}, (
         host.get('spec') or {}).get('consumerRef') or {}
-    made = {'name': host['metadata']['name'], 'uid': host['metadata']['uid'],
-            'state': (status.get('provisioning') or {}).get('state'),
-            'consumer': '/'.join(consumer[key] for key in (
-                'kind', 'namespace', 'name') if consumer.get(key)),
-            'paused': is_paused(host)}
-    return {key: value for key, value in made.items() if value}
+    values = {
+        'name': host['metadata']['name'], 'uid': host['metadata']['uid'],
+        'state': (status.get('provisioning') or {}).get('state'),
+        'consumer': '/'.join(consumer[key] for key in (
+            'kind', 'namespace', 'name') if consumer.get(key)),
+        'paused': is_paused(host)}
+    return {key: value for key, value in values.items() if value}
 
 
-def of(host):
-    """:returns: state of a host that exists"""
+def of(host: objects.Json) -> State:
+    """Make the state of a host that exists."""
     status = host.get('status') or {}
     name = host['metadata']['name']
     if DELETE_FOR_MOVE in _annotations(host):
@@ -94,14 +98,14 @@ def of(host):
                       f'baremetal-operator reports of BareMetalHost {name}: '
                       f'{_error(status)} It tries again; its log and that of '
                       'Ironic say more.', host)
-    at = (status.get('provisioning') or {}).get('state')
-    return _state(True, 'HostCreated', f'BareMetalHost {name} is {at}.'
-                  if at else f'BareMetalHost {name} is created; '
+    stage = (status.get('provisioning') or {}).get('state')
+    return _state(True, 'HostCreated', f'BareMetalHost {name} is {stage}.'
+                  if stage else f'BareMetalHost {name} is created; '
                   'baremetal-operator has not looked at it yet.', host)
 
 
-def unmanaged(host):
-    """:returns: state of the host of a BMC that is to have none"""
+def unmanaged(host: objects.Json) -> State:
+    """Make the state of the host of a BMC that is to have none."""
     return _state(True, 'HostNotManaged',
                   f"BareMetalHost {host['metadata']['name']} stays until it "
                   'is deleted, but is not updated: its BMC is not selected '
@@ -110,35 +114,37 @@ def unmanaged(host):
                   'not name.', host)
 
 
-def needs_mac(vm):
-    """:returns: state without a host, as its VM has no fixed MAC address"""
-    at = vm['metadata']
+def needs_mac(vm: objects.VirtualMachine) -> State:
+    """Make the state without a host, as its VM has no fixed MAC address."""
+    metadata = vm['metadata']
     devices = vm['spec']['template']['spec'].get('domain', {}).get(
         'devices') or {}
     remedy = 'Give the VM a network interface with a macAddress.'
     if devices.get('interfaces'):
         remedy = (
             'Stop the VM and set one: kubectl patch virtualmachine '
-            f"{at['name']} --namespace {at['namespace']} --type json --patch "
+            f"{metadata['name']} --namespace {metadata['namespace']} "
+            '--type json --patch '
             """'[{"op": "add", "path": "/spec/template/spec/domain/devices/"""
             """interfaces/0/macAddress", "value": "02:00:00:00:00:01"}]' """
             '(with an address of your own).')
     return _state(False, 'HostNeedsMAC',
                   'A BareMetalHost needs a MAC address that stays, and no '
-                  f"network interface of VM {at['name']} has one. {remedy}")
+                  f"network interface of VM {metadata['name']} has one. "
+                  f'{remedy}')
 
 
-def mac_in_use(bmc, mac, owner, host=None):
-    """:returns: state if another host has the MAC address
+def mac_in_use(bmc: spec.Bmc, mac: str, owner: objects.ObjectKey,
+               host: objects.Json | None = None) -> State:
+    """Make the state if another host has the MAC address.
 
-    :param mac: text
-    :param owner: (namespace, name) of that host, or of the BMC that gets it
+    :param owner: that host, or the BMC that gets it
     :param host: the BMC's own host, if it exists
     """
     what = ('Ironic registers one of them only.' if host else
             'Ironic refuses a second one, so no host is created.')
     # What other namespaces have is not told.
-    other = (f'BareMetalHost {owner[1]}' if owner[0] == bmc.namespace
+    other = (f'BareMetalHost {owner.name}' if owner.namespace == bmc.namespace
              else 'A BareMetalHost of another namespace')
     return _state(
         False, 'HostMACInUse', f'{other} has MAC address {mac}, too. {what} '
@@ -146,8 +152,8 @@ def mac_in_use(bmc, mac, owner, host=None):
         'macAddress, and delete its host if there is one.', host)
 
 
-def waiting_for_bmc(bmc, address, ready):
-    """:returns: state before the BMC can be used
+def waiting_for_bmc(bmc: spec.Bmc, address: str | None, ready: bool) -> State:
+    """Make the state before the BMC can be used.
 
     :param address: `fields.address`
     :param ready: whether the pod of the BMC is ready
@@ -169,23 +175,23 @@ def waiting_for_bmc(bmc, address, ready):
                   'Ready.')
 
 
-def without_credentials(name):
-    """:returns: state before the Secret of the BMC exists"""
+def without_credentials(name: str) -> State:
+    """Make the state before the Secret of the BMC exists."""
     return _state(False, 'WaitingForBMC', 'The BareMetalHost is created when '
                   f'Secret {name} exists.')
 
 
-def taken(host):
-    """:returns: state if a foreign host has the name"""
+def taken(host: objects.Json) -> State:
+    """Make the state if a foreign host has the name."""
     return _taken('BareMetalHost', host)
 
 
-def secret_taken(secret):
-    """:returns: state if a foreign Secret has the name"""
+def secret_taken(secret: objects.Json) -> State:
+    """Make the state if a foreign Secret has the name."""
     return _taken('Secret', secret)
 
 
-def _taken(kind, obj):
+def _taken(kind: str, obj: objects.Json) -> State:
     name = obj['metadata']['name']
     return _state(False, conditions.NAME_TAKEN,
                   f'{kind} {name} exists already and was not created for this '
@@ -193,8 +199,8 @@ def _taken(kind, obj):
                   'the BMC another name.')
 
 
-def moved(bmc):
-    """:returns: state after the host was moved to another cluster"""
+def moved(bmc: spec.Bmc) -> State:
+    """Make the state after the host was moved to another cluster."""
     return _state(True, 'HostMoved',
                   'The BareMetalHost was moved to another cluster. To have '
                   'one here again: kubectl annotate virtualmachinebmc '
@@ -202,8 +208,9 @@ def moved(bmc):
                   f'{naming.HOST_MOVED}-')
 
 
-def address_refused(host, address, error):
-    """:returns: state of a host that does not get the BMC's new address
+def address_refused(host: objects.Json, address: str, error: Exception
+                    ) -> State:
+    """Make the state of a host that does not get the BMC's new address.
 
     The webhook of baremetal-operator admits a change only while a host is
     registering or detached.
@@ -217,27 +224,25 @@ def address_refused(host, address, error):
                   'detached.'[:1024], host)
 
 
-def refused(error, bmc):
-    """:returns: state after the API server has refused a write
+def refused(error: Exception, body: objects.VirtualMachineBMC) -> State:
+    """Make the state after the API server has refused a write.
 
     What is known of the host stays: that it is paused is needed later.
-
-    :param bmc: dict
     """
     return dataclasses.replace(_state(
         False, conditions.REFUSED,
         'The API server refused a write for the BareMetalHost. Correct what '
         f'it names; the operator tries again: {error}'[:1024]),
-        host=(bmc.get('status') or {}).get(fields.STATUS))
+        host=(body.get('status') or {}).get('bareMetalHost'))
 
 
-def waiting_for_host(bmc, host, ready):
-    """:returns: state of a BMC whose deletion waits for its host
+def waiting_for_host(bmc: spec.Bmc, host: objects.Json, ready: bool) -> State:
+    """Make the state of a BMC whose deletion waits for its host.
 
     :param ready: whether the pod of the BMC is ready
     """
     metadata, status = host['metadata'], host.get('status') or {}
-    at = (status.get('provisioning') or {}).get('state')
+    stage = (status.get('provisioning') or {}).get('state')
     why = _pause(host)
     if not ready:
         why += ' The pod of the BMC is not ready: see condition Ready.'
@@ -246,69 +251,69 @@ def waiting_for_host(bmc, host, ready):
     return _state(
         False, 'WaitingForHost',
         f"BareMetalHost {metadata['name']} is being deleted"
-        f"{f' ({at})' if at else ''}, and needs the BMC until then.{why} "
-        f'{_override(bmc)}', host)
+        f"{f' ({stage})' if stage else ''}, and needs the BMC until "
+        f'then.{why} {_override(bmc)}', host)
 
 
-def release_unknown(bmc, state):
-    """:returns: state of a BMC whose deletion waits until hosts are listed
+def release_unknown(bmc: spec.Bmc, state: State) -> State:
+    """Make the state of a BMC whose deletion waits until hosts are listed.
 
-    :param state: `State` that says why they are not
+    :param state: says why they are not
     """
     return State(dataclasses.replace(state.condition, message=(
         f'{state.condition.message} Until then the BMC is not deleted, as it '
         f'may have a BareMetalHost. {_override(bmc)}')))
 
 
-def _override(bmc) -> str:
+def _override(bmc: spec.Bmc) -> str:
     return ('To delete BMC and VM at once, with what runs on the VM: kubectl '
             f'annotate virtualmachinebmc {bmc.name} --namespace '
             f'{bmc.namespace} {naming.SKIP_HOST}=true')
 
 
-def _pause(host):
+def _pause(host: objects.Json) -> str:
     return (f' It is paused: remove its annotation {PAUSED} to go on.'
             if PAUSED in _annotations(host) else '')
 
 
-def _error(status):
-    """:returns: a sentence"""
+def _error(status: objects.Json) -> str:
+    """Write baremetal-operator's error as a sentence."""
     what = (status.get('errorMessage') or status.get('errorType') or 'error')
     return what[:700].rstrip('. ') + '.'
 
 
-def is_paused(host) -> bool:
+def is_paused(host: objects.AnyObject) -> bool:
     """Tell whether a host is paused, or being moved to another cluster."""
     return not {PAUSED, DELETE_FOR_MOVE}.isdisjoint(_annotations(host))
 
 
-def is_detached(host) -> bool:
+def is_detached(host: objects.AnyObject) -> bool:
     """Tell whether a host is not managed by Ironic."""
     return DETACHED in _annotations(host)
 
 
-def merged(old, state, generation, now):
+def merged(old: objects.VirtualMachineBMCStatus, state: State | None,
+           generation: int, now: str) -> objects.VirtualMachineBMCStatus:
     """Put a state into the status of a BMC.
 
-    :param old: dict, the present status
-    :param state: `State`; None for none
+    :param old: the present status
     :param generation: of the BMC
     :param now: RFC 3339 text
-    :returns: dict
     """
-    new = {key: value for key, value in old.items() if key != fields.STATUS}
-    others = [one for one in old.get('conditions') or ()
-              if one['type'] != conditions.HOST]
+    new = old.copy()
+    new.pop('bareMetalHost', None)
+    others = [condition for condition in old.get('conditions') or ()
+              if condition['type'] != conditions.HOST]
     if state is not None:
         others = others[:-1] + conditions.merge(
             old.get('conditions'), [state.condition], generation,
             now) + others[-1:]
         if state.host:
-            new[fields.STATUS] = state.host
+            new['bareMetalHost'] = state.host
     if others or 'conditions' in old:
         new['conditions'] = others
     return new
 
 
-def _annotations(host):
+def _annotations(host: objects.AnyObject) -> abc.Mapping[str, str]:
     return host['metadata'].get('annotations') or {}

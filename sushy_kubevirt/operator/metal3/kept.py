@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.operator.metal3 import claims
 from sushy_kubevirt.operator.metal3 import fields
 from sushy_kubevirt.operator.metal3 import host_state
@@ -15,13 +16,8 @@ from sushy_kubevirt.operator import naming
 LONGEST_SELECTOR = 1 << 14
 
 
-def at(obj):
-    """:returns: (namespace, name) of an object"""
-    return obj['metadata']['namespace'], obj['metadata']['name']
-
-
-def of_claim(body):
-    """:returns: what of a HostClaim is kept"""
+def of_claim(body: objects.AnyObject) -> objects.Json:
+    """Make what of a HostClaim is kept."""
     its, status = body.get('spec') or {}, body.get('status') or {}
     selector = its.get('hostSelector') or {}
     if len(json.dumps(selector)) > LONGEST_SELECTOR:
@@ -36,19 +32,19 @@ def of_claim(body):
             'bareMetalHost', 'conditions') if key in status}}
 
 
-def of_bmc(body):
-    """:returns: what of a BMC is kept"""
+def of_bmc(body: objects.AnyObject) -> objects.Json:
+    """Make what of a BMC is kept."""
     status = body.get('status') or {}
     return {
         'metadata': _identity(
             body, 'labels', 'ownerReferences', 'deletionTimestamp'),
         # `HostController` records the pause before the host is gone.
-        'paused': bool((status.get(fields.STATUS) or {}).get('paused'))
+        'paused': bool((status.get('bareMetalHost') or {}).get('paused'))
         or naming.HOST_MOVED in (body['metadata'].get('annotations') or {})}
 
 
-def of_host(body):
-    """:returns: what of a BareMetalHost is kept"""
+def of_host(body: objects.AnyObject) -> objects.Json:
+    """Make what of a BareMetalHost is kept."""
     history = (body.get('status') or {}).get('operationHistory') or {}
     its, metadata = body.get('spec') or {}, body['metadata']
     provisioned = (history.get('provision') or {}).get('start')
@@ -63,7 +59,7 @@ def of_host(body):
         'provisioned': provisioned}
 
 
-def _identity(body, *names):
+def _identity(body: objects.AnyObject, *names: str) -> objects.Json:
     return {key: body['metadata'][key] for key in (
         'namespace', 'name', 'uid', 'resourceVersion', *names)
         if key in body['metadata']}

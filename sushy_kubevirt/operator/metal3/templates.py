@@ -8,15 +8,21 @@ derived from the claim's uid: a second attempt makes the same VM.
 
 from __future__ import annotations
 
+from collections import abc
 import copy
 import hashlib
 import re
+import typing
 import uuid
 
+from sushy_kubevirt.kube import objects
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import naming
 from sushy_kubevirt.operator import network
+
+if typing.TYPE_CHECKING:
+    from sushy_kubevirt.operator.metal3 import claims
 
 #: Annotation of a template, with the value ``true``.
 TEMPLATE = naming.GROUP + '/claim-template'
@@ -31,7 +37,7 @@ CLAIM_UID = naming.GROUP + '/claim-uid'
 CLAIM = naming.GROUP + '/claim'
 
 #: Annotation of a VM: name of the template.
-SOURCE = naming.GROUP + '/claim-source'
+TEMPLATE_NAME = naming.GROUP + '/claim-source'
 
 _NAMESPACE = uuid.UUID('6dc8ed4a-2a0d-5c33-9a3f-5ad6b4d0b0a1')
 _MAX_NAME = 63
@@ -53,48 +59,60 @@ class Unusable(Exception):
     """A template that no VM can be made from; the text says why."""
 
 
-def is_template(vm):
+class ClaimRef(typing.NamedTuple):
+    """Identifies the claim that a VM was made for."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def key(self) -> objects.ObjectKey:
+        """Key of the claim."""
+        return objects.ObjectKey(self.namespace, self.name)
+
+
+def is_template(vm: objects.AnyObject) -> bool:
     """Tell whether a VM is marked as a template.
 
-    :param vm: dict, its metadata is enough
+    :param vm: its metadata is enough
     """
     return _annotations(vm).get(TEMPLATE) == 'true'
 
 
-def is_made_here(vm) -> bool:
+def is_made_here(vm: objects.AnyObject) -> bool:
     """Tell whether a VM was made for a claim.
 
-    :param vm: dict, its metadata is enough
+    :param vm: its metadata is enough
     """
-    return CLAIM_UID in (vm['metadata'].get('labels') or {}) and (
-        claim_of(vm) is not None)
+    return claim_of(vm) is not None
 
 
-def claim_of(vm):
+def claim_of(vm: objects.AnyObject) -> ClaimRef | None:
     """Find the claim that a VM was made for.
 
-    :param vm: dict, its metadata is enough
-    :returns: (namespace, name, uid); None if it is no such VM
+    :param vm: its metadata is enough
+    :returns: None if it was made for none
     """
     uid = (vm['metadata'].get('labels') or {}).get(CLAIM_UID)
     namespace, slash, name = _annotations(vm).get(CLAIM, '').partition('/')
-    return (namespace, name, uid) if uid and slash and name else None
+    return ClaimRef(namespace, name, uid) if uid and slash and name else None
 
 
-def labels(vm):
-    """:returns: dict, the labels of a template that its VMs get"""
+def labels(vm: objects.AnyObject) -> dict[str, str]:
+    """List the labels of a template that its VMs get."""
     return {key: value
             for key, value in (vm['metadata'].get('labels') or {}).items()
             if key != _INSTANCE}
 
 
-def source(vm):
-    """:returns: name of the template of a VM, or None"""
-    return _annotations(vm).get(SOURCE)
+def template_name(vm: objects.AnyObject) -> str | None:
+    """Find the name of the template of a VM."""
+    return _annotations(vm).get(TEMPLATE_NAME)
 
 
-def limit(vm):
-    """:returns: number of VMs that a template may have; None for any
+def limit(vm: objects.AnyObject) -> int | None:
+    """Find the number of VMs that a template may have; None for any.
 
     :raises: `Unusable`
     """
@@ -106,7 +124,7 @@ def limit(vm):
     raise Unusable(f'annotation {LIMIT} is no number of VMs: {text!r}')
 
 
-def check(vm):
+def check(vm: objects.VirtualMachine) -> None:
     """Check that VMs can be made from a template.
 
     :raises: `Unusable`
@@ -117,14 +135,14 @@ def check(vm):
         raise Unusable('it may run; set spec.runStrategy: Halted')
     limit(vm)
     its = vm['spec']['template']['spec']
-    made = {one['metadata']['name']
-            for one in vm['spec'].get('dataVolumeTemplates') or ()}
-    read_only = {one['name'] for one in its['domain'].get(
-        'devices', {}).get('disks') or () if 'cdrom' in one}
+    data_volumes = {template['metadata']['name'] for template
+                    in vm['spec'].get('dataVolumeTemplates') or ()}
+    read_only = {disk['name'] for disk in its['domain'].get(
+        'devices', {}).get('disks') or () if 'cdrom' in disk}
     _check_permitted(vm['spec']['template'])
     for volume in its.get('volumes') or ():
         name = _data_volume(volume)
-        if name is not None and name in made or (
+        if name is not None and name in data_volumes or (
                 volume['name'] in read_only):
             continue
         if not any(kind in volume for kind in _SEPARATE):
@@ -136,10 +154,10 @@ def check(vm):
                        'BareMetalHosts need')
 
 
-def _check_permitted(pod):
+def _check_permitted(pod: objects.VirtualMachineInstanceTemplate) -> None:
     """Check that the policy ``virtbmc-operator`` admits the VMs.
 
-    :param pod: dict, the ``spec.template`` of a VM
+    :param pod: ``spec.template`` of a VM
     :raises: `Unusable`
     """
     for volume in pod['spec'].get('volumes') or ():
@@ -151,40 +169,39 @@ def _check_permitted(pod):
             raise Unusable(f'annotation {key} of spec.template runs a sidecar')
 
 
-def name(template, seed) -> str:
+def name(template: str, seed: str) -> str:
     """Make the name of the VM of a claim.
 
     :param template: name
-    :param seed: text that no other VM has, see `vm`
+    :param seed: what no other VM has, see `vm`
     """
     digest = hashlib.sha256(seed.encode()).hexdigest()[:10]
     return f"{template[:_MAX_NAME - 11].rstrip('-.')}-{digest}"
 
 
-def mac(seed, index):
+def mac(seed: str, index: int) -> str:
     """Make the MAC address of a network interface.
 
     :param seed: see `name`
     :param index: of the interface
-    :returns: text; a unicast address with local administration (IEEE 802c)
+    :returns: a unicast address with local administration (IEEE 802c)
     """
     digest = hashlib.sha256(f'{seed}/{index}'.encode()).digest()
-    return ':'.join(f'{one:02x}' for one in (
+    return ':'.join(f'{octet:02x}' for octet in (
         digest[0] & 0xf0 | 0x02, *digest[1:6]))
 
 
-def vm(template, claim, attempt: int = 0):
+def vm(template: objects.VirtualMachine, claim: claims.Claim, attempt: int = 0
+       ) -> objects.Json:
     """Make the VM of a claim.
 
-    :param template: dict, a VM for which `check` passes
-    :param claim: a `claims.Claim`
+    :param template: a VM for which `check` passes
     :param attempt: number of VMs of the claim that other claims have got
-    :returns: dict
     """
     metadata = template['metadata']
     seed = f'{claim.uid}/{attempt}' if attempt else claim.uid
-    made = name(metadata['name'], seed)
-    spec = copy.deepcopy(template['spec'])
+    vm_name = name(metadata['name'], seed)
+    spec: objects.Json = copy.deepcopy(dict(template['spec']))
     spec.pop('running', None)
     spec['runStrategy'] = run_strategy.HALTED
     for kind in 'instancetype', 'preference':
@@ -192,7 +209,7 @@ def vm(template, claim, attempt: int = 0):
         spec.get(kind, {}).pop('revisionName', None)
     renamed = {}
     for index, disk in enumerate(spec.get('dataVolumeTemplates') or ()):
-        new = f'{made}-{index}'
+        new = f'{vm_name}-{index}'
         renamed[disk['metadata']['name']] = new
         disk['metadata'] = {
             key: disk['metadata'][key] for key in ('labels', 'annotations')
@@ -202,7 +219,8 @@ def vm(template, claim, attempt: int = 0):
     for volume in inner.get('volumes') or ():
         old = _data_volume(volume)
         if old in renamed:
-            kind, field = next(one for one in _SOURCES if one[0] in volume)
+            kind, field = next(
+                (kind, field) for kind, field in _SOURCES if kind in volume)
             volume[kind][field] = renamed[old]
     devices = inner['domain'].setdefault('devices', {})
     for index, interface in enumerate(devices.get('interfaces') or ()):
@@ -215,7 +233,7 @@ def vm(template, claim, attempt: int = 0):
         'apiVersion': bmc_resources.VM.api_version,
         'kind': bmc_resources.VM.kind,
         'metadata': {
-            'name': made, 'namespace': metadata['namespace'],
+            'name': vm_name, 'namespace': metadata['namespace'],
             'labels': {**labels(template),
                        naming.MANAGED_BY: naming.OPERATOR,
                        CLAIM_UID: claim.uid},
@@ -223,17 +241,16 @@ def vm(template, claim, attempt: int = 0):
                 **{key: value for key, value in _annotations(
                     template).items() if not key.startswith(_OWN)},
                 CLAIM: f'{claim.namespace}/{claim.name}',
-                SOURCE: metadata['name']}},
+                TEMPLATE_NAME: metadata['name']}},
         'spec': spec}
 
 
-def bmc(vm, selected, external: bool = False):
+def bmc(vm: objects.VirtualMachine, selected: abc.Container[str],
+        external: bool = False) -> objects.Json:
     """Make the BMC of a claim's VM.
 
-    :param vm: dict
     :param selected: names of the labels that select BMCs with hosts
     :param external: see `host_options.HostOptions`
-    :returns: dict
     """
     metadata = vm['metadata']
     return {
@@ -254,29 +271,25 @@ def bmc(vm, selected, external: bool = False):
                     if external else {})}}
 
 
-def is_bmc_of(vm, bmc):
-    """Tell whether a BMC was made here for a VM.
-
-    :param vm: dict
-    :param bmc: dict
-    """
+def is_bmc_of(vm: objects.AnyObject, bmc: objects.AnyObject) -> bool:
+    """Tell whether a BMC was made here for a VM."""
     metadata = bmc['metadata']
     return (CLAIM_UID in (metadata.get('labels') or {})
-            and any(one.get('uid') == vm['metadata']['uid']
-                    for one in metadata.get('ownerReferences') or ()))
+            and any(owner.get('uid') == vm['metadata']['uid']
+                    for owner in metadata.get('ownerReferences') or ()))
 
 
 #: Volumes with a DataVolume, and their fields with its name.
 _SOURCES = (('dataVolume', 'name'), ('persistentVolumeClaim', 'claimName'))
 
 
-def _data_volume(volume):
-    """:returns: name of the DataVolume, or of its claim, that a volume uses"""
+def _data_volume(volume: objects.AnyObject) -> str | None:
+    """Find the name of the DataVolume, or of its claim, that a volume uses."""
     for kind, field in _SOURCES:
         if kind in volume:
             return volume[kind].get(field)
     return None
 
 
-def _annotations(obj):
+def _annotations(obj: objects.AnyObject) -> abc.Mapping[str, str]:
     return obj['metadata'].get('annotations') or {}

@@ -47,5 +47,5 @@ class BootMacsTestCase(base.BaseTestCase):
 
     def test_host_without_an_address(self):
         self.assertEqual(set(), self.macs.put(A, {'metadata': {}}))
-        self.assertIsNone(self.macs.owner(None))
+        self.assertIsNone(self.macs.owner(''))
         self.assertIsNone(self.macs.owner(MAC))

@@ -148,7 +148,9 @@ class ReadTestCase(base.BaseTestCase):
         self.assertEqual(('tenant', 'c'), claims.consumer(
             {'spec': {'consumerRef': ref}}))
         self.assertIsNone(claims.consumer({'spec': {}}))
-        self.assertEqual((), claims.consumer(
-            {'spec': {'consumerRef': {**ref, 'kind': 'Machine'}}}))
-        self.assertEqual((), claims.consumer(
-            {'spec': {'consumerRef': {**ref, 'apiVersion': 'x.test/v1'}}}))
+        for host in {'spec': {}}, {'spec': {'consumerRef': ref}}:
+            self.assertFalse(claims.has_other_consumer(host))
+        for other in {'kind': 'Machine'}, {'apiVersion': 'x.test/v1'}:
+            host = {'spec': {'consumerRef': {**ref, **other}}}
+            self.assertIsNone(claims.consumer(host))
+            self.assertTrue(claims.has_other_consumer(host))

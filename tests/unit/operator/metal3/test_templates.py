@@ -90,7 +90,7 @@ class VmTestCase(base.BaseTestCase):
         self.assertEqual(('tenant', 'c', 'u1'), templates.claim_of(made))
         self.assertTrue(templates.is_made_here(made))
         self.assertFalse(templates.is_template(made))
-        self.assertEqual('small', templates.source(made))
+        self.assertEqual('small', templates.template_name(made))
         self.assertEqual('x', made['metadata']['annotations']['mine'])
         # Argo CD would delete what it finds by them.
         self.assertNotIn('app.kubernetes.io/instance',
