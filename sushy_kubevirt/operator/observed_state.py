@@ -31,7 +31,7 @@ Live: typing.TypeAlias = dict[bmc_resources.ObjectRef, objects.Json]
 class Target(typing.NamedTuple):
     """An object that a BMC may have."""
 
-    resource: api_resources.Resource[typing.Any]
+    resource: api_resources.AnyResource
     namespace: str
     name: str
 

@@ -74,7 +74,7 @@ class Delete:
         again because of it; '' for other objects
     """
 
-    resource: api_resources.Resource[typing.Any]
+    resource: api_resources.AnyResource
     target: spec.Reference
     uid: str
     conflict: str = ''
