@@ -11,7 +11,6 @@ import select
 import signal
 import ssl
 import subprocess
-import time
 from urllib import parse
 
 import fixtures
@@ -453,16 +452,6 @@ class PodUploadTestCase(base.SandboxTestCase):
         """Wait until the medium has failed; return the message."""
         self.until(lambda: self.status()['Health'] == 'Critical')
         return self.status()['Conditions'][0]['Message']
-
-    def test_upload_is_use_of_its_session(self):
-        token, path = self.session(redfish_pod.USER, self.pod.password)
-        self.sender(token)
-        [file] = (self.pod.home / 'tmp').glob(
-            '*/*/sessions/' + path.rpartition('/')[2])
-        begun = time.time()
-        # A minute of the half hour is left.
-        os.utime(file, (begun - 1740,) * 2)
-        self.until(lambda: file.stat().st_mtime >= begun - 1)
 
     def test_upload_ends_with_its_session(self):
         token, path = self.session(redfish_pod.USER, self.pod.password)

@@ -164,6 +164,7 @@ class DeliveryTestCase(base.BaseTestCase):
         self.assertEqual(0, self.delivery.failures('a'))
         self.delivery.take(self.record('1'))
         self.store.calls.get(timeout=30)
+        self.assert_no_delivery()
         self.assertEqual(2, self.delivery.failures('a'))
         self.delivery.refresh()
         self.delivery.take(self.record('2'))
