@@ -42,6 +42,7 @@ from sushy_kubevirt.kube import blocking
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import objects
 from sushy_kubevirt.kube import retry
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import media
 from sushy_kubevirt.machine import run_strategy
 
@@ -54,8 +55,6 @@ if typing.TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 COMPONENT = 'sushy-kubevirt'
-ANNOTATION = api_resources.PREFIX + 'event'
-
 #: Largest number of entries of a log; older ones are not shown.
 MAX_ENTRIES = 1000
 
@@ -305,7 +304,7 @@ class Log:
             'kind': api_resources.EVENT.kind,
             'metadata': {
                 'name': f'{name}.{record.id}', 'namespace': namespace,
-                'annotations': {ANNOTATION: json.dumps(ours)}},
+                'annotations': {stored_names.EVENT: json.dumps(ours)}},
             'involvedObject': {
                 'apiVersion': api_resources.VM.api_version,
                 'kind': api_resources.VM.kind, 'namespace': namespace,
@@ -459,7 +458,7 @@ def host() -> str:
 
 def _is_ours(event: objects.Json) -> bool:
     return event.get('reportingComponent') == COMPONENT and (
-        ANNOTATION in (event['metadata'].get('annotations') or {}))
+        stored_names.EVENT in (event['metadata'].get('annotations') or {}))
 
 
 def _order(event: objects.Json) -> _Order:
@@ -481,7 +480,7 @@ def _ours(event: objects.Json) -> Entry | None:
     if not _is_ours(event):
         return None
     try:
-        ours = json.loads(event['metadata']['annotations'][ANNOTATION])
+        ours = json.loads(event['metadata']['annotations'][stored_names.EVENT])
         return Entry(
             id=event['metadata']['name'], created=_created(event),
             seconds=cleared_log.when(event),

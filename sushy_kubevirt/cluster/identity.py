@@ -11,20 +11,6 @@ import hashlib
 import json
 import re
 
-GROUP = 'cluster.sushy-kubevirt.openstack.org'
-
-#: Label of every object of a cluster: its name.
-CLUSTER = GROUP + '/name'
-
-#: Label of the objects of one node (VM, BMC, its volumes): the node's name.
-NODE = GROUP + '/node'
-
-#: Label of VMs: name of the node type, if it is a valid value of a label.
-TYPE = GROUP + '/type'
-
-#: Annotation: `hash_of` what the object was made from.
-HASH = GROUP + '/hash'
-
 #: Longest name of a cluster, node, volume or interface: a label of DNS.
 MAX_LENGTH = 63
 

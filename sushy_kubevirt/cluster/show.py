@@ -14,6 +14,7 @@ from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.cluster.objects import stamp
 from sushy_kubevirt.cluster import readiness
 from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import stored_names
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import client
@@ -63,7 +64,7 @@ def rows(client: client.Client, namespace: str, cluster: str | None = None,
     :returns: in the order of clusters and nodes
     :raises: `errors.MachineError`
     """
-    selector = stamp.selector(cluster) if cluster else identity.CLUSTER
+    selector = stamp.selector(cluster) if cluster else stored_names.CLUSTER
     vms = api_server.listed(client, api_resources.VM, namespace, selector)
     bmcs = api_server.listed(client, kinds.BMC, namespace, selector)
     vmis = api_server.listed(client, api_resources.VMI, namespace, selector)

@@ -22,6 +22,7 @@ from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
+from sushy_kubevirt.kube import stored_names
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.cluster.objects import kinds
@@ -150,7 +151,7 @@ class Writer:
         return self._client.patch(
             change.resource, self._plan.namespace, change.name,
             {'metadata': {'annotations': {
-                networks.USER + self._plan.cluster: value}}})
+                stored_names.USER + self._plan.cluster: value}}})
 
     def _repeat(self, step: abc.Callable[[], objects.Json],
                 change: plan.Change | None = None) -> objects.Json:

@@ -8,9 +8,6 @@ import typing
 
 from sushy_kubevirt.kube import objects
 
-#: Prefix of the annotations that BMCs write to a VirtualMachine.
-PREFIX = 'sushy-kubevirt.openstack.org/'
-
 #: API group that serves start, stop, restart, pause …
 SUBRESOURCES_GROUP = 'subresources.kubevirt.io'
 

@@ -13,8 +13,8 @@ import json
 import math
 import typing
 
-from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import changes
 from sushy_kubevirt.machine import run_strategy
 
@@ -26,19 +26,6 @@ if typing.TYPE_CHECKING:
 
 #: Value of a BIOS attribute.
 Value: typing.TypeAlias = str | int | float | bool
-
-ATTRIBUTES = api_resources.PREFIX + 'bios-attributes'
-
-#: Attributes of the VMI that was running when they were last changed: a JSON
-#: object with ``vmi``, the uid of that VMI, and ``values``.
-BEFORE = api_resources.PREFIX + 'bios-attributes-before'
-
-INDICATOR = api_resources.PREFIX + 'indicator'
-ASSET_TAG = api_resources.PREFIX + 'asset-tag'
-CONTROLLER_NAME = api_resources.PREFIX + 'controller-name'
-
-#: System info parameters that IPMI clients have written: a JSON object.
-SYSTEM_INFO = api_resources.PREFIX + 'system-info'
 
 #: Maximum length of an asset tag, in characters.
 LONGEST_TAG = 255
@@ -54,7 +41,7 @@ INDICATORS = (LIT, BLINKING, OFF)
 
 def get(vm: objects.VirtualMachine) -> dict[str, Value]:
     """Return the attributes that apply from the next boot on, by name."""
-    return _primitives(_load(vm, ATTRIBUTES))
+    return _primitives(_load(vm, stored_names.ATTRIBUTES))
 
 
 def current(vm: objects.VirtualMachine,
@@ -63,7 +50,7 @@ def current(vm: objects.VirtualMachine,
 
     :returns: the same as `get` while the machine is off
     """
-    before = _load(vm, BEFORE)
+    before = _load(vm, stored_names.ATTRIBUTES_BEFORE)
     if (run_strategy.is_active(vmi)
             and before.get('vmi') == vmi['metadata']['uid']
             and isinstance(before.get('values'), dict)):
@@ -131,13 +118,13 @@ def _replace(vm: objects.VirtualMachine,
     if run_strategy.is_active(vmi) and current(vm, vmi) != new:
         before = json.dumps({'vmi': vmi['metadata']['uid'],
                              'values': current(vm, vmi)}, sort_keys=True)
-    _annotate(vm, ATTRIBUTES, text if new else None)
-    _annotate(vm, BEFORE, before)
+    _annotate(vm, stored_names.ATTRIBUTES, text if new else None)
+    _annotate(vm, stored_names.ATTRIBUTES_BEFORE, before)
 
 
 def indicator(vm: objects.VirtualMachine) -> str:
     """Return the state of the indicator LED, one of `INDICATORS`."""
-    state = _annotations(vm).get(INDICATOR)
+    state = _annotations(vm).get(stored_names.INDICATOR)
     return state if state in INDICATORS else OFF
 
 
@@ -150,12 +137,12 @@ def indicator_change(state: str) -> changes.Change:
     if state not in INDICATORS:
         raise errors.InvalidValue('IndicatorLED', state, INDICATORS)
     return lambda vm, vmi: _annotate(
-        vm, INDICATOR, None if state == OFF else state)
+        vm, stored_names.INDICATOR, None if state == OFF else state)
 
 
 def asset_tag(vm: objects.VirtualMachine) -> str:
     """Return the asset tag that a client set; '' for none."""
-    return _annotations(vm).get(ASSET_TAG, '')
+    return _annotations(vm).get(stored_names.ASSET_TAG, '')
 
 
 def asset_tag_change(tag: str) -> changes.Change:
@@ -164,12 +151,13 @@ def asset_tag_change(tag: str) -> changes.Change:
     :param tag: '' removes the tag
     :raises: `errors.InvalidValue` if it is longer than `LONGEST_TAG`
     """
-    return _text_change(ASSET_TAG, tag, 'AssetTag', 'An asset tag')
+    return _text_change(
+        stored_names.ASSET_TAG, tag, 'AssetTag', 'An asset tag')
 
 
 def controller_name(vm: objects.VirtualMachine) -> str:
     """Return the name that a client gave to the BMC; '' for none."""
-    return _annotations(vm).get(CONTROLLER_NAME, '')
+    return _annotations(vm).get(stored_names.CONTROLLER_NAME, '')
 
 
 def controller_name_change(name: str) -> changes.Change:
@@ -178,15 +166,16 @@ def controller_name_change(name: str) -> changes.Change:
     :param name: '' removes the name
     :raises: `errors.InvalidValue` if it is longer than `LONGEST_TAG`
     """
-    return _text_change(CONTROLLER_NAME, name, 'name', 'A name')
+    return _text_change(
+        stored_names.CONTROLLER_NAME, name, 'name', 'A name')
 
 
 def system_info(vm: objects.VirtualMachine, name: str) -> str:
     """Return a system info parameter that a client wrote; '' for none.
 
-    :param name: the parameter's name in the annotation `SYSTEM_INFO`
+    :param name: of the parameter in `stored_names.SYSTEM_INFO`, a JSON object
     """
-    text = _load(vm, SYSTEM_INFO).get(name)
+    text = _load(vm, stored_names.SYSTEM_INFO).get(name)
     return text if isinstance(text, str) else ''
 
 
@@ -201,10 +190,10 @@ def system_info_change(name: str, text: str) -> changes.Change:
 
     def change(vm: objects.VirtualMachine,
                _vmi: objects.VirtualMachineInstance | None) -> None:
-        known = {**_load(vm, SYSTEM_INFO), name: text}
+        known = {**_load(vm, stored_names.SYSTEM_INFO), name: text}
         known = {key: value for key, value in known.items() if value}
-        _annotate(vm, SYSTEM_INFO, json.dumps(known, sort_keys=True)
-                  if known else None)
+        _annotate(vm, stored_names.SYSTEM_INFO,
+                  json.dumps(known, sort_keys=True) if known else None)
 
     return change
 

@@ -103,29 +103,21 @@ precedence and the annotation is discarded.
 
 from __future__ import annotations
 
+from collections import abc
 import json
+import typing
 
-from sushy_kubevirt.kube import api_resources
-
-BOOT = api_resources.PREFIX + 'boot'
-POD_INTERFACE = api_resources.PREFIX + 'pod-interface'
-BOOT_ONCE = api_resources.PREFIX + 'boot-once'
-RUN_STRATEGY = api_resources.PREFIX + 'run-strategy'
-RESTART = api_resources.PREFIX + 'restart'
-BOOTLOADERS = api_resources.PREFIX + 'bootloaders'
-MEDIA = api_resources.PREFIX + 'media'
-MEDIA_ATTEMPT = api_resources.PREFIX + 'media-attempt'
-UPLOAD = api_resources.PREFIX + 'upload'
+from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 
 
-def read(obj, key):
+def read(vm: objects.VirtualMachine, key: str) -> objects.Json:
     """Read one of the annotations that hold a JSON object.
 
-    :param obj: a VM
-    :param key: name of the annotation, such as `BOOT`
-    :returns: dict; {} if the annotation is missing or malformed
+    :param key: name of the annotation, such as `stored_names.BOOT`
+    :returns: {} if the annotation is missing or malformed
     """
-    text = (obj['metadata'].get('annotations') or {}).get(key)
+    text = (vm['metadata'].get('annotations') or {}).get(key)
     if not text:
         return {}
     try:
@@ -136,34 +128,36 @@ def read(obj, key):
     return value if isinstance(value, dict) else {}
 
 
-def write(obj, key, value) -> None:
-    """Set an annotation, or remove it if the value is empty.
+def write(vm: objects.VirtualMachine, key: str,
+          value: abc.Mapping[str, typing.Any]) -> None:
+    """Set an annotation of a VM, or remove it if the value is empty.
 
-    :param obj: a VM, which is changed
-    :param key: name of the annotation, such as `BOOT`
-    :param value: dict that JSON can represent
+    :param vm: is changed
+    :param key: name of the annotation, such as `stored_names.BOOT`
+    :param value: what JSON can represent
     """
-    annotations = obj['metadata'].get('annotations')
+    annotations = vm['metadata'].get('annotations')
     if value:
         if annotations is None:
-            annotations = obj['metadata']['annotations'] = {}
+            annotations = vm['metadata']['annotations'] = {}
         annotations[key] = json.dumps(value, sort_keys=True,
                                       separators=(',', ':'))
     elif annotations:
         annotations.pop(key, None)
 
 
-def boot_once_id(obj):
+def boot_once_id(obj: objects.VirtualMachineInstanceTemplate) -> str | None:
     """Return the ``id`` of the one-time override that a VMI carries or that a
     template gives to its VMIs; None if there is none.
 
     :param obj: a VMI or the template of a VM
     """
     annotations = (obj.get('metadata') or {}).get('annotations') or {}
-    return annotations.get(BOOT_ONCE)
+    return annotations.get(stored_names.BOOT_ONCE)
 
 
-def set_boot_once_id(template, id_) -> None:
+def set_boot_once_id(template: objects.VirtualMachineInstanceTemplate,
+                     id_: str | None) -> None:
     """Set or remove the ``boot-once`` annotation of future VMIs.
 
     :param template: the template of a VM, which is changed
@@ -174,8 +168,8 @@ def set_boot_once_id(template, id_) -> None:
     if id_:
         template['metadata'] = metadata
         metadata['annotations'] = annotations
-        annotations[BOOT_ONCE] = id_
-    elif BOOT_ONCE in annotations:
-        del annotations[BOOT_ONCE]
+        annotations[stored_names.BOOT_ONCE] = id_
+    elif stored_names.BOOT_ONCE in annotations:
+        del annotations[stored_names.BOOT_ONCE]
         if not annotations:
             del metadata['annotations']

@@ -14,6 +14,7 @@ from __future__ import annotations
 import typing
 import uuid
 
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import firmware
@@ -310,7 +311,7 @@ def add_interface(vm: objects.VirtualMachine,
     spec['networks'] = [{'name': name, 'pod': {}}]
     vm['metadata']['annotations'] = {
         **(vm['metadata'].get('annotations') or {}),
-        bmc_annotations.POD_INTERFACE: binding}
+        stored_names.POD_INTERFACE: binding}
 
 
 def _interface(name: str, binding: str) -> objects.Interface:
@@ -327,9 +328,9 @@ def remove_unused_interface(vm: objects.VirtualMachine) -> None:
     :param vm: is changed
     """
     notes = vm['metadata'].get('annotations') or {}
-    if bmc_annotations.POD_INTERFACE not in notes or _layers(vm):
+    if stored_names.POD_INTERFACE not in notes or _layers(vm):
         return
-    binding = notes.pop(bmc_annotations.POD_INTERFACE)
+    binding = notes.pop(stored_names.POD_INTERFACE)
     name, spec = boot_order.POD_INTERFACE, vm['spec']['template']['spec']
     devices = _devices(spec)
     # Components of the cluster may have given it an address.
@@ -381,7 +382,7 @@ def _write(vm: objects.VirtualMachine, name: _Name, layer: Layer | None
         layers.pop(name, None)
     else:
         layers[name] = layer
-    bmc_annotations.write(vm, bmc_annotations.BOOT, layers)
+    bmc_annotations.write(vm, stored_names.BOOT, layers)
 
 
 def _layers(vm: objects.VirtualMachine) -> _Layers:
@@ -390,7 +391,7 @@ def _layers(vm: objects.VirtualMachine) -> _Layers:
     Anyone who may edit a VM may write anything into its annotations. A layer
     that a BMC would not write is ignored.
     """
-    layers = bmc_annotations.read(vm, bmc_annotations.BOOT)
+    layers = bmc_annotations.read(vm, stored_names.BOOT)
     valid = {name: layer for name, is_valid in _IS_VALID.items()
              if isinstance(layer := layers.get(name), dict)
              and is_valid(layer) and _are_changes(layer.get('changes', {}))}

@@ -19,6 +19,7 @@ import enum
 import typing
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import architecture
 from sushy_kubevirt.machine import bmc_annotations
 
@@ -112,12 +113,12 @@ def set_mode(vm: objects.VirtualMachine, mode_: Mode
         return None
     if not old and not vm['spec'].get('preference') and mode(vm) is mode_:
         return None
-    remembered = bmc_annotations.read(vm, bmc_annotations.BOOTLOADERS)
+    remembered = bmc_annotations.read(vm, stored_names.BOOTLOADERS)
     if not is_bootloader(remembered):
         remembered = {}       # malformed: not written by a BMC
     if old_type := bootloader_type(old):
         remembered[old_type] = old[old_type]
-        bmc_annotations.write(vm, bmc_annotations.BOOTLOADERS, remembered)
+        bmc_annotations.write(vm, stored_names.BOOTLOADERS, remembered)
     new = {type_: copy.deepcopy(remembered.get(type_, _FRESH[type_]))}
     _put(template, new)
     if _secure(vm, new):

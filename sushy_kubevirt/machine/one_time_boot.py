@@ -34,6 +34,7 @@ import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
@@ -71,13 +72,13 @@ def desired_vm(vm: objects.VirtualMachine,
     """
     vm_annotations = vm['metadata'].get('annotations') or {}
     if run_strategy.is_deleting(vm) or vm_annotations.keys().isdisjoint(
-            (bmc_annotations.BOOT, bmc_annotations.RUN_STRATEGY,
-             bmc_annotations.RESTART)):
+            (stored_names.BOOT, stored_names.RUN_STRATEGY,
+             stored_names.RESTART)):
         return None
     booted = (boot_overrides.once(vm)
               if boot_overrides.boot_started(vm, vmi) else None)
     if booted is None and vm_annotations.keys().isdisjoint(
-            (bmc_annotations.RUN_STRATEGY, bmc_annotations.RESTART)):
+            (stored_names.RUN_STRATEGY, stored_names.RESTART)):
         return None
     edited = copy.deepcopy(vm)
     run_strategy.end_restart(edited, vmi)
@@ -135,7 +136,7 @@ def desired_vm_on_removal(vm: objects.VirtualMachine,
         _restore_run_strategy(edited, vmi)
     vm_annotations = edited['metadata'].get('annotations') or {}
     return (None if edited == vm else edited,
-            bmc_annotations.RUN_STRATEGY not in vm_annotations)
+            stored_names.RUN_STRATEGY not in vm_annotations)
 
 
 def _run_under_always(vm: objects.VirtualMachine,

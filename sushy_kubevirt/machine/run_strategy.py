@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import typing
 
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import bmc_annotations
 
 if typing.TYPE_CHECKING:
@@ -264,7 +265,7 @@ def shows(action: str, vm: objects.VirtualMachine,
 
 def saved(vm: objects.VirtualMachine) -> SavedStrategy:
     """Return the run strategy to restore, see `bmc_annotations`."""
-    record = bmc_annotations.read(vm, bmc_annotations.RUN_STRATEGY)
+    record = bmc_annotations.read(vm, stored_names.RUN_STRATEGY)
     strategy = record.get('runStrategy')
     if strategy in STARTABLE + (ONCE,):
         return SavedStrategy(strategy, record.get('vmi'))
@@ -278,7 +279,7 @@ def save(vm: objects.VirtualMachine, strategy: str,
     :param vm: a copy of the VM, changed in place
     :param vmi_uid: uid of the VMI that it is saved for
     """
-    bmc_annotations.write(vm, bmc_annotations.RUN_STRATEGY,
+    bmc_annotations.write(vm, stored_names.RUN_STRATEGY,
                           {'runStrategy': strategy, 'vmi': vmi_uid})
 
 
@@ -287,7 +288,7 @@ def clear_saved(vm: objects.VirtualMachine) -> None:
 
     :param vm: a copy of the VM, changed in place
     """
-    bmc_annotations.write(vm, bmc_annotations.RUN_STRATEGY, {})
+    bmc_annotations.write(vm, stored_names.RUN_STRATEGY, {})
 
 
 def of_next_start(vm: objects.VirtualMachine, default: str) -> str:
@@ -360,7 +361,7 @@ def restarting(vm: objects.VirtualMachine) -> objects.Json:
     :returns: ``vmi``, ``force``, ``runStrategy`` and, if it is true,
         ``startPending``; {} if there is none
     """
-    record = bmc_annotations.read(vm, bmc_annotations.RESTART)
+    record = bmc_annotations.read(vm, stored_names.RESTART)
     if of(vm) != MANUAL or record.get('runStrategy') not in (
             None, ALWAYS, RERUN_ON_FAILURE, MANUAL, ONCE):
         return {}
@@ -381,7 +382,7 @@ def cancel_pending_start(vm: objects.VirtualMachine) -> None:
     """
     restart = restarting(vm)
     restart.pop('startPending', None)
-    bmc_annotations.write(vm, bmc_annotations.RESTART, restart)
+    bmc_annotations.write(vm, stored_names.RESTART, restart)
 
 
 def begin_restart(vm: objects.VirtualMachine, uid: str, force: bool,
@@ -394,7 +395,7 @@ def begin_restart(vm: objects.VirtualMachine, uid: str, force: bool,
     :param force: whether with grace period 0
     :param start_pending: see `start_pending`
     """
-    bmc_annotations.write(vm, bmc_annotations.RESTART, {
+    bmc_annotations.write(vm, stored_names.RESTART, {
         'vmi': uid, 'force': force,
         'runStrategy': (restarting(vm) or vm['spec']).get('runStrategy'),
         **({'startPending': True} if start_pending else {})})
@@ -419,7 +420,7 @@ def end_restart(vm: objects.VirtualMachine,
     restart = restarting(vm)
     if not restart:
         # None was begun, or another client has set a run strategy since.
-        bmc_annotations.write(vm, bmc_annotations.RESTART, {})
+        bmc_annotations.write(vm, stored_names.RESTART, {})
         return
     off = not is_active(vmi)
     other = (is_active(vmi)
@@ -441,4 +442,4 @@ def end_restart(vm: objects.VirtualMachine,
         halt(vm)
         if strategy is not None and saved(vm).strategy is None:
             save(vm, strategy)
-    bmc_annotations.write(vm, bmc_annotations.RESTART, {})
+    bmc_annotations.write(vm, stored_names.RESTART, {})

@@ -15,6 +15,7 @@ import typing
 from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster.objects import kinds
 from sushy_kubevirt.cluster.objects import stamp
+from sushy_kubevirt.kube import stored_names
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.cluster import model
@@ -24,16 +25,13 @@ if typing.TYPE_CHECKING:
 #: of clusters have small letters only.
 SHARED = 'SHARED'
 
-#: Start of the annotations of a shared definition that name its users.
-USER = identity.GROUP + '/user.'
-
 
 def selector(cluster: str) -> str:
     """Return the label selector of own and shared definitions.
 
     :param cluster: name of the cluster
     """
-    return f'{identity.CLUSTER} in ({cluster},{SHARED})'
+    return f'{stored_names.CLUSTER} in ({cluster},{SHARED})'
 
 
 def interfaces(node: model.Node) -> list[objects.Json]:
@@ -64,7 +62,7 @@ def definitions(cluster: model.Cluster, namespace: str) -> list[stamp.Wanted]:
 def _definition(cluster: model.Cluster, network: model.Network,
                 config: objects.Json, namespace: str) -> stamp.Wanted:
     name = (network.attachment or '').rpartition('/')[2]
-    labels = {identity.CLUSTER: SHARED if network.shared else cluster.name}
+    labels = {stored_names.CLUSTER: SHARED if network.shared else cluster.name}
     config = dict(config)
     if config.get('type') == 'bridge':
         config.setdefault('bridge', identity.bridge_name(
@@ -74,7 +72,8 @@ def _definition(cluster: model.Cluster, network: model.Network,
         {'spec': {'config': json.dumps(config, sort_keys=True)}},
         name, namespace, labels, {'config': config})
     if network.shared:
-        definition.body['metadata']['annotations'][USER + cluster.name] = ''
+        definition.body['metadata']['annotations'][
+            stored_names.USER + cluster.name] = ''
     return definition
 
 
@@ -85,6 +84,6 @@ def is_shared(obj: abc.Mapping[str, typing.Any]) -> bool:
 
 def users(live: abc.Mapping[str, typing.Any]) -> set[str]:
     """Return the names of the clusters that use a shared definition."""
-    return {key.removeprefix(USER)
+    return {key.removeprefix(stored_names.USER)
             for key in live['metadata'].get('annotations') or ()
-            if key.startswith(USER)}
+            if key.startswith(stored_names.USER)}

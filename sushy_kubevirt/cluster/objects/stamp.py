@@ -15,14 +15,12 @@ import json
 import typing
 
 from sushy_kubevirt.cluster import identity
+from sushy_kubevirt.kube import stored_names
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.cluster import model
     from sushy_kubevirt.cluster.objects import kinds
     from sushy_kubevirt.kube import objects
-
-#: Annotation: what the file declared about the object, as JSON.
-DECLARED = identity.GROUP + '/declared'
 
 #: Longest text of a value in words about changes.
 _LONGEST = 60
@@ -59,12 +57,12 @@ def selector(cluster: str) -> str:
 
     :param cluster: its name
     """
-    return f'{identity.CLUSTER}={cluster}'
+    return f'{stored_names.CLUSTER}={cluster}'
 
 
 def labels(cluster: model.Cluster, node: model.Node) -> dict[str, str]:
     """Return the labels of a node's object."""
-    return {identity.CLUSTER: cluster.name, identity.NODE: node.name}
+    return {stored_names.CLUSTER: cluster.name, stored_names.NODE: node.name}
 
 
 def wanted(resource: kinds.AnyResource, node: str | None, body: objects.Json,
@@ -85,25 +83,25 @@ def wanted(resource: kinds.AnyResource, node: str | None, body: objects.Json,
     digest = identity.hash_of([body, declared])
     metadata['namespace'] = namespace
     metadata['annotations'] = {
-        **(metadata.get('annotations') or {}), identity.HASH: digest,
-        DECLARED: json.dumps(declared, sort_keys=True,
-                             separators=(',', ':'))}
+        **(metadata.get('annotations') or {}), stored_names.HASH: digest,
+        stored_names.DECLARED: json.dumps(
+            declared, sort_keys=True, separators=(',', ':'))}
     return Wanted(resource, node, body)
 
 
 def cluster_of(live: abc.Mapping[str, typing.Any]) -> str | None:
     """Return the name of the cluster that an object belongs to."""
-    return (live['metadata'].get('labels') or {}).get(identity.CLUSTER)
+    return (live['metadata'].get('labels') or {}).get(stored_names.CLUSTER)
 
 
 def node_of(live: abc.Mapping[str, typing.Any]) -> str | None:
     """Return the name of the node that an object belongs to."""
-    return (live['metadata'].get('labels') or {}).get(identity.NODE)
+    return (live['metadata'].get('labels') or {}).get(stored_names.NODE)
 
 
 def hash_of(live: abc.Mapping[str, typing.Any]) -> str | None:
     """Return the hash of what an object was made from."""
-    return (live['metadata'].get('annotations') or {}).get(identity.HASH)
+    return (live['metadata'].get('annotations') or {}).get(stored_names.HASH)
 
 
 def is_leaving(live: abc.Mapping[str, typing.Any]) -> bool:
@@ -134,7 +132,8 @@ def changes(live: abc.Mapping[str, typing.Any],
 
 def declared(obj: abc.Mapping[str, typing.Any]) -> objects.Json:
     """Return what the file declared about an object."""
-    text = (obj['metadata'].get('annotations') or {}).get(DECLARED)
+    text = (obj['metadata'].get('annotations') or {}).get(
+        stored_names.DECLARED)
     try:
         declaration = json.loads(text or '{}')
     except (ValueError, RecursionError):

@@ -14,6 +14,7 @@ from sushy_kubevirt.cluster.objects import networks
 from sushy_kubevirt.cluster.objects import stamp
 from sushy_kubevirt.cluster.objects import volumes
 from sushy_kubevirt.kube import api_resources
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import architecture
 
 if typing.TYPE_CHECKING:
@@ -32,7 +33,7 @@ def virtual_machine(cluster: model.Cluster, node: model.Node,
     kind = node.type
     labels = stamp.labels(cluster, node)
     if identity.is_label_value(kind.name):
-        labels[identity.TYPE] = kind.name
+        labels[stored_names.TYPE] = kind.name
     template = {'metadata': {'labels': labels},
                 'spec': {'domain': _domain(node),
                          'networks': networks.networks(node),
@@ -143,7 +144,7 @@ def _placement(placement: model.Placement,
             'whenUnsatisfiable': ('DoNotSchedule' if placement.spread_required
                                   else 'ScheduleAnyway'),
             'labelSelector': {'matchLabels': {
-                identity.CLUSTER: cluster.name}}}]
+                stored_names.CLUSTER: cluster.name}}}]
     return spec
 
 

@@ -17,6 +17,7 @@ from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
 from sushy_kubevirt.kube import retry
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine.media import media_annotation
@@ -220,7 +221,7 @@ def _put(machine: machine_protocols.Machine, device: model.Device, key: str,
         'apiVersion': api_resources.CONFIG_MAP.api_version,
         'kind': api_resources.CONFIG_MAP.kind,
         'metadata': {'name': config_map.name, 'namespace': machine.namespace,
-                     'labels': {datavolumes.LABEL: device.id},
+                     'labels': {stored_names.MEDIA_LABEL: device.id},
                      'ownerReferences': [datavolumes.owner(machine)]},
         'data': {key: text}}
 

@@ -11,7 +11,7 @@ import dataclasses
 import typing
 
 from sushy_kubevirt.kube import api_resources
-from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine.media import model
 
@@ -19,10 +19,6 @@ if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine.media import media_annotation
     from sushy_kubevirt.machine import protocols
-
-#: Label of all DataVolumes and Secrets of virtual media; its value is the ID
-#: of the device.
-LABEL = bmc_annotations.MEDIA
 
 _CDI = 'cdi.kubevirt.io/'
 _MIB = 1 << 20
@@ -89,9 +85,9 @@ def body(machine: protocols.Machine, device: model.Device,
         'metadata': {
             'name': entry.volume,
             'namespace': machine.namespace,
-            'labels': {LABEL: device.id},
+            'labels': {stored_names.MEDIA_LABEL: device.id},
             'annotations': {
-                bmc_annotations.MEDIA_ATTEMPT: entry.id,
+                stored_names.MEDIA_ATTEMPT: entry.id,
                 # Bind the claim without a consumer: the image is fetched
                 # now, and a VM that is off starts no pod.
                 _CDI + 'storage.bind.immediate.requested': 'true',
@@ -130,7 +126,7 @@ def owner(machine: protocols.Machine) -> objects.OwnerReference:
 def is_ours(volume: objects.DataVolume, machine: protocols.Machine) -> bool:
     """Return whether a DataVolume was made for media of this VM."""
     metadata = volume['metadata']
-    return LABEL in (metadata.get('labels') or {}) and any(
+    return stored_names.MEDIA_LABEL in (metadata.get('labels') or {}) and any(
         reference.get('uid') == machine.uid
         for reference in metadata.get('ownerReferences') or ())
 
@@ -146,7 +142,7 @@ def is_claim_of(claim: objects.Json, name: str) -> bool:
 def attempt(volume: objects.DataVolume) -> str | None:
     """Return the ID of the `media_annotation.Entry` of a DataVolume."""
     return (volume['metadata'].get('annotations') or {}).get(
-        bmc_annotations.MEDIA_ATTEMPT)
+        stored_names.MEDIA_ATTEMPT)
 
 
 def status(volume: objects.DataVolume) -> Status:

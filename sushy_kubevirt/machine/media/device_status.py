@@ -12,7 +12,7 @@ import json
 import typing
 from urllib import parse
 
-from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import drives
 from sushy_kubevirt.machine.media import media_annotation
@@ -103,7 +103,7 @@ def _status(entry: media_annotation.Entry,
 def upload_progress(observed: import_watcher.ObservedVolume) -> float | None:
     """Return the progress of an upload in per cent; None before it starts."""
     try:
-        text = observed.annotations.get(bmc_annotations.UPLOAD) or '{}'
+        text = observed.annotations.get(stored_names.UPLOAD) or '{}'
         return float(json.loads(text)['progress'])
     except (ValueError, KeyError, TypeError):
         return None

@@ -20,16 +20,13 @@ import typing
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import retry
-from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.kube import stored_names
 
 if typing.TYPE_CHECKING:
     from sushy_kubevirt.kube import objects
     from sushy_kubevirt.machine.media import media_annotation
     from sushy_kubevirt.machine.media import model
     from sushy_kubevirt.machine import protocols
-
-#: Type of these Secrets.
-TYPE = 'sushy-kubevirt.openstack.org/image-server'
 
 
 class ForeignSecret(Exception):
@@ -69,7 +66,8 @@ def check_name(machine: protocols.Machine, entry: media_annotation.Entry
     secret = _find(machine, entry)
     if secret is None or _attempt(secret) == entry.id:
         return
-    raise StaleSecret() if secret.get('type') == TYPE else ForeignSecret()
+    raise (StaleSecret() if secret.get('type') == stored_names.IMAGE_SERVER
+           else ForeignSecret())
 
 
 def create(machine: protocols.Machine, device: model.Device,
@@ -112,14 +110,14 @@ def body(machine: protocols.Machine, device: model.Device,
         'metadata': {
             'name': name(machine, entry),
             'namespace': machine.namespace,
-            'labels': {bmc_annotations.MEDIA: device.id},
-            'annotations': {bmc_annotations.MEDIA_ATTEMPT: entry.id},
+            'labels': {stored_names.MEDIA: device.id},
+            'annotations': {stored_names.MEDIA_ATTEMPT: entry.id},
             'ownerReferences': [{
                 'apiVersion': api_resources.DATA_VOLUME.api_version,
                 'kind': api_resources.DATA_VOLUME.kind,
                 'name': metadata['name'], 'uid': metadata['uid']}],
         },
-        'type': TYPE,
+        'type': stored_names.IMAGE_SERVER,
         'data': {'accessKeyId': _encoded(source.username),
                  'secretKey': _encoded(source.password)},
     }
@@ -136,7 +134,7 @@ def _find(machine: protocols.Machine, entry: media_annotation.Entry
 
 def _attempt(secret: objects.Json) -> str | None:
     return (secret['metadata'].get('annotations') or {}).get(
-        bmc_annotations.MEDIA_ATTEMPT)
+        stored_names.MEDIA_ATTEMPT)
 
 
 def _encoded(text: str) -> str:

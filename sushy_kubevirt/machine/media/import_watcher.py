@@ -4,7 +4,7 @@
 Nothing is watched when all media are complete, which the VM's annotation
 records. Otherwise a BMC of one VM watches each DataVolume by its name, as its
 access rights name it; others watch all that have the label
-`datavolumes.LABEL`.
+`stored_names.MEDIA_LABEL`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import typing
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import object_cache
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.kube import watcher
 from sushy_kubevirt.machine.media import claim_problem
 from sushy_kubevirt.machine.media import datavolumes
@@ -108,7 +109,8 @@ class ImportWatcher:
         for scope in needed - self._watchers.keys():
             self._watchers[scope] = watcher.Watcher(
                 self._client, self._options, api_resources.DATA_VOLUME,
-                scope.namespace, '' if scope.name else datavolumes.LABEL,
+                scope.namespace,
+                '' if scope.name else stored_names.MEDIA_LABEL,
                 'metadata.name=' + scope.name if scope.name else '', self)
             self._watchers[scope].start()
         if not self._watched:

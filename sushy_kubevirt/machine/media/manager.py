@@ -14,7 +14,7 @@ import time
 import typing
 
 from sushy_kubevirt.kube import objects
-from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import cdi
 from sushy_kubevirt.machine.media import datavolume_cleanup
 from sushy_kubevirt.machine.media import device_status
@@ -272,7 +272,7 @@ def now() -> str:
 
 def has_record(vm: objects.VirtualMachine) -> bool:
     """Return whether a VM has the media annotation."""
-    return bmc_annotations.MEDIA in (vm['metadata'].get('annotations') or {})
+    return stored_names.MEDIA in (vm['metadata'].get('annotations') or {})
 
 
 def _call(callback: media_protocols.Subscriber, machine: protocols.Machine,

@@ -14,6 +14,7 @@ import hashlib
 import re
 import typing
 
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine.media import model
 
@@ -147,7 +148,7 @@ def name(vm_name: str, key: str) -> str:
 def read(vm: objects.VirtualMachine) -> Record:
     """Return the `Record` of a VM; an empty one without the annotation."""
     record = Record()
-    value = bmc_annotations.read(vm, bmc_annotations.MEDIA)
+    value = bmc_annotations.read(vm, stored_names.MEDIA)
     if not value:
         return record
     vm_name = vm['metadata']['name']
@@ -189,7 +190,7 @@ def write(vm: objects.VirtualMachine, record: Record) -> None:
                          record.certificates.items() if kept},
         'httpUri': record.http_uri,
     }
-    bmc_annotations.write(vm, bmc_annotations.MEDIA, {
+    bmc_annotations.write(vm, stored_names.MEDIA, {
         member: content for member, content in value.items() if content})
 
 

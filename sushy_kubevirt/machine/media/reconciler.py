@@ -22,7 +22,7 @@ import typing
 
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
-from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine.media import claim_problem
 from sushy_kubevirt.machine.media import datavolume_cleanup
@@ -172,7 +172,7 @@ def _updated_entry(entry: media_annotation.Entry, context: Context
             ('pending', entry.id), claim_problem.SECONDS):
         context.pending.append(entry)
     if entry.upload and entry.id not in context.uploading:
-        beat = observed.annotations.get(bmc_annotations.UPLOAD)
+        beat = observed.annotations.get(stored_names.UPLOAD)
         if context.due(('beat', entry.id, beat), UPLOAD_SECONDS):
             return dataclasses.replace(
                 entry, reason='UploadInterrupted', message='The BMC that '

@@ -19,7 +19,7 @@ import typing
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
 from sushy_kubevirt.kube import json_patch
-from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import datavolumes
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
@@ -209,7 +209,7 @@ class Upload:
                     api_resources.DATA_VOLUME, self.machine.namespace,
                     self._entry.volume, {'metadata': {
                         'uid': self._entry.uid, 'annotations': {
-                            bmc_annotations.UPLOAD: json.dumps({
+                            stored_names.UPLOAD: json.dumps({
                                 'beat': number,
                                 'progress': round(self._progress, 2)})}}}))
             except errors.ObjectNotFound:

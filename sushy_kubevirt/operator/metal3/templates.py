@@ -16,6 +16,7 @@ import typing
 import uuid
 
 from sushy_kubevirt.kube import objects
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import run_strategy
 from sushy_kubevirt.operator import bmc_resources
 from sushy_kubevirt.operator import naming
@@ -43,7 +44,7 @@ _NAMESPACE = uuid.UUID('6dc8ed4a-2a0d-5c33-9a3f-5ad6b4d0b0a1')
 _MAX_NAME = 63
 #: Prefixes of annotations that describe the template itself.
 _OWN = (naming.GROUP + '/', 'kubectl.kubernetes.io/', 'kubevirt.io/',
-        'sushy-kubevirt.openstack.org/', 'argocd.argoproj.io/')
+        stored_names.BMC_PREFIX, 'argocd.argoproj.io/')
 #: Label by which Argo CD finds its objects, to delete those that its source
 #: does not have.
 _INSTANCE = 'app.kubernetes.io/instance'

@@ -4,9 +4,9 @@
 import itertools
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import cluster
-from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine import options
 from sushy_kubevirt.machine import power_state
 from sushy_kubevirt.operator import rbac
@@ -83,7 +83,7 @@ class PodAccountTestCase(PodAccountMixin, media_case.UploadingTestCase):
         for device in ('Cd', 'USBStick'):
             self.wait_state(machine, S.READY, device)
         made = self.sandbox.get('secrets', machine.name + '-bmc-cd-0')
-        self.assertEqual(image_credentials.TYPE, made['type'])
+        self.assertEqual(stored_names.IMAGE_SERVER, made['type'])
         # A replacement has its own Secret.
         machine.insert_media('Cd', self.private('o'))
         self.wait_state(machine, S.READY)
@@ -116,7 +116,7 @@ class PodAccountTestCase(PodAccountMixin, media_case.UploadingTestCase):
         slots = [f'{machine.name}-bmc-cd-{number}'
                  for number in range(2)]
         # Foreign Secrets stay, also one that looks like another insert's.
-        for slot, type_ in zip(slots, ('Opaque', image_credentials.TYPE)):
+        for slot, type_ in zip(slots, ('Opaque', stored_names.IMAGE_SERVER)):
             self.sandbox.create('secrets', {
                 'metadata': {'name': slot}, 'type': type_,
                 'stringData': {'accessKeyId': 'a', 'secretKey': 'b'}})

@@ -12,7 +12,7 @@ import yaml
 from kubevirt_sandbox.testing import machines
 from kubevirt_sandbox.testing import webserver
 from sushy_kubevirt.kube import connection
-from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import cluster
 from sushy_kubevirt.machine import media
@@ -100,7 +100,7 @@ class PodAccountTestCase(access_case.AccessTestCase):
 
         def observed():
             vm = self.sandbox.vm('box', self.namespace)
-            return (bmc_annotations.BOOT not in vm['metadata']['annotations']
+            return (stored_names.BOOT not in vm['metadata']['annotations']
                     and vm['status'].get('observedGeneration')
                     == vm['metadata']['generation'])
 

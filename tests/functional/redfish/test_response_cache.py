@@ -3,7 +3,7 @@
 
 import requests
 
-from sushy_kubevirt.machine import attributes
+from sushy_kubevirt.kube import stored_names
 from tests.fixtures import base
 from tests.fixtures import redfish_pod
 
@@ -55,7 +55,7 @@ class ResponseCacheTestCase(base.SandboxTestCase):
         self.read()
         self.sandbox.patch('virtualmachines', 'vm-0', [{
             'op': 'add', 'path': '/metadata/annotations', 'value': {
-                attributes.ASSET_TAG: 'of another client'}}])
+                stored_names.ASSET_TAG: 'of another client'}}])
         self.until(lambda: self.pod.request('GET', SYSTEM).json()[
             'AssetTag'] == 'of another client')
 
@@ -67,7 +67,7 @@ class ResponseCacheTestCase(base.SandboxTestCase):
         self.addCleanup(self.sandbox.clear_faults)
         self.sandbox.patch('virtualmachines', 'vm-0', [{
             'op': 'add', 'path': '/metadata/annotations', 'value': {
-                attributes.ASSET_TAG: 'without a watch'}}])
+                stored_names.ASSET_TAG: 'without a watch'}}])
         self.until(lambda: self.pod.request('GET', SYSTEM).json()[
             'AssetTag'] == 'without a watch')
 

@@ -15,11 +15,10 @@ from oslotest import base
 import yaml
 
 from sushy_kubevirt.cluster.commands import console
-from sushy_kubevirt.cluster import identity
-from sushy_kubevirt.cluster.objects import stamp
 from sushy_kubevirt.cluster import problems
 from sushy_kubevirt.cmd import cluster
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from tests.unit.cluster import commands_case
 from tests.unit.cluster import live
 
@@ -256,7 +255,8 @@ class ReadersTestCase(commands_case.CommandsTestCase):
         node = next(iter(self.ironic.objects['nodes'].values()))
         node.update(maintenance=True, maintenance_reason='\x1b[2Jone\ntwo')
         self.api.find(VMS, 'lab-3')['metadata']['annotations'].update({
-            identity.HASH: 'other', stamp.DECLARED: '{"\\u001b[2J": 1}'})
+            stored_names.HASH: 'other',
+            stored_names.DECLARED: '{"\\u001b[2J": 1}'})
         shown = self.run_command(
             'show', '--namespace', 'space', '--os-cloud', 'mine')
         self.assertIn('\\x1b[2Jone', shown)

@@ -11,6 +11,7 @@ from sushy_kubevirt.cluster.objects import bmc
 from sushy_kubevirt.cluster.objects import catalog
 from sushy_kubevirt.cluster.objects import networks
 from sushy_kubevirt.cluster.objects import vm
+from sushy_kubevirt.kube import stored_names
 from tests.unit.cluster import nodes
 
 
@@ -30,8 +31,9 @@ class VirtualMachineTestCase(base.BaseTestCase):
         made = self.make()
         self.assertEqual('Halted', made['spec']['runStrategy'])
         self.assertEqual('space', made['metadata']['namespace'])
-        self.assertEqual({identity.CLUSTER: 'tenks', identity.NODE: 'tk0',
-                          identity.TYPE: 'type0'}, made['metadata']['labels'])
+        self.assertEqual({
+            stored_names.CLUSTER: 'tenks', stored_names.NODE: 'tk0',
+            stored_names.TYPE: 'type0'}, made['metadata']['labels'])
         self.assertEqual(made['metadata']['labels'],
                          made['spec']['template']['metadata']['labels'])
         domain = made['spec']['template']['spec']['domain']
@@ -137,7 +139,7 @@ class VirtualMachineTestCase(base.BaseTestCase):
         self.assertEqual({
             'maxSkew': 1, 'topologyKey': 'kubernetes.io/hostname',
             'whenUnsatisfiable': 'ScheduleAnyway', 'labelSelector': {
-                'matchLabels': {identity.CLUSTER: 'tenks'}}}, one)
+                'matchLabels': {stored_names.CLUSTER: 'tenks'}}}, one)
 
     def test_placement(self):
         place = model.Placement(
@@ -161,9 +163,9 @@ class VirtualMachineTestCase(base.BaseTestCase):
 
     def test_raw_fields_are_merged_but_not_over_labels(self):
         made = self.make(vm={
-            'metadata': {'labels': {'a': 'b', identity.CLUSTER: 'other'}},
+            'metadata': {'labels': {'a': 'b', stored_names.CLUSTER: 'other'}},
             'spec': {'template': {
-                'metadata': {'labels': {identity.CLUSTER: 'other'}},
+                'metadata': {'labels': {stored_names.CLUSTER: 'other'}},
                 'spec': {'hostname': 'x', 'topologySpreadConstraints': None}
             }}})
         spec = made['spec']['template']['spec']
@@ -172,7 +174,7 @@ class VirtualMachineTestCase(base.BaseTestCase):
         self.assertEqual('b', made['metadata']['labels']['a'])
         for labels in (made['metadata']['labels'],
                        made['spec']['template']['metadata']['labels']):
-            self.assertEqual('tenks', labels[identity.CLUSTER])
+            self.assertEqual('tenks', labels[stored_names.CLUSTER])
 
     def test_drive_can_be_left_out(self):
         disks = vm.without_drive(self.make())[

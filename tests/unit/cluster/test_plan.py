@@ -6,7 +6,6 @@ import copy
 from oslotest import base
 
 from sushy_kubevirt.cluster import apply
-from sushy_kubevirt.cluster import identity
 from sushy_kubevirt.cluster import model
 from sushy_kubevirt.cluster.objects import catalog
 from sushy_kubevirt.cluster.objects import kinds
@@ -15,6 +14,7 @@ from sushy_kubevirt.cluster import plan
 from sushy_kubevirt.cluster import teardown
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from tests.unit.cluster import memory
 from tests.unit.cluster import nodes
 
@@ -114,8 +114,8 @@ class PlanTestCase(Base):
         cluster = nodes.cluster(3)
         for plural, name, labels in (
                 ('persistentvolumeclaims', 'tk0vol0', {}),
-                ('datavolumes', 'tk1vol0', {identity.CLUSTER: 'other'}),
-                ('datavolumes', 'tk2vol0', {identity.CLUSTER: 'tenks'}),
+                ('datavolumes', 'tk1vol0', {stored_names.CLUSTER: 'other'}),
+                ('datavolumes', 'tk2vol0', {stored_names.CLUSTER: 'tenks'}),
                 ('persistentvolumeclaims', 'tk2vol0', {})):
             self.api.objects[plural, name] = {'metadata': {
                 'name': name, 'labels': labels}}

@@ -2,6 +2,7 @@
 
 from oslotest import base
 
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import attributes
 from tests.unit.machine import fakes
 
@@ -10,7 +11,7 @@ class GetTestCase(base.BaseTestCase):
 
     def get(self, text):
         return attributes.get(fakes.vm(
-            annotations={attributes.ATTRIBUTES: text}))
+            annotations={stored_names.ATTRIBUTES: text}))
 
     def test_returns_stored_values(self):
         self.assertEqual({'a': 'b', 'n': 5, 'f': 0.5, 't': True},

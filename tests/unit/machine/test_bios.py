@@ -3,6 +3,7 @@
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import attributes
 from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import changes
@@ -98,8 +99,8 @@ class BiosTestCase(base.BaseTestCase):
 
     def test_invalid_annotation_is_ignored(self):
         for text in ('x', '[]', '{"vmi":"u0"}', '{"vmi":"u0","values":[1]}'):
-            vm = fakes.vm(annotations={attributes.BEFORE: text,
-                                       attributes.ATTRIBUTES: '{"a":1}'})
+            vm = fakes.vm(annotations={stored_names.ATTRIBUTES_BEFORE: text,
+                                       stored_names.ATTRIBUTES: '{"a":1}'})
             self.assertEqual({'a': 1}, attributes.current(vm, fakes.vmi()))
 
 

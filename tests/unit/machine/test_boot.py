@@ -6,6 +6,7 @@ import itertools
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import bios
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot
@@ -54,7 +55,7 @@ class BootTestCase(base.BaseTestCase):
         vm = copy.deepcopy(machine.vm)
         return vm['spec'], {
             key: value for key, value in vm['metadata']['annotations'].items()
-            if key != bmc_annotations.BOOTLOADERS}
+            if key != stored_names.BOOTLOADERS}
 
 
 class BootedFromTestCase(BootTestCase):
@@ -422,7 +423,7 @@ class AddedInterfaceTestCase(BootTestCase):
         fakes.set_boot(machine, enabled=DISABLED)
         self.assertEqual([{'name': 'default', 'masquerade': {},
                            'model': 'e1000e'}], self.devices(machine)[0])
-        self.assertNotIn(bmc_annotations.POD_INTERFACE,
+        self.assertNotIn(stored_names.POD_INTERFACE,
                          machine.vm['metadata']['annotations'])
 
 
@@ -580,6 +581,6 @@ class BootStartedTestCase(BootTestCase):
 
     def test_invalid_annotation_is_ignored(self):
         for text in ('', 'x', '[]', '{"once": 1}', '1'):
-            vm = fakes.vm(annotations={bmc_annotations.BOOT: text})
+            vm = fakes.vm(annotations={stored_names.BOOT: text})
             self.assertIs(DISABLED, boot.state(vm, None).enabled)
             self.assertIsNone(one_time_boot.desired_vm(vm, None))

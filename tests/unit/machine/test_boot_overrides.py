@@ -8,7 +8,7 @@ import json
 
 from oslotest import base
 
-from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import firmware
@@ -77,18 +77,18 @@ class InvalidAnnotationTestCase(base.BaseTestCase):
 
     def test_invalid_overrides_are_ignored(self):
         for text in INVALID:
-            machine = self.machine(bmc_annotations.BOOT, text)
+            machine = self.machine(stored_names.BOOT, text)
             self.assertIsNone(boot_overrides.once(machine.vm), text[:80])
             self.assertIsNone(boot_overrides.continuous(machine.vm), text[:80])
             self.assert_bmc_works(machine)
 
     def test_valid_override_is_read(self):
-        machine = self.machine(bmc_annotations.BOOT, once())
+        machine = self.machine(stored_names.BOOT, once())
         self.assertEqual(VALID, boot_overrides.once(machine.vm))
 
     def test_valid_override_beside_invalid_one_is_read(self):
         continuous = {'target': 'Hdd', 'changes': {}}
-        machine = self.machine(bmc_annotations.BOOT, json.dumps(
+        machine = self.machine(stored_names.BOOT, json.dumps(
             {'once': {}, 'continuous': continuous}))
         self.assertIsNone(boot_overrides.once(machine.vm))
         self.assertEqual(continuous, boot_overrides.continuous(machine.vm))
@@ -98,11 +98,11 @@ class InvalidAnnotationTestCase(base.BaseTestCase):
                      '{"runStrategy":{"a":1},"vmi":[1]}',
                      '{"runStrategy":"Halted"}'):
             self.assert_bmc_works(
-                self.machine(bmc_annotations.RUN_STRATEGY, text))
+                self.machine(stored_names.RUN_STRATEGY, text))
 
     def test_invalid_bootloaders_are_ignored(self):
         for text in (DEEP, '[]', '{"efi":5,"bios":"x"}', '{"efi":[]}'):
-            machine = self.machine(bmc_annotations.BOOTLOADERS, text)
+            machine = self.machine(stored_names.BOOTLOADERS, text)
             self.assert_bmc_works(machine)
             fakes.set_boot(machine, mode=boot.Mode.UEFI)
             self.assertEqual({'efi': {'secureBoot': False}},

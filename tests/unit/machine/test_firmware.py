@@ -5,7 +5,7 @@ import copy
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import firmware
 from tests.unit.machine import fakes
 
@@ -44,7 +44,7 @@ class ModeTestCase(base.BaseTestCase):
         running['spec'] = {'spec': running['spec']}['spec']
         self.assertIs(UEFI, firmware.mode(made, running))
         # A VMI created with an override does not show the preference.
-        running['metadata']['annotations'] = {bmc_annotations.BOOT_ONCE: 'x'}
+        running['metadata']['annotations'] = {stored_names.BOOT_ONCE: 'x'}
         self.assertIs(LEGACY, firmware.mode(made, running))
 
     def test_restores_any_bootloader(self):

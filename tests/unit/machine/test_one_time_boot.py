@@ -7,7 +7,7 @@ import fixtures
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine import one_time_boot
@@ -243,7 +243,7 @@ class SavedRunStrategyTestCase(ReconcileTestCase):
     def test_invalid_annotation_is_removed(self):
         vm = fakes.vm(annotations={
             'other': 'kept',
-            bmc_annotations.RUN_STRATEGY: '{"runStrategy":"?"}'})
+            stored_names.RUN_STRATEGY: '{"runStrategy":"?"}'})
         machine = fakes.Machine(vm)
         self.assertTrue(self.reconcile(machine))
         self.assert_restored(machine, 'RerunOnFailure')

@@ -7,6 +7,7 @@ import pathlib
 import re
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import bmc_annotations
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import one_time_boot
@@ -37,7 +38,7 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
 
     def assert_done(self, machine):
         self.assertEqual({}, bmc_annotations.read(machine.vm,
-                                                  bmc_annotations.RESTART))
+                                                  stored_names.RESTART))
         self.assertFalse(self.reconcile(machine))
 
     def test_strategy_is_restored_when_next_vmi_exists(self):
@@ -147,12 +148,12 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
             'doc/source/reference/power.rst').read_text()
         [command] = re.findall(r"kubectl patch vm [^']+'([^']+)'", page)
         given = json.loads(command)
-        self.assertEqual({bmc_annotations.RESTART: None},
+        self.assertEqual({stored_names.RESTART: None},
                          given['metadata']['annotations'])
         machine = self.restarted('Always')
         machine.vmi = fakes.vmi('Failed')
         del machine.vm['status']['stateChangeRequests']
-        del machine.vm['metadata']['annotations'][bmc_annotations.RESTART]
+        del machine.vm['metadata']['annotations'][stored_names.RESTART]
         machine.vm['spec'].update(given['spec'])
         self.assertEqual('Always', machine.strategy)
         self.assert_done(machine)
@@ -160,7 +161,7 @@ class PendingRestartTestCase(test_reset.ResetTestCase):
     def test_invalid_annotation_is_removed(self):
         for value in ({'runStrategy': 'Halted'}, {'runStrategy': 7}):
             machine = self.machine('Manual')
-            bmc_annotations.write(machine.vm, bmc_annotations.RESTART, value)
+            bmc_annotations.write(machine.vm, stored_names.RESTART, value)
             self.assertTrue(self.reconcile(machine))
             self.assertEqual('Manual', machine.strategy)
             self.assert_done(machine)

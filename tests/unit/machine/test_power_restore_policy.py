@@ -3,7 +3,7 @@
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.machine import one_time_boot
 from sushy_kubevirt.machine import options
@@ -157,5 +157,5 @@ class SetTestCase(PolicyTestCase):
         machine.vm = one_time_boot.desired_vm(
             machine.vm, machine.vmi) or machine.vm
         self.assertEqual(strategy, machine.strategy)
-        self.assertNotIn(bmc_annotations.RUN_STRATEGY,
+        self.assertNotIn(stored_names.RUN_STRATEGY,
                          machine.vm['metadata']['annotations'])

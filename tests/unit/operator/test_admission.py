@@ -12,8 +12,8 @@ import yaml
 
 from kubevirt_sandbox.testing import admission
 from sushy_kubevirt.bmc import event_log
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import datavolumes
-from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from sushy_kubevirt.machine import options
@@ -939,7 +939,7 @@ class AdmissionTestCase(base.BaseTestCase):
 
     def test_types_of_secrets(self):
         for type_, allowed in (
-                (image_credentials.TYPE, True), ('Opaque', False),
+                (stored_names.IMAGE_SERVER, True), ('Opaque', False),
                 ('kubernetes.io/service-account-token', False)):
             with self.subTest(type=type_):
                 self.assert_denied(
@@ -949,7 +949,7 @@ class AdmissionTestCase(base.BaseTestCase):
             self.assert_denied(
                 None if allowed else 'only Secrets of type',
                 self.denials('virtbmc-secrets', {
-                    'type': image_credentials.TYPE, 'data': {key: 'YQ=='}}))
+                    'type': stored_names.IMAGE_SERVER, 'data': {key: 'YQ=='}}))
 
     def test_changes_of_virtual_machines(self):
         for old, new, expected in MACHINES:

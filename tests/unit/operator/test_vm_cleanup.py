@@ -6,7 +6,7 @@ from unittest import mock
 
 from sushy_kubevirt.kube import api_resources
 from sushy_kubevirt.kube import errors
-from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import boot
 from sushy_kubevirt.operator import api
 from sushy_kubevirt.operator import bmc_resources
@@ -103,8 +103,8 @@ class VmCleanupTestCase(unittest.IsolatedAsyncioTestCase):
     def assert_cleaned_up(self, strategy='RerunOnFailure'):
         self.assertEqual(fakes.vm(strategy)['spec'], self.machine.vm['spec'])
         kept = self.machine.vm['metadata']['annotations']
-        self.assertNotIn(bmc_annotations.BOOT, kept)
-        self.assertNotIn(bmc_annotations.RUN_STRATEGY, kept)
+        self.assertNotIn(stored_names.BOOT, kept)
+        self.assertNotIn(stored_names.RUN_STRATEGY, kept)
         self.assertEqual('delete Secret default/node-bmc-state s1',
                          self.api.calls[-1])
 

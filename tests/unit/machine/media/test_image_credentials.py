@@ -7,6 +7,7 @@ import types
 from oslotest import base
 
 from sushy_kubevirt.kube import errors
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import image_credentials
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
@@ -60,7 +61,7 @@ def entry(id_='a1', **fields):
                                   **{'credentials': True, **fields})
 
 
-def secret(attempt='a0', type_=image_credentials.TYPE):
+def secret(attempt='a0', type_=stored_names.IMAGE_SERVER):
     return {'metadata': {'name': SLOT, 'annotations': {
         'sushy-kubevirt.openstack.org/media-attempt': attempt}},
         'type': type_}
@@ -83,7 +84,7 @@ class CredentialsTestCase(base.BaseTestCase):
             {'accessKeyId': b'me', 'secretKey': b'pass'},
             {key: base64.b64decode(text)
              for key, text in made['data'].items()})
-        self.assertEqual((SLOT, image_credentials.TYPE),
+        self.assertEqual((SLOT, stored_names.IMAGE_SERVER),
                          (made['metadata']['name'], made['type']))
         self.assertNotIn('pass', repr(SOURCE))
 

@@ -5,7 +5,7 @@ import json
 
 from oslotest import base
 
-from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine.media import media_annotation
 from sushy_kubevirt.machine.media import model
 from tests.unit.machine import fakes
@@ -71,7 +71,7 @@ class RecordTestCase(base.BaseTestCase):
                 {'certificates': {'Cd': {'x': 'y'}}},
                 {'certificates': {'Cd': {'1': 7}}}, {'httpUri': 7}):
             vm = fakes.vm(annotations={
-                bmc_annotations.MEDIA: json.dumps(value)})
+                stored_names.MEDIA: json.dumps(value)})
             self.assertEqual(vars(media_annotation.Record()),
                              vars(media_annotation.read(vm)), value)
 

@@ -5,7 +5,7 @@ import json
 
 from oslotest import base
 
-from sushy_kubevirt.machine import bmc_annotations
+from sushy_kubevirt.kube import stored_names
 from sushy_kubevirt.machine import boot_order
 from sushy_kubevirt.machine import boot_overrides
 from sushy_kubevirt.machine.media import datavolume_cleanup
@@ -178,10 +178,10 @@ class MediumTestCase(base.BaseTestCase):
                 (entry(ready=True), None, S.READY, 100.0),
                 (entry(reason='UploadFailed'), None, S.FAILED, None),
                 (entry(upload=True), seen(S.WAITING, **{
-                    bmc_annotations.UPLOAD: json.dumps({'progress': 7})}),
+                    stored_names.UPLOAD: json.dumps({'progress': 7})}),
                  S.IMPORTING, 7.0),
                 (entry(upload=True), seen(S.WAITING, **{
-                    bmc_annotations.UPLOAD: 'x'}), S.WAITING, None)):
+                    stored_names.UPLOAD: 'x'}), S.WAITING, None)):
             found = self.medium(inserted(made=made), at=at)
             self.assertEqual((state, progress),
                              (found.state, found.progress))
